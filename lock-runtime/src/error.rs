@@ -1,0 +1,150 @@
+//! [`LockError`]: one variant per thing a caller can do about it.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::key::InvalidKey;
+
+/// Why a lock was not obtained, or did not last.
+///
+/// The text names the lock's key and never contains a password or an owner token.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockError {
+    /// Somebody else held the lock for as long as this caller was ready to wait. Try again later, or tell the user
+    /// that the thing is busy.
+    #[error("lock `{key}` is busy: not obtained within {waited:?}{}", held_by(holder.as_deref()))]
+    Timeout {
+        /// The lock's name in Redis.
+        key: String,
+        /// How long the caller waited.
+        waited: Duration,
+        /// The label of the manager that holds the lock (host and process id by default), when it is known.
+        holder: Option<String>,
+    },
+
+    /// The lock was held, and was lost before the work was done: its lease ran out, or Redis no longer knew it.
+    /// Another process may have worked at the same time; look at what was done before you repeat it.
+    #[error("lock `{key}` was lost {}", if *completed { "before its body ended; the body ran to its end, partly unprotected" } else { "and its body was stopped" })]
+    Lost {
+        /// The lock's name in Redis.
+        key: String,
+        /// Whether the body had run to its end (`true`), or was dropped on the way (`false`).
+        completed: bool,
+    },
+
+    /// No manager to lock with.
+    #[error(
+        "no lock manager: call `install()` on a `LockManager` once at start-up, or run this inside `LockManager::scope`"
+    )]
+    NotInstalled,
+
+    /// [`LockManager::install`](crate::LockManager::install) was called although the process has a manager already.
+    #[error("a lock manager is installed already: install once per process, and use `scope` for another one")]
+    AlreadyInstalled,
+
+    /// The value can't name a lock.
+    #[error("lock key `{key}` is unusable: {reason}")]
+    InvalidKey {
+        /// What there was of the name.
+        key: String,
+        /// What is wrong with it.
+        reason: InvalidKey,
+    },
+
+    /// A setting makes no sense, such as a lease of zero or a malformed URL.
+    #[error("invalid {setting}: {reason}")]
+    InvalidSetting {
+        /// The setting's name as the user writes it.
+        setting: &'static str,
+        /// What is wrong with it, and what would be right.
+        reason: String,
+    },
+
+    /// This very task holds the lock already, inside a body that runs under it: waiting for it would never end.
+    /// Use `run` (or the attribute), which enters the lock that its task already holds.
+    #[error("lock `{key}` is held by this very task: acquiring it again would wait for itself; use `run` to re-enter")]
+    AlreadyHeld {
+        /// The lock's name in Redis.
+        key: String,
+    },
+
+    /// Redis could not be asked, or could not do it. Whether the lock is free is not known.
+    #[error("lock `{key}`: {problem}")]
+    Backend {
+        /// The lock's name in Redis.
+        key: String,
+        /// What went wrong.
+        problem: BackendError,
+    },
+
+    /// The connection to Redis could not be set up.
+    #[error("can't connect to {server}: {problem}")]
+    Connect {
+        /// The server's address, without credentials.
+        server: String,
+        /// What went wrong.
+        problem: BackendError,
+    },
+
+    /// The manager is shutting down, or has shut down.
+    #[error("lock `{key}`: the lock manager is shut down")]
+    ShutDown {
+        /// The lock's name in Redis.
+        key: String,
+    },
+}
+
+impl LockError {
+    /// Whether somebody else held the lock for the whole wait.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Timeout { .. })
+    }
+
+    /// Whether the lock was held and then lost.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost { .. })
+    }
+}
+
+fn held_by(holder: Option<&str>) -> String {
+    holder.map(|label| format!(" (held by {label})")).unwrap_or_default()
+}
+
+/// What went wrong between this process and the server, in words; the cause is its [`source`](Error::source).
+#[derive(Clone, Debug)]
+pub struct BackendError {
+    text: String,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+impl BackendError {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            source: None,
+        }
+    }
+
+    pub(crate) fn caused_by(text: impl Into<String>, source: impl Error + Send + Sync + 'static) -> Self {
+        Self {
+            text: text.into(),
+            source: Some(Arc::new(source)),
+        }
+    }
+}
+
+impl std::fmt::Display for BackendError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for BackendError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}

@@ -1,0 +1,319 @@
+//! [`LockKey`] and the encoding of a lock's name.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::LockError;
+
+/// The longest lock name, in bytes after escaping.
+///
+/// A name is sent with every command and kept for every holder and waiter; one that is longer is almost always a
+/// whole document passed where its id was meant.
+pub const MAX_NAME_BYTES: usize = 1024;
+
+/// A value that names what a lock protects: an id, a text, a tuple of them, or a struct with
+/// `#[derive(LockKey)]`.
+///
+/// Equal keys share a lock; different keys never do, whatever text they contain, because each part is escaped
+/// before the parts are joined. There is deliberately no implementation for floats (two of them that print alike may
+/// differ) and none for whole collections.
+///
+/// ```
+/// use lock_runtime::LockKey;
+///
+/// #[derive(LockKey)]
+/// struct Seat {
+///     #[lock_key]
+///     train: String,
+///     #[lock_key]
+///     number: u32,
+///     price: u64,
+/// }
+/// # fn main() {}
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` can't be the key of a lock",
+    label = "this type has no `LockKey`",
+    note = "keys are integers, `bool`, `char`, text, `Uuid`, `Option` and tuples of them, and references to them",
+    note = "for a type of your own write `#[derive(LockKey)]` above it, or name the field that is the key"
+)]
+pub trait LockKey {
+    /// Appends this value's parts to the name that is being built.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidKey`] when the value can't name anything, such as `None` or an empty text: strangers would share
+    /// one lock.
+    fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey>;
+}
+
+/// Why a value can't be the key of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidKey {
+    reason: Cow<'static, str>,
+}
+
+impl InvalidKey {
+    /// Says what is wrong with the value, as the end of the sentence "the key is unusable because …".
+    #[must_use]
+    pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { reason: reason.into() }
+    }
+}
+
+impl fmt::Display for InvalidKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for InvalidKey {}
+
+/// The name of a lock while its key writes itself: `prefix`, then one escaped part after another, joined by `:`.
+#[derive(Debug)]
+pub struct NameParts {
+    name: String,
+    parts: usize,
+}
+
+impl NameParts {
+    /// Appends one part.
+    ///
+    /// `%`, `:`, `{`, `}` and control characters are percent-escaped as UTF-8 bytes, so that the parts of a name
+    /// can always be told apart and none can move the lock to another cluster slot.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidKey`] for an empty text.
+    pub fn part(&mut self, text: &str) -> Result<(), InvalidKey> {
+        if text.is_empty() {
+            return Err(self.problem("is an empty text"));
+        }
+        self.parts += 1;
+        self.name.push(':');
+        for character in text.chars() {
+            // A name over the limit is refused at the end; there is no need to hold all of a huge key until then.
+            if self.name.len() > MAX_NAME_BYTES {
+                break;
+            }
+            escape(&mut self.name, character);
+        }
+        Ok(())
+    }
+
+    /// Appends one part whose text needs no escaping: digits, signs, ASCII letters and `-`.
+    fn plain(&mut self, text: impl fmt::Display) {
+        self.parts += 1;
+        // Writing to a String can't fail.
+        let _ = write!(self.name, ":{text}");
+    }
+
+    fn problem(&self, what: &str) -> InvalidKey {
+        InvalidKey::new(format!(
+            "part {} {what}, and would make strangers share one lock",
+            self.parts + 1
+        ))
+    }
+}
+
+fn escape(name: &mut String, character: char) {
+    if matches!(character, '%' | ':' | '{' | '}') || character.is_control() {
+        let mut utf8 = [0; 4];
+        for byte in character.encode_utf8(&mut utf8).bytes() {
+            let _ = write!(name, "%{byte:02X}");
+        }
+    } else {
+        name.push(character);
+    }
+}
+
+/// The lock's name below its namespace: `prefix:part:part…`.
+pub(crate) fn name<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Result<String, LockError> {
+    check_text(prefix).map_err(|problem| LockError::InvalidKey {
+        key: prefix.escape_default().to_string(),
+        reason: InvalidKey::new(format!("the prefix {problem}")),
+    })?;
+    let mut parts = NameParts {
+        name: String::with_capacity(prefix.len() + 24),
+        parts: 0,
+    };
+    parts.name.push_str(prefix);
+    let written = key.write_parts(&mut parts);
+    let reason = match written {
+        Err(reason) => reason,
+        Ok(()) if parts.parts == 0 => InvalidKey::new("it has no part at all"),
+        Ok(()) if parts.name.len() > MAX_NAME_BYTES => {
+            let mut end = 48;
+            while !parts.name.is_char_boundary(end) {
+                end -= 1;
+            }
+            parts.name.truncate(end);
+            parts.name.push('…');
+            InvalidKey::new(format!(
+                "the name is longer than {MAX_NAME_BYTES} bytes; use an id or a digest instead"
+            ))
+        }
+        Ok(()) => return Ok(parts.name),
+    };
+    Err(LockError::InvalidKey {
+        key: parts.name,
+        reason,
+    })
+}
+
+/// What is wrong with a prefix, namespace or other text that the author wrote and that is taken as it is.
+pub(crate) fn check_text(text: &str) -> Result<(), &'static str> {
+    if text.is_empty() {
+        return Err("is empty");
+    }
+    if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err("contains a blank or a control character");
+    }
+    if text.contains(['{', '}']) {
+        return Err("contains a brace, which would move the lock to another cluster slot");
+    }
+    Ok(())
+}
+
+macro_rules! plain_keys {
+    ($($key:ty),*) => {$(
+        impl LockKey for $key {
+            fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+                name.plain(self);
+                Ok(())
+            }
+        }
+    )*};
+}
+
+plain_keys!(
+    u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, bool, Uuid
+);
+
+macro_rules! borrowed_keys {
+    ($($key:ty),*) => {$(
+        impl<T: LockKey + ?Sized> LockKey for $key {
+            fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+                T::write_parts(self, name)
+            }
+        }
+    )*};
+}
+
+borrowed_keys!(&T, &mut T, Box<T>, Rc<T>, Arc<T>);
+
+impl<T: LockKey + ToOwned + ?Sized> LockKey for Cow<'_, T> {
+    fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+        T::write_parts(self, name)
+    }
+}
+
+impl LockKey for str {
+    fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+        name.part(self)
+    }
+}
+
+impl LockKey for String {
+    fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+        name.part(self)
+    }
+}
+
+impl LockKey for char {
+    fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+        name.part(self.encode_utf8(&mut [0; 4]))
+    }
+}
+
+/// `Some(x)` is `x`; `None` names nothing and is refused.
+impl<T: LockKey> LockKey for Option<T> {
+    fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+        match self {
+            Some(key) => key.write_parts(name),
+            None => Err(name.problem("is `None`")),
+        }
+    }
+}
+
+macro_rules! tuple_keys {
+    ($(($($part:ident)+))*) => {$(
+        impl<$($part: LockKey),+> LockKey for ($($part,)+) {
+            #[allow(non_snake_case, reason = "the parts are named after their types")]
+            fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+                let ($($part,)+) = self;
+                $($part.write_parts(name)?;)+
+                Ok(())
+            }
+        }
+    )*};
+}
+
+tuple_keys! {
+    (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn parts_are_joined_and_escaped() {
+        assert_eq!(name("p", &("a:b", 7_u8)).unwrap(), "p:a%3Ab:7");
+        assert_eq!(name("p", &Some('%')).unwrap(), "p:%25");
+        assert_eq!(name("p", "\u{85}\n").unwrap(), "p:%C2%85%0A");
+    }
+
+    #[test]
+    fn what_names_nothing_is_refused() {
+        for error in [
+            name("p", "").unwrap_err(),
+            name("p", &(1, None::<u8>)).unwrap_err(),
+            name("p", &Cow::Borrowed("")).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("strangers share"), "{error}");
+        }
+    }
+
+    #[test]
+    fn prefixes_are_checked() {
+        for prefix in ["", "a b", "a{b", "a}b", "a\nb", "a\0"] {
+            assert!(
+                matches!(name(prefix, "k"), Err(LockError::InvalidKey { .. })),
+                "{prefix:?}"
+            );
+        }
+        assert_eq!(name("a:b", "k").unwrap(), "a:b:k");
+    }
+
+    #[test]
+    fn the_limit_counts_escaped_bytes() {
+        assert!(name("p", &"x".repeat(MAX_NAME_BYTES - 2)).is_ok());
+        assert!(name("p", &"x".repeat(MAX_NAME_BYTES - 1)).is_err());
+        assert!(name("p", &":".repeat(MAX_NAME_BYTES / 3)).is_err());
+        assert!(name("p", &"é".repeat(1 << 20)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn different_parts_never_share_a_name(a in "\\PC{1,6}|[:%{}a]{1,6}", b in "\\PC{1,6}|[:%{}a]{1,6}", c in "\\PC{1,6}|[:%{}a]{1,6}", d in "\\PC{1,6}|[:%{}a]{1,6}") {
+            let first = name("p", &(&a, &b)).unwrap();
+            let second = name("p", &(&c, &d)).unwrap();
+            prop_assert_eq!(first == second, (&a, &b) == (&c, &d));
+            prop_assert!(name("p", &a).unwrap() != first);
+        }
+
+        #[test]
+        fn no_part_smuggles_in_a_separator(part in any::<String>().prop_filter("not empty", |p| !p.is_empty())) {
+            if let Ok(name) = name("p", &part) {
+                let escaped = name.strip_prefix("p:").unwrap();
+                prop_assert!(!escaped.contains(|c: char| matches!(c, ':' | '{' | '}') || c.is_control()));
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! [`LockManager`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::__private::Spec;
+use crate::local::Engine;
+use crate::{Builder, LockError, LockKey, LockRequest, scope};
+
+/// A connection to the place where locks live, shared by everything in the process that locks there.
+///
+/// Cheap to clone. One per process and Redis is what you want: tasks that lock the same key through one manager (or
+/// its clones) pass the lock on in memory, without a round trip.
+#[derive(Clone)]
+pub struct LockManager {
+    engine: Arc<Engine>,
+}
+
+impl LockManager {
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+        Self { engine }
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Connects to the server at `url`: `redis://`, `rediss://`, `valkey://`, `unix://`, or `memory://`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`](LockError::InvalidSetting) for a URL that can't be read, [`Connect`](LockError::Connect)
+    /// when the server refuses, is too old, or does not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn connect(url: &str) -> Result<Self, LockError> {
+        Self::builder().url(url).connect().await
+    }
+
+    /// A manager whose locks live in this process: for tests, examples, and services with one replica.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::builder().in_memory()
+    }
+
+    /// Connects with the settings of a client of the `redis` crate, such as its TLS certificates.
+    ///
+    /// # Errors
+    ///
+    /// [`Connect`](LockError::Connect) when the server refuses, is too old, or does not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn from_client(client: redis::Client) -> Result<Self, LockError> {
+        Self::builder().client(client).connect().await
+    }
+
+    /// Every setting a manager has.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Makes this the process's default manager, which `#[cache_lock]` uses when it names none.
+    ///
+    /// # Errors
+    ///
+    /// [`AlreadyInstalled`](LockError::AlreadyInstalled) when there is one already.
+    pub fn install(&self) -> Result<(), LockError> {
+        scope::install(self)
+    }
+
+    /// Runs `inside` with this as the default manager: for tests, and for tenants with a Redis of their own.
+    ///
+    /// It goes before the installed one, and an inner scope before an outer one. Tasks spawned inside do not
+    /// inherit it.
+    ///
+    /// # Cancel safety
+    ///
+    /// As cancel safe as `inside`.
+    pub async fn scope<F: Future>(&self, inside: F) -> F::Output {
+        scope::with_manager(self.clone(), inside).await
+    }
+
+    /// The manager that `#[cache_lock]` would use here: the scope's, else the installed one.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        scope::current()
+    }
+
+    /// A request for the lock named `prefix:key` (with a namespace, `namespace:prefix:key`).
+    ///
+    /// `prefix` is taken as it is: the author's text, not input. `key` is escaped.
+    pub fn lock<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> LockRequest {
+        LockRequest::new(self.clone(), Spec::new(prefix, key))
+    }
+
+    /// Gives everything back: refuses new locks, fails waiters with [`ShutDown`](LockError::ShutDown), lets holds
+    /// end for the builder's [`drain`](Builder::drain) time, then ends the rest (their bodies are dropped) and
+    /// releases it all.
+    ///
+    /// Call it at the end of `main` and on SIGTERM: a process that just exits leaves its locks to expire.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: call it again to go on.
+    pub async fn shutdown(&self) {
+        self.engine.shutdown().await;
+    }
+}
+
+impl fmt::Debug for LockManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockManager")
+            .field("label", &self.engine.label())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+//! [`LockRequest`]: what is asked for, and the three ways to ask.
+
+use std::time::Duration;
+
+use crate::__private::Spec;
+use crate::{LockError, LockGuard, LockManager};
+
+/// What happens to a body whose lock is lost under it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnLost {
+    /// The body is never polled again; it is dropped, and the caller gets [`LockError::Lost`].
+    #[default]
+    Cancel,
+    /// The body runs on; the caller gets [`LockError::Lost`] with `completed: true` after its end. For bodies that
+    /// must not be dropped half-way and that protect their writes with a fencing token.
+    Continue,
+}
+
+/// One lock being asked for; made by [`LockManager::lock`].
+///
+/// Nothing happens before [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire) or [`run`](Self::run) is
+/// awaited. A mistake in the key or the settings is reported there.
+#[derive(Debug)]
+#[must_use = "a request locks nothing until `acquire`, `try_acquire` or `run` is awaited"]
+pub struct LockRequest {
+    manager: LockManager,
+    spec: Spec,
+}
+
+impl LockRequest {
+    pub(crate) fn new(manager: LockManager, spec: Spec) -> Self {
+        Self { manager, spec }
+    }
+
+    /// How long to wait for the lock; zero tries once. By default the manager's (2 s).
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.spec = self.spec.timeout(timeout);
+        self
+    }
+
+    /// The lease: for how long a crashed holder keeps others out. By default the manager's (30 s), renewed.
+    ///
+    /// Setting it turns renewal off, unless [`renew`](Self::renew) says otherwise: the hold then ends after this
+    /// time. From 10 ms to one year.
+    pub fn expire(mut self, expire: Duration) -> Self {
+        self.spec = self.spec.expire(expire);
+        self
+    }
+
+    /// Whether the lease is renewed for as long as the lock is held.
+    pub fn renew(mut self, renew: bool) -> Self {
+        self.spec = self.spec.renew(renew);
+        self
+    }
+
+    /// Whether a fencing token is drawn with the lock; see [`LockGuard::fencing_token`].
+    pub fn fenced(mut self, fenced: bool) -> Self {
+        self.spec = self.spec.fenced(fenced);
+        self
+    }
+
+    /// What happens to a body given to [`run`](Self::run) whose lock is lost under it.
+    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
+        self.spec = self.spec.on_lost(on_lost);
+        self
+    }
+
+    /// Waits for the lock and returns the guard that holds it.
+    ///
+    /// # Errors
+    ///
+    /// [`Timeout`](LockError::Timeout) when it stayed busy, [`Backend`](LockError::Backend) when Redis could not be
+    /// asked until then, [`InvalidKey`](LockError::InvalidKey) or [`InvalidSetting`](LockError::InvalidSetting)
+    /// before anything is sent, [`AlreadyHeld`](LockError::AlreadyHeld) inside a body that holds this very lock,
+    /// [`ShutDown`](LockError::ShutDown). All of them at the latest 100 ms after the timeout.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: dropping the future gives up the place in the queue and withdraws what was asked of Redis.
+    pub async fn acquire(self) -> Result<LockGuard, LockError> {
+        self.spec.acquire(&self.manager).await
+    }
+
+    /// Tries once and returns `None` when somebody holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), without `Timeout`. At the latest after 100 ms.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe, as [`acquire`](Self::acquire).
+    pub async fn try_acquire(self) -> Result<Option<LockGuard>, LockError> {
+        match self.timeout(Duration::ZERO).acquire().await {
+            Ok(guard) => Ok(Some(guard)),
+            Err(error) if error.is_timeout() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for the lock, runs `body` under it, and gives it back.
+    ///
+    /// This is what `#[cache_lock]` expands to. The lock's deadline is looked at before every poll of `body`. When
+    /// the running task holds this very lock already, inside another `run`, `body` enters at once and borrows the
+    /// outer hold's deadline and fencing token.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire) (except `AlreadyHeld`), and [`Lost`](LockError::Lost) when the lock did not
+    /// last until the end of `body`. A release that Redis does not answer is not an error: the work was done under
+    /// the lock, and the release is repeated in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `body` and then gives the lock back in the background.
+    pub async fn run<F: Future>(self, body: F) -> Result<F::Output, LockError> {
+        let held = self.spec.enter(Some(self.manager)).await?;
+        let outcome = held.protect(body).await;
+        held.finish(outcome).await
+    }
+}
