@@ -23,3 +23,6 @@ pub fn eventually_blocking(what: &str, bound: Duration, mut happened: impl FnMut
     }
     start.elapsed()
 }
+
+/// What a busy machine may add to any bound that is promised in milliseconds.
+pub const NOISE: Duration = Duration::from_millis(150);
