@@ -2,6 +2,11 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::patience::eventually_blocking;
 
 /// A child process that runs one test of the same binary.
 ///
@@ -49,6 +54,27 @@ impl Child {
             let count = self.lines.read_line(&mut line).expect("the child's output");
             assert!(count > 0, "the child ended without saying {word}");
         }
+    }
+
+    /// Stops it in its tracks, as a suspended machine is.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Goes on after [`freeze`](Self::freeze).
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = Pid::from_raw(self.process.id().cast_signed()).expect("a process id");
+        kill_process(process, signal).expect("a signal to the own child");
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn wait_for_end(&mut self, bound: Duration) {
+        let ended = || self.process.try_wait().expect("the child's state").is_some();
+        eventually_blocking("the child ends", bound, ended);
     }
 
     /// Ends it as a crash does.
