@@ -163,7 +163,7 @@ impl Builder {
         let client = match self.server {
             Some(Server::Client(client)) => client,
             Some(Server::Url(url)) if url == "memory://" => {
-                return Ok(on_memory(self.settings, MemoryStore::default()));
+                return Ok(on_memory(self.settings, Arc::new(MemoryStore::default())));
             }
             Some(Server::Url(url)) => open(&url)?,
             None => {
@@ -179,7 +179,24 @@ impl Builder {
     /// A setting that [`connect`](Self::connect) would refuse is reported by each request instead.
     #[must_use]
     pub fn in_memory(self) -> LockManager {
-        on_memory(self.settings, MemoryStore::default())
+        on_memory(self.settings, Arc::new(MemoryStore::default()))
+    }
+
+    /// A manager in this process that shares its locks with `other`, as two replicas share a Redis: for tests.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`](LockError::InvalidSetting) when the locks of `other` do not live in this process.
+    pub fn in_memory_with(self, other: &LockManager) -> Result<LockManager, LockError> {
+        let store = other.engine().store();
+        if !store.is_immediate() {
+            let reason = "its locks live on a server; connect to that server instead".to_owned();
+            return Err(LockError::InvalidSetting {
+                setting: "manager to share with",
+                reason,
+            });
+        }
+        Ok(on_memory(self.settings, Arc::clone(store)))
     }
 }
 
@@ -195,9 +212,8 @@ fn open(url: &str) -> Result<redis::Client, LockError> {
     })
 }
 
-fn on_memory(settings: Settings, store: MemoryStore) -> LockManager {
+fn on_memory(settings: Settings, store: Arc<dyn Store>) -> LockManager {
     let process = Process::new(&settings.label);
-    let store: Arc<dyn Store> = Arc::new(store);
     LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
 }
 

@@ -86,14 +86,19 @@ impl Keeper {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Board)) {
+    fn change<T>(&self, change: impl FnOnce(&mut Board) -> T) -> T {
         let mut board = self.locked();
-        change(&mut board);
+        let result = change(&mut board);
         let wake = std::mem::replace(&mut board.is_asleep, false);
         drop(board);
         if wake {
             self.wake.notify_one();
         }
+        result
+    }
+
+    fn schedule(&self, at: Instant, slot: &Arc<Slot>) -> (Instant, u64) {
+        self.change(|board| board.schedule(at, slot))
     }
 
     /// Has a new hold looked after.
@@ -243,7 +248,7 @@ fn follow(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, attention
         Attention::Done => {}
         Attention::Young => keeper.locked().young.push(slot),
         Attention::In(pause) => {
-            let due = keeper.locked().schedule(Instant::now() + pause, &slot);
+            let due = keeper.schedule(Instant::now() + pause, &slot);
             let replaced = slot.scheduled(due);
             keeper.unschedule(replaced);
         }
