@@ -7,21 +7,30 @@ use crate::server::Server;
 /// A store of its own for one test.
 #[derive(Debug)]
 pub struct World {
-    server: Option<Server>,
+    store: Store,
+}
+
+#[derive(Debug)]
+enum Store {
+    /// The first manager; the others share its store.
+    Memory(LockManager),
+    Redis(Server),
 }
 
 impl World {
     /// Locks in this process.
     #[must_use]
     pub fn memory() -> Self {
-        Self { server: None }
+        Self {
+            store: Store::Memory(LockManager::in_memory()),
+        }
     }
 
     /// Locks in a Redis that is started for this test.
     #[must_use]
     pub fn redis() -> Self {
         Self {
-            server: Some(Server::start()),
+            store: Store::Redis(Server::start()),
         }
     }
 
@@ -31,24 +40,23 @@ impl World {
     }
 
     /// A manager with the given settings.
-    ///
-    /// Over memory it has a store of its own: what one test asks of one world with several managers is asked over
-    /// Redis only.
     pub async fn manager_with(&self, builder: Builder) -> LockManager {
-        match &self.server {
-            Some(server) => builder
-                .url(&server.url())
-                .connect()
-                .await
-                .expect("the test's server is up"),
-            None => builder.in_memory(),
+        match &self.store {
+            Store::Redis(server) => {
+                let connected = builder.url(&server.url()).connect().await;
+                connected.expect("the test's server is up")
+            }
+            Store::Memory(first) => builder.in_memory_with(first).expect("the first is in memory"),
         }
     }
 
     /// The server, when there is one.
     #[must_use]
     pub fn server(&self) -> Option<&Server> {
-        self.server.as_ref()
+        match &self.store {
+            Store::Redis(server) => Some(server),
+            Store::Memory(_) => None,
+        }
     }
 }
 

@@ -8,8 +8,8 @@
     reason = "a test fails by panicking"
 )]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lock_runtime::{LockError, LockGuard, LockManager};
@@ -81,7 +81,7 @@ async fn holds_of_two_processes_never_overlap_and_tokens_grow() {
     let server = Server::start();
     let (north, south) = two(&server).await;
     let inside = Arc::new(AtomicBool::new(false));
-    let last = Arc::new(std::sync::Mutex::new(None));
+    let last = Arc::new(Mutex::new(None));
     let tasks: Vec<_> = (0..8)
         .map(|number| {
             let manager = if number % 2 == 0 { north.clone() } else { south.clone() };
@@ -213,22 +213,25 @@ async fn a_busy_process_lets_a_foreign_waiter_pass() {
     }
 }
 
-#[tokio::test]
-async fn two_busy_processes_share_a_lock_fairly() {
+/// Tasks of two processes that all want one lock, again and again, for two seconds; who got it when.
+async fn grants_of_two_busy_processes(
+    gives_back: fn(LockGuard) -> futures_util::future::BoxFuture<'static, ()>,
+) -> Vec<(bool, Instant)> {
     let server = Server::start();
     let (north, south) = two(&server).await;
-    let grants = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
+    let grants = Arc::new(Mutex::new(Vec::new()));
     let end = Instant::now() + Duration::from_secs(2);
-    let tasks: Vec<_> = [(north, &grants[0]), (south, &grants[1])]
-        .into_iter()
-        .flat_map(|(manager, count)| (0..4).map(move |_| (manager.clone(), Arc::clone(count))))
-        .map(|(manager, count)| {
+    let tasks: Vec<_> = (0..8)
+        .map(|number| {
+            let is_north = number % 2 == 0;
+            let manager = if is_north { north.clone() } else { south.clone() };
+            let grants = Arc::clone(&grants);
             tokio::spawn(async move {
                 while Instant::now() < end {
                     let guard = manager.lock("p", "k").timeout(LONG).acquire().await.unwrap();
-                    count.fetch_add(1, Ordering::SeqCst);
+                    grants.lock().unwrap().push((is_north, Instant::now()));
                     sleep(Duration::from_millis(1)).await;
-                    drop(guard);
+                    gives_back(guard).await;
                 }
             })
         })
@@ -236,9 +239,39 @@ async fn two_busy_processes_share_a_lock_fairly() {
     for task in tasks {
         task.await.unwrap();
     }
-    let [one, two] = grants.map(|count| count.load(Ordering::SeqCst));
-    assert!(one * 4 > two && two * 4 > one, "{one} grants against {two}");
-    assert!(one + two > 200, "only {one} + {two} grants in 2 s");
+    Arc::into_inner(grants).unwrap().into_inner().unwrap()
+}
+
+fn assert_both_get_their_share(grants: &[(bool, Instant)]) {
+    let streaks: Vec<_> = grants.chunk_by(|one, next| one.0 == next.0).collect();
+    let longest = streaks.iter().map(|streak| streak.len()).max().unwrap();
+    let slowest = streaks
+        .windows(2)
+        .map(|pair| pair[1][0].1 - pair[0][0].1)
+        .max()
+        .unwrap();
+    let north = grants.iter().filter(|grant| grant.0).count();
+    let south = grants.len() - north;
+    let found = format!(
+        "{north} grants against {south} in {} streaks; the longest had {longest}, the slowest took {slowest:?}",
+        streaks.len()
+    );
+    // Each streak ends after 64 hand-overs or 10 ms, and then the other process has its own.
+    assert!(longest <= 65 && slowest < Duration::from_millis(10) + NOISE, "{found}");
+    assert!(north * 4 > south && south * 4 > north, "{found}");
+    assert!(grants.len() > 200, "{found}");
+}
+
+#[tokio::test]
+async fn two_busy_processes_that_release_share_a_lock() {
+    let grants = grants_of_two_busy_processes(|guard| Box::pin(async { guard.release().await.unwrap() }));
+    assert_both_get_their_share(&grants.await);
+}
+
+#[tokio::test]
+async fn two_busy_processes_that_drop_share_a_lock() {
+    let grants = grants_of_two_busy_processes(|guard| Box::pin(async { drop(guard) }));
+    assert_both_get_their_share(&grants.await);
 }
 
 /// Not a test of its own: what the children of this file do.
