@@ -108,7 +108,7 @@ impl Builder {
 
     /// How this manager is named to those that wait for its locks. By default `host:process id`.
     pub fn label(mut self, label: &str) -> Self {
-        self.settings.label = label.to_owned();
+        label.clone_into(&mut self.settings.label);
         self
     }
 

@@ -59,7 +59,6 @@ impl LockManager {
     }
 
     /// Every setting a manager has.
-    #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }

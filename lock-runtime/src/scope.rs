@@ -53,11 +53,11 @@ impl Frame {
     /// The innermost frame of the running task that holds `hold`'s key in the same manager.
     pub(crate) fn find(is_meant: impl Fn(&HoldView) -> bool) -> Option<Arc<Self>> {
         let mut frame = HELD.try_with(Arc::clone).ok();
-        while let Some(this) = frame {
+        while let Some(this) = frame.take() {
             if is_meant(&this.hold) {
                 return Some(this);
             }
-            frame = this.outer.clone();
+            frame.clone_from(&this.outer);
         }
         None
     }

@@ -220,7 +220,7 @@ impl Ask {
 
 impl Release {
     /// How long an ask that was given up may still come to effect on a server that hangs, and then lasts.
-    const LATE: Duration = Duration::from_secs(60);
+    const LATE: Duration = Duration::from_mins(1);
 
     /// Takes back whatever may have come of an ask.
     pub(crate) fn withdrawal(key: &Arc<str>, token: &Token, claim: Duration) -> Self {

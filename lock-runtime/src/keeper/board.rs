@@ -11,6 +11,10 @@ use crate::local::{ASK_INTERVAL, Slot};
 use crate::store::Release;
 
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and all combinations occur"
+)]
 pub(super) struct Board {
     /// Slots whose hold began a moment ago.
     pub(super) young: Vec<Arc<Slot>>,

@@ -119,10 +119,12 @@ impl Turn {
         if let Some(step) = attempt.pause() {
             return step;
         }
-        if !is_first && asked.queued && !asked.doubtful && !asked.unanswered {
-            if let Some(pause) = asked.next_ask() {
-                return Step::Wait(pause.min(attempt.give_up.remaining()));
-            }
+        if asked.queued
+            && !asked.doubtful
+            && !asked.unanswered
+            && let Some(pause) = asked.next_ask()
+        {
+            return Step::Wait(pause.min(attempt.give_up.remaining()));
         }
         asked.unanswered = true;
         asked.fences = fences;

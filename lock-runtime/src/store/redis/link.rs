@@ -120,22 +120,18 @@ impl Link {
         let mut live = self.live(by).await?;
         let sent = Moment::now();
         let limit = by.remaining_at(sent).min(self.command_timeout);
-        match timeout(limit, live.connection.send_packed_command(command)).await {
-            Ok(reply) => {
-                self.heard();
-                match reply.and_then(Value::extract_error) {
-                    Ok(value) => Ok((value, sent)),
-                    Err(error) => {
-                        if error.is_io_error() {
-                            self.drop_connection(live.generation);
-                        }
-                        Err(CallError::Failed(Arc::new(error)))
-                    }
+        let Ok(reply) = timeout(limit, live.connection.send_packed_command(command)).await else {
+            self.silence(live.generation, sent);
+            return Err(CallError::Silent(limit));
+        };
+        self.heard();
+        match reply.and_then(Value::extract_error) {
+            Ok(value) => Ok((value, sent)),
+            Err(error) => {
+                if error.is_io_error() {
+                    self.drop_connection(live.generation);
                 }
-            }
-            Err(_) => {
-                self.silence(live.generation, sent);
-                Err(CallError::Silent(limit))
+                Err(CallError::from(error))
             }
         }
     }
@@ -254,7 +250,7 @@ impl Link {
             .client
             .get_multiplexed_async_connection_with_config(&config)
             .await
-            .map_err(|error| CallError::of_setup(error))?;
+            .map_err(CallError::of_setup)?;
         let hello = connection
             .send_packed_command(&redis::cmd("HELLO"))
             .await
@@ -280,7 +276,7 @@ impl Link {
     /// What the server's clock will show at `deadline`; at most a round trip too late.
     pub(super) fn store_micros_at(&self, deadline: Deadline) -> Option<u64> {
         let anchor = self.locked().clock?;
-        let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_secs(366 * 24 * 3600));
+        let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_hours(366 * 24));
         Some(anchor.store_micros + u64::try_from(ahead.as_micros()).ok()?)
     }
 }
