@@ -22,13 +22,8 @@ async fn waiters_are_served_in_order() {
     for i in 0..50 {
         let (locks, order) = (locks.clone(), order.clone());
         tasks.push(tokio::spawn(async move {
-            let _guard = locks
-                .lock("p", "k")
-                .fenced(i % 3 == 0)
-                .timeout(Duration::from_mins(1))
-                .acquire()
-                .await
-                .unwrap();
+            let _guard =
+                locks.lock("p", "k").fenced(i % 3 == 0).timeout(Duration::from_mins(1)).acquire().await.unwrap();
             order.lock().unwrap().push(i);
             tokio::time::sleep(Duration::from_millis(3)).await;
         }));
@@ -45,24 +40,11 @@ async fn waiters_are_served_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_without_renewal_ends_and_one_with_it_lasts() {
     let locks = LockManager::in_memory();
-    let short = locks
-        .lock("p", "k")
-        .expire(Duration::from_secs(4))
-        .acquire()
-        .await
-        .unwrap();
-    let long = locks
-        .lock("p", "l")
-        .expire(Duration::from_secs(4))
-        .renew(true)
-        .acquire()
-        .await
-        .unwrap();
+    let short = locks.lock("p", "k").expire(Duration::from_secs(4)).acquire().await.unwrap();
+    let long = locks.lock("p", "l").expire(Duration::from_secs(4)).renew(true).acquire().await.unwrap();
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(short.is_valid());
-    tokio::time::timeout(Duration::from_secs(2), short.lost())
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_secs(2), short.lost()).await.unwrap();
     assert!(matches!(short.release().await, Err(LockError::Lost { .. })));
     tokio::time::sleep(Duration::from_mins(1)).await;
     assert!(long.is_valid());
@@ -72,11 +54,8 @@ async fn a_hold_without_renewal_ends_and_one_with_it_lasts() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_body_is_dropped() {
     let locks = LockManager::in_memory();
-    let outcome = locks
-        .lock("p", "k")
-        .expire(Duration::from_secs(1))
-        .run(tokio::time::sleep(Duration::from_secs(9)))
-        .await;
+    let outcome =
+        locks.lock("p", "k").expire(Duration::from_secs(1)).run(tokio::time::sleep(Duration::from_secs(9))).await;
     assert!(matches!(outcome, Err(LockError::Lost { completed: false, .. })));
     assert!(locks.lock("p", "k").try_acquire().await.unwrap().is_some());
 }

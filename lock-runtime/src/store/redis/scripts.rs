@@ -13,15 +13,8 @@ pub(super) struct Script {
 macro_rules! script {
     ($file:literal) => {
         LazyLock::new(|| {
-            let text = concat!(
-                include_str!("scripts/queue.lua"),
-                "\n",
-                include_str!(concat!("scripts/", $file))
-            );
-            Script {
-                text,
-                digest: redis::Script::new(text).get_hash().to_owned(),
-            }
+            let text = concat!(include_str!("scripts/queue.lua"), "\n", include_str!(concat!("scripts/", $file)));
+            Script { text, digest: redis::Script::new(text).get_hash().to_owned() }
         })
     };
 }
