@@ -105,7 +105,13 @@ impl Keeper {
 
     /// Has a new hold looked after.
     pub(crate) fn enlist(&self, slot: &Arc<Slot>) {
-        self.change(|board| board.young.push(Arc::clone(slot)));
+        let mut board = self.locked();
+        board.young.push(Arc::clone(slot));
+        let wake = board.has_to_beat();
+        drop(board);
+        if wake {
+            self.wake.notify_one();
+        }
     }
 
     /// Takes a hold that ended off the schedule.

@@ -127,11 +127,16 @@ impl Board {
         let Some(sleep) = self.sleeps else { return false };
         let now = Instant::now();
         let is_late = |at: Instant| sleep.until.is_none_or(|until| at < until);
-        let wake = (self.has_young() && !sleep.beats) || self.next_work(now).is_some_and(is_late);
+        let wake = self.next_work(now).is_some_and(is_late);
         if wake {
             self.sleeps = None;
         }
         wake
+    }
+
+    /// The same after a hold began, which happens too often to look at all the rest.
+    pub(super) fn has_to_beat(&mut self) -> bool {
+        self.sleeps.take_if(|sleep| !sleep.beats).is_some()
     }
 }
 

@@ -8,7 +8,7 @@ use super::terms::Terms;
 use super::turn::Turn;
 use super::view::HoldView;
 use crate::LockError;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
 use crate::store::{Answer, Ask, CLAIM, Release};
 
@@ -40,7 +40,7 @@ impl Drop for BodyCount {
 
 impl Hold {
     /// Starts the hold on the slot's lease; `None` when the lease is gone, or has no fencing token left for it.
-    pub(super) fn start(turn: &Turn, terms: &Terms) -> Option<HoldView> {
+    pub(super) fn start(turn: &Turn, terms: &Terms, now: Moment) -> Option<HoldView> {
         let mut state = turn.slot().locked();
         if !state.has_turn(turn.id()) {
             return None;
@@ -50,7 +50,7 @@ impl Hold {
             // Rule L2.
             let _ = fence.set(state.lease.as_mut()?.fences.take()?);
         }
-        let lease = state.start(turn.id(), terms.expire, terms.renew, terms.body)?;
+        let lease = state.start(turn.id(), terms, now)?;
         let token = lease.token.clone();
         let enlist = !std::mem::replace(&mut lease.care.listed, true);
         drop(state);

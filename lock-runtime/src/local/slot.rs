@@ -8,6 +8,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::care::Due;
 use super::lease::{Asked, Lease, Tenure};
+use super::terms::Terms;
 use super::turn::Turn;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Answer, Ask, Pushed, Release};
@@ -359,9 +360,9 @@ impl State {
     }
 
     /// Starts the hold `id` on the lease; `None` without a lease.
-    pub(super) fn start(&mut self, id: u64, expire: Duration, renew: bool, body: bool) -> Option<&mut Lease> {
+    pub(super) fn start(&mut self, id: u64, terms: &Terms, now: Moment) -> Option<&mut Lease> {
+        let &Terms { expire, renew, body, .. } = terms;
         let lease = self.lease.as_mut()?;
-        let now = Moment::now();
         let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
         let confirmed = is_whole.then_some(now);
         lease.tenure = Some(Tenure { id, since: now, expire, renew, body, own: Deadline::new(now, expire), confirmed });

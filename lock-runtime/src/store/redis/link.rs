@@ -256,10 +256,7 @@ impl Link {
 
     /// Remembers what the server's clock shows.
     pub(super) fn learn(&self, anchor: Anchor) {
-        // A release that did not need the time says 0.
-        if anchor.store_micros > 0 {
-            self.locked().clock = Some(anchor);
-        }
+        self.locked().clock = Some(anchor);
     }
 
     /// What the server's clock will show at `deadline`; at most a round trip too late.

@@ -4,11 +4,10 @@
 -- KEYS  per release: lock, queue, fence
 -- ARGV  per release: token, its claim in ms, last fencing token reserved (0 = none), last one used,
 --       token that goes to the end of the queue in the same step ('' = none), its claim in ms
--- Returns { now µs (0 when nothing was queued again), answer… }, an answer being
---   { 1 if the token owned the lock, ms to live, owner's token now ('' = free), 1 if another process waits }
---   { -2, message }   an error with this key alone
-
-local replies = { 0 }
+-- Returns { answer… }, an answer being
+--   1 if the token owned the lock, else 0
+--   { that, now µs, ms to live, owner's token now, 1 if another process waits }   when a token was queued again
+--   { -2, message }                                                               an error with this key alone
 
 local function release(lock, queue, fence, token, claim, reserved, used, again, again_claim)
   local owner = redis.call('GET', lock)
@@ -20,13 +19,11 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
   if not queued and again == '' then -- nobody waits: most releases end here
     if owned then
       redis.call('DEL', lock)
-      owner = nil
     end
-    return { owned and 1 or 0, 0, owner or '', 0 }
+    return owned and 1 or 0
   end
   redis.call('LREM', queue, 0, claim .. '|' .. token)
   if again ~= '' then
-    replies[1] = now()
     redis.call('RPUSH', queue, again_claim .. '|' .. again)
     redis.call('PEXPIRE', queue, QUEUE_TTL)
   end
@@ -35,17 +32,17 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
   elseif again ~= '' and channel(owner) then
     redis.pcall('PUBLISH', channel(owner), 'wait ' .. lock)
   end
-  local ttl, waits = 0, 0
-  if again ~= '' and owner then
-    ttl, waits = redis.call('PTTL', lock), redis.call('EXISTS', queue)
+  if again == '' or not owner then
+    return owned and 1 or 0
   end
-  return { owned and 1 or 0, ttl, owner or '', waits }
+  return { owned and 1 or 0, now(), redis.call('PTTL', lock), owner, redis.call('EXISTS', queue) }
 end
 
+local replies = {}
 for i = 1, #KEYS / 3 do
   local k, a = 3 * i - 3, 6 * i - 6
   local ran, answer = pcall(release, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
     ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5], ARGV[a + 6])
-  replies[i + 1] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
+  replies[i] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
 end
 return replies
