@@ -6,16 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use super::care::Due;
 use super::lease::{Asked, Lease, Tenure};
+use super::terms::Terms;
 use super::turn::Turn;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, Pushed, Release, Renewal, Renewed};
+use crate::store::{Answer, Ask, Pushed, Release};
 use crate::token::Token;
-
-/// A hold younger than this is not confirmed yet: most end sooner, and never pay for it.
-const YOUNG: Duration = Duration::from_millis(5);
-/// A renewal is due after this part of the lease, so that two can fail before it ends.
-const RENEWALS_PER_LEASE: u32 = 3;
 
 /// What this process knows of one key in use.
 #[derive(Debug)]
@@ -65,39 +62,9 @@ pub(super) enum Ending {
     Yield(Release),
 }
 
-/// What a lease needs from the keeper.
-#[derive(Debug)]
-pub(crate) enum Attention {
-    /// Nothing any more.
-    Done,
-    /// Another look soon: the hold is young.
-    Young,
-    /// Another look after this time.
-    In(Duration),
-    /// A renewal now.
-    Renew(Renewal),
-    /// The hold has ended by its deadline, or the store no longer knows the lease of this token.
-    Lost(Token),
-}
-
-/// Why the keeper looks at a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// Its hold began a moment ago.
-    Young,
-    /// It is time.
-    Due,
-    /// The store may have forgotten it.
-    Verify,
-}
-
 impl Slot {
     pub(super) fn new(key: &Arc<str>) -> Self {
-        Self {
-            key: Arc::clone(key),
-            state: Mutex::default(),
-            changed: Notify::new(),
-        }
+        Self { key: Arc::clone(key), state: Mutex::default(), changed: Notify::new() }
     }
 
     pub(super) fn locked(&self) -> MutexGuard<'_, State> {
@@ -152,10 +119,7 @@ impl Slot {
             let Some((&next, _)) = state.waiters.first_key_value() else {
                 state.turn = None;
                 let withdrawal = state.asked.take().map(|asked| asked.withdrawal(&self.key));
-                return Passed::Nobody {
-                    withdrawal,
-                    lease_left: state.lease.is_some(),
-                };
+                return Passed::Nobody { withdrawal, lease_left: state.lease.is_some() };
             };
             let waiter = state.remove_waiter(next);
             state.turn = Some(next);
@@ -198,20 +162,9 @@ impl Slot {
     pub(super) fn end(&self, id: u64) -> Ended {
         let now = Moment::now();
         let mut state = self.locked();
-        let State {
-            waiters,
-            lease: slot_lease,
-            ..
-        } = &mut *state;
-        let Some(lease) = slot_lease
-            .as_mut()
-            .filter(|lease| lease.tenure.as_ref().is_some_and(|t| t.id == id))
-        else {
-            return Ended {
-                ending: Ending::Lost,
-                due: None,
-                stale: None,
-            };
+        let State { waiters, lease: slot_lease, .. } = &mut *state;
+        let Some(lease) = slot_lease.as_mut().filter(|lease| lease.tenure.as_ref().is_some_and(|t| t.id == id)) else {
+            return Ended { ending: Ending::Lost, due: None, stale: None };
         };
         let due = lease.care.due.take();
         let in_time = lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero());
@@ -219,11 +172,7 @@ impl Slot {
             // Rule L6.
             let stale = lease.release(&self.key);
             *slot_lease = None;
-            return Ended {
-                ending: Ending::Lost,
-                due,
-                stale: Some(stale),
-            };
+            return Ended { ending: Ending::Lost, due, stale: Some(stale) };
         }
         let ending = if waiters.is_empty() {
             let release = lease.release(&self.key);
@@ -237,11 +186,7 @@ impl Slot {
             *slot_lease = None;
             Ending::Yield(release)
         };
-        Ended {
-            ending,
-            due,
-            stale: None,
-        }
+        Ended { ending, due, stale: None }
     }
 
     /// Keeps the lease of the hold `id` for whoever comes next, or for the keeper to give back.
@@ -253,11 +198,7 @@ impl Slot {
             && lease.ends(Moment::now()).is_some_and(|ends| !ends.has_passed())
         {
             lease.tenure = None;
-            return Ended {
-                ending: Ending::Kept,
-                due: lease.care.due.take(),
-                stale: None,
-            };
+            return Ended { ending: Ending::Kept, due: lease.care.due.take(), stale: None };
         }
         drop(state);
         self.end(id)
@@ -272,116 +213,6 @@ impl Slot {
         state.lease.take().map(|lease| lease.release(&self.key))
     }
 
-    /// Looks after the lease: what does it need now?
-    pub(crate) fn attend(&self, look: Look, grace: Duration) -> Attention {
-        let now = Moment::now();
-        let mut state = self.locked();
-        let Some(lease) = &mut state.lease else {
-            return Attention::Done;
-        };
-        let attention = self.attention(lease, look, now, grace);
-        if look == Look::Young && !matches!(attention, Attention::Young) {
-            lease.care.listed = false;
-        }
-        if matches!(attention, Attention::Renew(_)) {
-            lease.care.renewing = true;
-        }
-        attention
-    }
-
-    fn attention(&self, lease: &Lease, look: Look, now: Moment, grace: Duration) -> Attention {
-        let renew = |wanted| {
-            let token = lease.token.clone();
-            Attention::Renew(Renewal {
-                key: Arc::clone(&self.key),
-                token,
-                lease: wanted,
-                grace,
-            })
-        };
-        let Some((tenure, ends)) = lease.tenure.as_ref().zip(lease.ends(now)) else {
-            // Between two holds there is nothing to lengthen, but a lease that is gone must not be handed over.
-            return if look == Look::Verify {
-                renew(lease.claim)
-            } else {
-                Attention::Done
-            };
-        };
-        let left = ends.remaining_at(now);
-        if left.is_zero() {
-            return Attention::Lost(lease.token.clone());
-        }
-        if look == Look::Young && tenure.confirmed.is_none() && now.since(tenure.since) < YOUNG {
-            return Attention::Young;
-        }
-        if lease.care.renewing {
-            return Attention::In(left);
-        }
-        let pause = match tenure.confirmed {
-            _ if look == Look::Verify => Duration::ZERO,
-            None => Duration::ZERO,
-            Some(at) if tenure.renew => (tenure.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)),
-            Some(_) => left,
-        };
-        if !pause.is_zero() {
-            return Attention::In(pause.min(left));
-        }
-        renew(if tenure.renew {
-            tenure.expire
-        } else {
-            tenure.own.remaining_at(now)
-        })
-    }
-
-    /// Takes in the answer to a renewal that was sent at `sent`; `None` is no answer.
-    pub(crate) fn renewed(&self, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Attention {
-        let now = Moment::now();
-        let mut state = self.locked();
-        let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == renewal.token) else {
-            return Attention::Done;
-        };
-        lease.care.renewing = false;
-        match outcome {
-            Some(Renewed::Until(until)) => {
-                lease.care.failures = 0;
-                lease.confirm(until);
-                let Some(tenure) = &mut lease.tenure else {
-                    return Attention::Done;
-                };
-                // A renewal that was sent for the hold before this one confirms the lease, not this hold's full time.
-                if tenure.since.since(sent).is_zero() {
-                    tenure.confirmed = Some(sent);
-                    if tenure.renew {
-                        tenure.own = tenure.own.max_at(Deadline::new(sent, tenure.expire), now);
-                    }
-                } else if tenure.confirmed.is_none() {
-                    return Attention::Done; // it is in the list of young holds
-                }
-                self.attention(lease, Look::Due, now, renewal.grace)
-            }
-            Some(Renewed::NotOwned) => Attention::Lost(lease.token.clone()),
-            None => {
-                // Unknown is not lost: the deadline decides. Until then again, ever more slowly.
-                lease.care.failures = (lease.care.failures + 1).min(6);
-                let pause = Duration::from_millis(25) * 2_u32.pow(lease.care.failures);
-                let left = lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
-                match &lease.tenure {
-                    None => Attention::Done,
-                    Some(_) if left.is_zero() => Attention::Lost(lease.token.clone()),
-                    Some(_) => Attention::In(pause.min(left)),
-                }
-            }
-        }
-    }
-
-    /// Notes the entry of the keeper's schedule that is to look after the hold; returns the one that is not needed.
-    pub(crate) fn scheduled(&self, due: (tokio::time::Instant, u64)) -> Option<(tokio::time::Instant, u64)> {
-        match self.locked().lease.as_mut().filter(|lease| lease.tenure.is_some()) {
-            Some(lease) => lease.care.due.replace(due),
-            None => Some(due),
-        }
-    }
-
     /// Ends the lease under its hold. Returns the release that is due now: of a body's hold, it has to wait until
     /// the body is dropped.
     pub(crate) fn revoke(&self, token: Option<&Token>) -> Option<Revoked> {
@@ -392,11 +223,7 @@ impl Slot {
         let lease = state.lease.take()?;
         let body = lease.tenure.as_ref().is_some_and(|tenure| tenure.body);
         let had_hold = lease.tenure.is_some();
-        Some(Revoked {
-            release: (!body).then(|| lease.release(&self.key)),
-            due: lease.care.due,
-            had_hold,
-        })
+        Some(Revoked { release: (!body).then(|| lease.release(&self.key)), due: lease.care.due, had_hold })
     }
 
     /// Takes in a pushed grant; `false` when nobody here waits for its token or owns it.
@@ -415,8 +242,12 @@ impl Slot {
     }
 
     pub(crate) fn contended(&self) {
-        if let Some(lease) = &mut self.locked().lease {
+        let mut state = self.locked();
+        if let Some(lease) = &mut state.lease {
             lease.noticed_rival();
+        } else if let Some(asked) = &mut state.asked {
+            // Its grant has been sent and not been read yet.
+            asked.contended = true;
         }
     }
 
@@ -433,7 +264,7 @@ impl Slot {
         let state = self.locked();
         let asked = state.asked.as_ref()?;
         let is_old = asked.answered.is_some_and(|answered| answered.elapsed() >= age);
-        (asked.queued && asked.granted.is_none() && is_old).then(|| Ask {
+        (asked.queued && !asked.is_granted() && is_old).then(|| Ask {
             key: Arc::clone(&self.key),
             token: asked.token.clone(),
             claim: asked.claim,
@@ -444,10 +275,7 @@ impl Slot {
     }
 
     pub(crate) fn is_queued(&self) -> bool {
-        self.locked()
-            .asked
-            .as_ref()
-            .is_some_and(|asked| asked.queued && asked.granted.is_none())
+        self.locked().asked.as_ref().is_some_and(|asked| asked.queued && !asked.is_granted())
     }
 
     /// Takes in an answer; `false` when it grants a token that nobody here waits for.
@@ -477,10 +305,7 @@ impl Slot {
 
     /// Whether the store has answered the ask that is pending.
     pub(super) fn was_answered(&self) -> bool {
-        self.locked()
-            .asked
-            .as_ref()
-            .is_some_and(|asked| asked.answered.is_some())
+        self.locked().asked.as_ref().is_some_and(|asked| asked.answered.is_some())
     }
 
     pub(super) fn is_held_here(&self) -> bool {
@@ -495,17 +320,14 @@ pub(super) enum Passed {
     /// The turn had been taken away.
     Revoked,
     /// Nobody waits.
-    Nobody {
-        withdrawal: Option<Release>,
-        lease_left: bool,
-    },
+    Nobody { withdrawal: Option<Release>, lease_left: bool },
 }
 
 /// The outcome of [`Slot::end`].
 pub(super) struct Ended {
     pub(super) ending: Ending,
     /// The keeper's schedule entry that is not needed any more.
-    pub(super) due: Option<(tokio::time::Instant, u64)>,
+    pub(super) due: Option<Due>,
     /// The release of a lease that its hold outlived.
     pub(super) stale: Option<Release>,
 }
@@ -513,7 +335,7 @@ pub(super) struct Ended {
 /// The outcome of [`Slot::revoke`].
 pub(crate) struct Revoked {
     pub(crate) release: Option<Release>,
-    pub(crate) due: Option<(tokio::time::Instant, u64)>,
+    pub(crate) due: Option<Due>,
     pub(crate) had_hold: bool,
 }
 
@@ -538,20 +360,12 @@ impl State {
     }
 
     /// Starts the hold `id` on the lease; `None` without a lease.
-    pub(super) fn start(&mut self, id: u64, expire: Duration, renew: bool, body: bool) -> Option<&mut Lease> {
+    pub(super) fn start(&mut self, id: u64, terms: &Terms, now: Moment) -> Option<&mut Lease> {
+        let &Terms { expire, renew, body, .. } = terms;
         let lease = self.lease.as_mut()?;
-        let now = Moment::now();
         let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
         let confirmed = is_whole.then_some(now);
-        lease.tenure = Some(Tenure {
-            id,
-            since: now,
-            expire,
-            renew,
-            body,
-            own: Deadline::new(now, expire),
-            confirmed,
-        });
+        lease.tenure = Some(Tenure { id, since: now, expire, renew, body, own: Deadline::new(now, expire), confirmed });
         Some(lease)
     }
 }

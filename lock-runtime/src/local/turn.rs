@@ -47,12 +47,7 @@ pub(super) enum Step {
 
 impl Turn {
     pub(crate) fn new(engine: &Arc<Engine>, slot: &Arc<Slot>, id: u64) -> Self {
-        Self {
-            engine: Arc::clone(engine),
-            slot: Arc::clone(slot),
-            id,
-            is_armed: true,
-        }
+        Self { engine: Arc::clone(engine), slot: Arc::clone(slot), id, is_armed: true }
     }
 
     /// Gives up the turn without passing it on.
@@ -74,27 +69,19 @@ impl Turn {
 
     /// Decides what to do next, and notes it down before it is done: whatever happens to the task, dropping the turn
     /// then knows what to withdraw.
-    pub(super) fn step(&self, terms: &Terms, attempt: &Attempt) -> Step {
+    pub(super) fn step(&self, terms: &Terms, attempt: &Attempt, now: Moment) -> Step {
         let mut state = self.slot.locked();
-        let fences = if terms.fenced {
-            (1 + state.fenced_waiters()).min(MOST_FENCES)
-        } else {
-            0
-        };
-        if let Some(granted) = state.asked.as_mut().and_then(|asked| asked.granted.take())
+        let fences = if terms.fenced { (1 + state.fenced_waiters()).min(MOST_FENCES) } else { 0 };
+        if let Some(granted) = state.asked.as_mut().and_then(Asked::take_grant)
             && let Some(asked) = state.asked.take()
         {
             state.lease = Some(Lease::new(&asked, &granted, asked.fences));
         }
         if let Some(lease) = &mut state.lease {
-            let left = lease.until.remaining();
-            let enough = if lease.fresh {
-                Duration::from_nanos(1)
-            } else {
-                (terms.expire / 2).min(GOOD_FOR)
-            };
+            let left = lease.until.remaining_at(now);
+            let enough = if lease.fresh { Duration::from_nanos(1) } else { (terms.expire / 2).min(GOOD_FOR) };
             if left < enough {
-                if let Some(step) = attempt.pause() {
+                if let Some(step) = attempt.pause(now) {
                     return step;
                 }
                 return Step::Confirm(Renewal {
@@ -105,24 +92,24 @@ impl Turn {
                 });
             }
             if terms.fenced && lease.fences.is_empty() {
-                if let Some(step) = attempt.pause() {
+                if let Some(step) = attempt.pause(now) {
                     return step;
                 }
                 return Step::Draw(lease.token.clone(), fences);
             }
             return Step::Hold;
         }
-        let asked = state
-            .asked
-            .get_or_insert_with(|| Asked::new(self.engine.next_token(), terms.expire.min(CLAIM)));
+        let asked = state.asked.get_or_insert_with(|| Asked::new(self.engine.next_token(), terms.expire.min(CLAIM)));
         let is_first = asked.answered.is_none() && !asked.unanswered && !asked.queued;
-        if let Some(step) = attempt.pause() {
+        if let Some(step) = attempt.pause(now) {
             return step;
         }
-        if !is_first && asked.queued && !asked.doubtful && !asked.unanswered {
-            if let Some(pause) = asked.next_ask() {
-                return Step::Wait(pause.min(attempt.give_up.remaining()));
-            }
+        if asked.queued
+            && !asked.doubtful
+            && !asked.unanswered
+            && let Some(pause) = asked.next_ask(now)
+        {
+            return Step::Wait(pause.min(attempt.give_up.remaining_at(now)));
         }
         asked.unanswered = true;
         asked.fences = fences;
@@ -135,22 +122,12 @@ impl Turn {
             give_up: attempt.by,
         };
         // The plain claim can't draw fencing tokens.
-        if is_first && fences == 0 {
-            Step::Claim(ask)
-        } else {
-            Step::Ask(ask)
-        }
+        if is_first && fences == 0 { Step::Claim(ask) } else { Step::Ask(ask) }
     }
 
     /// Takes in the answer to a plain claim.
     pub(super) fn claimed(&self, ask: &Ask, answer: Answer) {
-        self.slot.answered(
-            &Ask {
-                wait: false,
-                ..ask.clone()
-            },
-            answer,
-        );
+        self.slot.answered(&Ask { wait: false, ..ask.clone() }, answer);
     }
 
     /// Takes in the answer to a confirmation.
@@ -194,12 +171,10 @@ impl Turn {
 
 impl Asked {
     /// How long until the store is to be asked again; `None` for now.
-    fn next_ask(&self) -> Option<Duration> {
+    fn next_ask(&self, now: Moment) -> Option<Duration> {
         // A foreign value without an end is left to the safety net.
-        let frees_in = self.frees.map_or(Duration::MAX, Deadline::remaining);
-        let quiet = self
-            .answered
-            .map_or(Duration::ZERO, |at| ASK_INTERVAL.saturating_sub(at.elapsed()));
+        let frees_in = self.frees.map_or(Duration::MAX, |frees| frees.remaining_at(now));
+        let quiet = self.answered.map_or(Duration::ZERO, |at| ASK_INTERVAL.saturating_sub(now.since(at)));
         let pause = frees_in.max(quiet);
         (!pause.is_zero()).then_some(pause)
     }
@@ -256,12 +231,12 @@ impl Attempt {
     }
 
     /// What stands in the way of asking the store now.
-    fn pause(&self) -> Option<Step> {
-        let left = self.give_up.remaining();
+    fn pause(&self, now: Moment) -> Option<Step> {
+        let left = self.give_up.remaining_at(now);
         if left.is_zero() && (self.tried || self.waits) {
             return Some(Step::GiveUp);
         }
-        let pause = self.retry_at.map_or(Duration::ZERO, Deadline::remaining);
+        let pause = self.retry_at.map_or(Duration::ZERO, |at| at.remaining_at(now));
         (!pause.is_zero()).then(|| Step::Wait(pause.min(left)))
     }
 
@@ -272,9 +247,7 @@ impl Attempt {
 
     /// Pauses after a failure: 10 ms, doubling up to 320 ms.
     pub(super) fn failed(&mut self) {
-        self.retry_at = Some(Deadline::after(
-            Duration::from_millis(10) * 2_u32.pow(self.failures.min(5)),
-        ));
+        self.retry_at = Some(Deadline::after(Duration::from_millis(10) * 2_u32.pow(self.failures.min(5))));
         self.failures += 1;
     }
 }
