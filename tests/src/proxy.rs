@@ -170,16 +170,7 @@ impl Proxy {
     /// (`PING`, `HELLO` and the like).
     #[must_use]
     pub fn work_since(&self, earlier: usize) -> Vec<Vec<String>> {
-        const TALK: [&str; 8] = [
-            "PING",
-            "HELLO",
-            "CLIENT",
-            "AUTH",
-            "SELECT",
-            "INFO",
-            "SUBSCRIBE",
-            "SSUBSCRIBE",
-        ];
+        const TALK: [&str; 8] = ["PING", "HELLO", "CLIENT", "AUTH", "SELECT", "INFO", "SUBSCRIBE", "SSUBSCRIBE"];
         let mut seen = self.seen().split_off(earlier);
         seen.retain(|words| !TALK.contains(&words[0].as_str()));
         seen

@@ -42,10 +42,7 @@ pub fn words(request: &[u8]) -> Vec<String> {
     let mut at = request.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
     while at < request.len() {
         let Some(end) = length(&request[at..]) else { break };
-        let line = request[at..]
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .map_or(0, |end| end + 1);
+        let line = request[at..].iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let text = &request[at + line..at + end - 2];
         words.push(String::from_utf8_lossy(text).into_owned());
         at += end;
@@ -72,11 +69,7 @@ mod tests {
             "|1\r\n+a\r\n+b\r\n:1\r\n",
         ] {
             let bytes = message.as_bytes();
-            assert_eq!(
-                length(&[bytes, b"+more\r\n"].concat()),
-                Some(bytes.len()),
-                "{message:?}"
-            );
+            assert_eq!(length(&[bytes, b"+more\r\n"].concat()), Some(bytes.len()), "{message:?}");
             for cut in 1..bytes.len() {
                 assert_eq!(length(&bytes[..cut]), None, "{message:?} cut at {cut}");
             }

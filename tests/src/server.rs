@@ -54,20 +54,11 @@ impl Server {
         // Between finding a free port and the server's bind somebody else may take it: then another one.
         for _ in 0..20 {
             let folder = tempfile::tempdir().expect("a temporary folder");
-            let place = if on_socket {
-                Place::Socket(folder.path().join("redis.sock"))
-            } else {
-                Place::Port(free_port())
-            };
+            let place =
+                if on_socket { Place::Socket(folder.path().join("redis.sock")) } else { Place::Port(free_port()) };
             let options: Vec<String> = options.iter().map(ToString::to_string).collect();
             let child = spawn(&place, folder.path(), &options);
-            let mut server = Self {
-                child,
-                folder,
-                place,
-                options,
-                password: password.map(ToOwned::to_owned),
-            };
+            let mut server = Self { child, folder, place, options, password: password.map(ToOwned::to_owned) };
             if server.is_ready_soon() {
                 return server;
             }
@@ -245,10 +236,7 @@ impl Calls {
     /// What was called since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let new = self
-            .0
-            .iter()
-            .map(|(name, calls)| (name.clone(), calls - earlier.of(name)));
+        let new = self.0.iter().map(|(name, calls)| (name.clone(), calls - earlier.of(name)));
         Self(new.filter(|(_, calls)| *calls > 0).collect())
     }
 }

@@ -21,17 +21,13 @@ impl World {
     /// Locks in this process.
     #[must_use]
     pub fn memory() -> Self {
-        Self {
-            store: Store::Memory(LockManager::in_memory()),
-        }
+        Self { store: Store::Memory(LockManager::in_memory()) }
     }
 
     /// Locks in a Redis that is started for this test.
     #[must_use]
     pub fn redis() -> Self {
-        Self {
-            store: Store::Redis(Server::start()),
-        }
+        Self { store: Store::Redis(Server::start()) }
     }
 
     /// A manager with the default settings.

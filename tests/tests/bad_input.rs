@@ -53,10 +53,7 @@ async fn a_url_that_cannot_be_read_is_an_invalid_setting() {
         let start = Instant::now();
         let error = refused(url).await;
         assert!(matches!(error, LockError::InvalidSetting { .. }), "{url:?}: {error:?}");
-        assert!(
-            error.to_string().contains("redis://"),
-            "{error} does not say what is right"
-        );
+        assert!(error.to_string().contains("redis://"), "{error} does not say what is right");
         assert!(start.elapsed() < NOISE);
     }
 }
@@ -65,10 +62,7 @@ async fn a_url_that_cannot_be_read_is_an_invalid_setting() {
 async fn a_builder_without_a_place_says_so() {
     let error = LockManager::builder().connect().await.unwrap_err();
     assert!(matches!(error, LockError::InvalidSetting { .. }), "{error:?}");
-    assert!(
-        error.to_string().contains("redis://"),
-        "{error} does not say what is right"
-    );
+    assert!(error.to_string().contains("redis://"), "{error} does not say what is right");
 }
 
 #[tokio::test]
@@ -121,11 +115,7 @@ async fn no_text_ever_shows_a_password() {
     let guard = request.acquire().await.unwrap();
     assert!(!format!("{guard:?}").contains(CANARY));
     secret.freeze();
-    let error = manager
-        .lock("p", "other")
-        .timeout(Duration::from_millis(100))
-        .acquire()
-        .await;
+    let error = manager.lock("p", "other").timeout(Duration::from_millis(100)).acquire().await;
     secret.thaw();
     let text = everything(&error.unwrap_err());
     assert!(!text.contains(CANARY), "{text}");
@@ -138,12 +128,7 @@ async fn no_text_shows_an_owner_token() {
     let guard = manager.lock("p", "k").fenced(true).acquire().await.unwrap();
     let token = server.owner("p:k").unwrap();
     let secret = token.split('.').next().unwrap();
-    let error = manager
-        .lock("p", "k")
-        .timeout(Duration::ZERO)
-        .acquire()
-        .await
-        .unwrap_err();
+    let error = manager.lock("p", "k").timeout(Duration::ZERO).acquire().await.unwrap_err();
     for text in [everything(&error), format!("{guard:?}"), format!("{manager:?}")] {
         assert!(!text.contains(secret), "{text}");
     }
@@ -155,10 +140,7 @@ async fn a_refused_connection_is_reported_at_once() {
     let error = refused(&format!("redis://127.0.0.1:{}", free_port())).await;
     assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
     assert!(start.elapsed() < Duration::from_secs(2) + Duration::from_millis(100));
-    assert!(
-        error.source().is_some() || error.to_string().contains("refused"),
-        "{error}"
-    );
+    assert!(error.source().is_some() || error.to_string().contains("refused"), "{error}");
 }
 
 #[tokio::test]
@@ -167,18 +149,9 @@ async fn a_server_that_never_answers_is_reported_within_the_connect_timeout() {
     let url = format!("redis://{}", listener.local_addr().unwrap());
     let timeout = Duration::from_millis(300);
     let start = Instant::now();
-    let error = LockManager::builder()
-        .url(&url)
-        .connect_timeout(timeout)
-        .connect()
-        .await
-        .unwrap_err();
+    let error = LockManager::builder().url(&url).connect_timeout(timeout).connect().await.unwrap_err();
     assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
-    assert!(
-        start.elapsed() < timeout + Duration::from_millis(100) + NOISE,
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < timeout + Duration::from_millis(100) + NOISE, "{:?}", start.elapsed());
 }
 
 /// A server that answers every command with what `answer` says to its words.
@@ -286,15 +259,9 @@ async fn a_lease_out_of_bounds_is_refused_before_anything_is_sent() {
     let year = Duration::from_hours(24 * 366);
     for lease in [Duration::ZERO, Duration::from_millis(9), year * 2, Duration::MAX] {
         let error = manager.lock("p", "k").expire(lease).acquire().await.unwrap_err();
-        assert!(
-            matches!(error, LockError::InvalidSetting { .. }),
-            "{lease:?}: {error:?}"
-        );
+        assert!(matches!(error, LockError::InvalidSetting { .. }), "{lease:?}: {error:?}");
         let error = manager.lock("p", "k").expire(lease).run(async {}).await.unwrap_err();
-        assert!(
-            matches!(error, LockError::InvalidSetting { .. }),
-            "{lease:?}: {error:?}"
-        );
+        assert!(matches!(error, LockError::InvalidSetting { .. }), "{lease:?}: {error:?}");
     }
     for lease in [Duration::from_millis(10), Duration::from_hours(24 * 365)] {
         drop(manager.lock("p", "k").expire(lease).acquire().await.unwrap());
@@ -303,10 +270,7 @@ async fn a_lease_out_of_bounds_is_refused_before_anything_is_sent() {
 
 #[tokio::test]
 async fn the_longest_timeout_is_a_timeout_like_any_other() {
-    for manager in [
-        LockManager::in_memory(),
-        LockManager::connect("memory://").await.unwrap(),
-    ] {
+    for manager in [LockManager::in_memory(), LockManager::connect("memory://").await.unwrap()] {
         let guard = manager.lock("p", "k").timeout(Duration::MAX).acquire().await.unwrap();
         let waiter = manager.lock("p", "k").timeout(Duration::MAX).acquire();
         assert!(tokio::time::timeout(Duration::from_millis(50), waiter).await.is_err());
@@ -344,11 +308,7 @@ async fn a_setting_out_of_bounds_is_refused_by_connect() {
         let error = connected.expect_err(what);
         assert!(matches!(error, LockError::InvalidSetting { .. }), "{what}: {error:?}");
         // In memory there is nothing to connect: the first request says it.
-        let error = mistake(LockManager::builder())
-            .in_memory()
-            .lock("p", "k")
-            .acquire()
-            .await;
+        let error = mistake(LockManager::builder()).in_memory().lock("p", "k").acquire().await;
         let error = error.expect_err(what);
         assert!(matches!(error, LockError::InvalidSetting { .. }), "{what}: {error:?}");
     }
@@ -358,20 +318,10 @@ async fn a_setting_out_of_bounds_is_refused_by_connect() {
 async fn any_label_comes_back_as_it_was() {
     let server = Server::start();
     for label in ["", "a b", "a@b.1", "a|b%7C", "line\nbreak", "ü", "wait for it 1 2"] {
-        let manager = LockManager::builder()
-            .url(&server.url())
-            .label(label)
-            .connect()
-            .await
-            .unwrap();
+        let manager = LockManager::builder().url(&server.url()).label(label).connect().await.unwrap();
         let other = LockManager::connect(&server.url()).await.unwrap();
         let guard = manager.lock("p", "k").acquire().await.unwrap();
-        let error = other
-            .lock("p", "k")
-            .timeout(Duration::from_millis(20))
-            .acquire()
-            .await
-            .unwrap_err();
+        let error = other.lock("p", "k").timeout(Duration::from_millis(20)).acquire().await.unwrap_err();
         let LockError::Timeout { holder, .. } = &error else {
             panic!("{error:?}");
         };

@@ -131,18 +131,13 @@ async fn a_timeout_names_the_key_the_wait_and_the_holder(world: World) {
         panic!("{error:?}");
     };
     assert_eq!(key, "p:k");
-    assert!(
-        waited >= timeout && waited < timeout + Duration::from_millis(100) + NOISE,
-        "{waited:?}"
-    );
+    assert!(waited >= timeout && waited < timeout + Duration::from_millis(100) + NOISE, "{waited:?}");
     assert_eq!(holder.as_deref(), Some("till 3@north"));
 }
 
 async fn the_default_timeout_is_the_managers(world: World) {
     let timeout = Duration::from_millis(40);
-    let manager = world
-        .manager_with(LockManager::builder().default_timeout(timeout))
-        .await;
+    let manager = world.manager_with(LockManager::builder().default_timeout(timeout)).await;
     let _guard = manager.lock("p", "k").acquire().await.unwrap();
     let start = Instant::now();
     assert!(manager.lock("p", "k").acquire().await.unwrap_err().is_timeout());
@@ -205,13 +200,7 @@ async fn a_waiter_gets_a_lock_that_expires(world: World) {
 
 async fn a_renewed_hold_outlives_its_lease(world: World) {
     let manager = world.manager().await;
-    let guard = manager
-        .lock("p", "k")
-        .expire(SHORT)
-        .renew(true)
-        .acquire()
-        .await
-        .unwrap();
+    let guard = manager.lock("p", "k").expire(SHORT).renew(true).acquire().await.unwrap();
     for _ in 0..12 {
         sleep(SHORT / 3).await;
         assert!(guard.is_valid());
@@ -234,10 +223,7 @@ async fn a_dropped_guard_frees_the_lock(world: World) {
     drop(manager.lock("p", "k").acquire().await.unwrap());
     assert!(is_free(&manager, "k").await);
     if let Some(server) = world.server() {
-        eventually("the key is gone", Duration::from_secs(1), || {
-            server.owner("p:k").is_none()
-        })
-        .await;
+        eventually("the key is gone", Duration::from_secs(1), || server.owner("p:k").is_none()).await;
     }
 }
 
@@ -249,22 +235,14 @@ async fn a_waiter_is_served_when_the_guard_is_dropped(world: World) {
     let start = Instant::now();
     drop(guard);
     waiter.await.unwrap().release().await.unwrap();
-    assert!(
-        start.elapsed() < Duration::from_millis(100) + NOISE,
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_millis(100) + NOISE, "{:?}", start.elapsed());
 }
 
 async fn extending_moves_the_deadline(world: World) {
     let manager = world.manager().await;
     let guard = manager.lock("p", "k").expire(SHORT).acquire().await.unwrap();
     guard.extend(LONG).await.unwrap();
-    assert!(
-        guard.remaining() > LONG / 2 && guard.remaining() <= LONG,
-        "{:?}",
-        guard.remaining()
-    );
+    assert!(guard.remaining() > LONG / 2 && guard.remaining() <= LONG, "{:?}", guard.remaining());
     sleep(SHORT * 2).await;
     assert!(guard.is_valid());
     assert!(!is_free(&manager, "k").await);
@@ -282,12 +260,7 @@ async fn extending_never_shortens(world: World) {
 
 async fn a_lost_hold_is_not_extended(world: World) {
     let manager = world.manager().await;
-    let guard = manager
-        .lock("p", "k")
-        .expire(Duration::from_millis(50))
-        .acquire()
-        .await
-        .unwrap();
+    let guard = manager.lock("p", "k").expire(Duration::from_millis(50)).acquire().await.unwrap();
     guard.lost().await;
     assert!(guard.extend(LONG).await.unwrap_err().is_lost());
     assert!(!guard.is_valid());
@@ -296,17 +269,9 @@ async fn a_lost_hold_is_not_extended(world: World) {
 async fn a_lease_out_of_bounds_is_not_extended_to(world: World) {
     let manager = world.manager().await;
     let guard = manager.lock("p", "k").acquire().await.unwrap();
-    for lease in [
-        Duration::ZERO,
-        Duration::from_millis(5),
-        Duration::from_hours(400 * 24),
-        Duration::MAX,
-    ] {
+    for lease in [Duration::ZERO, Duration::from_millis(5), Duration::from_hours(400 * 24), Duration::MAX] {
         let error = guard.extend(lease).await.unwrap_err();
-        assert!(
-            matches!(error, LockError::InvalidSetting { .. }),
-            "{lease:?}: {error:?}"
-        );
+        assert!(matches!(error, LockError::InvalidSetting { .. }), "{lease:?}: {error:?}");
     }
     assert!(guard.is_valid());
 }
@@ -330,13 +295,7 @@ async fn fencing_tokens_grow_along_the_queue(world: World) {
     let tasks = (0..150).map(|_| {
         let (manager, drawn) = (manager.clone(), Arc::clone(&drawn));
         tokio::spawn(async move {
-            let guard = manager
-                .lock("p", "k")
-                .fenced(true)
-                .timeout(LONG)
-                .acquire()
-                .await
-                .unwrap();
+            let guard = manager.lock("p", "k").fenced(true).timeout(LONG).acquire().await.unwrap();
             drawn.lock().unwrap().push(guard.fencing_token().unwrap());
             tokio::task::yield_now().await;
         })
@@ -353,13 +312,7 @@ async fn fencing_tokens_grow_along_the_queue(world: World) {
 
 async fn fencing_tokens_grow_over_a_hold_that_expired(world: World) {
     let manager = world.manager().await;
-    let request = || {
-        manager
-            .lock("p", "k")
-            .fenced(true)
-            .expire(Duration::from_millis(60))
-            .timeout(LONG)
-    };
+    let request = || manager.lock("p", "k").fenced(true).expire(Duration::from_millis(60)).timeout(LONG);
     let first = request().acquire().await.unwrap();
     first.lost().await;
     let second = request().acquire().await.unwrap();
@@ -371,11 +324,7 @@ async fn no_token_is_drawn_unasked(world: World) {
     let guard = manager.lock("p", "k").acquire().await.unwrap();
     assert_eq!(guard.fencing_token(), None);
     if let Some(server) = world.server() {
-        assert_eq!(
-            server.keys().into_keys().collect::<Vec<_>>(),
-            ["p:k"],
-            "no fence record"
-        );
+        assert_eq!(server.keys().into_keys().collect::<Vec<_>>(), ["p:k"], "no fence record");
     }
 }
 
@@ -419,11 +368,7 @@ async fn a_lost_body_is_never_polled_again(world: World) {
     let steps = steps.into_inner().unwrap();
     // From before the acquire: the first reading of a step is a hair after the poll began.
     let last = *steps.last().unwrap();
-    assert!(
-        steps.len() > 5 && last <= SHORT + Duration::from_millis(2),
-        "{last:?} after {}",
-        steps.len()
-    );
+    assert!(steps.len() > 5 && last <= SHORT + Duration::from_millis(2), "{last:?} after {}", steps.len());
 }
 
 /// Says when it is dropped.
@@ -491,13 +436,7 @@ async fn a_nested_body_enters_at_once(world: World) {
     let manager = world.manager().await;
     let inner = |depth| {
         let manager = &manager;
-        async move {
-            manager
-                .lock("p", "k")
-                .timeout(Duration::ZERO)
-                .run(async { depth })
-                .await
-        }
+        async move { manager.lock("p", "k").timeout(Duration::ZERO).run(async { depth }).await }
     };
     let start = Instant::now();
     let depths = manager
@@ -530,10 +469,7 @@ async fn a_nested_body_ends_with_the_outer_hold(world: World) {
         .on_lost(OnLost::Continue)
         .run(manager.lock("p", "k").expire(LONG).run(sleep(LONG)))
         .await;
-    assert!(
-        start.elapsed() < SHORT + NOISE,
-        "the inner body ran on under a lost lock"
-    );
+    assert!(start.elapsed() < SHORT + NOISE, "the inner body ran on under a lost lock");
     assert!(outcome.unwrap_err().is_lost());
 }
 
@@ -549,11 +485,8 @@ async fn joined_nested_bodies_exclude_each_other(world: World) {
             }
         })
     };
-    let (one, two, three) = manager
-        .lock("p", "k")
-        .run(async { tokio::join!(inner(), inner(), inner()) })
-        .await
-        .unwrap();
+    let (one, two, three) =
+        manager.lock("p", "k").run(async { tokio::join!(inner(), inner(), inner()) }).await.unwrap();
     one.and(two).and(three).unwrap();
 }
 
@@ -571,13 +504,10 @@ async fn a_spawned_task_does_not_inherit_the_hold(world: World) {
     let outcome = manager
         .lock("p", "k")
         .run(async {
-            let task = tokio::spawn(async move {
-                spawned
-                    .lock("p", "k")
-                    .timeout(Duration::from_millis(20))
-                    .run(async {})
-                    .await
-            });
+            let task =
+                tokio::spawn(
+                    async move { spawned.lock("p", "k").timeout(Duration::from_millis(20)).run(async {}).await },
+                );
             task.await.unwrap()
         })
         .await
@@ -599,20 +529,15 @@ async fn a_plain_acquire_of_a_held_key_is_reported_at_once(world: World) {
         .unwrap();
     assert!(start.elapsed() < Duration::from_secs(1));
     let error = waiting.unwrap_err();
-    assert!(
-        matches!(&error, LockError::AlreadyHeld { key } if key == "p:k"),
-        "{error:?}"
-    );
+    assert!(matches!(&error, LockError::AlreadyHeld { key } if key == "p:k"), "{error:?}");
     assert!(matches!(trying.unwrap_err(), LockError::AlreadyHeld { .. }));
 }
 
 async fn a_cloned_manager_is_the_same_manager_to_a_nested_body(world: World) {
     let manager = world.manager().await;
     let clone = manager.clone();
-    let outcome = manager
-        .lock("p", "k")
-        .run(async { clone.lock("p", "k").timeout(Duration::ZERO).run(async { 5 }).await })
-        .await;
+    let outcome =
+        manager.lock("p", "k").run(async { clone.lock("p", "k").timeout(Duration::ZERO).run(async { 5 }).await }).await;
     assert_eq!(outcome.unwrap().unwrap(), 5);
 }
 
@@ -624,9 +549,7 @@ async fn a_scope_is_the_default_inside_it_only(world: World) {
     outer
         .scope(async {
             assert!(current().unwrap().contains("outer"));
-            inner
-                .scope(async { assert!(current().unwrap().contains("inner")) })
-                .await;
+            inner.scope(async { assert!(current().unwrap().contains("inner")) }).await;
             assert!(current().unwrap().contains("outer"));
             let spawned = tokio::spawn(async move { LockManager::current().is_none() });
             assert!(spawned.await.unwrap(), "a spawned task inherited the scope");
@@ -641,10 +564,7 @@ async fn without_a_manager_the_error_says_what_to_call(world: World) {
     let error = Spec::new("p", "k").enter(None).await.unwrap_err();
     assert!(matches!(error, LockError::NotInstalled));
     let text = error.to_string();
-    assert!(
-        text.contains("install()") && text.contains("LockManager::scope"),
-        "{text}"
-    );
+    assert!(text.contains("install()") && text.contains("LockManager::scope"), "{text}");
     manager.scope(Spec::new("p", "k").enter(None)).await.unwrap();
 }
 
@@ -652,10 +572,7 @@ async fn shutdown_refuses_new_locks(world: World) {
     let manager = world.manager().await;
     manager.shutdown().await;
     let error = manager.lock("p", "k").acquire().await.unwrap_err();
-    assert!(
-        matches!(&error, LockError::ShutDown { key } if key == "p:k"),
-        "{error:?}"
-    );
+    assert!(matches!(&error, LockError::ShutDown { key } if key == "p:k"), "{error:?}");
     let error = manager.lock("p", "k").try_acquire().await.unwrap_err();
     assert!(matches!(error, LockError::ShutDown { .. }), "{error:?}");
     // Once more changes nothing.
@@ -687,18 +604,11 @@ async fn shutdown_lets_a_short_body_end(world: World) {
     });
     let mut body = pin!(body);
     // Until it is inside.
-    assert!(
-        tokio::time::timeout(Duration::from_millis(30), &mut body)
-            .await
-            .is_err()
-    );
+    assert!(tokio::time::timeout(Duration::from_millis(30), &mut body).await.is_err());
     let start = Instant::now();
     let (outcome, ()) = tokio::join!(body, manager.shutdown());
     assert_eq!(outcome.unwrap(), "ended");
-    assert!(
-        start.elapsed() < Duration::from_secs(2),
-        "it waited for more than the body"
-    );
+    assert!(start.elapsed() < Duration::from_secs(2), "it waited for more than the body");
     if let Some(server) = world.server() {
         assert_eq!(server.owner("p:k"), None);
     }
@@ -714,11 +624,7 @@ async fn shutdown_drops_a_body_that_does_not_end(world: World) {
         std::future::pending::<()>().await;
     });
     let mut endless = pin!(endless);
-    assert!(
-        tokio::time::timeout(Duration::from_millis(30), &mut endless)
-            .await
-            .is_err()
-    );
+    assert!(tokio::time::timeout(Duration::from_millis(30), &mut endless).await.is_err());
     let start = Instant::now();
     let (outcome, ()) = tokio::join!(endless, manager.shutdown());
     outcome.unwrap_err();
@@ -737,22 +643,8 @@ async fn different_keys_do_not_block_each_other(world: World) {
     }
     // Nor do equal keys under different prefixes, or parts that read alike when joined.
     guards.push(manager.lock("q", &0).timeout(Duration::ZERO).acquire().await.unwrap());
-    guards.push(
-        manager
-            .lock("p", &("a", "b:c"))
-            .timeout(Duration::ZERO)
-            .acquire()
-            .await
-            .unwrap(),
-    );
-    guards.push(
-        manager
-            .lock("p", &("a:b", "c"))
-            .timeout(Duration::ZERO)
-            .acquire()
-            .await
-            .unwrap(),
-    );
+    guards.push(manager.lock("p", &("a", "b:c")).timeout(Duration::ZERO).acquire().await.unwrap());
+    guards.push(manager.lock("p", &("a:b", "c")).timeout(Duration::ZERO).acquire().await.unwrap());
 }
 
 async fn namespaces_are_separate(world: World) {
@@ -765,12 +657,7 @@ async fn namespaces_are_separate(world: World) {
 
 async fn a_key_is_named_prefix_and_escaped_parts(world: World) {
     let manager = world.manager_with(LockManager::builder().label("till-3")).await;
-    let guard = manager
-        .lock("p", &("a:b", 7_u8, '{'))
-        .expire(Duration::from_millis(1500))
-        .acquire()
-        .await
-        .unwrap();
+    let guard = manager.lock("p", &("a:b", 7_u8, '{')).expire(Duration::from_millis(1500)).acquire().await.unwrap();
     assert_eq!(guard.key(), "p:a%3Ab:7:%7B");
     if let Some(server) = world.server() {
         assert_eq!(server.ask::<String>("TYPE p:a%3Ab:7:%7B"), "string");

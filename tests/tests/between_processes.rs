@@ -27,10 +27,7 @@ async fn manager(url: &str, label: &str) -> LockManager {
 }
 
 async fn two(server: &Server) -> (LockManager, LockManager) {
-    (
-        manager(&server.url(), "north").await,
-        manager(&server.url(), "south").await,
-    )
+    (manager(&server.url(), "north").await, manager(&server.url(), "south").await)
 }
 
 /// Starts to wait for the lock `p:k` in a task of its own.
@@ -60,12 +57,7 @@ async fn a_lock_of_one_process_excludes_the_other() {
     for (holder, other, label) in [(&north, &south, "north"), (&south, &north, "south")] {
         let guard = holder.lock("p", "k").acquire().await.unwrap();
         assert!(other.lock("p", "k").try_acquire().await.unwrap().is_none());
-        let error = other
-            .lock("p", "k")
-            .timeout(Duration::from_millis(50))
-            .acquire()
-            .await
-            .unwrap_err();
+        let error = other.lock("p", "k").timeout(Duration::from_millis(50)).acquire().await.unwrap_err();
         let LockError::Timeout { holder, .. } = &error else {
             panic!("{error:?}");
         };
@@ -88,13 +80,7 @@ async fn holds_of_two_processes_never_overlap_and_tokens_grow() {
             let (inside, last) = (Arc::clone(&inside), Arc::clone(&last));
             tokio::spawn(async move {
                 for round in 0..40 {
-                    let guard = manager
-                        .lock("p", "k")
-                        .fenced(true)
-                        .timeout(LONG)
-                        .acquire()
-                        .await
-                        .unwrap();
+                    let guard = manager.lock("p", "k").fenced(true).timeout(LONG).acquire().await.unwrap();
                     assert!(!inside.swap(true, Ordering::SeqCst), "two hold the lock");
                     let token = guard.fencing_token();
                     let before = last.lock().unwrap().replace(token);
@@ -145,10 +131,7 @@ async fn a_release_hands_off_by_push() {
         let asked = proxy.work_since(earlier);
         let until_granted = asked.iter().filter(|words| words[0] == "SET").count();
         assert_eq!(until_granted, 1, "no try after the push: {asked:?}");
-        assert!(
-            server.commandstats().since(&calls).of("publish") > publishes,
-            "handed off without a push"
-        );
+        assert!(server.commandstats().since(&calls).of("publish") > publishes, "handed off without a push");
         guard.release().await.unwrap();
     }
     // A waiter that polls would have needed its second.
@@ -167,11 +150,7 @@ async fn a_dropped_guard_hands_off_too() {
     let dropped = Instant::now();
     drop(guard);
     let (_guard, granted) = waiter.await.unwrap();
-    assert!(
-        granted - dropped < Duration::from_millis(250),
-        "{:?}",
-        granted - dropped
-    );
+    assert!(granted - dropped < Duration::from_millis(250), "{:?}", granted - dropped);
 }
 
 #[tokio::test]
@@ -193,10 +172,7 @@ async fn a_busy_process_lets_a_foreign_waiter_pass() {
             })
         })
         .collect();
-    eventually("the process hands over", Duration::from_secs(5), || {
-        handed_over.load(Ordering::SeqCst) > 20
-    })
-    .await;
+    eventually("the process hands over", Duration::from_secs(5), || handed_over.load(Ordering::SeqCst) > 20).await;
     for _ in 0..10 {
         let (before, start) = (handed_over.load(Ordering::SeqCst), Instant::now());
         let guard = south.lock("p", "k").timeout(LONG).acquire().await.unwrap();
@@ -245,11 +221,7 @@ async fn grants_of_two_busy_processes(
 fn assert_both_get_their_share(grants: &[(bool, Instant)]) {
     let streaks: Vec<_> = grants.chunk_by(|one, next| one.0 == next.0).collect();
     let longest = streaks.iter().map(|streak| streak.len()).max().unwrap();
-    let slowest = streaks
-        .windows(2)
-        .map(|pair| pair[1][0].1 - pair[0][0].1)
-        .max()
-        .unwrap();
+    let slowest = streaks.windows(2).map(|pair| pair[1][0].1 - pair[0][0].1).max().unwrap();
     let north = grants.iter().filter(|grant| grant.0).count();
     let south = grants.len() - north;
     let found = format!(
@@ -283,12 +255,7 @@ async fn child_process() {
     let request = manager.lock("p", "k").timeout(LONG * 3);
     match what {
         "hold" => {
-            let guard = request
-                .expire(Duration::from_secs(1))
-                .renew(true)
-                .acquire()
-                .await
-                .unwrap();
+            let guard = request.expire(Duration::from_secs(1)).renew(true).acquire().await.unwrap();
             child::say("held");
             guard.lost().await;
         }
@@ -316,11 +283,7 @@ async fn a_killed_holder_delays_others_by_its_lease_and_a_second() {
     let killed = Instant::now();
     holder.kill();
     let (_guard, granted) = waiter.await.unwrap();
-    assert!(
-        granted - killed < Duration::from_secs(2) + NOISE,
-        "{:?}",
-        granted - killed
-    );
+    assert!(granted - killed < Duration::from_secs(2) + NOISE, "{:?}", granted - killed);
 }
 
 #[tokio::test]
@@ -332,11 +295,7 @@ async fn a_frozen_holder_loses_the_lock_and_knows_it_when_it_wakes() {
     holder.freeze();
     let frozen = Instant::now();
     let guard = north.lock("p", "k").timeout(LONG).acquire().await.unwrap();
-    assert!(
-        frozen.elapsed() < Duration::from_millis(3500) + NOISE,
-        "{:?}",
-        frozen.elapsed()
-    );
+    assert!(frozen.elapsed() < Duration::from_millis(3500) + NOISE, "{:?}", frozen.elapsed());
     holder.thaw();
     // The child ends once its `lost()` resolves.
     holder.wait_for_end(Duration::from_secs(2));

@@ -1,11 +1,6 @@
 //! A future dropped at any of its await points leaves nothing behind.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::pin::pin;
 use std::task::Poll;
@@ -55,18 +50,12 @@ async fn nothing_is_left(world: &World, managers: &[&LockManager], times: usize)
         let next = manager.lock("p", "k").timeout(Duration::from_secs(5)).acquire().await;
         let next = next.unwrap_or_else(|error| panic!("after {times} polls: {error}"));
         let waited = start.elapsed();
-        assert!(
-            waited < Duration::from_secs(3) + NOISE,
-            "after {times} polls: {waited:?}"
-        );
+        assert!(waited < Duration::from_secs(3) + NOISE, "after {times} polls: {waited:?}");
         assert!(next.is_valid());
         next.release().await.unwrap();
     }
     if let Some(server) = world.server() {
-        eventually("the key is gone", Duration::from_secs(3), || {
-            server.owner("p:k").is_none()
-        })
-        .await;
+        eventually("the key is gone", Duration::from_secs(3), || server.owner("p:k").is_none()).await;
     }
 }
 
@@ -119,9 +108,8 @@ async fn an_acquire_that_is_just_being_served(world: World) {
 async fn a_waiter_in_the_middle_of_the_queue(world: World) {
     let manager = world.manager().await;
     let holder = manager.lock("p", "k").acquire().await.unwrap();
-    let mut waiters: Vec<_> = (0..5)
-        .map(|_| Box::pin(manager.lock("p", "k").timeout(Duration::from_secs(5)).acquire()))
-        .collect();
+    let mut waiters: Vec<_> =
+        (0..5).map(|_| Box::pin(manager.lock("p", "k").timeout(Duration::from_secs(5)).acquire())).collect();
     for waiter in &mut waiters {
         assert!(poll!(waiter).is_pending());
     }
@@ -184,9 +172,7 @@ async fn an_extension(world: World) {
 
 async fn a_shutdown(world: World) {
     for times in 0.. {
-        let manager = world
-            .manager_with(LockManager::builder().drain(Duration::from_millis(20)))
-            .await;
+        let manager = world.manager_with(LockManager::builder().drain(Duration::from_millis(20))).await;
         let guard = manager.lock("p", "k").acquire().await.unwrap();
         let outcome = dropped_after(times, manager.shutdown()).await;
         // Called again it goes on.
@@ -250,16 +236,7 @@ async fn a_withdrawn_waiter_leaves_no_place_in_the_queue() {
     // Fifty dead entries of up to 3 s each would show.
     let start = Instant::now();
     holder.release().await.unwrap();
-    let next = south
-        .lock("p", "k")
-        .timeout(Duration::from_secs(10))
-        .acquire()
-        .await
-        .unwrap();
-    assert!(
-        start.elapsed() < Duration::from_secs(3) + NOISE,
-        "{:?}",
-        start.elapsed()
-    );
+    let next = south.lock("p", "k").timeout(Duration::from_secs(10)).acquire().await.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(3) + NOISE, "{:?}", start.elapsed());
     next.release().await.unwrap();
 }

@@ -48,11 +48,7 @@ scenes![
 ];
 
 fn runtime() -> Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap()
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
 fn play(world: &World, scene: fn(Runtime, LockManager)) {
@@ -76,9 +72,7 @@ async fn hold(manager: &LockManager) -> LockGuard {
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
     };
-    tokio::time::timeout(SOON, confirmed)
-        .await
-        .expect("the lease is confirmed");
+    tokio::time::timeout(SOON, confirmed).await.expect("the lease is confirmed");
     guard
 }
 
@@ -166,9 +160,7 @@ fn a_hold_outlives_its_runtime_while_its_guard_lives() {
     assert!(guard.is_valid());
     assert!(world.server().unwrap().owner("p:k").is_some());
     drop(guard);
-    eventually_blocking("the key is gone", SOON, || {
-        world.server().unwrap().owner("p:k").is_none()
-    });
+    eventually_blocking("the key is gone", SOON, || world.server().unwrap().owner("p:k").is_none());
 }
 
 /// The connection went down with its runtime; the caller's runtime makes a new one.
@@ -187,10 +179,7 @@ fn a_release_on_another_runtime_is_answered() {
 #[test]
 fn a_blocked_runtime_does_not_lose_its_hold() {
     let world = World::redis();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let value = runtime.block_on(async {
         let manager = world.manager().await;
         let request = manager.lock("p", "k").expire(Duration::from_millis(600)).renew(true);
@@ -224,5 +213,35 @@ fn a_panic_in_a_body_serves_the_next_waiter_of_the_process() {
         let next = manager.lock("p", "k").timeout(SOON).acquire().await.unwrap();
         assert!(next.is_valid());
         assert!(task.await.unwrap_err().is_panic());
+    });
+}
+
+/// The keeper ends a hold at the moment at which its owner drops it: only one of them passes the turn on.
+#[test]
+fn guards_dropped_the_moment_they_are_lost_pass_the_lock_on() {
+    let world = World::redis();
+    let runtime = runtime();
+    runtime.block_on(async {
+        let manager = world.manager().await;
+        for round in 0..100 {
+            let users: Vec<_> = (0..4)
+                .map(|_| {
+                    let manager = manager.clone();
+                    tokio::spawn(async move {
+                        let request = manager.lock("p", "k").expire(Duration::from_millis(12));
+                        let guard = request.timeout(SOON).acquire().await.unwrap();
+                        guard.lost().await;
+                    })
+                })
+                .collect();
+            let all = async {
+                for user in users {
+                    user.await.unwrap();
+                }
+            };
+            let start = std::time::Instant::now();
+            all.await;
+            assert!(start.elapsed() < SOON, "round {round} took {:?}", start.elapsed());
+        }
     });
 }

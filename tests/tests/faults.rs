@@ -30,33 +30,19 @@ async fn manager(url: &str) -> LockManager {
 /// Takes the lock and gives it back, so that the server knows every script.
 async fn warm_up(managers: &[&LockManager]) {
     for manager in managers {
-        manager
-            .lock("warm", "up")
-            .acquire()
-            .await
-            .unwrap()
-            .release()
-            .await
-            .unwrap();
+        manager.lock("warm", "up").acquire().await.unwrap().release().await.unwrap();
     }
 }
 
 async fn is_confirmed(guard: &LockGuard, at_least: Duration) {
-    eventually("the lease is confirmed", Duration::from_secs(2), || {
-        guard.remaining() > at_least
-    })
-    .await;
+    eventually("the lease is confirmed", Duration::from_secs(2), || guard.remaining() > at_least).await;
 }
 
 /// The lock can be had within the three seconds that a request given up may block it.
 async fn is_had_soon(manager: &LockManager) -> LockGuard {
     let start = Instant::now();
     let guard = manager.lock("p", "k").timeout(LONG).acquire().await.unwrap();
-    assert!(
-        start.elapsed() < Duration::from_secs(3) + NOISE,
-        "{:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_secs(3) + NOISE, "{:?}", start.elapsed());
     guard
 }
 
@@ -87,10 +73,7 @@ async fn a_frozen_server_is_reported_in_time_and_leaves_nothing_when_it_thaws() 
     // It now executes what was given up.
     is_had_soon(&south).await.release().await.unwrap();
     is_had_soon(&north).await.release().await.unwrap();
-    eventually("the key is gone", Duration::from_secs(3), || {
-        server.owner("p:k").is_none()
-    })
-    .await;
+    eventually("the key is gone", Duration::from_secs(3), || server.owner("p:k").is_none()).await;
 }
 
 #[tokio::test]
@@ -113,11 +96,7 @@ async fn an_acquire_rides_out_a_restart() {
     server.restart();
     let restarted = Instant::now();
     let guard = patient.await.unwrap().unwrap();
-    assert!(
-        restarted.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        restarted.elapsed()
-    );
+    assert!(restarted.elapsed() < Duration::from_secs(2), "{:?}", restarted.elapsed());
     guard.release().await.unwrap();
 }
 
@@ -153,9 +132,7 @@ async fn a_restart_without_data_is_noticed_by_the_holder() {
     server.restart();
     let restarted = Instant::now();
     // Half a minute's lease, verified at the reconnect.
-    tokio::time::timeout(Duration::from_secs(3), guard.lost())
-        .await
-        .expect("the loss is noticed");
+    tokio::time::timeout(Duration::from_secs(3), guard.lost()).await.expect("the loss is noticed");
     assert!(restarted.elapsed() < Duration::from_secs(3));
     assert!(guard.release().await.is_err());
     let south = manager(&server.url()).await;
@@ -237,11 +214,7 @@ async fn an_acquire_meets(fault: Fault) {
     let start = Instant::now();
     let guard = manager.lock("p", "k").timeout(LONG).acquire().await.unwrap();
     assert!(proxy.is_through());
-    assert!(
-        start.elapsed() < Duration::from_secs(3),
-        "it waited for itself: {:?}",
-        start.elapsed()
-    );
+    assert!(start.elapsed() < Duration::from_secs(3), "it waited for itself: {:?}", start.elapsed());
     assert!(guard.is_valid());
     // One lock, and nobody in a queue.
     let others = |key: &String| key.starts_with("{p:k}:queue");
@@ -249,10 +222,7 @@ async fn an_acquire_meets(fault: Fault) {
     assert!(server.owner("p:k").is_some());
     is_confirmed(&guard, LONG).await;
     guard.release().await.unwrap();
-    eventually("the key is gone", Duration::from_secs(1), || {
-        server.owner("p:k").is_none()
-    })
-    .await;
+    eventually("the key is gone", Duration::from_secs(1), || server.owner("p:k").is_none()).await;
     sleep(Duration::from_millis(300)).await;
     assert_eq!(server.owner("p:k"), None, "a late ask took the lock again");
 }
@@ -285,10 +255,7 @@ async fn a_release_meets(fault: Fault) {
         assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
     }
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-    eventually("the key is gone", Duration::from_secs(3), || {
-        server.owner("p:k").is_none()
-    })
-    .await;
+    eventually("the key is gone", Duration::from_secs(3), || server.owner("p:k").is_none()).await;
     is_had_soon(&manager).await.release().await.unwrap();
 }
 
@@ -320,15 +287,9 @@ async fn an_acquire_that_arrives_after_its_timeout_blocks_nobody() {
     assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
     assert!(start.elapsed() < TIMEOUT + LATE + NOISE);
     proxy.let_go();
-    eventually("the late command arrives", Duration::from_secs(2), || {
-        proxy.holding() == 0
-    })
-    .await;
+    eventually("the late command arrives", Duration::from_secs(2), || proxy.holding() == 0).await;
     is_had_soon(&other).await.release().await.unwrap();
-    eventually("the key is gone", Duration::from_secs(3), || {
-        server.owner("p:k").is_none()
-    })
-    .await;
+    eventually("the key is gone", Duration::from_secs(3), || server.owner("p:k").is_none()).await;
 }
 
 #[tokio::test]
@@ -348,10 +309,7 @@ async fn a_queued_ask_that_arrives_after_its_timeout_blocks_nobody() {
     sleep(Duration::from_millis(50)).await;
     guard.release().await.unwrap();
     is_had_soon(&other).await.release().await.unwrap();
-    eventually("the key is gone", Duration::from_secs(3), || {
-        server.owner("p:k").is_none()
-    })
-    .await;
+    eventually("the key is gone", Duration::from_secs(3), || server.owner("p:k").is_none()).await;
 }
 
 #[tokio::test]
@@ -376,10 +334,7 @@ async fn a_waiter_on_a_dead_connection_is_served_all_the_same() {
     warm_up(&[&holder, &deaf]).await;
     let guard = holder.lock("p", "k").acquire().await.unwrap();
     let waiter = tokio::spawn(async move { deaf.lock("p", "k").timeout(LONG).acquire().await });
-    eventually("the waiter queues", Duration::from_secs(2), || {
-        server.keys().contains_key("{p:k}:queue")
-    })
-    .await;
+    eventually("the waiter queues", Duration::from_secs(2), || server.keys().contains_key("{p:k}:queue")).await;
     // The push will be swallowed, and nothing tells the client so.
     proxy.black_hole(Direction::ToClient);
     guard.release().await.unwrap();
@@ -397,20 +352,13 @@ async fn a_lost_push_costs_a_second() {
     warm_up(&[&holder, &cut]).await;
     let guard = holder.lock("p", "k").acquire().await.unwrap();
     let waiter = tokio::spawn(async move { cut.lock("p", "k").timeout(LONG).acquire().await });
-    eventually("the waiter queues", Duration::from_secs(2), || {
-        server.keys().contains_key("{p:k}:queue")
-    })
-    .await;
+    eventually("the waiter queues", Duration::from_secs(2), || server.keys().contains_key("{p:k}:queue")).await;
     // While the waiter reconnects, nobody listens on its channel.
     proxy.cut();
     guard.release().await.unwrap();
     let released = Instant::now();
     waiter.await.unwrap().unwrap().release().await.unwrap();
-    assert!(
-        released.elapsed() < Duration::from_secs(1) + LATE + NOISE,
-        "{:?}",
-        released.elapsed()
-    );
+    assert!(released.elapsed() < Duration::from_secs(1) + LATE + NOISE, "{:?}", released.elapsed());
 }
 
 /// Runs `nemesis` every so often while two processes of two tasks each want one lock; returns how often they got it.
@@ -446,10 +394,7 @@ async fn under_fire(server: &Server, pause: Duration, nemesis: impl Fn()) -> usi
     for task in tasks {
         task.await.unwrap();
     }
-    eventually("the key is gone", Duration::from_secs(3), || {
-        server.owner("p:k").is_none()
-    })
-    .await;
+    eventually("the key is gone", Duration::from_secs(3), || server.owner("p:k").is_none()).await;
     grants.load(Ordering::SeqCst)
 }
 
@@ -527,18 +472,11 @@ async fn a_waiter_gets_a_lock_that_an_admin_deletes() {
     let guard = north.lock("p", "k").acquire().await.unwrap();
     is_confirmed(&guard, LONG).await;
     let waiter = tokio::spawn(async move { south.lock("p", "k").timeout(LONG).acquire().await });
-    eventually("the waiter queues", Duration::from_secs(2), || {
-        server.keys().contains_key("{p:k}:queue")
-    })
-    .await;
+    eventually("the waiter queues", Duration::from_secs(2), || server.keys().contains_key("{p:k}:queue")).await;
     server.tell("DEL p:k");
     let deleted = Instant::now();
     let next = waiter.await.unwrap().unwrap();
-    assert!(
-        deleted.elapsed() < Duration::from_secs(1) + LATE + NOISE,
-        "{:?}",
-        deleted.elapsed()
-    );
+    assert!(deleted.elapsed() < Duration::from_secs(1) + LATE + NOISE, "{:?}", deleted.elapsed());
     // The release of the one that lost it frees nobody's lock.
     assert!(guard.release().await.unwrap_err().is_lost());
     assert!(server.owner("p:k").is_some());
@@ -580,14 +518,8 @@ async fn a_foreign_value_without_an_end_is_respected_and_reported() {
     let start = Instant::now();
     let error = manager.lock("p", "k").timeout(TIMEOUT).acquire().await.unwrap_err();
     assert!(start.elapsed() < TIMEOUT + LATE + NOISE);
-    assert!(
-        matches!(error, LockError::Timeout { .. } | LockError::Backend { .. }),
-        "{error:?}"
-    );
-    assert!(
-        !error.to_string().contains("somebody"),
-        "a foreign token is a secret, too: {error}"
-    );
+    assert!(matches!(error, LockError::Timeout { .. } | LockError::Backend { .. }), "{error:?}");
+    assert!(!error.to_string().contains("somebody"), "a foreign token is a secret, too: {error}");
     assert_eq!(server.owner("p:k").as_deref(), Some("somebody"));
     assert_eq!(server.ask::<i64>("PTTL p:k"), -1);
     server.tell("DEL p:k");
@@ -608,14 +540,7 @@ async fn a_key_of_another_type_is_reported_and_left_alone() {
     }
     assert_eq!(server.ask::<Vec<String>>("LRANGE p:k 0 -1"), ["a", "b"]);
     // One bad key does not spoil the others.
-    manager
-        .lock("p", "other")
-        .acquire()
-        .await
-        .unwrap()
-        .release()
-        .await
-        .unwrap();
+    manager.lock("p", "other").acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
@@ -661,10 +586,7 @@ async fn a_script_of_another_client_that_blocks_the_server_only_costs_time() {
         let script = "local t = redis.call('TIME')[1] + 2 while redis.call('TIME')[1] + 0 < t do end";
         let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
         // Its own reply may be an error on some versions; only its time counts.
-        let _ = redis::cmd("EVAL")
-            .arg(script)
-            .arg(0)
-            .query::<redis::Value>(&mut connection);
+        let _ = redis::cmd("EVAL").arg(script).arg(0).query::<redis::Value>(&mut connection);
     });
     sleep(Duration::from_millis(200)).await;
     let next = manager.lock("p", "k").timeout(LONG).acquire().await.unwrap();
@@ -688,10 +610,7 @@ async fn a_user_without_the_right_to_scripts_is_told_so() {
         }
     };
     assert!(start.elapsed() < Duration::from_secs(3));
-    assert!(
-        matches!(error, LockError::Backend { .. } | LockError::Connect { .. }),
-        "{error:?}"
-    );
+    assert!(matches!(error, LockError::Backend { .. } | LockError::Connect { .. }), "{error:?}");
     assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
 }
 
@@ -712,9 +631,5 @@ async fn the_least_rights_that_the_docs_name_are_enough() {
     guard.release().await.unwrap();
     let released = Instant::now();
     waiter.await.unwrap().unwrap().release().await.unwrap();
-    assert!(
-        released.elapsed() < Duration::from_millis(500),
-        "{:?}",
-        released.elapsed()
-    );
+    assert!(released.elapsed() < Duration::from_millis(500), "{:?}", released.elapsed());
 }

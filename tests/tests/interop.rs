@@ -39,11 +39,7 @@ impl Python {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("{}: {error}; ./test.sh makes it", python.display()));
-        Self {
-            input: process.stdin.take().unwrap(),
-            output: BufReader::new(process.stdout.take().unwrap()),
-            process,
-        }
+        Self { input: process.stdin.take().unwrap(), output: BufReader::new(process.stdout.take().unwrap()), process }
     }
 
     fn says(&mut self) -> String {
@@ -120,11 +116,7 @@ async fn a_lock_released_there_goes_to_the_one_that_waits_here() {
     let released = Instant::now();
     let guard = waiter.await.unwrap().unwrap();
     // That client tells nobody: the next question comes within a second.
-    assert!(
-        released.elapsed() < Duration::from_secs(1) + NOISE,
-        "{:?}",
-        released.elapsed()
-    );
+    assert!(released.elapsed() < Duration::from_secs(1) + NOISE, "{:?}", released.elapsed());
     assert_eq!(Python::start(&server, "shop:item", "try").says(), "busy");
     guard.release().await.unwrap();
 }

@@ -50,11 +50,7 @@ async fn use_it_all(manager: &LockManager) {
                     let guard = request().expire(Duration::from_millis(30)).acquire().await.unwrap();
                     guard.lost().await;
                 }
-                4 => request()
-                    .run(request().run(sleep(Duration::from_millis(1))))
-                    .await
-                    .unwrap()
-                    .unwrap(),
+                4 => request().run(request().run(sleep(Duration::from_millis(1)))).await.unwrap().unwrap(),
                 _ => {
                     let _ = tokio::time::timeout(Duration::from_millis(2), request().acquire()).await;
                 }
@@ -116,19 +112,13 @@ async fn managers_that_are_gone_leave_no_thread_and_no_connection() {
     use_it_all(&first).await;
     sleep(Duration::from_millis(300)).await;
     let (threads_before, connections_before) = (threads(), connections(&server));
-    assert!(
-        connections_before <= 2,
-        "{connections_before} connections for one manager"
-    );
+    assert!(connections_before <= 2, "{connections_before} connections for one manager");
     for _ in 0..10 {
         let manager = LockManager::connect(&server.url()).await.unwrap();
         manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
     }
     eventually("their threads end", SOON, || threads() <= threads_before).await;
-    eventually("their connections end", SOON, || {
-        connections(&server) <= connections_before
-    })
-    .await;
+    eventually("their connections end", SOON, || connections(&server) <= connections_before).await;
     drop(first);
     eventually("the last connections end", SOON, || connections(&server) == 0).await;
 }
@@ -139,10 +129,8 @@ async fn all_that_stays_in_redis_ends_by_itself() {
     let north = LockManager::connect(&server.url()).await.unwrap();
     let south = LockManager::connect(&server.url()).await.unwrap();
     tokio::join!(use_it_all(&north), use_it_all(&south));
-    eventually("the locks are gone", Duration::from_secs(4), || {
-        server.keys().keys().all(|key| key.starts_with("{p:"))
-    })
-    .await;
+    eventually("the locks are gone", Duration::from_secs(4), || server.keys().keys().all(|key| key.starts_with("{p:")))
+        .await;
     let left = server.keys();
     for (key, milliseconds) in &left {
         let days = 1000 * 86_400 * 3;
@@ -160,11 +148,7 @@ async fn a_hundred_thousand_keys_leave_no_memory_behind() {
     let manager = LockManager::in_memory();
     let round = async |from: u32| {
         for key in from..from + 50_000 {
-            let guard = manager
-                .lock("a prefix of some length to make it show", &key)
-                .acquire()
-                .await
-                .unwrap();
+            let guard = manager.lock("a-prefix-of-some-length-to-make-it-show", &key).acquire().await.unwrap();
             if key % 2 == 0 {
                 guard.release().await.unwrap();
             }

@@ -23,10 +23,7 @@ async fn behind_a_proxy(server: &Server) -> (LockManager, Proxy) {
     let manager = LockManager::connect(&proxy.url()).await.unwrap();
     // Until every connection is made and the server knows the scripts.
     let guard = manager.lock("warm", "up").acquire().await.unwrap();
-    eventually("the lease is confirmed", Duration::from_secs(2), || {
-        guard.remaining() > LONG
-    })
-    .await;
+    eventually("the lease is confirmed", Duration::from_secs(2), || guard.remaining() > LONG).await;
     guard.release().await.unwrap();
     sleep(Duration::from_millis(100)).await;
     (manager, proxy)
@@ -51,21 +48,14 @@ async fn a_free_lock_costs_one_command_and_its_release_another() {
     assert_eq!(sets.len(), 50, "{work:?}");
     // A release names its lock, its queue and its fence; a confirmation, which a hold that was held up for some
     // milliseconds on a busy machine gets as well, names the lock alone.
-    let releases = work
-        .iter()
-        .filter(|words| words[0] == "EVALSHA" && words[2] == "3")
-        .count();
+    let releases = work.iter().filter(|words| words[0] == "EVALSHA" && words[2] == "3").count();
     assert_eq!(releases, 50, "{work:?}");
     assert!(work.len() < 110, "{work:?}");
     // The same as the server counts it.
     let calls = server.commandstats().since(&calls);
     assert_eq!(calls.of("set"), 50, "{calls:?}");
     assert!((50..60).contains(&calls.of("evalsha")), "{calls:?}");
-    assert_eq!(
-        (calls.of("eval"), calls.of("script|load"), calls.of("publish")),
-        (0, 0, 0),
-        "{calls:?}"
-    );
+    assert_eq!((calls.of("eval"), calls.of("script|load"), calls.of("publish")), (0, 0, 0), "{calls:?}");
 }
 
 #[tokio::test]
@@ -74,17 +64,11 @@ async fn a_dropped_guard_costs_one_release() {
     let (manager, proxy) = behind_a_proxy(&server).await;
     let earlier = proxy.count();
     drop(manager.lock("p", "k").acquire().await.unwrap());
-    eventually("the key is gone", Duration::from_secs(1), || {
-        server.owner("p:k").is_none()
-    })
-    .await;
+    eventually("the key is gone", Duration::from_secs(1), || server.owner("p:k").is_none()).await;
     sleep(Duration::from_millis(200)).await;
     let work = proxy.work_since(earlier);
     assert_eq!(named(&work, "SET").len(), 1, "{work:?}");
-    assert!(
-        work.len() <= 3,
-        "a claim, a release, at most one confirmation: {work:?}"
-    );
+    assert!(work.len() <= 3, "a claim, a release, at most one confirmation: {work:?}");
 }
 
 #[tokio::test]
@@ -108,21 +92,11 @@ async fn a_lock_passed_on_inside_the_process_costs_nothing() {
 #[tokio::test]
 async fn a_busy_lock_tried_once_costs_one_command_and_names_its_holder() {
     let server = Server::start();
-    let holder = LockManager::builder()
-        .url(&server.url())
-        .label("north")
-        .connect()
-        .await
-        .unwrap();
+    let holder = LockManager::builder().url(&server.url()).label("north").connect().await.unwrap();
     let (manager, proxy) = behind_a_proxy(&server).await;
     let _guard = holder.lock("p", "k").acquire().await.unwrap();
     let earlier = proxy.count();
-    let error = manager
-        .lock("p", "k")
-        .timeout(Duration::ZERO)
-        .acquire()
-        .await
-        .unwrap_err();
+    let error = manager.lock("p", "k").timeout(Duration::ZERO).acquire().await.unwrap_err();
     let LockError::Timeout { holder, .. } = &error else {
         panic!("{error:?}");
     };
@@ -136,12 +110,7 @@ async fn a_busy_lock_tried_once_costs_one_command_and_names_its_holder() {
 #[tokio::test]
 async fn a_timeout_costs_a_try_an_ask_and_a_withdrawal() {
     let server = Server::start();
-    let holder = LockManager::builder()
-        .url(&server.url())
-        .label("north")
-        .connect()
-        .await
-        .unwrap();
+    let holder = LockManager::builder().url(&server.url()).label("north").connect().await.unwrap();
     let (manager, proxy) = behind_a_proxy(&server).await;
     let _guard = holder.lock("p", "k").acquire().await.unwrap();
     // Once more to have the script of the ask known.
@@ -228,11 +197,7 @@ async fn a_renewed_hold_costs_a_command_per_third_of_its_lease() {
     let earlier = proxy.count();
     sleep(Duration::from_secs(3)).await;
     let work = proxy.work_since(earlier);
-    assert!(
-        (8..=13).contains(&work.len()),
-        "{} renewals in 3 s: {work:?}",
-        work.len()
-    );
+    assert!((8..=13).contains(&work.len()), "{} renewals in 3 s: {work:?}", work.len());
     guard.release().await.unwrap();
 }
 
@@ -286,10 +251,7 @@ async fn a_hand_off_wakes_one_waiter_and_not_the_herd() {
     guard.release().await.unwrap();
     // While the first of them holds it, the others say nothing.
     sleep(Duration::from_millis(200) + NOISE).await;
-    let said = crowd
-        .iter()
-        .zip(&earlier)
-        .filter(|((_, proxy), earlier)| !proxy.work_since(**earlier).is_empty());
+    let said = crowd.iter().zip(&earlier).filter(|((_, proxy), earlier)| !proxy.work_since(**earlier).is_empty());
     assert!(said.count() <= 1, "more than the one that was served");
     for waiter in waiters {
         waiter.abort();
