@@ -7,7 +7,7 @@
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Block, Type};
+use syn::{Block, Type, token};
 
 use super::model::{Key, Lock, OnFail, OnLost, Prefix, Setting, Shape, Start};
 use super::parse::Function;
@@ -26,7 +26,7 @@ pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
         }
         Shape::AsyncTrait { pin, prelude, body, .. } => {
             let request = with_renamed_self(request);
-            let run = with_renamed_fail(lock, &typed(lock, &body.to_token_stream()));
+            let run = with_renamed_fail(lock, &typed(lock, &inside_of(body)));
             quote_spanned!(site=> #pin(async move { #(#prelude)* #request #run }))
         }
         Shape::Future { is_boxed, start, .. } => {
@@ -39,12 +39,22 @@ pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
     quote_spanned!(site=> #head { #inside })
 }
 
-/// The body as it was written, braces and inner attributes included.
+/// The body as it was written, inner attributes included.
 fn original(function: &Function) -> TokenStream {
+    let body = function.body.as_ref();
+    body.map(|body| in_braces(body.brace, &body.tokens)).unwrap_or_default()
+}
+
+fn inside_of(block: &Block) -> TokenStream {
+    let statements = &block.stmts;
+    in_braces(block.brace_token, &quote!(#(#statements)*))
+}
+
+/// Braces that stand where the user's stood but are the expansion's: a lint would call the user's unnecessary.
+fn in_braces(brace: token::Brace, inside: &TokenStream) -> TokenStream {
     let mut tokens = TokenStream::new();
-    if let Some(body) = &function.body {
-        body.brace.surround(&mut tokens, |inside| body.tokens.to_tokens(inside));
-    }
+    let brace = token::Brace(brace.span.join().resolved_at(Span::mixed_site()));
+    brace.surround(&mut tokens, |tokens| inside.to_tokens(tokens));
     tokens
 }
 
@@ -252,7 +262,7 @@ fn typed(lock: &Lock, body: &TokenStream) -> TokenStream {
 //     start::<T, _>(move || { work_before(); future }).await
 fn started(lock: &Lock, start: &Start, function: &Function) -> TokenStream {
     match start {
-        Start::AsyncBlock(block) => typed(lock, &Block::to_token_stream(block)),
+        Start::AsyncBlock(block) => typed(lock, &inside_of(block)),
         Start::Any(future) => {
             let site = Span::mixed_site();
             let (private, output, body) = (private(lock), lock.shape.output(), original(function));
