@@ -278,6 +278,7 @@ pub trait FromLockError {
     fn from_lock_error(error: LockError) -> Self;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, E: From<LockError>> FromLockError for Result<T, E> {
     fn from_lock_error(error: LockError) -> Self {
         Err(E::from(error))
@@ -285,6 +286,10 @@ impl<T, E: From<LockError>> FromLockError for Result<T, E> {
 }
 
 /// What `manager = EXPR` may name: a manager, or a reference or smart pointer to one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `LockManager`",
+    label = "`manager = …` takes a `LockManager`, or a reference or `Arc` to one"
+)]
 pub trait ManagerRef {
     fn manager(&self) -> LockManager;
 }

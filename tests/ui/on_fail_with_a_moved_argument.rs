@@ -1,4 +1,4 @@
-use lock_runtime::{LockError, cache_lock};
+use lock_runtime::cache_lock;
 
 #[cache_lock(key = name, on_fail = name)]
 async fn f(name: String) -> String {

@@ -1,6 +1,7 @@
 //! What it becomes: wiring around the body, in line. All behaviour is in the runtime's `__private`.
 //!
-//! The expansion's own locals are at `mixed_site`, so that the body can't see them; the names that the user asked for
+//! The expansion's own locals are at `mixed_site`, so that the body can't see them, and begin with `__`, so that no const
+//! of the user's is taken for a pattern; the names that the user asked for
 //! and the user's expressions keep the span they were written with, so that errors in them point there. Every path
 //! starts at the runtime: the user's crate may shadow `core`, `std` and the prelude.
 
@@ -87,8 +88,8 @@ fn request(lock: &Lock) -> TokenStream {
     let fenced = lock.fenced.as_ref().map(|_| quote_spanned!(site=> .fenced(true)));
     let manager = manager(lock);
     quote_spanned! {site=>
-        let spec = #private::Spec::new(#prefix, #key) #(#settings)* #fenced #on_lost;
-        let manager = #manager;
+        let __spec = #private::Spec::new(#prefix, #key) #(#settings)* #fenced #on_lost;
+        let __manager = #manager;
     }
 }
 
@@ -126,22 +127,21 @@ fn prefix(lock: &Lock) -> TokenStream {
 fn key(key: &Key) -> TokenStream {
     match key {
         Key::One(place) => borrowed(place),
-        Key::Tuple(parts) => {
+        Key::Tuple(parts, span) => {
             let parts: Vec<_> = parts.iter().map(self::key).collect();
-            tuple(&parts)
+            tuple(&parts, span.resolved_at(Span::mixed_site()))
         }
     }
 }
 
 /// More parts than one tuple may have go into a tuple at its end; the lock's name is the same.
-fn tuple(parts: &[TokenStream]) -> TokenStream {
-    let site = Span::mixed_site();
+fn tuple(parts: &[TokenStream], span: Span) -> TokenStream {
     match parts.split_at_checked(TUPLE_PARTS - 1) {
         Some((first, rest)) if rest.len() > 1 => {
-            let rest = tuple(rest);
-            quote_spanned!(site=> &(#(#first,)* #rest))
+            let rest = tuple(rest, span);
+            quote_spanned!(span=> &(#(#first,)* #rest))
         }
-        _ => quote_spanned!(site=> &(#(#parts,)*)),
+        _ => quote_spanned!(span=> &(#(#parts,)*)),
     }
 }
 
@@ -179,19 +179,19 @@ fn run_or(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
     let result = quote_spanned!(site=> #private::core::result::Result);
     let names = names(lock);
     quote_spanned! {site=>
-        let outcome = 'lock: {
-            let held = match #private::Spec::enter(spec, manager).await {
-                #result::Ok(held) => held,
-                #result::Err(error) => break 'lock #result::Err(error),
+        let __outcome = 'lock: {
+            let __held = match #private::Spec::enter(__spec, __manager).await {
+                #result::Ok(__held) => __held,
+                #result::Err(__error) => break 'lock #result::Err(__error),
             };
             #names
-            let body = async move { #body };
-            let outcome = #private::Held::protect(&held, body).await;
-            #private::Held::finish(held, outcome).await
+            let __body = async move { #body };
+            let __outcome = #private::Held::protect(&__held, __body).await;
+            #private::Held::finish(__held, __outcome).await
         };
-        match outcome {
-            #result::Ok(value) => value,
-            #result::Err(error) => #fail,
+        match __outcome {
+            #result::Ok(__value) => __value,
+            #result::Err(__error) => #fail,
         }
     }
 }
@@ -203,15 +203,15 @@ fn names(lock: &Lock) -> TokenStream {
     let guard = lock
         .guard
         .as_ref()
-        .map(|name| quote_spanned!(site=> let #name: &#runtime::LockGuard = #private::Held::guard(&held);));
+        .map(|name| quote_spanned!(site=> let #name: &#runtime::LockGuard = #private::Held::guard(&__held);));
     let fenced = lock
         .fenced
         .as_ref()
-        .map(|name| quote_spanned!(site=> let #name: #runtime::FencingToken = #private::Held::fencing_token(&held);));
+        .map(|name| quote_spanned!(site=> let #name: #runtime::FencingToken = #private::Held::fencing_token(&__held);));
     quote!(#guard #fenced)
 }
 
-/// What is returned instead of the body's value; `error` is the match's.
+/// What is returned instead of the body's value; `__error` is the match's.
 fn fail(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let private = private(lock);
@@ -219,13 +219,13 @@ fn fail(lock: &Lock) -> TokenStream {
         OnFail::FromLockError => {
             let output = lock.shape.output();
             let span = output.span().resolved_at(site);
-            quote_spanned!(span=> <#output as #private::FromLockError>::from_lock_error(error))
+            quote_spanned!(span=> <#output as #private::FromLockError>::from_lock_error(__error))
         }
         OnFail::Value(value) => quote_spanned! {site=> {
-            let _ = error;
+            let _ = __error;
             #value
         }},
-        OnFail::Closure(closure) => quote_spanned!(site=> #private::on_fail(error, #closure)),
+        OnFail::Closure(closure) => quote_spanned!(site=> #private::on_fail(__error, #closure)),
     }
 }
 
@@ -233,7 +233,7 @@ fn fail(lock: &Lock) -> TokenStream {
 //     { body }
 //
 // Output:
-//     if let Option::Some(never) = Option::None::<T> {
+//     if let Option::Some(__never) = Option::None::<T> {
 //         return never;
 //     }
 //     { body }
@@ -248,8 +248,8 @@ fn typed(lock: &Lock, body: &TokenStream) -> TokenStream {
     let span = output.span().resolved_at(Span::mixed_site());
     quote_spanned! {span=>
         #[allow(unreachable_code, clippy::needless_return)]
-        if let #private::core::option::Option::Some(never) = #private::core::option::Option::None::<#output> {
-            return never;
+        if let #private::core::option::Option::Some(__never) = #private::core::option::Option::None::<#output> {
+            return __never;
         }
         #body
     }

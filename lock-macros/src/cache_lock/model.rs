@@ -106,23 +106,27 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
 /// The options by name, each at most once.
 struct Options {
     written: Vec<Written>,
+    /// Whether something was written that could not be understood; an option may be missing because of that.
+    has_unknown: bool,
 }
 
 impl Options {
     /// Unknown and repeated options are mistakes; of a repeated one the first counts.
     fn new(all: Vec<Written>, mistakes: &mut Mistakes) -> Self {
         let mut written: Vec<Written> = Vec::new();
+        let mut has_unknown = !mistakes.is_empty();
         for option in all {
             let name = option.name.to_string();
             if !OPTIONS.contains(&name.as_str()) {
                 mistakes.at(&option.name, unknown_option(&name));
+                has_unknown = true;
             } else if written.iter().any(|known| known.name == option.name) {
                 mistakes.at(&option.name, format!("`{name}` is given twice: keep one"));
             } else {
                 written.push(option);
             }
         }
-        Self { written }
+        Self { written, has_unknown }
     }
 
     fn take(&mut self, name: &str) -> Option<Written> {
