@@ -5,6 +5,8 @@ use proc_macro::TokenStream;
 mod cache_lock;
 mod lock_key;
 mod mistakes;
+#[cfg(test)]
+mod snapshots;
 
 /// PLACEHOLDER
 #[proc_macro_attribute]

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use ::core;
+pub use ::core::option::Option::{None, Some};
+pub use ::core::result::Result::{Err, Ok};
 pub use ::std;
 
 use crate::clock::Deadline;
@@ -324,7 +326,7 @@ impl<M: ManagerRef + ?Sized> ManagerRef for Box<M> {
     }
 }
 
-#[doc(hidden)]
+/// What the derived `write_parts` returns.
 pub type KeyResult = Result<(), InvalidKey>;
 
 #[expect(dead_code, reason = "the compiler proves that a hold can move between threads")]

@@ -64,7 +64,7 @@ fn in_braces(brace: token::Brace, inside: &TokenStream) -> TokenStream {
 //
 // Output:
 //     let spec = Spec::new("order", &(id)).timeout_ms(500u64).fenced(true);
-//     let manager = Option::Some(ManagerRef::manager(&(self.locks)));
+//     let manager = Some(ManagerRef::manager(&(self.locks)));
 //
 // The borrows end with the two statements, before the body takes the arguments.
 fn request(lock: &Lock) -> TokenStream {
@@ -96,13 +96,12 @@ fn request(lock: &Lock) -> TokenStream {
 fn manager(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let private = private(lock);
-    let option = quote_spanned!(site=> #private::core::option::Option);
     match &lock.manager {
-        None => quote_spanned!(site=> #option::None),
+        None => quote_spanned!(site=> #private::None),
         Some(manager) => {
             let span = manager.span().resolved_at(site);
             let borrowed = borrowed(&manager.to_token_stream());
-            quote_spanned!(span=> #option::Some(#private::ManagerRef::manager(#borrowed)))
+            quote_spanned!(span=> #private::Some(#private::ManagerRef::manager(#borrowed)))
         }
     }
 }
@@ -156,8 +155,8 @@ fn borrowed(place: &TokenStream) -> TokenStream {
 // Output:
 //     let outcome = 'lock: {
 //         let held = match Spec::enter(spec, manager).await {
-//             Result::Ok(held) => held,
-//             Result::Err(error) => break 'lock Result::Err(error),
+//             Ok(held) => held,
+//             Err(error) => break 'lock Err(error),
 //         };
 //         let guard: &LockGuard = Held::guard(&held);
 //         let body = async move { body };
@@ -165,8 +164,8 @@ fn borrowed(place: &TokenStream) -> TokenStream {
 //         Held::finish(held, outcome).await
 //     };
 //     match outcome {
-//         Result::Ok(value) => value,
-//         Result::Err(error) => FromLockError::from_lock_error(error),
+//         Ok(value) => value,
+//         Err(error) => FromLockError::from_lock_error(error),
 //     }
 fn run(lock: &Lock, body: &TokenStream) -> TokenStream {
     let fail = fail(lock);
@@ -176,13 +175,12 @@ fn run(lock: &Lock, body: &TokenStream) -> TokenStream {
 fn run_or(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
     let site = Span::mixed_site();
     let private = private(lock);
-    let result = quote_spanned!(site=> #private::core::result::Result);
     let names = names(lock);
     quote_spanned! {site=>
         let __outcome = 'lock: {
             let __held = match #private::Spec::enter(__spec, __manager).await {
-                #result::Ok(__held) => __held,
-                #result::Err(__error) => break 'lock #result::Err(__error),
+                #private::Ok(__held) => __held,
+                #private::Err(__error) => break 'lock #private::Err(__error),
             };
             #names
             let __body = async move { #body };
@@ -190,8 +188,8 @@ fn run_or(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
             #private::Held::finish(__held, __outcome).await
         };
         match __outcome {
-            #result::Ok(__value) => __value,
-            #result::Err(__error) => #fail,
+            #private::Ok(__value) => __value,
+            #private::Err(__error) => #fail,
         }
     }
 }
@@ -233,7 +231,7 @@ fn fail(lock: &Lock) -> TokenStream {
 //     { body }
 //
 // Output:
-//     if let Option::Some(__never) = Option::None::<T> {
+//     if let Some(__never) = None::<T> {
 //         return never;
 //     }
 //     { body }
@@ -248,7 +246,7 @@ fn typed(lock: &Lock, body: &TokenStream) -> TokenStream {
     let span = output.span().resolved_at(Span::mixed_site());
     quote_spanned! {span=>
         #[allow(unreachable_code, clippy::needless_return)]
-        if let #private::core::option::Option::Some(__never) = #private::core::option::Option::None::<#output> {
+        if let #private::Some(__never) = #private::None::<#output> {
             return __never;
         }
         #body

@@ -24,7 +24,7 @@ use super::parse::Item;
 //                     <u32 as LockKey>::write_parts(part0, name)?;
 //                 }
 //             }
-//             Result::Ok(())
+//             Ok(())
 //         }
 //     }
 pub(super) fn expand(keyed: &Keyed<'_>, item: &Item) -> TokenStream {
@@ -52,9 +52,9 @@ pub(super) fn expand(keyed: &Keyed<'_>, item: &Item) -> TokenStream {
             fn write_parts(
                 &self,
                 __name: &mut #runtime::NameParts,
-            ) -> #runtime::__private::core::result::Result<(), #runtime::InvalidKey> {
+            ) -> #runtime::__private::KeyResult {
                 #body
-                #runtime::__private::core::result::Result::Ok(())
+                #runtime::__private::Ok(())
             }
         }
     }

@@ -1,0 +1,35 @@
+async fn sweep() {
+    let __spec = ::lock_runtime::__private::Spec::new("sweep", &("all"))
+        .timeout_ms(0u64);
+    let __manager = ::lock_runtime::__private::None;
+    let __outcome = 'lock: {
+        let __held = match ::lock_runtime::__private::Spec::enter(__spec, __manager)
+            .await
+        {
+            ::lock_runtime::__private::Ok(__held) => __held,
+            ::lock_runtime::__private::Err(__error) => {
+                break 'lock ::lock_runtime::__private::Err(__error);
+            }
+        };
+        let __body = async move {
+            #[allow(unreachable_code, clippy::needless_return)]
+            if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
+                (),
+            > {
+                return __never;
+            }
+            {
+                sweep_all().await;
+            }
+        };
+        let __outcome = ::lock_runtime::__private::Held::protect(&__held, __body).await;
+        ::lock_runtime::__private::Held::finish(__held, __outcome).await
+    };
+    match __outcome {
+        ::lock_runtime::__private::Ok(__value) => __value,
+        ::lock_runtime::__private::Err(__error) => {
+            let _ = __error;
+            ()
+        }
+    }
+}
