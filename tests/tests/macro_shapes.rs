@@ -35,6 +35,10 @@ type Made = Box<dyn Fn() -> u64 + Send>;
 const PREFIX: &str = "shapes:const";
 static LOCKS: LazyLock<LockManager> = LazyLock::new(LockManager::in_memory);
 
+mod nested {
+    pub(crate) const PREFIX: &str = "shapes:nested";
+}
+
 /// A key with marked fields.
 #[derive(LockKey, Debug, Clone)]
 pub struct Seat {
@@ -397,7 +401,7 @@ impl<T: LockKey + Send + Sync + 'static> Sells<T> for Shop {
         Ok(text)
     }
 
-    #[cache_lock(prefix = "shapes", key = id, on_fail = ())]
+    #[cache_lock(prefix = nested::PREFIX, key = (id, self.id), on_fail = ())]
     async fn silent(&self, id: u64) {
         let _: u64 = id;
     }

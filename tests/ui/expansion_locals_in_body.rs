@@ -2,7 +2,7 @@ use lock_runtime::{LockError, cache_lock};
 
 #[cache_lock(key = id)]
 async fn f(id: u64) -> Result<u64, LockError> {
-    let _ = (spec, manager, held);
+    let _ = (__spec, __manager, __held);
     Ok(id)
 }
 

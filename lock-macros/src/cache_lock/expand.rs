@@ -5,7 +5,7 @@
 //! and the user's expressions keep the span they were written with, so that errors in them point there. Every path
 //! starts at the runtime: the user's crate may shadow `core`, `std` and the prelude.
 
-use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Group, Ident, Spacing, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Block, Type, token};
@@ -22,16 +22,16 @@ pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
     let request = request(lock);
     let inside = match &lock.shape {
         Shape::AsyncFn { .. } => {
-            let run = run(lock, &typed(lock, &original(function)));
+            let run = run(lock, &typed(lock, &original(function)), &fail(lock));
             quote_spanned!(site=> #request #run)
         }
         Shape::AsyncTrait { pin, prelude, body, .. } => {
             let request = with_renamed_self(request);
-            let run = with_renamed_fail(lock, &typed(lock, &inside_of(body)));
+            let run = run(lock, &typed(lock, &inside_of(body)), &with_renamed_self(fail(lock)));
             quote_spanned!(site=> #pin(async move { #(#prelude)* #request #run }))
         }
         Shape::Future { is_boxed, start, .. } => {
-            let run = run(lock, &started(lock, start, function));
+            let run = run(lock, &started(lock, start, function), &fail(lock));
             let future = quote_spanned!(site=> async move { #run });
             let future = if *is_boxed { boxed(lock, &future) } else { future };
             quote_spanned!(site=> #request #future)
@@ -167,12 +167,7 @@ fn borrowed(place: &TokenStream) -> TokenStream {
 //         Ok(value) => value,
 //         Err(error) => FromLockError::from_lock_error(error),
 //     }
-fn run(lock: &Lock, body: &TokenStream) -> TokenStream {
-    let fail = fail(lock);
-    run_or(lock, body, &fail)
-}
-
-fn run_or(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
+fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
     let site = Span::mixed_site();
     let private = private(lock);
     let names = names(lock);
@@ -189,6 +184,8 @@ fn run_or(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
         };
         match __outcome {
             #private::Ok(__value) => __value,
+            // The option takes a closure: nobody could follow the advice to write its path instead.
+            #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
             #private::Err(__error) => #fail,
         }
     }
@@ -245,7 +242,7 @@ fn typed(lock: &Lock, body: &TokenStream) -> TokenStream {
     let private = private(lock);
     let span = output.span().resolved_at(Span::mixed_site());
     quote_spanned! {span=>
-        #[allow(unreachable_code, clippy::needless_return)]
+        #[allow(unreachable_code)]
         if let #private::Some(__never) = #private::None::<#output> {
             return __never;
         }
@@ -275,22 +272,28 @@ fn boxed(lock: &Lock, future: &TokenStream) -> TokenStream {
     quote_spanned!(site=> #private::std::boxed::Box::pin(#future))
 }
 
-fn with_renamed_fail(lock: &Lock, body: &TokenStream) -> TokenStream {
-    run_or(lock, body, &with_renamed_self(fail(lock)))
+/// `#[async_trait]` gives the body `self` under the name `__self`; `self::path` is something else.
+fn with_renamed_self(tokens: TokenStream) -> TokenStream {
+    let mut tokens = tokens.into_iter().peekable();
+    let mut renamed = TokenStream::new();
+    while let Some(token) = tokens.next() {
+        renamed.extend([match token {
+            TokenTree::Ident(name) if name == "self" && !starts_a_path(tokens.peek()) => {
+                TokenTree::Ident(Ident::new("__self", name.span()))
+            }
+            TokenTree::Group(group) => {
+                let mut inside = Group::new(group.delimiter(), with_renamed_self(group.stream()));
+                inside.set_span(group.span());
+                TokenTree::Group(inside)
+            }
+            other => other,
+        }]);
+    }
+    renamed
 }
 
-/// `#[async_trait]` gives the body `self` under the name `__self`.
-fn with_renamed_self(tokens: TokenStream) -> TokenStream {
-    let rename = |token| match token {
-        TokenTree::Ident(name) if name == "self" => TokenTree::Ident(Ident::new("__self", name.span())),
-        TokenTree::Group(group) => {
-            let mut renamed = Group::new(group.delimiter(), with_renamed_self(group.stream()));
-            renamed.set_span(group.span());
-            TokenTree::Group(renamed)
-        }
-        other => other,
-    };
-    tokens.into_iter().map(rename).collect()
+fn starts_a_path(next: Option<&TokenTree>) -> bool {
+    matches!(next, Some(TokenTree::Punct(colon)) if colon.as_char() == ':' && colon.spacing() == Spacing::Joint)
 }
 
 fn private(lock: &Lock) -> TokenStream {

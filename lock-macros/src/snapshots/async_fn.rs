@@ -15,7 +15,7 @@ pub async fn sec_kill(user_id: &str, mut commodity_id: u64) -> Result<u64, ShopE
             }
         };
         let __body = async move {
-            #[allow(unreachable_code, clippy::needless_return)]
+            #[allow(unreachable_code)]
             if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                 Result<u64, ShopError>,
             > {
@@ -31,6 +31,7 @@ pub async fn sec_kill(user_id: &str, mut commodity_id: u64) -> Result<u64, ShopE
     };
     match __outcome {
         ::lock_runtime::__private::Ok(__value) => __value,
+        #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
         ::lock_runtime::__private::Err(__error) => {
             <Result<
                 u64,

@@ -42,7 +42,7 @@ impl Shop {
                     }
                 };
                 let __body = async move {
-                    #[allow(unreachable_code, clippy::needless_return)]
+                    #[allow(unreachable_code)]
                     if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                         Result<u64, ShopError>,
                     > {
@@ -56,6 +56,10 @@ impl Shop {
             };
             match __outcome {
                 ::lock_runtime::__private::Ok(__value) => __value,
+                #[allow(
+                    clippy::redundant_closure,
+                    clippy::redundant_closure_for_method_calls
+                )]
                 ::lock_runtime::__private::Err(__error) => {
                     <Result<
                         u64,

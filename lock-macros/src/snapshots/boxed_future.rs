@@ -37,6 +37,10 @@ impl Shop {
             };
             match __outcome {
                 ::lock_runtime::__private::Ok(__value) => __value,
+                #[allow(
+                    clippy::redundant_closure,
+                    clippy::redundant_closure_for_method_calls
+                )]
                 ::lock_runtime::__private::Err(__error) => {
                     <Result<
                         u64,

@@ -28,7 +28,7 @@ impl Shop {
                 &__held,
             );
             let __body = async move {
-                #[allow(unreachable_code, clippy::needless_return)]
+                #[allow(unreachable_code)]
                 if let shop::locks::__private::Some(__never) = shop::locks::__private::None::<
                     Receipt,
                 > {
@@ -41,6 +41,10 @@ impl Shop {
         };
         match __outcome {
             shop::locks::__private::Ok(__value) => __value,
+            #[allow(
+                clippy::redundant_closure,
+                clippy::redundant_closure_for_method_calls
+            )]
             shop::locks::__private::Err(__error) => {
                 shop::locks::__private::on_fail(__error, |err| Receipt::failed(err))
             }

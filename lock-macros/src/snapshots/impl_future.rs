@@ -27,6 +27,10 @@ fn buy(id: u64) -> impl Future<Output = Result<u64, ShopError>> + Send {
         };
         match __outcome {
             ::lock_runtime::__private::Ok(__value) => __value,
+            #[allow(
+                clippy::redundant_closure,
+                clippy::redundant_closure_for_method_calls
+            )]
             ::lock_runtime::__private::Err(__error) => {
                 <Result<
                     u64,

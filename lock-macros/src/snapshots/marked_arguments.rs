@@ -22,7 +22,7 @@ where
             }
         };
         let __body = async move {
-            #[allow(unreachable_code, clippy::needless_return)]
+            #[allow(unreachable_code)]
             if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                 Result<_, ShopError>,
             > {
@@ -35,6 +35,7 @@ where
     };
     match __outcome {
         ::lock_runtime::__private::Ok(__value) => __value,
+        #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
         ::lock_runtime::__private::Err(__error) => {
             <Result<
                 _,

@@ -12,7 +12,7 @@ fn buy(id: u64) -> impl Future<Output = Result<u64, ShopError>> + Send {
                 }
             };
             let __body = async move {
-                #[allow(unreachable_code, clippy::needless_return)]
+                #[allow(unreachable_code)]
                 if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                     Result<u64, ShopError>,
                 > {
@@ -26,6 +26,10 @@ fn buy(id: u64) -> impl Future<Output = Result<u64, ShopError>> + Send {
         };
         match __outcome {
             ::lock_runtime::__private::Ok(__value) => __value,
+            #[allow(
+                clippy::redundant_closure,
+                clippy::redundant_closure_for_method_calls
+            )]
             ::lock_runtime::__private::Err(__error) => {
                 <Result<
                     u64,

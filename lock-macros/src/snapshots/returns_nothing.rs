@@ -12,7 +12,7 @@ async fn sweep() {
             }
         };
         let __body = async move {
-            #[allow(unreachable_code, clippy::needless_return)]
+            #[allow(unreachable_code)]
             if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                 (),
             > {
@@ -27,6 +27,7 @@ async fn sweep() {
     };
     match __outcome {
         ::lock_runtime::__private::Ok(__value) => __value,
+        #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
         ::lock_runtime::__private::Err(__error) => {
             let _ = __error;
             ()
