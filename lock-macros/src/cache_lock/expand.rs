@@ -159,8 +159,7 @@ fn borrowed(place: &TokenStream) -> TokenStream {
 //             Err(error) => break 'lock Err(error),
 //         };
 //         let guard: &LockGuard = Held::guard(&held);
-//         let body = async move { body };
-//         let outcome = Held::protect(&held, body).await;
+//         let outcome = Held::protect(&held, async move { body }).await;
 //         Held::finish(held, outcome).await
 //     };
 //     match outcome {
@@ -178,8 +177,7 @@ fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
                 #private::Err(__error) => break 'lock #private::Err(__error),
             };
             #names
-            let __body = async move { #body };
-            let __outcome = #private::Held::protect(&__held, __body).await;
+            let __outcome = #private::Held::protect(&__held, async move { #body }).await;
             #private::Held::finish(__held, __outcome).await
         };
         match __outcome {

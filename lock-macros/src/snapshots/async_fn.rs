@@ -14,19 +14,22 @@ pub async fn sec_kill(user_id: &str, mut commodity_id: u64) -> Result<u64, ShopE
                 break 'lock ::lock_runtime::__private::Err(__error);
             }
         };
-        let __body = async move {
-            #[allow(unreachable_code)]
-            if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
-                Result<u64, ShopError>,
-            > {
-                return __never;
-            }
-            {
-                let price = price(commodity_id).await?;
-                Ok(price)
-            }
-        };
-        let __outcome = ::lock_runtime::__private::Held::protect(&__held, __body).await;
+        let __outcome = ::lock_runtime::__private::Held::protect(
+                &__held,
+                async move {
+                    #[allow(unreachable_code)]
+                    if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
+                        Result<u64, ShopError>,
+                    > {
+                        return __never;
+                    }
+                    {
+                        let price = price(commodity_id).await?;
+                        Ok(price)
+                    }
+                },
+            )
+            .await;
         ::lock_runtime::__private::Held::finish(__held, __outcome).await
     };
     match __outcome {

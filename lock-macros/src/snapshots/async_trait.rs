@@ -41,16 +41,18 @@ impl Shop {
                         break 'lock ::lock_runtime::__private::Err(__error);
                     }
                 };
-                let __body = async move {
-                    #[allow(unreachable_code)]
-                    if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
-                        Result<u64, ShopError>,
-                    > {
-                        return __never;
-                    }
-                    { __self.buy_now(id).await }
-                };
-                let __outcome = ::lock_runtime::__private::Held::protect(&__held, __body)
+                let __outcome = ::lock_runtime::__private::Held::protect(
+                        &__held,
+                        async move {
+                            #[allow(unreachable_code)]
+                            if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
+                                Result<u64, ShopError>,
+                            > {
+                                return __never;
+                            }
+                            { __self.buy_now(id).await }
+                        },
+                    )
                     .await;
                 ::lock_runtime::__private::Held::finish(__held, __outcome).await
             };

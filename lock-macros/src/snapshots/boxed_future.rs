@@ -21,17 +21,21 @@ impl Shop {
                 let guard: &::lock_runtime::LockGuard = ::lock_runtime::__private::Held::guard(
                     &__held,
                 );
-                let __body = async move {
-                    ::lock_runtime::__private::start::<
-                        Result<u64, ShopError>,
-                        Pin<Box<dyn Future<Output = Result<u64, ShopError>> + Send + '_>>,
-                    >(move || {
-                            let price = self.price(id);
-                            Box::pin(async move { self.pay(price?).await })
-                        })
-                        .await
-                };
-                let __outcome = ::lock_runtime::__private::Held::protect(&__held, __body)
+                let __outcome = ::lock_runtime::__private::Held::protect(
+                        &__held,
+                        async move {
+                            ::lock_runtime::__private::start::<
+                                Result<u64, ShopError>,
+                                Pin<
+                                    Box<dyn Future<Output = Result<u64, ShopError>> + Send + '_>,
+                                >,
+                            >(move || {
+                                    let price = self.price(id);
+                                    Box::pin(async move { self.pay(price?).await })
+                                })
+                                .await
+                        },
+                    )
                     .await;
                 ::lock_runtime::__private::Held::finish(__held, __outcome).await
             };

@@ -27,16 +27,19 @@ impl Shop {
             let token: shop::locks::FencingToken = shop::locks::__private::Held::fencing_token(
                 &__held,
             );
-            let __body = async move {
-                #[allow(unreachable_code)]
-                if let shop::locks::__private::Some(__never) = shop::locks::__private::None::<
-                    Receipt,
-                > {
-                    return __never;
-                }
-                { self.store.write(token, order).await }
-            };
-            let __outcome = shop::locks::__private::Held::protect(&__held, __body).await;
+            let __outcome = shop::locks::__private::Held::protect(
+                    &__held,
+                    async move {
+                        #[allow(unreachable_code)]
+                        if let shop::locks::__private::Some(__never) = shop::locks::__private::None::<
+                            Receipt,
+                        > {
+                            return __never;
+                        }
+                        { self.store.write(token, order).await }
+                    },
+                )
+                .await;
             shop::locks::__private::Held::finish(__held, __outcome).await
         };
         match __outcome {

@@ -11,17 +11,19 @@ fn buy(id: u64) -> impl Future<Output = Result<u64, ShopError>> + Send {
                     break 'lock ::lock_runtime::__private::Err(__error);
                 }
             };
-            let __body = async move {
-                ::lock_runtime::__private::start::<
-                    Result<u64, ShopError>,
-                    _,
-                >(move || {
-                        let price = price(id);
-                        async move { pay(price?).await }
-                    })
-                    .await
-            };
-            let __outcome = ::lock_runtime::__private::Held::protect(&__held, __body)
+            let __outcome = ::lock_runtime::__private::Held::protect(
+                    &__held,
+                    async move {
+                        ::lock_runtime::__private::start::<
+                            Result<u64, ShopError>,
+                            _,
+                        >(move || {
+                                let price = price(id);
+                                async move { pay(price?).await }
+                            })
+                            .await
+                    },
+                )
                 .await;
             ::lock_runtime::__private::Held::finish(__held, __outcome).await
         };

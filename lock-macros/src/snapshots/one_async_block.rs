@@ -11,16 +11,18 @@ fn buy(id: u64) -> impl Future<Output = Result<u64, ShopError>> + Send {
                     break 'lock ::lock_runtime::__private::Err(__error);
                 }
             };
-            let __body = async move {
-                #[allow(unreachable_code)]
-                if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
-                    Result<u64, ShopError>,
-                > {
-                    return __never;
-                }
-                { pay(price(id)?).await }
-            };
-            let __outcome = ::lock_runtime::__private::Held::protect(&__held, __body)
+            let __outcome = ::lock_runtime::__private::Held::protect(
+                    &__held,
+                    async move {
+                        #[allow(unreachable_code)]
+                        if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
+                            Result<u64, ShopError>,
+                        > {
+                            return __never;
+                        }
+                        { pay(price(id)?).await }
+                    },
+                )
                 .await;
             ::lock_runtime::__private::Held::finish(__held, __outcome).await
         };

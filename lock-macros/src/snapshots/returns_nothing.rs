@@ -11,18 +11,21 @@ async fn sweep() {
                 break 'lock ::lock_runtime::__private::Err(__error);
             }
         };
-        let __body = async move {
-            #[allow(unreachable_code)]
-            if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
-                (),
-            > {
-                return __never;
-            }
-            {
-                sweep_all().await;
-            }
-        };
-        let __outcome = ::lock_runtime::__private::Held::protect(&__held, __body).await;
+        let __outcome = ::lock_runtime::__private::Held::protect(
+                &__held,
+                async move {
+                    #[allow(unreachable_code)]
+                    if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
+                        (),
+                    > {
+                        return __never;
+                    }
+                    {
+                        sweep_all().await;
+                    }
+                },
+            )
+            .await;
         ::lock_runtime::__private::Held::finish(__held, __outcome).await
     };
     match __outcome {
