@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use examples::{Defaults, Failure, Ledger, Options, Outcome, Report, Run, conclude, race, take_part};
+use examples::{Defaults, Failure, Ledger, Options, Outcome, Report, Run, race, take_part, tell};
 use lock_runtime::{LockManager, cache_lock};
 
 /// What there is of each item before the sale.
@@ -58,7 +58,7 @@ impl Shop {
     async fn serve(&self, buyer: u32, item: u64, no_lock: bool) -> Outcome {
         let asked = Instant::now();
         if no_lock {
-            return Outcome::of(self.take_one(item).await.map(|()| Duration::ZERO));
+            return Outcome::of(self.take_one(item).await.map(|()| None));
         }
         let by_order = (buyer / 2).is_multiple_of(2);
         Outcome::of(if by_order {
@@ -96,11 +96,10 @@ async fn main() -> ExitCode {
         items: 2,
         processes: 1,
     });
-    conclude(flash_sale(&options).await)
+    tell(&options, flash_sale).await
 }
 
-async fn flash_sale(options: &Options) -> Result<Report, Failure> {
-    let run = Run::begin(options).await?;
+async fn flash_sale(run: &Run, options: &Options) -> Result<Report, Failure> {
     let shop = Arc::new(Shop {
         locks: run.locks().await?,
         stock: run.ledger().await?,
@@ -118,19 +117,16 @@ async fn flash_sale(options: &Options) -> Result<Report, Failure> {
     }
 
     println!(
-        "Flash sale {}: {} buyers at once in {} process(es), {} items with {STOCK} in stock each, {}.",
-        options.with_or_without(),
-        options.tasks,
-        options.processes,
-        options.items,
-        run.place(),
+        "Flash sale: {} buyers at once, {STOCK} in stock of each item, items: {}.",
+        options.tasks, options.items
     );
+    println!("{}", run.circumstances(options));
     for item in options.item_numbers() {
         shop.stock.write(&stock_of(item), STOCK).await?;
     }
     let independent = shop.items_are_independent(options).await?;
 
-    let tally = race(&run, options, buyer).await?;
+    let tally = race(run, options, buyer).await?;
 
     for item in options.item_numbers() {
         let expected = STOCK - i64::from(options.tasks_for(item));
@@ -142,6 +138,5 @@ async fn flash_sale(options: &Options) -> Result<Report, Failure> {
     }
     report.tally(&tally);
     shop.locks.shutdown().await;
-    run.end().await?;
     Ok(report)
 }

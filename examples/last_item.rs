@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use examples::{Defaults, Failure, Ledger, Options, Outcome, Report, Run, conclude, race, take_part};
+use examples::{Defaults, Failure, Ledger, Options, Outcome, Report, Run, race, take_part, tell};
 use lock_runtime::{LockError, LockManager, cache_lock};
 
 /// How often a buyer tries, and how long after a refusal.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(5);
+/// How long the one that gets it takes to pay.
+const PAYMENT: Duration = Duration::from_millis(2);
 
 struct Shop {
     locks: LockManager,
@@ -50,6 +52,7 @@ impl Shop {
         if left < 1 {
             return Ok(false);
         }
+        tokio::time::sleep(PAYMENT).await;
         self.stock.write(&stock_of(item), left - 1).await?;
         Ok(true)
     }
@@ -103,11 +106,10 @@ async fn main() -> ExitCode {
         items: 1,
         processes: 1,
     });
-    conclude(last_item(&options).await)
+    tell(&options, last_item).await
 }
 
-async fn last_item(options: &Options) -> Result<Report, Failure> {
-    let run = Run::begin(options).await?;
+async fn last_item(run: &Run, options: &Options) -> Result<Report, Failure> {
     let shop = Arc::new(Shop {
         locks: run.locks().await?,
         stock: run.ledger().await?,
@@ -125,18 +127,15 @@ async fn last_item(options: &Options) -> Result<Report, Failure> {
     }
 
     println!(
-        "The last item {}: {} buyers at once in {} process(es) for {} item(s) with a stock of 1, {TRIES} tries {PAUSE:?} apart, {}.",
-        options.with_or_without(),
-        options.tasks,
-        options.processes,
-        options.items,
-        run.place(),
+        "The last item: {} buyers at once for a stock of 1, items: {}; each tries {TRIES} times, {PAUSE:?} apart.",
+        options.tasks, options.items
     );
+    println!("{}", run.circumstances(options));
     for item in options.item_numbers() {
         shop.stock.write(&stock_of(item), 1).await?;
     }
 
-    let tally = race(&run, options, buyer).await?;
+    let tally = race(run, options, buyer).await?;
 
     let to_sell = options.items.min(options.tasks);
     report.expect("sold", to_sell, tally.done);
@@ -158,6 +157,5 @@ async fn last_item(options: &Options) -> Result<Report, Failure> {
     }
     report.tally(&tally);
     shop.locks.shutdown().await;
-    run.end().await?;
     Ok(report)
 }

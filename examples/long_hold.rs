@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use examples::{Defaults, Failure, Ledger, Options, Outcome, Process, Report, Run, conclude, race, take_part};
+use examples::{Defaults, Failure, Ledger, Options, Outcome, Process, Report, Run, race, take_part, tell};
 use lock_runtime::{LockManager, cache_lock};
 
 /// How long a crashed process keeps the others out. Short, so that the story is.
@@ -45,7 +45,7 @@ impl Bank {
     async fn serve(&self, account: u64, no_lock: bool) -> Outcome {
         let asked = Instant::now();
         if no_lock {
-            return Outcome::of(self.deposit(account).await.map(|()| Duration::ZERO));
+            return Outcome::of(self.deposit(account).await.map(|()| None));
         }
         let work = async {
             let waited = asked.elapsed();
@@ -68,11 +68,10 @@ async fn main() -> ExitCode {
         items: 1,
         processes: 1,
     });
-    conclude(long_hold(&options).await)
+    tell(&options, long_hold).await
 }
 
-async fn long_hold(options: &Options) -> Result<Report, Failure> {
-    let run = Run::begin(options).await?;
+async fn long_hold(run: &Run, options: &Options) -> Result<Report, Failure> {
     let bank = Arc::new(Bank {
         locks: run.locks().await?,
         balances: run.ledger().await?,
@@ -94,15 +93,12 @@ async fn long_hold(options: &Options) -> Result<Report, Failure> {
     }
 
     println!(
-        "A long hold {}: {} tasks in {} process(es), each locks one of {} account(s) for {WORK:?} with a lease of {LEASE:?}, {}.",
-        options.with_or_without(),
-        options.tasks,
-        options.processes,
-        options.items,
-        run.place(),
+        "A long hold: {} tasks lock an account for {WORK:?} each, with a lease of {LEASE:?}; accounts: {}.",
+        options.tasks, options.items
     );
+    println!("{}", run.circumstances(options));
 
-    let tally = race(&run, options, task).await?;
+    let tally = race(run, options, task).await?;
 
     for account in options.item_numbers() {
         let expected = DEPOSIT * i64::from(options.tasks_for(account));
@@ -110,11 +106,10 @@ async fn long_hold(options: &Options) -> Result<Report, Failure> {
         report.expect(format!("balance of account {account}"), expected, found);
     }
     if run.is_on_server() && !options.no_lock {
-        crash(&bank, &run, &mut report).await?;
+        crash(&bank, run, &mut report).await?;
     }
     report.tally(&tally);
     bank.locks.shutdown().await;
-    run.end().await?;
     Ok(report)
 }
 

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use examples::{Defaults, Failure, Options, Outcome, Process, Report, Run, Workers, conclude, take_part};
+use examples::{Defaults, Failure, Options, Outcome, Process, Report, Run, Workers, take_part, tell};
 use lock_runtime::{LockError, LockManager, cache_lock};
 
 /// How long a crashed process keeps the others out.
@@ -68,14 +68,15 @@ async fn main() -> ExitCode {
         items: 1,
         processes: 4,
     });
-    conclude(takeover(&options).await)
+    tell(&options, takeover).await
 }
 
-async fn takeover(options: &Options) -> Result<Report, Failure> {
-    if options.items != 1 {
-        return Err("there is one post to take over: leave --items out".into());
+async fn takeover(run: &Run, options: &Options) -> Result<Report, Failure> {
+    if options.items != 1 || options.processes == 1 {
+        return Err(
+            "there is one post to take over, and it takes several processes: leave --items and --processes out".into(),
+        );
     }
-    let run = Run::begin_on_server(options).await?;
     let station = Arc::new(Station {
         locks: run.locks().await?,
     });
@@ -96,14 +97,12 @@ async fn takeover(options: &Options) -> Result<Report, Failure> {
     }
 
     println!(
-        "A takeover {}: {} waiters in {} processes, the lease is {LEASE:?}, the holder is killed after {QUEUEING:?}, {}.",
-        options.with_or_without(),
-        options.tasks,
-        options.processes,
-        run.place(),
+        "A takeover: {} waiters, the lease is {LEASE:?}, the holder is killed {QUEUEING:?} after they queue up.",
+        options.tasks
     );
-    let holder = Process::start_holder(&run).await?;
-    let workers = Workers::start(&run, options).await?.go().await?;
+    println!("{}", run.circumstances(options));
+    let holder = Process::start_holder(run).await?;
+    let workers = Workers::start(run, options).await?.go().await?;
     tokio::time::sleep(QUEUEING).await;
     let killed_at = workers.elapsed();
     holder.kill().await?;
@@ -112,16 +111,13 @@ async fn takeover(options: &Options) -> Result<Report, Failure> {
     report.expect("got in", 1, tally.done);
     report.expect("gave up in good order", options.tasks - 1, tally.refusals());
     for waited in tally.waits.iter().take(5) {
-        let right = waited > killed_at && waited <= killed_at + BOUND;
-        let after = if waited > killed_at {
-            format!("{:.1?}", waited - killed_at)
-        } else {
-            format!("-{:.1?}: the holder was still alive", killed_at - waited)
+        let (after, found) = match waited.checked_sub(killed_at) {
+            Some(after) => (after, format!("{after:.1?}")),
+            None => (Duration::MAX, "before it".to_owned()),
         };
-        report.expect_that("got in after the kill", format!("<= {BOUND:?}"), after, right);
+        report.expect_that("got in after the kill", format!("<= {BOUND:?}"), found, after <= BOUND);
     }
     report.tally(&tally);
     station.locks.shutdown().await;
-    run.end().await?;
     Ok(report)
 }

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use address_book::AddressBook;
-use examples::{Defaults, Failure, Options, Outcome, Report, Run, conclude, race, take_part};
+use address_book::{AddressBook, Database};
+use examples::{Defaults, Failure, Options, Outcome, Report, Run, race, take_part, tell};
 use lock_runtime::{LockManager, cache_lock};
 
 struct Accounts {
@@ -70,32 +70,24 @@ async fn main() -> ExitCode {
         items: 1,
         processes: 2,
     });
-    conclude(default_address(&options).await)
+    tell(&options, default_address).await
 }
 
-async fn default_address(options: &Options) -> Result<Report, Failure> {
-    // Child processes find the database of their parent here.
-    let given = std::env::var("DATABASE_URL").ok();
-    let folder = tempfile::tempdir()?;
-    let url = given.unwrap_or_else(|| AddressBook::sqlite_url(folder.path()));
-
-    let mut run = Run::begin(options).await?;
-    run.tell_children("DATABASE_URL", url.clone());
-    if options.part().is_none() {
-        AddressBook::create(&url, run.namespace()).await?;
+async fn default_address(run: &Run, options: &Options) -> Result<Report, Failure> {
+    let database = Database::of_run(run.namespace())?;
+    if options.part().is_some() {
+        return add_addresses(run, options, &database).await;
     }
-    let outcome = with_database(options, &run, &url).await;
-    if options.part().is_none() {
-        AddressBook::remove(&url, run.namespace()).await?;
-        run.end().await?;
-    }
-    outcome
+    database.create().await?;
+    let report = add_addresses(run, options, &database).await;
+    database.remove().await?;
+    report
 }
 
-async fn with_database(options: &Options, run: &Run, url: &str) -> Result<Report, Failure> {
+async fn add_addresses(run: &Run, options: &Options, database: &Database) -> Result<Report, Failure> {
     let accounts = Arc::new(Accounts {
         locks: run.locks().await?,
-        book: AddressBook::open(url, run.namespace()).await?,
+        book: database.open().await?,
     });
     let request = |number: u32| {
         let (accounts, user, no_lock) = (accounts.clone(), options.item_of(number), options.no_lock);
@@ -114,14 +106,10 @@ async fn with_database(options: &Options, run: &Run, url: &str) -> Result<Report
     }
 
     println!(
-        "One default address {}: {} new addresses at once in {} process(es) for {} user(s) in {}; locks {}.",
-        options.with_or_without(),
-        options.tasks,
-        options.processes,
-        options.items,
-        AddressBook::kind(url),
-        run.place(),
+        "One default address: {} new addresses at once, all in {database}; users: {}.",
+        options.tasks, options.items
     );
+    println!("{}", run.circumstances(options));
     let tally = race(run, options, request).await?;
 
     for user in options.item_numbers() {

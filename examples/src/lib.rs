@@ -17,8 +17,8 @@ pub use ledger::Ledger;
 pub use options::{Defaults, Options};
 pub use process::Process;
 pub use race::{Workers, race, take_part};
-pub use report::{Report, conclude};
-pub use run::Run;
+pub use report::Report;
+pub use run::{Run, tell};
 pub use tally::{Outcome, Tally};
 pub use waits::Waits;
 

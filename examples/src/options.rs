@@ -8,7 +8,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 #[derive(Clone, Debug, Parser)]
 #[command(args_override_self = true)]
 pub struct Options {
-    /// The Redis server for locks and numbers, such as redis://127.0.0.1:6379
+    /// The Redis server for locks and numbers, such as `redis://127.0.0.1:6379`
     #[arg(long, value_name = "URL", env = "REDIS_URL", hide_env_values = true)]
     pub redis: Option<String>,
 
@@ -58,11 +58,12 @@ impl Options {
     /// Reads the command line; ends the process with a message when it makes no sense.
     #[must_use]
     pub fn read(defaults: Defaults) -> Self {
+        let or = |default: u32| move |arg: clap::Arg| arg.required(false).default_value(default.to_string());
         let command = Self::command()
             .about(defaults.about)
-            .mut_arg("tasks", |arg| arg.default_value(defaults.tasks.to_string()))
-            .mut_arg("items", |arg| arg.default_value(defaults.items.to_string()))
-            .mut_arg("processes", |arg| arg.default_value(defaults.processes.to_string()));
+            .mut_arg("tasks", or(defaults.tasks))
+            .mut_arg("items", or(defaults.items))
+            .mut_arg("processes", or(defaults.processes));
         Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
     }
 
@@ -91,14 +92,9 @@ impl Options {
         self.tasks / self.items + u32::from(item <= spare)
     }
 
-    /// `with` or `WITHOUT the lock`, for the sentence that a story starts with.
-    #[must_use]
-    pub fn with_or_without(&self) -> &'static str {
-        if self.no_lock {
-            "WITHOUT the lock"
-        } else {
-            "with the lock"
-        }
+    /// Whether this process was started by another one of the same story.
+    pub(crate) fn is_child(&self) -> bool {
+        self.namespace.is_some()
     }
 
     /// The first task of a worker.

@@ -37,7 +37,8 @@ impl Process {
             .args(std::env::args_os().skip(1))
             .args(["--namespace", run.namespace()])
             .args(options)
-            .envs(run.environment())
+            // Not as an option: the URL may contain a password, and command lines are public.
+            .envs(run.redis().map(|url| ("REDIS_URL", url)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

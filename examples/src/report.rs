@@ -7,7 +7,7 @@ use crate::{Failure, Tally};
 
 /// The rows of a story's result, each right or wrong.
 #[derive(Debug, Default)]
-#[must_use = "a report decides the exit status: hand it to `conclude`"]
+#[must_use = "a report decides the exit status: return it to `tell`"]
 pub struct Report {
     rows: Vec<Row>,
 }
@@ -78,8 +78,7 @@ impl Report {
 
 /// Prints a story's result; the exit status is 1 when it is wrong or could not be told. An empty report is a worker's:
 /// its parent does the talking.
-#[must_use]
-pub fn conclude(result: Result<Report, Failure>) -> ExitCode {
+pub(crate) fn conclude(result: Result<Report, Failure>) -> ExitCode {
     match result {
         Ok(report) if report.rows.is_empty() => ExitCode::SUCCESS,
         Ok(report) => {

@@ -1,12 +1,13 @@
 //! [`Run`]: one run of a story, with a namespace of its own and the place where its locks and numbers live.
 
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lock_runtime::LockManager;
 use redis::aio::MultiplexedConnection;
 
 use crate::server::Server;
-use crate::{Failure, Ledger, Options};
+use crate::{Failure, Ledger, Options, Report, report::conclude};
 
 /// One run of a story, over all its processes.
 #[derive(Debug)]
@@ -15,45 +16,41 @@ pub struct Run {
     namespace: String,
     /// `None` when everything lives in this process.
     redis: Option<String>,
+    /// The server, when it was started for this run.
     server: Option<Server>,
-    for_children: Vec<(&'static str, String)>,
+}
+
+/// Runs a story from the server it needs to its result table; the exit status is 1 when the result is wrong or
+/// could not be told.
+pub async fn tell(options: &Options, story: impl AsyncFnOnce(&Run, &Options) -> Result<Report, Failure>) -> ExitCode {
+    conclude(begin_and_end(options, story).await)
+}
+
+async fn begin_and_end(
+    options: &Options,
+    story: impl AsyncFnOnce(&Run, &Options) -> Result<Report, Failure>,
+) -> Result<Report, Failure> {
+    let run = Run::begin(options).await?;
+    let report = story(&run, options).await;
+    if !options.is_child() {
+        run.end().await?;
+    }
+    report
 }
 
 impl Run {
-    /// A run that lives in this process, unless a server was named or several processes share the tasks.
-    ///
-    /// # Errors
-    ///
-    /// When a server is needed, none was named and none can be started.
-    pub async fn begin(options: &Options) -> Result<Self, Failure> {
-        if options.redis.is_none() && options.processes == 1 {
-            return Ok(Self::new(options, None, None));
-        }
-        Self::begin_on_server(options).await
-    }
-
-    /// A run on a server: the one that was named, else one of our own.
-    ///
-    /// # Errors
-    ///
-    /// When none was named and none can be started.
-    pub async fn begin_on_server(options: &Options) -> Result<Self, Failure> {
-        match &options.redis {
-            Some(url) => Ok(Self::new(options, Some(url.clone()), None)),
-            None => {
-                let server = Server::start().await?;
-                Ok(Self::new(options, Some(server.url().to_owned()), Some(server)))
-            }
-        }
-    }
-
-    fn new(options: &Options, redis: Option<String>, server: Option<Server>) -> Self {
-        Self {
+    /// Everything lives in this process, unless a server was named or several processes share the tasks.
+    async fn begin(options: &Options) -> Result<Self, Failure> {
+        let server = match &options.redis {
+            None if options.processes > 1 => Some(Server::start().await?),
+            _ => None,
+        };
+        let started = server.as_ref().map(|server| server.url().to_owned());
+        Ok(Self {
             namespace: options.namespace.clone().unwrap_or_else(unique),
-            redis,
+            redis: options.redis.clone().or(started),
             server,
-            for_children: Vec::new(),
-        }
+        })
     }
 
     /// A manager of this run's locks.
@@ -81,14 +78,24 @@ impl Run {
         }
     }
 
-    /// Where locks and numbers live, for the sentence that a story starts with.
+    /// With or without the lock, in how many processes, and where things live: the second line of every story.
     #[must_use]
-    pub fn place(&self) -> &'static str {
-        match (&self.redis, &self.server) {
-            (None, _) => "in the memory of this process",
+    pub fn circumstances(&self, options: &Options) -> String {
+        let lock = if options.no_lock {
+            "WITHOUT the lock"
+        } else {
+            "With the lock"
+        };
+        let processes = match options.processes {
+            1 => "in this process".to_owned(),
+            several => format!("in {several} processes"),
+        };
+        let place = match (&self.redis, &self.server) {
+            (None, _) => "in memory",
             (Some(_), None) => "on the Redis server that you named",
             (Some(_), Some(_)) => "on a Redis server started for this run",
-        }
+        };
+        format!("{lock}, {processes}; what they share is {place}.")
     }
 
     /// Whether other processes can take part.
@@ -103,17 +110,15 @@ impl Run {
         &self.namespace
     }
 
-    /// Sets an environment variable for the child processes to come.
-    pub fn tell_children(&mut self, variable: &'static str, value: String) {
-        self.for_children.push((variable, value));
+    /// Leaves nothing of this run behind.
+    async fn end(self) -> Result<(), Failure> {
+        match self.server {
+            Some(server) => server.stop().await,
+            None => self.delete_keys().await,
+        }
     }
 
-    /// Leaves nothing of this run on the server.
-    ///
-    /// # Errors
-    ///
-    /// When the server can't be reached.
-    pub async fn end(self) -> Result<(), Failure> {
+    async fn delete_keys(&self) -> Result<(), Failure> {
         let Some(mut connection) = self.connection().await? else {
             return Ok(());
         };
@@ -134,12 +139,9 @@ impl Run {
         }
     }
 
-    /// What a child process must be told to be part of this run. The URL goes by the environment, because it may
-    /// contain a password and command lines are public.
-    pub(crate) fn environment(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let redis = self.redis.iter().map(|url| ("REDIS_URL", url.as_str()));
-        let told = self.for_children.iter().map(|(name, value)| (*name, value.as_str()));
-        redis.chain(told)
+    /// The server that child processes are to use.
+    pub(crate) fn redis(&self) -> Option<&str> {
+        self.redis.as_deref()
     }
 
     async fn connection(&self) -> Result<Option<MultiplexedConnection>, Failure> {

@@ -18,8 +18,8 @@ const NO_SERVER: &str = "this needs a Redis server: pass --redis URL, or put a r
 #[derive(Debug)]
 pub(crate) struct Server {
     url: String,
-    // Dropped before the folder that it runs in.
-    _process: Child,
+    // Dropped, hence killed, before the folder that it runs in.
+    process: Child,
     _folder: TempDir,
 }
 
@@ -38,6 +38,10 @@ impl Server {
 
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    pub(crate) async fn stop(mut self) -> Result<(), Failure> {
+        Ok(self.process.kill().await?)
     }
 
     async fn try_start() -> Result<Option<Self>, Failure> {
@@ -62,7 +66,7 @@ impl Server {
             if client.get_multiplexed_async_connection().await.is_ok() {
                 return Ok(Some(Self {
                     url,
-                    _process: process,
+                    process,
                     _folder: folder,
                 }));
             }

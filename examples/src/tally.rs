@@ -19,11 +19,11 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What a locked method's answer comes to: how long it waited, or why it failed.
+    /// What an answer comes to: how long the task waited for the lock, if it needed it, or why it failed.
     #[must_use]
-    pub fn of(answer: Result<Duration, Failure>) -> Self {
+    pub fn of(answer: Result<impl Into<Option<Duration>>, Failure>) -> Self {
         match answer {
-            Ok(waited) => Self::Done(Some(waited)),
+            Ok(waited) => Self::Done(waited.into()),
             Err(failure) => Self::Failed(failure.to_string()),
         }
     }
@@ -86,7 +86,7 @@ impl Tally {
         match outcome {
             Outcome::Done(waited) => {
                 self.done += 1;
-                waited.into_iter().for_each(|waited| self.waits.push(waited));
+                self.waits.extend(waited);
             }
             Outcome::Refused(answer) => *self.refused.entry(answer).or_default() += 1,
             Outcome::Failed(reason) => *self.failed.entry(reason).or_default() += 1,

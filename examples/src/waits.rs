@@ -10,9 +10,9 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Adds one.
-    pub fn push(&mut self, waited: Duration) {
-        self.waits.push(waited);
+    /// Adds the time a task waited, if it needed the lock.
+    pub fn extend(&mut self, waited: Option<Duration>) {
+        self.waits.extend(waited);
     }
 
     /// Every one of them, as they came.
