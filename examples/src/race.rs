@@ -26,8 +26,9 @@ where
         return Workers::start(run, options).await?.go().await?.finish().await;
     }
     let (gate, outcomes) = line_up(0..options.tasks, task);
+    let began = Instant::now();
     gate.wait().await;
-    Ok(collect(outcomes, Instant::now(), options.tasks).await)
+    Ok(collect(outcomes, began, options.tasks).await)
 }
 
 /// Runs a worker's part of the tasks and prints what they come to, for the parent to count.
