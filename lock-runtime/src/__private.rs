@@ -8,7 +8,7 @@ pub use ::std;
 
 use crate::clock::Deadline;
 use crate::key;
-use crate::local::{Hold, Terms};
+use crate::local::{Hold, Terms, check_lease};
 use crate::scope::{self, Frame};
 use crate::{FencingToken, InvalidKey, LockError, LockGuard, LockKey, LockManager, OnLost};
 
@@ -107,7 +107,7 @@ impl Spec {
     }
 
     /// The terms of this request under `manager`'s namespace and defaults.
-    fn terms(self, manager: &LockManager) -> Result<(Terms, OnLost), LockError> {
+    fn terms(self, manager: &LockManager, body: bool) -> Result<(Terms, OnLost), LockError> {
         let settings = manager.engine().settings();
         let terms = Terms {
             key: settings.full_name(self.name?)?,
@@ -115,13 +115,14 @@ impl Spec {
             expire: self.expire.unwrap_or(settings.default_expire),
             renew: self.renew.unwrap_or(self.expire.is_none()),
             fenced: self.fenced,
+            body: body && self.on_lost == OnLost::Cancel,
         };
-        terms.check()?;
+        check_lease("expire", terms.expire)?;
         Ok((terms, self.on_lost))
     }
 
     pub(crate) async fn acquire(self, manager: &LockManager) -> Result<LockGuard, LockError> {
-        let (terms, _) = self.terms(manager)?;
+        let (terms, _) = self.terms(manager, false)?;
         let engine = manager.engine();
         if Frame::find(|hold| hold.is_of(engine, &terms.key)).is_some() {
             return Err(LockError::AlreadyHeld {
@@ -138,7 +139,7 @@ impl Spec {
     /// As [`LockRequest::acquire`](crate::LockRequest::acquire), and [`LockError::NotInstalled`].
     pub async fn enter(self, manager: Option<LockManager>) -> Result<Held, LockError> {
         let manager = manager.or_else(scope::current).ok_or(LockError::NotInstalled)?;
-        let (terms, on_lost) = self.terms(&manager)?;
+        let (terms, on_lost) = self.terms(&manager, true)?;
         let engine = manager.engine();
         let Some(frame) = Frame::find(|hold| hold.is_of(engine, &terms.key)) else {
             let guard = LockGuard::owning(engine.acquire(&terms).await?);

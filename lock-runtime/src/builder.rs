@@ -1,9 +1,17 @@
 //! [`Builder`]: every setting of a manager.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::local::Engine;
-use crate::{LockError, LockManager};
+use crate::engine::Engine;
+use crate::keeper::thread::KeeperThread;
+use crate::local::check_lease;
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
+use crate::store::redis::RedisStore;
+use crate::store::redis::link::Link;
+use crate::token::Process;
+use crate::{BackendError, LockError, LockManager, key};
 
 /// What a manager was set to.
 #[derive(Clone, Debug)]
@@ -34,6 +42,33 @@ impl Default for Settings {
             grace: Duration::ZERO,
             drain: Duration::from_secs(5),
         }
+    }
+}
+
+impl Settings {
+    fn check(&self) -> Result<(), LockError> {
+        if let Some(namespace) = &self.namespace {
+            key::check_text(namespace).map_err(|problem| LockError::InvalidSetting {
+                setting: "namespace",
+                reason: format!("it {problem}"),
+            })?;
+        }
+        if self.command_timeout.is_zero() || self.connect_timeout.is_zero() {
+            let reason = "a command timeout or connect timeout of zero would let nothing through".to_owned();
+            return Err(LockError::InvalidSetting {
+                setting: "timeout",
+                reason,
+            });
+        }
+        check_lease("default_expire", self.default_expire)
+    }
+
+    /// A lock's name in this manager's namespace.
+    pub(crate) fn full_name(&self, name: String) -> Result<Arc<str>, LockError> {
+        let Some(namespace) = &self.namespace else {
+            return Ok(name.into());
+        };
+        key::in_namespace(namespace, &name)
     }
 }
 
@@ -124,12 +159,97 @@ impl Builder {
     ///
     /// Cancel safe.
     pub async fn connect(self) -> Result<LockManager, LockError> {
-        todo!()
+        self.settings.check()?;
+        let client = match self.server {
+            Some(Server::Client(client)) => client,
+            Some(Server::Url(url)) if url == "memory://" => {
+                return Ok(on_memory(self.settings, Arc::new(MemoryStore::default())));
+            }
+            Some(Server::Url(url)) => open(&url)?,
+            None => {
+                let reason = format!("none was given; {FORMS}");
+                return Err(LockError::InvalidSetting { setting: "URL", reason });
+            }
+        };
+        connect(self.settings, &client).await
     }
 
     /// A manager whose locks live in this process.
+    ///
+    /// A setting that [`connect`](Self::connect) would refuse is reported by each request instead.
     #[must_use]
     pub fn in_memory(self) -> LockManager {
-        LockManager::new(Engine::in_memory(self.settings))
+        on_memory(self.settings, Arc::new(MemoryStore::default()))
     }
+
+    /// A manager in this process that shares its locks with `other`, as two replicas share a Redis: for tests.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`](LockError::InvalidSetting) when the locks of `other` do not live in this process.
+    pub fn in_memory_with(self, other: &LockManager) -> Result<LockManager, LockError> {
+        let store = other.engine().store();
+        if !store.is_immediate() {
+            let reason = "its locks live on a server; connect to that server instead".to_owned();
+            return Err(LockError::InvalidSetting {
+                setting: "manager to share with",
+                reason,
+            });
+        }
+        Ok(on_memory(self.settings, Arc::clone(store)))
+    }
+}
+
+const FORMS: &str = "write redis://[user:password@]host[:port][/db], rediss:// for TLS, valkey://, \
+                     unix:///path/to/socket, or memory://";
+
+fn open(url: &str) -> Result<redis::Client, LockError> {
+    // The URL itself is not shown: it may hold a password. Nor is the cause, which may quote the URL.
+    redis::Client::open(url).map_err(|_| {
+        let scheme = url.split_once("://").map_or("no scheme", |(scheme, _)| scheme);
+        let reason = format!("this one (scheme: {scheme}) can't be read; {FORMS}");
+        LockError::InvalidSetting { setting: "URL", reason }
+    })
+}
+
+fn on_memory(settings: Settings, store: Arc<dyn Store>) -> LockManager {
+    let process = Process::new(&settings.label);
+    LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
+}
+
+async fn connect(settings: Settings, client: &redis::Client) -> Result<LockManager, LockError> {
+    let process = Process::new(&settings.label);
+    let server = client.get_connection_info().addr().to_string();
+    let refused = |problem| LockError::Connect {
+        server: server.clone(),
+        problem,
+    };
+    let link = |process| {
+        Link::new(client, process, settings.command_timeout, settings.connect_timeout)
+            .map_err(|error| refused(BackendError::caused_by("the client's settings can't be used", error)))
+    };
+    let front = link(Some(process.id()))?;
+    let back = link(None)?;
+    match tokio::time::timeout(settings.connect_timeout, front.connect()).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => return Err(refused(error.into_problem())),
+        Err(_) => {
+            let text = format!("no answer within {:?}", settings.connect_timeout);
+            return Err(refused(BackendError::new(text)));
+        }
+    }
+    let thread = KeeperThread::shared().map_err(|error| {
+        refused(BackendError::caused_by(
+            "the keeper's thread could not be started",
+            error,
+        ))
+    })?;
+    let (store, keeper_store) = (Arc::new(RedisStore::new(front)), Arc::new(RedisStore::new(back)));
+    Ok(LockManager::new(Engine::new(
+        settings,
+        process,
+        store,
+        keeper_store,
+        Some(thread),
+    )))
 }

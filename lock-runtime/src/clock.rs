@@ -67,6 +67,13 @@ impl Deadline {
         Self::new(Moment::now(), span)
     }
 
+    pub(crate) fn later_by(self, span: Duration) -> Self {
+        Self {
+            start: self.start,
+            span: self.span + span,
+        }
+    }
+
     pub(crate) fn remaining(self) -> Duration {
         self.remaining_at(Moment::now())
     }

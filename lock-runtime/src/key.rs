@@ -165,6 +165,25 @@ pub(crate) fn name<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Result<String,
     })
 }
 
+/// The full name of a lock in a namespace.
+pub(crate) fn in_namespace(namespace: &str, name: &str) -> Result<Arc<str>, LockError> {
+    check_text(namespace).map_err(|problem| LockError::InvalidSetting {
+        setting: "namespace",
+        reason: format!("it {problem}"),
+    })?;
+    let full = format!("{namespace}:{name}");
+    if full.len() > MAX_NAME_BYTES {
+        let reason = InvalidKey::new(format!(
+            "the name is longer than {MAX_NAME_BYTES} bytes with its namespace"
+        ));
+        return Err(LockError::InvalidKey {
+            key: name.to_owned(),
+            reason,
+        });
+    }
+    Ok(full.into())
+}
+
 /// What is wrong with a prefix, namespace or other text that the author wrote and that is taken as it is.
 pub(crate) fn check_text(text: &str) -> Result<(), &'static str> {
     if text.is_empty() {
@@ -312,7 +331,8 @@ mod tests {
         fn no_part_smuggles_in_a_separator(part in any::<String>().prop_filter("not empty", |p| !p.is_empty())) {
             if let Ok(name) = name("p", &part) {
                 let escaped = name.strip_prefix("p:").unwrap();
-                prop_assert!(!escaped.contains(|c: char| matches!(c, ':' | '{' | '}') || c.is_control()));
+                let smuggled = escaped.contains(|c: char| matches!(c, ':' | '{' | '}') || c.is_control());
+                prop_assert!(!smuggled);
             }
         }
     }

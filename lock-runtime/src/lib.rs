@@ -6,14 +6,19 @@ pub use lock_macros::{LockKey, cache_lock};
 
 mod builder;
 mod clock;
+mod engine;
 mod error;
 mod fencing;
 mod guard;
+mod keeper;
 mod key;
 mod local;
 mod manager;
+mod observe;
 mod request;
 mod scope;
+mod store;
+mod token;
 
 #[doc(hidden)]
 pub mod __private;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::__private::Spec;
-use crate::local::Engine;
+use crate::engine::Engine;
 use crate::{Builder, LockError, LockKey, LockRequest, scope};
 
 /// A connection to the place where locks live, shared by everything in the process that locks there.

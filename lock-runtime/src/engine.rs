@@ -1,0 +1,245 @@
+//! [`Engine`]: one manager's inside, where the queue, the store and the keeper meet.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::Notify;
+
+use crate::LockError;
+use crate::builder::Settings;
+use crate::clock::Deadline;
+use crate::keeper::Keeper;
+use crate::keeper::thread::KeeperThread;
+use crate::local::{self, Hold, Slot, Table, Terms, Turn};
+use crate::observe;
+use crate::store::{Events, Pushed, Release, Store};
+use crate::token::{Process, Token};
+
+/// How long the shutdown waits for bodies that were told to end, and for the last releases.
+const LAST_STEPS: Duration = Duration::from_secs(2);
+
+pub(crate) struct Engine {
+    /// For what outlives a call: pushes, and the keeper.
+    this: Weak<Engine>,
+    settings: Settings,
+    process: Process,
+    table: Table,
+    /// The store over the callers' connection.
+    store: Arc<dyn Store>,
+    keeper: Arc<Keeper>,
+    bodies: Bodies,
+    is_closed: AtomicBool,
+}
+
+impl Engine {
+    /// `store` serves the callers and pushes; `keeper_store` is the same store over the keeper's own connection.
+    pub(crate) fn new(
+        settings: Settings,
+        process: Process,
+        store: Arc<dyn Store>,
+        keeper_store: Arc<dyn Store>,
+        thread: Option<Arc<KeeperThread>>,
+    ) -> Arc<Self> {
+        let engine = Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            keeper: Keeper::new(keeper_store, settings.command_timeout, thread),
+            settings,
+            process,
+            table: Table::default(),
+            store,
+            bodies: Bodies::default(),
+            is_closed: AtomicBool::new(false),
+        });
+        let events: Weak<dyn Events> = Weak::<Engine>::clone(&engine.this);
+        engine.store.attach(engine.process.id(), events);
+        engine.keeper.start(&engine.this);
+        engine
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.settings.label
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub(crate) fn keeper(&self) -> &Keeper {
+        &self.keeper
+    }
+
+    pub(crate) fn bodies(&self) -> &Bodies {
+        &self.bodies
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn next_token(&self) -> Token {
+        self.process.next_token()
+    }
+
+    /// Waits for the lock.
+    pub(crate) async fn acquire(self: &Arc<Self>, terms: &Terms) -> Result<Hold, LockError> {
+        self.keeper.start(&self.this);
+        local::acquire(self, terms).await
+    }
+
+    /// The error of a nested call whose joined sibling kept the lock that both of them entered.
+    pub(crate) fn timed_out_behind_itself(&self, terms: &Terms) -> LockError {
+        LockError::Timeout {
+            key: terms.key.to_string(),
+            waited: terms.timeout,
+            holder: Some(self.settings.label.clone()),
+        }
+    }
+
+    /// Withdraws an ask, now on the path it took and later until the store has answered.
+    pub(crate) fn withdraw(&self, release: Release) {
+        self.store.withdraw_behind(&release);
+        self.release_later(release);
+    }
+
+    /// Gives a lease back, or withdraws an ask, without waiting.
+    pub(crate) fn release_later(&self, release: Release) {
+        if self.store.is_immediate() {
+            let released = self
+                .store
+                .release(std::slice::from_ref(&release), Deadline::after(Duration::ZERO));
+            // An immediate store has no way to fail.
+            let _ = released.now_or_never();
+        } else {
+            self.keeper.release(release);
+        }
+    }
+
+    /// Gives back the lease of a slot that nobody uses, unless a task takes it over first.
+    pub(crate) fn release_unused(&self, slot: &Arc<Slot>) {
+        if self.store.is_immediate() {
+            if let Some(release) = slot.take_unused() {
+                self.release_later(release);
+            }
+        } else {
+            self.keeper.release_unused(slot);
+        }
+    }
+
+    pub(crate) fn forget_if_unused(&self, slot: &Arc<Slot>) {
+        self.table.forget_if_unused(slot);
+    }
+
+    /// Ends the lease under its hold (rule L6), that of `token` if given. The next task's turn begins; a body that
+    /// runs under the hold is woken, and the lease is given back once it is dropped.
+    pub(crate) fn revoke(self: &Arc<Self>, slot: &Arc<Slot>, token: Option<&Token>) {
+        let Some(revoked) = slot.revoke(token) else { return };
+        self.keeper.unschedule(revoked.due);
+        if revoked.had_hold {
+            observe::lost(slot.key());
+        }
+        slot.wake();
+        if let Some(release) = revoked.release {
+            self.release_later(release);
+        }
+        if revoked.had_hold {
+            drop(Turn::new(self, slot, slot.take_turn()));
+        }
+        self.table.forget_if_unused(slot);
+    }
+
+    /// See [`LockManager::shutdown`](crate::LockManager::shutdown).
+    pub(crate) async fn shutdown(self: &Arc<Self>) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        for slot in self.table.all() {
+            slot.close();
+        }
+        if tokio::time::timeout(self.settings.drain, self.table.emptied())
+            .await
+            .is_err()
+        {
+            for slot in self.table.all() {
+                self.revoke(&slot, None);
+            }
+            let _ = tokio::time::timeout(LAST_STEPS, self.bodies.ended()).await;
+        }
+        let _ = tokio::time::timeout(LAST_STEPS, self.keeper.quiet()).await;
+    }
+}
+
+impl Events for Engine {
+    fn granted(&self, key: &str, pushed: &Pushed) {
+        if self.table.get(key).is_some_and(|slot| slot.granted(pushed)) {
+            return;
+        }
+        observe::stray_grant(key);
+        self.release_later(Release::withdrawal(&key.into(), &pushed.token, pushed.claim));
+    }
+
+    fn contended(&self, key: &str) {
+        if let Some(slot) = self.table.get(key) {
+            slot.contended();
+        }
+    }
+
+    fn interrupted(&self) {
+        for slot in self.table.all() {
+            slot.interrupted();
+        }
+        self.keeper.verify_all();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.keeper.close();
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("label", &self.settings.label)
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The bodies that run under a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Bodies {
+    count: AtomicUsize,
+    ended: Notify,
+}
+
+impl Bodies {
+    pub(crate) fn enter(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn leave(&self) {
+        if self.count.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.ended.notify_waiters();
+        }
+    }
+
+    async fn ended(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.count.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+}

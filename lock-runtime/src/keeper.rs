@@ -1,0 +1,359 @@
+//! The keeper: confirms claims, renews leases, notices loss, repeats asks, and gives back what was dropped.
+//!
+//! For a store on the network it runs on a thread of its own with a connection of its own, so that a blocked, dropped
+//! or missing user runtime can neither lose a live hold nor strand a lock. For the embedded store it is a task on the
+//! caller's runtime, so that it lives in that runtime's (perhaps paused) time.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::clock::{Deadline, Moment};
+use crate::engine::Engine;
+use crate::local::{Attention, Look, Slot};
+use crate::observe;
+use crate::store::{Ask, Release, Renewal, Store};
+
+mod board;
+pub(crate) mod thread;
+
+use board::{Board, Unsent};
+use thread::KeeperThread;
+
+/// The beat while there are young holds: a hold that lives longer than this is confirmed.
+const TICK: Duration = Duration::from_millis(5);
+/// So many beats without work before the keeper sleeps: waking it costs more than a few beats.
+const IDLE_TICKS: u32 = 10;
+/// The longest sleep while something is held: timers stand still while the machine is suspended.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// Items per command.
+const BATCH: usize = 100;
+/// The pause before a release is repeated that was not answered.
+const RELEASE_AGAIN: Duration = Duration::from_millis(100);
+
+/// The keeper of one manager, as others see it.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    board: Mutex<Board>,
+    wake: Notify,
+    /// Nothing is left to give back.
+    quiet: Notify,
+    /// The store over the keeper's own connection.
+    store: Arc<dyn Store>,
+    command_timeout: Duration,
+    thread: Option<Arc<KeeperThread>>,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        command_timeout: Duration,
+        thread: Option<Arc<KeeperThread>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            board: Mutex::default(),
+            wake: Notify::new(),
+            quiet: Notify::new(),
+            store,
+            command_timeout,
+            thread,
+        })
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Board> {
+        // Nothing that can panic runs under this lock.
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the work for `engine`, or makes sure that it goes on: a task on a user's runtime ends with it.
+    pub(crate) fn start(self: &Arc<Self>, engine: &Weak<Engine>) {
+        let mut board = self.locked();
+        if board.is_running {
+            return;
+        }
+        let work = run(Arc::clone(self), Weak::clone(engine), Running(Arc::clone(self)));
+        board.is_running = true;
+        drop(board);
+        match &self.thread {
+            Some(thread) => thread.spawn(work),
+            // Outside a runtime there is nobody to look after yet: the next acquire starts it.
+            None => match tokio::runtime::Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn(work)),
+                Err(_) => drop(work),
+            },
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Board) -> T) -> T {
+        let mut board = self.locked();
+        let result = change(&mut board);
+        let wake = std::mem::replace(&mut board.is_asleep, false);
+        drop(board);
+        if wake {
+            self.wake.notify_one();
+        }
+        result
+    }
+
+    fn schedule(&self, at: Instant, slot: &Arc<Slot>) -> (Instant, u64) {
+        self.change(|board| board.schedule(at, slot))
+    }
+
+    /// Has a new hold looked after.
+    pub(crate) fn enlist(&self, slot: &Arc<Slot>) {
+        self.change(|board| board.young.push(Arc::clone(slot)));
+    }
+
+    /// Takes a hold that ended off the schedule.
+    pub(crate) fn unschedule(&self, due: Option<(Instant, u64)>) {
+        if let Some(due) = due {
+            self.locked().due.remove(&due);
+        }
+    }
+
+    /// Has the ask of `slot` repeated while it waits in the store's queue.
+    pub(crate) fn watch_queue(&self, slot: &Arc<Slot>) {
+        if slot.is_queued() {
+            self.change(|board| board.watch(slot));
+        }
+    }
+
+    /// Has the lease of `slot` given back, unless a task takes it over first.
+    pub(crate) fn release_unused(&self, slot: &Arc<Slot>) {
+        self.change(|board| board.dropped.push(Arc::clone(slot)));
+        self.wake.notify_one();
+    }
+
+    /// Has `release` sent until it is answered.
+    pub(crate) fn release(&self, release: Release) {
+        self.change(|board| board.unsent.push(Unsent::new(release)));
+        self.wake.notify_one();
+    }
+
+    /// Has every lease verified: the store may have forgotten some.
+    pub(crate) fn verify_all(&self) {
+        self.change(|board| board.verify = true);
+        self.wake.notify_one();
+    }
+
+    /// Has the keeper end when its work is done.
+    pub(crate) fn close(&self) {
+        self.change(|board| board.is_closed = true);
+    }
+
+    /// Resolves when nothing is left to give back.
+    pub(crate) async fn quiet(&self) {
+        loop {
+            let quiet = self.quiet.notified();
+            if self.locked().is_quiet() {
+                return;
+            }
+            quiet.await;
+        }
+    }
+
+    fn by(&self) -> Deadline {
+        Deadline::after(self.command_timeout)
+    }
+}
+
+/// Marks the keeper as not running when its task ends, in whatever way.
+struct Running(Arc<Keeper>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.locked().is_running = false;
+    }
+}
+
+/// What one beat found to do.
+#[derive(Default)]
+struct Work {
+    renewals: Vec<(Arc<Slot>, Renewal)>,
+    asks: Vec<(Arc<Slot>, Ask)>,
+    releases: Vec<Unsent>,
+    heartbeat: bool,
+}
+
+async fn run(keeper: Arc<Keeper>, engine: Weak<Engine>, _running: Running) {
+    let mut idle_ticks = 0;
+    loop {
+        let woken = keeper.wake.notified();
+        let (work, is_done) = match engine.upgrade() {
+            Some(engine) => (look(&keeper, &engine), false),
+            None => keeper.locked().last_work(),
+        };
+        if is_done {
+            return;
+        }
+        idle_ticks = if keeper.locked().has_young() { 0 } else { idle_ticks + 1 };
+        dispatch(&keeper, &engine, work);
+        let pause = keeper.locked().pause(idle_ticks);
+        match pause {
+            Some(pause) => drop(tokio::time::timeout(pause, woken).await),
+            None => woken.await,
+        }
+    }
+}
+
+/// Looks at everything that is due.
+fn look(keeper: &Arc<Keeper>, engine: &Arc<Engine>) -> Work {
+    let mut work = Work::default();
+    let now = Instant::now();
+    let (verify, young, due, dropped, watched) = keeper.locked().take_due(now);
+    for slot in dropped {
+        if let Some(release) = slot.take_unused() {
+            work.releases.push(Unsent::new(release));
+        }
+        engine.forget_if_unused(&slot);
+    }
+    if verify {
+        for slot in engine.table().all() {
+            attend(keeper, engine, slot, Look::Verify, &mut work);
+        }
+    }
+    for slot in young {
+        attend(keeper, engine, slot, Look::Young, &mut work);
+    }
+    for slot in due {
+        attend(keeper, engine, slot, Look::Due, &mut work);
+    }
+    if let Some(watched) = watched {
+        let give_up = keeper.by();
+        for slot in watched {
+            // An ask that its task repeated a moment ago is not repeated here.
+            if let Some(ask) = slot.repeatable_ask(crate::local::ASK_INTERVAL / 2, give_up) {
+                work.asks.push((Arc::clone(&slot), ask));
+            }
+            if slot.is_queued() {
+                keeper.locked().watch(&slot);
+                work.heartbeat = true;
+            }
+        }
+    }
+    work.releases.extend(keeper.locked().take_unsent(now));
+    work
+}
+
+fn attend(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, look: Look, work: &mut Work) {
+    let attention = slot.attend(look, engine.settings().grace);
+    follow(keeper, engine, slot, attention, Some(work));
+}
+
+/// Does what a lease needs; a renewal goes into `work`, or is left to the next beat.
+fn follow(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, attention: Attention, work: Option<&mut Work>) {
+    match attention {
+        Attention::Done => {}
+        Attention::Young => keeper.locked().young.push(slot),
+        Attention::In(pause) => {
+            let due = keeper.schedule(Instant::now() + pause, &slot);
+            let replaced = slot.scheduled(due);
+            keeper.unschedule(replaced);
+        }
+        Attention::Renew(renewal) => match work {
+            Some(work) => work.renewals.push((slot, renewal)),
+            None => send_renewals(keeper, &Arc::downgrade(engine), vec![(slot, renewal)]),
+        },
+        Attention::Lost(token) => engine.revoke(&slot, Some(&token)),
+    }
+}
+
+/// Sends what was found, each batch in a task of its own: a command that hangs holds up no other.
+fn dispatch(keeper: &Arc<Keeper>, engine: &Weak<Engine>, work: Work) {
+    let Work {
+        renewals,
+        asks,
+        mut releases,
+        heartbeat,
+    } = work;
+    for batch in chunks(renewals) {
+        send_renewals(keeper, engine, batch);
+    }
+    for batch in chunks(asks) {
+        let (keeper, engine) = (Arc::clone(keeper), Weak::clone(engine));
+        tokio::spawn(async move { repeat_asks(&keeper, &engine, batch).await });
+    }
+    if heartbeat && let Some(engine) = engine.upgrade() {
+        let by = keeper.by();
+        tokio::spawn(async move { engine.store().heartbeat(by).await });
+    }
+    while !releases.is_empty() {
+        let batch = releases.split_off(releases.len().saturating_sub(BATCH));
+        let keeper = Arc::clone(keeper);
+        keeper.locked().in_flight += 1;
+        tokio::spawn(async move { send_releases(&keeper, batch).await });
+    }
+}
+
+fn chunks<T>(mut items: Vec<T>) -> Vec<Vec<T>> {
+    let mut batches = Vec::new();
+    while items.len() > BATCH {
+        batches.push(items.split_off(items.len() - BATCH));
+    }
+    if !items.is_empty() {
+        batches.push(items);
+    }
+    batches
+}
+
+fn send_renewals(keeper: &Arc<Keeper>, engine: &Weak<Engine>, batch: Vec<(Arc<Slot>, Renewal)>) {
+    let (keeper, engine) = (Arc::clone(keeper), Weak::clone(engine));
+    tokio::spawn(async move {
+        let (slots, renewals): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+        let sent = Moment::now();
+        let outcome = keeper.store.renew(&renewals, keeper.by()).await;
+        let Some(engine) = engine.upgrade() else { return };
+        let mut outcomes = outcome
+            .inspect_err(observe::keeper_failed)
+            .unwrap_or_default()
+            .into_iter();
+        for (slot, renewal) in slots.into_iter().zip(renewals) {
+            let outcome = outcomes.next().and_then(Result::ok);
+            let attention = slot.renewed(&renewal, sent, outcome);
+            follow(&keeper, &engine, slot, attention, None);
+        }
+    });
+}
+
+async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: Vec<(Arc<Slot>, Ask)>) {
+    let (slots, asks): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
+    let Ok(answers) = keeper
+        .store
+        .ask(&asks, keeper.by())
+        .await
+        .inspect_err(observe::keeper_failed)
+    else {
+        return;
+    };
+    for ((slot, ask), answer) in slots.iter().zip(&asks).zip(answers) {
+        if let Ok(answer) = answer
+            && !slot.answered(ask, answer)
+            && let Some(engine) = engine.upgrade()
+        {
+            // Granted to a token that was given up meanwhile (rule L3).
+            engine.release_later(ask.withdrawal());
+        }
+    }
+}
+
+async fn send_releases(keeper: &Keeper, mut batch: Vec<Unsent>) {
+    let releases: Vec<Release> = batch.iter().map(|unsent| unsent.release.clone()).collect();
+    let outcome = keeper.store.release(&releases, keeper.by()).await;
+    let mut outcomes = outcome
+        .inspect_err(observe::keeper_failed)
+        .unwrap_or_default()
+        .into_iter();
+    batch.retain(|_| !matches!(outcomes.next(), Some(Ok(_))));
+    let retry_at = Instant::now() + RELEASE_AGAIN;
+    keeper.change(|board| {
+        board.in_flight -= 1;
+        board
+            .unsent
+            .extend(batch.into_iter().filter_map(|unsent| unsent.again(retry_at)));
+    });
+    if keeper.locked().is_quiet() {
+        keeper.quiet.notify_waiters();
+    }
+}

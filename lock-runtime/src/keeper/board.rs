@@ -1,0 +1,148 @@
+//! [`Board`]: what the keeper has to look at, and when.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{IDLE_TICKS, LONGEST_SLEEP, TICK, Work};
+use crate::local::{ASK_INTERVAL, Slot};
+use crate::store::Release;
+
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    /// Slots whose hold began a moment ago.
+    pub(super) young: Vec<Arc<Slot>>,
+    /// Slots whose hold needs a look later.
+    pub(super) due: BTreeMap<(Instant, u64), Arc<Slot>>,
+    entries: u64,
+    /// Slots with a lease that nobody uses.
+    pub(super) dropped: Vec<Arc<Slot>>,
+    /// Releases to send, or to repeat.
+    pub(super) unsent: Vec<Unsent>,
+    /// Releases on their way.
+    pub(super) in_flight: usize,
+    /// Slots whose ask is in the store's queue, by address.
+    watched: BTreeMap<usize, Arc<Slot>>,
+    next_ask: Option<Instant>,
+    pub(super) verify: bool,
+    pub(super) is_asleep: bool,
+    pub(super) is_running: bool,
+    pub(super) is_closed: bool,
+}
+
+/// A release that is not answered yet.
+#[derive(Debug)]
+pub(super) struct Unsent {
+    pub(super) release: Release,
+    retry_at: Option<Instant>,
+}
+
+impl Unsent {
+    pub(super) fn new(release: Release) -> Self {
+        Self {
+            release,
+            retry_at: None,
+        }
+    }
+
+    pub(super) fn again(mut self, retry_at: Instant) -> Option<Self> {
+        self.retry_at = Some(retry_at);
+        (!self.release.moot.has_passed()).then_some(self)
+    }
+}
+
+/// What [`Board::take_due`] found: whether to verify all, then young, due and dropped slots, and the watched ones
+/// when it is their time.
+type Due = (
+    bool,
+    Vec<Arc<Slot>>,
+    Vec<Arc<Slot>>,
+    Vec<Arc<Slot>>,
+    Option<Vec<Arc<Slot>>>,
+);
+
+impl Board {
+    pub(super) fn take_due(&mut self, now: Instant) -> Due {
+        let mut due = Vec::new();
+        while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
+            due.push(entry.remove());
+        }
+        let ask_now = self.next_ask.is_some_and(|at| at <= now);
+        let watched = ask_now.then(|| std::mem::take(&mut self.watched).into_values().collect());
+        if ask_now {
+            self.next_ask = None;
+        }
+        let verify = std::mem::take(&mut self.verify);
+        (
+            verify,
+            std::mem::take(&mut self.young),
+            due,
+            std::mem::take(&mut self.dropped),
+            watched,
+        )
+    }
+
+    pub(super) fn take_unsent(&mut self, now: Instant) -> Vec<Unsent> {
+        self.unsent
+            .extract_if(.., |unsent| unsent.retry_at.is_none_or(|at| at <= now))
+            .collect()
+    }
+
+    /// What is left to do for a manager that is gone, and whether that is all.
+    pub(super) fn last_work(&mut self) -> (Work, bool) {
+        self.young.clear();
+        self.due.clear();
+        self.watched.clear();
+        self.dropped.clear();
+        let releases = self.take_unsent(Instant::now());
+        let is_done = releases.is_empty() && self.is_quiet();
+        (
+            Work {
+                releases,
+                ..Work::default()
+            },
+            is_done,
+        )
+    }
+
+    pub(super) fn schedule(&mut self, at: Instant, slot: &Arc<Slot>) -> (Instant, u64) {
+        self.entries += 1;
+        let key = (at, self.entries);
+        self.due.insert(key, Arc::clone(slot));
+        key
+    }
+
+    pub(super) fn watch(&mut self, slot: &Arc<Slot>) {
+        self.watched.insert(Arc::as_ptr(slot).addr(), Arc::clone(slot));
+        self.next_ask.get_or_insert_with(|| Instant::now() + ASK_INTERVAL);
+    }
+
+    pub(super) fn has_young(&self) -> bool {
+        !self.young.is_empty()
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.unsent.is_empty() && self.in_flight == 0 && self.dropped.is_empty()
+    }
+
+    /// How long to sleep; `None` until woken.
+    pub(super) fn pause(&mut self, idle_ticks: u32) -> Option<Duration> {
+        let now = Instant::now();
+        if !self.dropped.is_empty() || self.verify || self.unsent.iter().any(|unsent| unsent.retry_at.is_none()) {
+            return Some(Duration::ZERO);
+        }
+        if self.has_young() || idle_ticks < IDLE_TICKS {
+            return Some(TICK);
+        }
+        let first_due = self
+            .due
+            .first_key_value()
+            .map(|((at, _), _)| (*at).min(now + LONGEST_SLEEP));
+        let first_retry = self.unsent.iter().filter_map(|unsent| unsent.retry_at).min();
+        let wake_at = [first_due, first_retry, self.next_ask].into_iter().flatten().min();
+        self.is_asleep = true;
+        wake_at.map(|at| at.saturating_duration_since(now))
+    }
+}

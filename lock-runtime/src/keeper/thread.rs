@@ -1,0 +1,48 @@
+//! [`KeeperThread`]: one thread per process for the keepers of all managers.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::mpsc;
+
+/// The thread, for as long as a manager needs it; it ends when the last one is gone and its work is done.
+#[derive(Debug)]
+pub(crate) struct KeeperThread {
+    runtime: Handle,
+    /// The thread runs until every clone of this is dropped.
+    alive: mpsc::Sender<()>,
+}
+
+static THREAD: Mutex<Weak<KeeperThread>> = Mutex::new(Weak::new());
+
+impl KeeperThread {
+    /// The process's thread, started when there is none.
+    pub(crate) fn shared() -> std::io::Result<Arc<Self>> {
+        let mut current = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = current.upgrade() {
+            return Ok(thread);
+        }
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (alive, mut all_gone) = mpsc::channel::<()>(1);
+        let thread = Arc::new(Self {
+            runtime: runtime.handle().clone(),
+            alive,
+        });
+        std::thread::Builder::new()
+            .name("lock-keeper".to_owned())
+            .spawn(move || {
+                // Nothing is ever sent: this waits for the last sender to go.
+                runtime.block_on(all_gone.recv());
+            })?;
+        *current = Arc::downgrade(&thread);
+        Ok(thread)
+    }
+
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let alive = self.alive.clone();
+        self.runtime.spawn(async move {
+            work.await;
+            drop(alive);
+        });
+    }
+}

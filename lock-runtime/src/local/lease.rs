@@ -1,0 +1,223 @@
+//! [`Lease`], what the process owns in the store, and [`Asked`], what it has asked the store for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::clock::{Deadline, Moment};
+use crate::store::{Anchor, Answer, Busy, CLAIM, Grant, Pushed, Release};
+use crate::token::Token;
+
+/// A streak ends after so many hand-overs, or after so long, from when another process is known to wait (rule L4).
+const STREAK_HAND_OVERS: u32 = 64;
+const STREAK_TIME: Duration = Duration::from_millis(10);
+
+/// A lease that the store granted.
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) token: Token,
+    pub(super) claim: Duration,
+    /// Until when the store has confirmed it.
+    pub(super) until: Deadline,
+    /// Whether the task with the turn got it, or its confirmation, from the store itself.
+    pub(super) fresh: bool,
+    pub(super) tenure: Option<Tenure>,
+    pub(super) fences: Fences,
+    pub(super) rival: Option<Rival>,
+    pub(super) care: Care,
+}
+
+/// What the keeper is doing about a lease.
+#[derive(Debug, Default)]
+pub(super) struct Care {
+    /// It is in the list of young holds.
+    pub(super) listed: bool,
+    /// It is in the schedule, under this entry.
+    pub(super) due: Option<(Instant, u64)>,
+    /// A renewal is on its way.
+    pub(super) renewing: bool,
+    pub(super) failures: u32,
+}
+
+/// The hold that a lease carries now.
+#[derive(Debug)]
+pub(super) struct Tenure {
+    pub(super) id: u64,
+    pub(super) since: Moment,
+    pub(super) expire: Duration,
+    pub(super) renew: bool,
+    pub(super) body: bool,
+    /// The hold's own end, whatever the store has confirmed beyond it.
+    pub(super) own: Deadline,
+    /// When the store last confirmed the full lease for this hold.
+    pub(super) confirmed: Option<Moment>,
+}
+
+/// Fencing tokens reserved and not yet used: `next..end`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fences {
+    next: u64,
+    end: u64,
+}
+
+impl Fences {
+    pub(super) fn new(first: u64, count: u32) -> Self {
+        Self {
+            next: first,
+            end: first + u64::from(count),
+        }
+    }
+
+    pub(super) fn take(&mut self) -> Option<u64> {
+        let token = self.next;
+        (token < self.end).then(|| {
+            self.next += 1;
+            token
+        })
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.next >= self.end
+    }
+
+    /// The last number reserved and the last one used, when they differ.
+    fn unused(self) -> Option<(u64, u64)> {
+        (!self.is_empty()).then(|| (self.end - 1, self.next - 1))
+    }
+}
+
+/// Another process waits.
+#[derive(Debug)]
+pub(super) struct Rival {
+    since: Moment,
+    hand_overs: u32,
+}
+
+impl Lease {
+    pub(super) fn new(asked: &Asked, grant: &Grant, fences: u32) -> Self {
+        Self {
+            token: asked.token.clone(),
+            claim: asked.claim,
+            until: grant.until,
+            fresh: true,
+            tenure: None,
+            fences: grant.fence.map(|first| Fences::new(first, fences)).unwrap_or_default(),
+            rival: grant.contended.then(Rival::now),
+            care: Care::default(),
+        }
+    }
+
+    /// The end of the hold that it carries: what the store confirmed, but not beyond the hold's own end.
+    pub(super) fn ends(&self, now: Moment) -> Option<Deadline> {
+        self.tenure.as_ref().map(|tenure| self.until.min_at(tenure.own, now))
+    }
+
+    pub(super) fn confirm(&mut self, until: Deadline) {
+        self.until = self.until.max_at(until, Moment::now());
+    }
+
+    pub(super) fn noticed_rival(&mut self) {
+        self.rival.get_or_insert_with(Rival::now);
+    }
+
+    /// Counts a hand-over; `false` when it is another process's turn (rule L4).
+    pub(super) fn may_hand_over(&mut self) -> bool {
+        let Some(rival) = &mut self.rival else {
+            return true;
+        };
+        rival.hand_overs += 1;
+        rival.hand_overs <= STREAK_HAND_OVERS && rival.since.elapsed() < STREAK_TIME
+    }
+
+    pub(super) fn release(&self, key: &Arc<str>) -> Release {
+        Release {
+            key: Arc::clone(key),
+            token: self.token.clone(),
+            claim: self.claim,
+            unused_fences: self.fences.unused(),
+            again: None,
+            moot: self.until.later_by(CLAIM),
+        }
+    }
+}
+
+impl Rival {
+    fn now() -> Self {
+        Self {
+            since: Moment::now(),
+            hand_overs: 0,
+        }
+    }
+}
+
+/// What was asked of the store and not given up: at most one ask per key and process.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) token: Token,
+    pub(super) claim: Duration,
+    /// A command is on its way, or was given up on its way.
+    pub(super) unanswered: bool,
+    /// The store has the token in its queue.
+    pub(super) queued: bool,
+    /// Something happened that makes the queue doubtful.
+    pub(super) doubtful: bool,
+    /// When the store last answered.
+    pub(super) answered: Option<Moment>,
+    pub(super) anchor: Option<Anchor>,
+    /// The last answer, when it was a refusal.
+    pub(super) busy: Option<Busy>,
+    pub(super) frees: Option<Deadline>,
+    pub(super) granted: Option<Grant>,
+    pub(super) fences: u32,
+}
+
+impl Asked {
+    pub(super) fn new(token: Token, claim: Duration) -> Self {
+        Self {
+            token,
+            claim,
+            unanswered: false,
+            queued: false,
+            doubtful: false,
+            answered: None,
+            anchor: None,
+            busy: None,
+            frees: None,
+            granted: None,
+            fences: 0,
+        }
+    }
+
+    pub(super) fn answer(&mut self, answer: Answer, queued: bool) {
+        self.unanswered = false;
+        match answer {
+            Answer::Granted(grant) => self.granted = Some(grant),
+            Answer::Busy(busy) => {
+                self.queued |= queued;
+                self.doubtful = false;
+                self.answered = Some(Moment::now());
+                self.anchor = busy.anchor.or(self.anchor);
+                self.frees = busy.frees_in.map(Deadline::after);
+                self.busy = Some(busy);
+            }
+            Answer::Late => self.doubtful = true,
+        }
+    }
+
+    /// A grant that was pushed: certain only when an answered ask anchors it, else it is confirmed before use.
+    pub(super) fn push(&mut self, pushed: &Pushed) {
+        let until = self
+            .anchor
+            .map_or_else(|| Deadline::after(Duration::ZERO), |anchor| pushed.until(anchor));
+        self.granted = Some(Grant {
+            until,
+            contended: pushed.contended,
+            fence: None,
+        });
+    }
+
+    pub(super) fn withdrawal(&self, key: &Arc<str>) -> Release {
+        Release::withdrawal(key, &self.token, self.claim)
+    }
+}

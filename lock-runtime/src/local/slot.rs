@@ -1,0 +1,557 @@
+//! [`Slot`]: one key in use, its queue of tasks, and the state of its lease.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use super::lease::{Asked, Lease, Tenure};
+use super::turn::Turn;
+use crate::clock::{Deadline, Moment};
+use crate::store::{Answer, Ask, Pushed, Release, Renewal, Renewed};
+use crate::token::Token;
+
+/// A hold younger than this is not confirmed yet: most end sooner, and never pay for it.
+const YOUNG: Duration = Duration::from_millis(5);
+/// A renewal is due after this part of the lease, so that two can fail before it ends.
+const RENEWALS_PER_LEASE: u32 = 3;
+
+/// What this process knows of one key in use.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(super) key: Arc<str>,
+    state: Mutex<State>,
+    /// Wakes the task that drives the store, and those that watch the hold: a hint to look again.
+    pub(super) changed: Notify,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    waiters: BTreeMap<u64, Waiter>,
+    fenced_waiters: u32,
+    last_id: u64,
+    /// Whose turn it is.
+    turn: Option<u64>,
+    pub(super) asked: Option<Asked>,
+    pub(super) lease: Option<Lease>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    sender: oneshot::Sender<Turn>,
+    fenced: bool,
+}
+
+/// The outcome of entering a slot.
+pub(super) enum Entered {
+    /// It is this task's turn at once, under this id.
+    Turn(u64),
+    /// It waits, under this id.
+    Waiting(u64, oneshot::Receiver<Turn>),
+    /// Somebody else has the turn, and the task does not want to wait.
+    Taken,
+}
+
+/// What happens to the lease when its hold ends.
+pub(super) enum Ending {
+    /// The hold had been lost; its lease has to be given back if it still stands.
+    Lost,
+    /// The lease stays, for the next task here.
+    Kept,
+    /// The lease ends with this release; nobody here waits.
+    Free(Release),
+    /// The lease ends with this release although tasks here wait: it is another process's turn (rule L4).
+    Yield(Release),
+}
+
+/// What a lease needs from the keeper.
+#[derive(Debug)]
+pub(crate) enum Attention {
+    /// Nothing any more.
+    Done,
+    /// Another look soon: the hold is young.
+    Young,
+    /// Another look after this time.
+    In(Duration),
+    /// A renewal now.
+    Renew(Renewal),
+    /// The hold has ended by its deadline, or the store no longer knows the lease of this token.
+    Lost(Token),
+}
+
+/// Why the keeper looks at a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Its hold began a moment ago.
+    Young,
+    /// It is time.
+    Due,
+    /// The store may have forgotten it.
+    Verify,
+}
+
+impl Slot {
+    pub(super) fn new(key: &Arc<str>) -> Self {
+        Self {
+            key: Arc::clone(key),
+            state: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    pub(super) fn locked(&self) -> MutexGuard<'_, State> {
+        // Changes of the state can't panic half-way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Has everybody look again who drives the store here, or watches the hold.
+    pub(crate) fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+
+    pub(super) fn enter(&self, fenced: bool, wait: bool) -> Entered {
+        let mut state = self.locked();
+        let id = state.new_id();
+        if state.turn.is_none() {
+            state.turn = Some(id);
+            return Entered::Turn(id);
+        }
+        if !wait {
+            return Entered::Taken;
+        }
+        let (sender, receiver) = oneshot::channel();
+        state.waiters.insert(id, Waiter { sender, fenced });
+        state.fenced_waiters += u32::from(fenced);
+        Entered::Waiting(id, receiver)
+    }
+
+    pub(super) fn leave(&self, id: u64) {
+        self.locked().remove_waiter(id);
+    }
+
+    pub(super) fn is_unused(&self) -> bool {
+        let state = self.locked();
+        state.turn.is_none() && state.waiters.is_empty() && state.lease.is_none() && state.asked.is_none()
+    }
+
+    /// Passes the turn `id` to the next waiter, as `turn` wraps the new id.
+    ///
+    /// Returns what is left to give back when nobody is next. A turn that was revoked passes nothing on.
+    pub(super) fn pass(&self, id: u64, turn: impl Fn(u64) -> Turn) -> Passed {
+        let mut id = id;
+        loop {
+            let mut state = self.locked();
+            if state.turn != Some(id) {
+                return Passed::Revoked;
+            }
+            let Some((&next, _)) = state.waiters.first_key_value() else {
+                state.turn = None;
+                let withdrawal = state.asked.take().map(|asked| asked.withdrawal(&self.key));
+                return Passed::Nobody {
+                    withdrawal,
+                    lease_left: state.lease.is_some(),
+                };
+            };
+            let waiter = state.remove_waiter(next);
+            state.turn = Some(next);
+            if let Some(lease) = &mut state.lease {
+                lease.fresh = false;
+            }
+            drop(state);
+            let Some(waiter) = waiter else { continue };
+            match waiter.sender.send(turn(next)) {
+                Ok(()) => return Passed::On,
+                Err(unclaimed) => {
+                    // Rule L5: that waiter is gone; go on with the turn it would have had.
+                    unclaimed.defuse();
+                    id = next;
+                }
+            }
+        }
+    }
+
+    /// Ends whatever has the turn, and returns the id of a turn that is to be passed on.
+    pub(crate) fn take_turn(&self) -> u64 {
+        let mut state = self.locked();
+        let id = state.new_id();
+        state.turn = Some(id);
+        id
+    }
+
+    /// Fails everybody who waits here.
+    pub(crate) fn close(&self) {
+        let waiters = {
+            let mut state = self.locked();
+            state.fenced_waiters = 0;
+            std::mem::take(&mut state.waiters)
+        };
+        drop(waiters);
+        self.changed.notify_waiters();
+    }
+
+    /// Ends the hold `id`.
+    pub(super) fn end(&self, id: u64) -> Ended {
+        let now = Moment::now();
+        let mut state = self.locked();
+        let State {
+            waiters,
+            lease: slot_lease,
+            ..
+        } = &mut *state;
+        let Some(lease) = slot_lease
+            .as_mut()
+            .filter(|lease| lease.tenure.as_ref().is_some_and(|t| t.id == id))
+        else {
+            return Ended {
+                ending: Ending::Lost,
+                due: None,
+                stale: None,
+            };
+        };
+        let due = lease.care.due.take();
+        let in_time = lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero());
+        if !in_time {
+            // Rule L6.
+            let stale = lease.release(&self.key);
+            *slot_lease = None;
+            return Ended {
+                ending: Ending::Lost,
+                due,
+                stale: Some(stale),
+            };
+        }
+        let ending = if waiters.is_empty() {
+            let release = lease.release(&self.key);
+            *slot_lease = None;
+            Ending::Free(release)
+        } else if lease.may_hand_over() {
+            lease.tenure = None;
+            Ending::Kept
+        } else {
+            let release = lease.release(&self.key);
+            *slot_lease = None;
+            Ending::Yield(release)
+        };
+        Ended {
+            ending,
+            due,
+            stale: None,
+        }
+    }
+
+    /// Keeps the lease of the hold `id` for whoever comes next, or for the keeper to give back.
+    pub(super) fn end_quietly(&self, id: u64) -> Ended {
+        let mut state = self.locked();
+        if state.waiters.is_empty()
+            && let Some(lease) = &mut state.lease
+            && lease.tenure.as_ref().is_some_and(|tenure| tenure.id == id)
+            && lease.ends(Moment::now()).is_some_and(|ends| !ends.has_passed())
+        {
+            lease.tenure = None;
+            return Ended {
+                ending: Ending::Kept,
+                due: lease.care.due.take(),
+                stale: None,
+            };
+        }
+        drop(state);
+        self.end(id)
+    }
+
+    /// Takes a lease that nobody uses, to give it back.
+    pub(crate) fn take_unused(&self) -> Option<Release> {
+        let mut state = self.locked();
+        if state.turn.is_some() {
+            return None;
+        }
+        state.lease.take().map(|lease| lease.release(&self.key))
+    }
+
+    /// Looks after the lease: what does it need now?
+    pub(crate) fn attend(&self, look: Look, grace: Duration) -> Attention {
+        let now = Moment::now();
+        let mut state = self.locked();
+        let Some(lease) = &mut state.lease else {
+            return Attention::Done;
+        };
+        let attention = self.attention(lease, look, now, grace);
+        if look == Look::Young && !matches!(attention, Attention::Young) {
+            lease.care.listed = false;
+        }
+        if matches!(attention, Attention::Renew(_)) {
+            lease.care.renewing = true;
+        }
+        attention
+    }
+
+    fn attention(&self, lease: &Lease, look: Look, now: Moment, grace: Duration) -> Attention {
+        let renew = |wanted| {
+            let token = lease.token.clone();
+            Attention::Renew(Renewal {
+                key: Arc::clone(&self.key),
+                token,
+                lease: wanted,
+                grace,
+            })
+        };
+        let Some((tenure, ends)) = lease.tenure.as_ref().zip(lease.ends(now)) else {
+            // Between two holds there is nothing to lengthen, but a lease that is gone must not be handed over.
+            return if look == Look::Verify {
+                renew(lease.claim)
+            } else {
+                Attention::Done
+            };
+        };
+        let left = ends.remaining_at(now);
+        if left.is_zero() {
+            return Attention::Lost(lease.token.clone());
+        }
+        if look == Look::Young && tenure.confirmed.is_none() && now.since(tenure.since) < YOUNG {
+            return Attention::Young;
+        }
+        if lease.care.renewing {
+            return Attention::In(left);
+        }
+        let pause = match tenure.confirmed {
+            _ if look == Look::Verify => Duration::ZERO,
+            None => Duration::ZERO,
+            Some(at) if tenure.renew => (tenure.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)),
+            Some(_) => left,
+        };
+        if !pause.is_zero() {
+            return Attention::In(pause.min(left));
+        }
+        renew(if tenure.renew {
+            tenure.expire
+        } else {
+            tenure.own.remaining_at(now)
+        })
+    }
+
+    /// Takes in the answer to a renewal that was sent at `sent`; `None` is no answer.
+    pub(crate) fn renewed(&self, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Attention {
+        let now = Moment::now();
+        let mut state = self.locked();
+        let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == renewal.token) else {
+            return Attention::Done;
+        };
+        lease.care.renewing = false;
+        match outcome {
+            Some(Renewed::Until(until)) => {
+                lease.care.failures = 0;
+                lease.confirm(until);
+                let Some(tenure) = &mut lease.tenure else {
+                    return Attention::Done;
+                };
+                // A renewal that was sent for the hold before this one confirms the lease, not this hold's full time.
+                if tenure.since.since(sent).is_zero() {
+                    tenure.confirmed = Some(sent);
+                    if tenure.renew {
+                        tenure.own = tenure.own.max_at(Deadline::new(sent, tenure.expire), now);
+                    }
+                } else if tenure.confirmed.is_none() {
+                    return Attention::Done; // it is in the list of young holds
+                }
+                self.attention(lease, Look::Due, now, renewal.grace)
+            }
+            Some(Renewed::NotOwned) => Attention::Lost(lease.token.clone()),
+            None => {
+                // Unknown is not lost: the deadline decides. Until then again, ever more slowly.
+                lease.care.failures = (lease.care.failures + 1).min(6);
+                let pause = Duration::from_millis(25) * 2_u32.pow(lease.care.failures);
+                let left = lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
+                match &lease.tenure {
+                    None => Attention::Done,
+                    Some(_) if left.is_zero() => Attention::Lost(lease.token.clone()),
+                    Some(_) => Attention::In(pause.min(left)),
+                }
+            }
+        }
+    }
+
+    /// Notes the entry of the keeper's schedule that is to look after the hold; returns the one that is not needed.
+    pub(crate) fn scheduled(&self, due: (tokio::time::Instant, u64)) -> Option<(tokio::time::Instant, u64)> {
+        match self.locked().lease.as_mut().filter(|lease| lease.tenure.is_some()) {
+            Some(lease) => lease.care.due.replace(due),
+            None => Some(due),
+        }
+    }
+
+    /// Ends the lease under its hold. Returns the release that is due now: of a body's hold, it has to wait until
+    /// the body is dropped.
+    pub(crate) fn revoke(&self, token: Option<&Token>) -> Option<Revoked> {
+        let mut state = self.locked();
+        if token.is_some_and(|token| state.lease.as_ref().is_none_or(|lease| lease.token != *token)) {
+            return None;
+        }
+        let lease = state.lease.take()?;
+        let body = lease.tenure.as_ref().is_some_and(|tenure| tenure.body);
+        let had_hold = lease.tenure.is_some();
+        Some(Revoked {
+            release: (!body).then(|| lease.release(&self.key)),
+            due: lease.care.due,
+            had_hold,
+        })
+    }
+
+    /// Takes in a pushed grant; `false` when nobody here waits for its token or owns it.
+    pub(crate) fn granted(&self, pushed: &Pushed) -> bool {
+        let mut state = self.locked();
+        if state.lease.as_ref().is_some_and(|lease| lease.token == pushed.token) {
+            return true;
+        }
+        let Some(asked) = state.asked.as_mut().filter(|asked| asked.token == pushed.token) else {
+            return false;
+        };
+        asked.push(pushed);
+        drop(state);
+        self.changed.notify_waiters();
+        true
+    }
+
+    pub(crate) fn contended(&self) {
+        if let Some(lease) = &mut self.locked().lease {
+            lease.noticed_rival();
+        }
+    }
+
+    /// Makes the queue in the store doubtful: whoever drives it asks again.
+    pub(crate) fn interrupted(&self) {
+        if let Some(asked) = &mut self.locked().asked {
+            asked.doubtful = true;
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// The ask to repeat as the safety net; `None` when nothing is queued, or was answered less than `age` ago.
+    pub(crate) fn repeatable_ask(&self, age: Duration, give_up: Deadline) -> Option<Ask> {
+        let state = self.locked();
+        let asked = state.asked.as_ref()?;
+        let is_old = asked.answered.is_some_and(|answered| answered.elapsed() >= age);
+        (asked.queued && asked.granted.is_none() && is_old).then(|| Ask {
+            key: Arc::clone(&self.key),
+            token: asked.token.clone(),
+            claim: asked.claim,
+            wait: true,
+            fences: 0,
+            give_up,
+        })
+    }
+
+    pub(crate) fn is_queued(&self) -> bool {
+        self.locked()
+            .asked
+            .as_ref()
+            .is_some_and(|asked| asked.queued && asked.granted.is_none())
+    }
+
+    /// Takes in an answer; `false` when it grants a token that nobody here waits for.
+    pub(crate) fn answered(&self, ask: &Ask, answer: Answer) -> bool {
+        let mut state = self.locked();
+        let granted = matches!(answer, Answer::Granted(_));
+        if let Some(asked) = state.asked.as_mut().filter(|asked| asked.token == ask.token) {
+            asked.fences = ask.fences;
+            asked.answer(answer, ask.wait);
+            drop(state);
+            self.changed.notify_waiters();
+            return true;
+        }
+        !granted || state.lease.as_ref().is_some_and(|lease| lease.token == ask.token)
+    }
+
+    /// Whom a task that gives up was waiting for: the label of another process's manager.
+    pub(super) fn holder_elsewhere(&self) -> Option<String> {
+        let state = self.locked();
+        let busy = state.asked.as_ref()?.busy.as_ref()?;
+        let label = busy.owner.label();
+        if busy.endless && label.is_none() {
+            return Some("another client, without an expiry".to_owned());
+        }
+        label
+    }
+
+    /// Whether the store has answered the ask that is pending.
+    pub(super) fn was_answered(&self) -> bool {
+        self.locked()
+            .asked
+            .as_ref()
+            .is_some_and(|asked| asked.answered.is_some())
+    }
+
+    pub(super) fn is_held_here(&self) -> bool {
+        self.locked().lease.as_ref().is_some_and(|lease| lease.tenure.is_some())
+    }
+}
+
+/// The outcome of [`Slot::pass`].
+pub(super) enum Passed {
+    /// To the next waiter.
+    On,
+    /// The turn had been taken away.
+    Revoked,
+    /// Nobody waits.
+    Nobody {
+        withdrawal: Option<Release>,
+        lease_left: bool,
+    },
+}
+
+/// The outcome of [`Slot::end`].
+pub(super) struct Ended {
+    pub(super) ending: Ending,
+    /// The keeper's schedule entry that is not needed any more.
+    pub(super) due: Option<(tokio::time::Instant, u64)>,
+    /// The release of a lease that its hold outlived.
+    pub(super) stale: Option<Release>,
+}
+
+/// The outcome of [`Slot::revoke`].
+pub(crate) struct Revoked {
+    pub(crate) release: Option<Release>,
+    pub(crate) due: Option<(tokio::time::Instant, u64)>,
+    pub(crate) had_hold: bool,
+}
+
+impl State {
+    fn new_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    fn remove_waiter(&mut self, id: u64) -> Option<Waiter> {
+        let waiter = self.waiters.remove(&id)?;
+        self.fenced_waiters -= u32::from(waiter.fenced);
+        Some(waiter)
+    }
+
+    pub(super) fn has_turn(&self, id: u64) -> bool {
+        self.turn == Some(id)
+    }
+
+    pub(super) fn fenced_waiters(&self) -> u32 {
+        self.fenced_waiters
+    }
+
+    /// Starts the hold `id` on the lease; `None` without a lease.
+    pub(super) fn start(&mut self, id: u64, expire: Duration, renew: bool, body: bool) -> Option<&mut Lease> {
+        let lease = self.lease.as_mut()?;
+        let now = Moment::now();
+        let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
+        let confirmed = is_whole.then_some(now);
+        lease.tenure = Some(Tenure {
+            id,
+            since: now,
+            expire,
+            renew,
+            body,
+            own: Deadline::new(now, expire),
+            confirmed,
+        });
+        Some(lease)
+    }
+}

@@ -1,0 +1,70 @@
+//! [`Table`]: the keys in use in this process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::slot::{Entered, Slot};
+
+/// One slot per key that somebody here holds, waits for, or has yet to give back.
+///
+/// Lock order: the table, then a slot, then the keeper's board.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    slots: Mutex<HashMap<Arc<str>, Arc<Slot>>>,
+    emptied: Notify,
+}
+
+impl Table {
+    fn locked(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Slot>>> {
+        // No code that can panic runs under this lock.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the turn for `key`, or a place in its queue when `wait`.
+    pub(super) fn enter(&self, key: &Arc<str>, fenced: bool, wait: bool) -> (Arc<Slot>, Entered) {
+        let mut slots = self.locked();
+        let slot = match slots.get(key) {
+            Some(slot) => Arc::clone(slot),
+            None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(key)))),
+        };
+        // Still under the table's lock: a slot found in the table can't be forgotten before it is entered.
+        let entered = slot.enter(fenced, wait);
+        (slot, entered)
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Arc<Slot>> {
+        self.locked().get(key).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
+        self.locked().values().cloned().collect()
+    }
+
+    /// Forgets `slot` when nobody uses it.
+    pub(crate) fn forget_if_unused(&self, slot: &Arc<Slot>) {
+        let mut slots = self.locked();
+        let is_listed = slots.get(&slot.key).is_some_and(|listed| Arc::ptr_eq(listed, slot));
+        if is_listed && slot.is_unused() {
+            slots.remove(&slot.key);
+            if slots.is_empty() {
+                if slots.capacity() > 1024 {
+                    slots.shrink_to_fit();
+                }
+                self.emptied.notify_waiters();
+            }
+        }
+    }
+
+    /// Resolves when no key is in use.
+    pub(crate) async fn emptied(&self) {
+        loop {
+            let emptied = self.emptied.notified();
+            if self.locked().is_empty() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+}

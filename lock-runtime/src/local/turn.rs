@@ -1,0 +1,280 @@
+//! [`Turn`]: the right to act for one key in this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::lease::{Asked, Fences, Lease};
+use super::slot::{Passed, Slot};
+use super::terms::Terms;
+use crate::clock::{Deadline, Moment};
+use crate::engine::Engine;
+use crate::store::{Answer, Ask, CLAIM, Renewal, Renewed};
+use crate::token::Token;
+
+/// A lease is handed over when it is good for at least this long, or half of what the next hold asks for (rule L1).
+const GOOD_FOR: Duration = Duration::from_secs(1);
+/// A lease reserves no more fencing tokens than this, so that they never run far ahead of the clock.
+const MOST_FENCES: u32 = 64;
+/// A waiter repeats its ask at most this often.
+pub(crate) const ASK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The turn in a slot. Dropping it passes it on, and gives back what nobody needs any more.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    engine: Arc<Engine>,
+    slot: Arc<Slot>,
+    id: u64,
+    is_armed: bool,
+}
+
+/// What the task with the turn has to do next.
+pub(super) enum Step {
+    /// The lease is good: start the hold.
+    Hold,
+    /// Take the lock by the plain claim.
+    Claim(Ask),
+    /// Ask by script, and queue.
+    Ask(Ask),
+    /// Confirm the lease before the hold starts.
+    Confirm(Renewal),
+    /// Draw fencing tokens.
+    Draw(Token, u32),
+    /// Wait for a change, at most for so long.
+    Wait(Duration),
+    /// The time is up.
+    GiveUp,
+}
+
+impl Turn {
+    pub(crate) fn new(engine: &Arc<Engine>, slot: &Arc<Slot>, id: u64) -> Self {
+        Self {
+            engine: Arc::clone(engine),
+            slot: Arc::clone(slot),
+            id,
+            is_armed: true,
+        }
+    }
+
+    /// Gives up the turn without passing it on.
+    pub(super) fn defuse(mut self) {
+        self.is_armed = false;
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) fn slot(&self) -> &Arc<Slot> {
+        &self.slot
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Decides what to do next, and notes it down before it is done: whatever happens to the task, dropping the turn
+    /// then knows what to withdraw.
+    pub(super) fn step(&self, terms: &Terms, attempt: &Attempt) -> Step {
+        let mut state = self.slot.locked();
+        let fences = if terms.fenced {
+            (1 + state.fenced_waiters()).min(MOST_FENCES)
+        } else {
+            0
+        };
+        if let Some(granted) = state.asked.as_mut().and_then(|asked| asked.granted.take())
+            && let Some(asked) = state.asked.take()
+        {
+            state.lease = Some(Lease::new(&asked, &granted, asked.fences));
+        }
+        if let Some(lease) = &mut state.lease {
+            let left = lease.until.remaining();
+            let enough = if lease.fresh {
+                Duration::from_nanos(1)
+            } else {
+                (terms.expire / 2).min(GOOD_FOR)
+            };
+            if left < enough {
+                if let Some(step) = attempt.pause() {
+                    return step;
+                }
+                return Step::Confirm(Renewal {
+                    key: Arc::clone(&terms.key),
+                    token: lease.token.clone(),
+                    lease: terms.expire,
+                    grace: self.engine.settings().grace,
+                });
+            }
+            if terms.fenced && lease.fences.is_empty() {
+                if let Some(step) = attempt.pause() {
+                    return step;
+                }
+                return Step::Draw(lease.token.clone(), fences);
+            }
+            return Step::Hold;
+        }
+        let asked = state
+            .asked
+            .get_or_insert_with(|| Asked::new(self.engine.next_token(), terms.expire.min(CLAIM)));
+        let is_first = asked.answered.is_none() && !asked.unanswered && !asked.queued;
+        if let Some(step) = attempt.pause() {
+            return step;
+        }
+        if !is_first && asked.queued && !asked.doubtful && !asked.unanswered {
+            if let Some(pause) = asked.next_ask() {
+                return Step::Wait(pause.min(attempt.give_up.remaining()));
+            }
+        }
+        asked.unanswered = true;
+        asked.fences = fences;
+        let ask = Ask {
+            key: Arc::clone(&terms.key),
+            token: asked.token.clone(),
+            claim: asked.claim,
+            wait: !terms.timeout.is_zero(),
+            fences,
+            give_up: attempt.by,
+        };
+        // The plain claim can't draw fencing tokens.
+        if is_first && fences == 0 {
+            Step::Claim(ask)
+        } else {
+            Step::Ask(ask)
+        }
+    }
+
+    /// Takes in the answer to a plain claim.
+    pub(super) fn claimed(&self, ask: &Ask, answer: Answer) {
+        self.slot.answered(
+            &Ask {
+                wait: false,
+                ..ask.clone()
+            },
+            answer,
+        );
+    }
+
+    /// Takes in the answer to a confirmation.
+    pub(super) fn confirmed(&self, outcome: Renewed) {
+        let mut state = self.slot.locked();
+        match outcome {
+            Renewed::Until(until) => {
+                if let Some(lease) = &mut state.lease {
+                    lease.confirm(until);
+                    lease.fresh = true;
+                }
+            }
+            // Gone in the store: nothing to give back. The next step asks under a new token (rule L3).
+            Renewed::NotOwned => state.lease = None,
+        }
+    }
+
+    /// Takes in the answer to a draw.
+    pub(super) fn drawn(&self, first: Option<u64>, count: u32) {
+        let mut state = self.slot.locked();
+        match first {
+            Some(first) => {
+                if let Some(lease) = &mut state.lease {
+                    lease.fences = Fences::new(first, count);
+                }
+            }
+            None => state.lease = None,
+        }
+    }
+
+    /// Notes that the lease ended with an ask in its place, sent along with the release.
+    pub(super) fn yielded(&self, claim: Duration) -> Token {
+        let mut state = self.slot.locked();
+        let token = self.engine.next_token();
+        let mut asked = Asked::new(token.clone(), claim);
+        asked.unanswered = true;
+        state.asked = Some(asked);
+        token
+    }
+}
+
+impl Asked {
+    /// How long until the store is to be asked again; `None` for now.
+    fn next_ask(&self) -> Option<Duration> {
+        // A foreign value without an end is left to the safety net.
+        let frees_in = self.frees.map_or(Duration::MAX, Deadline::remaining);
+        let quiet = self
+            .answered
+            .map_or(Duration::ZERO, |at| ASK_INTERVAL.saturating_sub(at.elapsed()));
+        let pause = frees_in.max(quiet);
+        (!pause.is_zero()).then_some(pause)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if !self.is_armed {
+            return;
+        }
+        let passed = self.slot.pass(self.id, |id| Self::new(&self.engine, &self.slot, id));
+        if let Passed::Nobody { withdrawal, lease_left } = passed {
+            if let Some(withdrawal) = withdrawal {
+                self.engine.withdraw(withdrawal);
+            }
+            if lease_left {
+                self.engine.release_unused(&self.slot);
+            }
+            self.engine.table().forget_if_unused(&self.slot);
+        }
+    }
+}
+
+/// One task's attempt to get a lock: its deadline, and how it went so far.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) started: Moment,
+    /// When the task stops waiting.
+    pub(super) give_up: Deadline,
+    /// When the last command has to be answered: a little later than a very short timeout.
+    pub(super) by: Deadline,
+    /// Whether the store was asked at all: a timeout of zero means once, not never.
+    pub(super) tried: bool,
+    waits: bool,
+    failures: u32,
+    retry_at: Option<Deadline>,
+}
+
+impl Attempt {
+    /// A timeout of zero still has to wait for one answer.
+    const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
+
+    pub(super) fn new(timeout: Duration) -> Self {
+        let started = Moment::now();
+        Self {
+            started,
+            give_up: Deadline::new(started, timeout),
+            by: Deadline::new(started, timeout.max(Self::SHORTEST_ANSWER)),
+            tried: false,
+            waits: !timeout.is_zero(),
+            failures: 0,
+            retry_at: None,
+        }
+    }
+
+    /// What stands in the way of asking the store now.
+    fn pause(&self) -> Option<Step> {
+        let left = self.give_up.remaining();
+        if left.is_zero() && (self.tried || self.waits) {
+            return Some(Step::GiveUp);
+        }
+        let pause = self.retry_at.map_or(Duration::ZERO, Deadline::remaining);
+        (!pause.is_zero()).then(|| Step::Wait(pause.min(left)))
+    }
+
+    pub(super) fn succeeded(&mut self) {
+        self.failures = 0;
+        self.retry_at = None;
+    }
+
+    /// Pauses after a failure: 10 ms, doubling up to 320 ms.
+    pub(super) fn failed(&mut self) {
+        self.retry_at = Some(Deadline::after(
+            Duration::from_millis(10) * 2_u32.pow(self.failures.min(5)),
+        ));
+        self.failures += 1;
+    }
+}

@@ -1,0 +1,30 @@
+//! Every event that is told to a user's `tracing` subscriber, each as one fn.
+//!
+//! Events name keys and labels, never tokens or credentials. Target: `lock_runtime`.
+
+use crate::store::StoreError;
+
+/// A hold ended by its deadline or because the store no longer knew it.
+pub(crate) fn lost(key: &str) {
+    tracing::warn!(target: "lock_runtime", key, "lock lost");
+}
+
+/// A background command failed; it is repeated.
+pub(crate) fn keeper_failed(error: &StoreError) {
+    tracing::debug!(target: "lock_runtime", error = %error.problem, "background command failed");
+}
+
+/// A connection was set up.
+pub(crate) fn connected(server: &str) {
+    tracing::debug!(target: "lock_runtime", server, "connected");
+}
+
+/// A connection was given up.
+pub(crate) fn disconnected(server: &str) {
+    tracing::warn!(target: "lock_runtime", server, "connection lost; connecting anew");
+}
+
+/// A grant arrived for an ask that was given up; it is answered with its release.
+pub(crate) fn stray_grant(key: &str) {
+    tracing::debug!(target: "lock_runtime", key, "grant for an ask that was given up");
+}

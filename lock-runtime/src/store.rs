@@ -1,0 +1,245 @@
+//! [`Store`]: where leases live, in the verbs of the protocol. Nothing above knows Redis; nothing below knows tasks.
+//!
+//! Every verb is idempotent for its token, and may be given up at any time: then whether it took effect is unknown,
+//! and the token has to be released before it is forgotten.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::BackendError;
+use crate::clock::{Deadline, Moment, without_drift};
+use crate::token::Token;
+
+pub(crate) mod memory;
+pub(crate) mod redis;
+
+/// A verb's answers, one per item and in their order, or the failure of all.
+pub(crate) type Answers<'a, T> = BoxFuture<'a, Result<Vec<Result<T, StoreError>>, StoreError>>;
+
+/// The verbs of a store.
+pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Takes a free lock: the uncontended path, as cheap as the store can make it. Never queues.
+    fn claim<'a>(&'a self, ask: &'a Ask, by: Deadline) -> BoxFuture<'a, Result<Answer, StoreError>>;
+
+    /// Asks for locks, and queues for those that are taken where [`Ask::wait`] says so.
+    fn ask<'a>(&'a self, asks: &'a [Ask], by: Deadline) -> Answers<'a, Answer>;
+
+    /// Gives locks back, or withdraws what was asked for.
+    fn release<'a>(&'a self, releases: &'a [Release], by: Deadline) -> Answers<'a, Released>;
+
+    /// Withdraws on the same path as the ask it follows, without waiting for an answer. A courtesy that saves time:
+    /// whoever calls it also has the release repeated until it is answered.
+    fn withdraw_behind(&self, release: &Release);
+
+    /// Lengthens leases that are still owned.
+    fn renew<'a>(&'a self, renewals: &'a [Renewal], by: Deadline) -> Answers<'a, Renewed>;
+
+    /// Draws `count` fencing tokens in a row for an owned lock and returns the first; `None` when it is not owned.
+    fn draw<'a>(
+        &'a self,
+        key: &'a Arc<str>,
+        token: &'a Token,
+        count: u32,
+        by: Deadline,
+    ) -> BoxFuture<'a, Result<Option<u64>, StoreError>>;
+
+    /// Finds out whether pushes can still arrive; a dead connection is replaced.
+    fn heartbeat(&self, by: Deadline) -> BoxFuture<'_, ()>;
+
+    /// From now on pushes for tokens of `process` go to `events`.
+    fn attach(&self, process: &str, events: Weak<dyn Events>);
+
+    /// Whether every verb completes at its first poll, on any thread.
+    fn is_immediate(&self) -> bool {
+        false
+    }
+}
+
+/// What a store tells without being asked.
+pub(crate) trait Events: Send + Sync {
+    /// A lock passed on to a token of this process.
+    fn granted(&self, key: &str, pushed: &Pushed);
+    /// Another process waits for a lock of this one.
+    fn contended(&self, key: &str);
+    /// Pushes may have been missed, and leases lost: ask again for what is waited for, verify what is held.
+    fn interrupted(&self);
+}
+
+/// One request for a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) key: Arc<str>,
+    pub(crate) token: Token,
+    /// The first lease, short: see [`CLAIM`].
+    pub(crate) claim: Duration,
+    /// Whether to wait in the queue.
+    pub(crate) wait: bool,
+    /// How many fencing tokens to draw with the grant.
+    pub(crate) fences: u32,
+    /// When the asker gives up: a store must not act on an ask that reaches it later.
+    pub(crate) give_up: Deadline,
+}
+
+/// The longest lease that a grant starts with. An acquire whose reply is lost, or that a hanging server executes long
+/// after its asker gave up, blocks others only for this long; a hold that lives on is confirmed to its full lease.
+pub(crate) const CLAIM: Duration = Duration::from_millis(2500);
+
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Granted(Grant),
+    Busy(Busy),
+    /// The ask came after its asker's `give_up` by the store's clock, and did nothing.
+    Late,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    /// Until when the lease is certain.
+    pub(crate) until: Deadline,
+    /// Whether another process waits behind.
+    pub(crate) contended: bool,
+    /// The first of the fencing tokens drawn.
+    pub(crate) fence: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Busy {
+    pub(crate) owner: Token,
+    /// What is left of the owner's lease; `None` when it has no end, or was not told.
+    pub(crate) frees_in: Option<Duration>,
+    /// Whether the lock has no end at all: another client set it without one.
+    pub(crate) endless: bool,
+    /// When this was true, for the deadline of a later push; `None` when the store did not tell its time.
+    pub(crate) anchor: Option<Anchor>,
+}
+
+/// An instant of the store's clock, and one of ours that was certainly not later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Anchor {
+    pub(crate) sent: Moment,
+    pub(crate) store_micros: u64,
+}
+
+/// A grant that a store pushed.
+#[derive(Clone, Debug)]
+pub(crate) struct Pushed {
+    pub(crate) token: Token,
+    pub(crate) claim: Duration,
+    pub(crate) store_micros: u64,
+    pub(crate) contended: bool,
+}
+
+impl Pushed {
+    /// Until when the pushed lease is certain, reckoned from an answered ask.
+    pub(crate) fn until(&self, anchor: Anchor) -> Deadline {
+        let passed = Duration::from_micros(self.store_micros.saturating_sub(anchor.store_micros));
+        let lease = without_drift(self.claim);
+        let now = Moment::now();
+        // The grant was made before it arrived here: a store clock that stepped forward can't lengthen it past that.
+        Deadline::new(anchor.sent, passed + lease).min_at(Deadline::new(now, lease), now)
+    }
+}
+
+/// One lock to give back, or one ask to withdraw.
+#[derive(Clone, Debug)]
+pub(crate) struct Release {
+    pub(crate) key: Arc<str>,
+    pub(crate) token: Token,
+    /// As it was in the [`Ask`].
+    pub(crate) claim: Duration,
+    /// The last fencing token reserved and the last one used, when they differ.
+    pub(crate) unused_fences: Option<(u64, u64)>,
+    /// An ask that goes to the end of the queue in the same step.
+    pub(crate) again: Option<(Token, Duration)>,
+    /// When there is nothing left to give back, because it has ended by itself.
+    pub(crate) moot: Deadline,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Released {
+    /// Whether the token owned the lock.
+    pub(crate) owned: bool,
+    /// How the ask fared that went along.
+    pub(crate) again: Option<Answer>,
+}
+
+/// One lease to lengthen.
+#[derive(Clone, Debug)]
+pub(crate) struct Renewal {
+    pub(crate) key: Arc<str>,
+    pub(crate) token: Token,
+    pub(crate) lease: Duration,
+    /// For how much longer the store keeps it than its holder counts on.
+    pub(crate) grace: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Renewed {
+    /// The lease is certain until then.
+    Until(Deadline),
+    NotOwned,
+}
+
+/// A verb that failed.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreError {
+    pub(crate) retry: Retry,
+    pub(crate) problem: BackendError,
+}
+
+impl StoreError {
+    pub(crate) fn later(problem: BackendError) -> Self {
+        Self {
+            retry: Retry::Later,
+            problem,
+        }
+    }
+
+    pub(crate) fn never(problem: BackendError) -> Self {
+        Self {
+            retry: Retry::Never,
+            problem,
+        }
+    }
+
+    /// A reply that is not what the script returns.
+    pub(crate) fn no_answer() -> Self {
+        Self::later(BackendError::new("the server's reply is not one of the lock's scripts"))
+    }
+}
+
+impl Ask {
+    /// The release that takes this ask back.
+    pub(crate) fn withdrawal(&self) -> Release {
+        Release::withdrawal(&self.key, &self.token, self.claim)
+    }
+}
+
+impl Release {
+    /// How long an ask that was given up may still come to effect on a server that hangs, and then lasts.
+    const LATE: Duration = Duration::from_secs(60);
+
+    /// Takes back whatever may have come of an ask.
+    pub(crate) fn withdrawal(key: &Arc<str>, token: &Token, claim: Duration) -> Self {
+        Self {
+            key: Arc::clone(key),
+            token: token.clone(),
+            claim,
+            unused_fences: None,
+            again: None,
+            moot: Deadline::after(Self::LATE),
+        }
+    }
+}
+
+/// What may be done about a failed verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// Again after a pause: unreachable, loading, out of memory. It may or may not have taken effect.
+    Later,
+    /// Never: the same will fail again, such as a missing right or a key of another type.
+    Never,
+}

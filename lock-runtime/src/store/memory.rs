@@ -1,0 +1,343 @@
+//! The embedded store: the semantics of the Lua scripts, in this process.
+//!
+//! Several managers may share one, each being a process of its own to it, so that every promise can be tested under
+//! paused time. Each verb completes at its first poll.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, ready};
+
+use super::{
+    Anchor, Answer, Answers, Ask, Busy, Events, Grant, Pushed, Release, Released, Renewal, Renewed, Store, StoreError,
+};
+use crate::clock::{Deadline, Moment, without_drift};
+use crate::token::Token;
+
+/// A store that is shared by cloning it.
+#[derive(Clone, Default)]
+pub(crate) struct MemoryStore {
+    shared: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    start: Moment,
+    start_micros: u64,
+    /// Of all keys: what is strictly increasing over all is so for each, and needs no record per key.
+    last_fence: u64,
+    locks: HashMap<Arc<str>, Lock>,
+    listeners: HashMap<String, Weak<dyn Events>>,
+}
+
+#[derive(Default)]
+struct Lock {
+    owner: Option<(Token, Deadline)>,
+    queue: VecDeque<(Token, Duration)>,
+}
+
+/// A message to deliver once the store is unlocked: whoever gets it may call back.
+enum Push {
+    Granted(Weak<dyn Events>, Arc<str>, Pushed),
+    Contended(Weak<dyn Events>, Arc<str>),
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            start: Moment::now(),
+            start_micros: u64::try_from(wall.as_micros()).unwrap_or_default(),
+            last_fence: 0,
+            locks: HashMap::new(),
+            listeners: HashMap::new(),
+        }
+    }
+}
+
+impl Shared {
+    fn micros(&self, now: Moment) -> u64 {
+        self.start_micros + u64::try_from(now.since(self.start).as_micros()).unwrap_or_default()
+    }
+
+    fn draw(&mut self, now: Moment, count: u32) -> u64 {
+        let first = self.micros(now).max(self.last_fence + 1);
+        self.last_fence = first + u64::from(count) - 1;
+        first
+    }
+
+    fn listener(&self, token: &Token) -> Option<Weak<dyn Events>> {
+        let process = token.as_str().split('.').next()?;
+        self.listeners
+            .get(process)
+            .filter(|events| events.strong_count() > 0)
+            .cloned()
+    }
+
+    fn owner(&mut self, key: &str) -> Option<(Token, Deadline)> {
+        let lock = self.locks.get_mut(key)?;
+        if lock.owner.as_ref().is_some_and(|(_, until)| until.has_passed()) {
+            lock.owner = None;
+        }
+        lock.owner.clone()
+    }
+
+    fn set(&mut self, key: &Arc<str>, token: &Token, now: Moment, lease: Duration) {
+        self.locks.entry(Arc::clone(key)).or_default().owner = Some((token.clone(), Deadline::new(now, lease)));
+    }
+
+    fn waits(&self, key: &str) -> bool {
+        self.locks.get(key).is_some_and(|lock| !lock.queue.is_empty())
+    }
+
+    fn leave_queue(&mut self, key: &str, token: &Token) {
+        if let Some(lock) = self.locks.get_mut(key) {
+            lock.queue.retain(|(waiter, _)| waiter != token);
+        }
+    }
+
+    /// `hand_off` of queue.lua.
+    fn hand_off(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) -> Option<Token> {
+        loop {
+            let lock = self.locks.get_mut(key)?;
+            let Some((token, claim)) = lock.queue.pop_front() else {
+                lock.owner = None;
+                return None;
+            };
+            let now = Moment::now();
+            if caller == Some(&token) {
+                self.set(key, &token, now, claim);
+                return Some(token);
+            }
+            if let Some(listener) = self.listener(&token) {
+                self.set(key, &token, now, claim);
+                let contended = self.waits(key);
+                let store_micros = self.micros(now);
+                let pushed = Pushed {
+                    token: token.clone(),
+                    claim,
+                    store_micros,
+                    contended,
+                };
+                pushes.push(Push::Granted(listener, Arc::clone(key), pushed));
+                return Some(token);
+            }
+        }
+    }
+
+    /// ask.lua, and the plain claim.
+    fn ask(&mut self, ask: &Ask, pushes: &mut Vec<Push>) -> Answer {
+        let now = Moment::now();
+        if ask.give_up.has_passed() && ask.wait {
+            return Answer::Late;
+        }
+        let mut owner = self.owner(&ask.key);
+        if owner.is_none() {
+            if self.hand_off(&ask.key, Some(&ask.token), pushes).is_none() {
+                self.set(&ask.key, &ask.token, now, ask.claim);
+            }
+            owner = self.owner(&ask.key);
+        }
+        let Some((owner, until)) = owner else {
+            return Answer::Late; // the claim ran out in between: as good as never asked
+        };
+        if owner == ask.token {
+            self.leave_queue(&ask.key, &ask.token);
+            let fence = (ask.fences > 0).then(|| self.draw(now, ask.fences));
+            let until = Deadline::new(now, without_drift(until.remaining_at(now)));
+            return Answer::Granted(Grant {
+                until,
+                contended: self.waits(&ask.key),
+                fence,
+            });
+        }
+        if ask.wait {
+            let lock = self.locks.entry(Arc::clone(&ask.key)).or_default();
+            if !lock.queue.iter().any(|(waiter, _)| *waiter == ask.token) {
+                lock.queue.push_back((ask.token.clone(), ask.claim));
+            }
+            if let Some(listener) = self.listener(&owner) {
+                pushes.push(Push::Contended(listener, Arc::clone(&ask.key)));
+            }
+        }
+        Answer::Busy(self.busy(owner, until, now))
+    }
+
+    fn busy(&self, owner: Token, until: Deadline, now: Moment) -> Busy {
+        Busy {
+            owner,
+            frees_in: Some(until.remaining_at(now)),
+            endless: false,
+            anchor: Some(Anchor {
+                sent: now,
+                store_micros: self.micros(now),
+            }),
+        }
+    }
+
+    /// release.lua.
+    fn release(&mut self, release: &Release, pushes: &mut Vec<Push>) -> Released {
+        let key = &release.key;
+        let owner = self.owner(key);
+        let owned = owner.as_ref().is_some_and(|(owner, _)| *owner == release.token);
+        self.leave_queue(key, &release.token);
+        if let Some((token, claim)) = &release.again {
+            self.locks
+                .entry(Arc::clone(key))
+                .or_default()
+                .queue
+                .push_back((token.clone(), *claim));
+        }
+        let again = release.again.as_ref().map(|(token, _)| token);
+        if owned || owner.is_none() {
+            self.hand_off(key, again, pushes);
+        } else if let (Some(_), Some((owner, _))) = (again, owner)
+            && let Some(listener) = self.listener(&owner)
+        {
+            pushes.push(Push::Contended(listener, Arc::clone(key)));
+        }
+        let answer = again.and_then(|token| {
+            let now = Moment::now();
+            let (owner, until) = self.owner(key)?;
+            Some(if owner == *token {
+                let until = Deadline::new(now, without_drift(until.remaining_at(now)));
+                Answer::Granted(Grant {
+                    until,
+                    contended: self.waits(key),
+                    fence: None,
+                })
+            } else {
+                Answer::Busy(self.busy(owner, until, now))
+            })
+        });
+        self.forget_if_unused(key);
+        Released { owned, again: answer }
+    }
+
+    fn renew(&mut self, renewal: &Renewal) -> Renewed {
+        match self.owner(&renewal.key) {
+            Some((owner, until)) if owner == renewal.token => {
+                let now = Moment::now();
+                let longer = until.max_at(Deadline::new(now, renewal.lease), now);
+                self.set(&renewal.key, &renewal.token, now, longer.remaining_at(now));
+                Renewed::Until(Deadline::new(now, without_drift(renewal.lease)))
+            }
+            _ => Renewed::NotOwned,
+        }
+    }
+
+    fn forget_if_unused(&mut self, key: &str) {
+        if self.owner(key).is_none() && !self.waits(key) {
+            self.locks.remove(key);
+        }
+    }
+}
+
+impl MemoryStore {
+    fn locked(&self) -> MutexGuard<'_, Shared> {
+        // Every change is made whole before anything can panic.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a change, then tells others of it.
+    fn with<T>(&self, change: impl FnOnce(&mut Shared, &mut Vec<Push>) -> T) -> T {
+        let mut pushes = Vec::new();
+        let result = change(&mut self.locked(), &mut pushes);
+        for push in pushes {
+            match push {
+                Push::Granted(listener, key, pushed) => {
+                    if let Some(events) = listener.upgrade() {
+                        events.granted(&key, &pushed);
+                    }
+                }
+                Push::Contended(listener, key) => {
+                    if let Some(events) = listener.upgrade() {
+                        events.contended(&key);
+                    }
+                }
+            }
+        }
+        result
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("locks", &self.locked().locks.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store for MemoryStore {
+    fn claim<'a>(&'a self, ask: &'a Ask, _: Deadline) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        ready(Ok(self.with(|shared, pushes| {
+            shared.ask(
+                &Ask {
+                    wait: false,
+                    ..ask.clone()
+                },
+                pushes,
+            )
+        })))
+        .boxed()
+    }
+
+    fn ask<'a>(&'a self, asks: &'a [Ask], _: Deadline) -> Answers<'a, Answer> {
+        ready(Ok(self.with(|shared, pushes| {
+            asks.iter().map(|ask| Ok(shared.ask(ask, pushes))).collect()
+        })))
+        .boxed()
+    }
+
+    fn release<'a>(&'a self, releases: &'a [Release], _: Deadline) -> Answers<'a, Released> {
+        ready(Ok(self.with(|shared, pushes| {
+            releases
+                .iter()
+                .map(|release| Ok(shared.release(release, pushes)))
+                .collect()
+        })))
+        .boxed()
+    }
+
+    fn withdraw_behind(&self, _: &Release) {
+        // The release that is repeated until it is answered is answered at once here.
+    }
+
+    fn renew<'a>(&'a self, renewals: &'a [Renewal], _: Deadline) -> Answers<'a, Renewed> {
+        ready(Ok(self.with(|shared, _| {
+            renewals.iter().map(|renewal| Ok(shared.renew(renewal))).collect()
+        })))
+        .boxed()
+    }
+
+    fn draw<'a>(
+        &'a self,
+        key: &'a Arc<str>,
+        token: &'a Token,
+        count: u32,
+        _: Deadline,
+    ) -> BoxFuture<'a, Result<Option<u64>, StoreError>> {
+        let first = self.with(|shared, _| {
+            let owned = shared.owner(key).is_some_and(|(owner, _)| owner == *token);
+            owned.then(|| shared.draw(Moment::now(), count))
+        });
+        ready(Ok(first)).boxed()
+    }
+
+    fn heartbeat(&self, _: Deadline) -> BoxFuture<'_, ()> {
+        ready(()).boxed()
+    }
+
+    fn attach(&self, process: &str, events: Weak<dyn Events>) {
+        let mut shared = self.locked();
+        shared.listeners.retain(|_, listener| listener.strong_count() > 0);
+        shared.listeners.insert(process.to_owned(), events);
+    }
+
+    fn is_immediate(&self) -> bool {
+        true
+    }
+}

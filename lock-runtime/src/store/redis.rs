@@ -1,0 +1,329 @@
+//! The store on one Redis or Valkey server. The wire format is described in docs/protocol.md.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ::redis::{Cmd, Value};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+use super::{
+    Anchor, Answer, Answers, Ask, Busy, Events, Grant, Release, Released, Renewal, Renewed, Retry, Store, StoreError,
+};
+use crate::clock::{Deadline, Moment, without_drift};
+use crate::token::Token;
+
+pub(crate) mod link;
+mod push;
+mod reply;
+mod scripts;
+
+use link::Link;
+use reply::{Reply, integer, items, text};
+use scripts::Script;
+
+/// Commands on one connection.
+pub(crate) struct RedisStore {
+    link: Arc<Link>,
+}
+
+impl RedisStore {
+    pub(crate) fn new(link: Arc<Link>) -> Self {
+        Self { link }
+    }
+
+    /// Runs a script by its digest, and by its text when the server does not have it. `EVAL` keeps it there, so
+    /// `SCRIPT LOAD`, which needs a right of its own, is never used.
+    async fn run(
+        &self,
+        script: &Script,
+        keys: usize,
+        arguments: impl Fn(&mut Cmd),
+        by: Deadline,
+    ) -> Result<(Value, Moment), StoreError> {
+        let outcome = self.link.call(&script.by_digest(keys, &arguments), by).await;
+        match outcome {
+            Err(error) if error.is_missing_script() => self
+                .link
+                .call(&script.by_text(keys, &arguments), by)
+                .await
+                .map_err(StoreError::from),
+            outcome => outcome.map_err(StoreError::from),
+        }
+    }
+
+    fn grant(sent: Moment, lease: Duration, contended: bool, fence: Option<u64>) -> Answer {
+        Answer::Granted(Grant {
+            until: Deadline::new(sent, without_drift(lease)),
+            contended,
+            fence,
+        })
+    }
+
+    async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
+        let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
+        command
+            .arg("SET")
+            .arg(&*ask.key)
+            .arg(ask.token.as_str())
+            .arg("NX")
+            .arg("GET");
+        command.arg("PX").arg(millis(ask.claim));
+        let (value, sent) = self.link.call(&command, by).await?;
+        match value {
+            Value::Nil => Ok(Self::grant(sent, ask.claim, false, None)),
+            value => {
+                let owner = text(value).ok_or_else(StoreError::no_answer)?;
+                if owner == ask.token.as_str() {
+                    // This very ask was executed before; how much is left of its claim is not known, so it is
+                    // confirmed before use.
+                    return Ok(Self::grant(sent, Duration::ZERO, false, None));
+                }
+                let owner = Token::foreign(&owner);
+                Ok(Answer::Busy(Busy {
+                    owner,
+                    frees_in: None,
+                    endless: false,
+                    anchor: None,
+                }))
+            }
+        }
+    }
+
+    async fn ask(&self, asks: &[Ask], by: Deadline) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
+        let arguments = |command: &mut Cmd| {
+            for ask in asks {
+                lock_keys(command, &ask.key);
+            }
+            for ask in asks {
+                let not_after = self.link.store_micros_at(ask.give_up).unwrap_or(0);
+                command
+                    .arg(ask.token.as_str())
+                    .arg(millis(ask.claim))
+                    .arg(u8::from(ask.wait));
+                command.arg(ask.fences).arg(not_after);
+            }
+        };
+        let (value, sent) = self.run(&scripts::ASK, 3 * asks.len(), arguments, by).await?;
+        let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
+        let anchor = Anchor {
+            sent,
+            store_micros: reply.store_micros,
+        };
+        self.link.learn(anchor);
+        Ok(reply
+            .answers
+            .into_iter()
+            .zip(asks)
+            .map(|(answer, ask)| read_answer(answer, ask, anchor))
+            .collect())
+    }
+
+    async fn release(
+        &self,
+        releases: &[Release],
+        by: Deadline,
+    ) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
+        let arguments = |command: &mut Cmd| release_arguments(command, releases);
+        let (value, sent) = self.run(&scripts::RELEASE, 3 * releases.len(), arguments, by).await?;
+        let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
+        let anchor = Anchor {
+            sent,
+            store_micros: reply.store_micros,
+        };
+        self.link.learn(anchor);
+        Ok(reply
+            .answers
+            .into_iter()
+            .zip(releases)
+            .map(|(answer, release)| read_released(answer, release, anchor))
+            .collect())
+    }
+
+    async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Result<Vec<Result<Renewed, StoreError>>, StoreError> {
+        let arguments = |command: &mut Cmd| {
+            for renewal in renewals {
+                command.arg(&*renewal.key);
+            }
+            for renewal in renewals {
+                command
+                    .arg(renewal.token.as_str())
+                    .arg(millis(renewal.lease + renewal.grace));
+            }
+        };
+        let (value, sent) = self.run(&scripts::RENEW, renewals.len(), arguments, by).await?;
+        let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
+        let read = |(answer, renewal): (Value, &Renewal)| match answer {
+            Value::Int(1) => Ok(Renewed::Until(Deadline::new(sent, without_drift(renewal.lease)))),
+            Value::Int(_) => Ok(Renewed::NotOwned),
+            other => Err(reply::error_of_one(other)),
+        };
+        Ok(reply.answers.into_iter().zip(renewals).map(read).collect())
+    }
+
+    async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {
+        let arguments = |command: &mut Cmd| {
+            command.arg(&**key).arg(format!("{{{key}}}:fence"));
+            command.arg(token.as_str()).arg(count);
+        };
+        let (value, _) = self.run(&scripts::DRAW, 2, arguments, by).await?;
+        let first = integer(&value)
+            .and_then(|first| u64::try_from(first).ok())
+            .ok_or_else(StoreError::no_answer)?;
+        Ok((first > 0).then_some(first))
+    }
+}
+
+/// The keys of one lock, in the order of the scripts: all in the cluster slot of the lock's name.
+fn lock_keys(command: &mut Cmd, key: &str) {
+    command
+        .arg(key)
+        .arg(format!("{{{key}}}:queue"))
+        .arg(format!("{{{key}}}:fence"));
+}
+
+fn release_arguments(command: &mut Cmd, releases: &[Release]) {
+    for release in releases {
+        lock_keys(command, &release.key);
+    }
+    for release in releases {
+        let (reserved, used) = release.unused_fences.unwrap_or((0, 0));
+        command
+            .arg(release.token.as_str())
+            .arg(millis(release.claim))
+            .arg(reserved)
+            .arg(used);
+        match &release.again {
+            Some((token, claim)) => command.arg(token.as_str()).arg(millis(*claim)),
+            None => command.arg("").arg(0),
+        };
+    }
+}
+
+/// Redis takes whole milliseconds, at least one.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+fn lease_left(millis: i64) -> Option<Duration> {
+    u64::try_from(millis).ok().map(Duration::from_millis)
+}
+
+fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<Answer, StoreError> {
+    let fields = items(answer).map_err(reply::error_of_one)?;
+    match fields.as_slice() {
+        [Value::Int(1), Value::Int(left), Value::Int(waits), Value::Int(fence)] => {
+            let lease = lease_left(*left).unwrap_or_default();
+            let fence = u64::try_from(*fence).ok().filter(|first| *first > 0 && ask.fences > 0);
+            Ok(RedisStore::grant(anchor.sent, lease, *waits == 1, fence))
+        }
+        [Value::Int(0), Value::Int(left), Value::BulkString(owner)] => {
+            let owner = Token::foreign(&String::from_utf8_lossy(owner));
+            let (frees_in, endless) = (lease_left(*left), *left == -1);
+            Ok(Answer::Busy(Busy {
+                owner,
+                frees_in,
+                endless,
+                anchor: Some(anchor),
+            }))
+        }
+        [Value::Int(-1)] => Ok(Answer::Late),
+        [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
+        _ => Err(StoreError::no_answer()),
+    }
+}
+
+fn read_released(answer: Value, release: &Release, anchor: Anchor) -> Result<Released, StoreError> {
+    let fields = items(answer).map_err(reply::error_of_one)?;
+    match fields.as_slice() {
+        [
+            Value::Int(owned),
+            Value::Int(left),
+            Value::BulkString(owner),
+            Value::Int(waits),
+        ] => {
+            let again = release.again.as_ref().filter(|_| !owner.is_empty()).map(|(token, _)| {
+                let lease = lease_left(*left);
+                if owner == token.as_str().as_bytes() {
+                    return RedisStore::grant(anchor.sent, lease.unwrap_or_default(), *waits == 1, None);
+                }
+                let owner = Token::foreign(&String::from_utf8_lossy(owner));
+                Answer::Busy(Busy {
+                    owner,
+                    frees_in: lease,
+                    endless: *left == -1,
+                    anchor: Some(anchor),
+                })
+            });
+            Ok(Released {
+                owned: *owned == 1,
+                again,
+            })
+        }
+        [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
+        _ => Err(StoreError::no_answer()),
+    }
+}
+
+impl From<link::CallError> for StoreError {
+    fn from(error: link::CallError) -> Self {
+        Self {
+            retry: if error.is_final() { Retry::Never } else { Retry::Later },
+            problem: error.into_problem(),
+        }
+    }
+}
+
+impl Store for RedisStore {
+    fn claim<'a>(&'a self, ask: &'a Ask, by: Deadline) -> BoxFuture<'a, Result<Answer, StoreError>> {
+        self.claim(ask, by).boxed()
+    }
+
+    fn ask<'a>(&'a self, asks: &'a [Ask], by: Deadline) -> Answers<'a, Answer> {
+        self.ask(asks, by).boxed()
+    }
+
+    fn release<'a>(&'a self, releases: &'a [Release], by: Deadline) -> Answers<'a, Released> {
+        self.release(releases, by).boxed()
+    }
+
+    fn withdraw_behind(&self, release: &Release) {
+        let releases = std::slice::from_ref(release);
+        let mut command = scripts::RELEASE.by_digest(3, &|command: &mut Cmd| release_arguments(command, releases));
+        self.link.send_behind(command.set_no_response(true));
+    }
+
+    fn renew<'a>(&'a self, renewals: &'a [Renewal], by: Deadline) -> Answers<'a, Renewed> {
+        self.renew(renewals, by).boxed()
+    }
+
+    fn draw<'a>(
+        &'a self,
+        key: &'a Arc<str>,
+        token: &'a Token,
+        count: u32,
+        by: Deadline,
+    ) -> BoxFuture<'a, Result<Option<u64>, StoreError>> {
+        self.draw(key, token, count, by).boxed()
+    }
+
+    fn heartbeat(&self, by: Deadline) -> BoxFuture<'_, ()> {
+        async move {
+            // An error reply is an answer too; the link itself draws the conclusions from silence.
+            let _ = self.link.call(&::redis::cmd("PING"), by).await;
+        }
+        .boxed()
+    }
+
+    fn attach(&self, process: &str, events: Weak<dyn Events>) {
+        debug_assert_eq!(self.link.process(), Some(process));
+        self.link.attach(events);
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RedisStore").field(&self.link.server()).finish()
+    }
+}

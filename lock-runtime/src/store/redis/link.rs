@@ -1,0 +1,391 @@
+//! [`Link`]: one connection to the server, made anew when it breaks.
+//!
+//! Not the `redis` crate's `ConnectionManager`: that one never reconnects when commands time out, and blocks for
+//! seconds while the server is down. Here every call has a deadline, a connection that stays silent is replaced, and
+//! whoever needs a connection next makes it, on the runtime it runs on.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, ProtocolVersion, RedisError, ServerErrorKind, Value};
+use tokio::time::timeout;
+
+use super::push::{Message, Receiver};
+use crate::clock::{Deadline, Moment};
+use crate::store::{Anchor, Events};
+use crate::{BackendError, observe};
+
+/// A failed attempt to connect speaks for everybody who comes within this time.
+const CONNECT_PAUSE: Duration = Duration::from_millis(50);
+/// Commands in flight before a sender has to wait; the crate's 50 makes a thousand tasks wait in turn.
+const IN_FLIGHT: usize = 4096;
+/// The oldest server with everything that the protocol uses (`SET … NX GET`, `PEXPIRE … GT`).
+const OLDEST: (u64, u64) = (7, 0);
+
+pub(crate) struct Link {
+    this: Weak<Link>,
+    client: redis::Client,
+    server: String,
+    /// Whose channel to listen on; `None` for a connection without pushes.
+    process: Option<String>,
+    events: OnceLock<Weak<dyn Events>>,
+    command_timeout: Duration,
+    connect_timeout: Duration,
+    state: Mutex<State>,
+    /// Held by whoever is connecting.
+    connecting: tokio::sync::Mutex<()>,
+    generations: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    live: Option<Live>,
+    /// When the oldest of the commands was sent that were all left unanswered since.
+    silent_since: Option<Moment>,
+    failed: Option<(Moment, CallError)>,
+    clock: Option<Anchor>,
+    was_connected: bool,
+}
+
+#[derive(Clone)]
+pub(crate) struct Live {
+    connection: MultiplexedConnection,
+    generation: u64,
+}
+
+impl Link {
+    pub(crate) fn new(
+        client: &redis::Client,
+        process: Option<&str>,
+        command_timeout: Duration,
+        connect_timeout: Duration,
+    ) -> Result<Arc<Self>, RedisError> {
+        let info = client.get_connection_info().clone();
+        let server = info.addr().to_string();
+        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(
+            socket2::TcpKeepalive::new()
+                .with_time(Duration::from_secs(10))
+                .with_interval(Duration::from_secs(3)),
+        );
+        #[cfg(target_os = "linux")]
+        let tcp = tcp.set_user_timeout(Duration::from_secs(5));
+        let client = redis::Client::open(info.set_redis_settings(redis).set_tcp_settings(tcp))?;
+        Ok(Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            client,
+            server,
+            process: process.map(str::to_owned),
+            events: OnceLock::new(),
+            command_timeout,
+            connect_timeout,
+            state: Mutex::default(),
+            connecting: tokio::sync::Mutex::new(()),
+            generations: AtomicU64::new(0),
+        }))
+    }
+
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    pub(super) fn process(&self) -> Option<&str> {
+        self.process.as_deref()
+    }
+
+    pub(super) fn attach(&self, events: Weak<dyn Events>) {
+        // Attached once, by the engine that the link was made for.
+        let _ = self.events.set(events);
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic runs under this lock.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn tell(&self, message: Message<'_>) {
+        let Some(events) = self.events.get().and_then(Weak::upgrade) else {
+            return;
+        };
+        match message {
+            Message::Grant(key, pushed) => events.granted(key, &pushed),
+            Message::Wait(key) => events.contended(key),
+        }
+    }
+
+    /// Sends a command and waits for its reply, until `by` or the command timeout. Also returns the instant before
+    /// it was sent.
+    pub(super) async fn call(&self, command: &Cmd, by: Deadline) -> Result<(Value, Moment), CallError> {
+        let mut live = self.live(by).await?;
+        let sent = Moment::now();
+        let limit = by.remaining_at(sent).min(self.command_timeout);
+        match timeout(limit, live.connection.send_packed_command(command)).await {
+            Ok(reply) => {
+                self.heard();
+                match reply.and_then(Value::extract_error) {
+                    Ok(value) => Ok((value, sent)),
+                    Err(error) => {
+                        if error.is_io_error() {
+                            self.drop_connection(live.generation);
+                        }
+                        Err(CallError::Failed(Arc::new(error)))
+                    }
+                }
+            }
+            Err(_) => {
+                self.silence(live.generation, sent);
+                Err(CallError::Silent(limit))
+            }
+        }
+    }
+
+    /// Hands a command to the connection behind all that was sent before, without waiting for anything. Without a
+    /// connection, or with a full one, it is not sent.
+    pub(super) fn send_behind(&self, command: &Cmd) {
+        let Some(mut live) = self.locked().live.clone() else {
+            return;
+        };
+        let mut sending = std::pin::pin!(live.connection.send_packed_command(command));
+        // A command without a response is handed over at the first poll, when there is room.
+        let _: Poll<_> = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    }
+
+    fn heard(&self) {
+        let mut state = self.locked();
+        if state.silent_since.is_some() {
+            state.silent_since = None;
+        }
+    }
+
+    /// A command went unanswered. After twice the command timeout without any answer the connection is given up:
+    /// a server that is merely slow is not flooded with new connections, a dead connection is replaced soon.
+    fn silence(&self, generation: u64, sent: Moment) {
+        let mut state = self.locked();
+        if state.live.as_ref().is_none_or(|live| live.generation != generation) {
+            return;
+        }
+        let since = *state.silent_since.get_or_insert(sent);
+        drop(state);
+        if since.elapsed() >= self.command_timeout * 2 {
+            self.drop_connection(generation);
+        }
+    }
+
+    /// Gives up the connection of `generation`; everybody who waits for a push is told to ask again.
+    pub(super) fn drop_connection(&self, generation: u64) {
+        let dropped = {
+            let mut state = self.locked();
+            if state.live.as_ref().is_none_or(|live| live.generation != generation) {
+                return;
+            }
+            state.silent_since = None;
+            state.live.take()
+        };
+        observe::disconnected(&self.server);
+        self.interrupted();
+        drop(dropped);
+    }
+
+    fn interrupted(&self) {
+        if let Some(events) = self.events.get().and_then(Weak::upgrade) {
+            events.interrupted();
+        }
+    }
+
+    /// The connection, made now when there is none.
+    async fn live(&self, by: Deadline) -> Result<Live, CallError> {
+        if let Some(live) = self.locked().live.clone() {
+            return Ok(live);
+        }
+        let limit = by.remaining().min(self.connect_timeout);
+        match timeout(limit, self.connect()).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(CallError::NoConnection(limit)),
+        }
+    }
+
+    /// Connects, unless somebody else just did, or just failed to.
+    pub(crate) async fn connect(&self) -> Result<Live, CallError> {
+        let _connecting = self.connecting.lock().await;
+        {
+            let state = self.locked();
+            if let Some(live) = state.live.clone() {
+                return Ok(live);
+            }
+            if let Some((at, error)) = &state.failed
+                && at.elapsed() < CONNECT_PAUSE
+            {
+                return Err(error.clone());
+            }
+        }
+        let outcome = self.open().await;
+        let mut state = self.locked();
+        match &outcome {
+            Ok(live) => {
+                state.live = Some(live.clone());
+                state.failed = None;
+                state.silent_since = None;
+                let again = std::mem::replace(&mut state.was_connected, true);
+                drop(state);
+                observe::connected(&self.server);
+                if again {
+                    // Whatever was asked for and held before may be gone: on this connection the answers are new.
+                    self.interrupted();
+                }
+            }
+            Err(error) => state.failed = Some((Moment::now(), error.clone())),
+        }
+        outcome
+    }
+
+    async fn open(&self) -> Result<Live, CallError> {
+        let generation = self.generations.fetch_add(1, Ordering::Relaxed) + 1;
+        let config = AsyncConnectionConfig::new()
+            // The calls' own deadlines are the only ones.
+            .set_response_timeout(None)
+            .set_connection_timeout(Some(self.connect_timeout))
+            .set_pipeline_buffer_size(IN_FLIGHT)
+            .set_push_sender(Receiver {
+                link: Weak::clone(&self.this),
+                generation,
+            });
+        let mut connection = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(|error| CallError::of_setup(error))?;
+        let hello = connection
+            .send_packed_command(&redis::cmd("HELLO"))
+            .await
+            .and_then(Value::extract_error)?;
+        check_version(&hello)?;
+        let sent = Moment::now();
+        let time: (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
+        self.learn(Anchor {
+            sent,
+            store_micros: time.0 * 1_000_000 + time.1,
+        });
+        if let Some(process) = &self.process {
+            connection.subscribe(format!("cache_lock:{process}")).await?;
+        }
+        Ok(Live { connection, generation })
+    }
+
+    /// Remembers what the server's clock shows.
+    pub(super) fn learn(&self, anchor: Anchor) {
+        self.locked().clock = Some(anchor);
+    }
+
+    /// What the server's clock will show at `deadline`; at most a round trip too late.
+    pub(super) fn store_micros_at(&self, deadline: Deadline) -> Option<u64> {
+        let anchor = self.locked().clock?;
+        let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_secs(366 * 24 * 3600));
+        Some(anchor.store_micros + u64::try_from(ahead.as_micros()).ok()?)
+    }
+}
+
+/// Reads the version out of the reply to `HELLO`.
+fn check_version(hello: &Value) -> Result<(), CallError> {
+    let field = |name: &str| {
+        hello.as_map_iter()?.find_map(|(key, value)| {
+            let is_it = super::text(key.clone())? == name;
+            is_it.then(|| super::text(value.clone())).flatten()
+        })
+    };
+    let (server, version) = (
+        field("server").unwrap_or_default(),
+        field("version").unwrap_or_default(),
+    );
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u64>().ok());
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if found >= OLDEST {
+        return Ok(());
+    }
+    Err(CallError::TooOld(format!(
+        "{} {version}",
+        if server.is_empty() { "server" } else { &server }
+    )))
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A call without a usable reply.
+#[derive(Clone, Debug)]
+pub(crate) enum CallError {
+    /// No reply within this time; whether the command took effect is not known.
+    Silent(Duration),
+    /// No connection within this time.
+    NoConnection(Duration),
+    /// The server is older than what the protocol needs.
+    TooOld(String),
+    /// The server or the connection failed.
+    Failed(Arc<RedisError>),
+}
+
+impl CallError {
+    fn of_setup(error: RedisError) -> Self {
+        if error.kind() == ErrorKind::RESP3NotSupported {
+            return Self::TooOld("a server without RESP3".to_owned());
+        }
+        Self::Failed(Arc::new(error))
+    }
+
+    pub(super) fn is_missing_script(&self) -> bool {
+        matches!(self, Self::Failed(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+    }
+
+    /// Whether the same would fail again: wrong credentials, a missing right, a key of another type.
+    pub(super) fn is_final(&self) -> bool {
+        match self {
+            Self::Silent(_) | Self::NoConnection(_) => false,
+            Self::TooOld(_) => true,
+            Self::Failed(error) => {
+                matches!(
+                    error.kind(),
+                    ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig
+                ) || matches!(
+                    error.code(),
+                    Some("NOPERM" | "NOAUTH" | "WRONGPASS" | "WRONGTYPE" | "ERR")
+                )
+            }
+        }
+    }
+
+    pub(crate) fn into_problem(self) -> BackendError {
+        match self {
+            Self::Silent(limit) => BackendError::new(format!("no answer from the server within {limit:?}")),
+            Self::NoConnection(limit) => BackendError::new(format!("no connection to the server within {limit:?}")),
+            Self::TooOld(found) => BackendError::new(format!(
+                "{found} is too old: needs Redis {}.{} or newer, or any Valkey",
+                OLDEST.0, OLDEST.1
+            )),
+            Self::Failed(error) => {
+                let text = match error.kind() {
+                    ErrorKind::AuthenticationFailed => "the server refused the user name or password".to_owned(),
+                    ErrorKind::Io if error.is_connection_refusal() => {
+                        "connection refused: is the server running there?".to_owned()
+                    }
+                    _ => format!("the server or the connection failed: {error}"),
+                };
+                BackendError::caused_by(text, error)
+            }
+        }
+    }
+}
+
+impl From<RedisError> for CallError {
+    fn from(error: RedisError) -> Self {
+        Self::Failed(Arc::new(error))
+    }
+}

@@ -1,0 +1,99 @@
+//! What the server pushes on the process's channel.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use redis::{PushInfo, PushKind, Value};
+
+use super::link::Link;
+use crate::store::Pushed;
+use crate::token::Token;
+
+/// A message of the scripts: see docs/protocol.md.
+#[derive(Debug)]
+pub(super) enum Message<'a> {
+    /// `grant <claim ms> <now µs> <1 if another waits> <token> <lock>`
+    Grant(&'a str, Pushed),
+    /// `wait <lock>`
+    Wait(&'a str),
+}
+
+impl<'a> Message<'a> {
+    /// `None` for anything else: whoever may publish there is not trusted to write well.
+    pub(super) fn read(text: &'a str) -> Option<Self> {
+        let (kind, rest) = text.split_once(' ')?;
+        match kind {
+            "wait" => Some(Self::Wait(rest)),
+            "grant" => {
+                let mut words = rest.splitn(5, ' ');
+                let claim = Duration::from_millis(words.next()?.parse().ok()?);
+                let store_micros = words.next()?.parse().ok()?;
+                let contended = words.next()? == "1";
+                let token = Token::foreign(words.next()?);
+                Some(Self::Grant(
+                    words.next()?,
+                    Pushed {
+                        token,
+                        claim,
+                        store_micros,
+                        contended,
+                    },
+                ))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Receives pushes from the connection of one generation.
+pub(super) struct Receiver {
+    pub(super) link: Weak<Link>,
+    pub(super) generation: u64,
+}
+
+impl redis::aio::AsyncPushSender for Receiver {
+    fn send(&self, info: PushInfo) -> Result<(), redis::aio::SendError> {
+        let Some(link) = self.link.upgrade() else { return Ok(()) };
+        match info.kind {
+            PushKind::Message => {
+                if let [Value::BulkString(_), Value::BulkString(payload)] = info.data.as_slice()
+                    && let Ok(text) = std::str::from_utf8(payload)
+                    && let Some(message) = Message::read(text)
+                {
+                    link.tell(message);
+                }
+            }
+            PushKind::Disconnection => link.drop_connection(self.generation),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_grant_is_read_to_the_end_of_its_name() {
+        let Some(Message::Grant(key, pushed)) = Message::read("grant 2500 1700000000000000 1 tok p:a b") else {
+            unreachable!("it is a grant");
+        };
+        assert_eq!(
+            (key, pushed.claim, pushed.contended),
+            ("p:a b", Duration::from_millis(2500), true)
+        );
+        assert_eq!(
+            (pushed.token.as_str(), pushed.store_micros),
+            ("tok", 1_700_000_000_000_000)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in ".*|(grant|wait)( [0-9a-z]{0,9}){0,7}") {
+            let _ = Message::read(&text);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Reading what the scripts return. No reply, whatever it is, makes any of this panic.
+
+use redis::Value;
+
+use crate::BackendError;
+use crate::store::StoreError;
+
+/// `{ now µs, answer… }`.
+pub(super) struct Reply {
+    pub(super) store_micros: u64,
+    pub(super) answers: Vec<Value>,
+}
+
+impl Reply {
+    pub(super) fn read(value: Value) -> Option<Self> {
+        let mut answers = items(value).ok()?;
+        if answers.is_empty() {
+            return None;
+        }
+        let store_micros = integer(&answers.remove(0)).and_then(|micros| u64::try_from(micros).ok())?;
+        Some(Self { store_micros, answers })
+    }
+}
+
+/// The items of an array; the value itself when it is none.
+pub(super) fn items(value: Value) -> Result<Vec<Value>, Value> {
+    match value {
+        Value::Array(items) => Ok(items),
+        other => Err(other),
+    }
+}
+
+pub(super) fn integer(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(*number),
+        _ => None,
+    }
+}
+
+pub(super) fn text(value: Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The error that a script caught for one of its keys.
+pub(super) fn error_of_one(value: Value) -> StoreError {
+    let message = match value {
+        Value::ServerError(error) => format!("{} {}", error.code(), error.details().unwrap_or_default()),
+        other => match text(other) {
+            Some(message) => message,
+            None => return StoreError::no_answer(),
+        },
+    };
+    let problem = BackendError::new(format!("the server says: {message}"));
+    // What is being loaded, promoted or written out passes; what the server refuses, it will refuse again.
+    let passes = [
+        "OOM",
+        "READONLY",
+        "LOADING",
+        "MASTERDOWN",
+        "MISCONF",
+        "NOREPLICAS",
+        "BUSY",
+        "TRYAGAIN",
+    ];
+    let code = message.split_whitespace().next().unwrap_or_default();
+    if passes.contains(&code) {
+        StoreError::later(problem)
+    } else {
+        StoreError::never(problem)
+    }
+}

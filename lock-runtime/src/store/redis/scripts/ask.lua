@@ -1,0 +1,60 @@
+-- Asks for locks: each is granted, or (when wanted) queued for.
+-- Idempotent: a token that owns its lock, or waits in its queue, finds itself there.
+--
+-- KEYS  per ask: lock, queue, fence
+-- ARGV  per ask: token, claim in ms, 1 to wait in the queue, fencing tokens wanted,
+--       server time in µs after which the asker has given up (0 = never)
+-- Returns { now µs, answer… }, an answer being
+--   { 1, ms to live, 1 if another process waits, first fencing token or 0 }   granted
+--   { 0, ms to live (-1: no end), owner's token }                             busy
+--   { -1 }                                                                    too late to ask
+--   { -2, message }                                                           an error with this key alone
+
+local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
+  if not_after > 0 and now > not_after then
+    return { -1 }
+  end
+  local entry = claim .. '|' .. token
+  local owner = redis.call('GET', lock)
+  local first = 0
+  if not owner then
+    local next_owner = hand_off(lock, queue, token)
+    if not next_owner then
+      if fences > 0 then
+        first = draw(fence, fences)
+      end
+      redis.call('SET', lock, token, 'PX', claim)
+      return { 1, tonumber(claim), 0, first }
+    end
+    owner = next_owner
+  end
+  if owner == token then
+    if fences > 0 then
+      first = draw(fence, fences)
+    end
+    if redis.call('EXISTS', queue) == 1 then
+      redis.call('LREM', queue, 0, entry)
+    end
+    return { 1, redis.call('PTTL', lock), redis.call('EXISTS', queue), first }
+  end
+  if wait == 1 then
+    if not redis.call('LPOS', queue, entry) then
+      redis.call('RPUSH', queue, entry)
+    end
+    redis.call('PEXPIRE', queue, QUEUE_TTL)
+    local address = channel(owner)
+    if address then
+      redis.pcall('PUBLISH', address, 'wait ' .. lock)
+    end
+  end
+  return { 0, redis.call('PTTL', lock), owner }
+end
+
+local replies = { now }
+for i = 1, #KEYS / 3 do
+  local k, a = 3 * i - 3, 5 * i - 5
+  local ran, answer = pcall(ask, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
+    ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5]))
+  replies[i + 1] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
+end
+return replies

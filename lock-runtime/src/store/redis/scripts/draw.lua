@@ -1,0 +1,10 @@
+-- Draws fencing tokens for a lock that is owned.
+--
+-- KEYS  lock, fence
+-- ARGV  token, count
+-- Returns the first of `count` numbers in a row, or 0: not owned
+
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+return draw(KEYS[2], tonumber(ARGV[2]))

@@ -1,0 +1,64 @@
+-- Shared head of every script: tokens, the queue, the hand-off. Docs: docs/protocol.md.
+--
+-- Per lock there are three keys in one cluster slot:
+--   <lock>          string: the owner's token, with a TTL (the lease)
+--   {<lock>}:queue  list: one "<claim ms>|<token>" per waiting process, first come first
+--   {<lock>}:fence  string: the last fencing token drawn
+-- A script has no rollback, so what may fail comes first, and telling others (PUBLISH) is under pcall.
+
+local QUEUE_TTL = 5000 -- waiters repeat their ask every second; a queue nobody asks for any more goes away
+local FENCE_TTL = 172800000 -- two days: outlives any sane step back of the server's clock
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2] -- server time in microseconds; exact in a double until the year 2255
+
+-- The channel of the process that made `token`; nil for a foreign value, which is never trusted as an address.
+local function channel(token)
+  local process = string.match(token, '^(%x+)%.%d+@')
+  if process and #process == 32 then
+    return 'cache_lock:' .. process
+  end
+end
+
+local function number(value)
+  return string.format('%.0f', value) -- tostring would lose digits
+end
+
+-- Takes waiters from the queue until one can be told that the lock is its own; the lock is then set to that token.
+-- Call it only when the lock is free or the caller's to give. Returns the token, or nil: nobody waits, the lock is free.
+-- `caller` is a token that reads the outcome from this script's reply.
+-- A waiter whose channel has no listener is dead or not connected: it is passed over (rule 3 of docs/protocol.md).
+local function hand_off(lock, queue, caller)
+  while true do
+    local entry = redis.call('LPOP', queue)
+    if not entry then
+      redis.call('DEL', lock)
+      return nil
+    end
+    local claim, token = string.match(entry, '^(%d+)|(.+)$')
+    local address = token and channel(token)
+    if address then
+      local waiting = redis.call('EXISTS', queue)
+      local set = redis.pcall('SET', lock, token, 'PX', claim)
+      if set.err then -- out of memory, say: the lock is freed instead, and waiters ask again within a second
+        redis.call('DEL', lock)
+        return nil
+      end
+      if token == caller then
+        return token
+      end
+      local told = redis.pcall('PUBLISH', address,
+        'grant ' .. claim .. ' ' .. number(now) .. ' ' .. waiting .. ' ' .. token .. ' ' .. lock)
+      if type(told) == 'table' or told > 0 then
+        return token -- a failed PUBLISH counts as told: the waiter finds its grant when it asks again
+      end
+    end
+  end
+end
+
+-- `count` fencing tokens in a row, above every one drawn before and at least the server's time. Returns the first.
+local function draw(fence, count)
+  local first = math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now)
+  redis.call('SET', fence, number(first + count - 1), 'PX', FENCE_TTL)
+  return first
+end
