@@ -103,3 +103,40 @@ impl Options {
         u32::try_from(first).unwrap_or(u32::MAX)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(arguments: &str) -> Result<Options, clap::Error> {
+        Options::try_parse_from(std::iter::once("story").chain(arguments.split(' ')))
+    }
+
+    #[test]
+    fn the_parts_of_the_workers_are_all_tasks() -> Result<(), clap::Error> {
+        let mut tasks = Vec::new();
+        for worker in 0..4 {
+            let worker = options(&format!("--tasks 10 --items 3 --processes 4 --worker {worker}"))?;
+            tasks.extend(worker.part().into_iter().flatten());
+        }
+        assert_eq!(tasks, Vec::from_iter(0..10));
+        Ok(())
+    }
+
+    #[test]
+    fn the_tasks_for_an_item_are_those_that_are_after_it() -> Result<(), clap::Error> {
+        let options = options("--tasks 10 --items 3 --processes 1")?;
+        for item in options.item_numbers() {
+            let after_it = (0..options.tasks).filter(|task| options.item_of(*task) == item).count();
+            assert_eq!(u32::try_from(after_it).ok(), Some(options.tasks_for(item)));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn an_option_of_the_parent_gives_way_to_the_same_one_for_its_child() -> Result<(), clap::Error> {
+        let options = options("--tasks 1 --items 1 --processes 2 --namespace parent --namespace child")?;
+        assert_eq!(options.namespace.as_deref(), Some("child"));
+        Ok(())
+    }
+}

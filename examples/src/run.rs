@@ -95,7 +95,7 @@ impl Run {
             (Some(_), None) => "on the Redis server that you named",
             (Some(_), Some(_)) => "on a Redis server started for this run",
         };
-        format!("{lock}, {processes}; what they share is {place}.")
+        format!("{lock}, {processes}, {place}.")
     }
 
     /// Whether other processes can take part.
