@@ -2,14 +2,18 @@
 
 use proc_macro::TokenStream;
 
-/// stub
+mod cache_lock;
+mod lock_key;
+mod mistakes;
+
+/// PLACEHOLDER
 #[proc_macro_attribute]
-pub fn cache_lock(_arguments: TokenStream, item: TokenStream) -> TokenStream {
-    item
+pub fn cache_lock(options: TokenStream, item: TokenStream) -> TokenStream {
+    cache_lock::expansion(options.into(), item.into()).into()
 }
 
-/// stub
+/// PLACEHOLDER
 #[proc_macro_derive(LockKey, attributes(lock_key))]
-pub fn lock_key(_item: TokenStream) -> TokenStream {
-    TokenStream::new()
+pub fn lock_key(item: TokenStream) -> TokenStream {
+    lock_key::expansion(item.into()).into()
 }

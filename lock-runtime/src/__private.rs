@@ -237,7 +237,22 @@ impl Held {
     }
 }
 
+/// Calls the closure of `on_fail = |err| …`; being an argument tells the closure the type of `err`.
+pub fn on_fail<T>(error: LockError, on_fail: impl FnOnce(LockError) -> T) -> T {
+    on_fail(error)
+}
+
+/// Runs the part of a fn that comes before the future that it returns. `T` tells that future what it is to yield.
+pub fn start<T, F: Future<Output = T>>(start: impl FnOnce() -> F) -> F {
+    start()
+}
+
 /// Any integer that a `…_ms` or `…_s` option may be given.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a number of milliseconds or seconds",
+    label = "`…_ms` and `…_s` take an integer",
+    note = "for a `Duration` write `timeout = …` or `expire = …`"
+)]
 pub trait Amount {
     fn amount(self) -> Option<u64>;
 }

@@ -1,0 +1,292 @@
+//! What it becomes: wiring around the body, in line. All behaviour is in the runtime's `__private`.
+//!
+//! The expansion's own locals are at `mixed_site`, so that the body can't see them; the names that the user asked for
+//! and the user's expressions keep the span they were written with, so that errors in them point there. Every path
+//! starts at the runtime: the user's crate may shadow `core`, `std` and the prelude.
+
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{Block, Type};
+
+use super::model::{Key, Lock, OnFail, OnLost, Prefix, Setting, Shape, Start};
+use super::parse::Function;
+
+/// As many parts as the runtime implements `LockKey` for in one tuple.
+const TUPLE_PARTS: usize = 8;
+
+pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
+    let site = Span::mixed_site();
+    let head = function.head();
+    let request = request(lock);
+    let inside = match &lock.shape {
+        Shape::AsyncFn { .. } => {
+            let run = run(lock, &typed(lock, &original(function)));
+            quote_spanned!(site=> #request #run)
+        }
+        Shape::AsyncTrait { pin, prelude, body, .. } => {
+            let request = with_renamed_self(request);
+            let run = with_renamed_fail(lock, &typed(lock, &body.to_token_stream()));
+            quote_spanned!(site=> #pin(async move { #(#prelude)* #request #run }))
+        }
+        Shape::Future { is_boxed, start, .. } => {
+            let run = run(lock, &started(lock, start, function));
+            let future = quote_spanned!(site=> async move { #run });
+            let future = if *is_boxed { boxed(lock, &future) } else { future };
+            quote_spanned!(site=> #request #future)
+        }
+    };
+    quote_spanned!(site=> #head { #inside })
+}
+
+/// The body as it was written, braces and inner attributes included.
+fn original(function: &Function) -> TokenStream {
+    let mut tokens = TokenStream::new();
+    if let Some(body) = &function.body {
+        body.brace.surround(&mut tokens, |inside| body.tokens.to_tokens(inside));
+    }
+    tokens
+}
+
+// Input:
+//     #[cache_lock(prefix = "order", key = id, timeout_ms = 500, manager = self.locks, fenced = token)]
+//
+// Output:
+//     let spec = Spec::new("order", &(id)).timeout_ms(500u64).fenced(true);
+//     let manager = Option::Some(ManagerRef::manager(&(self.locks)));
+//
+// The borrows end with the two statements, before the body takes the arguments.
+fn request(lock: &Lock) -> TokenStream {
+    let site = Span::mixed_site();
+    let private = private(lock);
+    let prefix = prefix(lock);
+    let key = key(&lock.key);
+    let settings = lock.settings.iter().map(|Setting { method, value }| {
+        let span = value.span().resolved_at(site);
+        let method = Ident::new(method, span);
+        quote_spanned!(span=> .#method(#value))
+    });
+    let on_lost = lock.on_lost.as_ref().map(|on_lost| {
+        let runtime = &lock.runtime;
+        let variant = match on_lost {
+            OnLost::Cancel => quote_spanned!(site=> Cancel),
+            OnLost::Continue => quote_spanned!(site=> Continue),
+        };
+        quote_spanned!(site=> .on_lost(#runtime::OnLost::#variant))
+    });
+    let fenced = lock.fenced.as_ref().map(|_| quote_spanned!(site=> .fenced(true)));
+    let manager = manager(lock);
+    quote_spanned! {site=>
+        let spec = #private::Spec::new(#prefix, #key) #(#settings)* #fenced #on_lost;
+        let manager = #manager;
+    }
+}
+
+fn manager(lock: &Lock) -> TokenStream {
+    let site = Span::mixed_site();
+    let private = private(lock);
+    let option = quote_spanned!(site=> #private::core::option::Option);
+    match &lock.manager {
+        None => quote_spanned!(site=> #option::None),
+        Some(manager) => {
+            let span = manager.span().resolved_at(site);
+            let borrowed = borrowed(&manager.to_token_stream());
+            quote_spanned!(span=> #option::Some(#private::ManagerRef::manager(#borrowed)))
+        }
+    }
+}
+
+fn prefix(lock: &Lock) -> TokenStream {
+    let private = private(lock);
+    match &lock.prefix {
+        Prefix::Written(prefix) => prefix.to_token_stream(),
+        Prefix::FnName(name) => {
+            let name = format!("::{name}");
+            let site = Span::mixed_site();
+            quote_spanned!(site=> #private::core::concat!(#private::core::module_path!(), #name))
+        }
+    }
+}
+
+// Input:
+//     (user, order.id)
+//
+// Output:
+//     &(&(user), &(order.id),)
+fn key(key: &Key) -> TokenStream {
+    match key {
+        Key::One(place) => borrowed(place),
+        Key::Tuple(parts) => {
+            let parts: Vec<_> = parts.iter().map(self::key).collect();
+            tuple(&parts)
+        }
+    }
+}
+
+/// More parts than one tuple may have go into a tuple at its end; the lock's name is the same.
+fn tuple(parts: &[TokenStream]) -> TokenStream {
+    let site = Span::mixed_site();
+    match parts.split_at_checked(TUPLE_PARTS - 1) {
+        Some((first, rest)) if rest.len() > 1 => {
+            let rest = tuple(rest);
+            quote_spanned!(site=> &(#(#first,)* #rest))
+        }
+        _ => quote_spanned!(site=> &(#(#parts,)*)),
+    }
+}
+
+fn borrowed(place: &TokenStream) -> TokenStream {
+    let span = place.span().resolved_at(Span::mixed_site());
+    quote_spanned!(span=> &(#place))
+}
+
+// Input:
+//     async move { body }
+//
+// Output:
+//     let outcome = 'lock: {
+//         let held = match Spec::enter(spec, manager).await {
+//             Result::Ok(held) => held,
+//             Result::Err(error) => break 'lock Result::Err(error),
+//         };
+//         let guard: &LockGuard = Held::guard(&held);
+//         let body = async move { body };
+//         let outcome = Held::protect(&held, body).await;
+//         Held::finish(held, outcome).await
+//     };
+//     match outcome {
+//         Result::Ok(value) => value,
+//         Result::Err(error) => FromLockError::from_lock_error(error),
+//     }
+fn run(lock: &Lock, body: &TokenStream) -> TokenStream {
+    let fail = fail(lock);
+    run_or(lock, body, &fail)
+}
+
+fn run_or(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
+    let site = Span::mixed_site();
+    let private = private(lock);
+    let result = quote_spanned!(site=> #private::core::result::Result);
+    let names = names(lock);
+    quote_spanned! {site=>
+        let outcome = 'lock: {
+            let held = match #private::Spec::enter(spec, manager).await {
+                #result::Ok(held) => held,
+                #result::Err(error) => break 'lock #result::Err(error),
+            };
+            #names
+            let body = async move { #body };
+            let outcome = #private::Held::protect(&held, body).await;
+            #private::Held::finish(held, outcome).await
+        };
+        match outcome {
+            #result::Ok(value) => value,
+            #result::Err(error) => #fail,
+        }
+    }
+}
+
+/// The variables that the user asked for.
+fn names(lock: &Lock) -> TokenStream {
+    let site = Span::mixed_site();
+    let (runtime, private) = (&lock.runtime, private(lock));
+    let guard = lock
+        .guard
+        .as_ref()
+        .map(|name| quote_spanned!(site=> let #name: &#runtime::LockGuard = #private::Held::guard(&held);));
+    let fenced = lock
+        .fenced
+        .as_ref()
+        .map(|name| quote_spanned!(site=> let #name: #runtime::FencingToken = #private::Held::fencing_token(&held);));
+    quote!(#guard #fenced)
+}
+
+/// What is returned instead of the body's value; `error` is the match's.
+fn fail(lock: &Lock) -> TokenStream {
+    let site = Span::mixed_site();
+    let private = private(lock);
+    match &lock.on_fail {
+        OnFail::FromLockError => {
+            let output = lock.shape.output();
+            let span = output.span().resolved_at(site);
+            quote_spanned!(span=> <#output as #private::FromLockError>::from_lock_error(error))
+        }
+        OnFail::Value(value) => quote_spanned! {site=> {
+            let _ = error;
+            #value
+        }},
+        OnFail::Closure(closure) => quote_spanned!(site=> #private::on_fail(error, #closure)),
+    }
+}
+
+// Input:
+//     { body }
+//
+// Output:
+//     if let Option::Some(never) = Option::None::<T> {
+//         return never;
+//     }
+//     { body }
+//
+// So `?` and an early `return` know the type, and a mismatch is shown in the user's code.
+fn typed(lock: &Lock, body: &TokenStream) -> TokenStream {
+    let output = lock.shape.output();
+    if matches!(output, Type::Infer(_) | Type::Never(_)) {
+        return body.clone();
+    }
+    let private = private(lock);
+    let span = output.span().resolved_at(Span::mixed_site());
+    quote_spanned! {span=>
+        #[allow(unreachable_code, clippy::needless_return)]
+        if let #private::core::option::Option::Some(never) = #private::core::option::Option::None::<#output> {
+            return never;
+        }
+        #body
+    }
+}
+
+// Input:
+//     fn f() -> impl Future<Output = T> { work_before(); future }
+//
+// Output (as the body that runs under the lock):
+//     start::<T, _>(move || { work_before(); future }).await
+fn started(lock: &Lock, start: &Start, function: &Function) -> TokenStream {
+    match start {
+        Start::AsyncBlock(block) => typed(lock, &Block::to_token_stream(block)),
+        Start::Any(future) => {
+            let site = Span::mixed_site();
+            let (private, output, body) = (private(lock), lock.shape.output(), original(function));
+            quote_spanned!(site=> #private::start::<#output, #future>(move || #body).await)
+        }
+    }
+}
+
+fn boxed(lock: &Lock, future: &TokenStream) -> TokenStream {
+    let private = private(lock);
+    let site = Span::mixed_site();
+    quote_spanned!(site=> #private::std::boxed::Box::pin(#future))
+}
+
+fn with_renamed_fail(lock: &Lock, body: &TokenStream) -> TokenStream {
+    run_or(lock, body, &with_renamed_self(fail(lock)))
+}
+
+/// `#[async_trait]` gives the body `self` under the name `__self`.
+fn with_renamed_self(tokens: TokenStream) -> TokenStream {
+    let rename = |token| match token {
+        TokenTree::Ident(name) if name == "self" => TokenTree::Ident(Ident::new("__self", name.span())),
+        TokenTree::Group(group) => {
+            let mut renamed = Group::new(group.delimiter(), with_renamed_self(group.stream()));
+            renamed.set_span(group.span());
+            TokenTree::Group(renamed)
+        }
+        other => other,
+    };
+    tokens.into_iter().map(rename).collect()
+}
+
+fn private(lock: &Lock) -> TokenStream {
+    let runtime = &lock.runtime;
+    let site = Span::mixed_site();
+    quote_spanned!(site=> #runtime::__private)
+}

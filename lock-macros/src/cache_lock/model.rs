@@ -1,0 +1,352 @@
+//! What was meant: every rule of the attribute, one function each.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote};
+use syn::{Expr, ExprLit, Ident, Lit, LitStr, Path, parse_quote};
+
+use super::parse::{Function, Written};
+use crate::mistakes::Mistakes;
+pub(super) use bindings::bindings;
+pub(super) use duration::Setting;
+pub(super) use key::Key;
+pub(super) use shape::{Shape, Start};
+
+mod bindings;
+mod duration;
+mod key;
+mod shape;
+
+/// A use of the attribute without mistakes.
+pub(super) struct Lock {
+    /// Where the runtime is.
+    pub(super) runtime: Path,
+    pub(super) prefix: Prefix,
+    pub(super) key: Key,
+    /// The calls that set up the request, in the order of the table of options.
+    pub(super) settings: Vec<Setting>,
+    pub(super) on_lost: Option<OnLost>,
+    pub(super) manager: Option<Expr>,
+    pub(super) on_fail: OnFail,
+    /// The name of the guard in the body.
+    pub(super) guard: Option<Ident>,
+    /// The name of the fencing token in the body.
+    pub(super) fenced: Option<Ident>,
+    pub(super) shape: Shape,
+}
+
+pub(super) enum Prefix {
+    Written(Expr),
+    /// The module's path and this name.
+    FnName(String),
+}
+
+/// Variants of the runtime's type of the same name.
+pub(super) enum OnLost {
+    Cancel,
+    Continue,
+}
+
+/// What the fn returns when the lock failed.
+pub(super) enum OnFail {
+    /// Its return type knows how to carry the error.
+    FromLockError,
+    Value(Expr),
+    Closure(Expr),
+}
+
+const OPTIONS: [&str; 15] = [
+    "prefix",
+    "key",
+    "timeout_ms",
+    "timeout_s",
+    "timeout",
+    "expire_ms",
+    "expire_s",
+    "expire",
+    "renew",
+    "on_fail",
+    "on_lost",
+    "manager",
+    "guard",
+    "fenced",
+    "crate",
+];
+
+/// `None` when the fn can't be locked at all; other mistakes are only added.
+pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut Mistakes) -> Option<Lock> {
+    let mut options = Options::new(written, mistakes);
+    let shape = shape::shape(function, mistakes);
+    let prefix = prefix(&mut options, function, mistakes);
+    let key = key::key(&mut options, function, shape.as_ref(), mistakes);
+    let mut settings = duration::settings(&mut options, mistakes);
+    settings.extend(renew(&mut options));
+    let on_lost = on_lost(&mut options, mistakes);
+    let manager = options.value("manager", "self.locks", mistakes);
+    let on_fail = on_fail(&mut options, mistakes);
+    let guard = name(&mut options, "guard", "guard", mistakes);
+    let fenced = name(&mut options, "fenced", "token", mistakes);
+    check_names_differ(guard.as_ref(), fenced.as_ref(), mistakes);
+    let runtime = runtime(&mut options, mistakes);
+    let shape = shape?;
+    check_failure_can_be_returned(&shape, &on_fail, function, mistakes);
+    Some(Lock {
+        runtime,
+        prefix,
+        key: key?,
+        settings,
+        on_lost,
+        manager,
+        on_fail,
+        guard,
+        fenced,
+        shape,
+    })
+}
+
+/// The options by name, each at most once.
+struct Options {
+    written: Vec<Written>,
+}
+
+impl Options {
+    /// Unknown and repeated options are mistakes; of a repeated one the first counts.
+    fn new(all: Vec<Written>, mistakes: &mut Mistakes) -> Self {
+        let mut written: Vec<Written> = Vec::new();
+        for option in all {
+            let name = option.name.to_string();
+            if !OPTIONS.contains(&name.as_str()) {
+                mistakes.at(&option.name, unknown_option(&name));
+            } else if written.iter().any(|known| known.name == option.name) {
+                mistakes.at(&option.name, format!("`{name}` is given twice: keep one"));
+            } else {
+                written.push(option);
+            }
+        }
+        Self { written }
+    }
+
+    fn take(&mut self, name: &str) -> Option<Written> {
+        let position = self.written.iter().position(|option| option.name == name)?;
+        Some(self.written.swap_remove(position))
+    }
+
+    /// The value of an option that can't do without one.
+    fn value(&mut self, name: &str, example: &str, mistakes: &mut Mistakes) -> Option<Expr> {
+        let option = self.take(name)?;
+        if option.value.is_none() {
+            mistakes.at(
+                &option.name,
+                format!("`{name}` lacks its value: write `{name} = {example}`"),
+            );
+        }
+        option.value
+    }
+}
+
+fn unknown_option(name: &str) -> String {
+    let closest = OPTIONS
+        .iter()
+        .map(|option| (distance(name, option), option))
+        .min()
+        .filter(|(distance, option)| *distance <= 2 && *distance < option.len());
+    match closest {
+        Some((_, option)) => format!("unknown option `{name}`: did you mean `{option}`?"),
+        None => format!("unknown option `{name}`: the options are {}", OPTIONS.join(", ")),
+    }
+}
+
+/// How many letters have to be added, removed or replaced to turn one word into the other.
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut left = i + 1;
+        let mut next = vec![left];
+        for (b, above) in to.chars().zip(row.windows(2)) {
+            if let &[diagonal, above] = above {
+                left = (diagonal + usize::from(a != b)).min(above + 1).min(left + 1);
+                next.push(left);
+            }
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+/// The expression without parentheses and without the invisible group that `macro_rules!` puts around a fragment.
+fn plain(mut expression: &Expr) -> &Expr {
+    loop {
+        expression = match expression {
+            Expr::Group(group) => &group.expr,
+            Expr::Paren(paren) => &paren.expr,
+            other => return other,
+        }
+    }
+}
+
+fn text(expression: &Expr) -> Option<&LitStr> {
+    match plain(expression) {
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text), ..
+        }) => Some(text),
+        _ => None,
+    }
+}
+
+/// The prefix is the author's text: a literal, checked here by the runtime's rule, or a const.
+fn prefix(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -> Prefix {
+    let Some(written) = options.value("prefix", "\"order\"", mistakes) else {
+        return Prefix::FnName(function.signature.ident.to_string().trim_start_matches("r#").to_owned());
+    };
+    if let Some(text) = text(&written) {
+        if let Some(problem) = problem_of_prefix(&text.value()) {
+            mistakes.at(text, format!("the prefix {problem}"));
+        }
+        return Prefix::Written(written);
+    }
+    match plain(&written) {
+        Expr::Path(path) if is_argument(path.path.get_ident(), function) => mistakes.at(
+            &written,
+            "the prefix is the author's text, taken as it is: pass what comes from outside with `key = …`",
+        ),
+        Expr::Path(_) => {}
+        _ => mistakes.at(&written, "the prefix is a string literal or the path of a `const`"),
+    }
+    Prefix::Written(written)
+}
+
+fn problem_of_prefix(text: &str) -> Option<&'static str> {
+    if text.is_empty() {
+        return Some("is empty: name what is locked, or leave `prefix` out to use the fn's path");
+    }
+    if text.contains(['{', '}']) {
+        return Some("contains a brace, which would move the lock to another cluster slot: leave it out");
+    }
+    let is_unfit = |c: char| c.is_whitespace() || c.is_control();
+    text.contains(is_unfit)
+        .then_some("contains a blank or a control character: leave it out")
+}
+
+fn is_argument(name: Option<&Ident>, function: &Function) -> bool {
+    name.is_some_and(|name| {
+        let arguments = function.signature.inputs.iter();
+        arguments.flat_map(bindings).any(|argument| argument == *name)
+    })
+}
+
+/// `renew` alone means `renew = true`.
+fn renew(options: &mut Options) -> Option<Setting> {
+    let option = options.take("renew")?;
+    let value = option.value.unwrap_or_else(|| parse_quote!(true));
+    Some(Setting {
+        method: "renew",
+        value: value.into_token_stream(),
+    })
+}
+
+fn on_lost(options: &mut Options, mistakes: &mut Mistakes) -> Option<OnLost> {
+    let written = options.value("on_lost", "\"cancel\"", mistakes)?;
+    match text(&written).map(LitStr::value).as_deref() {
+        Some("cancel") => Some(OnLost::Cancel),
+        Some("continue") => Some(OnLost::Continue),
+        _ => {
+            mistakes.at(
+                &written,
+                "write `on_lost = \"cancel\"` to stop the body, or `on_lost = \"continue\"` to let it run on",
+            );
+            None
+        }
+    }
+}
+
+fn on_fail(options: &mut Options, mistakes: &mut Mistakes) -> OnFail {
+    let Some(written) = options.value("on_fail", "|err| …", mistakes) else {
+        return OnFail::FromLockError;
+    };
+    let Expr::Closure(closure) = plain(&written) else {
+        return OnFail::Value(written);
+    };
+    if closure.inputs.len() != 1 {
+        mistakes.at(
+            closure,
+            "the closure is called with the error: write `on_fail = |err: LockError| …`",
+        );
+    }
+    if let Some(asyncness) = &closure.asyncness {
+        mistakes.at(
+            asyncness,
+            "the closure returns the value itself, not a future: remove `async`",
+        );
+    }
+    OnFail::Closure(written)
+}
+
+/// `guard` and `fenced` introduce a variable.
+fn name(options: &mut Options, option: &str, example: &str, mistakes: &mut Mistakes) -> Option<Ident> {
+    let written = options.value(option, example, mistakes)?;
+    let name = match plain(&written) {
+        Expr::Path(path) if path.attrs.is_empty() => path.path.get_ident().cloned(),
+        _ => None,
+    };
+    let is_keyword = |name: &Ident| *name == "self" || *name == "Self" || *name == "super" || *name == "crate";
+    let name = name.filter(|name| !is_keyword(name));
+    if name.is_none() {
+        mistakes.at(
+            &written,
+            format!("`{option}` introduces a variable: write `{option} = {example}`"),
+        );
+    }
+    name
+}
+
+fn check_names_differ(guard: Option<&Ident>, fenced: Option<&Ident>, mistakes: &mut Mistakes) {
+    if let (Some(guard), Some(fenced)) = (guard, fenced)
+        && guard == fenced
+    {
+        mistakes.at(
+            fenced,
+            format!("`{fenced}` is already the guard's name: choose another one"),
+        );
+    }
+}
+
+fn runtime(options: &mut Options, mistakes: &mut Mistakes) -> Path {
+    let default = parse_quote!(::lock_runtime);
+    let Some(written) = options.value("crate", "::lock_runtime", mistakes) else {
+        return default;
+    };
+    match plain(&written) {
+        Expr::Path(path) if path.qself.is_none() && path.path.segments.iter().all(|part| part.arguments.is_none()) => {
+            path.path.clone()
+        }
+        _ => {
+            let example = text(&written).map_or_else(|| "::lock_runtime".to_owned(), LitStr::value);
+            mistakes.at(
+                &written,
+                format!("`crate` is the path of the runtime: write `crate = {example}`"),
+            );
+            default
+        }
+    }
+}
+
+/// The type system tells most of these by the runtime's `FromLockError`; a fn that returns nothing has no return type
+/// to point at.
+fn check_failure_can_be_returned(shape: &Shape, on_fail: &OnFail, function: &Function, mistakes: &mut Mistakes) {
+    if !matches!(on_fail, OnFail::FromLockError) || !shape.returns_nothing() {
+        return;
+    }
+    mistakes.at(
+        &function.signature.ident,
+        "this fn returns nothing, so it can't say that the lock was not obtained: \
+         return `Result<_, E>` with `E: From<LockError>`, or add `on_fail = ()`",
+    );
+}
+
+/// Where a mistake of the attribute as a whole is shown.
+fn whole_attribute() -> Span {
+    Span::call_site()
+}
+
+fn tokens(expression: &Expr) -> TokenStream {
+    quote!(#expression)
+}

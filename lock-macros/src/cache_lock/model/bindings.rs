@@ -1,0 +1,27 @@
+//! The variables that a fn's argument introduces.
+
+use syn::visit_mut::VisitMut;
+use syn::{FnArg, Ident, Pat, PatIdent};
+
+/// The variables of one argument: none for `self` and `_`, one for `id` and `Path(id)`, several for `(a, b)`.
+pub(in crate::cache_lock) fn bindings(argument: &FnArg) -> Vec<Ident> {
+    match argument {
+        FnArg::Receiver(_) => Vec::new(),
+        FnArg::Typed(typed) => bindings_of_pattern(&typed.pat),
+    }
+}
+
+pub(super) fn bindings_of_pattern(pattern: &Pat) -> Vec<Ident> {
+    let mut bindings = Bindings(Vec::new());
+    bindings.visit_pat_mut(&mut pattern.clone());
+    bindings.0
+}
+
+struct Bindings(Vec<Ident>);
+
+impl VisitMut for Bindings {
+    fn visit_pat_ident_mut(&mut self, pattern: &mut PatIdent) {
+        self.0.push(pattern.ident.clone());
+        syn::visit_mut::visit_pat_ident_mut(self, pattern);
+    }
+}

@@ -1,0 +1,217 @@
+//! `timeout…` and `expire…`: three spellings each, checked as far as a literal tells.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::visit_mut::VisitMut;
+use syn::{Expr, ExprLit, Lit, LitInt, LitStr, UnOp};
+
+use super::{Options, plain, tokens};
+use crate::mistakes::Mistakes;
+
+/// A call on the request: `.timeout_ms(500u64)`.
+pub(in crate::cache_lock) struct Setting {
+    pub(in crate::cache_lock) method: &'static str,
+    pub(in crate::cache_lock) value: TokenStream,
+}
+
+/// One of the two durations of a lock, and its spellings.
+struct Kind {
+    in_ms: &'static str,
+    in_s: &'static str,
+    any: &'static str,
+    may_be_zero: bool,
+}
+
+const TIMEOUT: Kind = Kind {
+    in_ms: "timeout_ms",
+    in_s: "timeout_s",
+    any: "timeout",
+    may_be_zero: true,
+};
+
+const EXPIRE: Kind = Kind {
+    in_ms: "expire_ms",
+    in_s: "expire_s",
+    any: "expire",
+    may_be_zero: false,
+};
+
+pub(super) fn settings(options: &mut Options, mistakes: &mut Mistakes) -> Vec<Setting> {
+    [TIMEOUT, EXPIRE]
+        .iter()
+        .filter_map(|kind| setting(kind, options, mistakes))
+        .collect()
+}
+
+/// One lock waits for one time: a second spelling is refused even when it says the same.
+fn setting(kind: &Kind, options: &mut Options, mistakes: &mut Mistakes) -> Option<Setting> {
+    let mut spellings = [kind.in_ms, kind.in_s, kind.any]
+        .into_iter()
+        .filter_map(|spelling| options.take(spelling).map(|option| (spelling, option)));
+    let (spelling, option) = spellings.next()?;
+    for (second, option) in spellings {
+        mistakes.at(
+            option.name,
+            format!("`{second}` and `{spelling}` set the same time: keep one"),
+        );
+    }
+    let Some(value) = option.value else {
+        let example = if spelling == kind.any { "\"2s\"" } else { "2" };
+        mistakes.at(
+            option.name,
+            format!("`{spelling}` lacks its value: write `{spelling} = {example}`"),
+        );
+        return None;
+    };
+    let milliseconds = match spelling {
+        spelling if spelling == kind.in_ms => Some(1),
+        spelling if spelling == kind.in_s => Some(1000),
+        _ => None,
+    };
+    let outcome = match milliseconds {
+        Some(unit) => number(kind, spelling, unit, &value),
+        None => duration(kind, &value),
+    };
+    mistakes.ok(outcome)
+}
+
+/// `timeout_ms = EXPR`: an integer.
+fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr) -> syn::Result<Setting> {
+    let any = kind.any;
+    let advice = match plain(value) {
+        Expr::Lit(ExprLit {
+            lit: Lit::Int(number), ..
+        }) => {
+            check(kind, number, number.base10_parse().ok(), unit)?;
+            return Ok(Setting {
+                method: spelling,
+                value: with_suffix(number).into_token_stream(),
+            });
+        }
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text), ..
+        }) => {
+            format!(
+                "`{spelling}` takes an integer: for a text with a unit write `{any} = {}`",
+                text.token()
+            )
+        }
+        Expr::Lit(ExprLit { lit: Lit::Float(_), .. }) => {
+            format!("`{spelling}` takes an integer: for a fraction use a smaller unit, such as `{any} = \"1500ms\"`")
+        }
+        Expr::Lit(_) => format!("`{spelling}` takes an integer, such as `{spelling} = 2`"),
+        Expr::Unary(unary) if matches!(unary.op, UnOp::Neg(_)) && matches!(plain(&unary.expr), Expr::Lit(_)) => {
+            format!("`{spelling}` can't be negative")
+        }
+        _ => {
+            return Ok(Setting {
+                method: spelling,
+                value: tokens(&without_fallback(value)),
+            });
+        }
+    };
+    Err(syn::Error::new_spanned(value, advice))
+}
+
+/// `timeout = "1500ms"`, or an expression that is a `Duration`.
+fn duration(kind: &Kind, value: &Expr) -> syn::Result<Setting> {
+    let any = kind.any;
+    match plain(value) {
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text), ..
+        }) => {
+            let (amount, unit) = read(kind, text)?;
+            let milliseconds = check(kind, text, amount, unit)?;
+            let number = LitInt::new(&format!("{milliseconds}u64"), text.span());
+            Ok(Setting {
+                method: kind.in_ms,
+                value: number.into_token_stream(),
+            })
+        }
+        Expr::Lit(ExprLit {
+            lit: Lit::Int(number), ..
+        }) => {
+            let Kind { in_ms: ms, in_s: s, .. } = kind;
+            let digits = number.base10_digits();
+            let advice = format!("in which unit? write `{s} = {digits}`, `{ms} = {digits}` or `{any} = \"{digits}s\"`");
+            Err(syn::Error::new_spanned(value, advice))
+        }
+        Expr::Lit(_) => {
+            let advice = format!("`{any}` takes a text with a unit, such as `{any} = \"1500ms\"`, or a `Duration`");
+            Err(syn::Error::new_spanned(value, advice))
+        }
+        _ => Ok(Setting {
+            method: any,
+            value: tokens(value),
+        }),
+    }
+}
+
+/// Digits and a unit; the number is `None` when a `u64` can't hold it.
+fn read(kind: &Kind, text: &LitStr) -> syn::Result<(Option<u64>, u64)> {
+    let written = text.value();
+    let digits: String = written.chars().take_while(char::is_ascii_digit).collect();
+    let unit = match written.strip_prefix(digits.as_str()) {
+        Some("ms") => 1,
+        Some("s") => 1000,
+        Some("m" | "min") => 60 * 1000,
+        Some("h") => 60 * 60 * 1000,
+        _ => 0,
+    };
+    if digits.is_empty() || unit == 0 {
+        let any = kind.any;
+        let advice = format!("write an integer and its unit (ms, s, m or h), such as `{any} = \"1500ms\"`");
+        return Err(syn::Error::new_spanned(text, advice));
+    }
+    Ok((digits.parse().ok(), unit))
+}
+
+/// In milliseconds. Nobody means a time that overflows them, nor a lease that is over before it began; a timeout of
+/// zero means to try once.
+fn check(kind: &Kind, token: &impl ToTokens, amount: Option<u64>, unit: u64) -> syn::Result<u64> {
+    let Some(milliseconds) = amount.and_then(|amount| amount.checked_mul(unit)) else {
+        let advice = "this time is too long: its milliseconds don't fit into a `u64`";
+        return Err(syn::Error::new_spanned(token, advice));
+    };
+    if milliseconds == 0 && !kind.may_be_zero {
+        let advice =
+            "a lease of zero is over before the body starts: write how long a crashed holder may keep others out";
+        return Err(syn::Error::new_spanned(token, advice));
+    }
+    Ok(milliseconds)
+}
+
+/// An integer literal that would otherwise fall back to `i32`.
+fn with_suffix(number: &LitInt) -> LitInt {
+    if !number.suffix().is_empty() {
+        return number.clone();
+    }
+    LitInt::new(&format!("{}u64", number.base10_digits()), number.span())
+}
+
+/// `60 * 60 * 24 * 1000` would be computed as `i32` too; an expression with anything but literals has a type already.
+fn without_fallback(value: &Expr) -> Expr {
+    let mut value = value.clone();
+    if is_literal_arithmetic(&value) {
+        Suffixed.visit_expr_mut(&mut value);
+    }
+    value
+}
+
+fn is_literal_arithmetic(value: &Expr) -> bool {
+    match plain(value) {
+        Expr::Lit(ExprLit {
+            lit: Lit::Int(number), ..
+        }) => number.suffix().is_empty(),
+        Expr::Binary(binary) => is_literal_arithmetic(&binary.left) && is_literal_arithmetic(&binary.right),
+        _ => false,
+    }
+}
+
+struct Suffixed;
+
+impl VisitMut for Suffixed {
+    fn visit_lit_int_mut(&mut self, number: &mut LitInt) {
+        *number = with_suffix(number);
+    }
+}

@@ -1,0 +1,179 @@
+//! The key: an expression, or the marked arguments.
+
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use syn::parse::ParseStream;
+use syn::spanned::Spanned;
+use syn::{Expr, ExprTuple, FnArg, Ident, LitStr, Member, Meta, Token};
+
+use super::{Options, Shape, bindings, plain, text, whole_attribute};
+use crate::cache_lock::parse::{Function, Mark};
+use crate::mistakes::Mistakes;
+
+/// What the lock's name is made of.
+pub(in crate::cache_lock) enum Key {
+    /// A place or a value; it is borrowed where it stands.
+    One(TokenStream),
+    /// Each part is borrowed by itself: a tuple of the values would move them.
+    Tuple(Vec<Key>),
+}
+
+/// Either the option or the marks: both would leave open which comes first.
+pub(super) fn key(
+    options: &mut Options,
+    function: &Function,
+    shape: Option<&Shape>,
+    mistakes: &mut Mistakes,
+) -> Option<Key> {
+    let is_given = options.written.iter().any(|option| option.name == "key");
+    let written = options.value("key", "id", mistakes);
+    let marked: Vec<Option<Key>> = (function.marks.iter())
+        .map(|mark| mistakes.ok(marked(mark, function, shape)))
+        .collect();
+    match (&written, function.marks.first()) {
+        (Some(_), Some(mark)) => {
+            mistakes.at(
+                &mark.attribute,
+                "`key = …` names the key already: remove this mark, or the option",
+            );
+            None
+        }
+        (Some(written), None) => {
+            check_written(written, mistakes);
+            Some(of_expression(written))
+        }
+        (None, Some(_)) => {
+            let mut marked: Vec<Key> = marked.into_iter().collect::<Option<_>>()?;
+            if marked.len() == 1 {
+                marked.pop()
+            } else {
+                Some(Key::Tuple(marked))
+            }
+        }
+        (None, None) if is_given => None,
+        (None, None) => {
+            mistakes.add(syn::Error::new(
+                whole_attribute(),
+                "what does the lock protect? write `key = id`, or mark an argument with `#[locked_object]`; \
+                 `key = \"all\"` is one lock for every call",
+            ));
+            None
+        }
+    }
+}
+
+fn check_written(written: &Expr, mistakes: &mut Mistakes) {
+    match plain(written) {
+        Expr::Tuple(tuple) if tuple.elems.is_empty() => {
+            mistakes.at(
+                written,
+                "`()` names nothing: for one lock for every call write `key = \"all\"`",
+            );
+        }
+        Expr::Closure(_) => mistakes.at(
+            written,
+            "the key is the value itself: write `key = id`, without a closure",
+        ),
+        other => {
+            if text(other).is_some_and(|text| text.value().is_empty()) {
+                mistakes.at(
+                    written,
+                    "an empty text names nothing: for one lock for every call write `key = \"all\"`",
+                );
+            }
+        }
+    }
+}
+
+fn of_expression(written: &Expr) -> Key {
+    match plain(written) {
+        Expr::Tuple(ExprTuple { elems, .. }) => Key::Tuple(elems.iter().map(of_expression).collect()),
+        other => Key::One(quote!(#other)),
+    }
+}
+
+fn marked(mark: &Mark, function: &Function, shape: Option<&Shape>) -> syn::Result<Key> {
+    let fields = if mark.is_complex {
+        fields(mark)?
+    } else {
+        no_fields(mark)?
+    };
+    let base = match function.signature.inputs.get(mark.argument) {
+        Some(FnArg::Receiver(receiver)) => {
+            let this = receiver.self_token;
+            quote!(#this)
+        }
+        Some(argument) => {
+            let variable = variable(mark, argument, shape)?;
+            quote!(#variable)
+        }
+        None => TokenStream::new(),
+    };
+    Ok(Key::One(fields.into_iter().fold(base, |place, field| {
+        let span = field.span();
+        quote_spanned!(span=> #place.#field)
+    })))
+}
+
+/// The one variable of the marked argument; in `Path(id): Path<u64>` that is `id`.
+fn variable(mark: &Mark, argument: &FnArg, shape: Option<&Shape>) -> syn::Result<Ident> {
+    let mut variables = bindings(argument);
+    if let (Some(shape), [renamed]) = (shape, variables.as_slice())
+        && let Some(pattern) = shape.pattern_behind(renamed)
+    {
+        variables = super::bindings::bindings_of_pattern(pattern);
+    }
+    let advice = match variables.pop() {
+        Some(variable) if variables.is_empty() => return Ok(variable),
+        Some(_) => "this argument has several variables: say which is the key with `key = …` instead of the mark",
+        None => "this argument has no name that could be the key: give it one",
+    };
+    Err(syn::Error::new_spanned(&mark.attribute, advice))
+}
+
+fn no_fields(mark: &Mark) -> syn::Result<Vec<Member>> {
+    match &mark.attribute.meta {
+        Meta::Path(_) => Ok(Vec::new()),
+        _ => Err(syn::Error::new_spanned(
+            &mark.attribute,
+            "`#[locked_object]` stands alone: for a field write `#[locked_complex_object(field = \"order.id\")]`",
+        )),
+    }
+}
+
+/// `field = "order.id"`: the parts of the path, shown at the literal when the compiler finds no such field.
+fn fields(mark: &Mark) -> syn::Result<Vec<Member>> {
+    let read = |input: ParseStream| {
+        let name: Ident = input.parse()?;
+        if name != "field" {
+            return Err(syn::Error::new(name.span(), "expected `field`"));
+        }
+        input.parse::<Token![=]>()?;
+        let path: LitStr = input.parse()?;
+        input.parse::<Option<Token![,]>>()?;
+        Ok(path)
+    };
+    let path = mark.attribute.parse_args_with(read).map_err(|_| {
+        syn::Error::new_spanned(
+            &mark.attribute,
+            "write `#[locked_complex_object(field = \"order.id\")]`, with the path of the field that is the key",
+        )
+    })?;
+    let member = |name: &str| {
+        let mut member = syn::parse_str::<Member>(name)
+            .map_err(|_| syn::Error::new(path.span(), not_a_field(name, &path.value())))?;
+        match &mut member {
+            Member::Named(name) => name.set_span(path.span()),
+            Member::Unnamed(index) => index.span = path.span(),
+        }
+        Ok(member)
+    };
+    path.value().split('.').map(member).collect()
+}
+
+fn not_a_field(name: &str, path: &str) -> String {
+    if name.contains('(') {
+        return format!("the path names fields only: for a call write `key = argument.{path}` instead of the mark");
+    }
+    format!("`{name}` is not the name of a field: write the path as in `field = \"order.id\"`")
+}

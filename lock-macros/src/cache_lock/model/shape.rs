@@ -1,0 +1,321 @@
+//! The ways in which a fn can be asynchronous.
+
+use syn::parse::Parser;
+use syn::spanned::Spanned;
+use syn::visit_mut::VisitMut;
+use syn::{
+    AssocConst, AssocType, Block, Expr, GenericArgument, GenericParam, Ident, Lifetime, Local, Pat, PathArguments,
+    PathSegment, ReturnType, Stmt, Type, TypeInfer, TypeParamBound, parse_quote_spanned,
+};
+
+use crate::cache_lock::parse::Function;
+use crate::mistakes::Mistakes;
+
+pub(in crate::cache_lock) enum Shape {
+    /// `async fn f() -> T`.
+    AsyncFn { output: Type },
+    /// An `async fn f() -> T` that `#[async_trait]` has rewritten to `Box::pin(async move { prelude; body })`.
+    AsyncTrait {
+        output: Type,
+        /// `Box::pin`
+        pin: Expr,
+        /// What moves the arguments to where the body sees them, `self` as `__self`.
+        prelude: Vec<Stmt>,
+        body: Block,
+    },
+    /// `fn f() -> impl Future<Output = T>`, or boxed.
+    Future { output: Type, is_boxed: bool, start: Start },
+}
+
+/// What the body of a fn that returns a future does.
+pub(in crate::cache_lock) enum Start {
+    /// Nothing but `async move { … }`: the inside of it.
+    AsyncBlock(Block),
+    /// Something that ends with a future of this type (`_` for an `impl Future`).
+    Any(Box<Type>),
+}
+
+pub(super) fn shape(function: &Function, mistakes: &mut Mistakes) -> Option<Shape> {
+    let signature = &function.signature;
+    if function.body.is_none() {
+        mistakes.at(
+            &signature.ident,
+            "a fn without a body has nothing to run under the lock: put the attribute on the fns that implement it",
+        );
+        return None;
+    }
+    let ident = signature.ident.span();
+    let returns = match &signature.output {
+        ReturnType::Default => parse_quote_spanned!(ident=> ()),
+        ReturnType::Type(_, returns) => Type::clone(returns),
+    };
+    if signature.asyncness.is_some() {
+        let output = without_impl(returns);
+        return Some(Shape::AsyncFn { output });
+    }
+    let shape = returned_future(&returns).map(|(output, is_boxed)| {
+        let output = without_impl(output.clone());
+        future(output, is_boxed, &returns, function)
+    });
+    if shape.is_none() {
+        mistakes.at(
+            signature.fn_token,
+            "a lock is waited for, so the fn has to be async: write `async fn`, or return \
+             `impl Future<Output = T>` or `Pin<Box<dyn Future<Output = T>>>` in these words",
+        );
+    }
+    shape
+}
+
+fn future(output: Type, is_boxed: bool, returns: &Type, function: &Function) -> Shape {
+    match lone_async_block(function, is_boxed) {
+        Some((Some(pin), block)) if is_async_trait(function) => match split_prelude(&block) {
+            Some((prelude, body)) => Shape::AsyncTrait {
+                output,
+                pin,
+                prelude,
+                body,
+            },
+            None => Shape::Future {
+                output,
+                is_boxed,
+                start: Start::AsyncBlock(block),
+            },
+        },
+        Some((_, block)) => Shape::Future {
+            output,
+            is_boxed,
+            start: Start::AsyncBlock(block),
+        },
+        None => {
+            let span = returns.span();
+            let future = if is_boxed {
+                with_inferred_lifetime(returns)
+            } else {
+                parse_quote_spanned!(span=> _)
+            };
+            Shape::Future {
+                output,
+                is_boxed,
+                start: Start::Any(Box::new(future)),
+            }
+        }
+    }
+}
+
+impl Shape {
+    pub(in crate::cache_lock) fn output(&self) -> &Type {
+        match self {
+            Self::AsyncFn { output } | Self::AsyncTrait { output, .. } | Self::Future { output, .. } => output,
+        }
+    }
+
+    pub(super) fn returns_nothing(&self) -> bool {
+        matches!(plain_type(self.output()), Type::Tuple(tuple) if tuple.elems.is_empty())
+    }
+
+    /// The pattern of an argument that `#[async_trait]` has renamed:
+    /// `let Path(id) = { let __arg1 = __arg1; __arg1 };`.
+    pub(super) fn pattern_behind(&self, renamed: &Ident) -> Option<&Pat> {
+        let Self::AsyncTrait { prelude, .. } = self else {
+            return None;
+        };
+        prelude.iter().find_map(|statement| {
+            let Stmt::Local(Local {
+                pat, init: Some(init), ..
+            }) = statement
+            else {
+                return None;
+            };
+            let Expr::Block(block) = &*init.expr else {
+                return None;
+            };
+            let Some(Stmt::Local(first)) = block.block.stmts.first() else {
+                return None;
+            };
+            matches!(&first.pat, Pat::Ident(pattern) if pattern.ident == *renamed).then_some(pat)
+        })
+    }
+}
+
+/// `impl Future<Output = T> + …` or `Pin<Box<dyn Future<Output = T> + …>>`: `T`, and whether it is boxed.
+fn returned_future(returns: &Type) -> Option<(&Type, bool)> {
+    match plain_type(returns) {
+        Type::ImplTrait(future) => future
+            .bounds
+            .iter()
+            .find_map(future_output)
+            .map(|output| (output, false)),
+        Type::Path(_) => {
+            let boxed = only_argument(returns, "Pin")?;
+            let Type::TraitObject(future) = plain_type(only_argument(boxed, "Box")?) else {
+                return None;
+            };
+            future
+                .bounds
+                .iter()
+                .find_map(future_output)
+                .map(|output| (output, true))
+        }
+        _ => None,
+    }
+}
+
+fn future_output(bound: &TypeParamBound) -> Option<&Type> {
+    let TypeParamBound::Trait(bound) = bound else {
+        return None;
+    };
+    arguments(bound.path.segments.last()?, "Future").find_map(|argument| match argument {
+        GenericArgument::AssocType(AssocType { ident, ty, .. }) if ident == "Output" => Some(ty),
+        _ => None,
+    })
+}
+
+/// `T` in `name<T>`, with any path before the name.
+fn only_argument<'a>(outer: &'a Type, name: &str) -> Option<&'a Type> {
+    let Type::Path(path) = plain_type(outer) else {
+        return None;
+    };
+    arguments(path.path.segments.last()?, name).find_map(|argument| match argument {
+        GenericArgument::Type(inner) => Some(inner),
+        _ => None,
+    })
+}
+
+fn arguments<'a>(segment: &'a PathSegment, name: &str) -> impl Iterator<Item = &'a GenericArgument> {
+    let arguments = match &segment.arguments {
+        PathArguments::AngleBracketed(arguments) if segment.ident == name => Some(&arguments.args),
+        _ => None,
+    };
+    arguments.into_iter().flatten()
+}
+
+fn plain_type(mut outer: &Type) -> &Type {
+    loop {
+        outer = match outer {
+            Type::Group(group) => &group.elem,
+            Type::Paren(paren) => &paren.elem,
+            other => return other,
+        }
+    }
+}
+
+/// The block of a body that is `async move { … }` or `Box::pin(async move { … })` and nothing else, and the `Box::pin`.
+fn lone_async_block(function: &Function, is_boxed: bool) -> Option<(Option<Expr>, Block)> {
+    let tokens = function.body.as_ref()?.tokens.clone();
+    let mut statements = Block::parse_within.parse2(tokens).ok()?;
+    let only = statements.pop().filter(|_| statements.is_empty())?;
+    match only {
+        Stmt::Expr(Expr::Call(mut call), None) if is_boxed && call.attrs.is_empty() && is_box_pin(&call.func) => {
+            let argument = call.args.pop().filter(|_| call.args.is_empty())?;
+            Some((Some(*call.func), async_block(argument)?))
+        }
+        Stmt::Expr(expression, None) if !is_boxed => Some((None, async_block(expression)?)),
+        _ => None,
+    }
+}
+
+fn async_block(expression: Expr) -> Option<Block> {
+    match expression {
+        Expr::Async(block) if block.capture.is_some() && block.attrs.is_empty() => Some(block.block),
+        _ => None,
+    }
+}
+
+fn is_box_pin(function: &Expr) -> bool {
+    let Expr::Path(path) = function else {
+        return false;
+    };
+    let mut segments = path.path.segments.iter().rev().map(|segment| &segment.ident);
+    segments.next().is_some_and(|name| name == "pin") && segments.next().is_some_and(|name| name == "Box")
+}
+
+fn is_async_trait(function: &Function) -> bool {
+    let is_mark =
+        |param: &GenericParam| matches!(param, GenericParam::Lifetime(l) if l.lifetime.ident == "async_trait");
+    function.signature.generics.params.iter().any(is_mark)
+}
+
+// Input:
+//     let __self = self;
+//     let Path(id) = { let __arg1 = __arg1; __arg1 };
+//     let __ret: T = { body };
+//     #[allow(unreachable_code)]
+//     __ret
+//
+// Output:
+//     the first two statements, and `{ body }`
+//
+// For a fn that returns nothing, `let _: () = { body };` is the last statement.
+fn split_prelude(block: &Block) -> Option<(Vec<Stmt>, Block)> {
+    let mut statements = block.stmts.clone();
+    let mut last = statements.pop()?;
+    if matches!(&last, Stmt::Expr(Expr::Path(path), None) if path.path.is_ident("__ret")) {
+        last = statements.pop()?;
+    }
+    let Stmt::Local(Local {
+        pat: Pat::Type(typed),
+        init: Some(init),
+        ..
+    }) = last
+    else {
+        return None;
+    };
+    let is_result = match &*typed.pat {
+        Pat::Ident(pattern) => pattern.ident == "__ret",
+        Pat::Wild(_) => true,
+        _ => false,
+    };
+    match *init.expr {
+        Expr::Block(body) if is_result && body.label.is_none() && body.attrs.is_empty() => {
+            Some((statements, body.block))
+        }
+        _ => None,
+    }
+}
+
+/// The type with each `impl Trait` as `_`: it can't be named inside of the body.
+fn without_impl(mut output: Type) -> Type {
+    Inferred.visit_type_mut(&mut output);
+    output
+}
+
+struct Inferred;
+
+impl VisitMut for Inferred {
+    fn visit_type_mut(&mut self, node: &mut Type) {
+        if let Type::ImplTrait(hidden) = node {
+            *node = Type::Infer(TypeInfer {
+                attrs: Vec::new(),
+                underscore_token: syn::Token![_](hidden.impl_token.span),
+            });
+        } else {
+            syn::visit_mut::visit_type_mut(self, node);
+        }
+    }
+
+    fn visit_assoc_const_mut(&mut self, _: &mut AssocConst) {}
+}
+
+/// `Pin<Box<dyn Future<Output = T> + Send + '_>>`: the body may borrow the guard, which lives for less than what the
+/// fn promised for its own future.
+fn with_inferred_lifetime(boxed: &Type) -> Type {
+    let mut boxed = boxed.clone();
+    ShortLived.visit_type_mut(&mut boxed);
+    boxed
+}
+
+struct ShortLived;
+
+impl VisitMut for ShortLived {
+    fn visit_type_trait_object_mut(&mut self, object: &mut syn::TypeTraitObject) {
+        let bounds = std::mem::take(&mut object.bounds);
+        object.bounds = bounds
+            .into_iter()
+            .filter(|bound| !matches!(bound, TypeParamBound::Lifetime(_)))
+            .collect();
+        let span = object.bounds.span();
+        object.bounds.push(TypeParamBound::Lifetime(Lifetime::new("'_", span)));
+        // Not into the output: a trait object in there keeps its lifetime.
+    }
+}

@@ -1,0 +1,204 @@
+//! What was written: the options of the attribute, and the fn below it.
+
+use proc_macro2::{TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::parse::{ParseStream, Parser};
+use syn::{Attribute, Expr, FnArg, Ident, LitStr, Signature, Token, Visibility, braced, token};
+
+use crate::mistakes::Mistakes;
+
+/// `name = value`, or `name` alone.
+pub(super) struct Written {
+    pub(super) name: Ident,
+    pub(super) value: Option<Expr>,
+}
+
+/// The fn that the attribute stands on, without the marks on its arguments. Its body stays as it is, unread.
+pub(super) struct Function {
+    pub(super) attributes: Vec<Attribute>,
+    pub(super) visibility: Visibility,
+    pub(super) defaultness: Option<Token![default]>,
+    pub(super) signature: Signature,
+    pub(super) marks: Vec<Mark>,
+    pub(super) body: Option<Body>,
+    /// The `;` of a fn without a body, or whatever else follows.
+    pub(super) rest: TokenStream,
+}
+
+pub(super) struct Body {
+    pub(super) brace: token::Brace,
+    pub(super) tokens: TokenStream,
+}
+
+/// `#[locked_object]` or `#[locked_complex_object(...)]` on an argument.
+pub(super) struct Mark {
+    pub(super) attribute: Attribute,
+    pub(super) is_complex: bool,
+    /// Which of the fn's arguments, `self` included.
+    pub(super) argument: usize,
+}
+
+/// An item that is no fn, which is kept as it was.
+pub(super) struct NotAFn {
+    pub(super) item: TokenStream,
+    pub(super) mistake: syn::Error,
+}
+
+/// Reads the options one by one; what can't be read is a mistake, and reading goes on behind the next comma.
+pub(super) fn options(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Written> {
+    let mut options = Vec::new();
+    let parser = |input: ParseStream| {
+        while !input.is_empty() {
+            match option(input).and_then(|option| end_of_option(input).map(|()| option)) {
+                Ok(option) => options.push(option),
+                Err(mistake) => {
+                    mistakes.add(mistake);
+                    skip_to_comma(input)?;
+                }
+            }
+            input.parse::<Option<Token![,]>>()?;
+        }
+        Ok(())
+    };
+    let outcome = parser.parse2(tokens);
+    mistakes.ok(outcome);
+    options
+}
+
+fn option(input: ParseStream) -> syn::Result<Written> {
+    if let Ok(text) = input.fork().parse::<LitStr>() {
+        return Err(syn::Error::new(
+            text.span(),
+            format!("an option has a name: write `prefix = {}`", text.token()),
+        ));
+    }
+    if !input.peek(Ident::peek_any) {
+        return Err(input.error("expected an option, such as `key = id` or `timeout_ms = 500`"));
+    }
+    let name = input.call(Ident::parse_any)?;
+    if input.is_empty() || input.peek(Token![,]) {
+        return Ok(Written { name, value: None });
+    }
+    if !input.peek(Token![=]) || input.peek(Token![==]) {
+        return Err(input.error(format!("write `{name} = …`")));
+    }
+    input.parse::<Token![=]>()?;
+    if input.is_empty() || input.peek(Token![,]) {
+        return Err(syn::Error::new(name.span(), format!("`{name} =` lacks its value")));
+    }
+    let value = Some(input.parse()?);
+    Ok(Written { name, value })
+}
+
+fn end_of_option(input: ParseStream) -> syn::Result<()> {
+    if input.is_empty() || input.peek(Token![,]) {
+        return Ok(());
+    }
+    Err(input.error("expected `,` between two options"))
+}
+
+fn skip_to_comma(input: ParseStream) -> syn::Result<()> {
+    while !input.is_empty() && !input.peek(Token![,]) {
+        input.parse::<TokenTree>()?;
+    }
+    Ok(())
+}
+
+pub(super) fn function(item: TokenStream) -> Result<Function, NotAFn> {
+    read_function
+        .parse2(item.clone())
+        .map_err(|mistake| NotAFn { item, mistake })
+}
+
+fn read_function(input: ParseStream) -> syn::Result<Function> {
+    let attributes = input.call(Attribute::parse_outer)?;
+    let visibility = input.parse()?;
+    let defaultness = input.parse()?;
+    if !starts_a_fn(input) {
+        return Err(input.error("`#[cache_lock]` goes on an async fn: put it above each fn that needs the lock"));
+    }
+    let mut signature: Signature = input.parse()?;
+    let marks = take_marks(&mut signature);
+    let body = if input.peek(token::Brace) {
+        let content;
+        let brace = braced!(content in input);
+        let tokens = content.parse()?;
+        Some(Body { brace, tokens })
+    } else {
+        None
+    };
+    let rest = input.parse()?;
+    Ok(Function {
+        attributes,
+        visibility,
+        defaultness,
+        signature,
+        marks,
+        body,
+        rest,
+    })
+}
+
+fn starts_a_fn(input: ParseStream) -> bool {
+    let ahead = input.fork();
+    while ahead.peek(Token![const])
+        || ahead.peek(Token![async])
+        || ahead.peek(Token![unsafe])
+        || ahead.peek(Token![extern])
+        || ahead.peek(LitStr)
+    {
+        if ahead.parse::<TokenTree>().is_err() {
+            return false;
+        }
+    }
+    ahead.peek(Token![fn])
+}
+
+/// Removes the marks from the arguments: the compiler knows no such attributes.
+fn take_marks(signature: &mut Signature) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    for (argument, input) in signature.inputs.iter_mut().enumerate() {
+        let attributes = match input {
+            FnArg::Receiver(receiver) => &mut receiver.attrs,
+            FnArg::Typed(typed) => &mut typed.attrs,
+        };
+        attributes.retain(|attribute| {
+            let is_complex = attribute.path().is_ident("locked_complex_object");
+            let is_mark = is_complex || attribute.path().is_ident("locked_object");
+            if is_mark {
+                marks.push(Mark {
+                    attribute: attribute.clone(),
+                    is_complex,
+                    argument,
+                });
+            }
+            !is_mark
+        });
+    }
+    marks
+}
+
+impl Function {
+    /// All of the fn before its body.
+    pub(super) fn head(&self) -> impl ToTokens {
+        let Self {
+            attributes,
+            visibility,
+            defaultness,
+            signature,
+            ..
+        } = self;
+        quote::quote!(#(#attributes)* #visibility #defaultness #signature)
+    }
+}
+
+impl ToTokens for Function {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        self.head().to_tokens(tokens);
+        if let Some(body) = &self.body {
+            body.brace.surround(tokens, |inside| body.tokens.to_tokens(inside));
+        }
+        self.rest.to_tokens(tokens);
+    }
+}

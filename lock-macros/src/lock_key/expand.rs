@@ -1,0 +1,87 @@
+//! What it becomes: an `impl LockKey`.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote_spanned};
+use syn::ext::IdentExt;
+use syn::parse_quote_spanned;
+use syn::spanned::Spanned;
+
+use super::model::{Alternative, Keyed};
+use super::parse::Item;
+
+// Input:
+//     enum Room { Lobby, Seat { #[lock_key] row: u32, price: u64 } }
+//
+// Output:
+//     impl LockKey for Room {
+//         fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+//             match self {
+//                 Self::Lobby { .. } => {
+//                     name.part("Lobby")?;
+//                 }
+//                 Self::Seat { row: part0, .. } => {
+//                     name.part("Seat")?;
+//                     <u32 as LockKey>::write_parts(part0, name)?;
+//                 }
+//             }
+//             Result::Ok(())
+//         }
+//     }
+pub(super) fn expand(keyed: &Keyed<'_>, item: &Item) -> TokenStream {
+    let site = Span::mixed_site();
+    let runtime = &keyed.runtime;
+    let type_name = &item.name;
+    let mut generics = item.generics.clone();
+    for bound in &keyed.bounds {
+        let span = bound.span().resolved_at(site);
+        let predicate = parse_quote_spanned!(span=> #bound: #runtime::LockKey);
+        generics.make_where_clause().predicates.push(predicate);
+    }
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    let body = if keyed.alternatives.is_empty() {
+        // A union, or an enum without variants: there is an error beside this.
+        quote_spanned!(site=> let _ = name;)
+    } else {
+        let arms = keyed.alternatives.iter().map(|alternative| arm(keyed, alternative));
+        quote_spanned!(site=> match self { #(#arms)* })
+    };
+    quote_spanned! {site=>
+        #[automatically_derived]
+        #[allow(deprecated)]
+        impl #impl_generics #runtime::LockKey for #type_name #type_generics #where_clause {
+            fn write_parts(
+                &self,
+                name: &mut #runtime::NameParts,
+            ) -> #runtime::__private::core::result::Result<(), #runtime::InvalidKey> {
+                #body
+                #runtime::__private::core::result::Result::Ok(())
+            }
+        }
+    }
+}
+
+/// The variant's name comes first, so that no two variants ever write the same parts.
+fn arm(keyed: &Keyed<'_>, alternative: &Alternative<'_>) -> TokenStream {
+    let site = Span::mixed_site();
+    let runtime = &keyed.runtime;
+    let path = alternative.variant.map(|variant| quote_spanned!(site=> ::#variant));
+    let variant_part = alternative.variant.map(|variant| {
+        let text = variant.unraw().to_string();
+        quote_spanned!(site=> #runtime::NameParts::part(name, #text)?;)
+    });
+    let bindings = (alternative.fields.iter().enumerate()).map(|(i, field)| {
+        let (member, binding) = (&field.member, format_ident!("part{i}", span = site));
+        quote_spanned!(site=> #member: #binding,)
+    });
+    let field_parts = (alternative.fields.iter().enumerate()).map(|(i, field)| {
+        let (ty, binding) = (&field.ty, format_ident!("part{i}", span = site));
+        let span = ty.span().resolved_at(site);
+        quote_spanned!(span=> <#ty as #runtime::LockKey>::write_parts(#binding, name)?;)
+    });
+    quote_spanned! {site=>
+        Self #path { #(#bindings)* .. } => {
+            #variant_part
+            #(#field_parts)*
+        }
+    }
+}

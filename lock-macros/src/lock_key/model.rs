@@ -1,0 +1,97 @@
+//! What was meant: every rule of the derive, one function each.
+
+use proc_macro2::{TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::{Generics, Ident, Path, Type, parse_quote};
+
+use super::parse::{Item, Part, Shape};
+use crate::mistakes::Mistakes;
+
+/// How a type writes itself as a key.
+pub(super) struct Keyed<'a> {
+    /// Where the runtime is.
+    pub(super) runtime: Path,
+    pub(super) alternatives: Vec<Alternative<'a>>,
+    /// Field types that depend on the type's parameters: whether they are keys is only known where it is used.
+    pub(super) bounds: Vec<&'a Type>,
+}
+
+/// The struct, or one variant.
+pub(super) struct Alternative<'a> {
+    pub(super) variant: Option<&'a Ident>,
+    pub(super) fields: Vec<&'a Part>,
+}
+
+pub(super) fn model<'a>(item: &'a Item, mistakes: &mut Mistakes) -> Keyed<'a> {
+    let alternatives = match &item.shape {
+        Shape::Struct(fields) => {
+            check_not_empty(&item.name, fields, mistakes);
+            vec![alternative(None, &item.name, fields, mistakes)]
+        }
+        Shape::Enum(variants) => {
+            if variants.is_empty() {
+                mistakes.at(&item.name, "an enum without variants has no value that could be a key");
+            }
+            let one = |variant: &'a super::parse::Variant| {
+                alternative(Some(&variant.name), &variant.name, &variant.fields, mistakes)
+            };
+            variants.iter().map(one).collect()
+        }
+        Shape::Union(union) => {
+            mistakes.at(union, "a union doesn't know which of its fields it has: use an enum");
+            Vec::new()
+        }
+    };
+    let bounds = (alternatives.iter().flat_map(|alternative| &alternative.fields))
+        .map(|field| &field.ty)
+        .filter(|ty| mentions_a_parameter(ty, &item.generics))
+        .collect();
+    Keyed {
+        runtime: item.runtime.clone().unwrap_or_else(|| parse_quote!(::lock_runtime)),
+        alternatives,
+        bounds,
+    }
+}
+
+fn check_not_empty(name: &Ident, fields: &[Part], mistakes: &mut Mistakes) {
+    if fields.is_empty() {
+        mistakes.at(
+            name,
+            "a struct without fields names nothing: for one lock for every call write `key = \"all\"`",
+        );
+    }
+}
+
+/// The marked fields; a single field needs no mark. Of several, those that make up the key have to be said: a field
+/// added later must not change every key silently.
+fn alternative<'a>(
+    variant: Option<&'a Ident>,
+    name: &Ident,
+    fields: &'a [Part],
+    mistakes: &mut Mistakes,
+) -> Alternative<'a> {
+    let mut key: Vec<&Part> = fields.iter().filter(|field| field.is_marked).collect();
+    if key.is_empty() {
+        key.extend(fields.first());
+        if fields.len() > 1 {
+            mistakes.at(
+                name,
+                format!("which fields of `{name}` are the key? put `#[lock_key]` above each of them"),
+            );
+        }
+    }
+    Alternative { variant, fields: key }
+}
+
+fn mentions_a_parameter(ty: &Type, generics: &Generics) -> bool {
+    let parameters: Vec<&Ident> = generics.type_params().map(|parameter| &parameter.ident).collect();
+    mentions(ty.to_token_stream(), &parameters)
+}
+
+fn mentions(tokens: TokenStream, parameters: &[&Ident]) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(name) => parameters.iter().any(|parameter| **parameter == name),
+        TokenTree::Group(group) => mentions(group.stream(), parameters),
+        _ => false,
+    })
+}

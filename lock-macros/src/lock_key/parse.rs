@@ -1,0 +1,128 @@
+//! What was written: the type, and which of its fields are marked.
+
+use proc_macro2::TokenStream;
+use syn::parse::ParseStream;
+use syn::{Attribute, Data, DeriveInput, Field, Fields, Generics, Ident, Meta, Path, Token, Type};
+
+use crate::mistakes::Mistakes;
+
+pub(super) struct Item {
+    pub(super) name: Ident,
+    pub(super) generics: Generics,
+    /// Of `#[lock_key(crate = PATH)]`.
+    pub(super) runtime: Option<Path>,
+    pub(super) shape: Shape,
+}
+
+pub(super) enum Shape {
+    Struct(Vec<Part>),
+    Enum(Vec<Variant>),
+    Union(Token![union]),
+}
+
+pub(super) struct Variant {
+    pub(super) name: Ident,
+    pub(super) fields: Vec<Part>,
+}
+
+/// A field.
+pub(super) struct Part {
+    pub(super) member: syn::Member,
+    pub(super) ty: Type,
+    pub(super) is_marked: bool,
+}
+
+pub(super) fn item(tokens: TokenStream, mistakes: &mut Mistakes) -> syn::Result<Item> {
+    let input: DeriveInput = syn::parse2(tokens)?;
+    let runtime = runtime(&input.attrs, mistakes);
+    let shape = match input.data {
+        Data::Struct(data) => Shape::Struct(fields(data.fields, mistakes)),
+        Data::Union(data) => Shape::Union(data.union_token),
+        Data::Enum(data) => {
+            let variant = |variant: syn::Variant| {
+                for mark in marks(&variant.attrs) {
+                    mistakes.at(
+                        mark,
+                        "a variant's name is part of the key anyway: put `#[lock_key]` on its fields",
+                    );
+                }
+                Variant {
+                    name: variant.ident,
+                    fields: fields(variant.fields, mistakes),
+                }
+            };
+            Shape::Enum(data.variants.into_iter().map(variant).collect())
+        }
+    };
+    Ok(Item {
+        name: input.ident,
+        generics: input.generics,
+        runtime,
+        shape,
+    })
+}
+
+/// On the type, the attribute only says where the runtime is.
+fn runtime(attributes: &[Attribute], mistakes: &mut Mistakes) -> Option<Path> {
+    let mut runtime = None;
+    for mark in marks(attributes) {
+        if matches!(mark.meta, Meta::Path(_)) {
+            mistakes.at(
+                mark,
+                "on a type this does nothing: put `#[lock_key]` on the fields that are the key",
+            );
+            continue;
+        }
+        let read = |input: ParseStream| {
+            input.parse::<Token![crate]>()?;
+            input.parse::<Token![=]>()?;
+            let path = input.call(Path::parse_mod_style)?;
+            input.parse::<Option<Token![,]>>()?;
+            Ok(path)
+        };
+        match mark.parse_args_with(read) {
+            Ok(_) if runtime.is_some() => mistakes.at(mark, "`crate` is given twice: keep one"),
+            Ok(path) => runtime = Some(path),
+            Err(_) => mistakes.at(
+                mark,
+                "on a type write `#[lock_key(crate = path::to::lock_runtime)]`, or nothing",
+            ),
+        }
+    }
+    runtime
+}
+
+fn fields(fields: Fields, mistakes: &mut Mistakes) -> Vec<Part> {
+    let members: Vec<_> = fields.members().collect();
+    members
+        .into_iter()
+        .zip(fields)
+        .map(|(member, field)| Part {
+            member,
+            is_marked: is_marked(&field, mistakes),
+            ty: field.ty,
+        })
+        .collect()
+}
+
+fn is_marked(field: &Field, mistakes: &mut Mistakes) -> bool {
+    let mut is_marked = false;
+    for mark in marks(&field.attrs) {
+        if !matches!(mark.meta, Meta::Path(_)) {
+            mistakes.at(
+                mark,
+                "on a field write `#[lock_key]` alone; the parts of a key are in the order of the fields",
+            );
+        } else if is_marked {
+            mistakes.at(mark, "this field is marked twice: keep one `#[lock_key]`");
+        }
+        is_marked = true;
+    }
+    is_marked
+}
+
+fn marks(attributes: &[Attribute]) -> impl Iterator<Item = &Attribute> {
+    attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("lock_key"))
+}
