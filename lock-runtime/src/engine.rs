@@ -54,7 +54,8 @@ impl Engine {
             is_closed: AtomicBool::new(false),
         });
         let events: Weak<dyn Events> = Weak::<Engine>::clone(&engine.this);
-        engine.store.attach(engine.process.id(), events);
+        engine.store.attach(engine.process.id(), Weak::clone(&events));
+        engine.keeper.attach(engine.process.id(), events);
         engine.keeper.start(&engine.this);
         engine
     }

@@ -1,5 +1,6 @@
 //! [`LockGuard`].
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::local::{Hold, HoldView};
@@ -9,7 +10,6 @@ use crate::{FencingToken, LockError};
 ///
 /// Dropping it never blocks: it frees the lock for waiters of the same process at once, and for others in the
 /// background, also when the runtime it was made on is gone.
-#[derive(Debug)]
 #[must_use = "dropping a guard gives the lock back at once; bind it to a name for as long as the lock is needed"]
 pub struct LockGuard {
     view: HoldView,
@@ -106,5 +106,14 @@ impl LockGuard {
             Some(hold) => hold.release().await,
             None => Ok(()),
         }
+    }
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockGuard")
+            .field("key", &self.key())
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
     }
 }

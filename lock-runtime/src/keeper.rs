@@ -14,7 +14,7 @@ use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
 use crate::local::{Attention, Look, Slot};
 use crate::observe;
-use crate::store::{Ask, Release, Renewal, Store};
+use crate::store::{Ask, Events, Release, Renewal, Store};
 
 mod board;
 pub(crate) mod thread;
@@ -60,6 +60,11 @@ impl Keeper {
             command_timeout,
             thread,
         })
+    }
+
+    /// The keeper's own connection tells `events` when it breaks, too.
+    pub(crate) fn attach(&self, process: &str, events: Weak<dyn Events>) {
+        self.store.attach(process, events);
     }
 
     fn locked(&self) -> MutexGuard<'_, Board> {
@@ -178,6 +183,8 @@ struct Work {
 }
 
 async fn run(keeper: Arc<Keeper>, engine: Weak<Engine>, _running: Running) {
+    // Connects now, so that the first confirmation does not have to.
+    keeper.store.heartbeat(keeper.by()).await;
     let mut idle_ticks = 0;
     loop {
         let woken = keeper.wake.notified();

@@ -49,7 +49,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// Finds out whether pushes can still arrive; a dead connection is replaced.
     fn heartbeat(&self, by: Deadline) -> BoxFuture<'_, ()>;
 
-    /// From now on pushes for tokens of `process` go to `events`.
+    /// From now on pushes for tokens of `process`, and the news of a broken connection, go to `events`.
     fn attach(&self, process: &str, events: Weak<dyn Events>);
 
     /// Whether every verb completes at its first poll, on any thread.

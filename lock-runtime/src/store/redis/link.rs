@@ -94,10 +94,6 @@ impl Link {
         &self.server
     }
 
-    pub(super) fn process(&self) -> Option<&str> {
-        self.process.as_deref()
-    }
-
     pub(super) fn attach(&self, events: Weak<dyn Events>) {
         // Attached once, by the engine that the link was made for.
         let _ = self.events.set(events);
