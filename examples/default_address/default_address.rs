@@ -80,8 +80,8 @@ async fn default_address(run: &Run, options: &Options) -> Result<Report, Failure
     }
     database.create().await?;
     let report = add_addresses(run, options, &database).await;
-    database.remove().await?;
-    report
+    let removed = database.remove().await;
+    report.and_then(|report| Ok(removed.map(|()| report)?))
 }
 
 async fn add_addresses(run: &Run, options: &Options, database: &Database) -> Result<Report, Failure> {

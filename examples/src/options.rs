@@ -119,7 +119,7 @@ mod tests {
             let worker = options(&format!("--tasks 10 --items 3 --processes 4 --worker {worker}"))?;
             tasks.extend(worker.part().into_iter().flatten());
         }
-        assert_eq!(tasks, Vec::from_iter(0..10));
+        assert_eq!(tasks, (0..10).collect::<Vec<_>>());
         Ok(())
     }
 
