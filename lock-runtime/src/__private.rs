@@ -78,14 +78,12 @@ impl Spec {
         unit: fn(u64) -> Duration,
         set: fn(Self, Duration) -> Self,
     ) -> Self {
-        match amount.amount() {
-            Some(amount) => set(self, unit(amount)),
-            None => {
-                let reason = "it is negative or larger than a u64 holds".to_owned();
-                self.name = self.name.and(Err(LockError::InvalidSetting { setting, reason }));
-                self
-            }
+        if let Some(amount) = amount.amount() {
+            return set(self, unit(amount));
         }
+        let reason = "it is negative or larger than a u64 holds".to_owned();
+        self.name = self.name.and(Err(LockError::InvalidSetting { setting, reason }));
+        self
     }
 
     #[must_use]
@@ -125,9 +123,7 @@ impl Spec {
         let (terms, _) = self.terms(manager, false)?;
         let engine = manager.engine();
         if Frame::find(|hold| hold.is_of(engine, &terms.key)).is_some() {
-            return Err(LockError::AlreadyHeld {
-                key: terms.key.to_string(),
-            });
+            return Err(LockError::AlreadyHeld { key: terms.key.to_string() });
         }
         engine.acquire(&terms).await.map(LockGuard::owning)
     }
@@ -143,11 +139,7 @@ impl Spec {
         let engine = manager.engine();
         let Some(frame) = Frame::find(|hold| hold.is_of(engine, &terms.key)) else {
             let guard = LockGuard::owning(engine.acquire(&terms).await?);
-            return Ok(Held {
-                guard,
-                on_lost,
-                _turn: None,
-            });
+            return Ok(Held { guard, on_lost, _turn: None });
         };
         let give_up = Deadline::after(terms.timeout);
         let inner = frame.inner();
@@ -158,11 +150,7 @@ impl Spec {
                 .map_err(|_| engine.timed_out_behind_itself(&terms))?,
         };
         let view = frame.hold().borrowed(terms.fenced).await?;
-        Ok(Held {
-            guard: LockGuard::borrowing(view),
-            on_lost,
-            _turn: Some(turn),
-        })
+        Ok(Held { guard: LockGuard::borrowing(view), on_lost, _turn: Some(turn) })
     }
 }
 
@@ -176,7 +164,6 @@ pub struct Held {
 }
 
 impl Held {
-    #[must_use]
     pub fn guard(&self) -> &LockGuard {
         &self.guard
     }
@@ -224,11 +211,7 @@ impl Held {
     pub async fn finish<T>(self, outcome: Result<T, LockError>) -> Result<T, LockError> {
         let value = outcome?;
         if self.guard.is_borrowed() {
-            return if self.guard.is_valid() {
-                Ok(value)
-            } else {
-                Err(self.guard.view().lost_error(true))
-            };
+            return if self.guard.is_valid() { Ok(value) } else { Err(self.guard.view().lost_error(true)) };
         }
         match self.guard.release().await {
             Err(error) if error.is_lost() => Err(error),

@@ -30,11 +30,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             namespace: None,
-            label: format!(
-                "{}:{}",
-                gethostname::gethostname().to_string_lossy(),
-                std::process::id()
-            ),
+            label: format!("{}:{}", gethostname::gethostname().to_string_lossy(), std::process::id()),
             default_timeout: Duration::from_secs(2),
             default_expire: Duration::from_secs(30),
             command_timeout: Duration::from_millis(500),
@@ -55,10 +51,7 @@ impl Settings {
         }
         if self.command_timeout.is_zero() || self.connect_timeout.is_zero() {
             let reason = "a command timeout or connect timeout of zero would let nothing through".to_owned();
-            return Err(LockError::InvalidSetting {
-                setting: "timeout",
-                reason,
-            });
+            return Err(LockError::InvalidSetting { setting: "timeout", reason });
         }
         check_lease("default_expire", self.default_expire)
     }
@@ -108,7 +101,7 @@ impl Builder {
 
     /// How this manager is named to those that wait for its locks. By default `host:process id`.
     pub fn label(mut self, label: &str) -> Self {
-        self.settings.label = label.to_owned();
+        label.clone_into(&mut self.settings.label);
         self
     }
 
@@ -191,10 +184,7 @@ impl Builder {
         let store = other.engine().store();
         if !store.is_immediate() {
             let reason = "its locks live on a server; connect to that server instead".to_owned();
-            return Err(LockError::InvalidSetting {
-                setting: "manager to share with",
-                reason,
-            });
+            return Err(LockError::InvalidSetting { setting: "manager to share with", reason });
         }
         Ok(on_memory(self.settings, Arc::clone(store)))
     }
@@ -220,10 +210,7 @@ fn on_memory(settings: Settings, store: Arc<dyn Store>) -> LockManager {
 async fn connect(settings: Settings, client: &redis::Client) -> Result<LockManager, LockError> {
     let process = Process::new(&settings.label);
     let server = client.get_connection_info().addr().to_string();
-    let refused = |problem| LockError::Connect {
-        server: server.clone(),
-        problem,
-    };
+    let refused = |problem| LockError::Connect { server: server.clone(), problem };
     let link = |process| {
         Link::new(client, process, settings.command_timeout, settings.connect_timeout)
             .map_err(|error| refused(BackendError::caused_by("the client's settings can't be used", error)))
@@ -238,18 +225,8 @@ async fn connect(settings: Settings, client: &redis::Client) -> Result<LockManag
             return Err(refused(BackendError::new(text)));
         }
     }
-    let thread = KeeperThread::shared().map_err(|error| {
-        refused(BackendError::caused_by(
-            "the keeper's thread could not be started",
-            error,
-        ))
-    })?;
+    let thread = KeeperThread::shared()
+        .map_err(|error| refused(BackendError::caused_by("the keeper's thread could not be started", error)))?;
     let (store, keeper_store) = (Arc::new(RedisStore::new(front)), Arc::new(RedisStore::new(back)));
-    Ok(LockManager::new(Engine::new(
-        settings,
-        process,
-        store,
-        keeper_store,
-        Some(thread),
-    )))
+    Ok(LockManager::new(Engine::new(settings, process, store, keeper_store, Some(thread))))
 }

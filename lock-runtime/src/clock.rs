@@ -68,10 +68,7 @@ impl Deadline {
     }
 
     pub(crate) fn later_by(self, span: Duration) -> Self {
-        Self {
-            start: self.start,
-            span: self.span + span,
-        }
+        Self { start: self.start, span: self.span + span }
     }
 
     pub(crate) fn remaining(self) -> Duration {
@@ -88,20 +85,12 @@ impl Deadline {
 
     /// The earlier of the two, as seen now.
     pub(crate) fn min_at(self, other: Self, now: Moment) -> Self {
-        if self.remaining_at(now) <= other.remaining_at(now) {
-            self
-        } else {
-            other
-        }
+        if self.remaining_at(now) <= other.remaining_at(now) { self } else { other }
     }
 
     /// The later of the two, as seen now.
     pub(crate) fn max_at(self, other: Self, now: Moment) -> Self {
-        if self.remaining_at(now) >= other.remaining_at(now) {
-            self
-        } else {
-            other
-        }
+        if self.remaining_at(now) >= other.remaining_at(now) { self } else { other }
     }
 }
 

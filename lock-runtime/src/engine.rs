@@ -116,9 +116,7 @@ impl Engine {
     /// Gives a lease back, or withdraws an ask, without waiting.
     pub(crate) fn release_later(&self, release: Release) {
         if self.store.is_immediate() {
-            let released = self
-                .store
-                .release(std::slice::from_ref(&release), Deadline::after(Duration::ZERO));
+            let released = self.store.release(std::slice::from_ref(&release), Deadline::after(Duration::ZERO));
             // An immediate store has no way to fail.
             let _ = released.now_or_never();
         } else {
@@ -165,10 +163,7 @@ impl Engine {
         for slot in self.table.all() {
             slot.close();
         }
-        if tokio::time::timeout(self.settings.drain, self.table.emptied())
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(self.settings.drain, self.table.emptied()).await.is_err() {
             for slot in self.table.all() {
                 self.revoke(&slot, None);
             }

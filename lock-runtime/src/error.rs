@@ -123,17 +123,11 @@ pub struct BackendError {
 
 impl BackendError {
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            source: None,
-        }
+        Self { text: text.into(), source: None }
     }
 
     pub(crate) fn caused_by(text: impl Into<String>, source: impl Error + Send + Sync + 'static) -> Self {
-        Self {
-            text: text.into(),
-            source: Some(Arc::new(source)),
-        }
+        Self { text: text.into(), source: Some(Arc::new(source)) }
     }
 }
 

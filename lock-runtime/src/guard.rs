@@ -19,10 +19,7 @@ pub struct LockGuard {
 
 impl LockGuard {
     pub(crate) fn owning(hold: Hold) -> Self {
-        Self {
-            view: hold.view().clone(),
-            hold: Some(hold),
-        }
+        Self { view: hold.view().clone(), hold: Some(hold) }
     }
 
     pub(crate) fn borrowing(view: HoldView) -> Self {

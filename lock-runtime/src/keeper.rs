@@ -91,19 +91,16 @@ impl Keeper {
         }
     }
 
+    /// Changes the board, and wakes the keeper when that brings work before it would wake by itself.
     fn change<T>(&self, change: impl FnOnce(&mut Board) -> T) -> T {
         let mut board = self.locked();
         let result = change(&mut board);
-        let wake = std::mem::replace(&mut board.is_asleep, false);
+        let wake = board.has_to_wake();
         drop(board);
         if wake {
             self.wake.notify_one();
         }
         result
-    }
-
-    fn schedule(&self, at: Instant, slot: &Arc<Slot>) -> (Instant, u64) {
-        self.change(|board| board.schedule(at, slot))
     }
 
     /// Has a new hold looked after.
@@ -128,19 +125,16 @@ impl Keeper {
     /// Has the lease of `slot` given back, unless a task takes it over first.
     pub(crate) fn release_unused(&self, slot: &Arc<Slot>) {
         self.change(|board| board.dropped.push(Arc::clone(slot)));
-        self.wake.notify_one();
     }
 
     /// Has `release` sent until it is answered.
     pub(crate) fn release(&self, release: Release) {
         self.change(|board| board.unsent.push(Unsent::new(release)));
-        self.wake.notify_one();
     }
 
     /// Has every lease verified: the store may have forgotten some.
     pub(crate) fn verify_all(&self) {
         self.change(|board| board.verify = true);
-        self.wake.notify_one();
     }
 
     /// Has the keeper end when its work is done.
@@ -255,7 +249,7 @@ fn follow(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, attention
         Attention::Done => {}
         Attention::Young => keeper.locked().young.push(slot),
         Attention::In(pause) => {
-            let due = keeper.schedule(Instant::now() + pause, &slot);
+            let due = keeper.change(|board| board.schedule(Instant::now() + pause, &slot));
             let replaced = slot.scheduled(due);
             keeper.unschedule(replaced);
         }
@@ -269,12 +263,7 @@ fn follow(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, attention
 
 /// Sends what was found, each batch in a task of its own: a command that hangs holds up no other.
 fn dispatch(keeper: &Arc<Keeper>, engine: &Weak<Engine>, work: Work) {
-    let Work {
-        renewals,
-        asks,
-        mut releases,
-        heartbeat,
-    } = work;
+    let Work { renewals, asks, mut releases, heartbeat } = work;
     for batch in chunks(renewals) {
         send_renewals(keeper, engine, batch);
     }
@@ -312,10 +301,7 @@ fn send_renewals(keeper: &Arc<Keeper>, engine: &Weak<Engine>, batch: Vec<(Arc<Sl
         let sent = Moment::now();
         let outcome = keeper.store.renew(&renewals, keeper.by()).await;
         let Some(engine) = engine.upgrade() else { return };
-        let mut outcomes = outcome
-            .inspect_err(observe::keeper_failed)
-            .unwrap_or_default()
-            .into_iter();
+        let mut outcomes = outcome.inspect_err(observe::keeper_failed).unwrap_or_default().into_iter();
         for (slot, renewal) in slots.into_iter().zip(renewals) {
             let outcome = outcomes.next().and_then(Result::ok);
             let attention = slot.renewed(&renewal, sent, outcome);
@@ -326,12 +312,7 @@ fn send_renewals(keeper: &Arc<Keeper>, engine: &Weak<Engine>, batch: Vec<(Arc<Sl
 
 async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: Vec<(Arc<Slot>, Ask)>) {
     let (slots, asks): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-    let Ok(answers) = keeper
-        .store
-        .ask(&asks, keeper.by())
-        .await
-        .inspect_err(observe::keeper_failed)
-    else {
+    let Ok(answers) = keeper.store.ask(&asks, keeper.by()).await.inspect_err(observe::keeper_failed) else {
         return;
     };
     for ((slot, ask), answer) in slots.iter().zip(&asks).zip(answers) {
@@ -348,17 +329,12 @@ async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: Vec<(Arc<Slo
 async fn send_releases(keeper: &Keeper, mut batch: Vec<Unsent>) {
     let releases: Vec<Release> = batch.iter().map(|unsent| unsent.release.clone()).collect();
     let outcome = keeper.store.release(&releases, keeper.by()).await;
-    let mut outcomes = outcome
-        .inspect_err(observe::keeper_failed)
-        .unwrap_or_default()
-        .into_iter();
+    let mut outcomes = outcome.inspect_err(observe::keeper_failed).unwrap_or_default().into_iter();
     batch.retain(|_| !matches!(outcomes.next(), Some(Ok(_))));
     let retry_at = Instant::now() + RELEASE_AGAIN;
     keeper.change(|board| {
         board.in_flight -= 1;
-        board
-            .unsent
-            .extend(batch.into_iter().filter_map(|unsent| unsent.again(retry_at)));
+        board.unsent.extend(batch.into_iter().filter_map(|unsent| unsent.again(retry_at)));
     });
     if keeper.locked().is_quiet() {
         keeper.quiet.notify_waiters();

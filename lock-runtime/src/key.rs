@@ -113,10 +113,7 @@ impl NameParts {
     }
 
     fn problem(&self, what: &str) -> InvalidKey {
-        InvalidKey::new(format!(
-            "part {} {what}, and would make strangers share one lock",
-            self.parts + 1
-        ))
+        InvalidKey::new(format!("part {} {what}, and would make strangers share one lock", self.parts + 1))
     }
 }
 
@@ -137,10 +134,7 @@ pub(crate) fn name<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Result<String,
         key: prefix.escape_default().to_string(),
         reason: InvalidKey::new(format!("the prefix {problem}")),
     })?;
-    let mut parts = NameParts {
-        name: String::with_capacity(prefix.len() + 24),
-        parts: 0,
-    };
+    let mut parts = NameParts { name: String::with_capacity(prefix.len() + 24), parts: 0 };
     parts.name.push_str(prefix);
     let written = key.write_parts(&mut parts);
     let reason = match written {
@@ -153,33 +147,21 @@ pub(crate) fn name<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Result<String,
             }
             parts.name.truncate(end);
             parts.name.push('…');
-            InvalidKey::new(format!(
-                "the name is longer than {MAX_NAME_BYTES} bytes; use an id or a digest instead"
-            ))
+            InvalidKey::new(format!("the name is longer than {MAX_NAME_BYTES} bytes; use an id or a digest instead"))
         }
         Ok(()) => return Ok(parts.name),
     };
-    Err(LockError::InvalidKey {
-        key: parts.name,
-        reason,
-    })
+    Err(LockError::InvalidKey { key: parts.name, reason })
 }
 
 /// The full name of a lock in a namespace.
 pub(crate) fn in_namespace(namespace: &str, name: &str) -> Result<Arc<str>, LockError> {
-    check_text(namespace).map_err(|problem| LockError::InvalidSetting {
-        setting: "namespace",
-        reason: format!("it {problem}"),
-    })?;
+    check_text(namespace)
+        .map_err(|problem| LockError::InvalidSetting { setting: "namespace", reason: format!("it {problem}") })?;
     let full = format!("{namespace}:{name}");
     if full.len() > MAX_NAME_BYTES {
-        let reason = InvalidKey::new(format!(
-            "the name is longer than {MAX_NAME_BYTES} bytes with its namespace"
-        ));
-        return Err(LockError::InvalidKey {
-            key: name.to_owned(),
-            reason,
-        });
+        let reason = InvalidKey::new(format!("the name is longer than {MAX_NAME_BYTES} bytes with its namespace"));
+        return Err(LockError::InvalidKey { key: name.to_owned(), reason });
     }
     Ok(full.into())
 }
@@ -209,9 +191,7 @@ macro_rules! plain_keys {
     )*};
 }
 
-plain_keys!(
-    u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, bool, Uuid
-);
+plain_keys!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, bool, Uuid);
 
 macro_rules! borrowed_keys {
     ($($key:ty),*) => {$(
@@ -302,10 +282,7 @@ mod tests {
     #[test]
     fn prefixes_are_checked() {
         for prefix in ["", "a b", "a{b", "a}b", "a\nb", "a\0"] {
-            assert!(
-                matches!(name(prefix, "k"), Err(LockError::InvalidKey { .. })),
-                "{prefix:?}"
-            );
+            assert!(matches!(name(prefix, "k"), Err(LockError::InvalidKey { .. })), "{prefix:?}");
         }
         assert_eq!(name("a:b", "k").unwrap(), "a:b:k");
     }

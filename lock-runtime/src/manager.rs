@@ -59,7 +59,6 @@ impl LockManager {
     }
 
     /// Every setting a manager has.
-    #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -114,8 +113,6 @@ impl LockManager {
 
 impl fmt::Debug for LockManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockManager")
-            .field("label", &self.engine.label())
-            .finish_non_exhaustive()
+        f.debug_struct("LockManager").field("label", &self.engine.label()).finish_non_exhaustive()
     }
 }

@@ -21,10 +21,7 @@ pub(crate) fn install(manager: &LockManager) -> Result<(), LockError> {
 
 /// The manager of the enclosing scope, else the installed one.
 pub(crate) fn current() -> Option<LockManager> {
-    SCOPED
-        .try_with(LockManager::clone)
-        .ok()
-        .or_else(|| INSTALLED.get().cloned())
+    SCOPED.try_with(LockManager::clone).ok().or_else(|| INSTALLED.get().cloned())
 }
 
 pub(crate) async fn with_manager<F: Future>(manager: LockManager, inside: F) -> F::Output {
@@ -43,21 +40,17 @@ pub(crate) struct Frame {
 impl Frame {
     /// A frame for `hold` on top of what the running task holds.
     pub(crate) fn push(hold: HoldView) -> Arc<Self> {
-        Arc::new(Self {
-            hold,
-            inner: Arc::default(),
-            outer: HELD.try_with(Arc::clone).ok(),
-        })
+        Arc::new(Self { hold, inner: Arc::default(), outer: HELD.try_with(Arc::clone).ok() })
     }
 
     /// The innermost frame of the running task that holds `hold`'s key in the same manager.
     pub(crate) fn find(is_meant: impl Fn(&HoldView) -> bool) -> Option<Arc<Self>> {
         let mut frame = HELD.try_with(Arc::clone).ok();
-        while let Some(this) = frame {
+        while let Some(this) = frame.take() {
             if is_meant(&this.hold) {
                 return Some(this);
             }
-            frame = this.outer.clone();
+            frame.clone_from(&this.outer);
         }
         None
     }

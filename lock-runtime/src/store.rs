@@ -135,9 +135,11 @@ pub(crate) struct Pushed {
 impl Pushed {
     /// Until when the pushed lease is certain, reckoned from an answered ask.
     pub(crate) fn until(&self, anchor: Anchor) -> Deadline {
-        let passed = Duration::from_micros(self.store_micros.saturating_sub(anchor.store_micros));
-        let lease = without_drift(self.claim);
         let now = Moment::now();
+        let Some(passed) = self.store_micros.checked_sub(anchor.store_micros) else {
+            return Deadline::new(now, Duration::ZERO); // the ask was answered after the grant: it can't date it
+        };
+        let (passed, lease) = (Duration::from_micros(passed), without_drift(self.claim));
         // The grant was made before it arrived here: a store clock that stepped forward can't lengthen it past that.
         Deadline::new(anchor.sent, passed + lease).min_at(Deadline::new(now, lease), now)
     }
@@ -192,17 +194,11 @@ pub(crate) struct StoreError {
 
 impl StoreError {
     pub(crate) fn later(problem: BackendError) -> Self {
-        Self {
-            retry: Retry::Later,
-            problem,
-        }
+        Self { retry: Retry::Later, problem }
     }
 
     pub(crate) fn never(problem: BackendError) -> Self {
-        Self {
-            retry: Retry::Never,
-            problem,
-        }
+        Self { retry: Retry::Never, problem }
     }
 
     /// A reply that is not what the script returns.
@@ -220,7 +216,7 @@ impl Ask {
 
 impl Release {
     /// How long an ask that was given up may still come to effect on a server that hangs, and then lasts.
-    const LATE: Duration = Duration::from_secs(60);
+    const LATE: Duration = Duration::from_mins(1);
 
     /// Takes back whatever may have come of an ask.
     pub(crate) fn withdrawal(key: &Arc<str>, token: &Token, claim: Duration) -> Self {

@@ -53,11 +53,7 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn new(label: &str) -> Self {
         // Version 4: 122 bits from the operating system's random source.
-        Self {
-            id: Uuid::new_v4().simple().to_string(),
-            label: escape(label),
-            sequence: AtomicU64::new(0),
-        }
+        Self { id: Uuid::new_v4().simple().to_string(), label: escape(label), sequence: AtomicU64::new(0) }
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -93,17 +89,13 @@ fn unescape(label: &str) -> String {
     let mut rest = label.as_bytes();
     while let [byte, tail @ ..] = rest {
         let escaped = match (byte, tail) {
-            (b'%', [high, low, ..]) => std::str::from_utf8(&[*high, *low])
-                .ok()
-                .and_then(|hex| u8::from_str_radix(hex, 16).ok()),
+            (b'%', [high, low, ..]) => {
+                std::str::from_utf8(&[*high, *low]).ok().and_then(|hex| u8::from_str_radix(hex, 16).ok())
+            }
             _ => None,
         };
         bytes.push(escaped.unwrap_or(*byte));
-        rest = if escaped.is_some() {
-            tail.get(2..).unwrap_or_default()
-        } else {
-            tail
-        };
+        rest = if escaped.is_some() { tail.get(2..).unwrap_or_default() } else { tail };
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -123,15 +115,7 @@ mod tests {
 
     #[test]
     fn a_foreign_value_has_no_label() {
-        for text in [
-            "",
-            "x",
-            "LOCKED",
-            "a.1@label",
-            "0123456789abcdef0123456789abcdeX.1@l",
-            "@",
-            ".@",
-        ] {
+        for text in ["", "x", "LOCKED", "a.1@label", "0123456789abcdef0123456789abcdeX.1@l", "@", ".@"] {
             assert_eq!(Token::foreign(text).label(), None, "{text}");
         }
     }

@@ -1,24 +1,8 @@
 //! Every fn shape and option, in a crate that allows no warning: the expansion must be as clean as the code around it.
 
-#![deny(
-    warnings,
-    clippy::all,
-    clippy::pedantic,
-    rust_2018_idioms,
-    unused,
-    let_underscore_drop
-)]
-#![deny(
-    clippy::allow_attributes_without_reason,
-    clippy::shadow_unrelated,
-    clippy::unwrap_used
-)]
-#![deny(
-    unused_qualifications,
-    unused_lifetimes,
-    single_use_lifetimes,
-    missing_debug_implementations
-)]
+#![deny(warnings, clippy::all, clippy::pedantic, rust_2018_idioms, unused, let_underscore_drop)]
+#![deny(clippy::allow_attributes_without_reason, clippy::shadow_unrelated, clippy::unwrap_used)]
+#![deny(unused_qualifications, unused_lifetimes, single_use_lifetimes, missing_debug_implementations)]
 
 use std::future::Future;
 use std::pin::Pin;
@@ -192,10 +176,7 @@ async fn not_send(id: Rc<u64>) -> Result<Rc<u64>> {
 
 #[cache_lock(key = 1)]
 async fn default_prefix() -> Result<()> {
-    #![allow(
-        clippy::no_effect_underscore_binding,
-        reason = "an inner attribute stays where it was"
-    )]
+    #![allow(clippy::no_effect_underscore_binding, reason = "an inner attribute stays where it was")]
     #[cache_lock(key = 2)]
     async fn inner() -> Result<()> {
         Ok(())
@@ -430,13 +411,7 @@ fn assert_send<T: Send>(value: T) -> T {
 
 fn shop() -> Shop {
     let locks = LockManager::in_memory();
-    Shop {
-        shared: Arc::new(locks.clone()),
-        locks,
-        id: 1,
-        stock: 50,
-        timeout: Duration::from_millis(100),
-    }
+    Shop { shared: Arc::new(locks.clone()), locks, id: 1, stock: 50, timeout: Duration::from_millis(100) }
 }
 
 #[tokio::test]
@@ -450,15 +425,8 @@ async fn free_fns_return_what_their_bodies_compute() -> Result<()> {
             let mut list = Vec::new();
             assert_eq!(assert_send(mutable(1, "t".to_owned(), &mut list)).await?, "t!2");
             assert_eq!(list, [2]);
-            assert_eq!(
-                assert_send(patterns(axum::extract::Path(5), (1, 2), [3, 4, 5], true)).await?,
-                11
-            );
-            let seat = Seat {
-                train: "ice".to_owned(),
-                number: 7,
-                price: 3,
-            };
+            assert_eq!(assert_send(patterns(axum::extract::Path(5), (1, 2), [3, 4, 5], true)).await?, 11);
+            let seat = Seat { train: "ice".to_owned(), number: 7, price: 3 };
             assert_eq!(assert_send(generic("k", &seat, [0; 2], true)).await?, "k");
             assert_eq!(assert_send(impl_in_and_out("k", 4)).await?.sum::<u64>(), 6);
             assert_eq!(assert_send(impl_alone(4)).await.sum::<u64>(), 6);
@@ -528,28 +496,16 @@ async fn derived_keys_write_their_marked_fields() -> Result<()> {
         let guard: LockGuard = locks.lock("p", key).acquire().await?;
         Ok(guard.key().to_owned())
     };
-    let seat = Seat {
-        train: "ice".to_owned(),
-        number: 7,
-        price: 3,
-    };
+    let seat = Seat { train: "ice".to_owned(), number: 7, price: 3 };
     assert_eq!(name(&seat).await?, "p:ice:7");
     assert_eq!(name(&Room::Lobby).await?, "p:Lobby");
     assert_eq!(name(&Room::Numbered(7)).await?, "p:Numbered:7");
-    let suite = Room::Suite {
-        floor: 1,
-        wing: 'b',
-        beds: 2,
-    };
+    let suite = Room::Suite { floor: 1, wing: 'b', beds: 2 };
     assert_eq!(name(&suite).await?, "p:Suite:1:b");
     if let Room::Suite { beds, .. } = suite {
         assert_eq!(beds, 2);
     }
-    let tagged = Tagged {
-        name: "n",
-        inner: Some(seat),
-        rest: [0; 1],
-    };
+    let tagged = Tagged { name: "n", inner: Some(seat), rest: [0; 1] };
     assert_eq!(name(&tagged).await?, "p:n:ice:7");
     assert_eq!(tagged.rest, [0]);
     Ok(())

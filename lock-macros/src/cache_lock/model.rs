@@ -89,18 +89,7 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let runtime = runtime(&mut options, mistakes);
     let shape = shape?;
     check_failure_can_be_returned(&shape, &on_fail, function, mistakes);
-    Some(Lock {
-        runtime,
-        prefix,
-        key: key?,
-        settings,
-        on_lost,
-        manager,
-        on_fail,
-        guard,
-        fenced,
-        shape,
-    })
+    Some(Lock { runtime, prefix, key: key?, settings, on_lost, manager, on_fail, guard, fenced, shape })
 }
 
 /// The options by name, each at most once.
@@ -134,10 +123,7 @@ impl Options {
     fn value(&mut self, name: &str, example: &str, mistakes: &mut Mistakes) -> Option<Expr> {
         let option = self.take(name)?;
         if option.value.is_none() {
-            mistakes.at(
-                &option.name,
-                format!("`{name}` lacks its value: write `{name} = {example}`"),
-            );
+            mistakes.at(&option.name, format!("`{name}` lacks its value: write `{name} = {example}`"));
         }
         option.value
     }
@@ -185,9 +171,7 @@ fn plain(mut expression: &Expr) -> &Expr {
 
 fn text(expression: &Expr) -> Option<&LitStr> {
     match plain(expression) {
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text), ..
-        }) => Some(text),
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text),
         _ => None,
     }
 }
@@ -222,8 +206,7 @@ fn problem_of_prefix(text: &str) -> Option<&'static str> {
         return Some("contains a brace, which would move the lock to another cluster slot: leave it out");
     }
     let is_unfit = |c: char| c.is_whitespace() || c.is_control();
-    text.contains(is_unfit)
-        .then_some("contains a blank or a control character: leave it out")
+    text.contains(is_unfit).then_some("contains a blank or a control character: leave it out")
 }
 
 fn is_argument(name: Option<&Ident>, function: &Function) -> bool {
@@ -237,10 +220,7 @@ fn is_argument(name: Option<&Ident>, function: &Function) -> bool {
 fn renew(options: &mut Options) -> Option<Setting> {
     let option = options.take("renew")?;
     let value = option.value.unwrap_or_else(|| parse_quote!(true));
-    Some(Setting {
-        method: "renew",
-        value: value.into_token_stream(),
-    })
+    Some(Setting { method: "renew", value: value.into_token_stream() })
 }
 
 fn on_lost(options: &mut Options, mistakes: &mut Mistakes) -> Option<OnLost> {
@@ -266,16 +246,10 @@ fn on_fail(options: &mut Options, mistakes: &mut Mistakes) -> OnFail {
         return OnFail::Value(written);
     };
     if closure.inputs.len() != 1 {
-        mistakes.at(
-            closure,
-            "the closure is called with the error: write `on_fail = |err: LockError| …`",
-        );
+        mistakes.at(closure, "the closure is called with the error: write `on_fail = |err: LockError| …`");
     }
     if let Some(asyncness) = &closure.asyncness {
-        mistakes.at(
-            asyncness,
-            "the closure returns the value itself, not a future: remove `async`",
-        );
+        mistakes.at(asyncness, "the closure returns the value itself, not a future: remove `async`");
     }
     OnFail::Closure(written)
 }
@@ -290,10 +264,7 @@ fn name(options: &mut Options, option: &str, example: &str, mistakes: &mut Mista
     let is_keyword = |name: &Ident| *name == "self" || *name == "Self" || *name == "super" || *name == "crate";
     let name = name.filter(|name| !is_keyword(name));
     if name.is_none() {
-        mistakes.at(
-            &written,
-            format!("`{option}` introduces a variable: write `{option} = {example}`"),
-        );
+        mistakes.at(&written, format!("`{option}` introduces a variable: write `{option} = {example}`"));
     }
     name
 }
@@ -302,10 +273,7 @@ fn check_names_differ(guard: Option<&Ident>, fenced: Option<&Ident>, mistakes: &
     if let (Some(guard), Some(fenced)) = (guard, fenced)
         && guard == fenced
     {
-        mistakes.at(
-            fenced,
-            format!("`{fenced}` is already the guard's name: choose another one"),
-        );
+        mistakes.at(fenced, format!("`{fenced}` is already the guard's name: choose another one"));
     }
 }
 
@@ -320,10 +288,7 @@ fn runtime(options: &mut Options, mistakes: &mut Mistakes) -> Path {
         }
         _ => {
             let example = text(&written).map_or_else(|| "::lock_runtime".to_owned(), LitStr::value);
-            mistakes.at(
-                &written,
-                format!("`crate` is the path of the runtime: write `crate = {example}`"),
-            );
+            mistakes.at(&written, format!("`crate` is the path of the runtime: write `crate = {example}`"));
             default
         }
     }

@@ -68,10 +68,7 @@ pub(super) fn options(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Writt
 
 fn option(input: ParseStream) -> syn::Result<Written> {
     if let Ok(text) = input.fork().parse::<LitStr>() {
-        return Err(syn::Error::new(
-            text.span(),
-            format!("an option has a name: write `prefix = {}`", text.token()),
-        ));
+        return Err(syn::Error::new(text.span(), format!("an option has a name: write `prefix = {}`", text.token())));
     }
     if !input.peek(Ident::peek_any) {
         return Err(input.error("expected an option, such as `key = id` or `timeout_ms = 500`"));
@@ -106,9 +103,7 @@ fn skip_to_comma(input: ParseStream) -> syn::Result<()> {
 }
 
 pub(super) fn function(item: TokenStream) -> Result<Function, NotAFn> {
-    read_function
-        .parse2(item.clone())
-        .map_err(|mistake| NotAFn { item, mistake })
+    read_function.parse2(item.clone()).map_err(|mistake| NotAFn { item, mistake })
 }
 
 fn read_function(input: ParseStream) -> syn::Result<Function> {
@@ -129,15 +124,7 @@ fn read_function(input: ParseStream) -> syn::Result<Function> {
         None
     };
     let rest = input.parse()?;
-    Ok(Function {
-        attributes,
-        visibility,
-        defaultness,
-        signature,
-        marks,
-        body,
-        rest,
-    })
+    Ok(Function { attributes, visibility, defaultness, signature, marks, body, rest })
 }
 
 fn starts_a_fn(input: ParseStream) -> bool {
@@ -167,11 +154,7 @@ fn take_marks(signature: &mut Signature) -> Vec<Mark> {
             let is_complex = attribute.path().is_ident("locked_complex_object");
             let is_mark = is_complex || attribute.path().is_ident("locked_object");
             if is_mark {
-                marks.push(Mark {
-                    attribute: attribute.clone(),
-                    is_complex,
-                    argument,
-                });
+                marks.push(Mark { attribute: attribute.clone(), is_complex, argument });
             }
             !is_mark
         });
@@ -182,13 +165,7 @@ fn take_marks(signature: &mut Signature) -> Vec<Mark> {
 impl Function {
     /// All of the fn before its body.
     pub(super) fn head(&self) -> impl ToTokens {
-        let Self {
-            attributes,
-            visibility,
-            defaultness,
-            signature,
-            ..
-        } = self;
+        let Self { attributes, visibility, defaultness, signature, .. } = self;
         quote::quote!(#(#attributes)* #visibility #defaultness #signature)
     }
 }

@@ -46,19 +46,12 @@ pub(super) fn model<'a>(item: &'a Item, mistakes: &mut Mistakes) -> Keyed<'a> {
         .map(|field| &field.ty)
         .filter(|ty| mentions_a_parameter(ty, &item.generics))
         .collect();
-    Keyed {
-        runtime: item.runtime.clone().unwrap_or_else(|| parse_quote!(::lock_runtime)),
-        alternatives,
-        bounds,
-    }
+    Keyed { runtime: item.runtime.clone().unwrap_or_else(|| parse_quote!(::lock_runtime)), alternatives, bounds }
 }
 
 fn check_not_empty(name: &Ident, fields: &[Part], mistakes: &mut Mistakes) {
     if fields.is_empty() {
-        mistakes.at(
-            name,
-            "a struct without fields names nothing: for one lock for every call write `key = \"all\"`",
-        );
+        mistakes.at(name, "a struct without fields names nothing: for one lock for every call write `key = \"all\"`");
     }
 }
 
@@ -74,10 +67,7 @@ fn alternative<'a>(
     if key.is_empty() {
         key.extend(fields.first());
         if fields.len() > 1 {
-            mistakes.at(
-                name,
-                format!("which fields of `{name}` are the key? put `#[lock_key]` above each of them"),
-            );
+            mistakes.at(name, format!("which fields of `{name}` are the key? put `#[lock_key]` above each of them"));
         }
     }
     Alternative { variant, fields: key }

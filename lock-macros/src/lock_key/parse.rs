@@ -41,25 +41,14 @@ pub(super) fn item(tokens: TokenStream, mistakes: &mut Mistakes) -> syn::Result<
         Data::Enum(data) => {
             let variant = |variant: syn::Variant| {
                 for mark in marks(&variant.attrs) {
-                    mistakes.at(
-                        mark,
-                        "a variant's name is part of the key anyway: put `#[lock_key]` on its fields",
-                    );
+                    mistakes.at(mark, "a variant's name is part of the key anyway: put `#[lock_key]` on its fields");
                 }
-                Variant {
-                    name: variant.ident,
-                    fields: fields(variant.fields, mistakes),
-                }
+                Variant { name: variant.ident, fields: fields(variant.fields, mistakes) }
             };
             Shape::Enum(data.variants.into_iter().map(variant).collect())
         }
     };
-    Ok(Item {
-        name: input.ident,
-        generics: input.generics,
-        runtime,
-        shape,
-    })
+    Ok(Item { name: input.ident, generics: input.generics, runtime, shape })
 }
 
 /// On the type, the attribute only says where the runtime is.
@@ -67,10 +56,7 @@ fn runtime(attributes: &[Attribute], mistakes: &mut Mistakes) -> Option<Path> {
     let mut runtime = None;
     for mark in marks(attributes) {
         if matches!(mark.meta, Meta::Path(_)) {
-            mistakes.at(
-                mark,
-                "on a type this does nothing: put `#[lock_key]` on the fields that are the key",
-            );
+            mistakes.at(mark, "on a type this does nothing: put `#[lock_key]` on the fields that are the key");
             continue;
         }
         let read = |input: ParseStream| {
@@ -83,10 +69,7 @@ fn runtime(attributes: &[Attribute], mistakes: &mut Mistakes) -> Option<Path> {
         match mark.parse_args_with(read) {
             Ok(_) if runtime.is_some() => mistakes.at(mark, "`crate` is given twice: keep one"),
             Ok(path) => runtime = Some(path),
-            Err(_) => mistakes.at(
-                mark,
-                "on a type write `#[lock_key(crate = path::to::lock_runtime)]`, or nothing",
-            ),
+            Err(_) => mistakes.at(mark, "on a type write `#[lock_key(crate = path::to::lock_runtime)]`, or nothing"),
         }
     }
     runtime
@@ -97,11 +80,7 @@ fn fields(fields: Fields, mistakes: &mut Mistakes) -> Vec<Part> {
     members
         .into_iter()
         .zip(fields)
-        .map(|(member, field)| Part {
-            member,
-            is_marked: is_marked(&field, mistakes),
-            ty: field.ty,
-        })
+        .map(|(member, field)| Part { member, is_marked: is_marked(&field, mistakes), ty: field.ty })
         .collect()
 }
 
@@ -109,10 +88,8 @@ fn is_marked(field: &Field, mistakes: &mut Mistakes) -> bool {
     let mut is_marked = false;
     for mark in marks(&field.attrs) {
         if !matches!(mark.meta, Meta::Path(_)) {
-            mistakes.at(
-                mark,
-                "on a field write `#[lock_key]` alone; the parts of a key are in the order of the fields",
-            );
+            mistakes
+                .at(mark, "on a field write `#[lock_key]` alone; the parts of a key are in the order of the fields");
         } else if is_marked {
             mistakes.at(mark, "this field is marked twice: keep one `#[lock_key]`");
         }
@@ -122,7 +99,5 @@ fn is_marked(field: &Field, mistakes: &mut Mistakes) -> bool {
 }
 
 fn marks(attributes: &[Attribute]) -> impl Iterator<Item = &Attribute> {
-    attributes
-        .iter()
-        .filter(|attribute| attribute.path().is_ident("lock_key"))
+    attributes.iter().filter(|attribute| attribute.path().is_ident("lock_key"))
 }

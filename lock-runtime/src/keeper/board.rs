@@ -27,7 +27,7 @@ pub(super) struct Board {
     watched: BTreeMap<usize, Arc<Slot>>,
     next_ask: Option<Instant>,
     pub(super) verify: bool,
-    pub(super) is_asleep: bool,
+    sleeps: Option<Sleep>,
     pub(super) is_running: bool,
     pub(super) is_closed: bool,
 }
@@ -41,10 +41,7 @@ pub(super) struct Unsent {
 
 impl Unsent {
     pub(super) fn new(release: Release) -> Self {
-        Self {
-            release,
-            retry_at: None,
-        }
+        Self { release, retry_at: None }
     }
 
     pub(super) fn again(mut self, retry_at: Instant) -> Option<Self> {
@@ -55,13 +52,7 @@ impl Unsent {
 
 /// What [`Board::take_due`] found: whether to verify all, then young, due and dropped slots, and the watched ones
 /// when it is their time.
-type Due = (
-    bool,
-    Vec<Arc<Slot>>,
-    Vec<Arc<Slot>>,
-    Vec<Arc<Slot>>,
-    Option<Vec<Arc<Slot>>>,
-);
+type Due = (bool, Vec<Arc<Slot>>, Vec<Arc<Slot>>, Vec<Arc<Slot>>, Option<Vec<Arc<Slot>>>);
 
 impl Board {
     pub(super) fn take_due(&mut self, now: Instant) -> Due {
@@ -75,19 +66,11 @@ impl Board {
             self.next_ask = None;
         }
         let verify = std::mem::take(&mut self.verify);
-        (
-            verify,
-            std::mem::take(&mut self.young),
-            due,
-            std::mem::take(&mut self.dropped),
-            watched,
-        )
+        (verify, std::mem::take(&mut self.young), due, std::mem::take(&mut self.dropped), watched)
     }
 
     pub(super) fn take_unsent(&mut self, now: Instant) -> Vec<Unsent> {
-        self.unsent
-            .extract_if(.., |unsent| unsent.retry_at.is_none_or(|at| at <= now))
-            .collect()
+        self.unsent.extract_if(.., |unsent| unsent.retry_at.is_none_or(|at| at <= now)).collect()
     }
 
     /// What is left to do for a manager that is gone, and whether that is all.
@@ -98,13 +81,7 @@ impl Board {
         self.dropped.clear();
         let releases = self.take_unsent(Instant::now());
         let is_done = releases.is_empty() && self.is_quiet();
-        (
-            Work {
-                releases,
-                ..Work::default()
-            },
-            is_done,
-        )
+        (Work { releases, ..Work::default() }, is_done)
     }
 
     pub(super) fn schedule(&mut self, at: Instant, slot: &Arc<Slot>) -> (Instant, u64) {
@@ -130,19 +107,37 @@ impl Board {
     /// How long to sleep; `None` until woken.
     pub(super) fn pause(&mut self, idle_ticks: u32) -> Option<Duration> {
         let now = Instant::now();
-        if !self.dropped.is_empty() || self.verify || self.unsent.iter().any(|unsent| unsent.retry_at.is_none()) {
-            return Some(Duration::ZERO);
-        }
-        if self.has_young() || idle_ticks < IDLE_TICKS {
-            return Some(TICK);
-        }
-        let first_due = self
-            .due
-            .first_key_value()
-            .map(|((at, _), _)| (*at).min(now + LONGEST_SLEEP));
-        let first_retry = self.unsent.iter().filter_map(|unsent| unsent.retry_at).min();
-        let wake_at = [first_due, first_retry, self.next_ask].into_iter().flatten().min();
-        self.is_asleep = true;
-        wake_at.map(|at| at.saturating_duration_since(now))
+        let beat = (self.has_young() || idle_ticks < IDLE_TICKS).then(|| now + TICK);
+        self.sleeps = Some(Sleep { until: beat.into_iter().chain(self.next_work(now)).min(), beats: beat.is_some() });
+        self.sleeps.and_then(|sleep| sleep.until).map(|at| at.saturating_duration_since(now))
     }
+
+    /// When there is something to do, apart from young holds.
+    fn next_work(&self, now: Instant) -> Option<Instant> {
+        if !self.dropped.is_empty() || self.verify || self.is_closed {
+            return Some(now);
+        }
+        let first_due = self.due.first_key_value().map(|((at, _), _)| (*at).min(now + LONGEST_SLEEP));
+        let first_release = self.unsent.iter().map(|unsent| unsent.retry_at.unwrap_or(now)).min();
+        [first_due, first_release, self.next_ask].into_iter().flatten().min()
+    }
+
+    /// Whether a change brought work before the sleep would end. It is asked after every change, and says so once.
+    pub(super) fn has_to_wake(&mut self) -> bool {
+        let Some(sleep) = self.sleeps else { return false };
+        let now = Instant::now();
+        let is_late = |at: Instant| sleep.until.is_none_or(|until| at < until);
+        let wake = (self.has_young() && !sleep.beats) || self.next_work(now).is_some_and(is_late);
+        if wake {
+            self.sleeps = None;
+        }
+        wake
+    }
+}
+
+/// The keeper's sleep: until when, and whether it wakes for the next beat anyhow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sleep {
+    until: Option<Instant>,
+    beats: bool,
 }

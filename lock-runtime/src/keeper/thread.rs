@@ -24,16 +24,11 @@ impl KeeperThread {
         }
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (alive, mut all_gone) = mpsc::channel::<()>(1);
-        let thread = Arc::new(Self {
-            runtime: runtime.handle().clone(),
-            alive,
-        });
-        std::thread::Builder::new()
-            .name("lock-keeper".to_owned())
-            .spawn(move || {
-                // Nothing is ever sent: this waits for the last sender to go.
-                runtime.block_on(all_gone.recv());
-            })?;
+        let thread = Arc::new(Self { runtime: runtime.handle().clone(), alive });
+        std::thread::Builder::new().name("lock-keeper".to_owned()).spawn(move || {
+            // Nothing is ever sent: this waits for the last sender to go.
+            runtime.block_on(all_gone.recv());
+        })?;
         *current = Arc::downgrade(&thread);
         Ok(thread)
     }

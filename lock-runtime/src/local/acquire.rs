@@ -31,11 +31,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
         Entered::Turn(id) => Turn::new(engine, &slot, id),
         Entered::Taken => return Err(timed_out(engine, &slot, terms, &attempt)),
         Entered::Waiting(id, receiver) => {
-            let mut place = Place {
-                slot: &slot,
-                id,
-                receiver,
-            };
+            let mut place = Place { slot: &slot, id, receiver };
             // `close` may have emptied the queue just before this task joined it.
             if engine.is_closed() {
                 return Err(shut_down(terms));
@@ -83,10 +79,7 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt) -> Result<Hold,
             },
             Step::Claim(ask) => {
                 attempt.tried = true;
-                store
-                    .claim(&ask, attempt.by)
-                    .await
-                    .map(|answer| turn.claimed(&ask, answer))
+                store.claim(&ask, attempt.by).await.map(|answer| turn.claimed(&ask, answer))
             }
             Step::Ask(ask) => {
                 attempt.tried = true;
@@ -102,10 +95,7 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt) -> Result<Hold,
             }
             Step::Draw(token, count) => {
                 attempt.tried = true;
-                store
-                    .draw(&terms.key, &token, count, attempt.by)
-                    .await
-                    .map(|first| turn.drawn(first, count))
+                store.draw(&terms.key, &token, count, attempt.by).await.map(|first| turn.drawn(first, count))
             }
             Step::Wait(pause) => {
                 // Whether a wake-up or the time ended the wait does not matter: the next step looks again.
@@ -114,10 +104,7 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt) -> Result<Hold,
             }
             Step::GiveUp => {
                 return Err(match failure {
-                    Some(failure) => LockError::Backend {
-                        key: terms.key.to_string(),
-                        problem: failure.problem,
-                    },
+                    Some(failure) => LockError::Backend { key: terms.key.to_string(), problem: failure.problem },
                     None => timed_out(&engine, turn.slot(), terms, attempt),
                 });
             }
@@ -128,10 +115,7 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt) -> Result<Hold,
                 attempt.succeeded();
             }
             Err(error) if error.retry == Retry::Never => {
-                return Err(LockError::Backend {
-                    key: terms.key.to_string(),
-                    problem: error.problem,
-                });
+                return Err(LockError::Backend { key: terms.key.to_string(), problem: error.problem });
             }
             Err(error) => {
                 // A command that the timeout cut short says nothing about the server.
@@ -150,25 +134,11 @@ pub(super) fn one<T>(answers: Result<Vec<Result<T, StoreError>>, StoreError>) ->
 }
 
 fn shut_down(terms: &Terms) -> LockError {
-    LockError::ShutDown {
-        key: terms.key.to_string(),
-    }
+    LockError::ShutDown { key: terms.key.to_string() }
 }
 
 fn timed_out(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> LockError {
-    let holder = if slot.is_held_here() {
-        Some(engine.label().to_owned())
-    } else {
-        slot.holder_elsewhere()
-    };
-    let waited = if terms.timeout.is_zero() {
-        Duration::ZERO
-    } else {
-        attempt.started.elapsed()
-    };
-    LockError::Timeout {
-        key: terms.key.to_string(),
-        waited,
-        holder,
-    }
+    let holder = if slot.is_held_here() { Some(engine.label().to_owned()) } else { slot.holder_elsewhere() };
+    let waited = if terms.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
+    LockError::Timeout { key: terms.key.to_string(), waited, holder }
 }

@@ -73,22 +73,12 @@ impl Hold {
             turn.engine().keeper().enlist(turn.slot());
         }
         let (engine, slot) = (Arc::clone(turn.engine()), Arc::clone(turn.slot()));
-        Some(HoldView(Arc::new(Looked {
-            engine,
-            slot,
-            id: turn.id(),
-            token,
-            fence,
-        })))
+        Some(HoldView(Arc::new(Looked { engine, slot, id: turn.id(), token, fence })))
     }
 
     pub(super) fn new(turn: Turn, view: HoldView, body: bool) -> Self {
         let body = body.then(|| BodyCount::new(turn.engine()));
-        Self {
-            turn: Some(turn),
-            view,
-            body,
-        }
+        Self { turn: Some(turn), view, body }
     }
 
     pub(crate) fn view(&self) -> &HoldView {
@@ -140,10 +130,7 @@ impl Hold {
             Ok(released) => released,
             // Dropping `unreleased` has it repeated in the background.
             Err(error) => {
-                return Err(LockError::Backend {
-                    key: self.view.key().to_owned(),
-                    problem: error.problem,
-                });
+                return Err(LockError::Backend { key: self.view.key().to_owned(), problem: error.problem });
             }
         };
         let again = release.again.clone();
@@ -153,17 +140,7 @@ impl Hold {
             return Err(self.view.lost_error(true));
         }
         let asked = again.zip(released.again).map(|((token, claim), answer)| {
-            (
-                crate::store::Ask {
-                    key,
-                    token,
-                    claim,
-                    wait: true,
-                    fences: 0,
-                    give_up: by,
-                },
-                answer,
-            )
+            (crate::store::Ask { key, token, claim, wait: true, fences: 0, give_up: by }, answer)
         });
         Ok(asked)
     }
@@ -174,9 +151,7 @@ impl Hold {
         if let Some(release) = stale {
             looked.engine.release_later(release);
         } else if self.body.is_some() {
-            looked
-                .engine
-                .release_later(Release::withdrawal(&looked.slot.key, &looked.token, CLAIM));
+            looked.engine.release_later(Release::withdrawal(&looked.slot.key, &looked.token, CLAIM));
         }
     }
 }
@@ -206,10 +181,7 @@ pub(crate) struct Unreleased {
 
 impl Unreleased {
     fn new(engine: &Arc<Engine>, release: Release) -> Self {
-        Self {
-            engine: Arc::clone(engine),
-            release: Some(release),
-        }
+        Self { engine: Arc::clone(engine), release: Some(release) }
     }
 }
 
@@ -275,10 +247,7 @@ impl HoldView {
     }
 
     pub(crate) fn lost_error(&self, completed: bool) -> LockError {
-        LockError::Lost {
-            key: self.key().to_owned(),
-            completed,
-        }
+        LockError::Lost { key: self.key().to_owned(), completed }
     }
 
     /// See [`LockGuard::extend`](crate::LockGuard::extend).
@@ -315,10 +284,7 @@ impl HoldView {
                 looked.engine.revoke(&looked.slot, Some(&looked.token));
                 Err(self.lost_error(false))
             }
-            Err(error) => Err(LockError::Backend {
-                key: self.key().to_owned(),
-                problem: error.problem,
-            }),
+            Err(error) => Err(LockError::Backend { key: self.key().to_owned(), problem: error.problem }),
         }
     }
 
@@ -343,10 +309,7 @@ impl HoldView {
                 looked.engine.revoke(&looked.slot, Some(&looked.token));
                 Err(self.lost_error(false))
             }
-            Err(error) => Err(LockError::Backend {
-                key: self.key().to_owned(),
-                problem: error.problem,
-            }),
+            Err(error) => Err(LockError::Backend { key: self.key().to_owned(), problem: error.problem }),
         }
     }
 }

@@ -63,10 +63,7 @@ pub(super) struct Fences {
 
 impl Fences {
     pub(super) fn new(first: u64, count: u32) -> Self {
-        Self {
-            next: first,
-            end: first + u64::from(count),
-        }
+        Self { next: first, end: first + u64::from(count) }
     }
 
     pub(super) fn take(&mut self) -> Option<u64> {
@@ -103,7 +100,7 @@ impl Lease {
             fresh: true,
             tenure: None,
             fences: grant.fence.map(|first| Fences::new(first, fences)).unwrap_or_default(),
-            rival: grant.contended.then(Rival::now),
+            rival: (grant.contended || asked.contended).then(Rival::now),
             care: Care::default(),
         }
     }
@@ -144,15 +141,13 @@ impl Lease {
 
 impl Rival {
     fn now() -> Self {
-        Self {
-            since: Moment::now(),
-            hand_overs: 0,
-        }
+        Self { since: Moment::now(), hand_overs: 0 }
     }
 }
 
 /// What was asked of the store and not given up: at most one ask per key and process.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub(super) struct Asked {
     pub(super) token: Token,
     pub(super) claim: Duration,
@@ -168,7 +163,11 @@ pub(super) struct Asked {
     /// The last answer, when it was a refusal.
     pub(super) busy: Option<Busy>,
     pub(super) frees: Option<Deadline>,
-    pub(super) granted: Option<Grant>,
+    granted: Option<Grant>,
+    /// A grant that was pushed, to be dated by an answered ask: that answer may be read after the push.
+    pushed: Option<Pushed>,
+    /// Another process was heard to wait already.
+    pub(super) contended: bool,
     pub(super) fences: u32,
 }
 
@@ -185,6 +184,8 @@ impl Asked {
             busy: None,
             frees: None,
             granted: None,
+            pushed: None,
+            contended: false,
             fences: 0,
         }
     }
@@ -198,6 +199,11 @@ impl Asked {
                 self.doubtful = false;
                 self.answered = Some(Moment::now());
                 self.anchor = busy.anchor.or(self.anchor);
+                // A grant that the server has not had in mind since is over.
+                self.pushed = self
+                    .pushed
+                    .take()
+                    .filter(|pushed| busy.anchor.is_none_or(|anchor| anchor.store_micros <= pushed.store_micros));
                 self.frees = busy.frees_in.map(Deadline::after);
                 self.busy = Some(busy);
             }
@@ -205,16 +211,24 @@ impl Asked {
         }
     }
 
-    /// A grant that was pushed: certain only when an answered ask anchors it, else it is confirmed before use.
     pub(super) fn push(&mut self, pushed: &Pushed) {
-        let until = self
-            .anchor
-            .map_or_else(|| Deadline::after(Duration::ZERO), |anchor| pushed.until(anchor));
-        self.granted = Some(Grant {
-            until,
+        self.pushed = Some(pushed.clone());
+    }
+
+    pub(super) fn is_granted(&self) -> bool {
+        self.granted.is_some() || self.pushed.is_some()
+    }
+
+    /// The grant, if there is one. A pushed grant that no answered ask can date is not certain for any time, and so is
+    /// confirmed before use.
+    pub(super) fn take_grant(&mut self) -> Option<Grant> {
+        let pushed = self.pushed.take();
+        let dated = pushed.map(|pushed| Grant {
+            until: self.anchor.map_or_else(|| Deadline::after(Duration::ZERO), |anchor| pushed.until(anchor)),
             contended: pushed.contended,
             fence: None,
         });
+        self.granted.take().or(dated)
     }
 
     pub(super) fn withdrawal(&self, key: &Arc<str>) -> Release {

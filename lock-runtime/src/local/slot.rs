@@ -93,11 +93,7 @@ pub(crate) enum Look {
 
 impl Slot {
     pub(super) fn new(key: &Arc<str>) -> Self {
-        Self {
-            key: Arc::clone(key),
-            state: Mutex::default(),
-            changed: Notify::new(),
-        }
+        Self { key: Arc::clone(key), state: Mutex::default(), changed: Notify::new() }
     }
 
     pub(super) fn locked(&self) -> MutexGuard<'_, State> {
@@ -152,10 +148,7 @@ impl Slot {
             let Some((&next, _)) = state.waiters.first_key_value() else {
                 state.turn = None;
                 let withdrawal = state.asked.take().map(|asked| asked.withdrawal(&self.key));
-                return Passed::Nobody {
-                    withdrawal,
-                    lease_left: state.lease.is_some(),
-                };
+                return Passed::Nobody { withdrawal, lease_left: state.lease.is_some() };
             };
             let waiter = state.remove_waiter(next);
             state.turn = Some(next);
@@ -198,20 +191,9 @@ impl Slot {
     pub(super) fn end(&self, id: u64) -> Ended {
         let now = Moment::now();
         let mut state = self.locked();
-        let State {
-            waiters,
-            lease: slot_lease,
-            ..
-        } = &mut *state;
-        let Some(lease) = slot_lease
-            .as_mut()
-            .filter(|lease| lease.tenure.as_ref().is_some_and(|t| t.id == id))
-        else {
-            return Ended {
-                ending: Ending::Lost,
-                due: None,
-                stale: None,
-            };
+        let State { waiters, lease: slot_lease, .. } = &mut *state;
+        let Some(lease) = slot_lease.as_mut().filter(|lease| lease.tenure.as_ref().is_some_and(|t| t.id == id)) else {
+            return Ended { ending: Ending::Lost, due: None, stale: None };
         };
         let due = lease.care.due.take();
         let in_time = lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero());
@@ -219,11 +201,7 @@ impl Slot {
             // Rule L6.
             let stale = lease.release(&self.key);
             *slot_lease = None;
-            return Ended {
-                ending: Ending::Lost,
-                due,
-                stale: Some(stale),
-            };
+            return Ended { ending: Ending::Lost, due, stale: Some(stale) };
         }
         let ending = if waiters.is_empty() {
             let release = lease.release(&self.key);
@@ -237,11 +215,7 @@ impl Slot {
             *slot_lease = None;
             Ending::Yield(release)
         };
-        Ended {
-            ending,
-            due,
-            stale: None,
-        }
+        Ended { ending, due, stale: None }
     }
 
     /// Keeps the lease of the hold `id` for whoever comes next, or for the keeper to give back.
@@ -253,11 +227,7 @@ impl Slot {
             && lease.ends(Moment::now()).is_some_and(|ends| !ends.has_passed())
         {
             lease.tenure = None;
-            return Ended {
-                ending: Ending::Kept,
-                due: lease.care.due.take(),
-                stale: None,
-            };
+            return Ended { ending: Ending::Kept, due: lease.care.due.take(), stale: None };
         }
         drop(state);
         self.end(id)
@@ -292,20 +262,11 @@ impl Slot {
     fn attention(&self, lease: &Lease, look: Look, now: Moment, grace: Duration) -> Attention {
         let renew = |wanted| {
             let token = lease.token.clone();
-            Attention::Renew(Renewal {
-                key: Arc::clone(&self.key),
-                token,
-                lease: wanted,
-                grace,
-            })
+            Attention::Renew(Renewal { key: Arc::clone(&self.key), token, lease: wanted, grace })
         };
         let Some((tenure, ends)) = lease.tenure.as_ref().zip(lease.ends(now)) else {
             // Between two holds there is nothing to lengthen, but a lease that is gone must not be handed over.
-            return if look == Look::Verify {
-                renew(lease.claim)
-            } else {
-                Attention::Done
-            };
+            return if look == Look::Verify { renew(lease.claim) } else { Attention::Done };
         };
         let left = ends.remaining_at(now);
         if left.is_zero() {
@@ -326,11 +287,7 @@ impl Slot {
         if !pause.is_zero() {
             return Attention::In(pause.min(left));
         }
-        renew(if tenure.renew {
-            tenure.expire
-        } else {
-            tenure.own.remaining_at(now)
-        })
+        renew(if tenure.renew { tenure.expire } else { tenure.own.remaining_at(now) })
     }
 
     /// Takes in the answer to a renewal that was sent at `sent`; `None` is no answer.
@@ -392,11 +349,7 @@ impl Slot {
         let lease = state.lease.take()?;
         let body = lease.tenure.as_ref().is_some_and(|tenure| tenure.body);
         let had_hold = lease.tenure.is_some();
-        Some(Revoked {
-            release: (!body).then(|| lease.release(&self.key)),
-            due: lease.care.due,
-            had_hold,
-        })
+        Some(Revoked { release: (!body).then(|| lease.release(&self.key)), due: lease.care.due, had_hold })
     }
 
     /// Takes in a pushed grant; `false` when nobody here waits for its token or owns it.
@@ -415,8 +368,12 @@ impl Slot {
     }
 
     pub(crate) fn contended(&self) {
-        if let Some(lease) = &mut self.locked().lease {
+        let mut state = self.locked();
+        if let Some(lease) = &mut state.lease {
             lease.noticed_rival();
+        } else if let Some(asked) = &mut state.asked {
+            // Its grant has been sent and not been read yet.
+            asked.contended = true;
         }
     }
 
@@ -433,7 +390,7 @@ impl Slot {
         let state = self.locked();
         let asked = state.asked.as_ref()?;
         let is_old = asked.answered.is_some_and(|answered| answered.elapsed() >= age);
-        (asked.queued && asked.granted.is_none() && is_old).then(|| Ask {
+        (asked.queued && !asked.is_granted() && is_old).then(|| Ask {
             key: Arc::clone(&self.key),
             token: asked.token.clone(),
             claim: asked.claim,
@@ -444,10 +401,7 @@ impl Slot {
     }
 
     pub(crate) fn is_queued(&self) -> bool {
-        self.locked()
-            .asked
-            .as_ref()
-            .is_some_and(|asked| asked.queued && asked.granted.is_none())
+        self.locked().asked.as_ref().is_some_and(|asked| asked.queued && !asked.is_granted())
     }
 
     /// Takes in an answer; `false` when it grants a token that nobody here waits for.
@@ -477,10 +431,7 @@ impl Slot {
 
     /// Whether the store has answered the ask that is pending.
     pub(super) fn was_answered(&self) -> bool {
-        self.locked()
-            .asked
-            .as_ref()
-            .is_some_and(|asked| asked.answered.is_some())
+        self.locked().asked.as_ref().is_some_and(|asked| asked.answered.is_some())
     }
 
     pub(super) fn is_held_here(&self) -> bool {
@@ -495,10 +446,7 @@ pub(super) enum Passed {
     /// The turn had been taken away.
     Revoked,
     /// Nobody waits.
-    Nobody {
-        withdrawal: Option<Release>,
-        lease_left: bool,
-    },
+    Nobody { withdrawal: Option<Release>, lease_left: bool },
 }
 
 /// The outcome of [`Slot::end`].
@@ -543,15 +491,7 @@ impl State {
         let now = Moment::now();
         let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
         let confirmed = is_whole.then_some(now);
-        lease.tenure = Some(Tenure {
-            id,
-            since: now,
-            expire,
-            renew,
-            body,
-            own: Deadline::new(now, expire),
-            confirmed,
-        });
+        lease.tenure = Some(Tenure { id, since: now, expire, renew, body, own: Deadline::new(now, expire), confirmed });
         Some(lease)
     }
 }

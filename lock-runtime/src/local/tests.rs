@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use crate::{LockError, LockManager};
@@ -24,13 +22,8 @@ async fn waiters_are_served_in_order() {
     for i in 0..50 {
         let (locks, order) = (locks.clone(), order.clone());
         tasks.push(tokio::spawn(async move {
-            let _guard = locks
-                .lock("p", "k")
-                .fenced(i % 3 == 0)
-                .timeout(Duration::from_secs(60))
-                .acquire()
-                .await
-                .unwrap();
+            let _guard =
+                locks.lock("p", "k").fenced(i % 3 == 0).timeout(Duration::from_mins(1)).acquire().await.unwrap();
             order.lock().unwrap().push(i);
             tokio::time::sleep(Duration::from_millis(3)).await;
         }));
@@ -47,26 +40,13 @@ async fn waiters_are_served_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_without_renewal_ends_and_one_with_it_lasts() {
     let locks = LockManager::in_memory();
-    let short = locks
-        .lock("p", "k")
-        .expire(Duration::from_secs(4))
-        .acquire()
-        .await
-        .unwrap();
-    let long = locks
-        .lock("p", "l")
-        .expire(Duration::from_secs(4))
-        .renew(true)
-        .acquire()
-        .await
-        .unwrap();
+    let short = locks.lock("p", "k").expire(Duration::from_secs(4)).acquire().await.unwrap();
+    let long = locks.lock("p", "l").expire(Duration::from_secs(4)).renew(true).acquire().await.unwrap();
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(short.is_valid());
-    tokio::time::timeout(Duration::from_secs(2), short.lost())
-        .await
-        .unwrap();
+    tokio::time::timeout(Duration::from_secs(2), short.lost()).await.unwrap();
     assert!(matches!(short.release().await, Err(LockError::Lost { .. })));
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert!(long.is_valid());
     long.release().await.unwrap();
 }
@@ -74,61 +54,8 @@ async fn a_hold_without_renewal_ends_and_one_with_it_lasts() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_body_is_dropped() {
     let locks = LockManager::in_memory();
-    let outcome = locks
-        .lock("p", "k")
-        .expire(Duration::from_secs(1))
-        .run(tokio::time::sleep(Duration::from_secs(9)))
-        .await;
+    let outcome =
+        locks.lock("p", "k").expire(Duration::from_secs(1)).run(tokio::time::sleep(Duration::from_secs(9))).await;
     assert!(matches!(outcome, Err(LockError::Lost { completed: false, .. })));
-    locks.lock("p", "k").try_acquire().await.unwrap().unwrap();
-}
-
-#[tokio::test]
-async fn redis_smoke() {
-    let Ok(url) = std::env::var("SMOKE_REDIS") else { return };
-    let a = LockManager::connect(&url).await.unwrap();
-    let b = LockManager::builder().url(&url).label("b").connect().await.unwrap();
-    let guard = a.lock("p", "k").fenced(true).acquire().await.unwrap();
-    let error = b
-        .lock("p", "k")
-        .timeout(Duration::from_millis(300))
-        .acquire()
-        .await
-        .unwrap_err();
-    println!("{error}");
-    let waiter = {
-        let b = b.clone();
-        tokio::spawn(async move {
-            b.lock("p", "k")
-                .fenced(true)
-                .timeout(Duration::from_secs(10))
-                .acquire()
-                .await
-                .unwrap()
-        })
-    };
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    println!("remaining {:?} {:?}", guard.remaining(), guard.fencing_token());
-    let start = std::time::Instant::now();
-    guard.release().await.unwrap();
-    let guard = waiter.await.unwrap();
-    println!(
-        "handed off in {:?} {:?} {:?}",
-        start.elapsed(),
-        guard.remaining(),
-        guard.fencing_token()
-    );
-    drop(guard);
-    let start = std::time::Instant::now();
-    let guard = a.lock("p", "k").acquire().await.unwrap();
-    println!("dropped and acquired in {:?}", start.elapsed());
-    guard.release().await.unwrap();
-    for _ in 0..3 {
-        let start = std::time::Instant::now();
-        for _ in 0..1000 {
-            a.lock("p", "z").acquire().await.unwrap().release().await.unwrap();
-        }
-        println!("pairs {:?}", start.elapsed() / 1000);
-    }
-    a.shutdown().await;
+    assert!(locks.lock("p", "k").try_acquire().await.unwrap().is_some());
 }

@@ -47,12 +47,7 @@ pub(super) enum Step {
 
 impl Turn {
     pub(crate) fn new(engine: &Arc<Engine>, slot: &Arc<Slot>, id: u64) -> Self {
-        Self {
-            engine: Arc::clone(engine),
-            slot: Arc::clone(slot),
-            id,
-            is_armed: true,
-        }
+        Self { engine: Arc::clone(engine), slot: Arc::clone(slot), id, is_armed: true }
     }
 
     /// Gives up the turn without passing it on.
@@ -76,23 +71,15 @@ impl Turn {
     /// then knows what to withdraw.
     pub(super) fn step(&self, terms: &Terms, attempt: &Attempt) -> Step {
         let mut state = self.slot.locked();
-        let fences = if terms.fenced {
-            (1 + state.fenced_waiters()).min(MOST_FENCES)
-        } else {
-            0
-        };
-        if let Some(granted) = state.asked.as_mut().and_then(|asked| asked.granted.take())
+        let fences = if terms.fenced { (1 + state.fenced_waiters()).min(MOST_FENCES) } else { 0 };
+        if let Some(granted) = state.asked.as_mut().and_then(Asked::take_grant)
             && let Some(asked) = state.asked.take()
         {
             state.lease = Some(Lease::new(&asked, &granted, asked.fences));
         }
         if let Some(lease) = &mut state.lease {
             let left = lease.until.remaining();
-            let enough = if lease.fresh {
-                Duration::from_nanos(1)
-            } else {
-                (terms.expire / 2).min(GOOD_FOR)
-            };
+            let enough = if lease.fresh { Duration::from_nanos(1) } else { (terms.expire / 2).min(GOOD_FOR) };
             if left < enough {
                 if let Some(step) = attempt.pause() {
                     return step;
@@ -112,17 +99,17 @@ impl Turn {
             }
             return Step::Hold;
         }
-        let asked = state
-            .asked
-            .get_or_insert_with(|| Asked::new(self.engine.next_token(), terms.expire.min(CLAIM)));
+        let asked = state.asked.get_or_insert_with(|| Asked::new(self.engine.next_token(), terms.expire.min(CLAIM)));
         let is_first = asked.answered.is_none() && !asked.unanswered && !asked.queued;
         if let Some(step) = attempt.pause() {
             return step;
         }
-        if !is_first && asked.queued && !asked.doubtful && !asked.unanswered {
-            if let Some(pause) = asked.next_ask() {
-                return Step::Wait(pause.min(attempt.give_up.remaining()));
-            }
+        if asked.queued
+            && !asked.doubtful
+            && !asked.unanswered
+            && let Some(pause) = asked.next_ask()
+        {
+            return Step::Wait(pause.min(attempt.give_up.remaining()));
         }
         asked.unanswered = true;
         asked.fences = fences;
@@ -135,22 +122,12 @@ impl Turn {
             give_up: attempt.by,
         };
         // The plain claim can't draw fencing tokens.
-        if is_first && fences == 0 {
-            Step::Claim(ask)
-        } else {
-            Step::Ask(ask)
-        }
+        if is_first && fences == 0 { Step::Claim(ask) } else { Step::Ask(ask) }
     }
 
     /// Takes in the answer to a plain claim.
     pub(super) fn claimed(&self, ask: &Ask, answer: Answer) {
-        self.slot.answered(
-            &Ask {
-                wait: false,
-                ..ask.clone()
-            },
-            answer,
-        );
+        self.slot.answered(&Ask { wait: false, ..ask.clone() }, answer);
     }
 
     /// Takes in the answer to a confirmation.
@@ -197,9 +174,7 @@ impl Asked {
     fn next_ask(&self) -> Option<Duration> {
         // A foreign value without an end is left to the safety net.
         let frees_in = self.frees.map_or(Duration::MAX, Deadline::remaining);
-        let quiet = self
-            .answered
-            .map_or(Duration::ZERO, |at| ASK_INTERVAL.saturating_sub(at.elapsed()));
+        let quiet = self.answered.map_or(Duration::ZERO, |at| ASK_INTERVAL.saturating_sub(at.elapsed()));
         let pause = frees_in.max(quiet);
         (!pause.is_zero()).then_some(pause)
     }
@@ -272,9 +247,7 @@ impl Attempt {
 
     /// Pauses after a failure: 10 ms, doubling up to 320 ms.
     pub(super) fn failed(&mut self) {
-        self.retry_at = Some(Deadline::after(
-            Duration::from_millis(10) * 2_u32.pow(self.failures.min(5)),
-        ));
+        self.retry_at = Some(Deadline::after(Duration::from_millis(10) * 2_u32.pow(self.failures.min(5))));
         self.failures += 1;
     }
 }

@@ -70,10 +70,7 @@ impl Shared {
 
     fn listener(&self, token: &Token) -> Option<Weak<dyn Events>> {
         let process = token.as_str().split('.').next()?;
-        self.listeners
-            .get(process)
-            .filter(|events| events.strong_count() > 0)
-            .cloned()
+        self.listeners.get(process).filter(|events| events.strong_count() > 0).cloned()
     }
 
     fn owner(&mut self, key: &str) -> Option<(Token, Deadline)> {
@@ -115,12 +112,7 @@ impl Shared {
                 self.set(key, &token, now, claim);
                 let contended = self.waits(key);
                 let store_micros = self.micros(now);
-                let pushed = Pushed {
-                    token: token.clone(),
-                    claim,
-                    store_micros,
-                    contended,
-                };
+                let pushed = Pushed { token: token.clone(), claim, store_micros, contended };
                 pushes.push(Push::Granted(listener, Arc::clone(key), pushed));
                 return Some(token);
             }
@@ -147,11 +139,7 @@ impl Shared {
             self.leave_queue(&ask.key, &ask.token);
             let fence = (ask.fences > 0).then(|| self.draw(now, ask.fences));
             let until = Deadline::new(now, without_drift(until.remaining_at(now)));
-            return Answer::Granted(Grant {
-                until,
-                contended: self.waits(&ask.key),
-                fence,
-            });
+            return Answer::Granted(Grant { until, contended: self.waits(&ask.key), fence });
         }
         if ask.wait {
             let lock = self.locks.entry(Arc::clone(&ask.key)).or_default();
@@ -170,10 +158,7 @@ impl Shared {
             owner,
             frees_in: Some(until.remaining_at(now)),
             endless: false,
-            anchor: Some(Anchor {
-                sent: now,
-                store_micros: self.micros(now),
-            }),
+            anchor: Some(Anchor { sent: now, store_micros: self.micros(now) }),
         }
     }
 
@@ -184,11 +169,7 @@ impl Shared {
         let owned = owner.as_ref().is_some_and(|(owner, _)| *owner == release.token);
         self.leave_queue(key, &release.token);
         if let Some((token, claim)) = &release.again {
-            self.locks
-                .entry(Arc::clone(key))
-                .or_default()
-                .queue
-                .push_back((token.clone(), *claim));
+            self.locks.entry(Arc::clone(key)).or_default().queue.push_back((token.clone(), *claim));
         }
         let again = release.again.as_ref().map(|(token, _)| token);
         if owned || owner.is_none() {
@@ -203,11 +184,7 @@ impl Shared {
             let (owner, until) = self.owner(key)?;
             Some(if owner == *token {
                 let until = Deadline::new(now, without_drift(until.remaining_at(now)));
-                Answer::Granted(Grant {
-                    until,
-                    contended: self.waits(key),
-                    fence: None,
-                })
+                Answer::Granted(Grant { until, contended: self.waits(key), fence: None })
             } else {
                 Answer::Busy(self.busy(owner, until, now))
             })
@@ -265,40 +242,23 @@ impl MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore")
-            .field("locks", &self.locked().locks.len())
-            .finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("locks", &self.locked().locks.len()).finish_non_exhaustive()
     }
 }
 
 impl Store for MemoryStore {
     fn claim<'a>(&'a self, ask: &'a Ask, _: Deadline) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        ready(Ok(self.with(|shared, pushes| {
-            shared.ask(
-                &Ask {
-                    wait: false,
-                    ..ask.clone()
-                },
-                pushes,
-            )
-        })))
-        .boxed()
+        ready(Ok(self.with(|shared, pushes| shared.ask(&Ask { wait: false, ..ask.clone() }, pushes)))).boxed()
     }
 
     fn ask<'a>(&'a self, asks: &'a [Ask], _: Deadline) -> Answers<'a, Answer> {
-        ready(Ok(self.with(|shared, pushes| {
-            asks.iter().map(|ask| Ok(shared.ask(ask, pushes))).collect()
-        })))
-        .boxed()
+        ready(Ok(self.with(|shared, pushes| asks.iter().map(|ask| Ok(shared.ask(ask, pushes))).collect()))).boxed()
     }
 
     fn release<'a>(&'a self, releases: &'a [Release], _: Deadline) -> Answers<'a, Released> {
-        ready(Ok(self.with(|shared, pushes| {
-            releases
-                .iter()
-                .map(|release| Ok(shared.release(release, pushes)))
-                .collect()
-        })))
+        ready(Ok(
+            self.with(|shared, pushes| releases.iter().map(|release| Ok(shared.release(release, pushes))).collect())
+        ))
         .boxed()
     }
 
@@ -307,10 +267,7 @@ impl Store for MemoryStore {
     }
 
     fn renew<'a>(&'a self, renewals: &'a [Renewal], _: Deadline) -> Answers<'a, Renewed> {
-        ready(Ok(self.with(|shared, _| {
-            renewals.iter().map(|renewal| Ok(shared.renew(renewal))).collect()
-        })))
-        .boxed()
+        ready(Ok(self.with(|shared, _| renewals.iter().map(|renewal| Ok(shared.renew(renewal))).collect()))).boxed()
     }
 
     fn draw<'a>(

@@ -44,31 +44,20 @@ impl RedisStore {
     ) -> Result<(Value, Moment), StoreError> {
         let outcome = self.link.call(&script.by_digest(keys, &arguments), by).await;
         match outcome {
-            Err(error) if error.is_missing_script() => self
-                .link
-                .call(&script.by_text(keys, &arguments), by)
-                .await
-                .map_err(StoreError::from),
+            Err(error) if error.is_missing_script() => {
+                self.link.call(&script.by_text(keys, &arguments), by).await.map_err(StoreError::from)
+            }
             outcome => outcome.map_err(StoreError::from),
         }
     }
 
     fn grant(sent: Moment, lease: Duration, contended: bool, fence: Option<u64>) -> Answer {
-        Answer::Granted(Grant {
-            until: Deadline::new(sent, without_drift(lease)),
-            contended,
-            fence,
-        })
+        Answer::Granted(Grant { until: Deadline::new(sent, without_drift(lease)), contended, fence })
     }
 
     async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
         let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
-        command
-            .arg("SET")
-            .arg(&*ask.key)
-            .arg(ask.token.as_str())
-            .arg("NX")
-            .arg("GET");
+        command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
         command.arg("PX").arg(millis(ask.claim));
         let (value, sent) = self.link.call(&command, by).await?;
         match value {
@@ -81,12 +70,7 @@ impl RedisStore {
                     return Ok(Self::grant(sent, Duration::ZERO, false, None));
                 }
                 let owner = Token::foreign(&owner);
-                Ok(Answer::Busy(Busy {
-                    owner,
-                    frees_in: None,
-                    endless: false,
-                    anchor: None,
-                }))
+                Ok(Answer::Busy(Busy { owner, frees_in: None, endless: false, anchor: None }))
             }
         }
     }
@@ -98,26 +82,15 @@ impl RedisStore {
             }
             for ask in asks {
                 let not_after = self.link.store_micros_at(ask.give_up).unwrap_or(0);
-                command
-                    .arg(ask.token.as_str())
-                    .arg(millis(ask.claim))
-                    .arg(u8::from(ask.wait));
+                command.arg(ask.token.as_str()).arg(millis(ask.claim)).arg(u8::from(ask.wait));
                 command.arg(ask.fences).arg(not_after);
             }
         };
         let (value, sent) = self.run(&scripts::ASK, 3 * asks.len(), arguments, by).await?;
         let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
-        let anchor = Anchor {
-            sent,
-            store_micros: reply.store_micros,
-        };
+        let anchor = Anchor { sent, store_micros: reply.store_micros };
         self.link.learn(anchor);
-        Ok(reply
-            .answers
-            .into_iter()
-            .zip(asks)
-            .map(|(answer, ask)| read_answer(answer, ask, anchor))
-            .collect())
+        Ok(reply.answers.into_iter().zip(asks).map(|(answer, ask)| read_answer(answer, ask, anchor)).collect())
     }
 
     async fn release(
@@ -128,10 +101,7 @@ impl RedisStore {
         let arguments = |command: &mut Cmd| release_arguments(command, releases);
         let (value, sent) = self.run(&scripts::RELEASE, 3 * releases.len(), arguments, by).await?;
         let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
-        let anchor = Anchor {
-            sent,
-            store_micros: reply.store_micros,
-        };
+        let anchor = Anchor { sent, store_micros: reply.store_micros };
         self.link.learn(anchor);
         Ok(reply
             .answers
@@ -147,9 +117,7 @@ impl RedisStore {
                 command.arg(&*renewal.key);
             }
             for renewal in renewals {
-                command
-                    .arg(renewal.token.as_str())
-                    .arg(millis(renewal.lease + renewal.grace));
+                command.arg(renewal.token.as_str()).arg(millis(renewal.lease + renewal.grace));
             }
         };
         let (value, sent) = self.run(&scripts::RENEW, renewals.len(), arguments, by).await?;
@@ -168,19 +136,14 @@ impl RedisStore {
             command.arg(token.as_str()).arg(count);
         };
         let (value, _) = self.run(&scripts::DRAW, 2, arguments, by).await?;
-        let first = integer(&value)
-            .and_then(|first| u64::try_from(first).ok())
-            .ok_or_else(StoreError::no_answer)?;
+        let first = integer(&value).and_then(|first| u64::try_from(first).ok()).ok_or_else(StoreError::no_answer)?;
         Ok((first > 0).then_some(first))
     }
 }
 
 /// The keys of one lock, in the order of the scripts: all in the cluster slot of the lock's name.
 fn lock_keys(command: &mut Cmd, key: &str) {
-    command
-        .arg(key)
-        .arg(format!("{{{key}}}:queue"))
-        .arg(format!("{{{key}}}:fence"));
+    command.arg(key).arg(format!("{{{key}}}:queue")).arg(format!("{{{key}}}:fence"));
 }
 
 fn release_arguments(command: &mut Cmd, releases: &[Release]) {
@@ -189,11 +152,7 @@ fn release_arguments(command: &mut Cmd, releases: &[Release]) {
     }
     for release in releases {
         let (reserved, used) = release.unused_fences.unwrap_or((0, 0));
-        command
-            .arg(release.token.as_str())
-            .arg(millis(release.claim))
-            .arg(reserved)
-            .arg(used);
+        command.arg(release.token.as_str()).arg(millis(release.claim)).arg(reserved).arg(used);
         match &release.again {
             Some((token, claim)) => command.arg(token.as_str()).arg(millis(*claim)),
             None => command.arg("").arg(0),
@@ -221,12 +180,7 @@ fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<Answer, Store
         [Value::Int(0), Value::Int(left), Value::BulkString(owner)] => {
             let owner = Token::foreign(&String::from_utf8_lossy(owner));
             let (frees_in, endless) = (lease_left(*left), *left == -1);
-            Ok(Answer::Busy(Busy {
-                owner,
-                frees_in,
-                endless,
-                anchor: Some(anchor),
-            }))
+            Ok(Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor) }))
         }
         [Value::Int(-1)] => Ok(Answer::Late),
         [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
@@ -237,29 +191,16 @@ fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<Answer, Store
 fn read_released(answer: Value, release: &Release, anchor: Anchor) -> Result<Released, StoreError> {
     let fields = items(answer).map_err(reply::error_of_one)?;
     match fields.as_slice() {
-        [
-            Value::Int(owned),
-            Value::Int(left),
-            Value::BulkString(owner),
-            Value::Int(waits),
-        ] => {
+        [Value::Int(owned), Value::Int(left), Value::BulkString(owner), Value::Int(waits)] => {
             let again = release.again.as_ref().filter(|_| !owner.is_empty()).map(|(token, _)| {
                 let lease = lease_left(*left);
                 if owner == token.as_str().as_bytes() {
                     return RedisStore::grant(anchor.sent, lease.unwrap_or_default(), *waits == 1, None);
                 }
                 let owner = Token::foreign(&String::from_utf8_lossy(owner));
-                Answer::Busy(Busy {
-                    owner,
-                    frees_in: lease,
-                    endless: *left == -1,
-                    anchor: Some(anchor),
-                })
+                Answer::Busy(Busy { owner, frees_in: lease, endless: *left == -1, anchor: Some(anchor) })
             });
-            Ok(Released {
-                owned: *owned == 1,
-                again,
-            })
+            Ok(Released { owned: *owned == 1, again })
         }
         [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
         _ => Err(StoreError::no_answer()),
@@ -268,10 +209,7 @@ fn read_released(answer: Value, release: &Release, anchor: Anchor) -> Result<Rel
 
 impl From<link::CallError> for StoreError {
     fn from(error: link::CallError) -> Self {
-        Self {
-            retry: if error.is_final() { Retry::Never } else { Retry::Later },
-            problem: error.into_problem(),
-        }
+        Self { retry: if error.is_final() { Retry::Never } else { Retry::Later }, problem: error.into_problem() }
     }
 }
 

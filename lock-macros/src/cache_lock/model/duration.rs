@@ -22,25 +22,12 @@ struct Kind {
     may_be_zero: bool,
 }
 
-const TIMEOUT: Kind = Kind {
-    in_ms: "timeout_ms",
-    in_s: "timeout_s",
-    any: "timeout",
-    may_be_zero: true,
-};
+const TIMEOUT: Kind = Kind { in_ms: "timeout_ms", in_s: "timeout_s", any: "timeout", may_be_zero: true };
 
-const EXPIRE: Kind = Kind {
-    in_ms: "expire_ms",
-    in_s: "expire_s",
-    any: "expire",
-    may_be_zero: false,
-};
+const EXPIRE: Kind = Kind { in_ms: "expire_ms", in_s: "expire_s", any: "expire", may_be_zero: false };
 
 pub(super) fn settings(options: &mut Options, mistakes: &mut Mistakes) -> Vec<Setting> {
-    [TIMEOUT, EXPIRE]
-        .iter()
-        .filter_map(|kind| setting(kind, options, mistakes))
-        .collect()
+    [TIMEOUT, EXPIRE].iter().filter_map(|kind| setting(kind, options, mistakes)).collect()
 }
 
 /// One lock waits for one time: a second spelling is refused even when it says the same.
@@ -50,17 +37,11 @@ fn setting(kind: &Kind, options: &mut Options, mistakes: &mut Mistakes) -> Optio
         .filter_map(|spelling| options.take(spelling).map(|option| (spelling, option)));
     let (spelling, option) = spellings.next()?;
     for (second, option) in spellings {
-        mistakes.at(
-            option.name,
-            format!("`{second}` and `{spelling}` set the same time: keep one"),
-        );
+        mistakes.at(option.name, format!("`{second}` and `{spelling}` set the same time: keep one"));
     }
     let Some(value) = option.value else {
         let example = if spelling == kind.any { "\"2s\"" } else { "2" };
-        mistakes.at(
-            option.name,
-            format!("`{spelling}` lacks its value: write `{spelling} = {example}`"),
-        );
+        mistakes.at(option.name, format!("`{spelling}` lacks its value: write `{spelling} = {example}`"));
         return None;
     };
     let milliseconds = match spelling {
@@ -79,22 +60,12 @@ fn setting(kind: &Kind, options: &mut Options, mistakes: &mut Mistakes) -> Optio
 fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr) -> syn::Result<Setting> {
     let any = kind.any;
     let advice = match plain(value) {
-        Expr::Lit(ExprLit {
-            lit: Lit::Int(number), ..
-        }) => {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
             check(kind, number, number.base10_parse().ok(), unit)?;
-            return Ok(Setting {
-                method: spelling,
-                value: with_suffix(number).into_token_stream(),
-            });
+            return Ok(Setting { method: spelling, value: with_suffix(number).into_token_stream() });
         }
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text), ..
-        }) => {
-            format!(
-                "`{spelling}` takes an integer: for a text with a unit write `{any} = {}`",
-                text.token()
-            )
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
+            format!("`{spelling}` takes an integer: for a text with a unit write `{any} = {}`", text.token())
         }
         Expr::Lit(ExprLit { lit: Lit::Float(_), .. }) => {
             format!("`{spelling}` takes an integer: for a fraction use a smaller unit, such as `{any} = \"1500ms\"`")
@@ -104,10 +75,7 @@ fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr) -> syn::
             format!("`{spelling}` can't be negative")
         }
         _ => {
-            return Ok(Setting {
-                method: spelling,
-                value: tokens(&without_fallback(value)),
-            });
+            return Ok(Setting { method: spelling, value: tokens(&without_fallback(value)) });
         }
     };
     Err(syn::Error::new_spanned(value, advice))
@@ -117,20 +85,13 @@ fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr) -> syn::
 fn duration(kind: &Kind, value: &Expr) -> syn::Result<Setting> {
     let any = kind.any;
     match plain(value) {
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text), ..
-        }) => {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
             let (amount, unit) = read(kind, text)?;
             let milliseconds = check(kind, text, amount, unit)?;
             let number = LitInt::new(&format!("{milliseconds}u64"), text.span());
-            Ok(Setting {
-                method: kind.in_ms,
-                value: number.into_token_stream(),
-            })
+            Ok(Setting { method: kind.in_ms, value: number.into_token_stream() })
         }
-        Expr::Lit(ExprLit {
-            lit: Lit::Int(number), ..
-        }) => {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
             let Kind { in_ms: ms, in_s: s, .. } = kind;
             let digits = number.base10_digits();
             let advice = format!("in which unit? write `{s} = {digits}`, `{ms} = {digits}` or `{any} = \"{digits}s\"`");
@@ -140,10 +101,7 @@ fn duration(kind: &Kind, value: &Expr) -> syn::Result<Setting> {
             let advice = format!("`{any}` takes a text with a unit, such as `{any} = \"1500ms\"`, or a `Duration`");
             Err(syn::Error::new_spanned(value, advice))
         }
-        _ => Ok(Setting {
-            method: any,
-            value: tokens(value),
-        }),
+        _ => Ok(Setting { method: any, value: tokens(value) }),
     }
 }
 
@@ -200,9 +158,7 @@ fn without_fallback(value: &Expr) -> Expr {
 
 fn is_literal_arithmetic(value: &Expr) -> bool {
     match plain(value) {
-        Expr::Lit(ExprLit {
-            lit: Lit::Int(number), ..
-        }) => number.suffix().is_empty(),
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => number.suffix().is_empty(),
         Expr::Binary(binary) => is_literal_arithmetic(&binary.left) && is_literal_arithmetic(&binary.right),
         _ => false,
     }

@@ -27,15 +27,11 @@ pub(super) fn key(
 ) -> Option<Key> {
     let is_given = options.written.iter().any(|option| option.name == "key");
     let written = options.value("key", "id", mistakes);
-    let marked: Vec<Option<Key>> = (function.marks.iter())
-        .map(|mark| mistakes.ok(marked(mark, function, shape)))
-        .collect();
+    let marked: Vec<Option<Key>> =
+        (function.marks.iter()).map(|mark| mistakes.ok(marked(mark, function, shape))).collect();
     match (&written, function.marks.first()) {
         (Some(_), Some(mark)) => {
-            mistakes.at(
-                &mark.attribute,
-                "`key = …` names the key already: remove this mark, or the option",
-            );
+            mistakes.at(&mark.attribute, "`key = …` names the key already: remove this mark, or the option");
             None
         }
         (Some(written), None) => {
@@ -44,11 +40,7 @@ pub(super) fn key(
         }
         (None, Some(_)) => {
             let mut marked: Vec<Key> = marked.into_iter().collect::<Option<_>>()?;
-            if marked.len() == 1 {
-                marked.pop()
-            } else {
-                Some(Key::Tuple(marked))
-            }
+            if marked.len() == 1 { marked.pop() } else { Some(Key::Tuple(marked)) }
         }
         (None, None) if is_given => None,
         (None, None) => {
@@ -65,21 +57,12 @@ pub(super) fn key(
 fn check_written(written: &Expr, mistakes: &mut Mistakes) {
     match plain(written) {
         Expr::Tuple(tuple) if tuple.elems.is_empty() => {
-            mistakes.at(
-                written,
-                "`()` names nothing: for one lock for every call write `key = \"all\"`",
-            );
+            mistakes.at(written, "`()` names nothing: for one lock for every call write `key = \"all\"`");
         }
-        Expr::Closure(_) => mistakes.at(
-            written,
-            "the key is the value itself: write `key = id`, without a closure",
-        ),
+        Expr::Closure(_) => mistakes.at(written, "the key is the value itself: write `key = id`, without a closure"),
         other => {
             if text(other).is_some_and(|text| text.value().is_empty()) {
-                mistakes.at(
-                    written,
-                    "an empty text names nothing: for one lock for every call write `key = \"all\"`",
-                );
+                mistakes.at(written, "an empty text names nothing: for one lock for every call write `key = \"all\"`");
             }
         }
     }
@@ -93,11 +76,7 @@ fn of_expression(written: &Expr) -> Key {
 }
 
 fn marked(mark: &Mark, function: &Function, shape: Option<&Shape>) -> syn::Result<Key> {
-    let fields = if mark.is_complex {
-        fields(mark)?
-    } else {
-        no_fields(mark)?
-    };
+    let fields = if mark.is_complex { fields(mark)? } else { no_fields(mark)? };
     let base = match function.signature.inputs.get(mark.argument) {
         Some(FnArg::Receiver(receiver)) => {
             let this = receiver.self_token;

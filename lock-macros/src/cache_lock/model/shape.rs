@@ -70,35 +70,14 @@ pub(super) fn shape(function: &Function, mistakes: &mut Mistakes) -> Option<Shap
 fn future(output: Type, is_boxed: bool, returns: &Type, function: &Function) -> Shape {
     match lone_async_block(function, is_boxed) {
         Some((Some(pin), block)) if is_async_trait(function) => match split_prelude(&block) {
-            Some((prelude, body)) => Shape::AsyncTrait {
-                output,
-                pin,
-                prelude,
-                body,
-            },
-            None => Shape::Future {
-                output,
-                is_boxed,
-                start: Start::AsyncBlock(block),
-            },
+            Some((prelude, body)) => Shape::AsyncTrait { output, pin, prelude, body },
+            None => Shape::Future { output, is_boxed, start: Start::AsyncBlock(block) },
         },
-        Some((_, block)) => Shape::Future {
-            output,
-            is_boxed,
-            start: Start::AsyncBlock(block),
-        },
+        Some((_, block)) => Shape::Future { output, is_boxed, start: Start::AsyncBlock(block) },
         None => {
             let span = returns.span();
-            let future = if is_boxed {
-                with_inferred_lifetime(returns)
-            } else {
-                parse_quote_spanned!(span=> _)
-            };
-            Shape::Future {
-                output,
-                is_boxed,
-                start: Start::Any(Box::new(future)),
-            }
+            let future = if is_boxed { with_inferred_lifetime(returns) } else { parse_quote_spanned!(span=> _) };
+            Shape::Future { output, is_boxed, start: Start::Any(Box::new(future)) }
         }
     }
 }
@@ -121,10 +100,7 @@ impl Shape {
             return None;
         };
         prelude.iter().find_map(|statement| {
-            let Stmt::Local(Local {
-                pat, init: Some(init), ..
-            }) = statement
-            else {
+            let Stmt::Local(Local { pat, init: Some(init), .. }) = statement else {
                 return None;
             };
             let Expr::Block(block) = &*init.expr else {
@@ -141,21 +117,13 @@ impl Shape {
 /// `impl Future<Output = T> + …` or `Pin<Box<dyn Future<Output = T> + …>>`: `T`, and whether it is boxed.
 fn returned_future(returns: &Type) -> Option<(&Type, bool)> {
     match plain_type(returns) {
-        Type::ImplTrait(future) => future
-            .bounds
-            .iter()
-            .find_map(future_output)
-            .map(|output| (output, false)),
+        Type::ImplTrait(future) => future.bounds.iter().find_map(future_output).map(|output| (output, false)),
         Type::Path(_) => {
             let boxed = only_argument(returns, "Pin")?;
             let Type::TraitObject(future) = plain_type(only_argument(boxed, "Box")?) else {
                 return None;
             };
-            future
-                .bounds
-                .iter()
-                .find_map(future_output)
-                .map(|output| (output, true))
+            future.bounds.iter().find_map(future_output).map(|output| (output, true))
         }
         _ => None,
     }
@@ -253,12 +221,7 @@ fn split_prelude(block: &Block) -> Option<(Vec<Stmt>, Block)> {
     if matches!(&last, Stmt::Expr(Expr::Path(path), None) if path.path.is_ident("__ret")) {
         last = statements.pop()?;
     }
-    let Stmt::Local(Local {
-        pat: Pat::Type(typed),
-        init: Some(init),
-        ..
-    }) = last
-    else {
+    let Stmt::Local(Local { pat: Pat::Type(typed), init: Some(init), .. }) = last else {
         return None;
     };
     let is_result = match &*typed.pat {
@@ -285,10 +248,8 @@ struct Inferred;
 impl VisitMut for Inferred {
     fn visit_type_mut(&mut self, node: &mut Type) {
         if let Type::ImplTrait(hidden) = node {
-            *node = Type::Infer(TypeInfer {
-                attrs: Vec::new(),
-                underscore_token: syn::Token![_](hidden.impl_token.span),
-            });
+            *node =
+                Type::Infer(TypeInfer { attrs: Vec::new(), underscore_token: syn::Token![_](hidden.impl_token.span) });
         } else {
             syn::visit_mut::visit_type_mut(self, node);
         }
@@ -310,10 +271,7 @@ struct ShortLived;
 impl VisitMut for ShortLived {
     fn visit_type_trait_object_mut(&mut self, object: &mut syn::TypeTraitObject) {
         let bounds = std::mem::take(&mut object.bounds);
-        object.bounds = bounds
-            .into_iter()
-            .filter(|bound| !matches!(bound, TypeParamBound::Lifetime(_)))
-            .collect();
+        object.bounds = bounds.into_iter().filter(|bound| !matches!(bound, TypeParamBound::Lifetime(_))).collect();
         let span = object.bounds.span();
         object.bounds.push(TypeParamBound::Lifetime(Lifetime::new("'_", span)));
         // Not into the output: a trait object in there keeps its lifetime.

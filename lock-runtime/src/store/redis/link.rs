@@ -69,9 +69,7 @@ impl Link {
         let server = info.addr().to_string();
         let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(
-            socket2::TcpKeepalive::new()
-                .with_time(Duration::from_secs(10))
-                .with_interval(Duration::from_secs(3)),
+            socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(3)),
         );
         #[cfg(target_os = "linux")]
         let tcp = tcp.set_user_timeout(Duration::from_secs(5));
@@ -120,22 +118,18 @@ impl Link {
         let mut live = self.live(by).await?;
         let sent = Moment::now();
         let limit = by.remaining_at(sent).min(self.command_timeout);
-        match timeout(limit, live.connection.send_packed_command(command)).await {
-            Ok(reply) => {
-                self.heard();
-                match reply.and_then(Value::extract_error) {
-                    Ok(value) => Ok((value, sent)),
-                    Err(error) => {
-                        if error.is_io_error() {
-                            self.drop_connection(live.generation);
-                        }
-                        Err(CallError::Failed(Arc::new(error)))
-                    }
+        let Ok(reply) = timeout(limit, live.connection.send_packed_command(command)).await else {
+            self.silence(live.generation, sent);
+            return Err(CallError::Silent(limit));
+        };
+        self.heard();
+        match reply.and_then(Value::extract_error) {
+            Ok(value) => Ok((value, sent)),
+            Err(error) => {
+                if error.is_io_error() {
+                    self.drop_connection(live.generation);
                 }
-            }
-            Err(_) => {
-                self.silence(live.generation, sent);
-                Err(CallError::Silent(limit))
+                Err(CallError::from(error))
             }
         }
     }
@@ -246,26 +240,14 @@ impl Link {
             .set_response_timeout(None)
             .set_connection_timeout(Some(self.connect_timeout))
             .set_pipeline_buffer_size(IN_FLIGHT)
-            .set_push_sender(Receiver {
-                link: Weak::clone(&self.this),
-                generation,
-            });
-        let mut connection = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(|error| CallError::of_setup(error))?;
-        let hello = connection
-            .send_packed_command(&redis::cmd("HELLO"))
-            .await
-            .and_then(Value::extract_error)?;
+            .set_push_sender(Receiver { link: Weak::clone(&self.this), generation });
+        let mut connection =
+            self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(CallError::of_setup)?;
+        let hello = connection.send_packed_command(&redis::cmd("HELLO")).await.and_then(Value::extract_error)?;
         check_version(&hello)?;
         let sent = Moment::now();
         let time: (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
-        self.learn(Anchor {
-            sent,
-            store_micros: time.0 * 1_000_000 + time.1,
-        });
+        self.learn(Anchor { sent, store_micros: time.0 * 1_000_000 + time.1 });
         if let Some(process) = &self.process {
             connection.subscribe(format!("cache_lock:{process}")).await?;
         }
@@ -280,7 +262,7 @@ impl Link {
     /// What the server's clock will show at `deadline`; at most a round trip too late.
     pub(super) fn store_micros_at(&self, deadline: Deadline) -> Option<u64> {
         let anchor = self.locked().clock?;
-        let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_secs(366 * 24 * 3600));
+        let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_hours(366 * 24));
         Some(anchor.store_micros + u64::try_from(ahead.as_micros()).ok()?)
     }
 }
@@ -293,26 +275,18 @@ fn check_version(hello: &Value) -> Result<(), CallError> {
             is_it.then(|| super::text(value.clone())).flatten()
         })
     };
-    let (server, version) = (
-        field("server").unwrap_or_default(),
-        field("version").unwrap_or_default(),
-    );
+    let (server, version) = (field("server").unwrap_or_default(), field("version").unwrap_or_default());
     let mut numbers = version.split('.').map_while(|number| number.parse::<u64>().ok());
     let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if found >= OLDEST {
         return Ok(());
     }
-    Err(CallError::TooOld(format!(
-        "{} {version}",
-        if server.is_empty() { "server" } else { &server }
-    )))
+    Err(CallError::TooOld(format!("{} {version}", if server.is_empty() { "server" } else { &server })))
 }
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link")
-            .field("server", &self.server)
-            .finish_non_exhaustive()
+        f.debug_struct("Link").field("server", &self.server).finish_non_exhaustive()
     }
 }
 
@@ -347,13 +321,9 @@ impl CallError {
             Self::Silent(_) | Self::NoConnection(_) => false,
             Self::TooOld(_) => true,
             Self::Failed(error) => {
-                matches!(
-                    error.kind(),
-                    ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig
-                ) || matches!(
-                    error.code(),
-                    Some("NOPERM" | "NOAUTH" | "WRONGPASS" | "WRONGTYPE" | "ERR")
-                )
+                matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
+                    || matches!(error.code(), Some("NOPERM" | "NOAUTH" | "WRONGPASS" | "WRONGTYPE"))
+                    || error.code() == Some("ERR") && !error.to_string().contains("max number of clients")
             }
         }
     }

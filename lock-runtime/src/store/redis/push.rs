@@ -30,15 +30,7 @@ impl<'a> Message<'a> {
                 let store_micros = words.next()?.parse().ok()?;
                 let contended = words.next()? == "1";
                 let token = Token::foreign(words.next()?);
-                Some(Self::Grant(
-                    words.next()?,
-                    Pushed {
-                        token,
-                        claim,
-                        store_micros,
-                        contended,
-                    },
-                ))
+                Some(Self::Grant(words.next()?, Pushed { token, claim, store_micros, contended }))
             }
             _ => None,
         }
@@ -80,14 +72,8 @@ mod tests {
         let Some(Message::Grant(key, pushed)) = Message::read("grant 2500 1700000000000000 1 tok p:a b") else {
             unreachable!("it is a grant");
         };
-        assert_eq!(
-            (key, pushed.claim, pushed.contended),
-            ("p:a b", Duration::from_millis(2500), true)
-        );
-        assert_eq!(
-            (pushed.token.as_str(), pushed.store_micros),
-            ("tok", 1_700_000_000_000_000)
-        );
+        assert_eq!((key, pushed.claim, pushed.contended), ("p:a b", Duration::from_millis(2500), true));
+        assert_eq!((pushed.token.as_str(), pushed.store_micros), ("tok", 1_700_000_000_000_000));
     }
 
     proptest! {

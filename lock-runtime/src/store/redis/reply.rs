@@ -56,20 +56,7 @@ pub(super) fn error_of_one(value: Value) -> StoreError {
     };
     let problem = BackendError::new(format!("the server says: {message}"));
     // What is being loaded, promoted or written out passes; what the server refuses, it will refuse again.
-    let passes = [
-        "OOM",
-        "READONLY",
-        "LOADING",
-        "MASTERDOWN",
-        "MISCONF",
-        "NOREPLICAS",
-        "BUSY",
-        "TRYAGAIN",
-    ];
+    let passes = ["OOM", "READONLY", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "BUSY", "TRYAGAIN"];
     let code = message.split_whitespace().next().unwrap_or_default();
-    if passes.contains(&code) {
-        StoreError::later(problem)
-    } else {
-        StoreError::never(problem)
-    }
+    if passes.contains(&code) { StoreError::later(problem) } else { StoreError::never(problem) }
 }

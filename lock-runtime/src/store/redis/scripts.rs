@@ -13,15 +13,8 @@ pub(super) struct Script {
 macro_rules! script {
     ($file:literal) => {
         LazyLock::new(|| {
-            let text = concat!(
-                include_str!("scripts/queue.lua"),
-                "\n",
-                include_str!(concat!("scripts/", $file))
-            );
-            Script {
-                text,
-                digest: redis::Script::new(text).get_hash().to_owned(),
-            }
+            let text = concat!(include_str!("scripts/queue.lua"), "\n", include_str!(concat!("scripts/", $file)));
+            Script { text, digest: redis::Script::new(text).get_hash().to_owned() }
         })
     };
 }
@@ -33,18 +26,18 @@ pub(super) static DRAW: LazyLock<Script> = script!("draw.lua");
 
 impl Script {
     pub(super) fn by_digest(&self, keys: usize, arguments: &impl Fn(&mut Cmd)) -> Cmd {
-        self.command("EVALSHA", &self.digest, keys, arguments)
+        command("EVALSHA", &self.digest, keys, arguments)
     }
 
     pub(super) fn by_text(&self, keys: usize, arguments: &impl Fn(&mut Cmd)) -> Cmd {
-        self.command("EVAL", self.text, keys, arguments)
+        command("EVAL", self.text, keys, arguments)
     }
+}
 
-    fn command(&self, name: &str, script: &str, keys: usize, arguments: &impl Fn(&mut Cmd)) -> Cmd {
-        // One allocation for all that follows.
-        let mut command = Cmd::with_capacity(3 + 4 * keys, script.len() + 128 * (keys + 1));
-        command.arg(name).arg(script).arg(keys);
-        arguments(&mut command);
-        command
-    }
+fn command(name: &str, script: &str, keys: usize, arguments: &impl Fn(&mut Cmd)) -> Cmd {
+    // One allocation for all that follows.
+    let mut command = Cmd::with_capacity(3 + 4 * keys, script.len() + 128 * (keys + 1));
+    command.arg(name).arg(script).arg(keys);
+    arguments(&mut command);
+    command
 }
