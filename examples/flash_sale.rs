@@ -72,11 +72,7 @@ impl Shop {
     /// Whether the lock of one item keeps nobody from another: holds the first and tries the last.
     async fn items_are_independent(&self, options: &Options) -> Result<bool, Failure> {
         let first = self.locks.lock("seckill", &1_u64).acquire().await?;
-        let last = self
-            .locks
-            .lock("seckill", &u64::from(options.items))
-            .try_acquire()
-            .await?;
+        let last = self.locks.lock("seckill", &u64::from(options.items)).try_acquire().await?;
         let independent = last.is_some();
         drop(last);
         first.release().await?;
@@ -100,10 +96,7 @@ async fn main() -> ExitCode {
 }
 
 async fn flash_sale(run: &Run, options: &Options) -> Result<Report, Failure> {
-    let shop = Arc::new(Shop {
-        locks: run.locks().await?,
-        stock: run.ledger().await?,
-    });
+    let shop = Arc::new(Shop { locks: run.locks().await?, stock: run.ledger().await? });
     let buyer = |number: u32| {
         let (shop, item, no_lock) = (shop.clone(), options.item_of(number), options.no_lock);
         async move { shop.serve(number, item, no_lock).await }
@@ -116,10 +109,7 @@ async fn flash_sale(run: &Run, options: &Options) -> Result<Report, Failure> {
         return Ok(report);
     }
 
-    println!(
-        "Flash sale: {} buyers at once, {STOCK} in stock of each item, items: {}.",
-        options.tasks, options.items
-    );
+    println!("Flash sale: {} buyers at once, {STOCK} in stock of each item, items: {}.", options.tasks, options.items);
     println!("{}", run.circumstances(options));
     for item in options.item_numbers() {
         shop.stock.write(&stock_of(item), STOCK).await?;

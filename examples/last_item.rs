@@ -65,11 +65,7 @@ impl Shop {
             if attempt > 0 {
                 tokio::time::sleep(PAUSE).await;
             }
-            answer = if no_lock {
-                self.sell(item).await
-            } else {
-                self.buy(item).await
-            };
+            answer = if no_lock { self.sell(item).await } else { self.buy(item).await };
             if answer != Answer::Busy {
                 break;
             }
@@ -86,11 +82,7 @@ impl Shop {
 impl Answer {
     /// Only "somebody else has it" is busy. Not to have been able to ask is something else, and must not look alike.
     fn refusal(error: &LockError) -> Self {
-        if error.is_timeout() {
-            Self::Busy
-        } else {
-            Self::Failed(error.to_string())
-        }
+        if error.is_timeout() { Self::Busy } else { Self::Failed(error.to_string()) }
     }
 }
 
@@ -110,10 +102,7 @@ async fn main() -> ExitCode {
 }
 
 async fn last_item(run: &Run, options: &Options) -> Result<Report, Failure> {
-    let shop = Arc::new(Shop {
-        locks: run.locks().await?,
-        stock: run.ledger().await?,
-    });
+    let shop = Arc::new(Shop { locks: run.locks().await?, stock: run.ledger().await? });
     let buyer = |number: u32| {
         let (shop, item, no_lock) = (shop.clone(), options.item_of(number), options.no_lock);
         async move { shop.serve(item, no_lock).await }
@@ -141,17 +130,9 @@ async fn last_item(run: &Run, options: &Options) -> Result<Report, Failure> {
     report.expect("sold", to_sell, tally.done);
     for item in options.item_numbers().take(10) {
         let expected = i64::from(options.tasks_for(item) == 0);
-        report.expect(
-            format!("stock of item {item}"),
-            expected,
-            shop.stock.read(&stock_of(item)).await?,
-        );
+        report.expect(format!("stock of item {item}"), expected, shop.stock.read(&stock_of(item)).await?);
     }
-    report.expect(
-        "told that they can't have it",
-        options.tasks - to_sell,
-        tally.refusals(),
-    );
+    report.expect("told that they can't have it", options.tasks - to_sell, tally.refusals());
     for (answer, times) in &tally.refused {
         report.note(format!("  \"{answer}\""), times);
     }

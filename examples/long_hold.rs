@@ -72,10 +72,7 @@ async fn main() -> ExitCode {
 }
 
 async fn long_hold(run: &Run, options: &Options) -> Result<Report, Failure> {
-    let bank = Arc::new(Bank {
-        locks: run.locks().await?,
-        balances: run.ledger().await?,
-    });
+    let bank = Arc::new(Bank { locks: run.locks().await?, balances: run.ledger().await? });
     let task = |number: u32| {
         let (bank, account, no_lock) = (bank.clone(), options.item_of(number), options.no_lock);
         async move { bank.serve(account, no_lock).await }

@@ -44,11 +44,7 @@ impl Station {
             tokio::time::sleep((PATIENCE + Duration::from_millis(500)).saturating_sub(waited)).await;
             Ok(waited)
         };
-        let answer = if no_lock {
-            shift.await
-        } else {
-            self.on_duty(post, shift).await
-        };
+        let answer = if no_lock { shift.await } else { self.on_duty(post, shift).await };
         match answer {
             Err(failure) if is_timeout(&failure) => Outcome::Refused("the post is taken".to_owned()),
             answer => Outcome::of(answer),
@@ -77,9 +73,7 @@ async fn takeover(run: &Run, options: &Options) -> Result<Report, Failure> {
             "there is one post to take over, and it takes several processes: leave --items and --processes out".into(),
         );
     }
-    let station = Arc::new(Station {
-        locks: run.locks().await?,
-    });
+    let station = Arc::new(Station { locks: run.locks().await? });
     let mut report = Report::default();
 
     if options.holder {

@@ -85,10 +85,7 @@ async fn default_address(run: &Run, options: &Options) -> Result<Report, Failure
 }
 
 async fn add_addresses(run: &Run, options: &Options, database: &Database) -> Result<Report, Failure> {
-    let accounts = Arc::new(Accounts {
-        locks: run.locks().await?,
-        book: database.open().await?,
-    });
+    let accounts = Arc::new(Accounts { locks: run.locks().await?, book: database.open().await? });
     let request = |number: u32| {
         let (accounts, user, no_lock) = (accounts.clone(), options.item_of(number), options.no_lock);
         async move {

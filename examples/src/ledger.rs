@@ -19,26 +19,16 @@ enum Place {
     /// The mutex is held for a single read or write, never from one to the other.
     Memory(Mutex<HashMap<String, i64>>),
     /// Plain `GET` and `SET`.
-    Redis {
-        connection: MultiplexedConnection,
-        namespace: String,
-    },
+    Redis { connection: MultiplexedConnection, namespace: String },
 }
 
 impl Ledger {
     pub(crate) fn in_memory() -> Self {
-        Self {
-            place: Place::Memory(Mutex::default()),
-        }
+        Self { place: Place::Memory(Mutex::default()) }
     }
 
     pub(crate) fn in_redis(connection: MultiplexedConnection, namespace: &str) -> Self {
-        Self {
-            place: Place::Redis {
-                connection,
-                namespace: namespace.to_owned(),
-            },
-        }
+        Self { place: Place::Redis { connection, namespace: namespace.to_owned() } }
     }
 
     /// Reads a number; one that was never written is 0.
@@ -49,11 +39,7 @@ impl Ledger {
     pub async fn read(&self, name: &str) -> Result<i64, Failure> {
         match &self.place {
             Place::Memory(numbers) => {
-                let number = numbers
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .get(name)
-                    .copied();
+                let number = numbers.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
                 // Others run while the answer is on its way, as with a real database.
                 tokio::task::yield_now().await;
                 Ok(number.unwrap_or_default())

@@ -45,11 +45,7 @@ impl Process {
             .spawn()?;
         let input = child.stdin.take().ok_or("a child process has no input")?;
         let output = child.stdout.take().ok_or("a child process has no output")?;
-        Ok(Self {
-            child,
-            input,
-            output: BufReader::new(output).lines(),
-        })
+        Ok(Self { child, input, output: BufReader::new(output).lines() })
     }
 
     /// Waits until the child is ready.

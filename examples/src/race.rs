@@ -70,10 +70,7 @@ impl Workers {
         for process in &mut processes {
             process.is_ready().await?;
         }
-        Ok(Self {
-            processes,
-            tasks: options.tasks,
-        })
+        Ok(Self { processes, tasks: options.tasks })
     }
 
     /// Lets all begin.
@@ -144,9 +141,7 @@ where
 /// Passes on what a worker prints. One that dies or babbles leaves tasks without an answer: `Tally::close` sees it.
 async fn listen(mut worker: Process, outcomes: UnboundedSender<Outcome>) {
     while let Ok(Some(line)) = worker.line().await {
-        let outcome = line
-            .parse()
-            .unwrap_or_else(|error: Failure| Outcome::Failed(error.to_string()));
+        let outcome = line.parse().unwrap_or_else(|error: Failure| Outcome::Failed(error.to_string()));
         if outcomes.send(outcome).is_err() {
             return;
         }

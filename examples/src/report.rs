@@ -29,12 +29,7 @@ impl Report {
 
     /// A row whose expectation is described in words.
     pub fn expect_that(&mut self, what: impl Into<String>, expected: impl Display, found: impl Display, right: bool) {
-        self.rows.push(Row {
-            what: what.into(),
-            expected: expected.to_string(),
-            found: found.to_string(),
-            right,
-        });
+        self.rows.push(Row { what: what.into(), expected: expected.to_string(), found: found.to_string(), right });
     }
 
     /// A row that is only for reading.
@@ -62,10 +57,7 @@ impl Report {
         println!("\n  {:what$}  {:>expected$}  found", "", "expected");
         for row in &self.rows {
             let verdict = if row.right { "" } else { "  <- WRONG" };
-            println!(
-                "  {:what$}  {:>expected$}  {}{verdict}",
-                row.what, row.expected, row.found
-            );
+            println!("  {:what$}  {:>expected$}  {}{verdict}", row.what, row.expected, row.found);
         }
         println!();
     }
@@ -83,11 +75,7 @@ pub(crate) fn conclude(result: Result<Report, Failure>) -> ExitCode {
         Ok(report) if report.rows.is_empty() => ExitCode::SUCCESS,
         Ok(report) => {
             report.print();
-            if report.is_right() {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
+            if report.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(failure) => {
             eprintln!("error: {failure}");

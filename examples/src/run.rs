@@ -80,11 +80,7 @@ impl Run {
     /// With or without the lock, in how many processes, and where things live: the second line of every story.
     #[must_use]
     pub fn circumstances(&self, options: &Options) -> String {
-        let lock = if options.no_lock {
-            "WITHOUT the lock"
-        } else {
-            "With the lock"
-        };
+        let lock = if options.no_lock { "WITHOUT the lock" } else { "With the lock" };
         let processes = match options.processes {
             1 => "in this process".to_owned(),
             several => format!("in {several} processes"),
@@ -148,9 +144,7 @@ impl Run {
         // A thousand tasks on a small machine may keep one another waiting for longer than the usual half second.
         let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(30)));
         let client = redis::Client::open(url.as_str())?;
-        Ok(Some(
-            client.get_multiplexed_async_connection_with_config(&patient).await?,
-        ))
+        Ok(Some(client.get_multiplexed_async_connection_with_config(&patient).await?))
     }
 }
 

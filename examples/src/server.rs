@@ -64,11 +64,7 @@ impl Server {
         let client = redis::Client::open(url.as_str())?;
         while process.try_wait()?.is_none() {
             if client.get_multiplexed_async_connection().await.is_ok() {
-                return Ok(Some(Self {
-                    url,
-                    process,
-                    _folder: folder,
-                }));
+                return Ok(Some(Self { url, process, _folder: folder }));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -44,9 +44,7 @@ mod tests {
     use super::*;
 
     fn waits(milliseconds: impl IntoIterator<Item = u64>) -> Waits {
-        Waits {
-            waits: milliseconds.into_iter().map(Duration::from_millis).collect(),
-        }
+        Waits { waits: milliseconds.into_iter().map(Duration::from_millis).collect() }
     }
 
     #[test]

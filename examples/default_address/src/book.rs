@@ -25,10 +25,7 @@ impl AddressBook {
     ///
     /// When the database fails.
     pub async fn count(&self, user: i64) -> sqlx::Result<i64> {
-        sqlx::query_scalar("SELECT COUNT(*) FROM addresses WHERE user_id = $1")
-            .bind(user)
-            .fetch_one(&self.pool)
-            .await
+        sqlx::query_scalar("SELECT COUNT(*) FROM addresses WHERE user_id = $1").bind(user).fetch_one(&self.pool).await
     }
 
     /// How many default addresses the user has.

@@ -35,13 +35,12 @@ impl Database {
     pub fn of_run(run: &str) -> sqlx::Result<Self> {
         sqlx::any::install_default_drivers();
         match std::env::var("DATABASE_URL") {
-            Ok(url) if url.starts_with("postgres") => Ok(Self {
-                url,
-                place: Place::Postgres { schema: run.to_owned() },
-            }),
-            Ok(_) => Err(sqlx::Error::Configuration(
-                "DATABASE_URL is for Postgres; without it this runs on SQLite".into(),
-            )),
+            Ok(url) if url.starts_with("postgres") => {
+                Ok(Self { url, place: Place::Postgres { schema: run.to_owned() } })
+            }
+            Ok(_) => {
+                Err(sqlx::Error::Configuration("DATABASE_URL is for Postgres; without it this runs on SQLite".into()))
+            }
             Err(_) => {
                 let folder = std::env::temp_dir().join(run);
                 Ok(Self {
@@ -63,9 +62,7 @@ impl Database {
         }
         let mut connection = AnyConnection::connect(&self.url).await?;
         if let Place::Postgres { schema } = &self.place {
-            connection
-                .execute(AssertSqlSafe(format!("CREATE SCHEMA \"{schema}\"")))
-                .await?;
+            connection.execute(AssertSqlSafe(format!("CREATE SCHEMA \"{schema}\""))).await?;
         }
         self.place.set_up(&mut connection).await?;
         for table in AddressBook::SCHEMA {
@@ -102,9 +99,7 @@ impl Database {
             Place::Sqlite { folder } => Ok(std::fs::remove_dir_all(folder)?),
             Place::Postgres { schema } => {
                 let mut connection = AnyConnection::connect(&self.url).await?;
-                connection
-                    .execute(AssertSqlSafe(format!("DROP SCHEMA \"{schema}\" CASCADE")))
-                    .await?;
+                connection.execute(AssertSqlSafe(format!("DROP SCHEMA \"{schema}\" CASCADE"))).await?;
                 connection.close().await
             }
         }
@@ -132,9 +127,7 @@ impl Place {
                 connection.execute("PRAGMA synchronous = NORMAL").await?;
             }
             Self::Postgres { schema } => {
-                connection
-                    .execute(AssertSqlSafe(format!("SET search_path TO \"{schema}\"")))
-                    .await?;
+                connection.execute(AssertSqlSafe(format!("SET search_path TO \"{schema}\""))).await?;
             }
         }
         Ok(())
