@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
-use crate::local::{Attention, Look, Slot};
+use crate::local::{Attention, Due, Look, Slot};
 use crate::observe;
 use crate::store::{Ask, Events, Release, Renewal, Store};
 
@@ -109,7 +109,7 @@ impl Keeper {
     }
 
     /// Takes a hold that ended off the schedule.
-    pub(crate) fn unschedule(&self, due: Option<(Instant, u64)>) {
+    pub(crate) fn unschedule(&self, due: Option<Due>) {
         if let Some(due) = due {
             self.locked().due.remove(&due);
         }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
+use super::care::Due;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Anchor, Answer, Busy, CLAIM, Grant, Pushed, Release};
 use crate::token::Token;
@@ -34,7 +33,7 @@ pub(super) struct Care {
     /// It is in the list of young holds.
     pub(super) listed: bool,
     /// It is in the schedule, under this entry.
-    pub(super) due: Option<(Instant, u64)>,
+    pub(super) due: Option<Due>,
     /// A renewal is on its way.
     pub(super) renewing: bool,
     pub(super) failures: u32,

@@ -1,6 +1,7 @@
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use crate::{LockError, LockManager};
+use crate::{LockError, LockGuard, LockManager};
 
 #[tokio::test(start_paused = true)]
 async fn a_released_lock_is_free_and_forgotten() {
@@ -16,7 +17,7 @@ async fn a_released_lock_is_free_and_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn waiters_are_served_in_order() {
     let locks = LockManager::in_memory();
-    let order = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let order = Arc::new(Mutex::new(Vec::new()));
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let mut tasks = Vec::new();
     for i in 0..50 {
@@ -58,4 +59,81 @@ async fn a_lost_body_is_dropped() {
         locks.lock("p", "k").expire(Duration::from_secs(1)).run(tokio::time::sleep(Duration::from_secs(9))).await;
     assert!(matches!(outcome, Err(LockError::Lost { completed: false, .. })));
     assert!(locks.lock("p", "k").try_acquire().await.unwrap().is_some());
+}
+
+/// Of one key, the last guard that was granted, while it is not given up, and the last fencing token.
+type Seen = (Weak<LockGuard>, u64);
+
+/// Random tasks of three processes on two keys, in virtual time: one seed, one history.
+async fn random_tasks(seed: u64) -> Vec<u64> {
+    let first = LockManager::in_memory();
+    let beside = || LockManager::builder().in_memory_with(&first).unwrap();
+    let managers = [first.clone(), beside(), beside()];
+    let seen: Arc<Mutex<[Seen; 2]>> = Arc::default();
+    let mut history = Vec::new();
+    let mut tasks = Vec::new();
+    for task in 0..30_u64 {
+        let (managers, seen) = (managers.clone(), Arc::clone(&seen));
+        let mut state = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ task.wrapping_mul(0xD134_2543_DE82_EF95);
+        let mut random = move |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        tasks.push(tokio::spawn(async move {
+            let mut grants = 0;
+            for _ in 0..20 {
+                tokio::time::sleep(Duration::from_millis(random(30))).await;
+                let key = usize::try_from(random(2)).unwrap();
+                let expire = Duration::from_millis(20 + random(3000));
+                let asked = managers[usize::try_from(random(3)).unwrap()]
+                    .lock("p", &key)
+                    .timeout(Duration::from_millis(random(2000)))
+                    .expire(expire)
+                    .renew(random(2) == 0)
+                    .fenced(true)
+                    .acquire();
+                let patience = Duration::from_millis(random(3000));
+                let Ok(Ok(guard)) = tokio::time::timeout(patience, asked).await else { continue };
+                let guard = Arc::new(guard);
+                {
+                    let (last, fence) = &mut seen.lock().unwrap()[key];
+                    let overlaps = last.upgrade().is_some_and(|last| last.is_valid());
+                    assert!(!overlaps, "seed {seed}: two holds of {key} at once");
+                    let token = u64::from(guard.fencing_token().unwrap());
+                    assert!(token > *fence, "seed {seed}: fencing token {token} after {fence}");
+                    (*last, *fence) = (Arc::downgrade(&guard), token);
+                }
+                grants += 1;
+                let most = random(400) + 1;
+                tokio::time::sleep(Duration::from_millis(random(most))).await;
+                if let (true, Some(guard)) = (random(2) == 0, Arc::into_inner(guard)) {
+                    let _ = guard.release().await;
+                }
+            }
+            grants
+        }));
+    }
+    for task in tasks {
+        history.push(task.await.unwrap());
+    }
+    for manager in &managers {
+        manager.shutdown().await;
+        assert!(manager.engine().table().all().is_empty(), "seed {seed}: a key is left");
+    }
+    history
+}
+
+#[test]
+fn random_tasks_never_overlap_and_leave_nothing() {
+    for seed in 0..20 {
+        let run = || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            runtime.block_on(random_tasks(seed))
+        };
+        let grants: u64 = run().iter().sum();
+        assert!(grants > 50, "seed {seed}: {grants} grants");
+    }
 }

@@ -121,13 +121,13 @@ impl RedisStore {
             }
         };
         let (value, sent) = self.run(&scripts::RENEW, renewals.len(), arguments, by).await?;
-        let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
+        let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, renewal): (Value, &Renewal)| match answer {
             Value::Int(1) => Ok(Renewed::Until(Deadline::new(sent, without_drift(renewal.lease)))),
             Value::Int(_) => Ok(Renewed::NotOwned),
             other => Err(reply::error_of_one(other)),
         };
-        Ok(reply.answers.into_iter().zip(renewals).map(read).collect())
+        Ok(answers.into_iter().zip(renewals).map(read).collect())
     }
 
     async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {

@@ -256,7 +256,10 @@ impl Link {
 
     /// Remembers what the server's clock shows.
     pub(super) fn learn(&self, anchor: Anchor) {
-        self.locked().clock = Some(anchor);
+        // A release that did not need the time says 0.
+        if anchor.store_micros > 0 {
+            self.locked().clock = Some(anchor);
+        }
     }
 
     /// What the server's clock will show at `deadline`; at most a round trip too late.

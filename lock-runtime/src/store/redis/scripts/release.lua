@@ -4,20 +4,29 @@
 -- KEYS  per release: lock, queue, fence
 -- ARGV  per release: token, its claim in ms, last fencing token reserved (0 = none), last one used,
 --       token that goes to the end of the queue in the same step ('' = none), its claim in ms
--- Returns { now µs, answer… }, an answer being
+-- Returns { now µs (0 when nothing was queued again), answer… }, an answer being
 --   { 1 if the token owned the lock, ms to live, owner's token now ('' = free), 1 if another process waits }
 --   { -2, message }   an error with this key alone
+
+local replies = { 0 }
 
 local function release(lock, queue, fence, token, claim, reserved, used, again, again_claim)
   local owner = redis.call('GET', lock)
   local owned = owner == token
-  if redis.call('EXISTS', queue) == 1 then
-    redis.call('LREM', queue, 0, claim .. '|' .. token)
-  end
+  local queued = redis.call('EXISTS', queue) == 1
   if owned and reserved ~= '0' and redis.call('GET', fence) == reserved then
     redis.pcall('SET', fence, used, 'KEEPTTL') -- numbers reserved and not used run ahead of the clock no longer
   end
+  if not queued and again == '' then -- nobody waits: most releases end here
+    if owned then
+      redis.call('DEL', lock)
+      owner = nil
+    end
+    return { owned and 1 or 0, 0, owner or '', 0 }
+  end
+  redis.call('LREM', queue, 0, claim .. '|' .. token)
   if again ~= '' then
+    replies[1] = now()
     redis.call('RPUSH', queue, again_claim .. '|' .. again)
     redis.call('PEXPIRE', queue, QUEUE_TTL)
   end
@@ -33,7 +42,6 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
   return { owned and 1 or 0, ttl, owner or '', waits }
 end
 
-local replies = { now }
 for i = 1, #KEYS / 3 do
   local k, a = 3 * i - 3, 6 * i - 6
   local ran, answer = pcall(release, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
