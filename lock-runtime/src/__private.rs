@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use ::core;
+pub use ::core::option::Option::{None, Some};
+pub use ::core::result::Result::{Err, Ok};
 pub use ::std;
 
 use crate::clock::Deadline;
@@ -262,6 +264,7 @@ pub trait FromLockError {
     fn from_lock_error(error: LockError) -> Self;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, E: From<LockError>> FromLockError for Result<T, E> {
     fn from_lock_error(error: LockError) -> Self {
         Err(E::from(error))
@@ -269,6 +272,10 @@ impl<T, E: From<LockError>> FromLockError for Result<T, E> {
 }
 
 /// What `manager = EXPR` may name: a manager, or a reference or smart pointer to one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `LockManager`",
+    label = "`manager = …` takes a `LockManager`, or a reference or `Arc` to one"
+)]
 pub trait ManagerRef {
     fn manager(&self) -> LockManager;
 }
@@ -303,7 +310,7 @@ impl<M: ManagerRef + ?Sized> ManagerRef for Box<M> {
     }
 }
 
-#[doc(hidden)]
+/// What the derived `write_parts` returns.
 pub type KeyResult = Result<(), InvalidKey>;
 
 #[expect(dead_code, reason = "the compiler proves that a hold can move between threads")]
