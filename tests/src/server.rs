@@ -77,8 +77,8 @@ impl Server {
             let info = self
                 .client()
                 .get_connection()
-                .and_then(|mut connection| redis::cmd("INFO").arg("server").query::<String>(&mut connection));
-            if info.is_ok_and(|text| text.contains(&own)) {
+                .and_then(|mut connection| redis::cmd("INFO").query::<String>(&mut connection));
+            if info.is_ok_and(|text| text.contains(&own) && text.contains("loading:0\r")) {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));
