@@ -24,6 +24,7 @@ mod table;
 mod terms;
 mod turn;
 mod view;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -36,3 +37,4 @@ pub(crate) use table::Table;
 pub(crate) use terms::{Terms, check_lease};
 pub(crate) use turn::{ASK_INTERVAL, Turn};
 pub(crate) use view::HoldView;
+pub(crate) use watch::Protected;

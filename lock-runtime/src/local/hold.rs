@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::acquire::one;
-use super::slot::{Ended, Ending};
+use super::slot::{Ended, Ending, Slot};
 use super::terms::Terms;
 use super::turn::Turn;
 use super::view::HoldView;
@@ -82,7 +82,7 @@ impl Hold {
                 Err(self.view.lost_error(true))
             }
             Ending::Free(release) => {
-                let unreleased = Unreleased::new(&engine, release);
+                let unreleased = Unreleased::new(&turn, release);
                 drop(turn);
                 self.settle(unreleased).await.map(|_| ())
             }
@@ -90,7 +90,7 @@ impl Hold {
                 let claim = release.claim.min(CLAIM);
                 let token = turn.yielded(claim);
                 release.again = Some((token, claim));
-                let unreleased = Unreleased::new(&engine, release);
+                let unreleased = Unreleased::new(&turn, release);
                 // The turn stays here until the store has answered: the tasks that wait would only have to wait there.
                 if let Some((ask, answer)) = self.settle(unreleased).await? {
                     turn.slot().answered(&ask, answer);
@@ -102,7 +102,7 @@ impl Hold {
     }
 
     /// Sends the release; returns the ask that went along with it, and its answer.
-    async fn settle(&self, mut unreleased: Unreleased) -> Result<Option<(Ask, Answer)>, LockError> {
+    async fn settle(&self, unreleased: Unreleased) -> Result<Option<(Ask, Answer)>, LockError> {
         let engine = Arc::clone(self.view.engine());
         let by = Deadline::after(engine.settings().command_timeout);
         let Some(release) = unreleased.release.as_ref() else {
@@ -117,7 +117,7 @@ impl Hold {
         };
         let again = release.again.clone();
         let key = Arc::clone(&release.key);
-        unreleased.release = None;
+        unreleased.answered();
         if !released.owned {
             return Err(self.view.lost_error(true));
         }
@@ -155,20 +155,31 @@ impl Drop for Hold {
 
 /// A release that is not answered yet: dropping it has it repeated in the background until it is.
 #[derive(Debug)]
-pub(crate) struct Unreleased {
+struct Unreleased {
     engine: Arc<Engine>,
+    slot: Arc<Slot>,
     release: Option<Release>,
 }
 
 impl Unreleased {
-    fn new(engine: &Arc<Engine>, release: Release) -> Self {
-        Self { engine: Arc::clone(engine), release: Some(release) }
+    fn new(turn: &Turn, release: Release) -> Self {
+        turn.slot().ending(&release.token);
+        Self { engine: Arc::clone(turn.engine()), slot: Arc::clone(turn.slot()), release: Some(release) }
+    }
+
+    fn answered(mut self) {
+        if let Some(release) = self.release.take()
+            && self.slot.ended(&release.token)
+        {
+            self.engine.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
+        }
     }
 }
 
 impl Drop for Unreleased {
     fn drop(&mut self) {
         if let Some(mut release) = self.release.take() {
+            self.slot.ended(&release.token);
             // The ask that went along is the slot's to repeat or to withdraw.
             release.again = None;
             self.engine.release_later(release);

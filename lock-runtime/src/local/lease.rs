@@ -161,7 +161,10 @@ pub(super) struct Asked {
     pub(super) anchor: Option<Anchor>,
     /// The last answer, when it was a refusal.
     pub(super) busy: Option<Busy>,
+    /// When the owner's lease ends, if it is not renewed.
     pub(super) frees: Option<Deadline>,
+    /// The owner was seen to renew: the end of its lease is no reason to ask.
+    pub(super) owner_renews: bool,
     granted: Option<Grant>,
     /// A grant that was pushed, to be dated by an answered ask: that answer may be read after the push.
     pushed: Option<Pushed>,
@@ -182,6 +185,7 @@ impl Asked {
             anchor: None,
             busy: None,
             frees: None,
+            owner_renews: false,
             granted: None,
             pushed: None,
             contended: false,
@@ -203,6 +207,8 @@ impl Asked {
                     .pushed
                     .take()
                     .filter(|pushed| busy.anchor.is_none_or(|anchor| anchor.store_micros <= pushed.store_micros));
+                let same_owner = self.busy.as_ref().is_some_and(|before| before.owner == busy.owner);
+                self.owner_renews = same_owner && (self.owner_renews || self.frees.is_some_and(Deadline::has_passed));
                 self.frees = busy.frees_in.map(Deadline::after);
                 self.busy = Some(busy);
             }

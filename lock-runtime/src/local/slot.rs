@@ -32,6 +32,8 @@ pub(super) struct State {
     turn: Option<u64>,
     pub(super) asked: Option<Asked>,
     pub(super) lease: Option<Lease>,
+    /// Leases whose release a task waits for, and whether they were granted once more meanwhile.
+    ending: Vec<(Token, bool)>,
 }
 
 #[derive(Debug)]
@@ -264,7 +266,7 @@ impl Slot {
         let state = self.locked();
         let asked = state.asked.as_ref()?;
         let is_old = asked.answered.is_some_and(|answered| answered.elapsed() >= age);
-        (asked.queued && !asked.is_granted() && is_old).then(|| Ask {
+        (asked.queued && !asked.is_granted() && !asked.unanswered && is_old).then(|| Ask {
             key: Arc::clone(&self.key),
             token: asked.token.clone(),
             claim: asked.claim,
@@ -289,7 +291,25 @@ impl Slot {
             self.changed.notify_waiters();
             return true;
         }
+        if granted && let Some((_, again)) = state.ending.iter_mut().find(|(token, _)| *token == ask.token) {
+            // Most likely the lease that is being released: to release it here as well would take it from under the
+            // task that waits to hear that the lock was still its own.
+            *again = true;
+            return true;
+        }
         !granted || state.lease.as_ref().is_some_and(|lease| lease.token == ask.token)
+    }
+
+    /// Notes that a task waits for the release of `token`.
+    pub(super) fn ending(&self, token: &Token) {
+        self.locked().ending.push((token.clone(), false));
+    }
+
+    /// Notes that it waits no longer; returns whether the token was granted once more meanwhile.
+    pub(super) fn ended(&self, token: &Token) -> bool {
+        let mut state = self.locked();
+        let place = state.ending.iter().position(|(ending, _)| ending == token);
+        place.is_some_and(|place| state.ending.swap_remove(place).1)
     }
 
     /// Whom a task that gives up was waiting for: the label of another process's manager.

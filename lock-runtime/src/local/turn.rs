@@ -171,10 +171,15 @@ impl Turn {
 
 impl Asked {
     /// How long until the store is to be asked again; `None` for now.
+    ///
+    /// The end of the owner's lease is the time; the keeper's batches are the safety net. An owner that renews would be
+    /// asked about at each of its renewals, so it is left to the safety net.
     fn next_ask(&self, now: Moment) -> Option<Duration> {
-        // A foreign value without an end is left to the safety net.
         let frees_in = self.frees.map_or(Duration::MAX, |frees| frees.remaining_at(now));
-        let quiet = self.answered.map_or(Duration::ZERO, |at| ASK_INTERVAL.saturating_sub(now.since(at)));
+        let quiet = match self.answered {
+            Some(at) if self.owner_renews => ASK_INTERVAL.saturating_sub(now.since(at)),
+            _ => Duration::ZERO,
+        };
         let pause = frees_in.max(quiet);
         (!pause.is_zero()).then_some(pause)
     }

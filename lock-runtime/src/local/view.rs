@@ -3,10 +3,13 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::acquire::one;
 use super::slot::Slot;
 use super::terms::check_lease;
 use super::turn::Turn;
+use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
 use crate::store::{CLAIM, Release, Renewal, Renewed};
@@ -70,25 +73,13 @@ impl HoldView {
         lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now))
     }
 
-    /// Resolves when the hold is lost. It reads the clock each time it is polled; the keeper wakes it at the deadline.
-    pub(crate) fn lost(&self) -> impl Future<Output = ()> + Send {
-        let looked = Arc::clone(&self.0);
-        let view = self.clone();
-        async move {
-            let mut changed = std::pin::pin!(looked.slot.changed.notified());
-            std::future::poll_fn(|context| {
-                loop {
-                    if !view.is_valid() {
-                        return std::task::Poll::Ready(());
-                    }
-                    if changed.as_mut().poll(context).is_pending() {
-                        return std::task::Poll::Pending;
-                    }
-                    changed.set(looked.slot.changed.notified());
-                }
-            })
-            .await;
-        }
+    /// Resolves when the hold is lost.
+    pub(crate) fn lost(&self) -> Lost<'_> {
+        Lost::new(self)
+    }
+
+    pub(super) fn changed(&self) -> &Notify {
+        &self.0.slot.changed
     }
 
     pub(crate) fn lost_error(&self, completed: bool) -> LockError {
