@@ -106,9 +106,7 @@ async fn no_text_ever_shows_a_password() {
     assert!(errors[0].to_string().contains(&server.address()), "{}", errors[0]);
 
     let secret = Server::with_password(CANARY);
-    let builder = LockManager::builder().url(&secret.url());
-    assert!(!format!("{builder:?}").contains(CANARY), "a builder shows the password");
-    let manager = builder.connect().await.unwrap();
+    let manager = LockManager::connect(&secret.url()).await.unwrap();
     assert!(!format!("{manager:?}").contains(CANARY));
     let request = manager.lock("p", "k");
     assert!(!format!("{request:?}").contains(CANARY));
@@ -119,6 +117,14 @@ async fn no_text_ever_shows_a_password() {
     secret.thaw();
     let text = everything(&error.unwrap_err());
     assert!(!text.contains(CANARY), "{text}");
+}
+
+#[test]
+fn a_builder_does_not_show_the_password_of_its_url() {
+    for url in [format!("redis://:{CANARY}@127.0.0.1"), format!("redis://somebody:{CANARY}@127.0.0.1/{CANARY}")] {
+        let text = format!("{:?}", LockManager::builder().url(&url));
+        assert!(!text.contains(CANARY), "{text}");
+    }
 }
 
 #[tokio::test]
@@ -288,28 +294,33 @@ async fn the_longest_timeout_is_a_timeout_like_any_other() {
 
 type Mistake = fn(Builder) -> Builder;
 
+const MISTAKES: [(&str, Mistake); 9] = [
+    ("empty namespace", |builder| builder.namespace("")),
+    ("namespace with a brace", |builder| builder.namespace("a{b")),
+    ("namespace with a blank", |builder| builder.namespace("a b")),
+    ("namespace with a newline", |builder| builder.namespace("a\nb")),
+    ("no expire", |builder| builder.default_expire(Duration::ZERO)),
+    ("endless expire", |builder| builder.default_expire(Duration::MAX)),
+    ("no command timeout", |builder| builder.command_timeout(Duration::ZERO)),
+    ("no connect timeout", |builder| builder.connect_timeout(Duration::ZERO)),
+    ("endless grace", |builder| builder.grace(Duration::MAX)),
+];
+
 #[tokio::test]
 async fn a_setting_out_of_bounds_is_refused_by_connect() {
     let server = Server::start();
-    let builder = || LockManager::builder().url(&server.url());
-    let mistakes: [(&str, Mistake); 9] = [
-        ("empty namespace", |builder| builder.namespace("")),
-        ("namespace with a brace", |builder| builder.namespace("a{b")),
-        ("namespace with a blank", |builder| builder.namespace("a b")),
-        ("namespace with a newline", |builder| builder.namespace("a\nb")),
-        ("no expire", |builder| builder.default_expire(Duration::ZERO)),
-        ("endless expire", |builder| builder.default_expire(Duration::MAX)),
-        ("no command timeout", |builder| builder.command_timeout(Duration::ZERO)),
-        ("no connect timeout", |builder| builder.connect_timeout(Duration::ZERO)),
-        ("endless grace", |builder| builder.grace(Duration::MAX)),
-    ];
-    for (what, mistake) in mistakes {
-        let connected = mistake(builder()).connect().await;
-        let error = connected.expect_err(what);
+    for (what, mistake) in MISTAKES {
+        let error = mistake(LockManager::builder().url(&server.url())).connect().await.expect_err(what);
         assert!(matches!(error, LockError::InvalidSetting { .. }), "{what}: {error:?}");
-        // In memory there is nothing to connect: the first request says it.
-        let error = mistake(LockManager::builder()).in_memory().lock("p", "k").acquire().await;
-        let error = error.expect_err(what);
+    }
+}
+
+/// In memory there is nothing to connect.
+#[tokio::test]
+async fn a_setting_out_of_bounds_is_refused_by_the_first_request_in_memory() {
+    for (what, mistake) in MISTAKES {
+        let manager = mistake(LockManager::builder()).in_memory();
+        let error = manager.lock("p", "k").acquire().await.expect_err(what);
         assert!(matches!(error, LockError::InvalidSetting { .. }), "{what}: {error:?}");
     }
 }
