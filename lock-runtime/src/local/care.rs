@@ -83,7 +83,8 @@ impl Slot {
             return Attention::In(left);
         }
         let pause = match tenure.confirmed {
-            _ if look == Look::Verify => Duration::ZERO,
+            // A renewal or verification that failed is owed.
+            _ if look == Look::Verify || lease.care.failures > 0 => Duration::ZERO,
             None => Duration::ZERO,
             Some(at) if tenure.renew => (tenure.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)),
             Some(_) => left,

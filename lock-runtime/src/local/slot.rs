@@ -141,14 +141,6 @@ impl Slot {
         }
     }
 
-    /// Ends whatever has the turn, and returns the id of a turn that is to be passed on.
-    pub(crate) fn take_turn(&self) -> u64 {
-        let mut state = self.locked();
-        let id = state.new_id();
-        state.turn = Some(id);
-        id
-    }
-
     /// Fails everybody who waits here.
     pub(crate) fn close(&self) {
         let waiters = {
@@ -215,17 +207,19 @@ impl Slot {
         state.lease.take().map(|lease| lease.release(&self.key))
     }
 
-    /// Ends the lease under its hold. Returns the release that is due now: of a body's hold, it has to wait until
-    /// the body is dropped.
+    /// Ends the lease, that of `token` if given, and the hold on it.
+    ///
+    /// The turn is taken from the hold in the same step: a hold that ends by itself meanwhile has passed it on.
     pub(crate) fn revoke(&self, token: Option<&Token>) -> Option<Revoked> {
         let mut state = self.locked();
-        if token.is_some_and(|token| state.lease.as_ref().is_none_or(|lease| lease.token != *token)) {
-            return None;
+        let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
+        let turn = lease.tenure.is_some().then(|| state.new_id());
+        if turn.is_some() {
+            state.turn = turn;
         }
-        let lease = state.lease.take()?;
-        let body = lease.tenure.as_ref().is_some_and(|tenure| tenure.body);
-        let had_hold = lease.tenure.is_some();
-        Some(Revoked { release: (!body).then(|| lease.release(&self.key)), due: lease.care.due, had_hold })
+        let has_body = lease.tenure.as_ref().is_some_and(|tenure| tenure.body);
+        let release = (!has_body).then(|| lease.release(&self.key));
+        Some(Revoked { release, due: lease.care.due, turn })
     }
 
     /// Takes in a pushed grant; `false` when nobody here waits for its token or owns it.
@@ -354,9 +348,11 @@ pub(super) struct Ended {
 
 /// The outcome of [`Slot::revoke`].
 pub(crate) struct Revoked {
+    /// Due now; that of a body's hold has to wait until the body is dropped.
     pub(crate) release: Option<Release>,
     pub(crate) due: Option<Due>,
-    pub(crate) had_hold: bool,
+    /// The turn that was the hold's, to be passed on.
+    pub(crate) turn: Option<u64>,
 }
 
 impl State {
