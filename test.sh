@@ -65,7 +65,7 @@ install_packages() {
 # The interpreter with redis-py, where tests/interop.rs looks for it.
 make_venv() {
   .venv/bin/python -c 'import redis' 2> /dev/null && return
-  python3 -m venv .venv
+  python3 -m venv .venv || return 1
   .venv/bin/pip install --quiet --disable-pip-version-check "redis==$REDIS_PY"
 }
 
@@ -76,7 +76,8 @@ install_nextest() {
 
 # --- Steps -----------------------------------------------------------------------------------------------------------
 
-# step NAME COMMAND...: runs it, keeps its output, prints one line.
+# step NAME COMMAND...: runs it, keeps its output, prints one line. Inside a step `set -e` does not count: each command of
+# a function whose failure matters says so.
 step() {
   local name=$1 log start=$SECONDS
   shift
@@ -85,8 +86,8 @@ step() {
     printf 'ok      %s (%d s)%s\n' "$name" $((SECONDS - start)) "$(told "$log")"
   else
     printf 'FAILED  %s (%d s)\n' "$name" $((SECONDS - start))
-    # Of a test run what failed is at its end, too; the passes are of no interest.
-    { grep -v '^ *PASS ' "$log" || true; } | tail -n 60 | sed 's/^/        | /'
+    # Of a test run first the names of all that failed, which may be more than the end of its output shows.
+    { grep -E '^ +(FAIL|TIMEOUT|SIG[A-Z]+) ' "$log" || true; tail -n 60 "$log"; } | sed 's/^/        | /'
     failed+=("$name")
   fi
 }
@@ -155,9 +156,9 @@ start_postgres() {
   mkdir "$postgres_folder"
   chmod 755 "$scratch"
   [ "$(id -u)" != 0 ] || chown postgres "$postgres_folder"
-  as_postgres "$bin/initdb" -D "$postgres_folder/data" -U postgres --auth=trust --no-sync
+  as_postgres "$bin/initdb" -D "$postgres_folder/data" -U postgres --auth=trust --no-sync || return 1
   as_postgres "$bin/pg_ctl" start -w -D "$postgres_folder/data" -l "$postgres_folder/log" \
-    -o "-p $port -c listen_addresses=127.0.0.1 -c fsync=off -k $postgres_folder"
+    -o "-p $port -c listen_addresses=127.0.0.1 -c fsync=off -k $postgres_folder" || return 1
   postgres_url=postgres://postgres@127.0.0.1:$port/postgres
 }
 
