@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::hold::Hold;
-use super::slot::{Entered, Slot};
+use super::slot::{Entered, Outlook, Slot};
 use super::terms::Terms;
 use super::turn::{Attempt, Step, Turn};
 use crate::LockError;
@@ -26,27 +26,48 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
         return Err(shut_down(terms));
     }
     let mut attempt = Attempt::new(terms.timeout);
-    let (slot, entered) = engine.table().enter(&terms.key, terms.fenced, !terms.timeout.is_zero());
-    let turn = match entered {
-        Entered::Turn(id) => {
-            let now = Some(attempt.started);
-            return drive(Turn::new(engine, &slot, id), terms, &mut attempt, now).await;
-        }
-        Entered::Taken => return Err(timed_out(engine, &slot, terms, &attempt)),
-        Entered::Waiting(id, receiver) => {
-            let mut place = Place { slot: &slot, id, receiver };
-            // `close` may have emptied the queue just before this task joined it.
-            if engine.is_closed() {
-                return Err(shut_down(terms));
+    loop {
+        let (slot, entered) = engine.table().enter(&terms.key, terms.fenced, !terms.timeout.is_zero());
+        match entered {
+            Entered::Turn(id) => {
+                let turn = Turn::new(engine, &slot, id);
+                let now = (!attempt.waited).then_some(attempt.started);
+                return drive(turn, terms, &mut attempt, now).await;
             }
-            match tokio::time::timeout(attempt.give_up.remaining(), &mut place.receiver).await {
-                Ok(Ok(turn)) => turn,
-                Ok(Err(_)) => return Err(shut_down(terms)),
-                Err(_) => return Err(timed_out(engine, &slot, terms, &attempt)),
+            Entered::Waiting(id, receiver) => {
+                let turn = wait(engine, &slot, terms, &mut attempt, Place { slot: &slot, id, receiver }).await?;
+                return drive(turn, terms, &mut attempt, None).await;
             }
+            // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
+            Entered::Taken if matches!(slot.outlook(), Outlook::Unknown) && !attempt.by.has_passed() => {
+                let changed = slot.changed.notified();
+                if matches!(slot.outlook(), Outlook::Unknown) {
+                    let _ = tokio::time::timeout(attempt.by.remaining(), changed).await;
+                }
+            }
+            Entered::Taken => return Err(given_up(engine, &slot, terms, &attempt)),
         }
-    };
-    drive(turn, terms, &mut attempt, None).await
+    }
+}
+
+/// Waits in the queue of the process.
+async fn wait(
+    engine: &Engine,
+    slot: &Slot,
+    terms: &Terms,
+    attempt: &mut Attempt,
+    mut place: Place<'_>,
+) -> Result<Turn, LockError> {
+    // `close` may have emptied the queue just before this task joined it.
+    if engine.is_closed() {
+        return Err(shut_down(terms));
+    }
+    attempt.waited = true;
+    match tokio::time::timeout(attempt.give_up.remaining(), &mut place.receiver).await {
+        Ok(Ok(turn)) => Ok(turn),
+        Ok(Err(_)) => Err(shut_down(terms)),
+        Err(_) => Err(given_up(engine, slot, terms, attempt)),
+    }
 }
 
 /// A place in the queue of a slot.
@@ -68,7 +89,6 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt, mut now: Option
     let engine = Arc::clone(turn.engine());
     let store = engine.store();
     let slot = Arc::clone(turn.slot());
-    let mut failure: Option<StoreError> = None;
     loop {
         let now = now.take().unwrap_or_else(Moment::now);
         if engine.is_closed() {
@@ -106,15 +126,14 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt, mut now: Option
                 continue;
             }
             Step::GiveUp => {
-                return Err(match failure {
-                    Some(failure) => LockError::Backend { key: terms.key.to_string(), problem: failure.problem },
-                    None => timed_out(&engine, turn.slot(), terms, attempt),
-                });
+                return Err(given_up(&engine, &slot, terms, attempt));
             }
         };
         match outcome {
             Ok(()) => {
-                failure = None;
+                if attempt.has_failed() {
+                    slot.asked(None);
+                }
                 attempt.succeeded();
             }
             Err(error) if error.retry == Retry::Never => {
@@ -123,7 +142,7 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt, mut now: Option
             Err(error) => {
                 // A command that the timeout cut short says nothing about the server.
                 if !(turn.slot().was_answered() && now.elapsed() < CUT_SHORT && attempt.give_up.has_passed()) {
-                    failure = Some(error);
+                    slot.asked(Some(error));
                 }
                 attempt.failed();
             }
@@ -140,8 +159,14 @@ fn shut_down(terms: &Terms) -> LockError {
     LockError::ShutDown { key: terms.key.to_string() }
 }
 
-fn timed_out(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> LockError {
-    let holder = if slot.is_held_here() { Some(engine.label().to_owned()) } else { slot.holder_elsewhere() };
+/// The error of a task whose time is up: busy and unreachable never look alike.
+fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> LockError {
+    let key = terms.key.to_string();
+    let holder = match slot.outlook() {
+        Outlook::Unreachable(StoreError { problem, .. }) => return LockError::Backend { key, problem },
+        Outlook::HeldHere => Some(engine.label().to_owned()),
+        Outlook::HeldElsewhere | Outlook::Unknown => slot.holder_elsewhere(),
+    };
     let waited = if terms.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
-    LockError::Timeout { key: terms.key.to_string(), waited, holder }
+    LockError::Timeout { key, waited, holder }
 }

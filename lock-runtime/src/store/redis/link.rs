@@ -363,6 +363,7 @@ impl CallError {
                     ErrorKind::Io if error.is_connection_refusal() => {
                         "connection refused: is the server running there?".to_owned()
                     }
+                    ErrorKind::Parse => "what answers there does not speak Redis's protocol".to_owned(),
                     _ => format!("the server or the connection failed: {error}"),
                 };
                 BackendError::caused_by(text, error)
