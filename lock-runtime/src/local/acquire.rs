@@ -16,6 +16,8 @@ use crate::store::{Retry, StoreError};
 
 /// A server that has answered before is not called unreachable for leaving the last command unanswered so briefly.
 const CUT_SHORT: Duration = Duration::from_millis(100);
+/// Nor is any server.
+const TOO_SHORT: Duration = Duration::from_millis(20);
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
 ///
@@ -140,8 +142,9 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt, mut now: Option
                 return Err(LockError::Backend { key: terms.key.to_string(), problem: error.problem });
             }
             Err(error) => {
+                let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT };
                 // A command that the timeout cut short says nothing about the server.
-                if !(turn.slot().was_answered() && now.elapsed() < CUT_SHORT && attempt.give_up.has_passed()) {
+                if now.elapsed() >= brief || !attempt.give_up.has_passed() {
                     slot.asked(Some(error));
                 }
                 attempt.failed();

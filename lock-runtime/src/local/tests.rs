@@ -52,6 +52,15 @@ async fn a_hold_without_renewal_ends_and_one_with_it_lasts() {
     long.release().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_body_that_blocks_past_its_deadline_has_completed_too_late() {
+    let locks = LockManager::in_memory();
+    // The keeper of the embedded store is on this thread, and has no chance to notice.
+    let body = async { std::thread::sleep(Duration::from_millis(80)) };
+    let outcome = locks.lock("p", "k").expire(Duration::from_millis(40)).run(body).await;
+    assert!(matches!(outcome, Err(LockError::Lost { completed: true, .. })), "{outcome:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_body_is_dropped() {
     let locks = LockManager::in_memory();
