@@ -9,10 +9,10 @@ use super::hold::Hold;
 use super::slot::{Entered, Outlook, Slot};
 use super::terms::Terms;
 use super::turn::{Attempt, Step, Turn};
-use crate::LockError;
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::store::{Retry, StoreError};
+use crate::{BackendError, LockError};
 
 /// A server that has answered before is not called unreachable for leaving the last command unanswered so briefly.
 const CUT_SHORT: Duration = Duration::from_millis(100);
@@ -28,13 +28,13 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
         return Err(shut_down(terms));
     }
     let mut attempt = Attempt::new(terms.timeout);
+    let mut first_look = Some(attempt.started);
     loop {
         let (slot, entered) = engine.table().enter(&terms.key, terms.fenced, !terms.timeout.is_zero());
         match entered {
             Entered::Turn(id) => {
                 let turn = Turn::new(engine, &slot, id);
-                let now = (!attempt.waited).then_some(attempt.started);
-                return drive(turn, terms, &mut attempt, now).await;
+                return drive(turn, terms, &mut attempt, first_look.take()).await;
             }
             Entered::Waiting(id, receiver) => {
                 let turn = wait(engine, &slot, terms, &mut attempt, Place { slot: &slot, id, receiver }).await?;
@@ -42,6 +42,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
             }
             // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
             Entered::Taken if matches!(slot.outlook(), Outlook::Unknown) && !attempt.by.has_passed() => {
+                first_look = None;
                 let changed = slot.changed.notified();
                 if matches!(slot.outlook(), Outlook::Unknown) {
                     let _ = tokio::time::timeout(attempt.by.remaining(), changed).await;
@@ -144,7 +145,7 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt, mut now: Option
             Err(error) => {
                 let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT };
                 // A command that the timeout cut short says nothing about the server.
-                if now.elapsed() >= brief || !attempt.give_up.has_passed() {
+                if !error.out_of_time || now.elapsed() >= brief || !attempt.give_up.has_passed() {
                     slot.asked(Some(error));
                 }
                 attempt.failed();
@@ -167,6 +168,10 @@ fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> L
     let key = terms.key.to_string();
     let holder = match slot.outlook() {
         Outlook::Unreachable(StoreError { problem, .. }) => return LockError::Backend { key, problem },
+        Outlook::Silent(since) => {
+            let problem = BackendError::new(format!("no answer from the server within {since:?}"));
+            return LockError::Backend { key, problem };
+        }
         Outlook::HeldHere => Some(engine.label().to_owned()),
         Outlook::HeldElsewhere | Outlook::Unknown => slot.holder_elsewhere(),
     };

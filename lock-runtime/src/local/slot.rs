@@ -14,6 +14,9 @@ use crate::clock::{Deadline, Moment};
 use crate::store::{Answer, Ask, Pushed, Release, StoreError};
 use crate::token::Token;
 
+/// A store that leaves an ask unanswered for so long is not called busy.
+const SILENCE: Duration = Duration::from_millis(50);
+
 /// What this process knows of one key in use.
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -340,9 +343,11 @@ impl Slot {
         if let Some(failure) = &state.failure {
             return Outlook::Unreachable(failure.clone());
         }
-        match state.asked.as_ref().and_then(|asked| asked.busy.as_ref()) {
-            Some(_) => Outlook::HeldElsewhere,
-            None => Outlook::Unknown,
+        let Some(asked) = &state.asked else { return Outlook::Unknown };
+        match asked.sent.map(Moment::elapsed) {
+            _ if asked.busy.is_some() => Outlook::HeldElsewhere,
+            Some(since) if asked.unanswered && since >= SILENCE => Outlook::Silent(since),
+            _ => Outlook::Unknown,
         }
     }
 }
@@ -353,6 +358,8 @@ pub(super) enum Outlook {
     HeldElsewhere,
     /// The store could not be asked.
     Unreachable(StoreError),
+    /// The store has not answered for so long.
+    Silent(Duration),
     /// The store has not answered yet.
     Unknown,
 }

@@ -112,6 +112,7 @@ impl Turn {
             return Step::Wait(pause.min(attempt.give_up.remaining_at(now)));
         }
         asked.unanswered = true;
+        asked.sent = Some(now);
         asked.fences = fences;
         let ask = Ask {
             key: Arc::clone(&terms.key),
@@ -239,7 +240,8 @@ impl Attempt {
     /// What stands in the way of asking the store now.
     fn pause(&self, now: Moment) -> Option<Step> {
         let left = self.give_up.remaining_at(now);
-        if left.is_zero() && (self.tried || self.waited) {
+        let is_late = self.tried || self.waited || self.by.remaining_at(now).is_zero();
+        if left.is_zero() && is_late {
             return Some(Step::GiveUp);
         }
         let pause = self.retry_at.map_or(Duration::ZERO, |at| at.remaining_at(now));

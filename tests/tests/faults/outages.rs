@@ -25,6 +25,24 @@ async fn a_frozen_server_is_reported_in_time_and_leaves_nothing_when_it_thaws() 
 }
 
 #[tokio::test]
+async fn a_frozen_server_is_not_a_busy_lock_to_tasks_that_leave_the_asking_to_another() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    warm_up(&[&manager]).await;
+    server.freeze();
+    for timeout in [Duration::ZERO, Duration::from_millis(300), Duration::from_millis(1500)] {
+        let acquire = || manager.lock("p", "k").timeout(timeout).acquire();
+        let start = Instant::now();
+        let outcomes = tokio::join!(acquire(), acquire(), acquire());
+        assert!(start.elapsed() < timeout + LATE + NOISE, "{timeout:?}: {:?}", start.elapsed());
+        for outcome in [outcomes.0, outcomes.1, outcomes.2] {
+            assert!(matches!(outcome, Err(LockError::Backend { .. })), "{timeout:?}: {outcome:?}");
+        }
+    }
+    server.thaw();
+}
+
+#[tokio::test]
 async fn a_killed_server_is_reported_in_time_and_used_again_when_it_is_back() {
     let mut server = Server::start();
     let manager = manager(&server.url()).await;

@@ -349,6 +349,11 @@ impl CallError {
         }
     }
 
+    /// Whether there was no answer in the time that there was, and nothing else.
+    pub(super) fn is_out_of_time(&self) -> bool {
+        matches!(self, Self::Silent(_) | Self::NoConnection(_))
+    }
+
     pub(crate) fn into_problem(self) -> BackendError {
         match self {
             Self::Silent(limit) => BackendError::new(format!("no answer from the server within {limit:?}")),
