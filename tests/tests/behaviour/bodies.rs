@@ -114,5 +114,5 @@ async fn a_body_that_ends_too_late_says_so(world: World) {
         .await
         .unwrap_err();
     assert!(matches!(error, LockError::Lost { completed: true, .. }), "{error:?}");
-    assert!(error.to_string().contains("ran to its end"));
+    assert!(error.to_string().contains("before it was released"));
 }
