@@ -30,7 +30,8 @@ pub(crate) struct Engine {
     /// The store over the callers' connection.
     store: Arc<dyn Store>,
     keeper: Arc<Keeper>,
-    bodies: Bodies,
+    bodies: Tally,
+    releases: Tally,
     is_closed: AtomicBool,
 }
 
@@ -50,7 +51,8 @@ impl Engine {
             process,
             table: Table::default(),
             store,
-            bodies: Bodies::default(),
+            bodies: Tally::default(),
+            releases: Tally::default(),
             is_closed: AtomicBool::new(false),
         });
         let events: Weak<dyn Events> = Weak::<Engine>::clone(&engine.this);
@@ -80,8 +82,13 @@ impl Engine {
         &self.keeper
     }
 
-    pub(crate) fn bodies(&self) -> &Bodies {
+    pub(crate) fn bodies(&self) -> &Tally {
         &self.bodies
+    }
+
+    /// The releases that tasks wait for.
+    pub(crate) fn releases(&self) -> &Tally {
+        &self.releases
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -169,6 +176,7 @@ impl Engine {
             }
             let _ = tokio::time::timeout(LAST_STEPS, self.bodies.ended()).await;
         }
+        let _ = tokio::time::timeout(LAST_STEPS, self.releases.ended()).await;
         let _ = tokio::time::timeout(LAST_STEPS, self.keeper.quiet()).await;
     }
 }
@@ -211,14 +219,14 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// The bodies that run under a lock.
+/// Counts what is under way, for the shutdown to wait for its end.
 #[derive(Debug, Default)]
-pub(crate) struct Bodies {
+pub(crate) struct Tally {
     count: AtomicUsize,
     ended: Notify,
 }
 
-impl Bodies {
+impl Tally {
     pub(crate) fn enter(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
     }

@@ -165,6 +165,7 @@ struct Unreleased {
 impl Unreleased {
     fn new(turn: &Turn, release: Release) -> Self {
         turn.slot().ending(&release.token);
+        turn.engine().releases().enter();
         Self { engine: Arc::clone(turn.engine()), slot: Arc::clone(turn.slot()), release: Some(release) }
     }
 
@@ -185,5 +186,6 @@ impl Drop for Unreleased {
             release.again = None;
             self.engine.release_later(release);
         }
+        self.engine.releases().leave();
     }
 }
