@@ -25,6 +25,11 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// How many processes do it. What is not locked can't be spread: one process then does it all.
+    pub(crate) fn processes(&self) -> u32 {
+        if self.who == Who::Bare { 1 } else { self.case.processes }
+    }
+
     /// `full`, or `quick` in a quick run.
     pub(crate) fn size(&self, full: u32, quick: u32) -> u32 {
         if self.quick { quick } else { full }
@@ -72,8 +77,8 @@ pub(crate) fn main(arguments: &[String], weigh: Option<Weigh>) -> ExitCode {
     };
     let outcome = runtime(run.case.flavour).and_then(|runtime| {
         let outcome = with_contestant!(run.who, C => runtime.block_on(workload::run::<C>(&run)));
-        // What still runs (waiters of a contestant that starved them) is not waited for.
-        runtime.shutdown_background();
+        // Its threads are kept: the benchmark still wants to know what they used.
+        std::mem::forget(runtime);
         outcome
     });
     let outcome = outcome.unwrap_or_else(Outcome::failed);
@@ -82,7 +87,7 @@ pub(crate) fn main(arguments: &[String], weigh: Option<Weigh>) -> ExitCode {
     // Without a reader there is nothing left to do.
     let _ = writeln!(out, "{line}");
     let _ = out.flush();
-    // The benchmark still wants to know what the threads of this process used; it ends this process.
+    // The benchmark ends this process.
     let _ = std::io::stdin().lock().read_line(&mut String::new());
     // Not by returning: a contestant's threads may be in the middle of something.
     std::process::exit(0)

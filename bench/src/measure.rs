@@ -44,7 +44,7 @@ pub(crate) fn measure(server: &Server, run: &Run, program: &PathBuf) -> Outcome 
 fn attempt(server: &Server, run: &Run, program: &PathBuf) -> Result<Outcome, String> {
     let limit = Instant::now() + if run.quick { QUICK_LIMIT } else { LIMIT };
     let mut parts = Vec::new();
-    for part in 0..run.case.processes {
+    for part in 0..run.processes() {
         parts.push(start(&Run { part: part + 1, ..run.clone() }, program)?);
     }
     let mut early = Vec::new();
@@ -134,7 +134,7 @@ fn conclude(run: &Run, outcomes: Vec<Outcome>) -> Result<Outcome, String> {
         outcome.absorb(part);
     }
     match run.case.workload {
-        Workload::Sale if run.case.processes > 1 => {
+        Workload::Sale if run.processes() > 1 => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             let runtime = runtime.map_err(|error| error.to_string())?;
             runtime.block_on(w3::conclude(&run.url, &mut outcome))?;

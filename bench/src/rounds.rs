@@ -1,6 +1,7 @@
 //! The rounds: every contestant in turn, case by case.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -50,14 +51,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
                 if who.is_python() && python.is_none() {
                     continue;
                 }
-                eprint!("\r\x1b[K{} {}/{rounds} {}", case.id, round + 1, who.title());
+                progress(&format!("{} {}/{rounds} {}", case.id, round + 1, who.title()));
                 let run = Run { case, who, url: server.url(), part: 0, quick: arguments.quick, weigh: None };
                 let program = if is_weighed_instead(case) { weighing.as_ref().unwrap_or(&this) } else { &this };
                 outcomes.insert(who, measure(&server, &run, program));
             }
             results.rounds.push(outcomes);
         }
-        eprint!("\r\x1b[K");
+        progress("");
         let table = report::table(case, &results);
         print!("{table}");
         text.push_str(&table);
@@ -88,6 +89,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
         chart::draw_all(folder, &all)?;
     }
     Ok(())
+}
+
+/// Says what is being measured, where somebody looks.
+fn progress(what: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K{what}");
+    }
 }
 
 /// The long ones once, when there is little time.

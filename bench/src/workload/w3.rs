@@ -19,7 +19,7 @@ const REPEAT: usize = 10;
 pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
     let lock = C::connect(&run.url).await?;
     let connection = connect_raw(&run.url).await?;
-    let processes = run.case.processes;
+    let processes = run.processes();
     let buyers = run.size(1000, 300) / processes / ITEMS;
     lock.with("warm:0", async {}).await?;
     run.ready();
@@ -43,7 +43,7 @@ async fn sale<C: Contestant>(lock: &C, connection: &MultiplexedConnection, run: 
     let arena = Arena::new(ITEMS);
     let mut outcome = Outcome::default();
     // With other processes the stock is theirs as well: the parent looks at it in the end.
-    let alone = run.case.processes == 1;
+    let alone = run.processes() == 1;
     if alone {
         reset(connection).await;
     }
