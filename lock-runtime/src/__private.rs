@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use ::core;
+pub use ::core::option::Option::{None, Some};
+pub use ::core::result::Result::{Err, Ok};
 pub use ::std;
 
 use crate::clock::Deadline;
 use crate::key;
-use crate::local::{Hold, Terms, check_lease};
+use crate::local::{Hold, Protected, Terms, check_lease};
 use crate::scope::{self, Frame};
 use crate::{FencingToken, InvalidKey, LockError, LockGuard, LockKey, LockManager, OnLost};
 
@@ -179,28 +181,16 @@ impl Held {
         self.guard.fencing_token().expect("asked for with `fenced(true)`")
     }
 
-    /// Runs `body`, looking at the deadline before each of its polls.
+    /// Runs `body`, looking at the deadline before each of its polls. The returned future drops `body` when it is dropped
+    /// itself: do that before anybody is told that the lock is free.
     ///
     /// # Errors
     ///
     /// [`LockError::Lost`] when the hold was lost and the body was dropped for it.
-    pub async fn protect<F: Future>(&self, body: F) -> Result<F::Output, LockError> {
+    pub fn protect<F: Future>(&self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
         let view = self.guard.view();
-        let frame = Frame::push(view.clone());
-        let mut body = std::pin::pin!(frame.around(body));
-        if self.on_lost == OnLost::Continue {
-            return Ok(body.await);
-        }
-        let mut lost = std::pin::pin!(view.lost());
-        std::future::poll_fn(|context| {
-            // `lost` reads the clock each time it is polled.
-            if lost.as_mut().poll(context).is_ready() {
-                return std::task::Poll::Ready(Err(view.lost_error(false)));
-            }
-            body.as_mut().poll(context).map(Ok)
-        })
-        .await
-        // `body` is dropped here, before anybody is told that the lock is free.
+        let body = Frame::push(view.clone()).around(body);
+        Protected::new(view, self.on_lost == OnLost::Cancel, body)
     }
 
     /// Gives the lock back and says how it went.
@@ -262,6 +252,7 @@ pub trait FromLockError {
     fn from_lock_error(error: LockError) -> Self;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T, E: From<LockError>> FromLockError for Result<T, E> {
     fn from_lock_error(error: LockError) -> Self {
         Err(E::from(error))
@@ -269,6 +260,10 @@ impl<T, E: From<LockError>> FromLockError for Result<T, E> {
 }
 
 /// What `manager = EXPR` may name: a manager, or a reference or smart pointer to one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a `LockManager`",
+    label = "`manager = …` takes a `LockManager`, or a reference or `Arc` to one"
+)]
 pub trait ManagerRef {
     fn manager(&self) -> LockManager;
 }
@@ -303,7 +298,7 @@ impl<M: ManagerRef + ?Sized> ManagerRef for Box<M> {
     }
 }
 
-#[doc(hidden)]
+/// What the derived `write_parts` returns.
 pub type KeyResult = Result<(), InvalidKey>;
 
 #[expect(dead_code, reason = "the compiler proves that a hold can move between threads")]

@@ -9,29 +9,30 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-/// A point in time on all three clocks.
+/// A point in time on all three clocks; the first two in nanoseconds, good until the year 2554.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    boot: Duration,
-    wall: Duration,
+    boot: u64,
+    wall: u64,
     tokio: Instant,
 }
 
 impl Moment {
     pub(crate) fn now() -> Self {
-        Self {
-            boot: boot_time(),
-            wall: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
-            tokio: Instant::now(),
-        }
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { boot: boot_time(), wall: nanos(wall), tokio: Instant::now() }
     }
 
     /// The largest time that any clock saw pass since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.nanos_since(earlier))
+    }
+
+    fn nanos_since(self, earlier: Self) -> u64 {
         self.boot
             .saturating_sub(earlier.boot)
             .max(self.wall.saturating_sub(earlier.wall))
-            .max(self.tokio.saturating_duration_since(earlier.tokio))
+            .max(nanos(self.tokio.saturating_duration_since(earlier.tokio)))
     }
 
     pub(crate) fn elapsed(self) -> Duration {
@@ -39,28 +40,33 @@ impl Moment {
     }
 }
 
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
 #[cfg(target_os = "linux")]
-fn boot_time() -> Duration {
+fn boot_time() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::try_from(time).unwrap_or_default()
+    nanos(Duration::try_from(time).unwrap_or_default())
 }
 
 /// Elsewhere the other two clocks have to do.
 #[cfg(not(target_os = "linux"))]
-fn boot_time() -> Duration {
-    Duration::ZERO
+fn boot_time() -> u64 {
+    0
 }
 
 /// A point in time that has come as soon as any clock says so.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     start: Moment,
-    span: Duration,
+    /// In nanoseconds; whatever is longer than five centuries has no end.
+    span: u64,
 }
 
 impl Deadline {
     pub(crate) fn new(start: Moment, span: Duration) -> Self {
-        Self { start, span }
+        Self { start, span: nanos(span) }
     }
 
     pub(crate) fn after(span: Duration) -> Self {
@@ -68,7 +74,7 @@ impl Deadline {
     }
 
     pub(crate) fn later_by(self, span: Duration) -> Self {
-        Self { start: self.start, span: self.span + span }
+        Self { start: self.start, span: self.span.saturating_add(nanos(span)) }
     }
 
     pub(crate) fn remaining(self) -> Duration {
@@ -76,7 +82,7 @@ impl Deadline {
     }
 
     pub(crate) fn remaining_at(self, now: Moment) -> Duration {
-        self.span.saturating_sub(now.since(self.start))
+        Duration::from_nanos(self.span.saturating_sub(now.nanos_since(self.start)))
     }
 
     pub(crate) fn has_passed(self) -> bool {
@@ -99,4 +105,45 @@ impl Deadline {
 /// The allowance is Redlock's, as redsync, node-redlock and rslock have it.
 pub(crate) fn without_drift(lease: Duration) -> Duration {
     lease.saturating_sub(lease / 100 + Duration::from_millis(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn later(moment: Moment, boot: u64, wall: u64, tokio: u64) -> Moment {
+        Moment {
+            boot: moment.boot + boot,
+            wall: moment.wall.saturating_add_signed(wall.cast_signed()),
+            tokio: moment.tokio + Duration::from_nanos(tokio),
+        }
+    }
+
+    #[test]
+    fn the_clock_that_saw_most_time_pass_counts() {
+        let start = Moment::now();
+        for (boot, wall, tokio) in [(9, 1, 1), (1, 9, 1), (1, 1, 9)] {
+            let deadline = Deadline::new(start, Duration::from_nanos(10));
+            assert_eq!(deadline.remaining_at(later(start, boot, wall, tokio)), Duration::from_nanos(1));
+        }
+    }
+
+    #[test]
+    fn a_wall_clock_that_steps_back_is_outvoted() {
+        let start = Moment::now();
+        let stepped = later(start, 5, u64::MAX - 100, 5);
+        assert_eq!(stepped.since(start), Duration::from_nanos(5));
+    }
+
+    #[test]
+    fn the_longest_time_does_not_overflow() {
+        let deadline = Deadline::after(Duration::MAX).later_by(Duration::MAX);
+        assert!(deadline.remaining() > Duration::from_hours(24 * 365 * 500));
+    }
+
+    #[test]
+    fn the_drift_allowance_leaves_nothing_of_a_tiny_lease() {
+        assert_eq!(without_drift(Duration::from_millis(2)), Duration::ZERO);
+        assert_eq!(without_drift(Duration::from_secs(1)), Duration::from_millis(988));
+    }
 }

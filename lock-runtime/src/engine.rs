@@ -144,15 +144,15 @@ impl Engine {
     pub(crate) fn revoke(self: &Arc<Self>, slot: &Arc<Slot>, token: Option<&Token>) {
         let Some(revoked) = slot.revoke(token) else { return };
         self.keeper.unschedule(revoked.due);
-        if revoked.had_hold {
+        if revoked.turn.is_some() {
             observe::lost(slot.key());
         }
         slot.wake();
         if let Some(release) = revoked.release {
             self.release_later(release);
         }
-        if revoked.had_hold {
-            drop(Turn::new(self, slot, slot.take_turn()));
+        if let Some(id) = revoked.turn {
+            drop(Turn::new(self, slot, id));
         }
         self.table.forget_if_unused(slot);
     }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
-use crate::local::{Attention, Look, Slot};
+use crate::local::{Attention, Due, Look, Slot};
 use crate::observe;
 use crate::store::{Ask, Events, Release, Renewal, Store};
 
@@ -105,11 +105,17 @@ impl Keeper {
 
     /// Has a new hold looked after.
     pub(crate) fn enlist(&self, slot: &Arc<Slot>) {
-        self.change(|board| board.young.push(Arc::clone(slot)));
+        let mut board = self.locked();
+        board.young.push(Arc::clone(slot));
+        let wake = board.has_to_beat();
+        drop(board);
+        if wake {
+            self.wake.notify_one();
+        }
     }
 
     /// Takes a hold that ended off the schedule.
-    pub(crate) fn unschedule(&self, due: Option<(Instant, u64)>) {
+    pub(crate) fn unschedule(&self, due: Option<Due>) {
         if let Some(due) = due {
             self.locked().due.remove(&due);
         }

@@ -16,19 +16,25 @@
 //! - L6: a hold that outlives its deadline ends the whole lease; nothing passes on past a guard that is still alive.
 
 mod acquire;
+mod care;
 mod hold;
 mod lease;
 mod slot;
 mod table;
 mod terms;
 mod turn;
+mod view;
+mod watch;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use acquire::acquire;
-pub(crate) use hold::{Hold, HoldView};
-pub(crate) use slot::{Attention, Look, Slot};
+pub(crate) use care::{Attention, Due, Look};
+pub(crate) use hold::Hold;
+pub(crate) use slot::Slot;
 pub(crate) use table::Table;
 pub(crate) use terms::{Terms, check_lease};
 pub(crate) use turn::{ASK_INTERVAL, Turn};
+pub(crate) use view::HoldView;
+pub(crate) use watch::Protected;

@@ -116,6 +116,7 @@ impl LockRequest {
     /// Dropping the future drops `body` and then gives the lock back in the background.
     pub async fn run<F: Future>(self, body: F) -> Result<F::Output, LockError> {
         let held = self.spec.enter(Some(self.manager)).await?;
+        // The future of `protect`, and with it `body`, is dropped at the end of this statement.
         let outcome = held.protect(body).await;
         held.finish(outcome).await
     }

@@ -5,6 +5,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use tokio::task::futures::TaskLocalFuture;
+
 use crate::local::HoldView;
 use crate::{LockError, LockManager};
 
@@ -64,7 +66,7 @@ impl Frame {
     }
 
     /// Runs `body` with this frame on the stack: during each of its polls, and while it is dropped.
-    pub(crate) fn around<F: Future>(self: &Arc<Self>, body: F) -> impl Future<Output = F::Output> {
-        HELD.scope(Arc::clone(self), body)
+    pub(crate) fn around<F: Future>(self: Arc<Self>, body: F) -> TaskLocalFuture<Arc<Self>, F> {
+        HELD.scope(self, body)
     }
 }

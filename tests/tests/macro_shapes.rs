@@ -14,8 +14,14 @@ use lock_runtime::{FencingToken, LockError, LockGuard, LockKey, LockManager, cac
 
 type Result<T, E = LockError> = std::result::Result<T, E>;
 
+type Made = Box<dyn Fn() -> u64 + Send>;
+
 const PREFIX: &str = "shapes:const";
 static LOCKS: LazyLock<LockManager> = LazyLock::new(LockManager::in_memory);
+
+mod nested {
+    pub(crate) const PREFIX: &str = "shapes:nested";
+}
 
 /// A key with marked fields.
 #[derive(LockKey, Debug, Clone)]
@@ -74,7 +80,7 @@ async fn owned(user: String, id: u64) -> Result<String> {
     Ok(user + &id.to_string())
 }
 
-#[cache_lock(prefix = "shapes", key = items[0], guard = guard, fenced = token)]
+#[cache_lock(prefix = "shapes", key = items.first(), guard = guard, fenced = token)]
 async fn named(items: Vec<u64>) -> Result<(String, FencingToken)> {
     tokio::task::yield_now().await;
     drop(items);
@@ -236,13 +242,13 @@ fn returns_boxed_with_guard(
 }
 
 #[cache_lock(prefix = "shapes", key = id)]
-fn returns_dyn(id: u64) -> impl Future<Output = Result<Box<dyn Fn() -> u64 + Send>>> {
+fn returns_dyn(id: u64) -> impl Future<Output = Result<Made>> {
     let id = id + 1;
     async move { Ok(Box::new(move || id) as _) }
 }
 
 #[cache_lock(prefix = "shapes", key = id)]
-fn lone_box(id: u64) -> Pin<Box<dyn Future<Output = Result<Box<dyn Fn() -> u64 + Send>>>>> {
+fn lone_box(id: u64) -> Pin<Box<dyn Future<Output = Result<Made>>>> {
     Box::pin(async move {
         if id == 0 {
             return Ok(Box::new(|| 0));
@@ -355,7 +361,7 @@ impl<T: LockKey + Send + Sync + 'static> Sells<T> for Shop {
         Ok(guard.key().len() as u64 + self.stock)
     }
 
-    #[cache_lock(prefix = "shapes", key = (self.id, ids[0]))]
+    #[cache_lock(prefix = "shapes", key = (self.id, ids.first()))]
     async fn sell_all(&mut self, ids: &[u64]) -> Result<&u64> {
         for id in ids {
             self.stock -= id;
@@ -376,7 +382,7 @@ impl<T: LockKey + Send + Sync + 'static> Sells<T> for Shop {
         Ok(text)
     }
 
-    #[cache_lock(prefix = "shapes", key = id, on_fail = ())]
+    #[cache_lock(prefix = nested::PREFIX, key = (id, self.id), on_fail = ())]
     async fn silent(&self, id: u64) {
         let _: u64 = id;
     }

@@ -1,13 +1,14 @@
 //! What it becomes: wiring around the body, in line. All behaviour is in the runtime's `__private`.
 //!
-//! The expansion's own locals are at `mixed_site`, so that the body can't see them; the names that the user asked for
+//! The expansion's own locals are at `mixed_site`, so that the body can't see them, and begin with `__`, so that no const
+//! of the user's is taken for a pattern; the names that the user asked for
 //! and the user's expressions keep the span they were written with, so that errors in them point there. Every path
 //! starts at the runtime: the user's crate may shadow `core`, `std` and the prelude.
 
-use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Group, Ident, Spacing, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{Block, Type};
+use syn::{Block, Type, token};
 
 use super::model::{Key, Lock, OnFail, OnLost, Prefix, Setting, Shape, Start};
 use super::parse::Function;
@@ -21,16 +22,16 @@ pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
     let request = request(lock);
     let inside = match &lock.shape {
         Shape::AsyncFn { .. } => {
-            let run = run(lock, &typed(lock, &original(function)));
+            let run = run(lock, &typed(lock, &original(function)), &fail(lock));
             quote_spanned!(site=> #request #run)
         }
         Shape::AsyncTrait { pin, prelude, body, .. } => {
             let request = with_renamed_self(request);
-            let run = with_renamed_fail(lock, &typed(lock, &body.to_token_stream()));
+            let run = run(lock, &typed(lock, &inside_of(body)), &with_renamed_self(fail(lock)));
             quote_spanned!(site=> #pin(async move { #(#prelude)* #request #run }))
         }
         Shape::Future { is_boxed, start, .. } => {
-            let run = run(lock, &started(lock, start, function));
+            let run = run(lock, &started(lock, start, function), &fail(lock));
             let future = quote_spanned!(site=> async move { #run });
             let future = if *is_boxed { boxed(lock, &future) } else { future };
             quote_spanned!(site=> #request #future)
@@ -39,12 +40,22 @@ pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
     quote_spanned!(site=> #head { #inside })
 }
 
-/// The body as it was written, braces and inner attributes included.
+/// The body as it was written, inner attributes included.
 fn original(function: &Function) -> TokenStream {
+    let body = function.body.as_ref();
+    body.map(|body| in_braces(body.brace, &body.tokens)).unwrap_or_default()
+}
+
+fn inside_of(block: &Block) -> TokenStream {
+    let statements = &block.stmts;
+    in_braces(block.brace_token, &quote!(#(#statements)*))
+}
+
+/// Braces that stand where the user's stood but are the expansion's: a lint would call the user's unnecessary.
+fn in_braces(brace: token::Brace, inside: &TokenStream) -> TokenStream {
     let mut tokens = TokenStream::new();
-    if let Some(body) = &function.body {
-        body.brace.surround(&mut tokens, |inside| body.tokens.to_tokens(inside));
-    }
+    let brace = token::Brace(brace.span.join().resolved_at(Span::mixed_site()));
+    brace.surround(&mut tokens, |tokens| inside.to_tokens(tokens));
     tokens
 }
 
@@ -53,7 +64,7 @@ fn original(function: &Function) -> TokenStream {
 //
 // Output:
 //     let spec = Spec::new("order", &(id)).timeout_ms(500u64).fenced(true);
-//     let manager = Option::Some(ManagerRef::manager(&(self.locks)));
+//     let manager = Some(ManagerRef::manager(&(self.locks)));
 //
 // The borrows end with the two statements, before the body takes the arguments.
 fn request(lock: &Lock) -> TokenStream {
@@ -77,21 +88,20 @@ fn request(lock: &Lock) -> TokenStream {
     let fenced = lock.fenced.as_ref().map(|_| quote_spanned!(site=> .fenced(true)));
     let manager = manager(lock);
     quote_spanned! {site=>
-        let spec = #private::Spec::new(#prefix, #key) #(#settings)* #fenced #on_lost;
-        let manager = #manager;
+        let __spec = #private::Spec::new(#prefix, #key) #(#settings)* #fenced #on_lost;
+        let __manager = #manager;
     }
 }
 
 fn manager(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let private = private(lock);
-    let option = quote_spanned!(site=> #private::core::option::Option);
     match &lock.manager {
-        None => quote_spanned!(site=> #option::None),
+        None => quote_spanned!(site=> #private::None),
         Some(manager) => {
             let span = manager.span().resolved_at(site);
             let borrowed = borrowed(&manager.to_token_stream());
-            quote_spanned!(span=> #option::Some(#private::ManagerRef::manager(#borrowed)))
+            quote_spanned!(span=> #private::Some(#private::ManagerRef::manager(#borrowed)))
         }
     }
 }
@@ -116,22 +126,21 @@ fn prefix(lock: &Lock) -> TokenStream {
 fn key(key: &Key) -> TokenStream {
     match key {
         Key::One(place) => borrowed(place),
-        Key::Tuple(parts) => {
+        Key::Tuple(parts, span) => {
             let parts: Vec<_> = parts.iter().map(self::key).collect();
-            tuple(&parts)
+            tuple(&parts, span.resolved_at(Span::mixed_site()))
         }
     }
 }
 
 /// More parts than one tuple may have go into a tuple at its end; the lock's name is the same.
-fn tuple(parts: &[TokenStream]) -> TokenStream {
-    let site = Span::mixed_site();
+fn tuple(parts: &[TokenStream], span: Span) -> TokenStream {
     match parts.split_at_checked(TUPLE_PARTS - 1) {
         Some((first, rest)) if rest.len() > 1 => {
-            let rest = tuple(rest);
-            quote_spanned!(site=> &(#(#first,)* #rest))
+            let rest = tuple(rest, span);
+            quote_spanned!(span=> &(#(#first,)* #rest))
         }
-        _ => quote_spanned!(site=> &(#(#parts,)*)),
+        _ => quote_spanned!(span=> &(#(#parts,)*)),
     }
 }
 
@@ -146,42 +155,36 @@ fn borrowed(place: &TokenStream) -> TokenStream {
 // Output:
 //     let outcome = 'lock: {
 //         let held = match Spec::enter(spec, manager).await {
-//             Result::Ok(held) => held,
-//             Result::Err(error) => break 'lock Result::Err(error),
+//             Ok(held) => held,
+//             Err(error) => break 'lock Err(error),
 //         };
 //         let guard: &LockGuard = Held::guard(&held);
-//         let body = async move { body };
-//         let outcome = Held::protect(&held, body).await;
+//         let outcome = Held::protect(&held, async move { body }).await;
 //         Held::finish(held, outcome).await
 //     };
 //     match outcome {
-//         Result::Ok(value) => value,
-//         Result::Err(error) => FromLockError::from_lock_error(error),
+//         Ok(value) => value,
+//         Err(error) => FromLockError::from_lock_error(error),
 //     }
-fn run(lock: &Lock, body: &TokenStream) -> TokenStream {
-    let fail = fail(lock);
-    run_or(lock, body, &fail)
-}
-
-fn run_or(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
+fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
     let site = Span::mixed_site();
     let private = private(lock);
-    let result = quote_spanned!(site=> #private::core::result::Result);
     let names = names(lock);
     quote_spanned! {site=>
-        let outcome = 'lock: {
-            let held = match #private::Spec::enter(spec, manager).await {
-                #result::Ok(held) => held,
-                #result::Err(error) => break 'lock #result::Err(error),
+        let __outcome = 'lock: {
+            let __held = match #private::Spec::enter(__spec, __manager).await {
+                #private::Ok(__held) => __held,
+                #private::Err(__error) => break 'lock #private::Err(__error),
             };
             #names
-            let body = async move { #body };
-            let outcome = #private::Held::protect(&held, body).await;
-            #private::Held::finish(held, outcome).await
+            let __outcome = #private::Held::protect(&__held, async move { #body }).await;
+            #private::Held::finish(__held, __outcome).await
         };
-        match outcome {
-            #result::Ok(value) => value,
-            #result::Err(error) => #fail,
+        match __outcome {
+            #private::Ok(__value) => __value,
+            // The option takes a closure: nobody could follow the advice to write its path instead.
+            #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
+            #private::Err(__error) => #fail,
         }
     }
 }
@@ -193,15 +196,15 @@ fn names(lock: &Lock) -> TokenStream {
     let guard = lock
         .guard
         .as_ref()
-        .map(|name| quote_spanned!(site=> let #name: &#runtime::LockGuard = #private::Held::guard(&held);));
+        .map(|name| quote_spanned!(site=> let #name: &#runtime::LockGuard = #private::Held::guard(&__held);));
     let fenced = lock
         .fenced
         .as_ref()
-        .map(|name| quote_spanned!(site=> let #name: #runtime::FencingToken = #private::Held::fencing_token(&held);));
+        .map(|name| quote_spanned!(site=> let #name: #runtime::FencingToken = #private::Held::fencing_token(&__held);));
     quote!(#guard #fenced)
 }
 
-/// What is returned instead of the body's value; `error` is the match's.
+/// What is returned instead of the body's value; `__error` is the match's.
 fn fail(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let private = private(lock);
@@ -209,13 +212,13 @@ fn fail(lock: &Lock) -> TokenStream {
         OnFail::FromLockError => {
             let output = lock.shape.output();
             let span = output.span().resolved_at(site);
-            quote_spanned!(span=> <#output as #private::FromLockError>::from_lock_error(error))
+            quote_spanned!(span=> <#output as #private::FromLockError>::from_lock_error(__error))
         }
         OnFail::Value(value) => quote_spanned! {site=> {
-            let _ = error;
+            let _ = __error;
             #value
         }},
-        OnFail::Closure(closure) => quote_spanned!(site=> #private::on_fail(error, #closure)),
+        OnFail::Closure(closure) => quote_spanned!(site=> #private::on_fail(__error, #closure)),
     }
 }
 
@@ -223,7 +226,7 @@ fn fail(lock: &Lock) -> TokenStream {
 //     { body }
 //
 // Output:
-//     if let Option::Some(never) = Option::None::<T> {
+//     if let Some(__never) = None::<T> {
 //         return never;
 //     }
 //     { body }
@@ -237,9 +240,9 @@ fn typed(lock: &Lock, body: &TokenStream) -> TokenStream {
     let private = private(lock);
     let span = output.span().resolved_at(Span::mixed_site());
     quote_spanned! {span=>
-        #[allow(unreachable_code, clippy::needless_return)]
-        if let #private::core::option::Option::Some(never) = #private::core::option::Option::None::<#output> {
-            return never;
+        #[allow(unreachable_code)]
+        if let #private::Some(__never) = #private::None::<#output> {
+            return __never;
         }
         #body
     }
@@ -252,7 +255,7 @@ fn typed(lock: &Lock, body: &TokenStream) -> TokenStream {
 //     start::<T, _>(move || { work_before(); future }).await
 fn started(lock: &Lock, start: &Start, function: &Function) -> TokenStream {
     match start {
-        Start::AsyncBlock(block) => typed(lock, &Block::to_token_stream(block)),
+        Start::AsyncBlock(block) => typed(lock, &inside_of(block)),
         Start::Any(future) => {
             let site = Span::mixed_site();
             let (private, output, body) = (private(lock), lock.shape.output(), original(function));
@@ -267,22 +270,28 @@ fn boxed(lock: &Lock, future: &TokenStream) -> TokenStream {
     quote_spanned!(site=> #private::std::boxed::Box::pin(#future))
 }
 
-fn with_renamed_fail(lock: &Lock, body: &TokenStream) -> TokenStream {
-    run_or(lock, body, &with_renamed_self(fail(lock)))
+/// `#[async_trait]` gives the body `self` under the name `__self`; `self::path` is something else.
+fn with_renamed_self(tokens: TokenStream) -> TokenStream {
+    let mut tokens = tokens.into_iter().peekable();
+    let mut renamed = TokenStream::new();
+    while let Some(token) = tokens.next() {
+        renamed.extend([match token {
+            TokenTree::Ident(name) if name == "self" && !starts_a_path(tokens.peek()) => {
+                TokenTree::Ident(Ident::new("__self", name.span()))
+            }
+            TokenTree::Group(group) => {
+                let mut inside = Group::new(group.delimiter(), with_renamed_self(group.stream()));
+                inside.set_span(group.span());
+                TokenTree::Group(inside)
+            }
+            other => other,
+        }]);
+    }
+    renamed
 }
 
-/// `#[async_trait]` gives the body `self` under the name `__self`.
-fn with_renamed_self(tokens: TokenStream) -> TokenStream {
-    let rename = |token| match token {
-        TokenTree::Ident(name) if name == "self" => TokenTree::Ident(Ident::new("__self", name.span())),
-        TokenTree::Group(group) => {
-            let mut renamed = Group::new(group.delimiter(), with_renamed_self(group.stream()));
-            renamed.set_span(group.span());
-            TokenTree::Group(renamed)
-        }
-        other => other,
-    };
-    tokens.into_iter().map(rename).collect()
+fn starts_a_path(next: Option<&TokenTree>) -> bool {
+    matches!(next, Some(TokenTree::Punct(colon)) if colon.as_char() == ':' && colon.spacing() == Spacing::Joint)
 }
 
 fn private(lock: &Lock) -> TokenStream {

@@ -9,11 +9,13 @@ use crate::mistakes::Mistakes;
 pub(super) use bindings::bindings;
 pub(super) use duration::Setting;
 pub(super) use key::Key;
+use options::Options;
 pub(super) use shape::{Shape, Start};
 
 mod bindings;
 mod duration;
 mod key;
+mod options;
 mod shape;
 
 /// A use of the attribute without mistakes.
@@ -54,24 +56,6 @@ pub(super) enum OnFail {
     Closure(Expr),
 }
 
-const OPTIONS: [&str; 15] = [
-    "prefix",
-    "key",
-    "timeout_ms",
-    "timeout_s",
-    "timeout",
-    "expire_ms",
-    "expire_s",
-    "expire",
-    "renew",
-    "on_fail",
-    "on_lost",
-    "manager",
-    "guard",
-    "fenced",
-    "crate",
-];
-
 /// `None` when the fn can't be locked at all; other mistakes are only added.
 pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut Mistakes) -> Option<Lock> {
     let mut options = Options::new(written, mistakes);
@@ -90,72 +74,6 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let shape = shape?;
     check_failure_can_be_returned(&shape, &on_fail, function, mistakes);
     Some(Lock { runtime, prefix, key: key?, settings, on_lost, manager, on_fail, guard, fenced, shape })
-}
-
-/// The options by name, each at most once.
-struct Options {
-    written: Vec<Written>,
-}
-
-impl Options {
-    /// Unknown and repeated options are mistakes; of a repeated one the first counts.
-    fn new(all: Vec<Written>, mistakes: &mut Mistakes) -> Self {
-        let mut written: Vec<Written> = Vec::new();
-        for option in all {
-            let name = option.name.to_string();
-            if !OPTIONS.contains(&name.as_str()) {
-                mistakes.at(&option.name, unknown_option(&name));
-            } else if written.iter().any(|known| known.name == option.name) {
-                mistakes.at(&option.name, format!("`{name}` is given twice: keep one"));
-            } else {
-                written.push(option);
-            }
-        }
-        Self { written }
-    }
-
-    fn take(&mut self, name: &str) -> Option<Written> {
-        let position = self.written.iter().position(|option| option.name == name)?;
-        Some(self.written.swap_remove(position))
-    }
-
-    /// The value of an option that can't do without one.
-    fn value(&mut self, name: &str, example: &str, mistakes: &mut Mistakes) -> Option<Expr> {
-        let option = self.take(name)?;
-        if option.value.is_none() {
-            mistakes.at(&option.name, format!("`{name}` lacks its value: write `{name} = {example}`"));
-        }
-        option.value
-    }
-}
-
-fn unknown_option(name: &str) -> String {
-    let closest = OPTIONS
-        .iter()
-        .map(|option| (distance(name, option), option))
-        .min()
-        .filter(|(distance, option)| *distance <= 2 && *distance < option.len());
-    match closest {
-        Some((_, option)) => format!("unknown option `{name}`: did you mean `{option}`?"),
-        None => format!("unknown option `{name}`: the options are {}", OPTIONS.join(", ")),
-    }
-}
-
-/// How many letters have to be added, removed or replaced to turn one word into the other.
-fn distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
-    for (i, a) in from.chars().enumerate() {
-        let mut left = i + 1;
-        let mut next = vec![left];
-        for (b, above) in to.chars().zip(row.windows(2)) {
-            if let &[diagonal, above] = above {
-                left = (diagonal + usize::from(a != b)).min(above + 1).min(left + 1);
-                next.push(left);
-            }
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 /// The expression without parentheses and without the invisible group that `macro_rules!` puts around a fragment.

@@ -50,14 +50,15 @@ pub(super) fn options(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Writt
     let mut options = Vec::new();
     let parser = |input: ParseStream| {
         while !input.is_empty() {
-            match option(input).and_then(|option| end_of_option(input).map(|()| option)) {
+            match option(input) {
                 Ok(option) => options.push(option),
                 Err(mistake) => {
                     mistakes.add(mistake);
                     skip_to_comma(input)?;
                 }
             }
-            input.parse::<Option<Token![,]>>()?;
+            let comma = end_of_option(input);
+            mistakes.ok(comma);
         }
         Ok(())
     };
@@ -90,9 +91,15 @@ fn option(input: ParseStream) -> syn::Result<Written> {
 
 fn end_of_option(input: ParseStream) -> syn::Result<()> {
     if input.is_empty() || input.peek(Token![,]) {
+        input.parse::<Option<Token![,]>>()?;
         return Ok(());
     }
-    Err(input.error("expected `,` between two options"))
+    let mistake = input.error("expected `,` between two options");
+    if !input.peek(Ident::peek_any) {
+        skip_to_comma(input)?;
+        input.parse::<Option<Token![,]>>()?;
+    }
+    Err(mistake)
 }
 
 fn skip_to_comma(input: ParseStream) -> syn::Result<()> {

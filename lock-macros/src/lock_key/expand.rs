@@ -24,7 +24,7 @@ use super::parse::Item;
 //                     <u32 as LockKey>::write_parts(part0, name)?;
 //                 }
 //             }
-//             Result::Ok(())
+//             Ok(())
 //         }
 //     }
 pub(super) fn expand(keyed: &Keyed<'_>, item: &Item) -> TokenStream {
@@ -40,7 +40,7 @@ pub(super) fn expand(keyed: &Keyed<'_>, item: &Item) -> TokenStream {
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let body = if keyed.alternatives.is_empty() {
         // A union, or an enum without variants: there is an error beside this.
-        quote_spanned!(site=> let _ = name;)
+        quote_spanned!(site=> let _ = __name;)
     } else {
         let arms = keyed.alternatives.iter().map(|alternative| arm(keyed, alternative));
         quote_spanned!(site=> match self { #(#arms)* })
@@ -51,10 +51,10 @@ pub(super) fn expand(keyed: &Keyed<'_>, item: &Item) -> TokenStream {
         impl #impl_generics #runtime::LockKey for #type_name #type_generics #where_clause {
             fn write_parts(
                 &self,
-                name: &mut #runtime::NameParts,
-            ) -> #runtime::__private::core::result::Result<(), #runtime::InvalidKey> {
+                __name: &mut #runtime::NameParts,
+            ) -> #runtime::__private::KeyResult {
                 #body
-                #runtime::__private::core::result::Result::Ok(())
+                #runtime::__private::Ok(())
             }
         }
     }
@@ -67,16 +67,16 @@ fn arm(keyed: &Keyed<'_>, alternative: &Alternative<'_>) -> TokenStream {
     let path = alternative.variant.map(|variant| quote_spanned!(site=> ::#variant));
     let variant_part = alternative.variant.map(|variant| {
         let text = variant.unraw().to_string();
-        quote_spanned!(site=> #runtime::NameParts::part(name, #text)?;)
+        quote_spanned!(site=> #runtime::NameParts::part(__name, #text)?;)
     });
     let bindings = (alternative.fields.iter().enumerate()).map(|(i, field)| {
-        let (member, binding) = (&field.member, format_ident!("part{i}", span = site));
+        let (member, binding) = (&field.member, format_ident!("__part{i}", span = site));
         quote_spanned!(site=> #member: #binding,)
     });
     let field_parts = (alternative.fields.iter().enumerate()).map(|(i, field)| {
-        let (ty, binding) = (&field.ty, format_ident!("part{i}", span = site));
+        let (ty, binding) = (&field.ty, format_ident!("__part{i}", span = site));
         let span = ty.span().resolved_at(site);
-        quote_spanned!(span=> <#ty as #runtime::LockKey>::write_parts(#binding, name)?;)
+        quote_spanned!(span=> <#ty as #runtime::LockKey>::write_parts(#binding, __name)?;)
     });
     quote_spanned! {site=>
         Self #path { #(#bindings)* .. } => {

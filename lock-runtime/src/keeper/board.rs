@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{IDLE_TICKS, LONGEST_SLEEP, TICK, Work};
-use crate::local::{ASK_INTERVAL, Slot};
+use crate::local::{ASK_INTERVAL, Due, Slot};
 use crate::store::Release;
 
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct Board {
     /// Slots whose hold began a moment ago.
     pub(super) young: Vec<Arc<Slot>>,
     /// Slots whose hold needs a look later.
-    pub(super) due: BTreeMap<(Instant, u64), Arc<Slot>>,
+    pub(super) due: BTreeMap<Due, Arc<Slot>>,
     entries: u64,
     /// Slots with a lease that nobody uses.
     pub(super) dropped: Vec<Arc<Slot>>,
@@ -52,10 +52,10 @@ impl Unsent {
 
 /// What [`Board::take_due`] found: whether to verify all, then young, due and dropped slots, and the watched ones
 /// when it is their time.
-type Due = (bool, Vec<Arc<Slot>>, Vec<Arc<Slot>>, Vec<Arc<Slot>>, Option<Vec<Arc<Slot>>>);
+type Found = (bool, Vec<Arc<Slot>>, Vec<Arc<Slot>>, Vec<Arc<Slot>>, Option<Vec<Arc<Slot>>>);
 
 impl Board {
-    pub(super) fn take_due(&mut self, now: Instant) -> Due {
+    pub(super) fn take_due(&mut self, now: Instant) -> Found {
         let mut due = Vec::new();
         while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
             due.push(entry.remove());
@@ -84,7 +84,7 @@ impl Board {
         (Work { releases, ..Work::default() }, is_done)
     }
 
-    pub(super) fn schedule(&mut self, at: Instant, slot: &Arc<Slot>) -> (Instant, u64) {
+    pub(super) fn schedule(&mut self, at: Instant, slot: &Arc<Slot>) -> Due {
         self.entries += 1;
         let key = (at, self.entries);
         self.due.insert(key, Arc::clone(slot));
@@ -127,11 +127,16 @@ impl Board {
         let Some(sleep) = self.sleeps else { return false };
         let now = Instant::now();
         let is_late = |at: Instant| sleep.until.is_none_or(|until| at < until);
-        let wake = (self.has_young() && !sleep.beats) || self.next_work(now).is_some_and(is_late);
+        let wake = self.next_work(now).is_some_and(is_late);
         if wake {
             self.sleeps = None;
         }
         wake
+    }
+
+    /// The same after a hold began, which happens too often to look at all the rest.
+    pub(super) fn has_to_beat(&mut self) -> bool {
+        self.sleeps.take_if(|sleep| !sleep.beats).is_some()
     }
 }
 

@@ -67,13 +67,13 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt) -> Result<Hold,
     let slot = Arc::clone(turn.slot());
     let mut failure: Option<StoreError> = None;
     loop {
+        let now = Moment::now();
         if engine.is_closed() {
             return Err(shut_down(terms));
         }
-        let sent = Moment::now();
         let changed = slot.changed.notified();
-        let outcome = match turn.step(terms, attempt) {
-            Step::Hold => match Hold::start(&turn, terms) {
+        let outcome = match turn.step(terms, attempt, now) {
+            Step::Hold => match Hold::start(&turn, terms, now) {
                 Some(view) => return Ok(Hold::new(turn, view, terms.body)),
                 None => continue,
             },
@@ -119,7 +119,7 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt) -> Result<Hold,
             }
             Err(error) => {
                 // A command that the timeout cut short says nothing about the server.
-                if !(turn.slot().was_answered() && sent.elapsed() < CUT_SHORT && attempt.give_up.has_passed()) {
+                if !(turn.slot().was_answered() && now.elapsed() < CUT_SHORT && attempt.give_up.has_passed()) {
                     failure = Some(error);
                 }
                 attempt.failed();

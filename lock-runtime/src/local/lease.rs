@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
+use super::care::Due;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Anchor, Answer, Busy, CLAIM, Grant, Pushed, Release};
 use crate::token::Token;
@@ -34,7 +33,7 @@ pub(super) struct Care {
     /// It is in the list of young holds.
     pub(super) listed: bool,
     /// It is in the schedule, under this entry.
-    pub(super) due: Option<(Instant, u64)>,
+    pub(super) due: Option<Due>,
     /// A renewal is on its way.
     pub(super) renewing: bool,
     pub(super) failures: u32,
@@ -162,7 +161,10 @@ pub(super) struct Asked {
     pub(super) anchor: Option<Anchor>,
     /// The last answer, when it was a refusal.
     pub(super) busy: Option<Busy>,
+    /// When the owner's lease ends, if it is not renewed.
     pub(super) frees: Option<Deadline>,
+    /// The owner was seen to renew: the end of its lease is no reason to ask.
+    pub(super) owner_renews: bool,
     granted: Option<Grant>,
     /// A grant that was pushed, to be dated by an answered ask: that answer may be read after the push.
     pushed: Option<Pushed>,
@@ -183,6 +185,7 @@ impl Asked {
             anchor: None,
             busy: None,
             frees: None,
+            owner_renews: false,
             granted: None,
             pushed: None,
             contended: false,
@@ -204,6 +207,8 @@ impl Asked {
                     .pushed
                     .take()
                     .filter(|pushed| busy.anchor.is_none_or(|anchor| anchor.store_micros <= pushed.store_micros));
+                let same_owner = self.busy.as_ref().is_some_and(|before| before.owner == busy.owner);
+                self.owner_renews = same_owner && (self.owner_renews || self.frees.is_some_and(Deadline::has_passed));
                 self.frees = busy.frees_in.map(Deadline::after);
                 self.busy = Some(busy);
             }

@@ -6,16 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use super::care::Due;
 use super::lease::{Asked, Lease, Tenure};
+use super::terms::Terms;
 use super::turn::Turn;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, Pushed, Release, Renewal, Renewed};
+use crate::store::{Answer, Ask, Pushed, Release};
 use crate::token::Token;
-
-/// A hold younger than this is not confirmed yet: most end sooner, and never pay for it.
-const YOUNG: Duration = Duration::from_millis(5);
-/// A renewal is due after this part of the lease, so that two can fail before it ends.
-const RENEWALS_PER_LEASE: u32 = 3;
 
 /// What this process knows of one key in use.
 #[derive(Debug)]
@@ -35,6 +32,8 @@ pub(super) struct State {
     turn: Option<u64>,
     pub(super) asked: Option<Asked>,
     pub(super) lease: Option<Lease>,
+    /// Leases whose release a task waits for, and whether they were granted once more meanwhile.
+    ending: Vec<(Token, bool)>,
 }
 
 #[derive(Debug)]
@@ -63,32 +62,6 @@ pub(super) enum Ending {
     Free(Release),
     /// The lease ends with this release although tasks here wait: it is another process's turn (rule L4).
     Yield(Release),
-}
-
-/// What a lease needs from the keeper.
-#[derive(Debug)]
-pub(crate) enum Attention {
-    /// Nothing any more.
-    Done,
-    /// Another look soon: the hold is young.
-    Young,
-    /// Another look after this time.
-    In(Duration),
-    /// A renewal now.
-    Renew(Renewal),
-    /// The hold has ended by its deadline, or the store no longer knows the lease of this token.
-    Lost(Token),
-}
-
-/// Why the keeper looks at a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
-    /// Its hold began a moment ago.
-    Young,
-    /// It is time.
-    Due,
-    /// The store may have forgotten it.
-    Verify,
 }
 
 impl Slot {
@@ -168,14 +141,6 @@ impl Slot {
         }
     }
 
-    /// Ends whatever has the turn, and returns the id of a turn that is to be passed on.
-    pub(crate) fn take_turn(&self) -> u64 {
-        let mut state = self.locked();
-        let id = state.new_id();
-        state.turn = Some(id);
-        id
-    }
-
     /// Fails everybody who waits here.
     pub(crate) fn close(&self) {
         let waiters = {
@@ -242,114 +207,19 @@ impl Slot {
         state.lease.take().map(|lease| lease.release(&self.key))
     }
 
-    /// Looks after the lease: what does it need now?
-    pub(crate) fn attend(&self, look: Look, grace: Duration) -> Attention {
-        let now = Moment::now();
-        let mut state = self.locked();
-        let Some(lease) = &mut state.lease else {
-            return Attention::Done;
-        };
-        let attention = self.attention(lease, look, now, grace);
-        if look == Look::Young && !matches!(attention, Attention::Young) {
-            lease.care.listed = false;
-        }
-        if matches!(attention, Attention::Renew(_)) {
-            lease.care.renewing = true;
-        }
-        attention
-    }
-
-    fn attention(&self, lease: &Lease, look: Look, now: Moment, grace: Duration) -> Attention {
-        let renew = |wanted| {
-            let token = lease.token.clone();
-            Attention::Renew(Renewal { key: Arc::clone(&self.key), token, lease: wanted, grace })
-        };
-        let Some((tenure, ends)) = lease.tenure.as_ref().zip(lease.ends(now)) else {
-            // Between two holds there is nothing to lengthen, but a lease that is gone must not be handed over.
-            return if look == Look::Verify { renew(lease.claim) } else { Attention::Done };
-        };
-        let left = ends.remaining_at(now);
-        if left.is_zero() {
-            return Attention::Lost(lease.token.clone());
-        }
-        if look == Look::Young && tenure.confirmed.is_none() && now.since(tenure.since) < YOUNG {
-            return Attention::Young;
-        }
-        if lease.care.renewing {
-            return Attention::In(left);
-        }
-        let pause = match tenure.confirmed {
-            _ if look == Look::Verify => Duration::ZERO,
-            None => Duration::ZERO,
-            Some(at) if tenure.renew => (tenure.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)),
-            Some(_) => left,
-        };
-        if !pause.is_zero() {
-            return Attention::In(pause.min(left));
-        }
-        renew(if tenure.renew { tenure.expire } else { tenure.own.remaining_at(now) })
-    }
-
-    /// Takes in the answer to a renewal that was sent at `sent`; `None` is no answer.
-    pub(crate) fn renewed(&self, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Attention {
-        let now = Moment::now();
-        let mut state = self.locked();
-        let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == renewal.token) else {
-            return Attention::Done;
-        };
-        lease.care.renewing = false;
-        match outcome {
-            Some(Renewed::Until(until)) => {
-                lease.care.failures = 0;
-                lease.confirm(until);
-                let Some(tenure) = &mut lease.tenure else {
-                    return Attention::Done;
-                };
-                // A renewal that was sent for the hold before this one confirms the lease, not this hold's full time.
-                if tenure.since.since(sent).is_zero() {
-                    tenure.confirmed = Some(sent);
-                    if tenure.renew {
-                        tenure.own = tenure.own.max_at(Deadline::new(sent, tenure.expire), now);
-                    }
-                } else if tenure.confirmed.is_none() {
-                    return Attention::Done; // it is in the list of young holds
-                }
-                self.attention(lease, Look::Due, now, renewal.grace)
-            }
-            Some(Renewed::NotOwned) => Attention::Lost(lease.token.clone()),
-            None => {
-                // Unknown is not lost: the deadline decides. Until then again, ever more slowly.
-                lease.care.failures = (lease.care.failures + 1).min(6);
-                let pause = Duration::from_millis(25) * 2_u32.pow(lease.care.failures);
-                let left = lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
-                match &lease.tenure {
-                    None => Attention::Done,
-                    Some(_) if left.is_zero() => Attention::Lost(lease.token.clone()),
-                    Some(_) => Attention::In(pause.min(left)),
-                }
-            }
-        }
-    }
-
-    /// Notes the entry of the keeper's schedule that is to look after the hold; returns the one that is not needed.
-    pub(crate) fn scheduled(&self, due: (tokio::time::Instant, u64)) -> Option<(tokio::time::Instant, u64)> {
-        match self.locked().lease.as_mut().filter(|lease| lease.tenure.is_some()) {
-            Some(lease) => lease.care.due.replace(due),
-            None => Some(due),
-        }
-    }
-
-    /// Ends the lease under its hold. Returns the release that is due now: of a body's hold, it has to wait until
-    /// the body is dropped.
+    /// Ends the lease, that of `token` if given, and the hold on it.
+    ///
+    /// The turn is taken from the hold in the same step: a hold that ends by itself meanwhile has passed it on.
     pub(crate) fn revoke(&self, token: Option<&Token>) -> Option<Revoked> {
         let mut state = self.locked();
-        if token.is_some_and(|token| state.lease.as_ref().is_none_or(|lease| lease.token != *token)) {
-            return None;
+        let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
+        let turn = lease.tenure.is_some().then(|| state.new_id());
+        if turn.is_some() {
+            state.turn = turn;
         }
-        let lease = state.lease.take()?;
-        let body = lease.tenure.as_ref().is_some_and(|tenure| tenure.body);
-        let had_hold = lease.tenure.is_some();
-        Some(Revoked { release: (!body).then(|| lease.release(&self.key)), due: lease.care.due, had_hold })
+        let has_body = lease.tenure.as_ref().is_some_and(|tenure| tenure.body);
+        let release = (!has_body).then(|| lease.release(&self.key));
+        Some(Revoked { release, due: lease.care.due, turn })
     }
 
     /// Takes in a pushed grant; `false` when nobody here waits for its token or owns it.
@@ -390,7 +260,7 @@ impl Slot {
         let state = self.locked();
         let asked = state.asked.as_ref()?;
         let is_old = asked.answered.is_some_and(|answered| answered.elapsed() >= age);
-        (asked.queued && !asked.is_granted() && is_old).then(|| Ask {
+        (asked.queued && !asked.is_granted() && !asked.unanswered && is_old).then(|| Ask {
             key: Arc::clone(&self.key),
             token: asked.token.clone(),
             claim: asked.claim,
@@ -415,7 +285,25 @@ impl Slot {
             self.changed.notify_waiters();
             return true;
         }
+        if granted && let Some((_, again)) = state.ending.iter_mut().find(|(token, _)| *token == ask.token) {
+            // Most likely the lease that is being released: to release it here as well would take it from under the
+            // task that waits to hear that the lock was still its own.
+            *again = true;
+            return true;
+        }
         !granted || state.lease.as_ref().is_some_and(|lease| lease.token == ask.token)
+    }
+
+    /// Notes that a task waits for the release of `token`.
+    pub(super) fn ending(&self, token: &Token) {
+        self.locked().ending.push((token.clone(), false));
+    }
+
+    /// Notes that it waits no longer; returns whether the token was granted once more meanwhile.
+    pub(super) fn ended(&self, token: &Token) -> bool {
+        let mut state = self.locked();
+        let place = state.ending.iter().position(|(ending, _)| ending == token);
+        place.is_some_and(|place| state.ending.swap_remove(place).1)
     }
 
     /// Whom a task that gives up was waiting for: the label of another process's manager.
@@ -453,16 +341,18 @@ pub(super) enum Passed {
 pub(super) struct Ended {
     pub(super) ending: Ending,
     /// The keeper's schedule entry that is not needed any more.
-    pub(super) due: Option<(tokio::time::Instant, u64)>,
+    pub(super) due: Option<Due>,
     /// The release of a lease that its hold outlived.
     pub(super) stale: Option<Release>,
 }
 
 /// The outcome of [`Slot::revoke`].
 pub(crate) struct Revoked {
+    /// Due now; that of a body's hold has to wait until the body is dropped.
     pub(crate) release: Option<Release>,
-    pub(crate) due: Option<(tokio::time::Instant, u64)>,
-    pub(crate) had_hold: bool,
+    pub(crate) due: Option<Due>,
+    /// The turn that was the hold's, to be passed on.
+    pub(crate) turn: Option<u64>,
 }
 
 impl State {
@@ -486,9 +376,9 @@ impl State {
     }
 
     /// Starts the hold `id` on the lease; `None` without a lease.
-    pub(super) fn start(&mut self, id: u64, expire: Duration, renew: bool, body: bool) -> Option<&mut Lease> {
+    pub(super) fn start(&mut self, id: u64, terms: &Terms, now: Moment) -> Option<&mut Lease> {
+        let &Terms { expire, renew, body, .. } = terms;
         let lease = self.lease.as_mut()?;
-        let now = Moment::now();
         let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
         let confirmed = is_whole.then_some(now);
         lease.tenure = Some(Tenure { id, since: now, expire, renew, body, own: Deadline::new(now, expire), confirmed });

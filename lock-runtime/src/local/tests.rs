@@ -1,6 +1,7 @@
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use crate::{LockError, LockManager};
+use crate::{LockError, LockGuard, LockManager};
 
 #[tokio::test(start_paused = true)]
 async fn a_released_lock_is_free_and_forgotten() {
@@ -16,7 +17,7 @@ async fn a_released_lock_is_free_and_forgotten() {
 #[tokio::test(start_paused = true)]
 async fn waiters_are_served_in_order() {
     let locks = LockManager::in_memory();
-    let order = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let order = Arc::new(Mutex::new(Vec::new()));
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let mut tasks = Vec::new();
     for i in 0..50 {
@@ -60,15 +61,15 @@ async fn a_lost_body_is_dropped() {
     assert!(locks.lock("p", "k").try_acquire().await.unwrap().is_some());
 }
 
+/// Of one key, the last guard that was granted, while it is not given up, and the last fencing token.
+type Seen = (Weak<LockGuard>, u64);
+
 /// Random tasks of three processes on two keys, in virtual time: one seed, one history.
 async fn random_tasks(seed: u64) -> Vec<u64> {
-    use std::sync::{Arc, Mutex};
-
     let first = LockManager::in_memory();
     let beside = || LockManager::builder().in_memory_with(&first).unwrap();
     let managers = [first.clone(), beside(), beside()];
-    // Per key: the last guard that was granted, while it is not given up, and the last fencing token.
-    let seen: Arc<Mutex<[(Option<std::sync::Weak<crate::LockGuard>>, u64); 2]>> = Arc::default();
+    let seen: Arc<Mutex<[Seen; 2]>> = Arc::default();
     let mut history = Vec::new();
     let mut tasks = Vec::new();
     for task in 0..30_u64 {
@@ -98,11 +99,11 @@ async fn random_tasks(seed: u64) -> Vec<u64> {
                 let guard = Arc::new(guard);
                 {
                     let (last, fence) = &mut seen.lock().unwrap()[key];
-                    let overlaps = last.as_ref().and_then(std::sync::Weak::upgrade).is_some_and(|last| last.is_valid());
+                    let overlaps = last.upgrade().is_some_and(|last| last.is_valid());
                     assert!(!overlaps, "seed {seed}: two holds of {key} at once");
                     let token = u64::from(guard.fencing_token().unwrap());
                     assert!(token > *fence, "seed {seed}: fencing token {token} after {fence}");
-                    (*last, *fence) = (Some(Arc::downgrade(&guard)), token);
+                    (*last, *fence) = (Arc::downgrade(&guard), token);
                 }
                 grants += 1;
                 let most = random(400) + 1;

@@ -69,7 +69,7 @@ impl Turn {
 
     /// Decides what to do next, and notes it down before it is done: whatever happens to the task, dropping the turn
     /// then knows what to withdraw.
-    pub(super) fn step(&self, terms: &Terms, attempt: &Attempt) -> Step {
+    pub(super) fn step(&self, terms: &Terms, attempt: &Attempt, now: Moment) -> Step {
         let mut state = self.slot.locked();
         let fences = if terms.fenced { (1 + state.fenced_waiters()).min(MOST_FENCES) } else { 0 };
         if let Some(granted) = state.asked.as_mut().and_then(Asked::take_grant)
@@ -78,10 +78,10 @@ impl Turn {
             state.lease = Some(Lease::new(&asked, &granted, asked.fences));
         }
         if let Some(lease) = &mut state.lease {
-            let left = lease.until.remaining();
+            let left = lease.until.remaining_at(now);
             let enough = if lease.fresh { Duration::from_nanos(1) } else { (terms.expire / 2).min(GOOD_FOR) };
             if left < enough {
-                if let Some(step) = attempt.pause() {
+                if let Some(step) = attempt.pause(now) {
                     return step;
                 }
                 return Step::Confirm(Renewal {
@@ -92,7 +92,7 @@ impl Turn {
                 });
             }
             if terms.fenced && lease.fences.is_empty() {
-                if let Some(step) = attempt.pause() {
+                if let Some(step) = attempt.pause(now) {
                     return step;
                 }
                 return Step::Draw(lease.token.clone(), fences);
@@ -101,15 +101,15 @@ impl Turn {
         }
         let asked = state.asked.get_or_insert_with(|| Asked::new(self.engine.next_token(), terms.expire.min(CLAIM)));
         let is_first = asked.answered.is_none() && !asked.unanswered && !asked.queued;
-        if let Some(step) = attempt.pause() {
+        if let Some(step) = attempt.pause(now) {
             return step;
         }
         if asked.queued
             && !asked.doubtful
             && !asked.unanswered
-            && let Some(pause) = asked.next_ask()
+            && let Some(pause) = asked.next_ask(now)
         {
-            return Step::Wait(pause.min(attempt.give_up.remaining()));
+            return Step::Wait(pause.min(attempt.give_up.remaining_at(now)));
         }
         asked.unanswered = true;
         asked.fences = fences;
@@ -171,10 +171,15 @@ impl Turn {
 
 impl Asked {
     /// How long until the store is to be asked again; `None` for now.
-    fn next_ask(&self) -> Option<Duration> {
-        // A foreign value without an end is left to the safety net.
-        let frees_in = self.frees.map_or(Duration::MAX, Deadline::remaining);
-        let quiet = self.answered.map_or(Duration::ZERO, |at| ASK_INTERVAL.saturating_sub(at.elapsed()));
+    ///
+    /// The end of the owner's lease is the time; the keeper's batches are the safety net. An owner that renews would be
+    /// asked about at each of its renewals, so it is left to the safety net.
+    fn next_ask(&self, now: Moment) -> Option<Duration> {
+        let frees_in = self.frees.map_or(Duration::MAX, |frees| frees.remaining_at(now));
+        let quiet = match self.answered {
+            Some(at) if self.owner_renews => ASK_INTERVAL.saturating_sub(now.since(at)),
+            _ => Duration::ZERO,
+        };
         let pause = frees_in.max(quiet);
         (!pause.is_zero()).then_some(pause)
     }
@@ -231,12 +236,12 @@ impl Attempt {
     }
 
     /// What stands in the way of asking the store now.
-    fn pause(&self) -> Option<Step> {
-        let left = self.give_up.remaining();
+    fn pause(&self, now: Moment) -> Option<Step> {
+        let left = self.give_up.remaining_at(now);
         if left.is_zero() && (self.tried || self.waits) {
             return Some(Step::GiveUp);
         }
-        let pause = self.retry_at.map_or(Duration::ZERO, Deadline::remaining);
+        let pause = self.retry_at.map_or(Duration::ZERO, |at| at.remaining_at(now));
         (!pause.is_zero()).then(|| Step::Wait(pause.min(left)))
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use ::redis::{Cmd, Value};
+use ::redis::{Cmd, RedisWrite, Value};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -100,15 +100,8 @@ impl RedisStore {
     ) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
         let arguments = |command: &mut Cmd| release_arguments(command, releases);
         let (value, sent) = self.run(&scripts::RELEASE, 3 * releases.len(), arguments, by).await?;
-        let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
-        let anchor = Anchor { sent, store_micros: reply.store_micros };
-        self.link.learn(anchor);
-        Ok(reply
-            .answers
-            .into_iter()
-            .zip(releases)
-            .map(|(answer, release)| read_released(answer, release, anchor))
-            .collect())
+        let answers = items(value).map_err(|_| StoreError::no_answer())?;
+        Ok(answers.into_iter().zip(releases).map(|(answer, release)| read_released(answer, release, sent)).collect())
     }
 
     async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Result<Vec<Result<Renewed, StoreError>>, StoreError> {
@@ -121,13 +114,13 @@ impl RedisStore {
             }
         };
         let (value, sent) = self.run(&scripts::RENEW, renewals.len(), arguments, by).await?;
-        let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
+        let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, renewal): (Value, &Renewal)| match answer {
             Value::Int(1) => Ok(Renewed::Until(Deadline::new(sent, without_drift(renewal.lease)))),
             Value::Int(_) => Ok(Renewed::NotOwned),
             other => Err(reply::error_of_one(other)),
         };
-        Ok(reply.answers.into_iter().zip(renewals).map(read).collect())
+        Ok(answers.into_iter().zip(renewals).map(read).collect())
     }
 
     async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {
@@ -143,7 +136,9 @@ impl RedisStore {
 
 /// The keys of one lock, in the order of the scripts: all in the cluster slot of the lock's name.
 fn lock_keys(command: &mut Cmd, key: &str) {
-    command.arg(key).arg(format!("{{{key}}}:queue")).arg(format!("{{{key}}}:fence"));
+    command.arg(key);
+    command.write_arg_fmt(format_args!("{{{key}}}:queue"));
+    command.write_arg_fmt(format_args!("{{{key}}}:fence"));
 }
 
 fn release_arguments(command: &mut Cmd, releases: &[Release]) {
@@ -188,14 +183,18 @@ fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<Answer, Store
     }
 }
 
-fn read_released(answer: Value, release: &Release, anchor: Anchor) -> Result<Released, StoreError> {
+fn read_released(answer: Value, release: &Release, sent: Moment) -> Result<Released, StoreError> {
+    if let Some(owned) = integer(&answer) {
+        return Ok(Released { owned: owned == 1, again: None });
+    }
     let fields = items(answer).map_err(reply::error_of_one)?;
     match fields.as_slice() {
-        [Value::Int(owned), Value::Int(left), Value::BulkString(owner), Value::Int(waits)] => {
-            let again = release.again.as_ref().filter(|_| !owner.is_empty()).map(|(token, _)| {
+        [Value::Int(owned), Value::Int(micros), Value::Int(left), Value::BulkString(owner), Value::Int(waits)] => {
+            let anchor = Anchor { sent, store_micros: u64::try_from(*micros).unwrap_or_default() };
+            let again = release.again.as_ref().map(|(token, _)| {
                 let lease = lease_left(*left);
                 if owner == token.as_str().as_bytes() {
-                    return RedisStore::grant(anchor.sent, lease.unwrap_or_default(), *waits == 1, None);
+                    return RedisStore::grant(sent, lease.unwrap_or_default(), *waits == 1, None);
                 }
                 let owner = Token::foreign(&String::from_utf8_lossy(owner));
                 Answer::Busy(Busy { owner, frees_in: lease, endless: *left == -1, anchor: Some(anchor) })

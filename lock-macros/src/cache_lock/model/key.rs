@@ -1,6 +1,6 @@
 //! The key: an expression, or the marked arguments.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::parse::ParseStream;
 use syn::spanned::Spanned;
@@ -15,7 +15,7 @@ pub(in crate::cache_lock) enum Key {
     /// A place or a value; it is borrowed where it stands.
     One(TokenStream),
     /// Each part is borrowed by itself: a tuple of the values would move them.
-    Tuple(Vec<Key>),
+    Tuple(Vec<Key>, Span),
 }
 
 /// Either the option or the marks: both would leave open which comes first.
@@ -38,11 +38,11 @@ pub(super) fn key(
             check_written(written, mistakes);
             Some(of_expression(written))
         }
-        (None, Some(_)) => {
+        (None, Some(mark)) => {
             let mut marked: Vec<Key> = marked.into_iter().collect::<Option<_>>()?;
-            if marked.len() == 1 { marked.pop() } else { Some(Key::Tuple(marked)) }
+            if marked.len() == 1 { marked.pop() } else { Some(Key::Tuple(marked, mark.attribute.span())) }
         }
-        (None, None) if is_given => None,
+        (None, None) if is_given || options.has_unknown => None,
         (None, None) => {
             mistakes.add(syn::Error::new(
                 whole_attribute(),
@@ -70,7 +70,7 @@ fn check_written(written: &Expr, mistakes: &mut Mistakes) {
 
 fn of_expression(written: &Expr) -> Key {
     match plain(written) {
-        Expr::Tuple(ExprTuple { elems, .. }) => Key::Tuple(elems.iter().map(of_expression).collect()),
+        Expr::Tuple(ExprTuple { elems, .. }) => Key::Tuple(elems.iter().map(of_expression).collect(), written.span()),
         other => Key::One(quote!(#other)),
     }
 }

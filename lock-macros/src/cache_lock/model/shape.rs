@@ -61,7 +61,8 @@ pub(super) fn shape(function: &Function, mistakes: &mut Mistakes) -> Option<Shap
         mistakes.at(
             signature.fn_token,
             "a lock is waited for, so the fn has to be async: write `async fn`, or return \
-             `impl Future<Output = T>` or `Pin<Box<dyn Future<Output = T>>>` in these words",
+             `impl Future<Output = T>` or `Pin<Box<dyn Future<Output = T>>>` in these words; \
+             if an attribute such as `#[tokio::main]` took the `async` away, put this one above it",
         );
     }
     shape

@@ -193,7 +193,8 @@ impl Link {
             return Ok(live);
         }
         let limit = by.remaining().min(self.connect_timeout);
-        match timeout(limit, self.connect()).await {
+        // Boxed: otherwise every command's future would have room for a whole connection set-up.
+        match timeout(limit, Box::pin(self.connect())).await {
             Ok(outcome) => outcome,
             Err(_) => Err(CallError::NoConnection(limit)),
         }

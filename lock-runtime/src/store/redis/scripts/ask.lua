@@ -11,7 +11,7 @@
 --   { -2, message }                                                           an error with this key alone
 
 local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
-  if not_after > 0 and now > not_after then
+  if not_after > 0 and now() > not_after then
     return { -1 }
   end
   local entry = claim .. '|' .. token
@@ -50,7 +50,7 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
   return { 0, redis.call('PTTL', lock), owner }
 end
 
-local replies = { now }
+local replies = { now() }
 for i = 1, #KEYS / 3 do
   local k, a = 3 * i - 3, 5 * i - 5
   local ran, answer = pcall(ask, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],

@@ -9,8 +9,15 @@
 local QUEUE_TTL = 5000 -- waiters repeat their ask every second; a queue nobody asks for any more goes away
 local FENCE_TTL = 172800000 -- two days: outlives any sane step back of the server's clock
 
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2] -- server time in microseconds; exact in a double until the year 2255
+-- Server time in microseconds, read at most once; exact in a double until the year 2255.
+local micros
+local function now()
+  if not micros then
+    local time = redis.call('TIME')
+    micros = time[1] * 1000000 + time[2]
+  end
+  return micros
+end
 
 -- The channel of the process that made `token`; nil for a foreign value, which is never trusted as an address.
 local function channel(token)
@@ -48,7 +55,7 @@ local function hand_off(lock, queue, caller)
         return token
       end
       local told = redis.pcall('PUBLISH', address,
-        'grant ' .. claim .. ' ' .. number(now) .. ' ' .. waiting .. ' ' .. token .. ' ' .. lock)
+        'grant ' .. claim .. ' ' .. number(now()) .. ' ' .. waiting .. ' ' .. token .. ' ' .. lock)
       if type(told) == 'table' or told > 0 then
         return token -- a failed PUBLISH counts as told: the waiter finds its grant when it asks again
       end
@@ -58,7 +65,7 @@ end
 
 -- `count` fencing tokens in a row, above every one drawn before and at least the server's time. Returns the first.
 local function draw(fence, count)
-  local first = math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now)
+  local first = math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())
   redis.call('SET', fence, number(first + count - 1), 'PX', FENCE_TTL)
   return first
 end

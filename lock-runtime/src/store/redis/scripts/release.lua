@@ -4,19 +4,25 @@
 -- KEYS  per release: lock, queue, fence
 -- ARGV  per release: token, its claim in ms, last fencing token reserved (0 = none), last one used,
 --       token that goes to the end of the queue in the same step ('' = none), its claim in ms
--- Returns { now µs, answer… }, an answer being
---   { 1 if the token owned the lock, ms to live, owner's token now ('' = free), 1 if another process waits }
---   { -2, message }   an error with this key alone
+-- Returns { answer… }, an answer being
+--   1 if the token owned the lock, else 0
+--   { that, now µs, ms to live, owner's token now, 1 if another process waits }   when a token was queued again
+--   { -2, message }                                                               an error with this key alone
 
 local function release(lock, queue, fence, token, claim, reserved, used, again, again_claim)
   local owner = redis.call('GET', lock)
   local owned = owner == token
-  if redis.call('EXISTS', queue) == 1 then
-    redis.call('LREM', queue, 0, claim .. '|' .. token)
-  end
+  local queued = redis.call('EXISTS', queue) == 1
   if owned and reserved ~= '0' and redis.call('GET', fence) == reserved then
     redis.pcall('SET', fence, used, 'KEEPTTL') -- numbers reserved and not used run ahead of the clock no longer
   end
+  if not queued and again == '' then -- nobody waits: most releases end here
+    if owned then
+      redis.call('DEL', lock)
+    end
+    return owned and 1 or 0
+  end
+  redis.call('LREM', queue, 0, claim .. '|' .. token)
   if again ~= '' then
     redis.call('RPUSH', queue, again_claim .. '|' .. again)
     redis.call('PEXPIRE', queue, QUEUE_TTL)
@@ -26,18 +32,17 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
   elseif again ~= '' and channel(owner) then
     redis.pcall('PUBLISH', channel(owner), 'wait ' .. lock)
   end
-  local ttl, waits = 0, 0
-  if again ~= '' and owner then
-    ttl, waits = redis.call('PTTL', lock), redis.call('EXISTS', queue)
+  if again == '' or not owner then
+    return owned and 1 or 0
   end
-  return { owned and 1 or 0, ttl, owner or '', waits }
+  return { owned and 1 or 0, now(), redis.call('PTTL', lock), owner, redis.call('EXISTS', queue) }
 end
 
-local replies = { now }
+local replies = {}
 for i = 1, #KEYS / 3 do
   local k, a = 3 * i - 3, 6 * i - 6
   local ran, answer = pcall(release, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
     ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5], ARGV[a + 6])
-  replies[i + 1] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
+  replies[i] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
 end
 return replies

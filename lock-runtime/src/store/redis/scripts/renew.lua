@@ -3,18 +3,18 @@
 --
 -- KEYS  per lease: lock
 -- ARGV  per lease: token, lease in ms
--- Returns { now µs, answer… }, an answer being 1 (owned, for at least that long), 0 (not owned), or a message
+-- Returns { answer… }, an answer being 1 (owned, for at least that long), 0 (not owned), or a message
 
-local replies = { now }
+local replies = {}
 for i = 1, #KEYS do
   local owner = redis.pcall('GET', KEYS[i])
   if type(owner) == 'table' then
-    replies[i + 1] = owner.err
+    replies[i] = owner.err
   elseif owner ~= ARGV[2 * i - 1] then
-    replies[i + 1] = 0
+    replies[i] = 0
   else
     local done = redis.pcall('PEXPIRE', KEYS[i], ARGV[2 * i], 'GT')
-    replies[i + 1] = type(done) == 'table' and done.err or 1
+    replies[i] = type(done) == 'table' and done.err or 1
   end
 end
 return replies

@@ -1,0 +1,94 @@
+//! The options that there are, and finding them in what was written.
+
+use syn::Expr;
+
+use crate::cache_lock::parse::Written;
+use crate::mistakes::Mistakes;
+
+const OPTIONS: [&str; 15] = [
+    "prefix",
+    "key",
+    "timeout_ms",
+    "timeout_s",
+    "timeout",
+    "expire_ms",
+    "expire_s",
+    "expire",
+    "renew",
+    "on_fail",
+    "on_lost",
+    "manager",
+    "guard",
+    "fenced",
+    "crate",
+];
+
+/// The options by name, each at most once.
+pub(super) struct Options {
+    pub(super) written: Vec<Written>,
+    /// Whether something was written that could not be understood; an option may be missing because of that.
+    pub(super) has_unknown: bool,
+}
+
+impl Options {
+    /// Unknown and repeated options are mistakes; of a repeated one the first counts.
+    pub(super) fn new(all: Vec<Written>, mistakes: &mut Mistakes) -> Self {
+        let mut written: Vec<Written> = Vec::new();
+        let mut has_unknown = !mistakes.is_empty();
+        for option in all {
+            let name = option.name.to_string();
+            if !OPTIONS.contains(&name.as_str()) {
+                mistakes.at(&option.name, unknown_option(&name));
+                has_unknown = true;
+            } else if written.iter().any(|known| known.name == option.name) {
+                mistakes.at(&option.name, format!("`{name}` is given twice: keep one"));
+            } else {
+                written.push(option);
+            }
+        }
+        Self { written, has_unknown }
+    }
+
+    pub(super) fn take(&mut self, name: &str) -> Option<Written> {
+        let position = self.written.iter().position(|option| option.name == name)?;
+        Some(self.written.swap_remove(position))
+    }
+
+    /// The value of an option that can't do without one.
+    pub(super) fn value(&mut self, name: &str, example: &str, mistakes: &mut Mistakes) -> Option<Expr> {
+        let option = self.take(name)?;
+        if option.value.is_none() {
+            mistakes.at(&option.name, format!("`{name}` lacks its value: write `{name} = {example}`"));
+        }
+        option.value
+    }
+}
+
+fn unknown_option(name: &str) -> String {
+    let closest = OPTIONS
+        .iter()
+        .map(|option| (distance(name, option), option))
+        .min()
+        .filter(|(distance, option)| *distance <= 2 && *distance < option.len());
+    match closest {
+        Some((_, option)) => format!("unknown option `{name}`: did you mean `{option}`?"),
+        None => format!("unknown option `{name}`: the options are {}", OPTIONS.join(", ")),
+    }
+}
+
+/// How many letters have to be added, removed or replaced to turn one word into the other.
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut left = i + 1;
+        let mut next = vec![left];
+        for (b, above) in to.chars().zip(row.windows(2)) {
+            if let &[diagonal, above] = above {
+                left = (diagonal + usize::from(a != b)).min(above + 1).min(left + 1);
+                next.push(left);
+            }
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}

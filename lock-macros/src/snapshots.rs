@@ -1,0 +1,250 @@
+//! The expansions of every fn shape as plain Rust files, to be read in review.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p lock-macros` rewrites them.
+
+#![allow(clippy::unwrap_used, reason = "a test that can't parse its own input should say so")]
+
+use expect_test::{ExpectFile, expect_file};
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::{cache_lock, lock_key};
+
+#[expect(clippy::needless_pass_by_value, reason = "the callers read better without borrows")]
+fn check(expansion: TokenStream, expected: ExpectFile) {
+    expected.assert_eq(&prettyplease::unparse(&syn::parse2(expansion).unwrap()));
+}
+
+/// In an impl block, so that methods are Rust too.
+fn method(expansion: &TokenStream) -> TokenStream {
+    quote!(impl Shop { #expansion })
+}
+
+#[test]
+fn an_async_fn() {
+    let options = quote!(prefix = "seckill", key = commodity_id, timeout_ms = 2000, expire_s = 1000);
+    let item = quote! {
+        /// Sells one.
+        #[tracing::instrument]
+        pub async fn sec_kill(user_id: &str, mut commodity_id: u64) -> Result<u64, ShopError> {
+            let price = price(commodity_id).await?;
+            Ok(price)
+        }
+    };
+    check(cache_lock::expansion(options, item), expect_file!["snapshots/async_fn.rs"]);
+}
+
+#[test]
+fn a_fn_with_marked_arguments_and_default_prefix() {
+    let item = quote! {
+        async fn pay<'a, T: LockKey>(
+            #[locked_complex_object(field = "order.id")] request: &'a PayRequest,
+            #[locked_object] Path(shop): Path<T>,
+        ) -> Result<impl Iterator<Item = &'a Receipt>, ShopError>
+        where
+            T: Send,
+        {
+            Ok(request.pay(shop).await?.iter())
+        }
+    };
+    check(cache_lock::expansion(TokenStream::new(), item), expect_file!["snapshots/marked_arguments.rs"]);
+}
+
+#[test]
+fn a_method_with_every_option() {
+    let options = quote! {
+        prefix = Self::PREFIX, key = (self.id(), order.id), timeout = "2s", expire = self.expire, renew = true,
+        on_lost = "continue", manager = self.locks, guard = guard, fenced = token, crate = shop::locks,
+        on_fail = |err| Receipt::failed(err)
+    };
+    let item = quote! {
+        async fn buy(&mut self, order: Order) -> Receipt {
+            self.store.write(token, order).await
+        }
+    };
+    check(method(&cache_lock::expansion(options, item)), expect_file!["snapshots/every_option.rs"]);
+}
+
+#[test]
+fn a_fn_that_returns_nothing() {
+    let item = quote! {
+        async fn sweep() {
+            sweep_all().await;
+        }
+    };
+    let options = quote!(prefix = "sweep", key = "all", timeout_ms = 0, on_fail = ());
+    check(cache_lock::expansion(options, item), expect_file!["snapshots/returns_nothing.rs"]);
+}
+
+#[test]
+fn a_method_that_async_trait_has_rewritten() {
+    let item = quote! {
+        #[allow(clippy::type_complexity)]
+        fn buy<'life0, 'async_trait>(
+            &'life0 self,
+            #[locked_object] __arg1: Path<u64>,
+        ) -> ::core::pin::Pin<
+            Box<dyn ::core::future::Future<Output = Result<u64, ShopError>> + ::core::marker::Send + 'async_trait>,
+        >
+        where
+            'life0: 'async_trait,
+            Self: 'async_trait,
+        {
+            Box::pin(async move {
+                if let ::core::option::Option::Some(__ret) = ::core::option::Option::None::<Result<u64, ShopError>> {
+                    #[allow(unreachable_code)]
+                    return __ret;
+                }
+                let __self = self;
+                let Path(id) = {
+                    let __arg1 = __arg1;
+                    __arg1
+                };
+                let __ret: Result<u64, ShopError> = { __self.buy_now(id).await };
+                #[allow(unreachable_code)]
+                __ret
+            })
+        }
+    };
+    let options = quote!(prefix = "shop", manager = self.locks);
+    check(method(&cache_lock::expansion(options, item)), expect_file!["snapshots/async_trait.rs"]);
+}
+
+#[test]
+fn a_fn_that_returns_a_boxed_future() {
+    let item = quote! {
+        fn buy<'a>(&'a self, id: u64) -> Pin<Box<dyn Future<Output = Result<u64, ShopError>> + Send + 'a>> {
+            let price = self.price(id);
+            Box::pin(async move { self.pay(price?).await })
+        }
+    };
+    let options = quote!(prefix = "shop", key = id, guard = guard);
+    check(method(&cache_lock::expansion(options, item)), expect_file!["snapshots/boxed_future.rs"]);
+}
+
+#[test]
+fn a_fn_that_returns_an_impl_future() {
+    let item = quote! {
+        fn buy(id: u64) -> impl Future<Output = Result<u64, ShopError>> + Send {
+            let price = price(id);
+            async move { pay(price?).await }
+        }
+    };
+    let options = quote!(prefix = "shop", key = id);
+    check(cache_lock::expansion(options, item), expect_file!["snapshots/impl_future.rs"]);
+}
+
+#[test]
+fn a_fn_that_is_one_async_block() {
+    let item = quote! {
+        fn buy(id: u64) -> impl Future<Output = Result<u64, ShopError>> + Send {
+            async move { pay(price(id)?).await }
+        }
+    };
+    let options = quote!(prefix = "shop", key = id);
+    check(cache_lock::expansion(options, item), expect_file!["snapshots/one_async_block.rs"]);
+}
+
+#[test]
+fn a_mistake_keeps_the_fn_without_its_marks() {
+    let item = quote! {
+        pub async fn buy(#[locked_object] id: u64, #[cfg(test)] other: u64) -> u64 {
+            id
+        }
+    };
+    let options = quote!(shards = 4, timeout_ms = "2s");
+    check(cache_lock::expansion(options, item), expect_file!["snapshots/mistakes.rs"]);
+}
+
+#[test]
+fn a_derived_struct() {
+    let item = quote! {
+        struct Seat<'a, T: Train> where T: Copy {
+            #[lock_key]
+            train: &'a T,
+            #[lock_key]
+            number: u32,
+            price: u64,
+        }
+    };
+    check(lock_key::expansion(item), expect_file!["snapshots/derived_struct.rs"]);
+}
+
+#[test]
+fn a_derived_enum() {
+    let item = quote! {
+        enum Room {
+            Lobby,
+            Numbered(u32),
+            r#Suite { #[lock_key] floor: u8, #[lock_key] wing: char, beds: u8 },
+        }
+    };
+    check(lock_key::expansion(item), expect_file!["snapshots/derived_enum.rs"]);
+}
+
+/// Whatever the tokens are, there is an answer: the compiler's own error is of no help when a macro panics.
+#[test]
+fn no_input_panics() {
+    let items = [
+        "",
+        "fn",
+        "fn f",
+        "async fn f()",
+        "async fn f() {",
+        "async fn f();",
+        "struct S;",
+        "async fn f(self, #[locked_object] ..) {}",
+        "async fn f(#[locked_complex_object(field = \"a..b\")] a: u8) {}",
+        "fn f() -> Pin<Box<dyn Future>> {}",
+        "fn f() -> impl Future<Output = ()> {}",
+        "fn f<'async_trait>() -> Pin<Box<dyn Future<Output = ()>>> { Box::pin(async move {}) }",
+        "unsafe extern \"C\" async fn f() {}",
+        "const async unsafe extern \"C\" fn f() -> ! { loop {} }",
+        "pub default async fn f() {} trailing",
+        "enum E {}",
+        "union U { a: u8 }",
+        "enum E { A { b: u8, c: u8 } }",
+        "#[lock_key(crate)] struct S(#[lock_key = 1] u8);",
+    ];
+    let options = [
+        "",
+        ",",
+        ",,",
+        "=",
+        "key",
+        "key =",
+        "key = =",
+        "= key",
+        "key = id key = id",
+        "crate = 1",
+        "crate",
+        "renew =",
+        "prefix = crate",
+        "guard = _",
+        "fenced = a::b",
+        "key = (,)",
+        "timeout = \"\"",
+        "timeout = \"é\"",
+        "expire = \"5\"",
+        "timeout_ms = 1u8",
+        "on_fail = ||",
+        "key = [",
+        "expire_ms = 0x0",
+        "timeout_s = 1_000",
+        "prefix = b\"x\"",
+        "on_lost",
+        "key = id, on_fail = ()",
+    ];
+    for item in items {
+        let Ok(item) = item.parse::<TokenStream>() else {
+            continue;
+        };
+        for options in options {
+            let Ok(options) = options.parse::<TokenStream>() else {
+                continue;
+            };
+            let _: TokenStream = cache_lock::expansion(options, item.clone());
+        }
+        let _: TokenStream = lock_key::expansion(item);
+    }
+}

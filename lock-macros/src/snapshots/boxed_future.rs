@@ -1,0 +1,59 @@
+impl Shop {
+    fn buy<'a>(
+        &'a self,
+        id: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<u64, ShopError>> + Send + 'a>> {
+        let __spec = ::lock_runtime::__private::Spec::new("shop", &(id));
+        let __manager = ::lock_runtime::__private::None;
+        ::lock_runtime::__private::std::boxed::Box::pin(async move {
+            let __outcome = 'lock: {
+                let __held = match ::lock_runtime::__private::Spec::enter(
+                        __spec,
+                        __manager,
+                    )
+                    .await
+                {
+                    ::lock_runtime::__private::Ok(__held) => __held,
+                    ::lock_runtime::__private::Err(__error) => {
+                        break 'lock ::lock_runtime::__private::Err(__error);
+                    }
+                };
+                let guard: &::lock_runtime::LockGuard = ::lock_runtime::__private::Held::guard(
+                    &__held,
+                );
+                let __outcome = ::lock_runtime::__private::Held::protect(
+                        &__held,
+                        async move {
+                            ::lock_runtime::__private::start::<
+                                Result<u64, ShopError>,
+                                Pin<
+                                    Box<dyn Future<Output = Result<u64, ShopError>> + Send + '_>,
+                                >,
+                            >(move || {
+                                    let price = self.price(id);
+                                    Box::pin(async move { self.pay(price?).await })
+                                })
+                                .await
+                        },
+                    )
+                    .await;
+                ::lock_runtime::__private::Held::finish(__held, __outcome).await
+            };
+            match __outcome {
+                ::lock_runtime::__private::Ok(__value) => __value,
+                #[allow(
+                    clippy::redundant_closure,
+                    clippy::redundant_closure_for_method_calls
+                )]
+                ::lock_runtime::__private::Err(__error) => {
+                    <Result<
+                        u64,
+                        ShopError,
+                    > as ::lock_runtime::__private::FromLockError>::from_lock_error(
+                        __error,
+                    )
+                }
+            }
+        })
+    }
+}

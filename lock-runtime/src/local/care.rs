@@ -1,0 +1,146 @@
+//! What the keeper does about a slot's lease: when it looks, and what it finds to do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::lease::Lease;
+use super::slot::Slot;
+use crate::clock::{Deadline, Moment};
+use crate::store::{Renewal, Renewed};
+use crate::token::Token;
+
+/// A hold younger than this is not confirmed yet: most end sooner, and never pay for it.
+const YOUNG: Duration = Duration::from_millis(5);
+/// A renewal is due after this part of the lease, so that two can fail before it ends.
+const RENEWALS_PER_LEASE: u32 = 3;
+
+/// An entry of the keeper's schedule: when, and a number to tell it from others of that time.
+pub(crate) type Due = (Instant, u64);
+
+/// What a lease needs from the keeper.
+#[derive(Debug)]
+pub(crate) enum Attention {
+    /// Nothing any more.
+    Done,
+    /// Another look soon: the hold is young.
+    Young,
+    /// Another look after this time.
+    In(Duration),
+    /// A renewal now.
+    Renew(Renewal),
+    /// The hold has ended by its deadline, or the store no longer knows the lease of this token.
+    Lost(Token),
+}
+
+/// Why the keeper looks at a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Its hold began a moment ago.
+    Young,
+    /// It is time.
+    Due,
+    /// The store may have forgotten it.
+    Verify,
+}
+
+impl Slot {
+    /// Looks after the lease: what does it need now?
+    pub(crate) fn attend(&self, look: Look, grace: Duration) -> Attention {
+        let now = Moment::now();
+        let mut state = self.locked();
+        let Some(lease) = &mut state.lease else {
+            return Attention::Done;
+        };
+        let attention = self.attention(lease, look, now, grace);
+        if look == Look::Young && !matches!(attention, Attention::Young) {
+            lease.care.listed = false;
+        }
+        if matches!(attention, Attention::Renew(_)) {
+            lease.care.renewing = true;
+        }
+        attention
+    }
+
+    fn attention(&self, lease: &Lease, look: Look, now: Moment, grace: Duration) -> Attention {
+        let renew = |wanted| {
+            let token = lease.token.clone();
+            Attention::Renew(Renewal { key: Arc::clone(&self.key), token, lease: wanted, grace })
+        };
+        let Some((tenure, ends)) = lease.tenure.as_ref().zip(lease.ends(now)) else {
+            // Between two holds there is nothing to lengthen, but a lease that is gone must not be handed over.
+            return if look == Look::Verify { renew(lease.claim) } else { Attention::Done };
+        };
+        let left = ends.remaining_at(now);
+        if left.is_zero() {
+            return Attention::Lost(lease.token.clone());
+        }
+        if look == Look::Young && tenure.confirmed.is_none() && now.since(tenure.since) < YOUNG {
+            return Attention::Young;
+        }
+        if lease.care.renewing {
+            return Attention::In(left);
+        }
+        let pause = match tenure.confirmed {
+            // A renewal or verification that failed is owed.
+            _ if look == Look::Verify || lease.care.failures > 0 => Duration::ZERO,
+            None => Duration::ZERO,
+            Some(at) if tenure.renew => (tenure.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)),
+            Some(_) => left,
+        };
+        if !pause.is_zero() {
+            return Attention::In(pause.min(left));
+        }
+        renew(if tenure.renew { tenure.expire } else { tenure.own.remaining_at(now) })
+    }
+
+    /// Takes in the answer to a renewal that was sent at `sent`; `None` is no answer.
+    pub(crate) fn renewed(&self, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Attention {
+        let now = Moment::now();
+        let mut state = self.locked();
+        let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == renewal.token) else {
+            return Attention::Done;
+        };
+        lease.care.renewing = false;
+        match outcome {
+            Some(Renewed::Until(until)) => {
+                lease.care.failures = 0;
+                lease.confirm(until);
+                let Some(tenure) = &mut lease.tenure else {
+                    return Attention::Done;
+                };
+                // A renewal that was sent for the hold before this one confirms the lease, not this hold's full time.
+                if tenure.since.since(sent).is_zero() {
+                    tenure.confirmed = Some(sent);
+                    if tenure.renew {
+                        tenure.own = tenure.own.max_at(Deadline::new(sent, tenure.expire), now);
+                    }
+                } else if tenure.confirmed.is_none() {
+                    return Attention::Done; // it is in the list of young holds
+                }
+                self.attention(lease, Look::Due, now, renewal.grace)
+            }
+            Some(Renewed::NotOwned) => Attention::Lost(lease.token.clone()),
+            None => {
+                // Unknown is not lost: the deadline decides. Until then again, ever more slowly.
+                lease.care.failures = (lease.care.failures + 1).min(6);
+                let pause = Duration::from_millis(25) * 2_u32.pow(lease.care.failures);
+                let left = lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
+                match &lease.tenure {
+                    None => Attention::Done,
+                    Some(_) if left.is_zero() => Attention::Lost(lease.token.clone()),
+                    Some(_) => Attention::In(pause.min(left)),
+                }
+            }
+        }
+    }
+
+    /// Notes the entry of the keeper's schedule that is to look after the hold; returns the one that is not needed.
+    pub(crate) fn scheduled(&self, due: Due) -> Option<Due> {
+        match self.locked().lease.as_mut().filter(|lease| lease.tenure.is_some()) {
+            Some(lease) => lease.care.due.replace(due),
+            None => Some(due),
+        }
+    }
+}

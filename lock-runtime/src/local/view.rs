@@ -1,0 +1,150 @@
+//! [`HoldView`]: what looks at a hold, and outlives it.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::acquire::one;
+use super::slot::Slot;
+use super::terms::check_lease;
+use super::turn::Turn;
+use super::watch::Lost;
+use crate::clock::{Deadline, Moment};
+use crate::engine::Engine;
+use crate::store::{CLAIM, Release, Renewal, Renewed};
+use crate::token::Token;
+use crate::{FencingToken, LockError};
+
+/// A look at a hold, which may have ended.
+#[derive(Clone, Debug)]
+pub(crate) struct HoldView(Arc<Looked>);
+
+#[derive(Debug)]
+struct Looked {
+    engine: Arc<Engine>,
+    slot: Arc<Slot>,
+    id: u64,
+    token: Token,
+    fence: OnceLock<u64>,
+}
+
+impl HoldView {
+    pub(super) fn new(turn: &Turn, token: Token, fence: OnceLock<u64>) -> Self {
+        let (engine, slot) = (Arc::clone(turn.engine()), Arc::clone(turn.slot()));
+        Self(Arc::new(Looked { engine, slot, id: turn.id(), token, fence }))
+    }
+
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.0.engine
+    }
+
+    /// The release of the hold's lease, for when the slot has forgotten it.
+    pub(super) fn release(&self) -> Release {
+        Release::withdrawal(&self.0.slot.key, &self.0.token, CLAIM)
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        &self.0.slot.key
+    }
+
+    /// Whether it is a hold of `key` in `engine`.
+    pub(crate) fn is_of(&self, engine: &Arc<Engine>, key: &str) -> bool {
+        Arc::ptr_eq(&self.0.engine, engine) && *self.0.slot.key == *key
+    }
+
+    pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
+        self.0.fence.get().copied().map(FencingToken::new)
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        let now = Moment::now();
+        let state = self.0.slot.locked();
+        let Some(lease) = state.lease.as_ref() else {
+            return Duration::ZERO;
+        };
+        if lease.tenure.as_ref().is_none_or(|tenure| tenure.id != self.0.id) {
+            return Duration::ZERO;
+        }
+        lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now))
+    }
+
+    /// Resolves when the hold is lost.
+    pub(crate) fn lost(&self) -> Lost<'_> {
+        Lost::new(self)
+    }
+
+    pub(super) fn changed(&self) -> &Notify {
+        &self.0.slot.changed
+    }
+
+    pub(crate) fn lost_error(&self, completed: bool) -> LockError {
+        LockError::Lost { key: self.key().to_owned(), completed }
+    }
+
+    /// See [`LockGuard::extend`](crate::LockGuard::extend).
+    pub(crate) async fn extend(&self, lease: Duration) -> Result<(), LockError> {
+        check_lease("lease to extend to", lease)?;
+        if !self.is_valid() {
+            return Err(self.lost_error(false));
+        }
+        let looked = &*self.0;
+        let renewal = Renewal {
+            key: Arc::clone(&looked.slot.key),
+            token: looked.token.clone(),
+            lease,
+            grace: looked.engine.settings().grace,
+        };
+        let sent = Moment::now();
+        let by = Deadline::new(sent, looked.engine.settings().command_timeout);
+        match one(looked.engine.store().renew(std::slice::from_ref(&renewal), by).await) {
+            Ok(Renewed::Until(until)) => {
+                let mut state = looked.slot.locked();
+                let now = Moment::now();
+                let lease_of_hold = state.lease.as_mut().filter(|held| held.token == looked.token);
+                let Some(held) = lease_of_hold else {
+                    return Err(self.lost_error(false));
+                };
+                held.confirm(until);
+                let Some(tenure) = held.tenure.as_mut().filter(|tenure| tenure.id == looked.id) else {
+                    return Err(self.lost_error(false));
+                };
+                tenure.own = tenure.own.max_at(Deadline::new(sent, lease), now);
+                Ok(())
+            }
+            Ok(Renewed::NotOwned) => {
+                looked.engine.revoke(&looked.slot, Some(&looked.token));
+                Err(self.lost_error(false))
+            }
+            Err(error) => Err(LockError::Backend { key: self.key().to_owned(), problem: error.problem }),
+        }
+    }
+
+    /// The hold for a nested body: the same, with a fencing token if it wants one.
+    pub(crate) async fn borrowed(&self, fenced: bool) -> Result<Self, LockError> {
+        if !self.is_valid() {
+            return Err(self.lost_error(false));
+        }
+        if !fenced || self.0.fence.get().is_some() {
+            return Ok(self.clone());
+        }
+        let looked = &*self.0;
+        let by = Deadline::after(looked.engine.settings().command_timeout);
+        match looked.engine.store().draw(&looked.slot.key, &looked.token, 1, by).await {
+            Ok(Some(first)) => {
+                // Joined calls may both have drawn: the first to get here stays.
+                let _ = looked.fence.set(first);
+                Ok(self.clone())
+            }
+            Ok(None) => {
+                looked.engine.revoke(&looked.slot, Some(&looked.token));
+                Err(self.lost_error(false))
+            }
+            Err(error) => Err(LockError::Backend { key: self.key().to_owned(), problem: error.problem }),
+        }
+    }
+}

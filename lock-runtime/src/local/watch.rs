@@ -1,0 +1,78 @@
+//! [`Lost`] and [`Protected`]: watching a hold, and running a body only while it lasts.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+use tokio::sync::futures::Notified;
+
+use super::view::HoldView;
+use crate::LockError;
+
+pin_project! {
+    /// Resolves when a hold is lost. It reads the clock each time it is polled; the keeper wakes it at the deadline.
+    #[derive(Debug)]
+    pub(crate) struct Lost<'a> {
+        view: &'a HoldView,
+        #[pin]
+        changed: Notified<'a>,
+    }
+}
+
+impl<'a> Lost<'a> {
+    pub(super) fn new(view: &'a HoldView) -> Self {
+        Self { view, changed: view.changed().notified() }
+    }
+}
+
+impl Future for Lost<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        loop {
+            if !this.view.is_valid() {
+                return Poll::Ready(());
+            }
+            if this.changed.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            this.changed.set(this.view.changed().notified());
+        }
+    }
+}
+
+pin_project! {
+    /// A body under a hold: the deadline is looked at before each of its polls.
+    ///
+    /// A struct and not an `async fn`, which would hold the body twice: as its argument and pinned.
+    #[derive(Debug)]
+    pub(crate) struct Protected<'a, B> {
+        // Polled before the body, and `None` for a body that runs on when its hold is lost.
+        #[pin]
+        lost: Option<Lost<'a>>,
+        view: &'a HoldView,
+        #[pin]
+        body: B,
+    }
+}
+
+impl<'a, B> Protected<'a, B> {
+    pub(crate) fn new(view: &'a HoldView, stop_when_lost: bool, body: B) -> Self {
+        Self { lost: stop_when_lost.then(|| view.lost()), view, body }
+    }
+}
+
+impl<B: Future> Future for Protected<'_, B> {
+    type Output = Result<B::Output, LockError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Some(lost) = this.lost.as_pin_mut()
+            && lost.poll(context).is_ready()
+        {
+            return Poll::Ready(Err(this.view.lost_error(false)));
+        }
+        this.body.poll(context).map(Ok)
+    }
+}

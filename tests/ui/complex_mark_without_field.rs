@@ -1,0 +1,8 @@
+use lock_runtime::{LockError, cache_lock};
+
+#[cache_lock(prefix = "order")]
+async fn f(#[locked_complex_object] id: u64) -> Result<u64, LockError> {
+    Ok(id)
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use lock_runtime::LockKey;
+
+#[derive(LockKey)]
+enum Never {}
+
+fn main() {}

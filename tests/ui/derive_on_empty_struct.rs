@@ -1,0 +1,6 @@
+use lock_runtime::LockKey;
+
+#[derive(LockKey)]
+struct Everything;
+
+fn main() {}
