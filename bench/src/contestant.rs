@@ -8,8 +8,8 @@ mod distributed_lock;
 mod mutex;
 mod ours;
 mod raw;
-pub(crate) mod redis_py;
 mod redis_lock;
+pub(crate) mod redis_py;
 mod rslock;
 
 pub(crate) use bare::Bare;

@@ -153,7 +153,8 @@ fn conclude(run: &Run, outcomes: Vec<Outcome>) -> Result<Outcome, String> {
 /// Commands, as the server counted them. `SET` counts those inside scripts as well, which makes this an upper bound.
 fn count(server: &Server, run: &Run, outcome: &mut Outcome) -> Result<(), String> {
     let calls = server.calls()?;
-    let of = |names: &[&str]| -> f64 { names.iter().filter_map(|name| calls.get(*name)).map(|calls| calls.count).sum() };
+    let of =
+        |names: &[&str]| -> f64 { names.iter().filter_map(|name| calls.get(*name)).map(|calls| calls.count).sum() };
     let mut commands = of(&["set", "setnx", "evalsha", "eval", "evalsha_ro"]);
     let others = of(&["ping", "subscribe", "script|load"]);
     let locks = float(usize::try_from(outcome.locks).unwrap_or_default()).max(1.0);

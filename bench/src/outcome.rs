@@ -64,7 +64,8 @@ impl Outcome {
         self.problem = self.problem.take().or(other.problem);
         self.locks += other.locks;
         // Zero: it says nothing about time.
-        self.began = if self.began == 0 || other.began == 0 { self.began + other.began } else { self.began.min(other.began) };
+        self.began =
+            if self.began == 0 || other.began == 0 { self.began + other.began } else { self.began.min(other.began) };
         self.ended = self.ended.max(other.ended);
         self.shares.extend(other.shares);
         self.holds.extend(other.holds);

@@ -11,10 +11,10 @@ use crate::workload;
 
 /// Allocations, commands and their cost on the server, wake-ups: ours beside the bare commands.
 pub(crate) fn table(server: &Server, this: &PathBuf, weighing: Option<&PathBuf>, quick: bool) -> String {
-    let mut text = "\n### Profile of an uncontended pair (one task, current-thread runtime)\n\n".to_owned();
+    let mut text = "\n### Profile of an uncontended pair (one task, client and server on one core)\n\n".to_owned();
     text.push_str("| | allocations | commands | µs per SET | µs per EVALSHA | client µs | server µs | wake-ups |\n");
     text.push_str("|---|---|---|---|---|---|---|---|\n");
-    let Some(case) = workload::case("w1-current") else { return text };
+    let Some(case) = workload::case("w1-pinned") else { return text };
     for who in [Who::Raw, Who::Ours] {
         let run = Run { case, who, url: server.url(), part: 0, quick, weigh: None };
         let mut outcome = measure(server, &run, this);
@@ -32,10 +32,8 @@ pub(crate) fn table(server: &Server, this: &PathBuf, weighing: Option<&PathBuf>,
             "server µs per lock",
             "wake-ups per lock",
         ];
-        let cells: Vec<String> = columns
-            .iter()
-            .map(|column| outcome.get(column).map_or("–".to_owned(), crate::report::number))
-            .collect();
+        let cells: Vec<String> =
+            columns.iter().map(|column| outcome.get(column).map_or("–".to_owned(), crate::report::number)).collect();
         // Writing to a string can't fail.
         let _ = writeln!(text, "| {} | {} |", who.title(), cells.join(" | "));
     }

@@ -117,14 +117,13 @@ const fn at_least(case: &'static str, what: &'static str, column: Option<&'stati
 
 const TARGETS: &[Target] = &[
     target("w1-pinned", "× the raw pair", None, 1.10),
-    target("w1-current", "× the raw pair", None, 1.10),
     target("w1-multi", "× the raw pair", None, 1.10),
     at_least("w2-64", "× the raw pairs/s", None, 0.95),
     at_least("w2-64-current", "× the raw pairs/s", None, 0.95),
     at_least("w2-1000", "× the raw pairs/s", None, 0.95),
     at_least("w2-1000-current", "× the raw pairs/s", None, 0.95),
     target("w3", "× the bodies one after another", None, 1.25),
-    target("w3-current", "× the bodies one after another", None, 1.25),
+    target("w3-pinned", "× the bodies one after another", None, 1.25),
     target("w3b", "× tokio::sync::Mutex", None, 4.0),
     target("w3b-current", "× tokio::sync::Mutex", None, 4.0),
     target("w3b", "commands for all 1,000", Some("commands per sale"), 60.0),
@@ -135,10 +134,11 @@ const TARGETS: &[Target] = &[
     target("w5", "longest wait / cycle", Some("longest / cycle"), 1.5),
     at_least("w5-2", "Jain of processes", Some("Jain of processes"), 0.95),
     target("w6", "hand-off / PING", Some("× PING"), 1.5),
+    target("w6", "hand-off / PING after a pause", Some("× PING after a pause"), 1.5),
     target("w7", "% of a core", Some("% of a core"), 10.0),
     target("w7", "bytes per hold", Some("bytes per hold"), 1024.0),
-    target("w8-1", "bytes per waiter", Some("resident bytes per waiter"), 1024.0),
-    target("w8-10000", "bytes per waiter", Some("resident bytes per waiter"), 1024.0),
+    target("w8-1", "bytes per waiter", Some("bytes per waiter"), 1024.0),
+    target("w8-10000", "bytes per waiter", Some("bytes per waiter"), 1024.0),
     target("w9", "attribute / hand", Some("attribute / hand"), 1.02),
 ];
 

@@ -61,32 +61,74 @@ use Who::{
     RedisPyTuned, Rslock, RslockTuned,
 };
 
-const PAIR: &[&str] = &["µs per pair", "p50 µs", "p99 µs", "commands per lock", "client µs per lock", "server µs per lock"];
+const PAIR: &[&str] =
+    &["µs per pair", "p50 µs", "p99 µs", "commands per lock", "client µs per lock", "server µs per lock"];
 const PAIRS: &[&str] = &["pairs/s", "commands per lock", "client µs per lock", "server µs per lock"];
-const SALE: &[&str] = &["wall ms", "lock commands per lock", "client µs per lock", "server µs per lock", "wake-ups per lock"];
+const SALE: &[&str] =
+    &["wall ms", "lock commands per lock", "client µs per lock", "server µs per lock", "wake-ups per lock"];
 const HAND_OVER: &[&str] = &["µs per hand-over", "wall ms", "commands per sale", "client µs per lock"];
 const SPREAD: &[&str] = &["wall ms", "hand-offs", "commands per hand-off", "client µs per lock", "server µs per lock"];
 const FAIR: &[&str] = &["locks/s", "gap µs", "Jain", "Jain of processes", "longest wait ms", "longest / cycle"];
-const HAND_OFF: &[&str] = &["hand-off µs", "PING µs", "× PING", "p99 µs", "alternating", "commands per lock"];
-const LEASES: &[&str] = &["% of a core", "commands/s", "wake-ups/s", "bytes per hold", "resident bytes per hold", "server % of a core"];
-const CROWD: &[&str] = &["µs per waiter", "drain ms", "bytes per waiter", "resident bytes per waiter", "commands per lock"];
+const HAND_OFF: &[&str] = &[
+    "hand-off µs",
+    "PING µs",
+    "× PING",
+    "PING after a pause µs",
+    "× PING after a pause",
+    "p99 µs",
+    "alternating",
+    "commands per lock",
+];
+const LEASES: &[&str] =
+    &["% of a core", "commands/s", "wake-ups/s", "bytes per hold", "resident bytes per hold", "server % of a core"];
+const CROWD: &[&str] =
+    &["µs per waiter", "drain ms", "bytes per waiter", "resident bytes per waiter", "commands per lock"];
 const ATTRIBUTE: &[&str] = &["attribute / hand", "µs by attribute", "µs by hand"];
 
 const EVERYBODY: &[Who] = &[
-    Raw, Ours, Rslock, RslockTuned, RedisLock, RedisLockTuned, DistributedLock, DistributedLockTuned, Blog, RedisPy,
+    Raw,
+    Ours,
+    Rslock,
+    RslockTuned,
+    RedisLock,
+    RedisLockTuned,
+    DistributedLock,
+    DistributedLockTuned,
+    Blog,
+    RedisPy,
     RedisPyTuned,
 ];
 const SELLERS: &[Who] = &[
-    Bare, Ours, Raw, Rslock, RslockTuned, RedisLock, RedisLockTuned, DistributedLock, DistributedLockTuned, Blog,
-    RedisPy, RedisPyTuned,
+    Bare,
+    Ours,
+    Raw,
+    Rslock,
+    RslockTuned,
+    RedisLock,
+    RedisLockTuned,
+    DistributedLock,
+    DistributedLockTuned,
+    Blog,
+    RedisPy,
+    RedisPyTuned,
 ];
 const SELLERS_IN_MEMORY: &[Who] = &[
-    Mutex, Ours, InMemory, Raw, Rslock, RslockTuned, RedisLock, RedisLockTuned, DistributedLock, DistributedLockTuned,
-    Blog, RedisPy, RedisPyTuned,
+    Mutex,
+    Ours,
+    InMemory,
+    Raw,
+    Rslock,
+    RslockTuned,
+    RedisLock,
+    RedisLockTuned,
+    DistributedLock,
+    DistributedLockTuned,
+    Blog,
+    RedisPy,
+    RedisPyTuned,
 ];
-const FAIR_ONES: &[Who] = &[
-    Mutex, Ours, Raw, Rslock, RslockTuned, RedisLock, RedisLockTuned, DistributedLockTuned, Blog, RedisPyTuned,
-];
+const FAIR_ONES: &[Who] =
+    &[Mutex, Ours, Raw, Rslock, RslockTuned, RedisLock, RedisLockTuned, DistributedLockTuned, Blog, RedisPyTuned];
 const FAIR_ONES_OF_TWO: &[Who] =
     &[Raw, Ours, Rslock, RslockTuned, RedisLock, RedisLockTuned, DistributedLockTuned, Blog, RedisPyTuned];
 
@@ -108,14 +150,13 @@ macro_rules! case {
 #[rustfmt::skip]
 pub(crate) static CASES: &[Case] = &[
     case!("w1-pinned", "W1 one task, one key; client and server on one core", Workload::Pair, Pinned, 1, Raw, EVERYBODY, PAIR),
-    case!("w1-current", "W1 one task, one key; current-thread runtime", Workload::Pair, Current, 1, Raw, &[Raw, Ours], PAIR),
     case!("w1-multi", "W1 one task, one key; two worker threads", Workload::Pair, Multi, 1, Raw, EVERYBODY, PAIR),
     case!("w2-64", "W2 64 tasks on 64 keys; two worker threads", Workload::Pairs { keys: 64 }, Multi, 1, Raw, EVERYBODY, PAIRS),
     case!("w2-64-current", "W2 64 tasks on 64 keys; current-thread runtime", Workload::Pairs { keys: 64 }, Current, 1, Raw, &[Raw, Ours], PAIRS),
-    case!("w2-1000", "W2 1,000 tasks on 1,000 keys; two worker threads", Workload::Pairs { keys: 1000 }, Multi, 1, Raw, &[Raw, Ours, Rslock, RedisLock, DistributedLock, Blog], PAIRS),
+    case!("w2-1000", "W2 1,000 tasks on 1,000 keys; two worker threads", Workload::Pairs { keys: 1000 }, Multi, 1, Raw, &[Raw, Ours, Rslock, RedisLockTuned, DistributedLock, Blog], PAIRS),
     case!("w2-1000-current", "W2 1,000 tasks on 1,000 keys; current-thread runtime", Workload::Pairs { keys: 1000 }, Current, 1, Raw, &[Raw, Ours], PAIRS),
     case!("w3", "W3 flash sale, 1,000 buyers, 2 items, stock in Redis", Workload::Sale, Multi, 1, Bare, SELLERS, SALE),
-    case!("w3-current", "W3 flash sale; current-thread runtime", Workload::Sale, Current, 1, Bare, &[Bare, Ours], SALE),
+    case!("w3-pinned", "W3 flash sale; current-thread runtime, client and server on one core", Workload::Sale, Pinned, 1, Bare, &[Bare, Ours], SALE),
     case!("w3b", "W3b flash sale, stock in memory: the hand-over alone", Workload::SaleInMemory, Multi, 1, Mutex, SELLERS_IN_MEMORY, HAND_OVER),
     case!("w3b-current", "W3b flash sale, stock in memory; current-thread runtime", Workload::SaleInMemory, Current, 1, Mutex, &[Mutex, Ours, InMemory], HAND_OVER),
     case!("w4-2", "W4 flash sale over 2 processes", Workload::Sale, Multi, 2, Bare, SELLERS, SPREAD),
@@ -137,14 +178,13 @@ pub(crate) fn case(id: &str) -> Option<&'static Case> {
 }
 
 impl Case {
-    /// Whether its children run once more under the counting allocator, for one or several of the columns.
-    pub(crate) fn is_weighed(&self) -> bool {
-        matches!(self.workload, Workload::Leases | Workload::Crowd { .. }) || self.id == "w1-current"
-    }
-
-    /// Whether more is better.
-    pub(crate) fn is_rate(&self) -> bool {
-        self.columns.first().is_some_and(|column| column.ends_with("/s"))
+    /// The column that only the counting allocator can fill.
+    pub(crate) fn weighed(&self) -> Option<&'static str> {
+        match self.workload {
+            Workload::Leases => Some("bytes per hold"),
+            Workload::Crowd { .. } => Some("bytes per waiter"),
+            _ => None,
+        }
     }
 }
 

@@ -68,6 +68,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run, keys: u32, waiters: u32) -> Re
         outcome.count(task.await.unwrap_or_else(|error| Err(error.to_string())));
     }
     let drained = began.elapsed().as_secs_f64();
+    outcome.set("waiters", f64::from(waiters));
     outcome.set("drain ms", drained * 1e3);
     outcome.set("µs per waiter", drained * 1e6 / f64::from(waiters));
     Ok(outcome)

@@ -28,8 +28,7 @@ pub(crate) async fn run(run: &Run) -> Result<Outcome, String> {
         for first in [turn % 2 == 0, turn % 2 == 1] {
             let began = Instant::now();
             for key in 0..calls {
-                let result =
-                    if first { by_attribute(&locks, key % 8).await } else { by_hand(&locks, key % 8).await };
+                let result = if first { by_attribute(&locks, key % 8).await } else { by_hand(&locks, key % 8).await };
                 outcome.count(result.map_err(|error| error.to_string()));
             }
             let micros = began.elapsed().as_secs_f64() * 1e6 / 2_000.0;
