@@ -1,5 +1,6 @@
 //! [`Builder`]: every setting of a manager.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +14,9 @@ use crate::store::redis::link::Link;
 use crate::token::Process;
 use crate::{BackendError, LockError, LockManager, key};
 
+/// The allowance for a holder that is late; more than this is a lease of its own.
+const LONGEST_GRACE: Duration = Duration::from_hours(1);
+
 /// What a manager was set to.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -24,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     pub(crate) grace: Duration,
     pub(crate) drain: Duration,
+    /// What is wrong with the above, when nobody was there to be told.
+    problem: Option<LockError>,
 }
 
 impl Default for Settings {
@@ -37,11 +43,13 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(2),
             grace: Duration::ZERO,
             drain: Duration::from_secs(5),
+            problem: None,
         }
     }
 }
 
 impl Settings {
+    /// Refuses what can't be meant.
     fn check(&self) -> Result<(), LockError> {
         if let Some(namespace) = &self.namespace {
             key::check_text(namespace).map_err(|problem| LockError::InvalidSetting {
@@ -53,15 +61,23 @@ impl Settings {
             let reason = "a command timeout or connect timeout of zero would let nothing through".to_owned();
             return Err(LockError::InvalidSetting { setting: "timeout", reason });
         }
+        if self.grace > LONGEST_GRACE {
+            let reason =
+                format!("{:?} is more than {LONGEST_GRACE:?}: it would keep others out for as long", self.grace);
+            return Err(LockError::InvalidSetting { setting: "grace", reason });
+        }
         check_lease("default_expire", self.default_expire)
     }
 
-    /// A lock's name in this manager's namespace.
+    /// A lock's name in this manager's namespace; an error when the manager could not refuse its settings itself.
     pub(crate) fn full_name(&self, name: String) -> Result<Arc<str>, LockError> {
-        let Some(namespace) = &self.namespace else {
-            return Ok(name.into());
-        };
-        key::in_namespace(namespace, &name)
+        if let Some(problem) = &self.problem {
+            return Err(problem.clone());
+        }
+        match &self.namespace {
+            Some(namespace) => key::in_namespace(namespace, &name),
+            None => Ok(name.into()),
+        }
     }
 }
 
@@ -73,10 +89,20 @@ pub struct Builder {
     server: Option<Server>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Server {
     Url(String),
     Client(redis::Client),
+}
+
+/// Without the URL, which may hold a password.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Url(_) => "Url(…)",
+            Self::Client(_) => "Client(…)",
+        })
+    }
 }
 
 impl Builder {
@@ -202,7 +228,8 @@ fn open(url: &str) -> Result<redis::Client, LockError> {
     })
 }
 
-fn on_memory(settings: Settings, store: Arc<dyn Store>) -> LockManager {
+fn on_memory(mut settings: Settings, store: Arc<dyn Store>) -> LockManager {
+    settings.problem = settings.check().err();
     let process = Process::new(&settings.label);
     LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
 }

@@ -14,7 +14,7 @@ use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
 use crate::local::{Attention, Due, Look, Slot};
 use crate::observe;
-use crate::store::{Ask, Events, Release, Renewal, Store};
+use crate::store::{Ask, Events, Release, Renewal, Retry, Store, StoreError};
 
 mod board;
 pub(crate) mod thread;
@@ -334,9 +334,16 @@ async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: Vec<(Arc<Slo
 
 async fn send_releases(keeper: &Keeper, mut batch: Vec<Unsent>) {
     let releases: Vec<Release> = batch.iter().map(|unsent| unsent.release.clone()).collect();
-    let outcome = keeper.store.release(&releases, keeper.by()).await;
-    let mut outcomes = outcome.inspect_err(observe::keeper_failed).unwrap_or_default().into_iter();
-    batch.retain(|_| !matches!(outcomes.next(), Some(Ok(_))));
+    let outcome = keeper.store.release(&releases, keeper.by()).await.inspect_err(observe::keeper_failed);
+    let is_final = |error: &StoreError| error.retry == Retry::Never;
+    match outcome {
+        Ok(answers) => {
+            let mut answers = answers.into_iter();
+            batch.retain(|_| answers.next().is_none_or(|answer| answer.is_err_and(|error| !is_final(&error))));
+        }
+        Err(error) if is_final(&error) => batch.clear(),
+        Err(_) => {}
+    }
     let retry_at = Instant::now() + RELEASE_AGAIN;
     keeper.change(|board| {
         board.in_flight -= 1;

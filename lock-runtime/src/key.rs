@@ -154,10 +154,8 @@ pub(crate) fn name<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Result<String,
     Err(LockError::InvalidKey { key: parts.name, reason })
 }
 
-/// The full name of a lock in a namespace.
+/// The full name of a lock in a namespace that was checked.
 pub(crate) fn in_namespace(namespace: &str, name: &str) -> Result<Arc<str>, LockError> {
-    check_text(namespace)
-        .map_err(|problem| LockError::InvalidSetting { setting: "namespace", reason: format!("it {problem}") })?;
     let full = format!("{namespace}:{name}");
     if full.len() > MAX_NAME_BYTES {
         let reason = InvalidKey::new(format!("the name is longer than {MAX_NAME_BYTES} bytes with its namespace"));

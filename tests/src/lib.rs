@@ -1,1 +1,18 @@
-//! tests
+//! What the integration tests share: a server of their own, a proxy that misbehaves on purpose, and the ways to make
+//! managers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "a harness fails its test by panicking"
+)]
+
+pub mod child;
+pub mod patience;
+pub mod proxy;
+pub mod resp;
+pub mod server;
+pub mod stores;

@@ -182,7 +182,7 @@ mod failures {
             assert!(wait(700).await.unwrap_err().is_timeout());
             let waited = start.elapsed();
             assert!(waited >= Duration::from_millis(700) && waited < Duration::from_millis(800), "{waited:?}");
-            let waited = tokio::time::timeout(Duration::from_hours(24 * 30), wait_for_a_year()).await;
+            let waited = tokio::time::timeout(Duration::from_hours(6), wait_for_a_year()).await;
             assert!(waited.is_err());
         })
         .await;
@@ -255,7 +255,8 @@ mod bodies {
         alone(async {
             let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
             let step = || step(&inside, &most);
-            tokio::join!(step(), step(), step(), step());
+            // Boxed: four bodies with what surrounds them are much for one stack frame.
+            tokio::join!(Box::pin(step()), Box::pin(step()), Box::pin(step()), Box::pin(step()));
             assert_eq!(most.into_inner(), 1);
         })
         .await;

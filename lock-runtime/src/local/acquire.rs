@@ -28,7 +28,10 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
     let mut attempt = Attempt::new(terms.timeout);
     let (slot, entered) = engine.table().enter(&terms.key, terms.fenced, !terms.timeout.is_zero());
     let turn = match entered {
-        Entered::Turn(id) => Turn::new(engine, &slot, id),
+        Entered::Turn(id) => {
+            let now = Some(attempt.started);
+            return drive(Turn::new(engine, &slot, id), terms, &mut attempt, now).await;
+        }
         Entered::Taken => return Err(timed_out(engine, &slot, terms, &attempt)),
         Entered::Waiting(id, receiver) => {
             let mut place = Place { slot: &slot, id, receiver };
@@ -43,7 +46,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
             }
         }
     };
-    drive(turn, terms, &mut attempt).await
+    drive(turn, terms, &mut attempt, None).await
 }
 
 /// A place in the queue of a slot.
@@ -60,14 +63,14 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Does one step after another until the hold starts.
-async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt) -> Result<Hold, LockError> {
+/// Does one step after another until the hold starts. The clock need not be read again for the first when it is `now`.
+async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt, mut now: Option<Moment>) -> Result<Hold, LockError> {
     let engine = Arc::clone(turn.engine());
     let store = engine.store();
     let slot = Arc::clone(turn.slot());
     let mut failure: Option<StoreError> = None;
     loop {
-        let now = Moment::now();
+        let now = now.take().unwrap_or_else(Moment::now);
         if engine.is_closed() {
             return Err(shut_down(terms));
         }

@@ -73,7 +73,8 @@ impl Hold {
     pub(crate) async fn release(mut self) -> Result<(), LockError> {
         let Some(turn) = self.turn.take() else { return Ok(()) };
         let engine = Arc::clone(turn.engine());
-        let Ended { ending, due, stale } = turn.slot().end(turn.id());
+        let now = Moment::now();
+        let Ended { ending, due, stale } = turn.slot().end(turn.id(), now);
         engine.keeper().unschedule(due);
         match ending {
             Ending::Kept => Ok(()),
@@ -84,7 +85,7 @@ impl Hold {
             Ending::Free(release) => {
                 let unreleased = Unreleased::new(&turn, release);
                 drop(turn);
-                self.settle(unreleased).await.map(|_| ())
+                self.settle(unreleased, now).await.map(|_| ())
             }
             Ending::Yield(mut release) => {
                 let claim = release.claim.min(CLAIM);
@@ -92,7 +93,7 @@ impl Hold {
                 release.again = Some((token, claim));
                 let unreleased = Unreleased::new(&turn, release);
                 // The turn stays here until the store has answered: the tasks that wait would only have to wait there.
-                if let Some((ask, answer)) = self.settle(unreleased).await? {
+                if let Some((ask, answer)) = self.settle(unreleased, now).await? {
                     turn.slot().answered(&ask, answer);
                     engine.keeper().watch_queue(turn.slot());
                 }
@@ -102,9 +103,9 @@ impl Hold {
     }
 
     /// Sends the release; returns the ask that went along with it, and its answer.
-    async fn settle(&self, unreleased: Unreleased) -> Result<Option<(Ask, Answer)>, LockError> {
+    async fn settle(&self, unreleased: Unreleased, now: Moment) -> Result<Option<(Ask, Answer)>, LockError> {
         let engine = Arc::clone(self.view.engine());
-        let by = Deadline::after(engine.settings().command_timeout);
+        let by = Deadline::new(now, engine.settings().command_timeout);
         let Some(release) = unreleased.release.as_ref() else {
             return Ok(None);
         };

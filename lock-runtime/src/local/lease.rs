@@ -220,6 +220,11 @@ impl Asked {
         self.pushed = Some(pushed.clone());
     }
 
+    /// Whether anything may have come of it in the store: not of a plain claim that was refused.
+    pub(super) fn may_stand(&self) -> bool {
+        self.unanswered || self.queued || self.is_granted()
+    }
+
     pub(super) fn is_granted(&self) -> bool {
         self.granted.is_some() || self.pushed.is_some()
     }

@@ -120,7 +120,8 @@ impl Slot {
             }
             let Some((&next, _)) = state.waiters.first_key_value() else {
                 state.turn = None;
-                let withdrawal = state.asked.take().map(|asked| asked.withdrawal(&self.key));
+                let asked = state.asked.take().filter(Asked::may_stand);
+                let withdrawal = asked.map(|asked| asked.withdrawal(&self.key));
                 return Passed::Nobody { withdrawal, lease_left: state.lease.is_some() };
             };
             let waiter = state.remove_waiter(next);
@@ -153,8 +154,7 @@ impl Slot {
     }
 
     /// Ends the hold `id`.
-    pub(super) fn end(&self, id: u64) -> Ended {
-        let now = Moment::now();
+    pub(super) fn end(&self, id: u64, now: Moment) -> Ended {
         let mut state = self.locked();
         let State { waiters, lease: slot_lease, .. } = &mut *state;
         let Some(lease) = slot_lease.as_mut().filter(|lease| lease.tenure.as_ref().is_some_and(|t| t.id == id)) else {
@@ -185,17 +185,18 @@ impl Slot {
 
     /// Keeps the lease of the hold `id` for whoever comes next, or for the keeper to give back.
     pub(super) fn end_quietly(&self, id: u64) -> Ended {
+        let now = Moment::now();
         let mut state = self.locked();
         if state.waiters.is_empty()
             && let Some(lease) = &mut state.lease
             && lease.tenure.as_ref().is_some_and(|tenure| tenure.id == id)
-            && lease.ends(Moment::now()).is_some_and(|ends| !ends.has_passed())
+            && lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero())
         {
             lease.tenure = None;
             return Ended { ending: Ending::Kept, due: lease.care.due.take(), stale: None };
         }
         drop(state);
-        self.end(id)
+        self.end(id, now)
     }
 
     /// Takes a lease that nobody uses, to give it back.

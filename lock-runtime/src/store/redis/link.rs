@@ -114,7 +114,17 @@ impl Link {
 
     /// Sends a command and waits for its reply, until `by` or the command timeout. Also returns the instant before
     /// it was sent.
+    ///
+    /// A connection that turns out to be broken (its runtime may be gone) is replaced and the command repeated, once.
+    /// Every command is idempotent for its token; whether the first one took effect is for its reply to tell.
     pub(super) async fn call(&self, command: &Cmd, by: Deadline) -> Result<(Value, Moment), CallError> {
+        match self.send(command, by).await {
+            Err(CallError::Failed(error)) if error.is_io_error() => self.send(command, by).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn send(&self, command: &Cmd, by: Deadline) -> Result<(Value, Moment), CallError> {
         let mut live = self.live(by).await?;
         let sent = Moment::now();
         let limit = by.remaining_at(sent).min(self.command_timeout);

@@ -1,4 +1,4 @@
-//! The Lua scripts, each a file in `scripts/`, with `queue.lua` in front.
+//! The Lua scripts, each a file in `scripts/`; a line `-- include queue.lua` stands for what they share.
 
 use std::sync::LazyLock;
 
@@ -6,16 +6,13 @@ use redis::Cmd;
 
 /// A script and its digest.
 pub(super) struct Script {
-    text: &'static str,
+    text: String,
     digest: String,
 }
 
 macro_rules! script {
     ($file:literal) => {
-        LazyLock::new(|| {
-            let text = concat!(include_str!("scripts/queue.lua"), "\n", include_str!(concat!("scripts/", $file)));
-            Script { text, digest: redis::Script::new(text).get_hash().to_owned() }
-        })
+        LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file))))
     };
 }
 
@@ -25,12 +22,18 @@ pub(super) static RENEW: LazyLock<Script> = script!("renew.lua");
 pub(super) static DRAW: LazyLock<Script> = script!("draw.lua");
 
 impl Script {
+    fn new(file: &str) -> Self {
+        let text = file.replacen("-- include queue.lua\n", include_str!("scripts/queue.lua"), 1);
+        let digest = redis::Script::new(&text).get_hash().to_owned();
+        Self { text, digest }
+    }
+
     pub(super) fn by_digest(&self, keys: usize, arguments: &impl Fn(&mut Cmd)) -> Cmd {
         command("EVALSHA", &self.digest, keys, arguments)
     }
 
     pub(super) fn by_text(&self, keys: usize, arguments: &impl Fn(&mut Cmd)) -> Cmd {
-        command("EVAL", self.text, keys, arguments)
+        command("EVAL", &self.text, keys, arguments)
     }
 }
 

@@ -10,6 +10,8 @@
 --   { -1 }                                                                    too late to ask
 --   { -2, message }                                                           an error with this key alone
 
+-- include queue.lua
+
 local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
   if not_after > 0 and now() > not_after then
     return { -1 }

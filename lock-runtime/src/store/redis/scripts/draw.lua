@@ -4,6 +4,8 @@
 -- ARGV  token, count
 -- Returns the first of `count` numbers in a row, or 0: not owned
 
+-- include queue.lua
+
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

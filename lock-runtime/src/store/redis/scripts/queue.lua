@@ -1,4 +1,4 @@
--- Shared head of every script: tokens, the queue, the hand-off. Docs: docs/protocol.md.
+-- What the scripts share: tokens, the queue, the hand-off. Docs: docs/protocol.md.
 --
 -- Per lock there are three keys in one cluster slot:
 --   <lock>          string: the owner's token, with a TTL (the lease)
@@ -32,20 +32,25 @@ local function number(value)
 end
 
 -- Takes waiters from the queue until one can be told that the lock is its own; the lock is then set to that token.
--- Call it only when the lock is free or the caller's to give. Returns the token, or nil: nobody waits, the lock is free.
+-- Call it only when the lock is free or the caller's to give. Returns the token, or nil: nobody waits, and the lock is
+-- as free as it was.
 -- `caller` is a token that reads the outcome from this script's reply.
 -- A waiter whose channel has no listener is dead or not connected: it is passed over (rule 3 of docs/protocol.md).
 local function hand_off(lock, queue, caller)
+  local tried = false
   while true do
     local entry = redis.call('LPOP', queue)
     if not entry then
-      redis.call('DEL', lock)
+      if tried then
+        redis.call('DEL', lock)
+      end
       return nil
     end
     local claim, token = string.match(entry, '^(%d+)|(.+)$')
     local address = token and channel(token)
     if address then
       local waiting = redis.call('EXISTS', queue)
+      tried = true
       local set = redis.pcall('SET', lock, token, 'PX', claim)
       if set.err then -- out of memory, say: the lock is freed instead, and waiters ask again within a second
         redis.call('DEL', lock)

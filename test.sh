@@ -1,0 +1,200 @@
+#!/usr/bin/env bash
+# Every check of this workspace, as CI runs it: ./test.sh
+#
+# Installs what is missing, then runs step after step and prints one line for each. A step that fails shows the end of
+# its output; the others still run, so that one run tells all there is to mend. What a step wrote is in target/test-logs.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+NEXTEST=0.9.143   # pinned, so that a new release can't turn the checks red over night
+REDIS_PY=8.1.0    # likewise
+
+export CARGO_TERM_COLOR=never # the output is kept in files
+export RUST_BACKTRACE=0        # a failed test says what and where; the runtime's frames would bury it
+target=${CARGO_TARGET_DIR:-target}
+logs=$target/test-logs
+scratch=$(mktemp -d)
+mkdir -p "$logs"
+failed=()
+
+# --- What is missing -------------------------------------------------------------------------------------------------
+
+# Runs a command as root: as it is, or by sudo when there is one that does not ask for a password.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+# The folder of Postgres's own programs, which Debian keeps off the PATH.
+postgres_bin() {
+  local initdb
+  for initdb in "$(command -v initdb || true)" /usr/lib/postgresql/*/bin/initdb; do
+    if [ -x "$initdb" ]; then dirname "$(readlink -f "$initdb")"; return; fi
+  done
+}
+
+missing_packages() {
+  command -v redis-server > /dev/null || echo redis-server                # the tests' own servers
+  [ -n "$(postgres_bin)" ] || echo postgresql                             # the default_address story, on Postgres
+  python3 -c 'import ensurepip, venv' 2> /dev/null || echo python3-venv   # the other client of tests/interop.rs
+  command -v cc > /dev/null || echo build-essential                       # links Rust, compiles SQLite
+}
+
+install_packages() {
+  local missing
+  missing=$(missing_packages | tr '\n' ' ')
+  [ -n "$missing" ] || return 0
+  echo "missing: $missing"
+  if ! command -v apt-get > /dev/null || ! as_root true 2> /dev/null; then
+    echo "install them with your package manager, or run this as root (or with sudo) on a Debian-like system"
+    return 1
+  fi
+  # Debian starts a service when it installs one. Nothing here uses it, and its port may be taken: told not to.
+  local policy=/usr/sbin/policy-rc.d made=
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' > "$scratch/policy-rc.d"
+    as_root install -m 755 "$scratch/policy-rc.d" "$policy"
+    made=yes
+  fi
+  local outcome=0
+  # shellcheck disable=SC2086 # one word per package
+  { as_root apt-get update -q && as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy $missing; } || outcome=$?
+  [ -z "$made" ] || as_root rm "$policy"
+  return "$outcome"
+}
+
+# The interpreter with redis-py, where tests/interop.rs looks for it.
+make_venv() {
+  .venv/bin/python -c 'import redis' 2> /dev/null && return
+  python3 -m venv .venv || return 1
+  .venv/bin/pip install --quiet --disable-pip-version-check "redis==$REDIS_PY"
+}
+
+# Without optimisation: it compiles in a third of the time, and the runner is not what takes long.
+install_nextest() {
+  cargo nextest --version > /dev/null 2>&1 || cargo install --debug --locked "cargo-nextest@$NEXTEST"
+}
+
+# --- Steps -----------------------------------------------------------------------------------------------------------
+
+# step NAME COMMAND...: runs it, keeps its output, prints one line. Inside a step `set -e` does not count: each command of
+# a function whose failure matters says so.
+step() {
+  local name=$1 log start=$SECONDS
+  shift
+  log=$logs/${name//[^a-z0-9]/-}.log
+  if "$@" > "$log" 2>&1; then
+    printf 'ok      %s (%d s)%s\n' "$name" $((SECONDS - start)) "$(told "$log")"
+  else
+    printf 'FAILED  %s (%d s)\n' "$name" $((SECONDS - start))
+    # Of a test run first the names of all that failed, which may be more than the end of its output shows.
+    { grep -E '^ +(FAIL|TIMEOUT|SIG[A-Z]+) ' "$log" || true; tail -n 60 "$log"; } | sed 's/^/        | /'
+    failed+=("$name")
+  fi
+}
+
+# The counts of a test run, for its line.
+told() {
+  sed -nE 's/^ *Summary \[[^]]*\] */: /p' "$1" | tail -n 1
+}
+
+# The same for a command that has to fail with this very status: a story without its lock.
+exits_with() {
+  local wanted=$1 status=0
+  shift
+  "$@" || status=$?
+  [ "$status" = "$wanted" ] || { echo "exit status $status, not $wanted"; return 1; }
+}
+
+story() {
+  local name=$1
+  shift
+  "$target/debug/examples/$name" "$@"
+}
+
+# --- Servers of this script ------------------------------------------------------------------------------------------
+
+redis_pid=
+postgres_folder=
+
+# Ends what this script started, and nothing else: by process id, and by the folder that only it knows.
+clean_up() {
+  [ -z "$redis_pid" ] || kill "$redis_pid" 2> /dev/null || true
+  [ -z "$postgres_folder" ] || as_postgres "$(postgres_bin)/pg_ctl" stop -s -m immediate -D "$postgres_folder/data" || true
+  [ -z "$postgres_folder" ] || as_postgres rm -rf "$postgres_folder/data" || true
+  rm -rf "$scratch"
+}
+trap clean_up EXIT
+
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+start_redis() {
+  local port
+  port=$(free_port)
+  redis-server --port "$port" --bind 127.0.0.1 --save '' --dir "$scratch" > "$logs/redis-server.log" 2>&1 &
+  redis_pid=$!
+  redis_url=redis://127.0.0.1:$port
+  for _ in $(seq 100); do
+    kill -0 "$redis_pid" || return 1
+    if (: > "/dev/tcp/127.0.0.1/$port") 2> /dev/null; then return 0; fi
+    sleep 0.1
+  done
+  return 1
+}
+
+# Postgres refuses to run as root: then it runs as the user that its package makes.
+as_postgres() {
+  if [ "$(id -u)" = 0 ]; then (cd / && runuser -u postgres -- "$@"); else "$@"; fi
+}
+
+start_postgres() {
+  local bin port
+  bin=$(postgres_bin)
+  port=$(free_port)
+  postgres_folder=$scratch/postgres
+  mkdir "$postgres_folder"
+  chmod 755 "$scratch"
+  [ "$(id -u)" != 0 ] || chown postgres "$postgres_folder"
+  as_postgres "$bin/initdb" -D "$postgres_folder/data" -U postgres --auth=trust --no-sync || return 1
+  as_postgres "$bin/pg_ctl" start -w -D "$postgres_folder/data" -l "$postgres_folder/log" \
+    -o "-p $port -c listen_addresses=127.0.0.1 -c fsync=off -k $postgres_folder" || return 1
+  postgres_url=postgres://postgres@127.0.0.1:$port/postgres
+}
+
+# --- All of it -------------------------------------------------------------------------------------------------------
+
+step 'packages' install_packages
+step 'python with redis-py' make_venv
+step 'cargo-nextest' install_nextest
+# Without them the rest would only fail in less clear ways.
+[ ${#failed[@]} = 0 ] || exit 1
+
+step 'formatting' cargo fmt --all --check
+step 'clippy' cargo clippy --quiet --workspace --all-targets -- -D warnings
+# Builds the stories as well, for the steps below.
+step 'tests' cargo nextest run --workspace
+step 'doctests' cargo test --quiet --workspace --doc
+step 'docs' env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps
+# Compiles the two published crates from what would be uploaded. Uncommitted changes are no reason to refuse a check.
+step 'packages to publish' cargo package --quiet --allow-dirty -p lock-macros -p lock-runtime
+
+step 'stories' cargo build --quiet --workspace --examples
+step 'a redis for the stories' start_redis
+step 'a postgres for the stories' start_postgres
+step 'flash_sale' story flash_sale
+step 'flash_sale on redis' story flash_sale --redis "${redis_url:-}"
+step 'flash_sale in 4 processes' story flash_sale --processes 4
+step 'flash_sale without a lock' exits_with 1 story flash_sale --no-lock
+step 'last_item' story last_item
+step 'long_hold' story long_hold
+step 'takeover' story takeover
+step 'default_address on sqlite' story default_address
+step 'default_address on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/examples/default_address"
+step 'default_address without a lock' exits_with 1 story default_address --no-lock
+
+if [ ${#failed[@]} != 0 ]; then
+  printf '\n%d failed: %s\n' ${#failed[@]} "$(printf '%s, ' "${failed[@]}" | sed 's/, $//')"
+  exit 1
+fi
+printf '\nall well (%d s)\n' "$SECONDS"

@@ -1,0 +1,304 @@
+//! [`Proxy`]: a connection to the server that misbehaves on purpose, command by command.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::resp;
+use crate::server::Server;
+
+/// What happens to one command.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// The server executes it; its answer never arrives, the connection stays.
+    DropReply,
+    /// The server executes it; the connection is cut before the answer.
+    CutAfterForward,
+    /// The connection is cut and the server never sees the command.
+    CutBeforeForward,
+    /// It, and what follows on its connection, reaches the server only after this time.
+    Delay(Duration),
+    /// It, and what follows on its connection, waits until [`Proxy::let_go`].
+    Hold,
+}
+
+/// Which bytes a black hole swallows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// What the client says.
+    ToServer,
+    /// What the server says.
+    ToClient,
+    /// Everything.
+    Both,
+}
+
+/// A listener in front of a server. Threads of its own, so it lives on when a test's runtime ends.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: String,
+    state: Mutex<State>,
+    let_go: Condvar,
+    closed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    planned: VecDeque<(String, Fault)>,
+    seen: Vec<Vec<String>>,
+    held: bool,
+    holding: usize,
+    lines: Vec<Arc<Line>>,
+}
+
+/// One connection through the proxy.
+#[derive(Debug)]
+struct Line {
+    client: TcpStream,
+    server: TcpStream,
+    deaf: AtomicBool,
+    mute: AtomicBool,
+    /// For each command that the server will answer: whether the answer is thrown away, or cuts the line.
+    expected: Mutex<VecDeque<Reply>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reply {
+    Pass,
+    Drop,
+    Cut,
+}
+
+impl Proxy {
+    /// In front of `server`, behaving well until told otherwise.
+    #[must_use]
+    pub fn before(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("its address").port();
+        let shared = Arc::new(Shared {
+            target: server.address(),
+            state: Mutex::default(),
+            let_go: Condvar::new(),
+            closed: AtomicBool::new(false),
+        });
+        let accepting = Arc::clone(&shared);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                if accepting.closed.load(Ordering::SeqCst) {
+                    return;
+                }
+                // A server that is down refuses; so does the proxy then, by closing at once.
+                if let Ok(client) = client {
+                    let _ = connect(&accepting, client);
+                }
+            }
+        });
+        Self { port, shared }
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The next command called `name` meets `fault`; several plans for one name are used up in order.
+    pub fn plan(&self, name: &str, fault: Fault) {
+        let mut state = self.shared.state();
+        if matches!(fault, Fault::Hold) {
+            state.held = true;
+        }
+        state.planned.push_back((name.to_owned(), fault));
+    }
+
+    /// Whether every planned fault has happened (a held command counts from when it is held).
+    #[must_use]
+    pub fn is_through(&self) -> bool {
+        self.shared.state().planned.is_empty()
+    }
+
+    /// How many commands are held right now.
+    #[must_use]
+    pub fn holding(&self) -> usize {
+        self.shared.state().holding
+    }
+
+    /// Held commands go on.
+    pub fn let_go(&self) {
+        self.shared.state().held = false;
+        self.shared.let_go.notify_all();
+    }
+
+    /// Swallows bytes of the connections that exist; new ones are fine.
+    pub fn black_hole(&self, direction: Direction) {
+        for line in &self.shared.state().lines {
+            line.deaf.fetch_or(direction != Direction::ToClient, Ordering::SeqCst);
+            line.mute.fetch_or(direction != Direction::ToServer, Ordering::SeqCst);
+        }
+    }
+
+    /// Cuts the connections that exist; new ones are fine.
+    pub fn cut(&self) {
+        for line in self.shared.state().lines.drain(..) {
+            line.cut();
+        }
+    }
+
+    /// Every command that came by so far, word by word, names in capitals.
+    #[must_use]
+    pub fn seen(&self) -> Vec<Vec<String>> {
+        self.shared.state().seen.clone()
+    }
+
+    /// How many commands came by so far.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shared.state().seen.len()
+    }
+
+    /// Those of [`seen`](Self::seen) that came after the first `earlier`, without the connection's own talk
+    /// (`PING`, `HELLO` and the like).
+    #[must_use]
+    pub fn work_since(&self, earlier: usize) -> Vec<Vec<String>> {
+        const TALK: [&str; 8] = ["PING", "HELLO", "CLIENT", "AUTH", "SELECT", "INFO", "SUBSCRIBE", "SSUBSCRIBE"];
+        let mut seen = self.seen().split_off(earlier);
+        seen.retain(|words| !TALK.contains(&words[0].as_str()));
+        seen
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.let_go();
+        self.cut();
+        // Wakes the accepting thread, so that it sees that it is over.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a request down and takes the fault that is planned for it.
+    fn meet(&self, request: &[u8]) -> (String, Option<Fault>) {
+        let words = resp::words(request);
+        let name = words.first().cloned().unwrap_or_default();
+        let mut state = self.state();
+        state.seen.push(words);
+        let next = state.planned.iter().position(|(planned, _)| *planned == name);
+        let fault = next.and_then(|at| state.planned.remove(at)).map(|(_, fault)| fault);
+        (name, fault)
+    }
+
+    fn wait_until_let_go(&self) {
+        let mut state = self.state();
+        state.holding += 1;
+        while state.held {
+            state = self.let_go.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.holding -= 1;
+    }
+}
+
+impl Line {
+    fn cut(&self) {
+        let _ = self.client.shutdown(Shutdown::Both);
+        let _ = self.server.shutdown(Shutdown::Both);
+    }
+
+    fn expected(&self) -> MutexGuard<'_, VecDeque<Reply>> {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
+    let server = TcpStream::connect(&shared.target)?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let line = Arc::new(Line {
+        client,
+        server,
+        deaf: AtomicBool::new(false),
+        mute: AtomicBool::new(false),
+        expected: Mutex::default(),
+    });
+    shared.state().lines.push(Arc::clone(&line));
+    let (up, down) = (Arc::clone(&line), line);
+    let shared = Arc::clone(shared);
+    thread::spawn(move || {
+        let _ = carry_requests(&shared, &up);
+        up.cut();
+    });
+    thread::spawn(move || {
+        let _ = carry_replies(&down);
+        down.cut();
+    });
+    Ok(())
+}
+
+fn carry_requests(shared: &Shared, line: &Line) -> std::io::Result<()> {
+    each_message(&line.client, |request| {
+        let (name, fault) = shared.meet(request);
+        let mut reply = Reply::Pass;
+        match fault {
+            None => {}
+            Some(Fault::DropReply) => reply = Reply::Drop,
+            Some(Fault::CutAfterForward) => reply = Reply::Cut,
+            Some(Fault::CutBeforeForward) => return Err(std::io::ErrorKind::ConnectionAborted.into()),
+            Some(Fault::Delay(time)) => thread::sleep(time),
+            Some(Fault::Hold) => shared.wait_until_let_go(),
+        }
+        if line.deaf.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        // With RESP3 these are answered by pushes, which don't count as replies.
+        if !name.ends_with("SUBSCRIBE") {
+            line.expected().push_back(reply);
+        }
+        (&line.server).write_all(request)
+    })
+}
+
+fn carry_replies(line: &Line) -> std::io::Result<()> {
+    each_message(&line.server, |message| {
+        let is_push = message[0] == b'>';
+        let reply = if is_push { None } else { line.expected().pop_front() };
+        match reply {
+            Some(Reply::Drop) => Ok(()),
+            Some(Reply::Cut) => Err(std::io::ErrorKind::ConnectionAborted.into()),
+            _ if line.mute.load(Ordering::SeqCst) => Ok(()),
+            _ => (&line.client).write_all(message),
+        }
+    })
+}
+
+fn each_message(mut from: &TcpStream, mut carry: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 16 * 1024];
+    loop {
+        let count = from.read(&mut chunk)?;
+        if count == 0 {
+            return Ok(());
+        }
+        bytes.extend_from_slice(&chunk[..count]);
+        let mut start = 0;
+        while let Some(end) = resp::length(&bytes[start..]) {
+            carry(&bytes[start..start + end])?;
+            start += end;
+        }
+        bytes.drain(..start);
+    }
+}

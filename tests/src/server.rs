@@ -1,0 +1,242 @@
+//! [`Server`]: a `redis-server` that belongs to one test.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use redis::FromRedisValue;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A running server with a folder of its own; it ends with this value.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    folder: tempfile::TempDir,
+    place: Place,
+    options: Vec<String>,
+    password: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Port(u16),
+    Socket(PathBuf),
+}
+
+impl Server {
+    /// On a free port of the loopback address, without persistence.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// With further options, such as `["--appendonly", "yes"]`.
+    #[must_use]
+    pub fn with(options: &[&str]) -> Self {
+        Self::launch(options, None, false)
+    }
+
+    /// With a password.
+    #[must_use]
+    pub fn with_password(password: &str) -> Self {
+        Self::launch(&["--requirepass", password], Some(password), false)
+    }
+
+    /// On a unix socket instead of a port.
+    #[must_use]
+    pub fn on_socket() -> Self {
+        Self::launch(&[], None, true)
+    }
+
+    fn launch(options: &[&str], password: Option<&str>, on_socket: bool) -> Self {
+        // Between finding a free port and the server's bind somebody else may take it: then another one.
+        for _ in 0..20 {
+            let folder = tempfile::tempdir().expect("a temporary folder");
+            let place =
+                if on_socket { Place::Socket(folder.path().join("redis.sock")) } else { Place::Port(free_port()) };
+            let options: Vec<String> = options.iter().map(ToString::to_string).collect();
+            let child = spawn(&place, folder.path(), &options);
+            let mut server = Self { child, folder, place, options, password: password.map(ToOwned::to_owned) };
+            if server.is_ready_soon() {
+                return server;
+            }
+        }
+        panic!("redis-server does not start");
+    }
+
+    fn is_ready_soon(&mut self) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(10) {
+            if self.child.try_wait().expect("the child's state").is_some() {
+                return false;
+            }
+            // Another server on the same port would answer as well: only the own child's id counts.
+            let own = format!("process_id:{}\r", self.child.id());
+            let info = self
+                .client()
+                .get_connection()
+                .and_then(|mut connection| redis::cmd("INFO").query::<String>(&mut connection));
+            if info.is_ok_and(|text| text.contains(&own) && text.contains("loading:0\r")) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
+    /// Where it listens, with the password when it has one.
+    #[must_use]
+    pub fn url(&self) -> String {
+        match (&self.place, &self.password) {
+            (Place::Port(port), None) => format!("redis://127.0.0.1:{port}"),
+            (Place::Port(port), Some(password)) => format!("redis://:{password}@127.0.0.1:{port}"),
+            (Place::Socket(path), _) => format!("unix://{}", path.display()),
+        }
+    }
+
+    /// The address of a server with a port.
+    #[must_use]
+    pub fn address(&self) -> String {
+        let Place::Port(port) = &self.place else {
+            panic!("this server has no port");
+        };
+        format!("127.0.0.1:{port}")
+    }
+
+    fn client(&self) -> redis::Client {
+        redis::Client::open(self.url()).expect("a readable URL")
+    }
+
+    /// Runs one command over a connection of its own, such as `ask::<Option<String>>("GET key")`.
+    #[must_use]
+    pub fn ask<T: FromRedisValue>(&self, command: &str) -> T {
+        let mut words = command.split(' ');
+        let mut asked = redis::cmd(words.next().expect("a command"));
+        for word in words {
+            asked.arg(word);
+        }
+        let mut connection = self.client().get_connection().expect("the server accepts");
+        asked.query(&mut connection).expect("the server answers")
+    }
+
+    /// Runs one command whose answer does not matter.
+    pub fn tell(&self, command: &str) {
+        let _: redis::Value = self.ask(command);
+    }
+
+    /// The owner's token at a lock's key.
+    #[must_use]
+    pub fn owner(&self, key: &str) -> Option<String> {
+        self.ask(&format!("GET {key}"))
+    }
+
+    /// Every key with the milliseconds it has left (-1: no end).
+    #[must_use]
+    pub fn keys(&self) -> BTreeMap<String, i64> {
+        let names: Vec<String> = self.ask("KEYS *");
+        names
+            .into_iter()
+            .map(|name| {
+                let left = self.ask(&format!("PTTL {name}"));
+                (name, left)
+            })
+            // Gone in between.
+            .filter(|(_, left)| *left != -2)
+            .collect()
+    }
+
+    /// How often each command was called so far, those inside scripts included.
+    #[must_use]
+    pub fn commandstats(&self) -> Calls {
+        let text: String = self.ask("INFO commandstats");
+        let calls = text.lines().filter_map(|line| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            let calls = rest.split(',').next()?.parse().ok()?;
+            Some((name.to_owned(), calls))
+        });
+        Calls(calls.collect())
+    }
+
+    /// Stops it in its tracks: connections stay open, nothing is answered.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Goes on after [`freeze`](Self::freeze).
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Ends it as a crash does.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.child.wait().expect("the killed child");
+    }
+
+    /// Starts it again at the same place, with the files that it left.
+    pub fn restart(&mut self) {
+        self.child = spawn(&self.place, self.folder.path(), &self.options);
+        assert!(self.is_ready_soon(), "redis-server does not start again");
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("a signal to the own child");
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed()).expect("a process id")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // `Child::kill` does nothing to a child that was waited for, so a reused id is never hit.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(place: &Place, folder: &std::path::Path, options: &[String]) -> Child {
+    let mut command = Command::new("redis-server");
+    match place {
+        Place::Port(port) => command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]),
+        Place::Socket(path) => command.args(["--port", "0", "--unixsocket"]).arg(path),
+    };
+    command
+        .args(["--save", "", "--daemonize", "no", "--dir"])
+        .arg(folder)
+        .args(options)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server is installed (test.sh installs it)")
+}
+
+/// A port that nobody listens on just now.
+#[must_use]
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
+
+/// Calls by command name, in small letters.
+#[derive(Clone, Debug)]
+pub struct Calls(BTreeMap<String, u64>);
+
+impl Calls {
+    /// How often `name` was called.
+    #[must_use]
+    pub fn of(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or_default()
+    }
+
+    /// What was called since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let new = self.0.iter().map(|(name, calls)| (name.clone(), calls - earlier.of(name)));
+        Self(new.filter(|(_, calls)| *calls > 0).collect())
+    }
+}

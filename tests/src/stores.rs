@@ -1,0 +1,76 @@
+//! [`World`]: a place where locks live and the managers on it, so that one suite of behaviours runs over every store.
+
+use lock_runtime::{Builder, LockManager};
+
+use crate::server::Server;
+
+/// A store of its own for one test.
+#[derive(Debug)]
+pub struct World {
+    store: Store,
+}
+
+#[derive(Debug)]
+enum Store {
+    /// The first manager; the others share its store.
+    Memory(LockManager),
+    Redis(Server),
+}
+
+impl World {
+    /// Locks in this process.
+    #[must_use]
+    pub fn memory() -> Self {
+        Self { store: Store::Memory(LockManager::in_memory()) }
+    }
+
+    /// Locks in a Redis that is started for this test.
+    #[must_use]
+    pub fn redis() -> Self {
+        Self { store: Store::Redis(Server::start()) }
+    }
+
+    /// A manager with the default settings.
+    pub async fn manager(&self) -> LockManager {
+        self.manager_with(LockManager::builder()).await
+    }
+
+    /// A manager with the given settings.
+    pub async fn manager_with(&self, builder: Builder) -> LockManager {
+        match &self.store {
+            Store::Redis(server) => {
+                let connected = builder.url(&server.url()).connect().await;
+                connected.expect("the test's server is up")
+            }
+            Store::Memory(first) => builder.in_memory_with(first).expect("the first is in memory"),
+        }
+    }
+
+    /// The server, when there is one.
+    #[must_use]
+    pub fn server(&self) -> Option<&Server> {
+        match &self.store {
+            Store::Redis(server) => Some(server),
+            Store::Memory(_) => None,
+        }
+    }
+}
+
+/// Makes each named `async fn(World)` a test over every store: with the clock paused where there is no server.
+#[macro_export]
+macro_rules! over_every_store {
+    ($($behaviour:ident),+ $(,)?) => {
+        mod memory {
+            $(#[tokio::test(start_paused = true)]
+            async fn $behaviour() {
+                super::$behaviour($crate::stores::World::memory()).await;
+            })+
+        }
+        mod redis {
+            $(#[tokio::test]
+            async fn $behaviour() {
+                super::$behaviour($crate::stores::World::redis()).await;
+            })+
+        }
+    };
+}
