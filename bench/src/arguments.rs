@@ -6,6 +6,7 @@ use crate::workload::{CASES, Case};
 
 pub(crate) const USAGE: &str = "\
 usage: cargo run --release -p bench -- [all | profile | CASE…] [--quick] [--rounds N] [--only CONTESTANT]… [--json FILE] [--svg DIR] [--markdown FILE]
+       cargo run --release -p bench -- --from FILE [--svg DIR] [--markdown FILE]
   CASE is a group (w1 … w9, w3b) or one case (w2-64); see bench/src/workload.rs for all of them.";
 
 /// The arguments of a benchmark run.
@@ -19,6 +20,8 @@ pub(crate) struct Arguments {
     pub(crate) json: Option<PathBuf>,
     pub(crate) svg: Option<PathBuf>,
     pub(crate) markdown: Option<PathBuf>,
+    /// A JSON file of an earlier run, to report on instead of measuring.
+    pub(crate) from: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -36,6 +39,7 @@ impl Arguments {
                 "--json" => arguments.json = Some(value()?.into()),
                 "--svg" => arguments.svg = Some(value()?.into()),
                 "--markdown" => arguments.markdown = Some(value()?.into()),
+                "--from" => arguments.from = Some(value()?.into()),
                 "profile" => arguments.profile = true,
                 "all" => {
                     arguments.cases.extend(CASES);
@@ -51,7 +55,7 @@ impl Arguments {
                 }
             }
         }
-        if arguments.cases.is_empty() && !arguments.profile {
+        if arguments.cases.is_empty() && !arguments.profile && arguments.from.is_none() {
             return Err("nothing to do".to_owned());
         }
         Ok(arguments)

@@ -35,14 +35,6 @@ impl Run {
         if self.quick { quick } else { full }
     }
 
-    /// Everything is prepared: waits until the benchmark has reset the counters and started all processes.
-    pub(crate) fn ready(&self) {
-        println!("ready");
-        let mut line = String::new();
-        // The parent is gone when nothing can be read; then nobody reads the result either.
-        let _ = std::io::stdin().lock().read_line(&mut line);
-    }
-
     /// The arguments that start this run in a process of its own.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let quick = if self.quick { "quick" } else { "full" };
@@ -60,6 +52,17 @@ impl Run {
             weigh,
         })
     }
+}
+
+/// Everything is prepared: waits until the benchmark has reset the counters and started all processes.
+pub(crate) fn ready() {
+    println!("ready");
+    wait_for_line();
+}
+
+fn wait_for_line() {
+    // When nothing can be read the benchmark is gone, and nobody waits for a result either.
+    let _ = std::io::stdin().lock().read_line(&mut String::new());
 }
 
 /// Nanoseconds of a clock that all processes of this host share.
@@ -88,7 +91,7 @@ pub(crate) fn main(arguments: &[String], weigh: Option<Weigh>) -> ExitCode {
     let _ = writeln!(out, "{line}");
     let _ = out.flush();
     // The benchmark ends this process.
-    let _ = std::io::stdin().lock().read_line(&mut String::new());
+    wait_for_line();
     // Not by returning: a contestant's threads may be in the middle of something.
     std::process::exit(0)
 }

@@ -24,7 +24,7 @@ pub(crate) use rslock::Rslock;
 /// The lease of every contestant whose lease can be set.
 const LEASE_MS: u64 = 30_000;
 /// How long everybody may wait: longer than the slowest contestant needs.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
+const PATIENCE: std::time::Duration = std::time::Duration::from_mins(10);
 
 /// One lock library, connected.
 pub(crate) trait Contestant: Clone + Send + Sync + 'static {

@@ -17,9 +17,11 @@ mod outcome;
 mod process;
 mod profile;
 mod report;
+mod results;
 mod rounds;
 mod server;
 mod stats;
+mod verdict;
 mod workload;
 
 /// What the counting allocator has counted so far.

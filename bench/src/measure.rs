@@ -15,7 +15,7 @@ use crate::stats::float;
 use crate::workload::{Flavour, Workload, w3, w5, w6};
 
 /// Beyond this a contestant counts as hanging.
-const LIMIT: Duration = Duration::from_secs(240);
+const LIMIT: Duration = Duration::from_mins(4);
 const QUICK_LIMIT: Duration = Duration::from_secs(25);
 
 /// A child process; it ends with this value.

@@ -5,94 +5,92 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde::Serialize;
-
 use crate::arguments::Arguments;
 use crate::child::Run;
 use crate::contestant::{Who, redis_py};
 use crate::measure::measure;
-use crate::outcome::Outcome;
+use crate::results::{self, Results};
 use crate::server::Server;
 use crate::workload::Case;
-use crate::{chart, profile, report};
+use crate::{chart, profile, report, verdict};
 
 const ROUNDS: u32 = 3;
 
-/// The outcomes of one case: by contestant, one per round; `None` where it did not take part in that round.
-#[derive(Debug, Default)]
-pub(crate) struct Results {
-    pub(crate) rounds: Vec<BTreeMap<Who, Outcome>>,
-}
-
-/// What goes into the JSON file, one line per measurement.
-#[derive(Debug, Serialize)]
-struct Record<'a> {
-    case: &'a str,
-    contestant: &'a str,
-    round: usize,
-    outcome: &'a Outcome,
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    if let Some(file) = &arguments.from {
+        let all = results::read(file)?;
+        let tables: String = all.iter().map(report::table).collect();
+        return publish(arguments, &all, tables);
+    }
     let server = Server::start()?;
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let weighing = weighing_program(&this);
-    let python = redis_py::python();
-    let mut text = report::head(&server, arguments, python.is_some());
+    let mut text = report::head(&server, arguments, redis_py::python().is_some());
     print!("{text}");
-    let mut records = Vec::new();
     let mut all = Vec::new();
     for case in &arguments.cases {
-        let mut results = Results::default();
-        let rounds = arguments.rounds.unwrap_or(if arguments.quick { quick_rounds(case) } else { ROUNDS });
-        for round in 0..rounds {
-            let mut outcomes = BTreeMap::new();
-            for who in case.contestants.iter().copied().filter(|who| takes_part(arguments, case, *who, round)) {
-                if who.is_python() && python.is_none() {
-                    continue;
-                }
-                progress(&format!("{} {}/{rounds} {}", case.id, round + 1, who.title()));
-                let run = Run { case, who, url: server.url(), part: 0, quick: arguments.quick, weigh: None };
-                let mut outcome = measure(&server, &run, &this);
-                // Counting slows a process down: its other results are not used.
-                if let (0, Some(column), Some(weighing)) = (round, case.weighed(), &weighing)
-                    && let Some(bytes) = measure(&server, &run, weighing).get(column)
-                {
-                    outcome.set(column, bytes);
-                }
-                outcomes.insert(who, outcome);
-            }
-            results.rounds.push(outcomes);
-        }
-        progress("");
-        let table = report::table(case, &results);
+        let results = measure_case(&server, arguments, case, &this, weighing.as_ref());
+        let table = report::table(&results);
         print!("{table}");
         text.push_str(&table);
-        for (round, outcomes) in results.rounds.iter().enumerate() {
-            for (who, outcome) in outcomes {
-                let record = Record { case: case.id, contestant: who.id(), round, outcome };
-                records.push(serde_json::to_value(record).map_err(|error| error.to_string())?);
-            }
+        all.push(results);
+        // What was measured is kept, whatever happens to the rest of a long run.
+        if let Some(file) = &arguments.json {
+            results::write(file, &all)?;
         }
-        all.push((*case, results));
     }
     if arguments.profile {
         let table = profile::table(&server, &this, weighing.as_ref(), arguments.quick);
         print!("{table}");
         text.push_str(&table);
     }
-    let verdict = report::verdict(&all);
+    publish(arguments, &all, text)
+}
+
+/// Everybody in turn, round by round.
+fn measure_case(
+    server: &Server,
+    arguments: &Arguments,
+    case: &'static Case,
+    this: &PathBuf,
+    weighing: Option<&PathBuf>,
+) -> Results {
+    let python = redis_py::python();
+    let rounds = arguments.rounds.unwrap_or(if arguments.quick { quick_rounds(case) } else { ROUNDS });
+    let mut results = Results::new(case);
+    for round in 0..rounds {
+        let mut outcomes = BTreeMap::new();
+        for who in case.contestants.iter().copied().filter(|who| takes_part(arguments, case, *who, round)) {
+            if who.is_python() && python.is_none() {
+                continue;
+            }
+            progress(&format!("{} {}/{rounds} {}", case.id, round + 1, who.title()));
+            let run = Run { case, who, url: server.url(), part: 0, quick: arguments.quick, weigh: None };
+            let mut outcome = measure(server, &run, this);
+            // Counting slows a process down: its other results are not used.
+            if let (0, Some(column), Some(weighing)) = (round, case.weighed(), weighing)
+                && let Some(bytes) = measure(server, &run, weighing).get(column)
+            {
+                outcome.set(column, bytes);
+            }
+            outcomes.insert(who, outcome);
+        }
+        results.rounds.push(outcomes);
+    }
+    progress("");
+    results
+}
+
+/// The verdict, and the files that were asked for.
+fn publish(arguments: &Arguments, all: &[Results], mut text: String) -> Result<(), String> {
+    let verdict = verdict::table(all);
     print!("{verdict}");
     text.push_str(&verdict);
-    if let Some(file) = &arguments.json {
-        let json = serde_json::to_string_pretty(&records).map_err(|error| error.to_string())?;
-        write(file, &json)?;
-    }
     if let Some(file) = &arguments.markdown {
-        write(file, &text)?;
+        report::place(file, &text)?;
     }
     if let Some(folder) = &arguments.svg {
-        chart::draw_all(folder, &all)?;
+        chart::draw_all(folder, all)?;
     }
     Ok(())
 }
@@ -119,13 +117,6 @@ fn takes_part(arguments: &Arguments, case: &Case, who: Who, round: u32) -> bool 
         return round == 0 && (also_slow || !who.is_python() && case.id != "w4-4");
     }
     true
-}
-
-fn write(file: &Path, text: &str) -> Result<(), String> {
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
-    }
-    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 /// The program with the counting allocator, built beside this one when cargo is at hand.

@@ -62,7 +62,7 @@ use Who::{
 };
 
 const PAIR: &[&str] =
-    &["µs per pair", "p50 µs", "p99 µs", "commands per lock", "client µs per lock", "server µs per lock"];
+    &["p50 µs", "µs per pair", "p99 µs", "commands per lock", "client µs per lock", "server µs per lock"];
 const PAIRS: &[&str] = &["pairs/s", "commands per lock", "client µs per lock", "server µs per lock"];
 const SALE: &[&str] =
     &["wall ms", "lock commands per lock", "client µs per lock", "server µs per lock", "wake-ups per lock"];

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::child::Run;
+use crate::child::{Run, ready};
 use crate::contestant::Contestant;
 use crate::outcome::Outcome;
 use crate::stats::{Sample, float};
@@ -17,7 +17,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
     let pairs = run.size(20_000, 3_000);
     let mut outcome = Outcome::default();
     let mut micros = Vec::with_capacity(pairs as usize);
-    run.ready();
+    ready();
     let before = run.weigh.map(|weigh| weigh());
     let began = Instant::now();
     for _ in 0..pairs {

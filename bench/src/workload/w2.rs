@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tokio::task::JoinSet;
 
-use crate::child::Run;
+use crate::child::{Run, ready};
 use crate::contestant::Contestant;
 use crate::outcome::Outcome;
 use crate::stats::float;
@@ -17,7 +17,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run, keys: u32) -> Result<Outcome, 
     if let Some(problem) = warm_up.problem {
         return Err(problem);
     }
-    run.ready();
+    ready();
     let began = Instant::now();
     let mut outcome = round(&lock, keys, pairs).await;
     let locks = float(usize::try_from(outcome.locks).unwrap_or_default());

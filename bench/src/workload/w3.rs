@@ -6,7 +6,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 
 use crate::arena::Arena;
-use crate::child::{Run, nanos};
+use crate::child::{Run, nanos, ready};
 use crate::contestant::{Contestant, connect_raw};
 use crate::outcome::Outcome;
 use crate::stats::{Sample, float};
@@ -22,7 +22,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
     let processes = run.processes();
     let buyers = run.size(1000, 300) / processes / ITEMS;
     lock.with("warm:0", async {}).await?;
-    run.ready();
+    ready();
     let first = nanos();
     let mut outcome = Outcome { began: first / 1000, ..Outcome::default() };
     let mut walls = Vec::new();

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::w3::ITEMS;
 use crate::arena::Arena;
-use crate::child::Run;
+use crate::child::{Run, ready};
 use crate::contestant::Contestant;
 use crate::outcome::Outcome;
 use crate::stats::Sample;
@@ -20,7 +20,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
     let lock = C::connect(&run.url).await?;
     let buyers = run.size(1000, 300) / ITEMS;
     lock.with("warm:0", async {}).await?;
-    run.ready();
+    ready();
     let (first, mut walls) = (Instant::now(), Vec::new());
     let mut outcome = Outcome::default();
     while walls.is_empty() || walls.len() < REPEAT && first.elapsed() < REPEAT_FOR {

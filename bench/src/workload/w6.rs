@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 
-use crate::child::{Run, nanos};
+use crate::child::{Run, nanos, ready};
 use crate::contestant::{Contestant, connect_raw};
 use crate::outcome::Outcome;
 use crate::stats::Sample;
@@ -22,7 +22,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
         outcome.set("PING µs", ping(run, &mut connection, false).await?);
         outcome.set("PING after a pause µs", ping(run, &mut connection, true).await?);
     }
-    run.ready();
+    ready();
     let end = Instant::now() + Duration::from_millis(run.size(3000, 800).into());
     while Instant::now() < end {
         let body = async {

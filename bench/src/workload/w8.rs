@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
-use crate::child::Run;
+use crate::child::{Run, ready};
 use crate::contestant::Contestant;
 use crate::outcome::Outcome;
 use crate::process::Usage;
@@ -58,7 +58,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run, keys: u32, waiters: u32) -> Re
         outcome.set("bytes per waiter", per_waiter(float(grown)));
     }
     outcome.set("resident bytes per waiter", per_waiter(Usage::of(std::process::id()).memory - before.1));
-    run.ready();
+    ready();
     let began = Instant::now();
     gate.notify_waiters();
     while let Some(joined) = holders.join_next().await {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use lock_runtime::{LockError, LockManager, cache_lock};
 
-use crate::child::Run;
+use crate::child::{Run, ready};
 use crate::outcome::Outcome;
 use crate::stats::Sample;
 
@@ -22,7 +22,7 @@ pub(crate) async fn run(run: &Run) -> Result<Outcome, String> {
     let calls = 2_000;
     let mut outcome = Outcome::default();
     let (mut attribute, mut hand) = (Vec::new(), Vec::new());
-    run.ready();
+    ready();
     for turn in 0..run.size(200, 40) {
         // Who is first in a turn changes, so that what comes before tells on both.
         for first in [turn % 2 == 0, turn % 2 == 1] {
