@@ -543,7 +543,6 @@ mod lost_holds {
     }
 
     #[tokio::test(start_paused = true)]
-    #[ignore = "the engine of this branch never loses a hold"]
     async fn a_body_whose_lease_ends_is_stopped_or_runs_on_as_asked() {
         alone(async {
             let done = AtomicU32::new(0);
@@ -559,7 +558,6 @@ mod lost_holds {
     }
 
     #[tokio::test(start_paused = true)]
-    #[ignore = "the engine of this branch never loses a hold"]
     async fn a_lease_is_renewed_when_asked() {
         alone(async {
             assert!(renewed(false).await.unwrap_err().is_lost());

@@ -61,6 +61,17 @@ async fn a_lost_body_is_dropped() {
     assert!(locks.lock("p", "k").try_acquire().await.unwrap().is_some());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_almost_over_is_confirmed_before_it_is_handed_over() {
+    let locks = LockManager::in_memory();
+    let ending = locks.lock("p", "k").expire(Duration::from_secs(3)).acquire().await.unwrap();
+    let (waited, ()) = tokio::join!(locks.lock("p", "k").timeout(Duration::from_secs(9)).acquire(), async {
+        tokio::time::sleep(Duration::from_millis(2800)).await;
+        drop(ending);
+    });
+    assert!(waited.unwrap().remaining() > Duration::from_secs(1));
+}
+
 /// Of one key, the last guard that was granted, while it is not given up, and the last fencing token.
 type Seen = (Weak<LockGuard>, u64);
 

@@ -19,7 +19,7 @@ mod push;
 mod reply;
 mod scripts;
 
-use link::Link;
+use link::{Called, Link};
 use reply::{Reply, integer, items, text};
 use scripts::Script;
 
@@ -41,7 +41,7 @@ impl RedisStore {
         keys: usize,
         arguments: impl Fn(&mut Cmd),
         by: Deadline,
-    ) -> Result<(Value, Moment), StoreError> {
+    ) -> Result<Called, StoreError> {
         let outcome = self.link.call(&script.by_digest(keys, &arguments), by).await;
         match outcome {
             Err(error) if error.is_missing_script() => {
@@ -59,7 +59,7 @@ impl RedisStore {
         let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
         command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
         command.arg("PX").arg(millis(ask.claim));
-        let (value, sent) = self.link.call(&command, by).await?;
+        let Called { value, sent, .. } = self.link.call(&command, by).await?;
         match value {
             Value::Nil => Ok(Self::grant(sent, ask.claim, false, None)),
             value => {
@@ -86,7 +86,7 @@ impl RedisStore {
                 command.arg(ask.fences).arg(not_after);
             }
         };
-        let (value, sent) = self.run(&scripts::ASK, 3 * asks.len(), arguments, by).await?;
+        let Called { value, sent, .. } = self.run(&scripts::ASK, 3 * asks.len(), arguments, by).await?;
         let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
         let anchor = Anchor { sent, store_micros: reply.store_micros };
         self.link.learn(anchor);
@@ -99,9 +99,15 @@ impl RedisStore {
         by: Deadline,
     ) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
         let arguments = |command: &mut Cmd| release_arguments(command, releases);
-        let (value, sent) = self.run(&scripts::RELEASE, 3 * releases.len(), arguments, by).await?;
+        let Called { value, sent, repeated } = self.run(&scripts::RELEASE, 3 * releases.len(), arguments, by).await?;
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
-        Ok(answers.into_iter().zip(releases).map(|(answer, release)| read_released(answer, release, sent)).collect())
+        let read = |(answer, release)| {
+            let mut released = read_released(answer, release, sent)?;
+            // The release that was sent before may have been the one that took effect.
+            released.owned |= repeated;
+            Ok(released)
+        };
+        Ok(answers.into_iter().zip(releases).map(read).collect())
     }
 
     async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Result<Vec<Result<Renewed, StoreError>>, StoreError> {
@@ -113,7 +119,7 @@ impl RedisStore {
                 command.arg(renewal.token.as_str()).arg(millis(renewal.lease + renewal.grace));
             }
         };
-        let (value, sent) = self.run(&scripts::RENEW, renewals.len(), arguments, by).await?;
+        let Called { value, sent, .. } = self.run(&scripts::RENEW, renewals.len(), arguments, by).await?;
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, renewal): (Value, &Renewal)| match answer {
             Value::Int(1) => Ok(Renewed::Until(Deadline::new(sent, without_drift(renewal.lease)))),
@@ -128,7 +134,7 @@ impl RedisStore {
             command.arg(&**key).arg(format!("{{{key}}}:fence"));
             command.arg(token.as_str()).arg(count);
         };
-        let (value, _) = self.run(&scripts::DRAW, 2, arguments, by).await?;
+        let Called { value, .. } = self.run(&scripts::DRAW, 2, arguments, by).await?;
         let first = integer(&value).and_then(|first| u64::try_from(first).ok()).ok_or_else(StoreError::no_answer)?;
         Ok((first > 0).then_some(first))
     }

@@ -112,19 +112,20 @@ impl Link {
         }
     }
 
-    /// Sends a command and waits for its reply, until `by` or the command timeout. Also returns the instant before
-    /// it was sent.
+    /// Sends a command and waits for its reply, until `by` or the command timeout.
     ///
-    /// A connection that turns out to be broken (its runtime may be gone) is replaced and the command repeated, once.
-    /// Every command is idempotent for its token; whether the first one took effect is for its reply to tell.
-    pub(super) async fn call(&self, command: &Cmd, by: Deadline) -> Result<(Value, Moment), CallError> {
+    /// A connection that turns out to be broken (its runtime may be gone) is replaced and the command repeated, once:
+    /// every command is idempotent for its token.
+    pub(super) async fn call(&self, command: &Cmd, by: Deadline) -> Result<Called, CallError> {
         match self.send(command, by).await {
-            Err(CallError::Failed(error)) if error.is_io_error() => self.send(command, by).await,
+            Err(CallError::Failed(error)) if error.is_io_error() => {
+                Ok(Called { repeated: true, ..self.send(command, by).await? })
+            }
             outcome => outcome,
         }
     }
 
-    async fn send(&self, command: &Cmd, by: Deadline) -> Result<(Value, Moment), CallError> {
+    async fn send(&self, command: &Cmd, by: Deadline) -> Result<Called, CallError> {
         let mut live = self.live(by).await?;
         let sent = Moment::now();
         let limit = by.remaining_at(sent).min(self.command_timeout);
@@ -134,7 +135,7 @@ impl Link {
         };
         self.heard();
         match reply.and_then(Value::extract_error) {
-            Ok(value) => Ok((value, sent)),
+            Ok(value) => Ok(Called { value, sent, repeated: false }),
             Err(error) => {
                 if error.is_io_error() {
                     self.drop_connection(live.generation);
@@ -299,6 +300,15 @@ impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("server", &self.server).finish_non_exhaustive()
     }
+}
+
+/// A reply.
+pub(super) struct Called {
+    pub(super) value: Value,
+    /// The instant before the command was sent.
+    pub(super) sent: Moment,
+    /// It was sent before, and took effect then or did not.
+    pub(super) repeated: bool,
 }
 
 /// A call without a usable reply.
