@@ -30,8 +30,11 @@ pub(crate) async fn run<C: Contestant>(run: &Run, keys: u32, waiters: u32) -> Re
             lock.with(&format!("w8:{key}"), body).await
         });
     }
-    let all = inside.acquire_many(keys).await.map_err(|error| error.to_string())?;
-    all.forget();
+    tokio::select! {
+        _ = inside.acquire_many(keys) => {}
+        // Nobody leaves before the gate is opened.
+        Some(left) = holders.join_next() => return Err(format!("a holder did not hold: {left:?}")),
+    }
     let before = (run.weigh.map(|weigh| weigh().live_bytes), Usage::of(std::process::id()).memory);
     let mut tasks: Vec<tokio::task::JoinHandle<Result<(), String>>> = Vec::with_capacity(waiters as usize);
     for waiter in 0..waiters {
