@@ -99,7 +99,7 @@ pub(crate) fn number(value: f64) -> String {
         }
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 1.0 => format!("{value:.2}"),
+        size if size >= 0.9995 => format!("{value:.2}"),
         _ => format!("{value:.3}"),
     }
 }

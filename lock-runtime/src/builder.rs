@@ -17,6 +17,9 @@ use crate::{BackendError, LockError, LockManager, key};
 /// The allowance for a holder that is late; more than this is a lease of its own.
 const LONGEST_GRACE: Duration = Duration::from_hours(1);
 
+/// A label is for people to read.
+const LONGEST_LABEL: usize = 255;
+
 /// What a manager was set to.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -65,6 +68,10 @@ impl Settings {
             let reason =
                 format!("{:?} is more than {LONGEST_GRACE:?}: it would keep others out for as long", self.grace);
             return Err(LockError::InvalidSetting { setting: "grace", reason });
+        }
+        if self.label.len() > LONGEST_LABEL {
+            let reason = format!("it is longer than {LONGEST_LABEL} bytes, and part of every token");
+            return Err(LockError::InvalidSetting { setting: "label", reason });
         }
         check_lease("default_expire", self.default_expire)
     }
@@ -125,7 +132,7 @@ impl Builder {
         self
     }
 
-    /// How this manager is named to those that wait for its locks. By default `host:process id`.
+    /// How this manager is named to those that wait for its locks, in at most 255 bytes. By default `host:process id`.
     pub fn label(mut self, label: &str) -> Self {
         label.clone_into(&mut self.settings.label);
         self

@@ -26,7 +26,7 @@ pub enum LockError {
 
     /// The lock was held, and was lost before the work was done: its lease ran out, or Redis no longer knew it.
     /// Another process may have worked at the same time; look at what was done before you repeat it.
-    #[error("lock `{key}` was lost {}", if *completed { "before its body ended; the body ran to its end, partly unprotected" } else { "and its body was stopped" })]
+    #[error("lock `{key}` was lost{}", if *completed { " before it was released; what ran under it was partly unprotected" } else { "; what ran under it was stopped" })]
     Lost {
         /// The lock's name in Redis.
         key: String,
@@ -111,7 +111,12 @@ impl LockError {
 }
 
 fn held_by(holder: Option<&str>) -> String {
-    holder.map(|label| format!(" (held by {label})")).unwrap_or_default()
+    match holder {
+        None => String::new(),
+        Some("") => " (held by a manager without a label)".to_owned(),
+        // A label is for people, and no reason for a second line in a log.
+        Some(label) => format!(" (held by {})", label.escape_debug()),
+    }
 }
 
 /// What went wrong between this process and the server, in words; the cause is its [`source`](Error::source).

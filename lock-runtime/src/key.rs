@@ -2,6 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
+use std::num::{
+    NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64, NonZeroI128, NonZeroIsize, NonZeroU8, NonZeroU16, NonZeroU32,
+    NonZeroU64, NonZeroU128, NonZeroUsize,
+};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -190,6 +194,8 @@ macro_rules! plain_keys {
 }
 
 plain_keys!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, bool, Uuid);
+plain_keys!(NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroU128, NonZeroUsize);
+plain_keys!(NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64, NonZeroI128, NonZeroIsize);
 
 macro_rules! borrowed_keys {
     ($($key:ty),*) => {$(
@@ -252,6 +258,7 @@ macro_rules! tuple_keys {
 
 tuple_keys! {
     (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H)
+    (A B C D E F G H I) (A B C D E F G H I J) (A B C D E F G H I J K) (A B C D E F G H I J K L)
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! A distributed lock on Redis as one attribute on an async fn.
+//! A distributed lock on Redis as one attribute on an async fn. Bodies under one key run one at a time across tasks,
+//! processes and hosts; only a server that forgets (restarted without its data, evicting, flushed, failed over) or whose
+//! clock is stepped forward can let a second one in, and the [fencing token](FencingToken) is for that.
 //!
 //! ```no_run
 //! use lock_runtime::{LockError, LockManager, cache_lock};

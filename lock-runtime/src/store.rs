@@ -189,16 +189,18 @@ pub(crate) enum Renewed {
 #[derive(Clone, Debug)]
 pub(crate) struct StoreError {
     pub(crate) retry: Retry,
+    /// It failed only for lack of time: its deadline came before an answer.
+    pub(crate) out_of_time: bool,
     pub(crate) problem: BackendError,
 }
 
 impl StoreError {
     pub(crate) fn later(problem: BackendError) -> Self {
-        Self { retry: Retry::Later, problem }
+        Self { retry: Retry::Later, out_of_time: false, problem }
     }
 
     pub(crate) fn never(problem: BackendError) -> Self {
-        Self { retry: Retry::Never, problem }
+        Self { retry: Retry::Never, out_of_time: false, problem }
     }
 
     /// A reply that is not what the script returns.

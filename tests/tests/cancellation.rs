@@ -240,3 +240,34 @@ async fn a_withdrawn_waiter_leaves_no_place_in_the_queue() {
     assert!(start.elapsed() < Duration::from_secs(3) + NOISE, "{:?}", start.elapsed());
     next.release().await.unwrap();
 }
+
+/// Well below the 2.5 s after which a claim lapses, or the 5 s after which a queue does: what is seen is the withdrawal.
+const WITHDRAWN: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn an_acquire_that_was_executed_and_dropped_is_withdrawn() {
+    let world = World::redis();
+    let manager = world.manager().await;
+    let server = world.server().unwrap();
+    let mut acquire = Box::pin(manager.lock("p", "k").acquire());
+    assert!(poll!(&mut acquire).is_pending());
+    eventually("the server has executed it", WITHDRAWN, || server.owner("p:k").is_some()).await;
+    drop(acquire);
+    eventually("the key is gone", WITHDRAWN, || server.owner("p:k").is_none()).await;
+}
+
+#[tokio::test]
+async fn a_dropped_waiter_is_withdrawn_from_the_queue() {
+    let world = World::redis();
+    let (north, south) = (world.manager().await, world.manager().await);
+    let server = world.server().unwrap();
+    let holder = north.lock("p", "k").acquire().await.unwrap();
+    let mut waiter = Box::pin(south.lock("p", "k").timeout(Duration::from_secs(5)).acquire());
+    let in_queue = || server.ask::<usize>("LLEN {p:k}:queue");
+    while in_queue() == 0 {
+        let _ = tokio::time::timeout(Duration::from_millis(3), &mut waiter).await;
+    }
+    drop(waiter);
+    eventually("the queue is empty", WITHDRAWN, || in_queue() == 0).await;
+    holder.release().await.unwrap();
+}

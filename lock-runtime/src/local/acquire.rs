@@ -6,16 +6,18 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::hold::Hold;
-use super::slot::{Entered, Slot};
+use super::slot::{Entered, Outlook, Slot};
 use super::terms::Terms;
 use super::turn::{Attempt, Step, Turn};
-use crate::LockError;
 use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::store::{Retry, StoreError};
+use crate::{BackendError, LockError};
 
 /// A server that has answered before is not called unreachable for leaving the last command unanswered so briefly.
 const CUT_SHORT: Duration = Duration::from_millis(100);
+/// Nor is any server.
+const TOO_SHORT: Duration = Duration::from_millis(20);
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
 ///
@@ -26,27 +28,49 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
         return Err(shut_down(terms));
     }
     let mut attempt = Attempt::new(terms.timeout);
-    let (slot, entered) = engine.table().enter(&terms.key, terms.fenced, !terms.timeout.is_zero());
-    let turn = match entered {
-        Entered::Turn(id) => {
-            let now = Some(attempt.started);
-            return drive(Turn::new(engine, &slot, id), terms, &mut attempt, now).await;
-        }
-        Entered::Taken => return Err(timed_out(engine, &slot, terms, &attempt)),
-        Entered::Waiting(id, receiver) => {
-            let mut place = Place { slot: &slot, id, receiver };
-            // `close` may have emptied the queue just before this task joined it.
-            if engine.is_closed() {
-                return Err(shut_down(terms));
+    let mut first_look = Some(attempt.started);
+    loop {
+        let (slot, entered) = engine.table().enter(&terms.key, terms.fenced, !terms.timeout.is_zero());
+        match entered {
+            Entered::Turn(id) => {
+                let turn = Turn::new(engine, &slot, id);
+                return drive(turn, terms, &mut attempt, first_look.take()).await;
             }
-            match tokio::time::timeout(attempt.give_up.remaining(), &mut place.receiver).await {
-                Ok(Ok(turn)) => turn,
-                Ok(Err(_)) => return Err(shut_down(terms)),
-                Err(_) => return Err(timed_out(engine, &slot, terms, &attempt)),
+            Entered::Waiting(id, receiver) => {
+                let turn = wait(engine, &slot, terms, &mut attempt, Place { slot: &slot, id, receiver }).await?;
+                return drive(turn, terms, &mut attempt, None).await;
             }
+            // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
+            Entered::Taken if matches!(slot.outlook(), Outlook::Unknown) && !attempt.by.has_passed() => {
+                first_look = None;
+                let changed = slot.changed.notified();
+                if matches!(slot.outlook(), Outlook::Unknown) {
+                    let _ = tokio::time::timeout(attempt.by.remaining(), changed).await;
+                }
+            }
+            Entered::Taken => return Err(given_up(engine, &slot, terms, &attempt)),
         }
-    };
-    drive(turn, terms, &mut attempt, None).await
+    }
+}
+
+/// Waits in the queue of the process.
+async fn wait(
+    engine: &Engine,
+    slot: &Slot,
+    terms: &Terms,
+    attempt: &mut Attempt,
+    mut place: Place<'_>,
+) -> Result<Turn, LockError> {
+    // `close` may have emptied the queue just before this task joined it.
+    if engine.is_closed() {
+        return Err(shut_down(terms));
+    }
+    attempt.waited = true;
+    match tokio::time::timeout(attempt.give_up.remaining(), &mut place.receiver).await {
+        Ok(Ok(turn)) => Ok(turn),
+        Ok(Err(_)) => Err(shut_down(terms)),
+        Err(_) => Err(given_up(engine, slot, terms, attempt)),
+    }
 }
 
 /// A place in the queue of a slot.
@@ -68,7 +92,6 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt, mut now: Option
     let engine = Arc::clone(turn.engine());
     let store = engine.store();
     let slot = Arc::clone(turn.slot());
-    let mut failure: Option<StoreError> = None;
     loop {
         let now = now.take().unwrap_or_else(Moment::now);
         if engine.is_closed() {
@@ -106,24 +129,24 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt, mut now: Option
                 continue;
             }
             Step::GiveUp => {
-                return Err(match failure {
-                    Some(failure) => LockError::Backend { key: terms.key.to_string(), problem: failure.problem },
-                    None => timed_out(&engine, turn.slot(), terms, attempt),
-                });
+                return Err(given_up(&engine, &slot, terms, attempt));
             }
         };
         match outcome {
             Ok(()) => {
-                failure = None;
+                if attempt.has_failed() {
+                    slot.asked(None);
+                }
                 attempt.succeeded();
             }
             Err(error) if error.retry == Retry::Never => {
                 return Err(LockError::Backend { key: terms.key.to_string(), problem: error.problem });
             }
             Err(error) => {
+                let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT };
                 // A command that the timeout cut short says nothing about the server.
-                if !(turn.slot().was_answered() && now.elapsed() < CUT_SHORT && attempt.give_up.has_passed()) {
-                    failure = Some(error);
+                if !error.out_of_time || now.elapsed() >= brief || !attempt.give_up.has_passed() {
+                    slot.asked(Some(error));
                 }
                 attempt.failed();
             }
@@ -140,8 +163,18 @@ fn shut_down(terms: &Terms) -> LockError {
     LockError::ShutDown { key: terms.key.to_string() }
 }
 
-fn timed_out(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> LockError {
-    let holder = if slot.is_held_here() { Some(engine.label().to_owned()) } else { slot.holder_elsewhere() };
+/// The error of a task whose time is up: busy and unreachable never look alike.
+fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> LockError {
+    let key = terms.key.to_string();
+    let holder = match slot.outlook() {
+        Outlook::Unreachable(StoreError { problem, .. }) => return LockError::Backend { key, problem },
+        Outlook::Silent(since) => {
+            let problem = BackendError::new(format!("no answer from the server within {since:?}"));
+            return LockError::Backend { key, problem };
+        }
+        Outlook::HeldHere => Some(engine.label().to_owned()),
+        Outlook::HeldElsewhere | Outlook::Unknown => slot.holder_elsewhere(),
+    };
     let waited = if terms.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
-    LockError::Timeout { key: terms.key.to_string(), waited, holder }
+    LockError::Timeout { key, waited, holder }
 }

@@ -124,7 +124,7 @@ impl Slot {
             Some(Renewed::NotOwned) => Attention::Lost(lease.token.clone()),
             None => {
                 // Unknown is not lost: the deadline decides. Until then again, ever more slowly.
-                lease.care.failures = (lease.care.failures + 1).min(6);
+                lease.care.failures = (lease.care.failures + 1).min(5);
                 let pause = Duration::from_millis(25) * 2_u32.pow(lease.care.failures);
                 let left = lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
                 match &lease.tenure {

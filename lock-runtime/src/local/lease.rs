@@ -152,6 +152,8 @@ pub(super) struct Asked {
     pub(super) claim: Duration,
     /// A command is on its way, or was given up on its way.
     pub(super) unanswered: bool,
+    /// When it was last sent.
+    pub(super) sent: Option<Moment>,
     /// The store has the token in its queue.
     pub(super) queued: bool,
     /// Something happened that makes the queue doubtful.
@@ -179,6 +181,7 @@ impl Asked {
             token,
             claim,
             unanswered: false,
+            sent: None,
             queued: false,
             doubtful: false,
             answered: None,

@@ -11,8 +11,11 @@ use super::lease::{Asked, Lease, Tenure};
 use super::terms::Terms;
 use super::turn::Turn;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, Pushed, Release};
+use crate::store::{Answer, Ask, Pushed, Release, StoreError};
 use crate::token::Token;
+
+/// A store that leaves an ask unanswered for so long is not called busy.
+const SILENCE: Duration = Duration::from_millis(50);
 
 /// What this process knows of one key in use.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub(super) struct State {
     turn: Option<u64>,
     pub(super) asked: Option<Asked>,
     pub(super) lease: Option<Lease>,
+    /// Why the store could not be asked lately.
+    failure: Option<StoreError>,
     /// Leases whose release a task waits for, and whether they were granted once more meanwhile.
     ending: Vec<(Token, bool)>,
 }
@@ -323,9 +328,40 @@ impl Slot {
         self.locked().asked.as_ref().is_some_and(|asked| asked.answered.is_some())
     }
 
-    pub(super) fn is_held_here(&self) -> bool {
-        self.locked().lease.as_ref().is_some_and(|lease| lease.tenure.is_some())
+    /// Notes how asking the store went.
+    pub(super) fn asked(&self, failure: Option<StoreError>) {
+        self.locked().failure = failure;
+        self.changed.notify_waiters();
     }
+
+    /// What a task that does not have the turn can say of the lock.
+    pub(super) fn outlook(&self) -> Outlook {
+        let state = self.locked();
+        if state.lease.as_ref().is_some_and(|lease| lease.tenure.is_some()) {
+            return Outlook::HeldHere;
+        }
+        if let Some(failure) = &state.failure {
+            return Outlook::Unreachable(failure.clone());
+        }
+        let Some(asked) = &state.asked else { return Outlook::Unknown };
+        match asked.sent.map(Moment::elapsed) {
+            _ if asked.busy.is_some() => Outlook::HeldElsewhere,
+            Some(since) if asked.unanswered && since >= SILENCE => Outlook::Silent(since),
+            _ => Outlook::Unknown,
+        }
+    }
+}
+
+/// See [`Slot::outlook`].
+pub(super) enum Outlook {
+    HeldHere,
+    HeldElsewhere,
+    /// The store could not be asked.
+    Unreachable(StoreError),
+    /// The store has not answered for so long.
+    Silent(Duration),
+    /// The store has not answered yet.
+    Unknown,
 }
 
 /// The outcome of [`Slot::pass`].

@@ -8,7 +8,7 @@ use crate::LockError;
 /// Shorter leases than this end before a release can be sent on a usual network.
 const SHORTEST: Duration = Duration::from_millis(10);
 /// A longer lease is a unit mistaken for another (peers' users: 10 s became 10,000 s).
-const LONGEST: Duration = Duration::from_hours(366 * 24);
+const LONGEST: Duration = Duration::from_hours(365 * 24);
 
 /// What a task asks for.
 #[derive(Clone, Debug)]

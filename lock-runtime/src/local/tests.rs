@@ -52,6 +52,21 @@ async fn a_hold_without_renewal_ends_and_one_with_it_lasts() {
     long.release().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_body_that_blocks_past_its_deadline_has_completed_too_late() {
+    let locks = LockManager::in_memory();
+    // Somebody waits in the process: the lease must not be handed over as if nothing had happened.
+    let body = async {
+        tokio::task::yield_now().await;
+        // The keeper of the embedded store is on this thread, and has no chance to notice.
+        std::thread::sleep(Duration::from_millis(80));
+    };
+    let late = locks.lock("p", "k").expire(Duration::from_millis(40)).run(body);
+    let (late, next) = tokio::join!(late, locks.lock("p", "k").acquire());
+    assert!(matches!(late, Err(LockError::Lost { completed: true, .. })), "{late:?}");
+    assert!(next.unwrap().is_valid());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_body_is_dropped() {
     let locks = LockManager::in_memory();

@@ -112,6 +112,7 @@ impl Turn {
             return Step::Wait(pause.min(attempt.give_up.remaining_at(now)));
         }
         asked.unanswered = true;
+        asked.sent = Some(now);
         asked.fences = fences;
         let ask = Ask {
             key: Arc::clone(&terms.key),
@@ -211,9 +212,10 @@ pub(super) struct Attempt {
     pub(super) give_up: Deadline,
     /// When the last command has to be answered: a little later than a very short timeout.
     pub(super) by: Deadline,
-    /// Whether the store was asked at all: a timeout of zero means once, not never.
+    /// Whether the store was asked at all: a timeout of zero, or next to zero, means once, not never.
     pub(super) tried: bool,
-    waits: bool,
+    /// Whether its time went by in the queue of the process.
+    pub(super) waited: bool,
     failures: u32,
     retry_at: Option<Deadline>,
 }
@@ -229,7 +231,7 @@ impl Attempt {
             give_up: Deadline::new(started, timeout),
             by: Deadline::new(started, timeout.max(Self::SHORTEST_ANSWER)),
             tried: false,
-            waits: !timeout.is_zero(),
+            waited: false,
             failures: 0,
             retry_at: None,
         }
@@ -238,11 +240,16 @@ impl Attempt {
     /// What stands in the way of asking the store now.
     fn pause(&self, now: Moment) -> Option<Step> {
         let left = self.give_up.remaining_at(now);
-        if left.is_zero() && (self.tried || self.waits) {
+        let is_late = self.tried || self.waited || self.by.remaining_at(now).is_zero();
+        if left.is_zero() && is_late {
             return Some(Step::GiveUp);
         }
         let pause = self.retry_at.map_or(Duration::ZERO, |at| at.remaining_at(now));
         (!pause.is_zero()).then(|| Step::Wait(pause.min(left)))
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failures > 0
     }
 
     pub(super) fn succeeded(&mut self) {

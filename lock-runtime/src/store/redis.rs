@@ -214,7 +214,9 @@ fn read_released(answer: Value, release: &Release, sent: Moment) -> Result<Relea
 
 impl From<link::CallError> for StoreError {
     fn from(error: link::CallError) -> Self {
-        Self { retry: if error.is_final() { Retry::Never } else { Retry::Later }, problem: error.into_problem() }
+        let retry = if error.is_final() { Retry::Never } else { Retry::Later };
+        let out_of_time = error.is_out_of_time();
+        Self { retry, out_of_time, problem: error.into_problem() }
     }
 }
 

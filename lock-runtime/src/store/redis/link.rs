@@ -349,6 +349,11 @@ impl CallError {
         }
     }
 
+    /// Whether there was no answer in the time that there was, and nothing else.
+    pub(super) fn is_out_of_time(&self) -> bool {
+        matches!(self, Self::Silent(_) | Self::NoConnection(_))
+    }
+
     pub(crate) fn into_problem(self) -> BackendError {
         match self {
             Self::Silent(limit) => BackendError::new(format!("no answer from the server within {limit:?}")),
@@ -363,6 +368,7 @@ impl CallError {
                     ErrorKind::Io if error.is_connection_refusal() => {
                         "connection refused: is the server running there?".to_owned()
                     }
+                    ErrorKind::Parse => "what answers there does not speak Redis's protocol".to_owned(),
                     _ => format!("the server or the connection failed: {error}"),
                 };
                 BackendError::caused_by(text, error)

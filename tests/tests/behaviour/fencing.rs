@@ -1,0 +1,69 @@
+//! Fencing tokens: they grow, and are drawn only when asked for.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lock_runtime::FencingToken;
+use tests::over_every_store;
+use tests::stores::World;
+
+use crate::LONG;
+
+over_every_store![
+    fencing_tokens_grow_from_hold_to_hold,
+    fencing_tokens_grow_along_the_queue,
+    fencing_tokens_grow_over_a_hold_that_expired,
+    no_token_is_drawn_unasked,
+];
+
+async fn fencing_tokens_grow_from_hold_to_hold(world: World) {
+    let manager = world.manager().await;
+    let mut last = None;
+    for _ in 0..30 {
+        let guard = manager.lock("p", "k").fenced(true).acquire().await.unwrap();
+        let token = guard.fencing_token();
+        assert!(token > last, "{token:?} after {last:?}");
+        last = token;
+        guard.release().await.unwrap();
+    }
+}
+
+async fn fencing_tokens_grow_along_the_queue(world: World) {
+    let manager = world.manager().await;
+    let drawn: Arc<Mutex<Vec<FencingToken>>> = Arc::default();
+    // More than the 64 that a lease may reserve.
+    let tasks = (0..150).map(|_| {
+        let (manager, drawn) = (manager.clone(), Arc::clone(&drawn));
+        tokio::spawn(async move {
+            let guard = manager.lock("p", "k").fenced(true).timeout(LONG).acquire().await.unwrap();
+            drawn.lock().unwrap().push(guard.fencing_token().unwrap());
+            tokio::task::yield_now().await;
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    let drawn = drawn.lock().unwrap();
+    assert_eq!(drawn.len(), 150);
+    assert!(drawn.is_sorted_by(|earlier, later| earlier < later), "{drawn:?}");
+    // A token is a number, for a column in a database.
+    assert_eq!(u64::from(drawn[0]).to_string(), drawn[0].to_string());
+}
+
+async fn fencing_tokens_grow_over_a_hold_that_expired(world: World) {
+    let manager = world.manager().await;
+    let request = || manager.lock("p", "k").fenced(true).expire(Duration::from_millis(60)).timeout(LONG);
+    let first = request().acquire().await.unwrap();
+    first.lost().await;
+    let second = request().acquire().await.unwrap();
+    assert!(second.fencing_token() > first.fencing_token());
+}
+
+async fn no_token_is_drawn_unasked(world: World) {
+    let manager = world.manager().await;
+    let guard = manager.lock("p", "k").acquire().await.unwrap();
+    assert_eq!(guard.fencing_token(), None);
+    if let Some(server) = world.server() {
+        assert_eq!(server.keys().into_keys().collect::<Vec<_>>(), ["p:k"], "no fence record");
+    }
+}

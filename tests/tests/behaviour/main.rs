@@ -1,0 +1,41 @@
+//! What a lock does, over every store: in memory under a paused clock, and on a Redis of the test's own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::large_futures,
+    reason = "a test fails by panicking"
+)]
+
+mod bodies;
+mod fencing;
+mod leases;
+mod managers;
+mod names;
+mod reentry;
+mod waiting;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lock_runtime::LockManager;
+
+const SHORT: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_secs(10);
+
+/// The lock can be had right now.
+async fn is_free(manager: &LockManager, key: &str) -> bool {
+    manager.lock("p", key).try_acquire().await.unwrap().is_some()
+}
+
+/// Says when it is dropped.
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
