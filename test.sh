@@ -171,15 +171,15 @@ step 'cargo-nextest' install_nextest
 [ ${#failed[@]} = 0 ] || exit 1
 
 step 'formatting' cargo fmt --all --check
-step 'clippy' cargo clippy --quiet --workspace --all-targets -- -D warnings
+step 'clippy' cargo clippy --quiet --workspace --exclude bench --all-targets -- -D warnings
 # Builds the stories as well, for the steps below.
-step 'tests' cargo nextest run --workspace
-step 'doctests' cargo test --quiet --workspace --doc
-step 'docs' env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --no-deps
+step 'tests' cargo nextest run --workspace --exclude bench
+step 'doctests' cargo test --quiet --workspace --exclude bench --doc
+step 'docs' env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --exclude bench --no-deps
 # Compiles the two published crates from what would be uploaded. Uncommitted changes are no reason to refuse a check.
 step 'packages to publish' cargo package --quiet --allow-dirty -p lock-macros -p lock-runtime
 
-step 'stories' cargo build --quiet --workspace --examples
+step 'stories' cargo build --quiet --workspace --exclude bench --examples
 step 'a redis for the stories' start_redis
 step 'a postgres for the stories' start_postgres
 step 'flash_sale' story flash_sale

@@ -99,7 +99,7 @@ pub struct Builder {
 #[derive(Clone)]
 enum Server {
     Url(String),
-    Client(redis::Client),
+    Client(Box<redis::Client>),
 }
 
 /// Without the URL, which may hold a password.
@@ -122,7 +122,7 @@ impl Builder {
 
     /// A client of the `redis` crate whose address, credentials and certificates are to be used.
     pub fn client(mut self, client: redis::Client) -> Self {
-        self.server = Some(Server::Client(client));
+        self.server = Some(Server::Client(Box::new(client)));
         self
     }
 
@@ -187,7 +187,7 @@ impl Builder {
     pub async fn connect(self) -> Result<LockManager, LockError> {
         self.settings.check()?;
         let client = match self.server {
-            Some(Server::Client(client)) => client,
+            Some(Server::Client(client)) => *client,
             Some(Server::Url(url)) if url == "memory://" => {
                 return Ok(on_memory(self.settings, Arc::new(MemoryStore::default())));
             }

@@ -1,0 +1,68 @@
+//! What the command line asks for.
+
+use std::path::PathBuf;
+
+use crate::workload::{CASES, Case};
+
+pub(crate) const USAGE: &str = "\
+usage: cargo run --release -p bench -- [all | profile | CASE…] [--quick] [--rounds N] [--only CONTESTANT]… [--json FILE] [--svg DIR] [--markdown FILE]
+       cargo run --release -p bench -- --from FILE [--svg DIR] [--markdown FILE]
+  CASE is a group (w1 … w9, w3b) or one case (w2-64); see bench/src/workload.rs for all of them.";
+
+/// The arguments of a benchmark run.
+#[derive(Debug, Default)]
+pub(crate) struct Arguments {
+    pub(crate) cases: Vec<&'static Case>,
+    pub(crate) profile: bool,
+    pub(crate) quick: bool,
+    pub(crate) rounds: Option<u32>,
+    pub(crate) only: Vec<String>,
+    pub(crate) json: Option<PathBuf>,
+    pub(crate) svg: Option<PathBuf>,
+    pub(crate) markdown: Option<PathBuf>,
+    /// A JSON file of an earlier run, to report on instead of measuring.
+    pub(crate) from: Option<PathBuf>,
+}
+
+impl Arguments {
+    pub(crate) fn read(words: &[String]) -> Result<Self, String> {
+        let mut arguments = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().cloned().ok_or(format!("{word} needs a value"));
+            match word.as_str() {
+                "--quick" => arguments.quick = true,
+                "--rounds" => {
+                    arguments.rounds = Some(value()?.parse().map_err(|_| "--rounds takes a number".to_owned())?);
+                }
+                "--only" => arguments.only.push(value()?),
+                "--json" => arguments.json = Some(value()?.into()),
+                "--svg" => arguments.svg = Some(value()?.into()),
+                "--markdown" => arguments.markdown = Some(value()?.into()),
+                "--from" => arguments.from = Some(value()?.into()),
+                "profile" => arguments.profile = true,
+                "all" => {
+                    arguments.cases.extend(CASES);
+                    arguments.profile = true;
+                }
+                name => {
+                    let found = CASES.iter().filter(|case| case.id == name || group(case) == name);
+                    let count = arguments.cases.len();
+                    arguments.cases.extend(found);
+                    if arguments.cases.len() == count {
+                        return Err(format!("there is no case {name:?}"));
+                    }
+                }
+            }
+        }
+        if arguments.cases.is_empty() && !arguments.profile && arguments.from.is_none() {
+            return Err("nothing to do".to_owned());
+        }
+        Ok(arguments)
+    }
+}
+
+/// `w2` of `w2-64`.
+fn group(case: &Case) -> &'static str {
+    case.id.split('-').next().unwrap_or(case.id)
+}

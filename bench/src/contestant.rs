@@ -1,0 +1,163 @@
+//! [`Contestant`], what every lock can do, and [`Who`], their list.
+
+use serde::{Deserialize, Serialize};
+
+mod bare;
+mod blog;
+mod distributed_lock;
+mod mutex;
+mod ours;
+mod raw;
+mod redis_lock;
+pub(crate) mod redis_py;
+mod rslock;
+
+pub(crate) use bare::Bare;
+pub(crate) use blog::Blog;
+pub(crate) use distributed_lock::DistributedLock;
+pub(crate) use mutex::Mutex;
+pub(crate) use ours::{InMemory, Ours};
+pub(crate) use raw::{Raw, connect as connect_raw};
+pub(crate) use redis_lock::RedisLock;
+pub(crate) use rslock::Rslock;
+
+/// The lease of every contestant whose lease can be set.
+const LEASE_MS: u64 = 30_000;
+/// How long everybody may wait: longer than the slowest contestant needs.
+const PATIENCE: std::time::Duration = std::time::Duration::from_mins(10);
+
+/// One lock library, connected.
+pub(crate) trait Contestant: Clone + Send + Sync + 'static {
+    /// Whether its name is [`Who::Bare`]: it locks nothing, so workloads run its bodies one after another.
+    const SERIAL: bool = false;
+
+    fn connect(url: &str) -> impl Future<Output = Result<Self, String>> + Send;
+
+    /// Locks `key`, runs `body`, gives the lock back.
+    fn with<T: Send + 'static>(
+        &self,
+        key: &str,
+        body: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = Result<T, String>> + Send;
+}
+
+/// Who takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Who {
+    Ours,
+    InMemory,
+    Raw,
+    Bare,
+    Mutex,
+    Rslock,
+    RslockTuned,
+    RedisLock,
+    RedisLockTuned,
+    DistributedLock,
+    DistributedLockTuned,
+    Blog,
+    RedisPy,
+    RedisPyTuned,
+}
+
+impl Who {
+    pub(crate) const ALL: [Self; 14] = [
+        Self::Ours,
+        Self::InMemory,
+        Self::Raw,
+        Self::Bare,
+        Self::Mutex,
+        Self::Rslock,
+        Self::RslockTuned,
+        Self::RedisLock,
+        Self::RedisLockTuned,
+        Self::DistributedLock,
+        Self::DistributedLockTuned,
+        Self::Blog,
+        Self::RedisPy,
+        Self::RedisPyTuned,
+    ];
+
+    /// How it is called on the command line of a child process, and in files.
+    pub(crate) fn id(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::InMemory => "in-memory",
+            Self::Raw => "raw",
+            Self::Bare => "bare",
+            Self::Mutex => "mutex",
+            Self::Rslock => "rslock",
+            Self::RslockTuned => "rslock-tuned",
+            Self::RedisLock => "redis-lock",
+            Self::RedisLockTuned => "redis-lock-tuned",
+            Self::DistributedLock => "distributed-lock",
+            Self::DistributedLockTuned => "distributed-lock-tuned",
+            Self::Blog => "blog",
+            Self::RedisPy => "redis-py",
+            Self::RedisPyTuned => "redis-py-tuned",
+        }
+    }
+
+    /// How it is called in tables.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Ours => "this project",
+            Self::InMemory => "this project, memory://",
+            Self::Raw => "raw SET NX PX + EVALSHA",
+            Self::Bare => "no lock, one after another",
+            Self::Mutex => "tokio::sync::Mutex",
+            Self::Rslock => "rslock 0.10",
+            Self::RslockTuned => "rslock, retry 5 ms",
+            Self::RedisLock => "redis-lock 0.5.1",
+            Self::RedisLockTuned => "redis-lock, retry 5 ms",
+            Self::DistributedLock => "distributed-lock-redis 0.2",
+            Self::DistributedLockTuned => "distributed-lock-redis, loop 5 ms",
+            Self::Blog => "flash-sale article, poll 3 ms",
+            Self::RedisPy => "redis-py",
+            Self::RedisPyTuned => "redis-py, pool 3000",
+        }
+    }
+
+    pub(crate) fn of_id(id: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|who| who.id() == id)
+    }
+
+    /// Whether it is somebody else's lock, as opposed to ours and what bounds it.
+    pub(crate) fn is_peer(self) -> bool {
+        self >= Self::Rslock
+    }
+
+    pub(crate) fn is_python(self) -> bool {
+        matches!(self, Self::RedisPy | Self::RedisPyTuned)
+    }
+}
+
+/// `with_contestant!(who, C => expression over the type C)`.
+macro_rules! with_contestant {
+    ($who:expr, $contestant:ident => $body:expr) => {{
+        use $crate::contestant as c;
+        use $crate::contestant::Who;
+        macro_rules! with {
+            ($type:ty) => {{
+                type $contestant = $type;
+                $body
+            }};
+        }
+        match $who {
+            Who::Ours => with!(c::Ours),
+            Who::InMemory => with!(c::InMemory),
+            Who::Raw => with!(c::Raw),
+            Who::Bare => with!(c::Bare),
+            Who::Mutex => with!(c::Mutex),
+            Who::Rslock => with!(c::Rslock<false>),
+            Who::RslockTuned => with!(c::Rslock<true>),
+            Who::RedisLock => with!(c::RedisLock<false>),
+            Who::RedisLockTuned => with!(c::RedisLock<true>),
+            Who::DistributedLock => with!(c::DistributedLock<false>),
+            Who::DistributedLockTuned => with!(c::DistributedLock<true>),
+            Who::Blog => with!(c::Blog),
+            Who::RedisPy | Who::RedisPyTuned => Err("redis-py does not run in this process".to_owned()),
+        }
+    }};
+}
+pub(crate) use with_contestant;

@@ -1,0 +1,185 @@
+//! Starts the processes of one case for one contestant, and puts together what they say.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use crate::child::Run;
+use crate::contestant::redis_py;
+use crate::outcome::Outcome;
+use crate::process::Usage;
+use crate::server::Server;
+use crate::stats::float;
+use crate::workload::{Flavour, Workload, w3, w5, w6};
+
+/// Beyond this a contestant counts as hanging.
+const LIMIT: Duration = Duration::from_mins(4);
+const QUICK_LIMIT: Duration = Duration::from_secs(25);
+
+/// A child process; it ends with this value.
+struct Part {
+    process: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Measures once. A problem of the contestant's is part of the outcome.
+pub(crate) fn measure(server: &Server, run: &Run, program: &PathBuf) -> Outcome {
+    server.pin(run.case.flavour == Flavour::Pinned);
+    let outcome = server.clear().and_then(|()| attempt(server, run, program));
+    server.pin(false);
+    outcome.unwrap_or_else(Outcome::failed)
+}
+
+fn attempt(server: &Server, run: &Run, program: &PathBuf) -> Result<Outcome, String> {
+    let limit = Instant::now() + if run.quick { QUICK_LIMIT } else { LIMIT };
+    let mut parts = Vec::new();
+    for part in 0..run.processes() {
+        parts.push(start(&Run { part: part + 1, ..run.clone() }, program)?);
+    }
+    let mut early = Vec::new();
+    for part in &parts {
+        let line = next(part, limit)?;
+        // A child that can't even begin answers at once.
+        if line != "ready" {
+            early.push(read(&line));
+        }
+    }
+    if let Some(outcome) = early.into_iter().next() {
+        return Ok(outcome);
+    }
+    server.reset_counts()?;
+    let ids: Vec<u32> = parts.iter().map(|part| part.process.id()).collect();
+    let before = (Usage::of(server.process_id()), ids.iter().map(|id| Usage::of(*id)).collect::<Vec<_>>());
+    for part in &mut parts {
+        if let Some(input) = &mut part.input {
+            input.write_all(b"go\n").and_then(|()| input.flush()).map_err(|error| error.to_string())?;
+        }
+    }
+    let mut outcomes = Vec::new();
+    for part in &parts {
+        outcomes.push(read(&next(part, limit)?));
+    }
+    let server_used = Usage::of(server.process_id()).since(&before.0);
+    // The children wait to be told to end, so that their threads can still be asked.
+    let (mut client_seconds, mut wakeups) = (0.0, 0.0);
+    for (id, before) in ids.iter().zip(&before.1) {
+        let used = Usage::of(*id).since(before);
+        client_seconds += used.seconds;
+        wakeups += used.wakeups;
+    }
+    let mut outcome = conclude(run, outcomes)?;
+    count(server, run, &mut outcome)?;
+    let locks = float(usize::try_from(outcome.locks).unwrap_or_default()).max(1.0);
+    outcome.set("client µs per lock", client_seconds * 1e6 / locks);
+    outcome.set("server µs per lock", server_used.seconds * 1e6 / locks);
+    outcome.set("wake-ups per lock", wakeups / locks);
+    if let Some(span) = outcome.get("span s") {
+        outcome.set("server % of a core", server_used.seconds / span * 100.0);
+    }
+    Ok(outcome)
+}
+
+fn start(run: &Run, program: &PathBuf) -> Result<Part, String> {
+    let mut command = if run.who.is_python() { redis_py::command(run)? } else { Command::new(program) };
+    if !run.who.is_python() {
+        command.args(run.arguments());
+    }
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut process = command.spawn().map_err(|error| format!("can't start {}: {error}", program.display()))?;
+    let input = process.stdin.take();
+    let (sender, lines) = channel();
+    if let Some(output) = process.stdout.take() {
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    Ok(Part { process, input, lines })
+}
+
+fn next(part: &Part, limit: Instant) -> Result<String, String> {
+    match part.lines.recv_timeout(limit.saturating_duration_since(Instant::now())) {
+        Ok(line) => Ok(line),
+        Err(RecvTimeoutError::Timeout) => Err("HANGS: not done within the limit".to_owned()),
+        Err(RecvTimeoutError::Disconnected) => Err("CRASHED: its process ended without a result".to_owned()),
+    }
+}
+
+fn read(line: &str) -> Outcome {
+    serde_json::from_str(line).unwrap_or_else(|error| Outcome::failed(format!("unreadable result: {error}: {line}")))
+}
+
+/// Merges the outcomes of the processes, and draws the conclusions that need all of them.
+fn conclude(run: &Run, outcomes: Vec<Outcome>) -> Result<Outcome, String> {
+    let processes: Vec<f64> = outcomes.iter().map(|outcome| outcome.shares.iter().sum()).collect();
+    let longest = outcomes.iter().filter_map(|outcome| outcome.get("longest wait ms")).fold(0.0, f64::max);
+    let held: f64 = outcomes.iter().filter_map(|outcome| outcome.get("held s")).sum();
+    let holds: Vec<_> = outcomes.iter().map(|outcome| outcome.holds.clone()).collect();
+    let mut outcome = Outcome::default();
+    for part in outcomes {
+        outcome.absorb(part);
+    }
+    match run.case.workload {
+        Workload::Sale if run.processes() > 1 => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.map_err(|error| error.to_string())?;
+            runtime.block_on(w3::conclude(&run.url, &mut outcome))?;
+        }
+        Workload::Fairness => {
+            outcome.set("longest wait ms", longest);
+            outcome.set("held s", held);
+            w5::conclude(&mut outcome, &processes);
+        }
+        Workload::HandOff => w6::conclude(&mut outcome, &holds),
+        _ => {}
+    }
+    Ok(outcome)
+}
+
+/// Commands, as the server counted them. `SET` counts those inside scripts as well, which makes this an upper bound.
+fn count(server: &Server, run: &Run, outcome: &mut Outcome) -> Result<(), String> {
+    let calls = server.calls()?;
+    let of =
+        |names: &[&str]| -> f64 { names.iter().filter_map(|name| calls.get(*name)).map(|calls| calls.count).sum() };
+    let mut commands = of(&["set", "setnx", "evalsha", "eval", "evalsha_ro"]);
+    let others = of(&["ping", "subscribe", "script|load"]);
+    let locks = float(usize::try_from(outcome.locks).unwrap_or_default()).max(1.0);
+    if run.case.workload == Workload::Sale {
+        // Each body writes the stock once.
+        commands -= locks;
+    }
+    commands += others;
+    if run.who == crate::contestant::Who::Blog {
+        commands += of(&["del"]);
+    }
+    outcome.set("commands per lock", commands / locks);
+    outcome.set("lock commands per lock", commands / locks);
+    let sale = f64::from(run.size(1000, 300));
+    outcome.set("commands per sale", commands / locks * sale);
+    if let Some(hand_offs) = outcome.get("hand-offs").filter(|hand_offs| *hand_offs > 0.0) {
+        outcome.set("commands per hand-off", commands / hand_offs);
+    }
+    if let Some(span) = outcome.get("span s") {
+        outcome.set("commands/s", commands / span);
+    }
+    for (name, column) in [("set", "µs per SET"), ("evalsha", "µs per EVALSHA")] {
+        if let Some(calls) = calls.get(name).filter(|calls| calls.count > 0.0) {
+            outcome.set(column, calls.micros / calls.count);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! Tables.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use crate::arguments::Arguments;
+use crate::outcome::Outcome;
+use crate::results::Results;
+use crate::server::Server;
+use crate::stats::Sample;
+
+/// What was measured with what.
+pub(crate) fn head(server: &Server, arguments: &Arguments, python: bool) -> String {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let mut text = format!("Redis {} on loopback, {cores} cores", server.version());
+    text.push_str(if arguments.quick { ", quick run\n" } else { "\n" });
+    if !python {
+        text.push_str("redis-py is left out: no Python with it (BENCH_PYTHON or .venv/bin/python)\n");
+    }
+    text
+}
+
+/// The table of one case: medians over the rounds with their spread, ratios to the baseline of the same round.
+pub(crate) fn table(results: &Results) -> String {
+    let case = results.case;
+    let mut text = format!("\n### {}\n\n| {} |", case.title, case.id);
+    // Writing to a string can't fail.
+    let _ = write!(text, " {} | × {} |", case.columns.join(" | "), case.baseline.title());
+    let _ = writeln!(text, " failed / overlaps |\n|---|{}---|---|", "---|".repeat(case.columns.len()));
+    let mut problems = String::new();
+    for who in case.contestants.iter().copied() {
+        let outcomes: Vec<&Outcome> = results.rounds.iter().filter_map(|round| round.get(&who)).collect();
+        if outcomes.is_empty() {
+            continue;
+        }
+        let _ = write!(text, "| {} |", who.title());
+        for (place, column) in case.columns.iter().enumerate() {
+            let _ = write!(text, " {} |", cell(&results.sample(who, column), place == 0));
+        }
+        let ratio = if results.has_failed(who) { "fails".to_owned() } else { cell(&results.ratios(who), true) };
+        let _ = write!(text, " {ratio} |");
+        let (failures, overlaps) = (total(&outcomes, |outcome| outcome.failures), total(&outcomes, |o| o.overlaps));
+        let locks = total(&outcomes, |outcome| outcome.locks);
+        let _ = match (failures, overlaps) {
+            (0, 0) => writeln!(text, " – |"),
+            _ => writeln!(text, " **{failures} of {} / {overlaps}** |", failures + locks),
+        };
+        if let Some(problem) = outcomes.iter().find_map(|outcome| outcome.problem.as_deref()) {
+            let _ = writeln!(problems, "- {}: {}", who.title(), problem.lines().next().unwrap_or_default());
+        }
+    }
+    if !problems.is_empty() {
+        let _ = write!(text, "\n{problems}");
+    }
+    text
+}
+
+fn total(outcomes: &[&Outcome], count: impl Fn(&Outcome) -> u64) -> u64 {
+    outcomes.iter().map(|outcome| count(outcome)).sum()
+}
+
+/// The median, with the spread when there is one.
+pub(crate) fn cell(sample: &Sample, spread: bool) -> String {
+    if sample.is_empty() {
+        return "–".to_owned();
+    }
+    let median = number(sample.median());
+    let (low, high) = (number(sample.min()), number(sample.max()));
+    if spread && low != high { format!("{median} ({low}–{high})") } else { median }
+}
+
+const BEGIN: &str = "<!-- measured: begin -->";
+const END: &str = "<!-- measured: end -->";
+
+/// Writes the tables into `file`: between its marks, if it has them, so that the words around them stay.
+pub(crate) fn place(file: &Path, tables: &str) -> Result<(), String> {
+    let before = std::fs::read_to_string(file).unwrap_or_default();
+    let around = before.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
+    let text = match around {
+        Some((head, tail)) => format!("{head}{BEGIN}\n\n{tables}\n{END}{tail}"),
+        None => tables.to_owned(),
+    };
+    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Three digits that say something.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 10_000.0 => {
+            let digits = format!("{value:.0}");
+            let (mut grouped, count) = (String::new(), digits.len());
+            for (place, digit) in digits.chars().enumerate() {
+                if place > 0 && (count - place).is_multiple_of(3) {
+                    grouped.push(',');
+                }
+                grouped.push(digit);
+            }
+            grouped
+        }
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.9995 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}

@@ -1,0 +1,99 @@
+//! [`Results`]: the outcomes of a case, and the file that keeps them.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::contestant::Who;
+use crate::outcome::Outcome;
+use crate::stats::Sample;
+use crate::workload::{self, Case};
+
+/// The outcomes of one case, by round and contestant.
+#[derive(Debug)]
+pub(crate) struct Results {
+    pub(crate) case: &'static Case,
+    pub(crate) rounds: Vec<BTreeMap<Who, Outcome>>,
+}
+
+/// One measurement as it is written to the JSON file.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    case: String,
+    contestant: String,
+    round: usize,
+    outcome: Outcome,
+}
+
+impl Results {
+    pub(crate) fn new(case: &'static Case) -> Self {
+        Self { case, rounds: Vec::new() }
+    }
+
+    /// A column of a contestant's, one value per round.
+    pub(crate) fn sample(&self, who: Who, column: &str) -> Sample {
+        Sample::new(self.rounds.iter().filter_map(|round| round.get(&who)?.get(column)))
+    }
+
+    /// The compared column against the baseline of the same round.
+    pub(crate) fn ratios(&self, who: Who) -> Sample {
+        let column = self.case.columns.first().copied().unwrap_or_default();
+        Sample::new(
+            self.rounds
+                .iter()
+                .filter_map(|round| Some(round.get(&who)?.get(column)? / round.get(&self.case.baseline)?.get(column)?)),
+        )
+    }
+
+    /// Whether a contestant failed so often that its other numbers say nothing.
+    pub(crate) fn has_failed(&self, who: Who) -> bool {
+        let total = |count: fn(&Outcome) -> u64| -> u64 {
+            self.rounds.iter().filter_map(|round| round.get(&who)).map(count).sum()
+        };
+        total(|outcome| outcome.failures) * 20 > total(|outcome| outcome.locks)
+    }
+}
+
+pub(crate) fn find<'a>(all: &'a [Results], case: &str) -> Option<&'a Results> {
+    all.iter().find(|results| results.case.id == case)
+}
+
+/// Keeps the results of a run.
+pub(crate) fn write(file: &Path, all: &[Results]) -> Result<(), String> {
+    let mut records = Vec::new();
+    for results in all {
+        for (round, outcomes) in results.rounds.iter().enumerate() {
+            records.extend(outcomes.iter().map(|(who, outcome)| Record {
+                case: results.case.id.to_owned(),
+                contestant: who.id().to_owned(),
+                round,
+                outcome: outcome.clone(),
+            }));
+        }
+    }
+    let json = serde_json::to_string_pretty(&records).map_err(|error| error.to_string())?;
+    std::fs::write(file, json).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Reads the results of an earlier run. What is not measured any more is left out.
+pub(crate) fn read(file: &Path) -> Result<Vec<Results>, String> {
+    let of_file = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let json = std::fs::read_to_string(file).map_err(|error| of_file(&error))?;
+    let records: Vec<Record> = serde_json::from_str(&json).map_err(|error| of_file(&error))?;
+    let mut all: Vec<Results> = Vec::new();
+    for record in records {
+        let Some((case, who)) = workload::case(&record.case).zip(Who::of_id(&record.contestant)) else { continue };
+        if all.last().is_none_or(|results| results.case.id != case.id) {
+            all.push(Results::new(case));
+        }
+        let Some(results) = all.last_mut() else { continue };
+        if results.rounds.len() <= record.round {
+            results.rounds.resize_with(record.round + 1, BTreeMap::new);
+        }
+        if let Some(round) = results.rounds.get_mut(record.round) {
+            round.insert(who, record.outcome);
+        }
+    }
+    Ok(all)
+}

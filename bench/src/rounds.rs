@@ -1,0 +1,133 @@
+//! The rounds: every contestant in turn, case by case.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::arguments::Arguments;
+use crate::child::Run;
+use crate::contestant::{Who, redis_py};
+use crate::measure::measure;
+use crate::results::{self, Results};
+use crate::server::Server;
+use crate::workload::Case;
+use crate::{chart, profile, report, verdict};
+
+const ROUNDS: u32 = 3;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
+    if let Some(file) = &arguments.from {
+        let all = results::read(file)?;
+        let tables: String = all.iter().map(report::table).collect();
+        return publish(arguments, &all, tables);
+    }
+    let server = Server::start()?;
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let weighing = weighing_program(&this);
+    let mut text = report::head(&server, arguments, redis_py::python().is_some());
+    print!("{text}");
+    let mut all = Vec::new();
+    for case in &arguments.cases {
+        let results = measure_case(&server, arguments, case, &this, weighing.as_ref());
+        let table = report::table(&results);
+        print!("{table}");
+        text.push_str(&table);
+        all.push(results);
+        // What was measured is kept, whatever happens to the rest of a long run.
+        if let Some(file) = &arguments.json {
+            results::write(file, &all)?;
+        }
+    }
+    if arguments.profile {
+        let table = profile::table(&server, &this, weighing.as_ref(), arguments.quick);
+        print!("{table}");
+        text.push_str(&table);
+    }
+    publish(arguments, &all, text)
+}
+
+/// Everybody in turn, round by round.
+fn measure_case(
+    server: &Server,
+    arguments: &Arguments,
+    case: &'static Case,
+    this: &PathBuf,
+    weighing: Option<&PathBuf>,
+) -> Results {
+    let python = redis_py::python();
+    let rounds = arguments.rounds.unwrap_or(if arguments.quick { quick_rounds(case) } else { ROUNDS });
+    let mut results = Results::new(case);
+    for round in 0..rounds {
+        let mut outcomes = BTreeMap::new();
+        for who in case.contestants.iter().copied().filter(|who| takes_part(arguments, case, *who, round)) {
+            if who.is_python() && python.is_none() {
+                continue;
+            }
+            progress(&format!("{} {}/{rounds} {}", case.id, round + 1, who.title()));
+            let run = Run { case, who, url: server.url(), part: 0, quick: arguments.quick, weigh: None };
+            let mut outcome = measure(server, &run, this);
+            // Counting slows a process down: its other results are not used.
+            if let (0, Some(column), Some(weighing)) = (round, case.weighed(), weighing)
+                && let Some(bytes) = measure(server, &run, weighing).get(column)
+            {
+                outcome.set(column, bytes);
+            }
+            outcomes.insert(who, outcome);
+        }
+        results.rounds.push(outcomes);
+    }
+    progress("");
+    results
+}
+
+/// The verdict, and the files that were asked for.
+fn publish(arguments: &Arguments, all: &[Results], mut text: String) -> Result<(), String> {
+    let verdict = verdict::table(all);
+    print!("{verdict}");
+    text.push_str(&verdict);
+    if let Some(file) = &arguments.markdown {
+        report::place(file, &text)?;
+    }
+    if let Some(folder) = &arguments.svg {
+        chart::draw_all(folder, all)?;
+    }
+    Ok(())
+}
+
+/// Says what is being measured, where somebody looks.
+fn progress(what: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K{what}");
+    }
+}
+
+/// The long ones once, when there is little time.
+fn quick_rounds(case: &Case) -> u32 {
+    if matches!(case.id.split('-').next(), Some("w7" | "w8")) { 1 } else { ROUNDS }
+}
+
+fn takes_part(arguments: &Arguments, case: &Case, who: Who, round: u32) -> bool {
+    if !arguments.only.is_empty() {
+        return arguments.only.iter().any(|only| only == who.id());
+    }
+    // In a quick run one look at the others has to do, and the slowest are seen in a few cases only.
+    if arguments.quick && who.is_peer() {
+        let also_slow = matches!(case.id, "w1-pinned" | "w3");
+        return round == 0 && (also_slow || !who.is_python() && case.id != "w4-4");
+    }
+    true
+}
+
+/// The program with the counting allocator, built beside this one when cargo is at hand.
+fn weighing_program(this: &Path) -> Option<PathBuf> {
+    let program = this.with_file_name(format!("weigh{}", std::env::consts::EXE_SUFFIX));
+    if let Some(cargo) = std::env::var_os("CARGO") {
+        let build =
+            Command::new(cargo).args(["build", "--quiet", "--release", "-p", "bench", "--bin", "weigh"]).status();
+        if !build.is_ok_and(|status| status.success()) {
+            eprintln!("the program that counts allocations can't be built: no such columns");
+        }
+    }
+    program.exists().then_some(program)
+}

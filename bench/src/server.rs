@@ -1,0 +1,126 @@
+//! [`Server`]: a Redis of the benchmark's own.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use redis::Connection;
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+use tempfile::TempDir;
+
+/// A `redis-server` on a free port of this host; it ends with this value.
+#[derive(Debug)]
+pub(crate) struct Server {
+    process: Child,
+    port: u16,
+    all_cores: CpuSet,
+    _folder: TempDir,
+}
+
+/// What the server counted since the last reset, by command.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Calls {
+    pub(crate) count: f64,
+    pub(crate) micros: f64,
+}
+
+impl Server {
+    pub(crate) fn start() -> Result<Self, String> {
+        let folder = TempDir::new().map_err(|error| format!("no folder for the server: {error}"))?;
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+        let port = listener.local_addr().map_err(|error| error.to_string())?.port();
+        drop(listener);
+        let process = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+            // A thousand waiting clients of some contestants need a connection each.
+            .args(["--maxclients", "20000", "--dir"])
+            .arg(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("redis-server can't be started; is it installed? {error}"))?;
+        let all_cores = sched_getaffinity(None).map_err(|error| error.to_string())?;
+        let server = Self { process, port, all_cores, _folder: folder };
+        let patience = Instant::now() + Duration::from_secs(10);
+        while let Err(problem) = server.ask::<()>(&redis::cmd("PING")) {
+            if Instant::now() > patience {
+                return Err(format!("redis-server does not answer: {problem}"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(server)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    fn connection(&self) -> Result<Connection, String> {
+        let client = redis::Client::open(self.url()).map_err(|error| error.to_string())?;
+        client.get_connection().map_err(|error| error.to_string())
+    }
+
+    fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> Result<T, String> {
+        command.query(&mut self.connection()?).map_err(|error| error.to_string())
+    }
+
+    pub(crate) fn version(&self) -> String {
+        let info: String = self.ask(redis::cmd("INFO").arg("server")).unwrap_or_default();
+        let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
+        field("redis_version:").to_owned()
+    }
+
+    /// Empties the server and disconnects whoever the last contestant left behind.
+    pub(crate) fn clear(&self) -> Result<(), String> {
+        self.ask::<redis::Value>(redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").arg("SKIPME").arg("yes"))?;
+        self.ask::<redis::Value>(&redis::cmd("FLUSHALL")).map(drop)
+    }
+
+    pub(crate) fn reset_counts(&self) -> Result<(), String> {
+        self.ask::<()>(redis::cmd("CONFIG").arg("RESETSTAT"))
+    }
+
+    /// Calls by command, those that scripts made included.
+    pub(crate) fn calls(&self) -> Result<BTreeMap<String, Calls>, String> {
+        let info: String = self.ask(redis::cmd("INFO").arg("commandstats"))?;
+        Ok(info.lines().filter_map(read_calls).collect())
+    }
+
+    /// Keeps the server on the first core, or lets it run anywhere.
+    pub(crate) fn pin(&self, pinned: bool) {
+        let cores = if pinned { first_core() } else { self.all_cores };
+        let process = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
+        // Where pinning is refused, the "pinned" case is merely not pinned.
+        let _ = sched_setaffinity(process, &cores);
+    }
+}
+
+/// The core that pinned cases run on.
+pub(crate) fn first_core() -> CpuSet {
+    let mut cores = CpuSet::new();
+    cores.set(0);
+    cores
+}
+
+/// `cmdstat_set:calls=3,usec=17,usec_per_call=5.67,…`
+fn read_calls(line: &str) -> Option<(String, Calls)> {
+    let (name, fields) = line.trim().strip_prefix("cmdstat_")?.split_once(':')?;
+    let field = |wanted: &str| {
+        fields.split(',').find_map(|field| field.strip_prefix(wanted)?.strip_prefix('=')?.parse::<f64>().ok())
+    };
+    Some((name.to_owned(), Calls { count: field("calls")?, micros: field("usec")? }))
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

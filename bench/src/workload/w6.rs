@@ -1,0 +1,84 @@
+//! W6: hand-off. Two processes alternate on one key; how long after the end of one hold does the other begin?
+
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+
+use crate::child::{Run, nanos, ready};
+use crate::contestant::{Contestant, connect_raw};
+use crate::outcome::Outcome;
+use crate::stats::Sample;
+
+/// Long enough for the other process to be in the queue again.
+const BODY: Duration = Duration::from_micros(500);
+
+pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
+    let lock = C::connect(&run.url).await?;
+    let mut connection = connect_raw(&run.url).await?;
+    lock.with("warm:0", async {}).await?;
+    let mut outcome = Outcome::default();
+    // The first process measures while the second one waits for its start.
+    if run.part == 1 {
+        outcome.set("PING µs", ping(run, &mut connection, false).await?);
+        outcome.set("PING after a pause µs", ping(run, &mut connection, true).await?);
+    }
+    ready();
+    let end = Instant::now() + Duration::from_millis(run.size(3000, 800).into());
+    while Instant::now() < end {
+        let body = async {
+            let entered = nanos();
+            pause().await;
+            (entered, nanos())
+        };
+        if let Some(hold) = outcome.count(lock.with("w6:0", body).await) {
+            outcome.holds.push(hold);
+        }
+    }
+    Ok(outcome)
+}
+
+/// The median of a round trip; `rested`: each after a pause as long as a body, when nobody's core is awake any more.
+async fn ping(run: &Run, connection: &mut MultiplexedConnection, rested: bool) -> Result<f64, String> {
+    let mut pings = Vec::new();
+    for _ in 0..run.size(2000, 500) {
+        if rested {
+            pause().await;
+        }
+        let began = Instant::now();
+        redis::cmd("PING").exec_async(connection).await.map_err(|error| error.to_string())?;
+        pings.push(began.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(Sample::new(pings).median())
+}
+
+async fn pause() {
+    // The runtime's own timer counts whole milliseconds. It can't fail, and nothing depends on it.
+    let _ = tokio::task::spawn_blocking(|| std::thread::sleep(BODY)).await;
+}
+
+/// The time between holds of different processes.
+pub(crate) fn conclude(outcome: &mut Outcome, parts: &[Vec<(u64, u64)>]) {
+    let mut holds: Vec<(u64, u64, usize)> = Vec::new();
+    for (part, of_part) in parts.iter().enumerate() {
+        holds.extend(of_part.iter().map(|(began, ended)| (*began, *ended, part)));
+    }
+    holds.sort_unstable();
+    let mut gaps = Vec::new();
+    for pair in holds.windows(2) {
+        let [(_, ended, before), (began, _, after)] = pair else { continue };
+        if began < ended {
+            outcome.overlaps += 1;
+        } else if before != after {
+            gaps.push(Duration::from_nanos(began - ended).as_secs_f64() * 1e6);
+        }
+    }
+    let alternating = crate::stats::float(gaps.len()) / crate::stats::float(holds.len().max(1));
+    let gaps = Sample::new(gaps);
+    outcome.set("hand-off µs", gaps.median());
+    outcome.set("p99 µs", gaps.quantile(0.99));
+    for (column, ping) in [("× PING", "PING µs"), ("× PING after a pause", "PING after a pause µs")] {
+        outcome.set(column, gaps.median() / outcome.get(ping).unwrap_or(f64::NAN));
+    }
+    outcome.set("alternating", alternating);
+    outcome.holds.clear();
+}
