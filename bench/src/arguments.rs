@@ -6,7 +6,7 @@ use crate::workload::{CASES, Case};
 
 pub(crate) const USAGE: &str = "\
 usage: cargo run --release -p bench -- [all | profile | CASE…] [--quick] [--rounds N] [--only CONTESTANT]… [--json FILE] [--svg DIR] [--markdown FILE]
-       cargo run --release -p bench -- --from FILE [--svg DIR] [--markdown FILE]
+       cargo run --release -p bench -- --from FILE [profile | CASE…] [--svg DIR] [--markdown FILE]
   CASE is a group (w1 … w9, w3b) or one case (w2-64); see bench/src/workload.rs for all of them.";
 
 /// The arguments of a benchmark run.
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     pub(crate) json: Option<PathBuf>,
     pub(crate) svg: Option<PathBuf>,
     pub(crate) markdown: Option<PathBuf>,
-    /// A JSON file of an earlier run, to report on instead of measuring.
+    /// A JSON file of an earlier run, to be reported on with what is measured now.
     pub(crate) from: Option<PathBuf>,
 }
 

@@ -17,17 +17,15 @@ use crate::{chart, profile, report, verdict};
 const ROUNDS: u32 = 3;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
-    if let Some(file) = &arguments.from {
-        let all = results::read(file)?;
-        let tables: String = all.iter().map(report::table).collect();
-        return publish(arguments, &all, tables);
-    }
     let server = Server::start()?;
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let weighing = weighing_program(&this);
     let mut text = report::head(&server, arguments, redis_py::python().is_some());
     print!("{text}");
-    let mut all = Vec::new();
+    let mut all = arguments.from.as_ref().map_or(Ok(Vec::new()), |file| results::read(file))?;
+    for results in &all {
+        text.push_str(&report::table(results));
+    }
     for case in &arguments.cases {
         let results = measure_case(&server, arguments, case, &this, weighing.as_ref());
         let table = report::table(&results);
