@@ -16,6 +16,7 @@
 //! - L6: a hold that outlives its deadline ends the whole lease; nothing passes on past a guard that is still alive.
 
 mod acquire;
+mod asking;
 mod care;
 mod hold;
 mod lease;

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::asking::Outlook;
 use super::hold::Hold;
-use super::slot::{Entered, Outlook, Slot};
+use super::slot::{Entered, Slot};
 use super::terms::Terms;
 use super::turn::{Attempt, Step, Turn};
 use crate::clock::Moment;

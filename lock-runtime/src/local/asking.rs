@@ -1,0 +1,149 @@
+//! What the store says of a slot's pending ask: answers, pushes, and what a task may conclude from them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::slot::Slot;
+use crate::clock::{Deadline, Moment};
+use crate::store::{Answer, Ask, Pushed, StoreError};
+use crate::token::Token;
+
+/// A store that leaves an ask unanswered for so long is not called busy.
+const SILENCE: Duration = Duration::from_millis(50);
+
+/// See [`Slot::outlook`].
+pub(super) enum Outlook {
+    HeldHere,
+    HeldElsewhere,
+    /// The store could not be asked.
+    Unreachable(StoreError),
+    /// The store has not answered for so long.
+    Silent(Duration),
+    /// The store has not answered yet.
+    Unknown,
+}
+
+impl Slot {
+    /// Takes in a pushed grant; `false` when nobody here waits for its token or owns it.
+    pub(crate) fn granted(&self, pushed: &Pushed) -> bool {
+        let mut state = self.locked();
+        if state.lease.as_ref().is_some_and(|lease| lease.token == pushed.token) {
+            return true;
+        }
+        let Some(asked) = state.asked.as_mut().filter(|asked| asked.token == pushed.token) else {
+            return false;
+        };
+        asked.push(pushed);
+        drop(state);
+        self.changed.notify_waiters();
+        true
+    }
+
+    pub(crate) fn contended(&self) {
+        let mut state = self.locked();
+        if let Some(lease) = &mut state.lease {
+            lease.noticed_rival();
+        } else if let Some(asked) = &mut state.asked {
+            // Its grant has been sent and not been read yet.
+            asked.contended = true;
+        }
+    }
+
+    /// Makes the queue in the store doubtful: whoever drives it asks again.
+    pub(crate) fn interrupted(&self) {
+        if let Some(asked) = &mut self.locked().asked {
+            asked.doubtful = true;
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// The ask to repeat as the safety net; `None` when nothing is queued, or was answered less than `age` ago.
+    pub(crate) fn repeatable_ask(&self, age: Duration, give_up: Deadline) -> Option<Ask> {
+        let state = self.locked();
+        let asked = state.asked.as_ref()?;
+        let is_old = asked.answered.is_some_and(|answered| answered.elapsed() >= age);
+        (asked.queued && !asked.is_granted() && !asked.unanswered && is_old).then(|| Ask {
+            key: Arc::clone(&self.key),
+            token: asked.token.clone(),
+            claim: asked.claim,
+            wait: true,
+            fences: 0,
+            give_up,
+        })
+    }
+
+    pub(crate) fn is_queued(&self) -> bool {
+        self.locked().asked.as_ref().is_some_and(|asked| asked.queued && !asked.is_granted())
+    }
+
+    /// Takes in an answer; `false` when it grants a token that nobody here waits for.
+    pub(crate) fn answered(&self, ask: &Ask, answer: Answer) -> bool {
+        let mut state = self.locked();
+        let granted = matches!(answer, Answer::Granted(_));
+        if let Some(asked) = state.asked.as_mut().filter(|asked| asked.token == ask.token) {
+            asked.fences = ask.fences;
+            asked.answer(answer, ask.wait);
+            drop(state);
+            self.changed.notify_waiters();
+            return true;
+        }
+        if granted && let Some((_, again)) = state.ending.iter_mut().find(|(token, _)| *token == ask.token) {
+            // Most likely the lease that is being released: to release it here as well would take it from under the
+            // task that waits to hear that the lock was still its own.
+            *again = true;
+            return true;
+        }
+        !granted || state.lease.as_ref().is_some_and(|lease| lease.token == ask.token)
+    }
+
+    /// Notes that a task waits for the release of `token`.
+    pub(super) fn ending(&self, token: &Token) {
+        self.locked().ending.push((token.clone(), false));
+    }
+
+    /// Notes that it waits no longer; returns whether the token was granted once more meanwhile.
+    pub(super) fn ended(&self, token: &Token) -> bool {
+        let mut state = self.locked();
+        let place = state.ending.iter().position(|(ending, _)| ending == token);
+        place.is_some_and(|place| state.ending.swap_remove(place).1)
+    }
+
+    /// Whom a task that gives up was waiting for: the label of another process's manager.
+    pub(super) fn holder_elsewhere(&self) -> Option<String> {
+        let state = self.locked();
+        let busy = state.asked.as_ref()?.busy.as_ref()?;
+        let label = busy.owner.label();
+        if busy.endless && label.is_none() {
+            return Some("another client, without an expiry".to_owned());
+        }
+        label
+    }
+
+    /// Whether the store has answered the ask that is pending.
+    pub(super) fn was_answered(&self) -> bool {
+        self.locked().asked.as_ref().is_some_and(|asked| asked.answered.is_some())
+    }
+
+    /// Notes how asking the store went.
+    pub(super) fn asked(&self, failure: Option<StoreError>) {
+        self.locked().failure = failure;
+        self.changed.notify_waiters();
+    }
+
+    /// What a task that does not have the turn can say of the lock.
+    pub(super) fn outlook(&self) -> Outlook {
+        let state = self.locked();
+        if state.lease.as_ref().is_some_and(|lease| lease.tenure.is_some()) {
+            return Outlook::HeldHere;
+        }
+        if let Some(failure) = &state.failure {
+            return Outlook::Unreachable(failure.clone());
+        }
+        let Some(asked) = &state.asked else { return Outlook::Unknown };
+        match asked.sent.map(Moment::elapsed) {
+            _ if asked.busy.is_some() => Outlook::HeldElsewhere,
+            Some(since) if asked.unanswered && since >= SILENCE => Outlook::Silent(since),
+            _ => Outlook::Unknown,
+        }
+    }
+}
