@@ -147,6 +147,23 @@ fn a_guard_moves_to_a_thread_and_outlives_its_runtime(runtime: Runtime, manager:
     assert!(is_valid.join().unwrap());
 }
 
+/// With the last guard goes all that is left of its manager; the release still has to be sent.
+#[test]
+fn a_guard_that_outlives_its_manager_gives_the_lock_back() {
+    let world = World::redis();
+    let server = world.server().unwrap();
+    for _ in 0..10 {
+        let runtime = runtime();
+        let manager = runtime.block_on(LockManager::connect(&server.url())).unwrap();
+        let guard = runtime.block_on(hold(&manager));
+        // So old that the keeper sleeps: it wakes to a manager that is gone.
+        eventually_blocking("the lease is confirmed", SOON, || guard.remaining() > Duration::from_secs(10));
+        drop(manager);
+        drop(guard);
+        eventually_blocking("the key is gone", SOON, || server.owner("p:k").is_none());
+    }
+}
+
 /// A hold is renewed by the process, not by the runtime that took it.
 #[test]
 fn a_hold_outlives_its_runtime_while_its_guard_lives() {

@@ -78,7 +78,6 @@ impl Board {
         self.young.clear();
         self.due.clear();
         self.watched.clear();
-        self.dropped.clear();
         let releases = self.take_unsent(Instant::now());
         let is_done = releases.is_empty() && self.is_quiet();
         (Work { releases, ..Work::default() }, is_done)
