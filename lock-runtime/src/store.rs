@@ -156,6 +156,8 @@ pub(crate) struct Release {
     pub(crate) unused_fences: Option<(u64, u64)>,
     /// An ask that goes to the end of the queue in the same step.
     pub(crate) again: Option<(Token, Duration)>,
+    /// Another process is known to wait.
+    pub(crate) contended: bool,
     /// When there is nothing left to give back, because it has ended by itself.
     pub(crate) moot: Deadline,
 }
@@ -228,8 +230,15 @@ impl Release {
             claim,
             unused_fences: None,
             again: None,
+            // What may be in a queue is not for the script that only looks at owners.
+            contended: true,
             moot: Deadline::after(Self::LATE),
         }
+    }
+
+    /// Whether most likely nobody waits, and there is nothing else to do but to give back.
+    pub(crate) fn is_lone(&self) -> bool {
+        !self.contended && self.unused_fences.is_none() && self.again.is_none()
     }
 }
 

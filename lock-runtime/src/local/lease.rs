@@ -133,6 +133,7 @@ impl Lease {
             claim: self.claim,
             unused_fences: self.fences.unused(),
             again: None,
+            contended: self.rival.is_some(),
             moot: self.until.later_by(CLAIM),
         }
     }

@@ -14,23 +14,27 @@ use super::{
 use crate::clock::{Deadline, Moment, without_drift};
 use crate::token::Token;
 
+mod gather;
 pub(crate) mod link;
 mod push;
 mod reply;
 mod scripts;
 
+use gather::Gather;
 use link::{Called, Link};
 use reply::{Reply, integer, items, text};
 use scripts::Script;
 
-/// Commands on one connection.
+/// Commands on one connection; clones share it.
+#[derive(Clone)]
 pub(crate) struct RedisStore {
     link: Arc<Link>,
+    gather: Arc<Gather>,
 }
 
 impl RedisStore {
     pub(crate) fn new(link: Arc<Link>) -> Self {
-        Self { link }
+        Self { link, gather: Arc::default() }
     }
 
     /// Runs a script by its digest, and by its text when the server does not have it. `EVAL` keeps it there, so
@@ -94,6 +98,60 @@ impl RedisStore {
     }
 
     async fn release(
+        &self,
+        releases: &[Release],
+        by: Deadline,
+    ) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
+        match releases {
+            [release] if release.is_lone() && self.link.is_busy() => Ok(vec![gather::release(self, release, by).await]),
+            _ => self.release_now(releases, by).await,
+        }
+    }
+
+    /// Gives back by the cheap script what it can, and by the one that knows everything the rest.
+    async fn release_now(
+        &self,
+        releases: &[Release],
+        by: Deadline,
+    ) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
+        if !releases.iter().all(Release::is_lone) {
+            return self.release_all(releases, by).await;
+        }
+        let (freed, repeated) = self.free(releases, by).await?;
+        let rest: Vec<Release> =
+            freed.iter().zip(releases).filter(|(freed, _)| !**freed).map(|(_, r)| r.clone()).collect();
+        let mut answers = if rest.is_empty() { Vec::new() } else { self.release_all(&rest, by).await? }.into_iter();
+        let merge = |freed| {
+            if freed {
+                return Ok(Released { owned: true, again: None });
+            }
+            let mut released = answers.next().unwrap_or_else(|| Err(StoreError::no_answer()))?;
+            released.owned |= repeated;
+            Ok(released)
+        };
+        Ok(freed.into_iter().map(merge).collect())
+    }
+
+    async fn free(&self, releases: &[Release], by: Deadline) -> Result<(Vec<bool>, bool), StoreError> {
+        let arguments = |command: &mut Cmd| {
+            for release in releases {
+                command.arg(&*release.key);
+                command.write_arg_fmt(format_args!("{{{}}}:queue", release.key));
+            }
+            for release in releases {
+                command.arg(release.token.as_str());
+            }
+        };
+        let Called { value, repeated, .. } = self.run(&scripts::FREE, 2 * releases.len(), arguments, by).await?;
+        let freed = match value {
+            Value::Int(freed) => vec![freed == 1],
+            Value::Array(freed) => freed.iter().map(|freed| *freed == Value::Int(1)).collect(),
+            _ => return Err(StoreError::no_answer()),
+        };
+        if freed.len() == releases.len() { Ok((freed, repeated)) } else { Err(StoreError::no_answer()) }
+    }
+
+    async fn release_all(
         &self,
         releases: &[Release],
         by: Deadline,

@@ -5,7 +5,7 @@
 //! whoever needs a connection next makes it, on the runtime it runs on.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(crate) struct Link {
     /// Held by whoever is connecting.
     connecting: tokio::sync::Mutex<()>,
     generations: AtomicU64,
+    /// Commands on their way.
+    in_flight: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -85,6 +87,7 @@ impl Link {
             state: Mutex::default(),
             connecting: tokio::sync::Mutex::new(()),
             generations: AtomicU64::new(0),
+            in_flight: AtomicUsize::new(0),
         }))
     }
 
@@ -129,7 +132,10 @@ impl Link {
         let mut live = self.live(by).await?;
         let sent = Moment::now();
         let limit = by.remaining_at(sent).min(self.command_timeout);
-        let Ok(reply) = timeout(limit, live.connection.send_packed_command(command)).await else {
+        let in_flight = InFlight::new(self);
+        let outcome = timeout(limit, live.connection.send_packed_command(command)).await;
+        drop(in_flight);
+        let Ok(reply) = outcome else {
             self.silence(live.generation, sent);
             return Err(CallError::Silent(limit));
         };
@@ -143,6 +149,11 @@ impl Link {
                 Err(CallError::from(error))
             }
         }
+    }
+
+    /// Whether commands of several tasks are on their way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) > 1
     }
 
     /// Hands a command to the connection behind all that was sent before, without waiting for anything. Without a
@@ -299,6 +310,22 @@ fn check_version(hello: &Value) -> Result<(), CallError> {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+/// Counts a command while it is on its way.
+struct InFlight<'a>(&'a AtomicUsize);
+
+impl<'a> InFlight<'a> {
+    fn new(link: &'a Link) -> Self {
+        link.in_flight.fetch_add(1, Ordering::Relaxed);
+        Self(&link.in_flight)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -17,6 +17,7 @@ macro_rules! script {
 }
 
 pub(super) static ASK: LazyLock<Script> = script!("ask.lua");
+pub(super) static FREE: LazyLock<Script> = script!("free.lua");
 pub(super) static RELEASE: LazyLock<Script> = script!("release.lua");
 pub(super) static RENEW: LazyLock<Script> = script!("renew.lua");
 pub(super) static DRAW: LazyLock<Script> = script!("draw.lua");

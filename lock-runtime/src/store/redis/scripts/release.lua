@@ -9,13 +9,6 @@
 --   { that, now µs, ms to live, owner's token now, 1 if another process waits }   when a token was queued again
 --   { -2, message }                                                               an error with this key alone
 
--- Most releases: one lock, nobody waits, nothing to write back. Before all else, which takes twice as long.
-if #KEYS == 3 and ARGV[3] == '0' and ARGV[5] == '' and redis.call('GET', KEYS[1]) == ARGV[1]
-  and redis.call('EXISTS', KEYS[2]) == 0 then
-  redis.call('DEL', KEYS[1])
-  return { 1 }
-end
-
 -- include queue.lua
 
 local function release(lock, queue, fence, token, claim, reserved, used, again, again_claim)
