@@ -150,7 +150,7 @@ impl Engine {
     /// runs under the hold is woken, and the lease is given back once it is dropped.
     pub(crate) fn revoke(self: &Arc<Self>, slot: &Arc<Slot>, token: Option<&Token>) {
         let Some(revoked) = slot.revoke(token) else { return };
-        self.keeper.unschedule(revoked.due);
+        self.keeper.strike(revoked.entries);
         if revoked.turn.is_some() {
             observe::lost(slot.key());
         }

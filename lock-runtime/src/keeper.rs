@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
-use crate::local::{Attention, Due, Look, Slot};
+use crate::local::{Attention, Entries, Look, Slot};
 use crate::observe;
 use crate::store::{Ask, Events, Release, Renewal, Retry, Store, StoreError};
 
@@ -104,20 +104,21 @@ impl Keeper {
     }
 
     /// Has a new hold looked after.
-    pub(crate) fn enlist(&self, slot: &Arc<Slot>) {
+    pub(crate) fn enlist(&self, slot: &Arc<Slot>) -> u64 {
         let mut board = self.locked();
-        board.young.push(Arc::clone(slot));
+        let entry = board.enlist(slot);
         let wake = board.has_to_beat();
         drop(board);
         if wake {
             self.wake.notify_one();
         }
+        entry
     }
 
-    /// Takes a hold that ended off the schedule.
-    pub(crate) fn unschedule(&self, due: Option<Due>) {
-        if let Some(due) = due {
-            self.locked().due.remove(&due);
+    /// Takes off the board what was there for a hold that ended.
+    pub(crate) fn strike(&self, entries: Entries) {
+        if entries.young.is_some() || entries.due.is_some() {
+            self.locked().strike(entries);
         }
     }
 
@@ -195,7 +196,7 @@ async fn run(keeper: Arc<Keeper>, engine: Weak<Engine>, _running: Running) {
         if is_done {
             return;
         }
-        idle_ticks = if keeper.locked().has_young() { 0 } else { idle_ticks + 1 };
+        idle_ticks = if keeper.locked().had_young() { 0 } else { idle_ticks + 1 };
         dispatch(&keeper, &engine, work);
         let pause = keeper.locked().pause(idle_ticks);
         match pause {
@@ -232,8 +233,10 @@ fn look(keeper: &Arc<Keeper>, engine: &Arc<Engine>) -> Work {
             attend(keeper, engine, slot, Look::Verify, &mut work);
         }
     }
-    for slot in young {
-        attend(keeper, engine, slot, Look::Young, &mut work);
+    for (entry, slot) in young {
+        if !attend(keeper, engine, slot, Look::Young, &mut work) {
+            keeper.locked().young.remove(&entry);
+        }
     }
     for slot in due {
         attend(keeper, engine, slot, Look::Due, &mut work);
@@ -255,20 +258,22 @@ fn look(keeper: &Arc<Keeper>, engine: &Arc<Engine>) -> Work {
     work
 }
 
-fn attend(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, look: Look, work: &mut Work) {
+/// Returns whether the hold is still young.
+fn attend(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, look: Look, work: &mut Work) -> bool {
     let attention = slot.attend(look, engine.settings().grace);
+    let is_young = matches!(attention, Attention::Young);
     follow(keeper, engine, slot, attention, Some(work));
+    is_young
 }
 
 /// Does what a lease needs; a renewal goes into `work`, or is left to the next beat.
 fn follow(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, attention: Attention, work: Option<&mut Work>) {
     match attention {
-        Attention::Done => {}
-        Attention::Young => keeper.locked().young.push(slot),
+        Attention::Done | Attention::Young => {}
         Attention::In(pause) => {
             let due = keeper.change(|board| board.schedule(Instant::now() + pause, &slot));
             let replaced = slot.scheduled(due);
-            keeper.unschedule(replaced);
+            keeper.strike(Entries { due: replaced, young: None });
         }
         Attention::Renew(renewal) => match work {
             Some(work) => work.renewals.push((slot, renewal)),

@@ -31,7 +31,7 @@ mod watch;
 mod tests;
 
 pub(crate) use acquire::acquire;
-pub(crate) use care::{Attention, Due, Look};
+pub(crate) use care::{Attention, Due, Entries, Look};
 pub(crate) use hold::Hold;
 pub(crate) use slot::Slot;
 pub(crate) use table::Table;

@@ -7,13 +7,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{IDLE_TICKS, LONGEST_SLEEP, TICK, Work};
-use crate::local::{ASK_INTERVAL, Due, Slot};
+use crate::local::{ASK_INTERVAL, Due, Entries, Slot};
 use crate::store::Release;
 
 #[derive(Debug, Default)]
 pub(super) struct Board {
     /// Slots whose hold began a moment ago.
-    pub(super) young: Vec<Arc<Slot>>,
+    pub(super) young: BTreeMap<u64, Arc<Slot>>,
+    /// One was added since the last beat.
+    is_lively: bool,
     /// Slots whose hold needs a look later.
     pub(super) due: BTreeMap<Due, Arc<Slot>>,
     entries: u64,
@@ -52,7 +54,7 @@ impl Unsent {
 
 /// What [`Board::take_due`] found: whether to verify all, then young, due and dropped slots, and the watched ones
 /// when it is their time.
-type Found = (bool, Vec<Arc<Slot>>, Vec<Arc<Slot>>, Vec<Arc<Slot>>, Option<Vec<Arc<Slot>>>);
+type Found = (bool, Vec<(u64, Arc<Slot>)>, Vec<Arc<Slot>>, Vec<Arc<Slot>>, Option<Vec<Arc<Slot>>>);
 
 impl Board {
     pub(super) fn take_due(&mut self, now: Instant) -> Found {
@@ -66,7 +68,13 @@ impl Board {
             self.next_ask = None;
         }
         let verify = std::mem::take(&mut self.verify);
-        (verify, std::mem::take(&mut self.young), due, std::mem::take(&mut self.dropped), watched)
+        (
+            verify,
+            self.young.iter().map(|(entry, slot)| (*entry, Arc::clone(slot))).collect(),
+            due,
+            std::mem::take(&mut self.dropped),
+            watched,
+        )
     }
 
     pub(super) fn take_unsent(&mut self, now: Instant) -> Vec<Unsent> {
@@ -95,8 +103,25 @@ impl Board {
         self.next_ask.get_or_insert_with(|| Instant::now() + ASK_INTERVAL);
     }
 
-    pub(super) fn has_young(&self) -> bool {
-        !self.young.is_empty()
+    pub(super) fn enlist(&mut self, slot: &Arc<Slot>) -> u64 {
+        self.entries += 1;
+        self.young.insert(self.entries, Arc::clone(slot));
+        self.is_lively = true;
+        self.entries
+    }
+
+    pub(super) fn strike(&mut self, entries: Entries) {
+        if let Some(entry) = entries.young {
+            self.young.remove(&entry);
+        }
+        if let Some(due) = entries.due {
+            self.due.remove(&due);
+        }
+    }
+
+    /// Whether there are young holds, or were since this was last asked.
+    pub(super) fn had_young(&mut self) -> bool {
+        std::mem::take(&mut self.is_lively) || !self.young.is_empty()
     }
 
     pub(super) fn is_quiet(&self) -> bool {
@@ -106,7 +131,7 @@ impl Board {
     /// How long to sleep; `None` until woken.
     pub(super) fn pause(&mut self, idle_ticks: u32) -> Option<Duration> {
         let now = Instant::now();
-        let beat = (self.has_young() || idle_ticks < IDLE_TICKS).then(|| now + TICK);
+        let beat = (!self.young.is_empty() || idle_ticks < IDLE_TICKS).then(|| now + TICK);
         self.sleeps = Some(Sleep { until: beat.into_iter().chain(self.next_work(now)).min(), beats: beat.is_some() });
         self.sleeps.and_then(|sleep| sleep.until).map(|at| at.saturating_duration_since(now))
     }

@@ -19,6 +19,15 @@ const RENEWALS_PER_LEASE: u32 = 3;
 /// An entry of the keeper's schedule: when, and a number to tell it from others of that time.
 pub(crate) type Due = (Instant, u64);
 
+/// What the keeper has on its board for a lease.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    /// In the list of young holds.
+    pub(crate) young: Option<u64>,
+    /// In the schedule.
+    pub(crate) due: Option<Due>,
+}
+
 /// What a lease needs from the keeper.
 #[derive(Debug)]
 pub(crate) enum Attention {
@@ -55,7 +64,7 @@ impl Slot {
         };
         let attention = self.attention(lease, look, now, grace);
         if look == Look::Young && !matches!(attention, Attention::Young) {
-            lease.care.listed = false;
+            lease.care.entries.young = None;
         }
         if matches!(attention, Attention::Renew(_)) {
             lease.care.renewing = true;
@@ -139,7 +148,7 @@ impl Slot {
     /// Notes the entry of the keeper's schedule that is to look after the hold; returns the one that is not needed.
     pub(crate) fn scheduled(&self, due: Due) -> Option<Due> {
         match self.locked().lease.as_mut().filter(|lease| lease.tenure.is_some()) {
-            Some(lease) => lease.care.due.replace(due),
+            Some(lease) => lease.care.entries.due.replace(due),
             None => Some(due),
         }
     }

@@ -52,11 +52,8 @@ impl Hold {
         }
         let lease = state.start(turn.id(), terms, now)?;
         let token = lease.token.clone();
-        let enlist = !std::mem::replace(&mut lease.care.listed, true);
+        lease.care.entries.young.get_or_insert_with(|| turn.engine().keeper().enlist(turn.slot()));
         drop(state);
-        if enlist {
-            turn.engine().keeper().enlist(turn.slot());
-        }
         Some(HoldView::new(turn, token, fence))
     }
 
@@ -74,8 +71,8 @@ impl Hold {
         let Some(turn) = self.turn.take() else { return Ok(()) };
         let engine = Arc::clone(turn.engine());
         let now = Moment::now();
-        let Ended { ending, due, stale } = turn.slot().end(turn.id(), now);
-        engine.keeper().unschedule(due);
+        let Ended { ending, entries, stale } = turn.slot().end(turn.id(), now);
+        engine.keeper().strike(entries);
         match ending {
             Ending::Kept => Ok(()),
             Ending::Lost => {
@@ -142,8 +139,8 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else { return };
         let engine = Arc::clone(turn.engine());
-        let Ended { ending, due, stale } = turn.slot().end_quietly(turn.id());
-        engine.keeper().unschedule(due);
+        let Ended { ending, entries, stale } = turn.slot().end_quietly(turn.id());
+        engine.keeper().strike(entries);
         match ending {
             Ending::Kept => {}
             Ending::Lost => self.give_back_lost(stale),

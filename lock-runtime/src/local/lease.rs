@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::care::Due;
+use super::care::Entries;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Anchor, Answer, Busy, CLAIM, Grant, Pushed, Release};
 use crate::token::Token;
@@ -30,10 +30,7 @@ pub(super) struct Lease {
 /// What the keeper is doing about a lease.
 #[derive(Debug, Default)]
 pub(super) struct Care {
-    /// It is in the list of young holds.
-    pub(super) listed: bool,
-    /// It is in the schedule, under this entry.
-    pub(super) due: Option<Due>,
+    pub(super) entries: Entries,
     /// A renewal is on its way.
     pub(super) renewing: bool,
     pub(super) failures: u32,

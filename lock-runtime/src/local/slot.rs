@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
 
-use super::care::Due;
+use super::care::Entries;
 use super::lease::{Asked, Lease, Tenure};
 use super::terms::Terms;
 use super::turn::Turn;
@@ -159,15 +159,15 @@ impl Slot {
         let mut state = self.locked();
         let State { waiters, lease: slot_lease, .. } = &mut *state;
         let Some(lease) = slot_lease.as_mut().filter(|lease| lease.tenure.as_ref().is_some_and(|t| t.id == id)) else {
-            return Ended { ending: Ending::Lost, due: None, stale: None };
+            return Ended { ending: Ending::Lost, entries: Entries::default(), stale: None };
         };
-        let due = lease.care.due.take();
+        let mut entries = std::mem::take(&mut lease.care.entries);
         let in_time = lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero());
         if !in_time {
             // Rule L6.
             let stale = lease.release(&self.key);
             *slot_lease = None;
-            return Ended { ending: Ending::Lost, due, stale: Some(stale) };
+            return Ended { ending: Ending::Lost, entries, stale: Some(stale) };
         }
         let ending = if waiters.is_empty() {
             let release = lease.release(&self.key);
@@ -175,13 +175,14 @@ impl Slot {
             Ending::Free(release)
         } else if lease.may_hand_over() {
             lease.tenure = None;
+            lease.care.entries.young = entries.young.take();
             Ending::Kept
         } else {
             let release = lease.release(&self.key);
             *slot_lease = None;
             Ending::Yield(release)
         };
-        Ended { ending, due, stale: None }
+        Ended { ending, entries, stale: None }
     }
 
     /// Keeps the lease of the hold `id` for whoever comes next, or for the keeper to give back.
@@ -194,7 +195,8 @@ impl Slot {
             && lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero())
         {
             lease.tenure = None;
-            return Ended { ending: Ending::Kept, due: lease.care.due.take(), stale: None };
+            let entries = std::mem::take(&mut lease.care.entries);
+            return Ended { ending: Ending::Kept, entries, stale: None };
         }
         drop(state);
         self.end(id, now)
@@ -221,7 +223,7 @@ impl Slot {
         }
         let has_body = lease.tenure.as_ref().is_some_and(|tenure| tenure.body);
         let release = (!has_body).then(|| lease.release(&self.key));
-        Some(Revoked { release, due: lease.care.due, turn })
+        Some(Revoked { release, entries: lease.care.entries, turn })
     }
 }
 
@@ -238,8 +240,8 @@ pub(super) enum Passed {
 /// The outcome of [`Slot::end`].
 pub(super) struct Ended {
     pub(super) ending: Ending,
-    /// The keeper's schedule entry that is not needed any more.
-    pub(super) due: Option<Due>,
+    /// What the keeper need not look at any more.
+    pub(super) entries: Entries,
     /// The release of a lease that its hold outlived.
     pub(super) stale: Option<Release>,
 }
@@ -248,7 +250,7 @@ pub(super) struct Ended {
 pub(crate) struct Revoked {
     /// Due now; that of a body's hold has to wait until the body is dropped.
     pub(crate) release: Option<Release>,
-    pub(crate) due: Option<Due>,
+    pub(crate) entries: Entries,
     /// The turn that was the hold's, to be passed on.
     pub(crate) turn: Option<u64>,
 }
