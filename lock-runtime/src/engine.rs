@@ -159,7 +159,7 @@ impl Engine {
             self.release_later(release);
         }
         if let Some(id) = revoked.turn {
-            drop(Turn::new(self, slot, id));
+            drop(Turn::new(slot, id));
         }
         self.table.forget_if_unused(slot);
     }

@@ -191,7 +191,7 @@ async fn run(keeper: Arc<Keeper>, engine: Weak<Engine>, _running: Running) {
         let woken = keeper.wake.notified();
         let (work, is_done) = match engine.upgrade() {
             Some(engine) => (look(&keeper, &engine), false),
-            None => last_look(&keeper),
+            None => keeper.locked().last_work(),
         };
         if is_done {
             return;
@@ -204,17 +204,6 @@ async fn run(keeper: Arc<Keeper>, engine: Weak<Engine>, _running: Running) {
             None => woken.await,
         }
     }
-}
-
-/// Looks at what a manager that is gone left behind; also returns whether that was all.
-///
-/// The guard that kept it alive may have been its last: the lease is still to be given back.
-fn last_look(keeper: &Keeper) -> (Work, bool) {
-    let (_, _, _, dropped, _) = keeper.locked().take_due(Instant::now());
-    let left: Vec<_> = dropped.iter().filter_map(|slot| slot.take_unused()).map(Unsent::new).collect();
-    let mut board = keeper.locked();
-    board.unsent.extend(left);
-    board.last_work()
 }
 
 /// Looks at everything that is due.

@@ -1,7 +1,7 @@
 //! [`Board`]: what the keeper has to look at, and when.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -25,8 +25,9 @@ pub(super) struct Board {
     pub(super) unsent: Vec<Unsent>,
     /// Releases on their way.
     pub(super) in_flight: usize,
-    /// Slots whose ask is in the store's queue, by address.
-    watched: BTreeMap<usize, Arc<Slot>>,
+    /// Slots whose ask is in the store's queue, by address; weak, because the keeper of a runtime that is gone forgets
+    /// nothing.
+    watched: BTreeMap<usize, Weak<Slot>>,
     next_ask: Option<Instant>,
     pub(super) verify: bool,
     sleeps: Option<Sleep>,
@@ -63,7 +64,8 @@ impl Board {
             due.push(entry.remove());
         }
         let ask_now = self.next_ask.is_some_and(|at| at <= now);
-        let watched = ask_now.then(|| std::mem::take(&mut self.watched).into_values().collect());
+        let watched = ask_now
+            .then(|| std::mem::take(&mut self.watched).into_values().filter_map(|slot| slot.upgrade()).collect());
         if ask_now {
             self.next_ask = None;
         }
@@ -99,7 +101,7 @@ impl Board {
     }
 
     pub(super) fn watch(&mut self, slot: &Arc<Slot>) {
-        self.watched.insert(Arc::as_ptr(slot).addr(), Arc::clone(slot));
+        self.watched.insert(Arc::as_ptr(slot).addr(), Arc::downgrade(slot));
         self.next_ask.get_or_insert_with(|| Instant::now() + ASK_INTERVAL);
     }
 

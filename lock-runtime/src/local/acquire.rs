@@ -31,15 +31,14 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
     let mut attempt = Attempt::new(terms.timeout);
     let mut first_look = Some(attempt.started);
     loop {
-        let (slot, entered) = engine.table().enter(&terms.key, terms.fenced, !terms.timeout.is_zero());
+        let (slot, entered) = engine.table().enter(engine, &terms.key, terms.fenced, !terms.timeout.is_zero());
         match entered {
             Entered::Turn(id) => {
-                let turn = Turn::new(engine, &slot, id);
-                return drive(turn, terms, &mut attempt, first_look.take()).await;
+                return drive(engine, Turn::new(&slot, id), terms, &mut attempt, first_look.take()).await;
             }
             Entered::Waiting(id, receiver) => {
                 let turn = wait(engine, &slot, terms, &mut attempt, Place { slot: &slot, id, receiver }).await?;
-                return drive(turn, terms, &mut attempt, None).await;
+                return drive(engine, turn, terms, &mut attempt, None).await;
             }
             // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
             Entered::Taken if matches!(slot.outlook(), Outlook::Unknown) && !attempt.by.has_passed() => {
@@ -89,8 +88,13 @@ impl Drop for Place<'_> {
 }
 
 /// Does one step after another until the hold starts. The clock need not be read again for the first when it is `now`.
-async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt, mut now: Option<Moment>) -> Result<Hold, LockError> {
-    let engine = Arc::clone(turn.engine());
+async fn drive(
+    engine: &Engine,
+    turn: Turn,
+    terms: &Terms,
+    attempt: &mut Attempt,
+    mut now: Option<Moment>,
+) -> Result<Hold, LockError> {
     let store = engine.store();
     let slot = Arc::clone(turn.slot());
     loop {
@@ -130,7 +134,7 @@ async fn drive(turn: Turn, terms: &Terms, attempt: &mut Attempt, mut now: Option
                 continue;
             }
             Step::GiveUp => {
-                return Err(given_up(&engine, &slot, terms, attempt));
+                return Err(given_up(engine, &slot, terms, attempt));
             }
         };
         match outcome {

@@ -9,7 +9,6 @@ use super::turn::Turn;
 use super::view::HoldView;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::engine::Engine;
 use crate::store::{Answer, Ask, CLAIM, Release};
 
 /// A held lock. Dropping it gives the lock back: to the next task here at once, to others in the background.
@@ -23,18 +22,18 @@ pub(crate) struct Hold {
 
 /// Counts the bodies that run, for the shutdown to wait for their end.
 #[derive(Debug)]
-struct BodyCount(Arc<Engine>);
+struct BodyCount(Arc<Slot>);
 
 impl BodyCount {
-    fn new(engine: &Arc<Engine>) -> Self {
-        engine.bodies().enter();
-        Self(Arc::clone(engine))
+    fn new(slot: &Arc<Slot>) -> Self {
+        slot.engine.bodies().enter();
+        Self(Arc::clone(slot))
     }
 }
 
 impl Drop for BodyCount {
     fn drop(&mut self) {
-        self.0.bodies().leave();
+        self.0.engine.bodies().leave();
     }
 }
 
@@ -58,7 +57,7 @@ impl Hold {
     }
 
     pub(super) fn new(turn: Turn, view: HoldView, body: bool) -> Self {
-        let body = body.then(|| BodyCount::new(turn.engine()));
+        let body = body.then(|| BodyCount::new(turn.slot()));
         Self { turn: Some(turn), view, body }
     }
 
@@ -69,10 +68,9 @@ impl Hold {
     /// Gives the lock back and waits for the answer.
     pub(crate) async fn release(mut self) -> Result<(), LockError> {
         let Some(turn) = self.turn.take() else { return Ok(()) };
-        let engine = Arc::clone(turn.engine());
         let now = Moment::now();
         let Ended { ending, entries, stale } = turn.slot().end(turn.id(), now);
-        engine.keeper().strike(entries);
+        turn.engine().keeper().strike(entries);
         match ending {
             Ending::Kept => Ok(()),
             Ending::Lost => {
@@ -92,7 +90,7 @@ impl Hold {
                 // The turn stays here until the store has answered: the tasks that wait would only have to wait there.
                 if let Some((ask, answer)) = self.settle(unreleased, now).await? {
                     turn.slot().answered(&ask, answer);
-                    engine.keeper().watch_queue(turn.slot());
+                    turn.engine().keeper().watch_queue(turn.slot());
                 }
                 Ok(())
             }
@@ -101,7 +99,7 @@ impl Hold {
 
     /// Sends the release; returns the ask that went along with it, and its answer.
     async fn settle(&self, unreleased: Unreleased, now: Moment) -> Result<Option<(Ask, Answer)>, LockError> {
-        let engine = Arc::clone(self.view.engine());
+        let engine = self.view.engine();
         let by = Deadline::new(now, engine.settings().command_timeout);
         let Some(release) = unreleased.release.as_ref() else {
             return Ok(None);
@@ -138,7 +136,7 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else { return };
-        let engine = Arc::clone(turn.engine());
+        let engine = turn.engine();
         let Ended { ending, entries, stale } = turn.slot().end_quietly(turn.id());
         engine.keeper().strike(entries);
         match ending {
@@ -154,7 +152,6 @@ impl Drop for Hold {
 /// A release that is not answered yet: dropping it has it repeated in the background until it is.
 #[derive(Debug)]
 struct Unreleased {
-    engine: Arc<Engine>,
     slot: Arc<Slot>,
     release: Option<Release>,
 }
@@ -163,14 +160,14 @@ impl Unreleased {
     fn new(turn: &Turn, release: Release) -> Self {
         turn.slot().ending(&release.token);
         turn.engine().releases().enter();
-        Self { engine: Arc::clone(turn.engine()), slot: Arc::clone(turn.slot()), release: Some(release) }
+        Self { slot: Arc::clone(turn.slot()), release: Some(release) }
     }
 
     fn answered(mut self) {
         if let Some(release) = self.release.take()
             && self.slot.ended(&release.token)
         {
-            self.engine.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
+            self.slot.engine.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
         }
     }
 }
@@ -181,8 +178,8 @@ impl Drop for Unreleased {
             self.slot.ended(&release.token);
             // The ask that went along is the slot's to repeat or to withdraw.
             release.again = None;
-            self.engine.release_later(release);
+            self.slot.engine.release_later(release);
         }
-        self.engine.releases().leave();
+        self.slot.engine.releases().leave();
     }
 }

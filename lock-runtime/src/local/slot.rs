@@ -10,12 +10,16 @@ use super::lease::{Asked, Lease, Tenure};
 use super::terms::Terms;
 use super::turn::Turn;
 use crate::clock::{Deadline, Moment};
+use crate::engine::Engine;
 use crate::store::{Release, StoreError};
 use crate::token::Token;
 
 /// What this process knows of one key in use.
 #[derive(Debug)]
 pub(crate) struct Slot {
+    /// Whoever has to do with the slot reaches the engine through it: counting references to the engine itself at each
+    /// step would have all threads contend for one counter.
+    pub(super) engine: Arc<Engine>,
     pub(super) key: Arc<str>,
     state: Mutex<State>,
     /// Wakes the task that drives the store, and those that watch the hold: a hint to look again.
@@ -66,8 +70,8 @@ pub(super) enum Ending {
 }
 
 impl Slot {
-    pub(super) fn new(key: &Arc<str>) -> Self {
-        Self { key: Arc::clone(key), state: Mutex::default(), changed: Notify::new() }
+    pub(super) fn new(engine: &Arc<Engine>, key: &Arc<str>) -> Self {
+        Self { engine: Arc::clone(engine), key: Arc::clone(key), state: Mutex::default(), changed: Notify::new() }
     }
 
     pub(super) fn locked(&self) -> MutexGuard<'_, State> {
@@ -109,10 +113,10 @@ impl Slot {
         state.turn.is_none() && state.waiters.is_empty() && state.lease.is_none() && state.asked.is_none()
     }
 
-    /// Passes the turn `id` to the next waiter, as `turn` wraps the new id.
+    /// Passes the turn `id` to the next waiter.
     ///
     /// Returns what is left to give back when nobody is next. A turn that was revoked passes nothing on.
-    pub(super) fn pass(&self, id: u64, turn: impl Fn(u64) -> Turn) -> Passed {
+    pub(super) fn pass(self: &Arc<Self>, id: u64) -> Passed {
         let mut id = id;
         loop {
             let mut state = self.locked();
@@ -132,7 +136,7 @@ impl Slot {
             }
             drop(state);
             let Some(waiter) = waiter else { continue };
-            match waiter.sender.send(turn(next)) {
+            match waiter.sender.send(Turn::new(self, next)) {
                 Ok(()) => return Passed::On,
                 Err(unclaimed) => {
                     // Rule L5: that waiter is gone; go on with the turn it would have had.

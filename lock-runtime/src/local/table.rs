@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::slot::{Entered, Slot};
+use crate::engine::Engine;
 
 /// One slot per key that somebody here holds, waits for, or has yet to give back.
 ///
@@ -23,11 +24,11 @@ impl Table {
     }
 
     /// Takes the turn for `key`, or a place in its queue when `wait`.
-    pub(super) fn enter(&self, key: &Arc<str>, fenced: bool, wait: bool) -> (Arc<Slot>, Entered) {
+    pub(super) fn enter(&self, engine: &Arc<Engine>, key: &Arc<str>, fenced: bool, wait: bool) -> (Arc<Slot>, Entered) {
         let mut slots = self.locked();
         let slot = match slots.get(key) {
             Some(slot) => Arc::clone(slot),
-            None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(key)))),
+            None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(engine, key)))),
         };
         // Still under the table's lock: a slot found in the table can't be forgotten before it is entered.
         let entered = slot.enter(fenced, wait);

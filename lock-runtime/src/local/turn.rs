@@ -21,7 +21,6 @@ pub(crate) const ASK_INTERVAL: Duration = Duration::from_secs(1);
 /// The turn in a slot. Dropping it passes it on, and gives back what nobody needs any more.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    engine: Arc<Engine>,
     slot: Arc<Slot>,
     id: u64,
     is_armed: bool,
@@ -46,8 +45,8 @@ pub(super) enum Step {
 }
 
 impl Turn {
-    pub(crate) fn new(engine: &Arc<Engine>, slot: &Arc<Slot>, id: u64) -> Self {
-        Self { engine: Arc::clone(engine), slot: Arc::clone(slot), id, is_armed: true }
+    pub(crate) fn new(slot: &Arc<Slot>, id: u64) -> Self {
+        Self { slot: Arc::clone(slot), id, is_armed: true }
     }
 
     /// Gives up the turn without passing it on.
@@ -64,7 +63,7 @@ impl Turn {
     }
 
     pub(super) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+        &self.slot.engine
     }
 
     /// Decides what to do next, and notes it down before it is done: whatever happens to the task, dropping the turn
@@ -88,7 +87,7 @@ impl Turn {
                     key: Arc::clone(&terms.key),
                     token: lease.token.clone(),
                     lease: terms.expire,
-                    grace: self.engine.settings().grace,
+                    grace: self.slot.engine.settings().grace,
                 });
             }
             if terms.fenced && lease.fences.is_empty() {
@@ -99,7 +98,8 @@ impl Turn {
             }
             return Step::Hold;
         }
-        let asked = state.asked.get_or_insert_with(|| Asked::new(self.engine.next_token(), terms.expire.min(CLAIM)));
+        let asked =
+            state.asked.get_or_insert_with(|| Asked::new(self.slot.engine.next_token(), terms.expire.min(CLAIM)));
         let is_first = asked.answered.is_none() && !asked.unanswered && !asked.queued;
         if let Some(step) = attempt.pause(now) {
             return step;
@@ -162,7 +162,7 @@ impl Turn {
     /// Notes that the lease ended with an ask in its place, sent along with the release.
     pub(super) fn yielded(&self, claim: Duration) -> Token {
         let mut state = self.slot.locked();
-        let token = self.engine.next_token();
+        let token = self.slot.engine.next_token();
         let mut asked = Asked::new(token.clone(), claim);
         asked.unanswered = true;
         state.asked = Some(asked);
@@ -191,15 +191,15 @@ impl Drop for Turn {
         if !self.is_armed {
             return;
         }
-        let passed = self.slot.pass(self.id, |id| Self::new(&self.engine, &self.slot, id));
+        let passed = self.slot.pass(self.id);
         if let Passed::Nobody { withdrawal, lease_left } = passed {
             if let Some(withdrawal) = withdrawal {
-                self.engine.withdraw(withdrawal);
+                self.engine().withdraw(withdrawal);
             }
             if lease_left {
-                self.engine.release_unused(&self.slot);
+                self.engine().release_unused(&self.slot);
             }
-            self.engine.table().forget_if_unused(&self.slot);
+            self.engine().table().forget_if_unused(&self.slot);
         }
     }
 }

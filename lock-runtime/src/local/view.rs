@@ -22,7 +22,6 @@ pub(crate) struct HoldView(Arc<Looked>);
 
 #[derive(Debug)]
 struct Looked {
-    engine: Arc<Engine>,
     slot: Arc<Slot>,
     id: u64,
     token: Token,
@@ -31,12 +30,11 @@ struct Looked {
 
 impl HoldView {
     pub(super) fn new(turn: &Turn, token: Token, fence: OnceLock<u64>) -> Self {
-        let (engine, slot) = (Arc::clone(turn.engine()), Arc::clone(turn.slot()));
-        Self(Arc::new(Looked { engine, slot, id: turn.id(), token, fence }))
+        Self(Arc::new(Looked { slot: Arc::clone(turn.slot()), id: turn.id(), token, fence }))
     }
 
     pub(super) fn engine(&self) -> &Arc<Engine> {
-        &self.0.engine
+        &self.0.slot.engine
     }
 
     /// The release of the hold's lease, for when the slot has forgotten it.
@@ -50,7 +48,7 @@ impl HoldView {
 
     /// Whether it is a hold of `key` in `engine`.
     pub(crate) fn is_of(&self, engine: &Arc<Engine>, key: &str) -> bool {
-        Arc::ptr_eq(&self.0.engine, engine) && *self.0.slot.key == *key
+        Arc::ptr_eq(&self.0.slot.engine, engine) && *self.0.slot.key == *key
     }
 
     pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
@@ -97,11 +95,11 @@ impl HoldView {
             key: Arc::clone(&looked.slot.key),
             token: looked.token.clone(),
             lease,
-            grace: looked.engine.settings().grace,
+            grace: looked.slot.engine.settings().grace,
         };
         let sent = Moment::now();
-        let by = Deadline::new(sent, looked.engine.settings().command_timeout);
-        match one(looked.engine.store().renew(std::slice::from_ref(&renewal), by).await) {
+        let by = Deadline::new(sent, looked.slot.engine.settings().command_timeout);
+        match one(looked.slot.engine.store().renew(std::slice::from_ref(&renewal), by).await) {
             Ok(Renewed::Until(until)) => {
                 let mut state = looked.slot.locked();
                 let now = Moment::now();
@@ -117,7 +115,7 @@ impl HoldView {
                 Ok(())
             }
             Ok(Renewed::NotOwned) => {
-                looked.engine.revoke(&looked.slot, Some(&looked.token));
+                looked.slot.engine.revoke(&looked.slot, Some(&looked.token));
                 Err(self.lost_error(false))
             }
             Err(error) => Err(LockError::Backend { key: self.key().to_owned(), problem: error.problem }),
@@ -133,15 +131,15 @@ impl HoldView {
             return Ok(self.clone());
         }
         let looked = &*self.0;
-        let by = Deadline::after(looked.engine.settings().command_timeout);
-        match looked.engine.store().draw(&looked.slot.key, &looked.token, 1, by).await {
+        let by = Deadline::after(looked.slot.engine.settings().command_timeout);
+        match looked.slot.engine.store().draw(&looked.slot.key, &looked.token, 1, by).await {
             Ok(Some(first)) => {
                 // Joined calls may both have drawn: the first to get here stays.
                 let _ = looked.fence.set(first);
                 Ok(self.clone())
             }
             Ok(None) => {
-                looked.engine.revoke(&looked.slot, Some(&looked.token));
+                looked.slot.engine.revoke(&looked.slot, Some(&looked.token));
                 Err(self.lost_error(false))
             }
             Err(error) => Err(LockError::Backend { key: self.key().to_owned(), problem: error.problem }),
