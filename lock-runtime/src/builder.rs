@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::engine::Engine;
 use crate::keeper::thread::KeeperThread;
 use crate::local::check_lease;
-use crate::store::Store;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::link::Link;
+use crate::store::{AnyStore, Store};
 use crate::token::Process;
 use crate::{BackendError, LockError, LockManager, key};
 
@@ -189,7 +189,7 @@ impl Builder {
         let client = match self.server {
             Some(Server::Client(client)) => *client,
             Some(Server::Url(url)) if url == "memory://" => {
-                return Ok(on_memory(self.settings, Arc::new(MemoryStore::default())));
+                return Ok(on_memory(self.settings, in_this_process()));
             }
             Some(Server::Url(url)) => open(&url)?,
             None => {
@@ -205,7 +205,7 @@ impl Builder {
     /// A setting that [`connect`](Self::connect) would refuse is reported by each request instead.
     #[must_use]
     pub fn in_memory(self) -> LockManager {
-        on_memory(self.settings, Arc::new(MemoryStore::default()))
+        on_memory(self.settings, in_this_process())
     }
 
     /// A manager in this process that shares its locks with `other`, as two replicas share a Redis: for tests.
@@ -235,7 +235,11 @@ fn open(url: &str) -> Result<redis::Client, LockError> {
     })
 }
 
-fn on_memory(mut settings: Settings, store: Arc<dyn Store>) -> LockManager {
+fn in_this_process() -> Arc<AnyStore> {
+    Arc::new(AnyStore::Memory(MemoryStore::default()))
+}
+
+fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
     settings.problem = settings.check().err();
     let process = Process::new(&settings.label);
     LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
@@ -261,6 +265,6 @@ async fn connect(settings: Settings, client: &redis::Client) -> Result<LockManag
     }
     let thread = KeeperThread::shared()
         .map_err(|error| refused(BackendError::caused_by("the keeper's thread could not be started", error)))?;
-    let (store, keeper_store) = (Arc::new(RedisStore::new(front)), Arc::new(RedisStore::new(back)));
-    Ok(LockManager::new(Engine::new(settings, process, store, keeper_store, Some(thread))))
+    let store = |link| Arc::new(AnyStore::Redis(RedisStore::new(link)));
+    Ok(LockManager::new(Engine::new(settings, process, store(front), store(back), Some(thread))))
 }

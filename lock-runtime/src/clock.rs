@@ -73,6 +73,26 @@ impl Deadline {
         Self::new(Moment::now(), span)
     }
 
+    /// The same end, counted from `now`.
+    pub(crate) fn counted_from(self, now: Moment) -> Self {
+        Self::new(now, self.remaining_at(now))
+    }
+
+    /// The instant that it counts from.
+    pub(crate) fn start(self) -> Moment {
+        self.start
+    }
+
+    /// The time from [`start`](Self::start) on.
+    pub(crate) fn span(self) -> Duration {
+        Duration::from_nanos(self.span)
+    }
+
+    /// The end as a timer sees it, without a look at the clocks; centuries away for what has no end.
+    pub(crate) fn on_timer(self) -> Instant {
+        self.start.tokio + self.span().min(Duration::from_hours(24 * 365 * 30))
+    }
+
     pub(crate) fn later_by(self, span: Duration) -> Self {
         Self { start: self.start, span: self.span.saturating_add(nanos(span)) }
     }

@@ -15,7 +15,7 @@ use crate::keeper::Keeper;
 use crate::keeper::thread::KeeperThread;
 use crate::local::{self, Hold, Slot, Table, Terms, Turn};
 use crate::observe;
-use crate::store::{Events, Pushed, Release, Store};
+use crate::store::{AnyStore, Events, Pushed, Release, Store};
 use crate::token::{Process, Token};
 
 /// How long the shutdown waits for bodies that were told to end, and for the last releases.
@@ -28,7 +28,7 @@ pub(crate) struct Engine {
     process: Process,
     table: Table,
     /// The store over the callers' connection.
-    store: Arc<dyn Store>,
+    store: Arc<AnyStore>,
     keeper: Arc<Keeper>,
     bodies: Tally,
     releases: Tally,
@@ -40,8 +40,8 @@ impl Engine {
     pub(crate) fn new(
         settings: Settings,
         process: Process,
-        store: Arc<dyn Store>,
-        keeper_store: Arc<dyn Store>,
+        store: Arc<AnyStore>,
+        keeper_store: Arc<AnyStore>,
         thread: Option<Arc<KeeperThread>>,
     ) -> Arc<Self> {
         let engine = Arc::new_cyclic(|this| Self {
@@ -74,7 +74,7 @@ impl Engine {
         &self.table
     }
 
-    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+    pub(crate) fn store(&self) -> &Arc<AnyStore> {
         &self.store
     }
 

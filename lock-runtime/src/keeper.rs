@@ -14,7 +14,7 @@ use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
 use crate::local::{Attention, Entries, Look, Slot};
 use crate::observe;
-use crate::store::{Ask, Events, Release, Renewal, Retry, Store, StoreError};
+use crate::store::{AnyStore, Ask, Events, Release, Renewal, Retry, Store, StoreError};
 
 mod board;
 pub(crate) mod thread;
@@ -41,17 +41,13 @@ pub(crate) struct Keeper {
     /// Nothing is left to give back.
     quiet: Notify,
     /// The store over the keeper's own connection.
-    store: Arc<dyn Store>,
+    store: Arc<AnyStore>,
     command_timeout: Duration,
     thread: Option<Arc<KeeperThread>>,
 }
 
 impl Keeper {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        command_timeout: Duration,
-        thread: Option<Arc<KeeperThread>>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(store: Arc<AnyStore>, command_timeout: Duration, thread: Option<Arc<KeeperThread>>) -> Arc<Self> {
         Arc::new(Self {
             board: Mutex::default(),
             wake: Notify::new(),

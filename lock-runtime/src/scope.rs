@@ -35,14 +35,14 @@ pub(crate) async fn with_manager<F: Future>(manager: LockManager, inside: F) -> 
 pub(crate) struct Frame {
     hold: HoldView,
     /// Joined calls that re-enter this frame exclude each other here.
-    inner: Arc<tokio::sync::Mutex<()>>,
+    inner: OnceLock<Arc<tokio::sync::Mutex<()>>>,
     outer: Option<Arc<Frame>>,
 }
 
 impl Frame {
     /// A frame for `hold` on top of what the running task holds.
     pub(crate) fn push(hold: HoldView) -> Arc<Self> {
-        Arc::new(Self { hold, inner: Arc::default(), outer: HELD.try_with(Arc::clone).ok() })
+        Arc::new(Self { hold, inner: OnceLock::new(), outer: HELD.try_with(Arc::clone).ok() })
     }
 
     /// The innermost frame of the running task that holds `hold`'s key in the same manager.
@@ -62,7 +62,7 @@ impl Frame {
     }
 
     pub(crate) fn inner(&self) -> Arc<tokio::sync::Mutex<()>> {
-        Arc::clone(&self.inner)
+        Arc::clone(self.inner.get_or_init(Arc::default))
     }
 
     /// Runs `body` with this frame on the stack: during each of its polls, and while it is dropped.

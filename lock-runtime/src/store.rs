@@ -3,11 +3,8 @@
 //! Every verb is idempotent for its token, and may be given up at any time: then whether it took effect is unknown,
 //! and the token has to be released before it is forgotten.
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-use futures_util::future::BoxFuture;
 
 use crate::BackendError;
 use crate::clock::{Deadline, Moment, without_drift};
@@ -16,45 +13,110 @@ use crate::token::Token;
 pub(crate) mod memory;
 pub(crate) mod redis;
 
+use memory::MemoryStore;
+use redis::RedisStore;
+
 /// A verb's answers, one per item and in their order, or the failure of all.
-pub(crate) type Answers<'a, T> = BoxFuture<'a, Result<Vec<Result<T, StoreError>>, StoreError>>;
+pub(crate) type Answers<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
 
 /// The verbs of a store.
-pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
+///
+/// Each ends `by` a deadline that counts from the instant before the call: leases are counted from there, too.
+pub(crate) trait Store {
     /// Takes a free lock: the uncontended path, as cheap as the store can make it. Never queues.
-    fn claim<'a>(&'a self, ask: &'a Ask, by: Deadline) -> BoxFuture<'a, Result<Answer, StoreError>>;
+    fn claim(&self, ask: &Ask, by: Deadline) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
     /// Asks for locks, and queues for those that are taken where [`Ask::wait`] says so.
-    fn ask<'a>(&'a self, asks: &'a [Ask], by: Deadline) -> Answers<'a, Answer>;
+    fn ask(&self, asks: &[Ask], by: Deadline) -> impl Future<Output = Answers<Answer>> + Send;
+
+    /// Gives a lock back for a task that waits for the answer.
+    fn give_back(&self, release: &Release, by: Deadline) -> impl Future<Output = Result<Released, StoreError>> + Send;
 
     /// Gives locks back, or withdraws what was asked for.
-    fn release<'a>(&'a self, releases: &'a [Release], by: Deadline) -> Answers<'a, Released>;
+    fn release(&self, releases: &[Release], by: Deadline) -> impl Future<Output = Answers<Released>> + Send;
 
     /// Withdraws on the same path as the ask it follows, without waiting for an answer. A courtesy that saves time:
     /// whoever calls it also has the release repeated until it is answered.
     fn withdraw_behind(&self, release: &Release);
 
     /// Lengthens leases that are still owned.
-    fn renew<'a>(&'a self, renewals: &'a [Renewal], by: Deadline) -> Answers<'a, Renewed>;
+    fn renew(&self, renewals: &[Renewal], by: Deadline) -> impl Future<Output = Answers<Renewed>> + Send;
 
     /// Draws `count` fencing tokens in a row for an owned lock and returns the first; `None` when it is not owned.
-    fn draw<'a>(
-        &'a self,
-        key: &'a Arc<str>,
-        token: &'a Token,
+    fn draw(
+        &self,
+        key: &Arc<str>,
+        token: &Token,
         count: u32,
         by: Deadline,
-    ) -> BoxFuture<'a, Result<Option<u64>, StoreError>>;
+    ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send;
 
     /// Finds out whether pushes can still arrive; a dead connection is replaced.
-    fn heartbeat(&self, by: Deadline) -> BoxFuture<'_, ()>;
+    fn heartbeat(&self, by: Deadline) -> impl Future<Output = ()> + Send;
 
     /// From now on pushes for tokens of `process`, and the news of a broken connection, go to `events`.
     fn attach(&self, process: &str, events: Weak<dyn Events>);
 
     /// Whether every verb completes at its first poll, on any thread.
+    fn is_immediate(&self) -> bool;
+}
+
+/// Every store there is. An enum and not a trait object: a boxed future per verb is a cost of each lock.
+#[derive(Debug)]
+pub(crate) enum AnyStore {
+    Memory(MemoryStore),
+    Redis(RedisStore),
+}
+
+/// Calls a verb of the store that it is.
+macro_rules! of_any {
+    ($any:expr, $store:ident => $call:expr) => {
+        match $any {
+            AnyStore::Memory($store) => $call,
+            AnyStore::Redis($store) => $call,
+        }
+    };
+}
+
+impl Store for AnyStore {
+    async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
+        of_any!(self, store => store.claim(ask, by).await)
+    }
+
+    async fn ask(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
+        of_any!(self, store => store.ask(asks, by).await)
+    }
+
+    async fn give_back(&self, release: &Release, by: Deadline) -> Result<Released, StoreError> {
+        of_any!(self, store => store.give_back(release, by).await)
+    }
+
+    async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
+        of_any!(self, store => store.release(releases, by).await)
+    }
+
+    fn withdraw_behind(&self, release: &Release) {
+        of_any!(self, store => store.withdraw_behind(release));
+    }
+
+    async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
+        of_any!(self, store => store.renew(renewals, by).await)
+    }
+
+    async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {
+        of_any!(self, store => store.draw(key, token, count, by).await)
+    }
+
+    async fn heartbeat(&self, by: Deadline) {
+        of_any!(self, store => store.heartbeat(by).await);
+    }
+
+    fn attach(&self, process: &str, events: Weak<dyn Events>) {
+        of_any!(self, store => store.attach(process, events));
+    }
+
     fn is_immediate(&self) -> bool {
-        false
+        of_any!(self, store => store.is_immediate())
     }
 }
 
@@ -158,6 +220,8 @@ pub(crate) struct Release {
     pub(crate) again: Option<(Token, Duration)>,
     /// Another process is known to wait.
     pub(crate) contended: bool,
+    /// It waited in the store's queue: the safety net may still ask for the token.
+    pub(crate) queued: bool,
     /// When there is nothing left to give back, because it has ended by itself.
     pub(crate) moot: Deadline,
 }
@@ -232,6 +296,7 @@ impl Release {
             again: None,
             // What may be in a queue is not for the script that only looks at owners.
             contended: true,
+            queued: false,
             moot: Deadline::after(Self::LATE),
         }
     }

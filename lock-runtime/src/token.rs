@@ -1,6 +1,6 @@
 //! [`Token`]: what a lock's key holds in the store while somebody owns it.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -62,13 +62,16 @@ impl Process {
 
     pub(crate) fn next_token(&self) -> Token {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        Token(format!("{}.{sequence}@{}", self.id, self.label).into())
+        // Room for the longest: the text is written in one go.
+        let mut token = String::with_capacity(self.id.len() + self.label.len() + 22);
+        // Writing to a String can't fail.
+        let _ = write!(token, "{}.{sequence}@{}", self.id, self.label);
+        Token(token.into())
     }
 }
 
 /// Blanks separate the words of a push message, and `|` the parts of a queue entry.
 fn escape(label: &str) -> String {
-    use fmt::Write as _;
     let mut escaped = String::with_capacity(label.len());
     for character in label.chars() {
         if character.is_whitespace() || character.is_control() || matches!(character, '%' | '|') {

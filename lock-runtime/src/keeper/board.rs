@@ -14,8 +14,8 @@ use crate::store::Release;
 pub(super) struct Board {
     /// Slots whose hold began a moment ago.
     pub(super) young: BTreeMap<u64, Arc<Slot>>,
-    /// One was added since the last beat.
-    is_lively: bool,
+    /// How many of them came since the last beat.
+    born: u32,
     /// Slots whose hold needs a look later.
     pub(super) due: BTreeMap<Due, Arc<Slot>>,
     entries: u64,
@@ -108,7 +108,7 @@ impl Board {
     pub(super) fn enlist(&mut self, slot: &Arc<Slot>) -> u64 {
         self.entries += 1;
         self.young.insert(self.entries, Arc::clone(slot));
-        self.is_lively = true;
+        self.born = self.born.saturating_add(1);
         self.entries
     }
 
@@ -123,7 +123,7 @@ impl Board {
 
     /// Whether there are young holds, or were since this was last asked.
     pub(super) fn had_young(&mut self) -> bool {
-        std::mem::take(&mut self.is_lively) || !self.young.is_empty()
+        std::mem::take(&mut self.born) > 0 || !self.young.is_empty()
     }
 
     pub(super) fn is_quiet(&self) -> bool {

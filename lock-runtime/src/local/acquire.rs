@@ -12,7 +12,7 @@ use super::terms::Terms;
 use super::turn::{Attempt, Step, Turn};
 use crate::clock::Moment;
 use crate::engine::Engine;
-use crate::store::{Retry, StoreError};
+use crate::store::{Retry, Store, StoreError};
 use crate::{BackendError, LockError};
 
 /// A server that has answered before is not called unreachable for leaving the last command unanswered so briefly.
@@ -34,11 +34,16 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
         let (slot, entered) = engine.table().enter(engine, &terms.key, terms.fenced, !terms.timeout.is_zero());
         match entered {
             Entered::Turn(id) => {
-                return drive(engine, Turn::new(&slot, id), terms, &mut attempt, first_look.take()).await;
+                // Boxed: every waiter's future would have room for the store's commands, which most never send.
+                return Box::pin(drive(engine, Turn::new(&slot, id), terms, &mut attempt, first_look.take())).await;
             }
             Entered::Waiting(id, receiver) => {
                 let turn = wait(engine, &slot, terms, &mut attempt, Place { slot: &slot, id, receiver }).await?;
-                return drive(engine, turn, terms, &mut attempt, None).await;
+                let now = Moment::now();
+                return match take_over(engine, turn, terms, now) {
+                    Ok(hold) => Ok(hold),
+                    Err(turn) => Box::pin(drive(engine, turn, terms, &mut attempt, Some(now))).await,
+                };
             }
             // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
             Entered::Taken if matches!(slot.outlook(), Outlook::Unknown) && !attempt.by.has_passed() => {
@@ -73,6 +78,15 @@ async fn wait(
     }
 }
 
+/// Starts the hold on a lease that was handed over good: neither the store nor its room in memory is needed.
+fn take_over(engine: &Engine, turn: Turn, terms: &Terms, now: Moment) -> Result<Hold, Turn> {
+    let view = if engine.is_closed() { None } else { Hold::start(&turn, terms, now) };
+    match view {
+        Some(view) => Ok(Hold::new(turn, view, terms.body)),
+        None => Err(turn),
+    }
+}
+
 /// A place in the queue of a slot.
 struct Place<'a> {
     slot: &'a Slot,
@@ -103,6 +117,7 @@ async fn drive(
             return Err(shut_down(terms));
         }
         let changed = slot.changed.notified();
+        let by = attempt.by.counted_from(now);
         let outcome = match turn.step(terms, attempt, now) {
             Step::Hold => match Hold::start(&turn, terms, now) {
                 Some(view) => return Ok(Hold::new(turn, view, terms.body)),
@@ -110,23 +125,22 @@ async fn drive(
             },
             Step::Claim(ask) => {
                 attempt.tried = true;
-                store.claim(&ask, attempt.by).await.map(|answer| turn.claimed(&ask, answer))
+                store.claim(&ask, by).await.map(|answer| turn.claimed(&ask, answer))
             }
             Step::Ask(ask) => {
                 attempt.tried = true;
-                one(store.ask(std::slice::from_ref(&ask), attempt.by).await).map(|answer| {
+                one(store.ask(std::slice::from_ref(&ask), by).await).map(|answer| {
                     turn.slot().answered(&ask, answer);
                     engine.keeper().watch_queue(turn.slot());
                 })
             }
             Step::Confirm(renewal) => {
                 attempt.tried = true;
-                one(store.renew(std::slice::from_ref(&renewal), attempt.by).await)
-                    .map(|outcome| turn.confirmed(outcome))
+                one(store.renew(std::slice::from_ref(&renewal), by).await).map(|outcome| turn.confirmed(outcome))
             }
             Step::Draw(token, count) => {
                 attempt.tried = true;
-                store.draw(&terms.key, &token, count, attempt.by).await.map(|first| turn.drawn(first, count))
+                store.draw(&terms.key, &token, count, by).await.map(|first| turn.drawn(first, count))
             }
             Step::Wait(pause) => {
                 // Whether a wake-up or the time ended the wait does not matter: the next step looks again.

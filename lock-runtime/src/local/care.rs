@@ -20,7 +20,7 @@ const RENEWALS_PER_LEASE: u32 = 3;
 pub(crate) type Due = (Instant, u64);
 
 /// What the keeper has on its board for a lease.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Entries {
     /// In the list of young holds.
     pub(crate) young: Option<u64>,

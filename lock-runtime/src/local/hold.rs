@@ -2,14 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::acquire::one;
 use super::slot::{Ended, Ending, Slot};
 use super::terms::Terms;
 use super::turn::Turn;
 use super::view::HoldView;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, CLAIM, Release};
+use crate::store::{Answer, Ask, CLAIM, Release, Store};
 
 /// A held lock. Dropping it gives the lock back: to the next task here at once, to others in the background.
 #[derive(Debug)]
@@ -38,10 +37,14 @@ impl Drop for BodyCount {
 }
 
 impl Hold {
-    /// Starts the hold on the slot's lease; `None` when the lease is gone, or has no fencing token left for it.
+    /// Starts the hold on the slot's lease; `None` when the lease is gone, is not good for it, or has no
+    /// fencing token left.
     pub(super) fn start(turn: &Turn, terms: &Terms, now: Moment) -> Option<HoldView> {
         let mut state = turn.slot().locked();
         if !state.has_turn(turn.id()) {
+            return None;
+        }
+        if !state.lease.as_ref()?.is_good_for(terms, now) {
             return None;
         }
         let fence = OnceLock::new();
@@ -104,7 +107,7 @@ impl Hold {
         let Some(release) = unreleased.release.as_ref() else {
             return Ok(None);
         };
-        let released = match one(engine.store().release(std::slice::from_ref(release), by).await) {
+        let released = match engine.store().give_back(release, by).await {
             Ok(released) => released,
             // Dropping `unreleased` has it repeated in the background.
             Err(error) => {
@@ -158,13 +161,16 @@ struct Unreleased {
 
 impl Unreleased {
     fn new(turn: &Turn, release: Release) -> Self {
-        turn.slot().ending(&release.token);
+        if release.queued {
+            turn.slot().ending(&release.token);
+        }
         turn.engine().releases().enter();
         Self { slot: Arc::clone(turn.slot()), release: Some(release) }
     }
 
     fn answered(mut self) {
         if let Some(release) = self.release.take()
+            && release.queued
             && self.slot.ended(&release.token)
         {
             self.slot.engine.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
@@ -175,7 +181,9 @@ impl Unreleased {
 impl Drop for Unreleased {
     fn drop(&mut self) {
         if let Some(mut release) = self.release.take() {
-            self.slot.ended(&release.token);
+            if release.queued {
+                self.slot.ended(&release.token);
+            }
             // The ask that went along is the slot's to repeat or to withdraw.
             release.again = None;
             self.slot.engine.release_later(release);

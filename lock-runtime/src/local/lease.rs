@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::care::Entries;
+use super::terms::Terms;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Anchor, Answer, Busy, CLAIM, Grant, Pushed, Release};
 use crate::token::Token;
 
+/// A lease is handed over when it is good for at least this long, or half of what the next hold asks for (rule L1).
+const GOOD_FOR: Duration = Duration::from_secs(1);
 /// A streak ends after so many hand-overs, or after so long, from when another process is known to wait (rule L4).
 const STREAK_HAND_OVERS: u32 = 64;
 const STREAK_TIME: Duration = Duration::from_millis(10);
@@ -24,6 +27,8 @@ pub(super) struct Lease {
     pub(super) tenure: Option<Tenure>,
     pub(super) fences: Fences,
     pub(super) rival: Option<Rival>,
+    /// Its ask waited in the store's queue.
+    queued: bool,
     pub(super) care: Care,
 }
 
@@ -97,8 +102,15 @@ impl Lease {
             tenure: None,
             fences: grant.fence.map(|first| Fences::new(first, fences)).unwrap_or_default(),
             rival: (grant.contended || asked.contended).then(Rival::now),
+            queued: asked.queued,
             care: Care::default(),
         }
+    }
+
+    /// Whether a hold may start on it (rule L1).
+    pub(super) fn is_good_for(&self, terms: &Terms, now: Moment) -> bool {
+        let enough = if self.fresh { Duration::from_nanos(1) } else { (terms.expire / 2).min(GOOD_FOR) };
+        self.until.remaining_at(now) >= enough
     }
 
     /// The end of the hold that it carries: what the store confirmed, but not beyond the hold's own end.
@@ -131,6 +143,7 @@ impl Lease {
             unused_fences: self.fences.unused(),
             again: None,
             contended: self.rival.is_some(),
+            queued: self.queued,
             moot: self.until.later_by(CLAIM),
         }
     }

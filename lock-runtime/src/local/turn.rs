@@ -11,8 +11,6 @@ use crate::engine::Engine;
 use crate::store::{Answer, Ask, CLAIM, Renewal, Renewed};
 use crate::token::Token;
 
-/// A lease is handed over when it is good for at least this long, or half of what the next hold asks for (rule L1).
-const GOOD_FOR: Duration = Duration::from_secs(1);
 /// A lease reserves no more fencing tokens than this, so that they never run far ahead of the clock.
 const MOST_FENCES: u32 = 64;
 /// A waiter repeats its ask at most this often.
@@ -77,9 +75,7 @@ impl Turn {
             state.lease = Some(Lease::new(&asked, &granted, asked.fences));
         }
         if let Some(lease) = &mut state.lease {
-            let left = lease.until.remaining_at(now);
-            let enough = if lease.fresh { Duration::from_nanos(1) } else { (terms.expire / 2).min(GOOD_FOR) };
-            if left < enough {
+            if !lease.is_good_for(terms, now) {
                 if let Some(step) = attempt.pause(now) {
                     return step;
                 }

@@ -12,7 +12,7 @@ use super::turn::Turn;
 use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
-use crate::store::{CLAIM, Release, Renewal, Renewed};
+use crate::store::{CLAIM, Release, Renewal, Renewed, Store};
 use crate::token::Token;
 use crate::{FencingToken, LockError};
 

@@ -8,19 +8,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, ready};
-
 use super::{
     Anchor, Answer, Answers, Ask, Busy, Events, Grant, Pushed, Release, Released, Renewal, Renewed, Store, StoreError,
 };
 use crate::clock::{Deadline, Moment, without_drift};
 use crate::token::Token;
 
-/// A store that is shared by cloning it.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct MemoryStore {
-    shared: Arc<Mutex<Shared>>,
+    shared: Mutex<Shared>,
 }
 
 struct Shared {
@@ -247,46 +243,38 @@ impl fmt::Debug for MemoryStore {
 }
 
 impl Store for MemoryStore {
-    fn claim<'a>(&'a self, ask: &'a Ask, _: Deadline) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        ready(Ok(self.with(|shared, pushes| shared.ask(&Ask { wait: false, ..ask.clone() }, pushes)))).boxed()
+    async fn claim(&self, ask: &Ask, _: Deadline) -> Result<Answer, StoreError> {
+        Ok(self.with(|shared, pushes| shared.ask(&Ask { wait: false, ..ask.clone() }, pushes)))
     }
 
-    fn ask<'a>(&'a self, asks: &'a [Ask], _: Deadline) -> Answers<'a, Answer> {
-        ready(Ok(self.with(|shared, pushes| asks.iter().map(|ask| Ok(shared.ask(ask, pushes))).collect()))).boxed()
+    async fn ask(&self, asks: &[Ask], _: Deadline) -> Answers<Answer> {
+        Ok(self.with(|shared, pushes| asks.iter().map(|ask| Ok(shared.ask(ask, pushes))).collect()))
     }
 
-    fn release<'a>(&'a self, releases: &'a [Release], _: Deadline) -> Answers<'a, Released> {
-        ready(Ok(
-            self.with(|shared, pushes| releases.iter().map(|release| Ok(shared.release(release, pushes))).collect())
-        ))
-        .boxed()
+    async fn give_back(&self, release: &Release, _: Deadline) -> Result<Released, StoreError> {
+        Ok(self.with(|shared, pushes| shared.release(release, pushes)))
+    }
+
+    async fn release(&self, releases: &[Release], _: Deadline) -> Answers<Released> {
+        Ok(self.with(|shared, pushes| releases.iter().map(|release| Ok(shared.release(release, pushes))).collect()))
     }
 
     fn withdraw_behind(&self, _: &Release) {
         // The release that is repeated until it is answered is answered at once here.
     }
 
-    fn renew<'a>(&'a self, renewals: &'a [Renewal], _: Deadline) -> Answers<'a, Renewed> {
-        ready(Ok(self.with(|shared, _| renewals.iter().map(|renewal| Ok(shared.renew(renewal))).collect()))).boxed()
+    async fn renew(&self, renewals: &[Renewal], _: Deadline) -> Answers<Renewed> {
+        Ok(self.with(|shared, _| renewals.iter().map(|renewal| Ok(shared.renew(renewal))).collect()))
     }
 
-    fn draw<'a>(
-        &'a self,
-        key: &'a Arc<str>,
-        token: &'a Token,
-        count: u32,
-        _: Deadline,
-    ) -> BoxFuture<'a, Result<Option<u64>, StoreError>> {
-        let first = self.with(|shared, _| {
+    async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, _: Deadline) -> Result<Option<u64>, StoreError> {
+        Ok(self.with(|shared, _| {
             let owned = shared.owner(key).is_some_and(|(owner, _)| owner == *token);
             owned.then(|| shared.draw(Moment::now(), count))
-        });
-        ready(Ok(first)).boxed()
+        }))
     }
 
-    fn heartbeat(&self, _: Deadline) -> BoxFuture<'_, ()> {
-        ready(()).boxed()
-    }
+    async fn heartbeat(&self, _: Deadline) {}
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {
         let mut shared = self.locked();

@@ -4,15 +4,12 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use ::redis::{Cmd, RedisWrite, Value};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-
 use super::{
     Anchor, Answer, Answers, Ask, Busy, Events, Grant, Release, Released, Renewal, Renewed, Retry, Store, StoreError,
 };
 use crate::clock::{Deadline, Moment, without_drift};
 use crate::token::Token;
+use ::redis::{Cmd, RedisWrite, Value};
 
 mod gather;
 pub(crate) mod link;
@@ -49,6 +46,7 @@ impl RedisStore {
         let outcome = self.link.call(&script.by_digest(keys, &arguments), by).await;
         match outcome {
             Err(error) if error.is_missing_script() => {
+                let by = by.counted_from(Moment::now());
                 self.link.call(&script.by_text(keys, &arguments), by).await.map_err(StoreError::from)
             }
             outcome => outcome.map_err(StoreError::from),
@@ -57,79 +55,6 @@ impl RedisStore {
 
     fn grant(sent: Moment, lease: Duration, contended: bool, fence: Option<u64>) -> Answer {
         Answer::Granted(Grant { until: Deadline::new(sent, without_drift(lease)), contended, fence })
-    }
-
-    async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
-        let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
-        command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
-        command.arg("PX").arg(millis(ask.claim));
-        let Called { value, sent, .. } = self.link.call(&command, by).await?;
-        match value {
-            Value::Nil => Ok(Self::grant(sent, ask.claim, false, None)),
-            value => {
-                let owner = text(value).ok_or_else(StoreError::no_answer)?;
-                if owner == ask.token.as_str() {
-                    // This very ask was executed before; how much is left of its claim is not known, so it is
-                    // confirmed before use.
-                    return Ok(Self::grant(sent, Duration::ZERO, false, None));
-                }
-                let owner = Token::foreign(&owner);
-                Ok(Answer::Busy(Busy { owner, frees_in: None, endless: false, anchor: None }))
-            }
-        }
-    }
-
-    async fn ask(&self, asks: &[Ask], by: Deadline) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
-        let arguments = |command: &mut Cmd| {
-            for ask in asks {
-                lock_keys(command, &ask.key);
-            }
-            for ask in asks {
-                let not_after = self.link.store_micros_at(ask.give_up).unwrap_or(0);
-                command.arg(ask.token.as_str()).arg(millis(ask.claim)).arg(u8::from(ask.wait));
-                command.arg(ask.fences).arg(not_after);
-            }
-        };
-        let Called { value, sent, .. } = self.run(&scripts::ASK, 3 * asks.len(), arguments, by).await?;
-        let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
-        let anchor = Anchor { sent, store_micros: reply.store_micros };
-        self.link.learn(anchor);
-        Ok(reply.answers.into_iter().zip(asks).map(|(answer, ask)| read_answer(answer, ask, anchor)).collect())
-    }
-
-    async fn release(
-        &self,
-        releases: &[Release],
-        by: Deadline,
-    ) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
-        match releases {
-            [release] if release.is_lone() && self.link.is_busy() => Ok(vec![gather::release(self, release, by).await]),
-            _ => self.release_now(releases, by).await,
-        }
-    }
-
-    /// Gives back by the cheap script what it can, and by the one that knows everything the rest.
-    async fn release_now(
-        &self,
-        releases: &[Release],
-        by: Deadline,
-    ) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
-        if !releases.iter().all(Release::is_lone) {
-            return self.release_all(releases, by).await;
-        }
-        let (freed, repeated) = self.free(releases, by).await?;
-        let rest: Vec<Release> =
-            freed.iter().zip(releases).filter(|(freed, _)| !**freed).map(|(_, r)| r.clone()).collect();
-        let mut answers = if rest.is_empty() { Vec::new() } else { self.release_all(&rest, by).await? }.into_iter();
-        let merge = |freed| {
-            if freed {
-                return Ok(Released { owned: true, again: None });
-            }
-            let mut released = answers.next().unwrap_or_else(|| Err(StoreError::no_answer()))?;
-            released.owned |= repeated;
-            Ok(released)
-        };
-        Ok(freed.into_iter().map(merge).collect())
     }
 
     async fn free(&self, releases: &[Release], by: Deadline) -> Result<(Vec<bool>, bool), StoreError> {
@@ -151,11 +76,7 @@ impl RedisStore {
         if freed.len() == releases.len() { Ok((freed, repeated)) } else { Err(StoreError::no_answer()) }
     }
 
-    async fn release_all(
-        &self,
-        releases: &[Release],
-        by: Deadline,
-    ) -> Result<Vec<Result<Released, StoreError>>, StoreError> {
+    async fn release_all(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
         let arguments = |command: &mut Cmd| release_arguments(command, releases);
         let Called { value, sent, repeated } = self.run(&scripts::RELEASE, 3 * releases.len(), arguments, by).await?;
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
@@ -167,8 +88,81 @@ impl RedisStore {
         };
         Ok(answers.into_iter().zip(releases).map(read).collect())
     }
+}
 
-    async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Result<Vec<Result<Renewed, StoreError>>, StoreError> {
+impl Store for RedisStore {
+    async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
+        let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
+        command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
+        command.arg("PX").arg(millis(ask.claim));
+        let Called { value, sent, .. } = self.link.call(&command, by).await?;
+        match value {
+            Value::Nil => Ok(Self::grant(sent, ask.claim, false, None)),
+            value => {
+                let owner = text(value).ok_or_else(StoreError::no_answer)?;
+                if owner == ask.token.as_str() {
+                    // This very ask was executed before; how much is left of its claim is not known, so it is
+                    // confirmed before use.
+                    return Ok(Self::grant(sent, Duration::ZERO, false, None));
+                }
+                let owner = Token::foreign(&owner);
+                Ok(Answer::Busy(Busy { owner, frees_in: None, endless: false, anchor: None }))
+            }
+        }
+    }
+
+    async fn ask(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
+        let arguments = |command: &mut Cmd| {
+            for ask in asks {
+                lock_keys(command, &ask.key);
+            }
+            for ask in asks {
+                let not_after = self.link.store_micros_at(ask.give_up).unwrap_or(0);
+                command.arg(ask.token.as_str()).arg(millis(ask.claim)).arg(u8::from(ask.wait));
+                command.arg(ask.fences).arg(not_after);
+            }
+        };
+        let Called { value, sent, .. } = self.run(&scripts::ASK, 3 * asks.len(), arguments, by).await?;
+        let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
+        let anchor = Anchor { sent, store_micros: reply.store_micros };
+        self.link.learn(anchor);
+        Ok(reply.answers.into_iter().zip(asks).map(|(answer, ask)| read_answer(answer, ask, anchor)).collect())
+    }
+
+    async fn give_back(&self, release: &Release, by: Deadline) -> Result<Released, StoreError> {
+        if release.is_lone() && self.link.is_busy() {
+            return gather::release(self, release, by).await;
+        }
+        let mut answers = self.release(std::slice::from_ref(release), by).await?;
+        answers.pop().unwrap_or_else(|| Err(StoreError::no_answer()))
+    }
+
+    async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
+        if !releases.iter().all(Release::is_lone) {
+            return self.release_all(releases, by).await;
+        }
+        let (freed, repeated) = self.free(releases, by).await?;
+        let rest: Vec<Release> =
+            freed.iter().zip(releases).filter(|(freed, _)| !**freed).map(|(_, r)| r.clone()).collect();
+        let mut answers = if rest.is_empty() { Vec::new() } else { self.release_all(&rest, by).await? }.into_iter();
+        let merge = |freed| {
+            if freed {
+                return Ok(Released { owned: true, again: None });
+            }
+            let mut released = answers.next().unwrap_or_else(|| Err(StoreError::no_answer()))?;
+            released.owned |= repeated;
+            Ok(released)
+        };
+        Ok(freed.into_iter().map(merge).collect())
+    }
+
+    fn withdraw_behind(&self, release: &Release) {
+        let releases = std::slice::from_ref(release);
+        let mut command = scripts::RELEASE.by_digest(3, &|command: &mut Cmd| release_arguments(command, releases));
+        self.link.send_behind(command.set_no_response(true));
+    }
+
+    async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
         let arguments = |command: &mut Cmd| {
             for renewal in renewals {
                 command.arg(&*renewal.key);
@@ -195,6 +189,20 @@ impl RedisStore {
         let Called { value, .. } = self.run(&scripts::DRAW, 2, arguments, by).await?;
         let first = integer(&value).and_then(|first| u64::try_from(first).ok()).ok_or_else(StoreError::no_answer)?;
         Ok((first > 0).then_some(first))
+    }
+
+    async fn heartbeat(&self, by: Deadline) {
+        // An error reply is an answer too; the link itself draws the conclusions from silence.
+        let _ = self.link.call(&::redis::cmd("PING"), by).await;
+    }
+
+    fn attach(&self, _process: &str, events: Weak<dyn Events>) {
+        // A link subscribes to the channel of its process when it connects.
+        self.link.attach(events);
+    }
+
+    fn is_immediate(&self) -> bool {
+        false
     }
 }
 
@@ -275,53 +283,6 @@ impl From<link::CallError> for StoreError {
         let retry = if error.is_final() { Retry::Never } else { Retry::Later };
         let out_of_time = error.is_out_of_time();
         Self { retry, out_of_time, problem: error.into_problem() }
-    }
-}
-
-impl Store for RedisStore {
-    fn claim<'a>(&'a self, ask: &'a Ask, by: Deadline) -> BoxFuture<'a, Result<Answer, StoreError>> {
-        self.claim(ask, by).boxed()
-    }
-
-    fn ask<'a>(&'a self, asks: &'a [Ask], by: Deadline) -> Answers<'a, Answer> {
-        self.ask(asks, by).boxed()
-    }
-
-    fn release<'a>(&'a self, releases: &'a [Release], by: Deadline) -> Answers<'a, Released> {
-        self.release(releases, by).boxed()
-    }
-
-    fn withdraw_behind(&self, release: &Release) {
-        let releases = std::slice::from_ref(release);
-        let mut command = scripts::RELEASE.by_digest(3, &|command: &mut Cmd| release_arguments(command, releases));
-        self.link.send_behind(command.set_no_response(true));
-    }
-
-    fn renew<'a>(&'a self, renewals: &'a [Renewal], by: Deadline) -> Answers<'a, Renewed> {
-        self.renew(renewals, by).boxed()
-    }
-
-    fn draw<'a>(
-        &'a self,
-        key: &'a Arc<str>,
-        token: &'a Token,
-        count: u32,
-        by: Deadline,
-    ) -> BoxFuture<'a, Result<Option<u64>, StoreError>> {
-        self.draw(key, token, count, by).boxed()
-    }
-
-    fn heartbeat(&self, by: Deadline) -> BoxFuture<'_, ()> {
-        async move {
-            // An error reply is an answer too; the link itself draws the conclusions from silence.
-            let _ = self.link.call(&::redis::cmd("PING"), by).await;
-        }
-        .boxed()
-    }
-
-    fn attach(&self, _process: &str, events: Weak<dyn Events>) {
-        // A link subscribes to the channel of its process when it connects.
-        self.link.attach(events);
     }
 }
 

@@ -7,12 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use super::RedisStore;
 use super::link::CallError;
 use crate::clock::Deadline;
-use crate::store::{Release, Released, StoreError};
+use crate::store::{Release, Released, Store, StoreError};
 
 /// Releases per command: a longer script would hold up the server's other clients.
 const MOST: usize = 64;
@@ -44,11 +44,10 @@ pub(super) async fn release(store: &RedisStore, release: &Release, by: Deadline)
         let unsent = Unsent { store: store.clone(), is_sent: false };
         tokio::spawn(async move { unsent.send(by).await });
     }
-    let limit = by.remaining();
-    match timeout(limit, answer).await {
+    match timeout_at(by.on_timer(), answer).await {
         Ok(Ok(released)) => released,
         // The runtime that was to send it stands still, or is gone.
-        _ => Err(CallError::Silent(limit).into()),
+        _ => Err(CallError::Silent(by.span()).into()),
     }
 }
 
@@ -83,7 +82,7 @@ impl Drop for Unsent {
 
 async fn send_batch(store: &RedisStore, batch: Vec<(Release, Answer)>, by: Deadline) {
     let (releases, answers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-    let outcome = store.release_now(&releases, by).await;
+    let outcome = store.release(&releases, by).await;
     let mut outcomes = outcome.map(Vec::into_iter);
     for answer in answers {
         let outcome = match &mut outcomes {

@@ -5,7 +5,7 @@
 //! whoever needs a connection next makes it, on the runtime it runs on.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, ProtocolVersion, RedisError, ServerErrorKind, Value};
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use super::push::{Message, Receiver};
 use crate::clock::{Deadline, Moment};
@@ -40,6 +40,8 @@ pub(crate) struct Link {
     /// Held by whoever is connecting.
     connecting: tokio::sync::Mutex<()>,
     generations: AtomicU64,
+    /// Whether `silent_since` may be set: looked at after each reply, without the lock.
+    is_silent: AtomicBool,
     /// Commands on their way.
     in_flight: AtomicUsize,
 }
@@ -87,6 +89,7 @@ impl Link {
             state: Mutex::default(),
             connecting: tokio::sync::Mutex::new(()),
             generations: AtomicU64::new(0),
+            is_silent: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
         }))
     }
@@ -122,6 +125,7 @@ impl Link {
     pub(super) async fn call(&self, command: &Cmd, by: Deadline) -> Result<Called, CallError> {
         match self.send(command, by).await {
             Err(CallError::Failed(error)) if error.is_io_error() => {
+                let by = by.counted_from(Moment::now());
                 Ok(Called { repeated: true, ..self.send(command, by).await? })
             }
             outcome => outcome,
@@ -129,11 +133,16 @@ impl Link {
     }
 
     async fn send(&self, command: &Cmd, by: Deadline) -> Result<Called, CallError> {
-        let mut live = self.live(by).await?;
-        let sent = Moment::now();
-        let limit = by.remaining_at(sent).min(self.command_timeout);
+        let live = self.locked().live.clone();
+        // Boxed: otherwise every command's future would have room for a whole connection set-up.
+        let (mut live, by) = match live {
+            Some(live) => (live, by),
+            None => (Box::pin(self.made_live(by)).await?, by.counted_from(Moment::now())),
+        };
+        let (sent, limit) = (by.start(), by.span().min(self.command_timeout));
         let in_flight = InFlight::new(self);
-        let outcome = timeout(limit, live.connection.send_packed_command(command)).await;
+        let outcome =
+            timeout_at(Deadline::new(sent, limit).on_timer(), live.connection.send_packed_command(command)).await;
         drop(in_flight);
         let Ok(reply) = outcome else {
             self.silence(live.generation, sent);
@@ -168,9 +177,9 @@ impl Link {
     }
 
     fn heard(&self) {
-        let mut state = self.locked();
-        if state.silent_since.is_some() {
-            state.silent_since = None;
+        if self.is_silent.load(Ordering::Relaxed) {
+            self.is_silent.store(false, Ordering::Relaxed);
+            self.locked().silent_since = None;
         }
     }
 
@@ -182,6 +191,7 @@ impl Link {
             return;
         }
         let since = *state.silent_since.get_or_insert(sent);
+        self.is_silent.store(true, Ordering::Relaxed);
         drop(state);
         if since.elapsed() >= self.command_timeout * 2 {
             self.drop_connection(generation);
@@ -209,14 +219,10 @@ impl Link {
         }
     }
 
-    /// The connection, made now when there is none.
-    async fn live(&self, by: Deadline) -> Result<Live, CallError> {
-        if let Some(live) = self.locked().live.clone() {
-            return Ok(live);
-        }
-        let limit = by.remaining().min(self.connect_timeout);
-        // Boxed: otherwise every command's future would have room for a whole connection set-up.
-        match timeout(limit, Box::pin(self.connect())).await {
+    /// Makes the connection.
+    async fn made_live(&self, by: Deadline) -> Result<Live, CallError> {
+        let limit = by.span().min(self.connect_timeout);
+        match timeout(limit, self.connect()).await {
             Ok(outcome) => outcome,
             Err(_) => Err(CallError::NoConnection(limit)),
         }
