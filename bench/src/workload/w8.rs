@@ -24,7 +24,7 @@ pub(crate) fn drain_of(quarters: u32) -> String {
 }
 
 pub(crate) async fn run<C: Contestant>(run: &Run, keys: u32, waiters: u32) -> Result<Outcome, String> {
-    let waiters = run.size(waiters, waiters / 10);
+    let waiters = run.size(waiters, waiters / 4);
     let keys = keys.min(run.size(10_000, 1_000));
     let mut outcome = Outcome::default();
     // The first crowd is weighed. It is not timed: all the others then find memory that the process has used before.
@@ -109,9 +109,9 @@ async fn crowd<C: Contestant>(
 async fn all_wait() {
     let mut usage = Usage::of(std::process::id());
     loop {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
         let now = Usage::of(std::process::id());
-        if now.since(&usage).seconds < 0.02 {
+        if now.since(&usage).seconds < 0.01 {
             return;
         }
         usage = now;
