@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use crate::workload::{CASES, Case};
 
 pub(crate) const USAGE: &str = "\
-usage: cargo run --release -p bench -- [all | profile | CASE…] [--quick] [--rounds N] [--only CONTESTANT]… [--json FILE] [--svg DIR] [--markdown FILE]
-       cargo run --release -p bench -- --from FILE [profile | CASE…] [--svg DIR] [--markdown FILE]
+usage: cargo run --release -p bench -- [all | CASE…] [--quick] [--rounds N] [--only CONTESTANT]… [--json FILE] [--svg DIR] [--markdown FILE]
+       cargo run --release -p bench -- --from FILE [CASE…] [--svg DIR] [--markdown FILE]
+  FILE of --json keeps what was measured, times included; everything else shows ratios.
   CASE is a group (w1 … w9, w3b) or one case (w2-64); see bench/src/workload.rs for all of them.";
 
 /// The arguments of a benchmark run.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     pub(crate) cases: Vec<&'static Case>,
-    pub(crate) profile: bool,
     pub(crate) quick: bool,
     pub(crate) rounds: Option<u32>,
     pub(crate) only: Vec<String>,
@@ -40,11 +40,7 @@ impl Arguments {
                 "--svg" => arguments.svg = Some(value()?.into()),
                 "--markdown" => arguments.markdown = Some(value()?.into()),
                 "--from" => arguments.from = Some(value()?.into()),
-                "profile" => arguments.profile = true,
-                "all" => {
-                    arguments.cases.extend(CASES);
-                    arguments.profile = true;
-                }
+                "all" => arguments.cases.extend(CASES),
                 name => {
                     let found = CASES.iter().filter(|case| case.id == name || group(case) == name);
                     let count = arguments.cases.len();
@@ -55,7 +51,7 @@ impl Arguments {
                 }
             }
         }
-        if arguments.cases.is_empty() && !arguments.profile && arguments.from.is_none() {
+        if arguments.cases.is_empty() && arguments.from.is_none() {
             return Err("nothing to do".to_owned());
         }
         Ok(arguments)

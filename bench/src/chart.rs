@@ -1,113 +1,120 @@
-//! Charts, drawn as SVG.
+//! Charts, drawn as SVG: ratios alone, as in the tables.
 
 use std::path::Path;
 
 use plotters::style::RGBColor;
 
+use crate::column::Column;
 use crate::contestant::Who;
+use crate::report;
 use crate::results::{self, Results};
+use crate::workload::{Workload, w6, w8};
 
 mod bars;
+mod card;
 mod lines;
 
 use bars::Bar;
+use card::Heading;
 
-const WIDTH: u32 = 860;
-const OURS: RGBColor = RGBColor(0x1f, 0x6f, 0xb4);
-const BOUND: RGBColor = RGBColor(0x4d, 0x9d, 0x6a);
-const PEER: RGBColor = RGBColor(0xb8, 0xbd, 0xc4);
-const TEXT: RGBColor = RGBColor(0x33, 0x38, 0x3f);
+/// This project.
+const OURS: RGBColor = RGBColor(0xd9, 0x48, 0x0f);
+/// This project without Redis.
+const IN_MEMORY: RGBColor = RGBColor(0xf2, 0xa2, 0x6b);
+/// What the ratios refer to.
+const BASELINE: RGBColor = RGBColor(0x2f, 0x7d, 0x6b);
+const PEER: RGBColor = RGBColor(0x9a, 0xa7, 0xb5);
+const FAILED: RGBColor = RGBColor(0xb4, 0x23, 0x18);
 
-/// What one file shows.
+/// What one file with bars shows: the first column of a case.
 struct Chart {
     file: &'static str,
     case: &'static str,
-    column: &'static str,
     title: &'static str,
+    /// What 1 × stands for.
+    one: &'static str,
+    less_is_better: bool,
+}
+
+const fn chart(file: &'static str, case: &'static str, title: &'static str, one: &'static str) -> Chart {
+    Chart { file, case, title, one, less_is_better: true }
 }
 
 const CHARTS: &[Chart] = &[
+    chart("w1", "w1-pinned", "A lock nobody else wants, taken and given back", "1× = the two bare Redis commands"),
     Chart {
-        file: "w1",
-        case: "w1-pinned",
-        column: "p50 µs",
-        title: "Uncontended lock and release: median in µs (less is better)",
+        less_is_better: false,
+        ..chart("w2", "w2-64", "Locks per second, 64 tasks on 64 keys", "1× = the two bare Redis commands")
     },
-    Chart {
-        file: "w2",
-        case: "w2-64",
-        column: "pairs/s",
-        title: "64 tasks on 64 keys: locks per second (more is better)",
-    },
-    Chart {
-        file: "w3",
-        case: "w3",
-        column: "wall ms",
-        title: "Flash sale: 1,000 buyers, 2 items, stock in Redis; ms (less is better)",
-    },
-    Chart {
-        file: "w3b",
-        case: "w3b",
-        column: "µs per hand-over",
-        title: "Flash sale, stock in memory: µs per hand-over (less is better)",
-    },
-    Chart { file: "w4", case: "w4-2", column: "wall ms", title: "Flash sale over two processes; ms (less is better)" },
-    Chart {
-        file: "w5-longest",
-        case: "w5",
-        column: "longest wait ms",
-        title: "50 tasks, one key, 1 ms each: longest wait in ms (less is better)",
-    },
-    Chart {
-        file: "w5-2-longest",
-        case: "w5-2",
-        column: "longest wait ms",
-        title: "The same over two processes: longest wait in ms (less is better)",
-    },
-    Chart {
-        file: "w6",
-        case: "w6",
-        column: "hand-off µs",
-        title: "Hand-off between two processes: median in µs (less is better)",
-    },
+    chart("w3", "w3", "Flash sale: 1,000 buyers at once, 2 items", "1× = the sales alone, one after another"),
+    chart("w3b", "w3b", "Hand-over from buyer to buyer, stock in memory", "1× = tokio::sync::Mutex"),
+    chart("w4", "w4-2", "Flash sale over two processes", "1× = the sales alone, one after another"),
+    chart("w5", "w5", "Longest wait of 50 tasks for one key", "1× = all 50 have been inside once"),
+    chart("w5-2", "w5-2", "Longest wait of 50 tasks in two processes", "1× = all 50 have been inside once"),
+    chart("w6", "w6", "Hand-off from process to process", "1× = a PING"),
 ];
 
 /// Draws every chart whose case was measured.
-pub(crate) fn draw_all(folder: &Path, all: &[Results]) -> Result<(), String> {
+pub(crate) fn draw_all(folder: &Path, all: &[Results], quick: bool) -> Result<(), String> {
     std::fs::create_dir_all(folder).map_err(|error| error.to_string())?;
+    let small = if quick { " · of a small quick run" } else { "" };
     for chart in CHARTS {
-        let Some(results) = results::find(all, chart.case) else { continue };
-        let of = |who: &Who| Bar {
-            who: *who,
-            sample: results.sample(*who, chart.column),
-            is_bound: *who == results.case.baseline && chart.case != "w5-2" && chart.case != "w6",
-            failed: results.has_failed(*who),
+        let found = results::find(all, chart.case);
+        let Some((results, column)) = found.and_then(|results| Some((results, results.case.columns.first()?))) else {
+            continue;
         };
-        let bars: Vec<Bar> = results.case.contestants.iter().map(of).filter(|bar| !bar.sample.is_empty()).collect();
-        if bars.iter().filter(|bar| !bar.failed).count() > 1 {
+        let bars: Vec<Bar> = results.case.contestants.iter().filter_map(|who| bar(results, *who, column)).collect();
+        if bars.iter().filter(|bar| bar.failed.is_none()).count() > 1 {
+            let better = if chart.less_is_better { "lower is better" } else { "higher is better" };
+            let subtitle = format!("{}, logarithmic axis · {better}{small}", chart.one);
+            let heading = Heading { title: chart.title, subtitle: &subtitle };
             let file = folder.join(format!("{}.svg", chart.file));
-            bars::draw(&file, chart.title, bars).map_err(|error| format!("{}: {error}", file.display()))?;
+            bars::draw(&file, &heading, chart.less_is_better, bars)
+                .map_err(|error| format!("{}: {error}", file.display()))?;
         }
     }
-    for (file, cases, title) in [
-        ("w8-one-key", ["w8-1-quarter", "w8-1"], "A crowd on one key: time until all have had the lock"),
-        ("w8-many-keys", ["w8-10000-quarter", "w8-10000"], "A crowd on 10,000 keys: time until all have had the lock"),
+    for (file, case, title) in [
+        ("w8-one-key", "w8-1", "A growing crowd on one key: time until all have had the lock"),
+        ("w8-many-keys", "w8-10000", "A growing crowd on 10,000 keys: time until all have had a lock"),
     ] {
-        let drawn: Vec<_> = [Who::Ours, Who::InMemory, Who::Mutex].map(|who| (who, growth(all, &cases, who))).into();
-        if drawn.iter().all(|(_, points)| points.len() > 2) {
+        let Some(results) = results::find(all, case) else { continue };
+        let drawn: Vec<_> =
+            [Who::Mutex, Who::InMemory, Who::Ours].map(|who| (who, growth(results, who))).into_iter().collect();
+        if drawn.iter().all(|(_, points)| points.len() > 1) {
+            let subtitle = format!("1× = its own smallest crowd · lower is better, the dashed line is linear{small}");
             let file = folder.join(format!("{file}.svg"));
-            lines::draw(&file, title, ("waiting tasks", "ms"), &drawn).map_err(|error| error.to_string())?;
+            lines::draw(&file, &Heading { title, subtitle: &subtitle }, &drawn)
+                .map_err(|error| format!("{}: {error}", file.display()))?;
         }
     }
     Ok(())
 }
 
-/// From nothing over the sizes that were measured.
-fn growth(all: &[Results], cases: &[&str], who: Who) -> Vec<(f64, f64)> {
-    let of_case = |case: &&str| {
-        let results = results::find(all, case)?;
-        let (waiters, drain) = (results.sample(who, "waiters"), results.sample(who, "drain ms"));
-        (!drain.is_empty()).then(|| (waiters.median(), drain.median()))
+fn bar(results: &Results, who: Who, column: &Column) -> Option<Bar> {
+    let failed = results.has_failed(who).then(|| results.failed(who));
+    let sample = results.sample(who, column);
+    let is_baseline = column.is_ratio && who == results.case.baseline;
+    // A lock that polls hands off by luck, and mostly to itself.
+    let handed = results.plain(who, w6::FOLLOWED).filter(|_| results.case.workload == Workload::HandOff);
+    let note = handed.map(|part| format!(" after {} % of holds", report::round(part.max(1.0).round())));
+    (!sample.is_empty() || failed.is_some()).then_some(Bar { who, sample, is_baseline, note, failed })
+}
+
+/// Waiters, and the time to serve them in times that of the smallest crowd.
+fn growth(results: &Results, who: Who) -> Vec<(f64, f64)> {
+    let Some(waiters) = results.plain(who, "waiters") else { return Vec::new() };
+    let of = |quarters: u32| {
+        let drain = results.plain(who, &w8::drain_of(quarters))?;
+        Some((waiters / 4.0 * f64::from(quarters), drain))
     };
-    std::iter::once((0.0, 0.0)).chain(cases.iter().filter_map(of_case)).collect()
+    w8::QUARTERS.into_iter().filter_map(of).collect()
+}
+
+fn color_of(who: Who, is_baseline: bool) -> RGBColor {
+    match who {
+        Who::Ours => OURS,
+        Who::InMemory => IN_MEMORY,
+        _ if is_baseline => BASELINE,
+        _ => PEER,
+    }
 }

@@ -127,6 +127,16 @@ impl Who {
         self >= Self::Rslock
     }
 
+    /// The crates that are locks over Redis, however they are set.
+    pub(crate) const CRATES: [Self; 6] = [
+        Self::Rslock,
+        Self::RslockTuned,
+        Self::RedisLock,
+        Self::RedisLockTuned,
+        Self::DistributedLock,
+        Self::DistributedLockTuned,
+    ];
+
     pub(crate) fn is_python(self) -> bool {
         matches!(self, Self::RedisPy | Self::RedisPyTuned)
     }

@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p bench -- all` measures everything. Every measurement runs in processes of its own, which
 //! this program starts (`child.rs`) with a Redis that it starts as well (`server.rs`): contestants can't disturb one
-//! another, one that hangs is ended, and what a process uses can be read from outside. A round runs every contestant of
-//! a case in turn; ratios are taken within a round, because the machine's speed changes from minute to minute.
+//! another, one that hangs is ended, and what a process uses can be read from outside. A round runs the contestants
+//! of a case in turn, and what is shown is a ratio to the baseline of the same round (`column.rs`), because the machine's
+//! speed changes from minute to minute. Times are in the JSON file only.
 
 use std::process::ExitCode;
 
@@ -11,11 +12,11 @@ mod arena;
 mod arguments;
 mod chart;
 mod child;
+mod column;
 mod contestant;
 mod measure;
 mod outcome;
 mod process;
-mod profile;
 mod report;
 mod results;
 mod rounds;

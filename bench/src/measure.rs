@@ -85,7 +85,7 @@ fn attempt(server: &Server, run: &Run, program: &PathBuf) -> Result<Outcome, Str
     outcome.set("server µs per lock", server_used.seconds * 1e6 / locks);
     outcome.set("wake-ups per lock", wakeups / locks);
     if let Some(span) = outcome.get("span s") {
-        outcome.set("server % of a core", server_used.seconds / span * 100.0);
+        outcome.set("server, % of a core", server_used.seconds / span * 100.0);
     }
     Ok(outcome)
 }
@@ -167,14 +167,13 @@ fn count(server: &Server, run: &Run, outcome: &mut Outcome) -> Result<(), String
         commands += of(&["del"]);
     }
     outcome.set("commands per lock", commands / locks);
-    outcome.set("lock commands per lock", commands / locks);
     let sale = f64::from(run.size(1000, 300));
     outcome.set("commands per sale", commands / locks * sale);
     if let Some(hand_offs) = outcome.get("hand-offs").filter(|hand_offs| *hand_offs > 0.0) {
         outcome.set("commands per hand-off", commands / hand_offs);
     }
-    if let Some(span) = outcome.get("span s") {
-        outcome.set("commands/s", commands / span);
+    if let Some(renewals) = outcome.get("hundreds renewed") {
+        outcome.set("commands per 100 leases", commands / renewals);
     }
     for (name, column) in [("set", "µs per SET"), ("evalsha", "µs per EVALSHA")] {
         if let Some(calls) = calls.get(name).filter(|calls| calls.count > 0.0) {

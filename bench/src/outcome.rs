@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The result of one workload for one contestant, in one process or merged over several.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    /// By the name of the column they go into.
+    /// By name. Those with a unit of time are data for ratios and for the JSON file: no table or chart shows them.
     pub(crate) values: BTreeMap<String, f64>,
     /// How often the lock was not obtained, or not given back.
     pub(crate) failures: u64,

@@ -4,29 +4,31 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::arguments::Arguments;
+use crate::column::Column;
 use crate::outcome::Outcome;
 use crate::results::Results;
 use crate::server::Server;
 use crate::stats::Sample;
+use crate::verdict;
 
 /// What was measured with what.
 pub(crate) fn head(server: &Server, arguments: &Arguments, python: bool) -> String {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let mut text = format!("Redis {} on loopback, {cores} cores", server.version());
-    text.push_str(if arguments.quick { ", quick run\n" } else { "\n" });
+    text.push_str(if arguments.quick { ", quick run: small crowds, short rounds, the others once\n" } else { "\n" });
     if !python {
         text.push_str("redis-py is left out: no Python with it (BENCH_PYTHON or .venv/bin/python)\n");
     }
     text
 }
 
-/// The table of one case: medians over the rounds with their spread, ratios to the baseline of the same round.
+/// The table of one case, and what it is held to.
 pub(crate) fn table(results: &Results) -> String {
     let case = results.case;
-    let mut text = format!("\n### {}\n\n| {} |", case.title, case.id);
+    let titles: Vec<String> = case.columns.iter().map(title).collect();
+    let mut text = format!("\n### {}\n\n{}\n| {} |", case.title, legend(results), case.id);
     // Writing to a string can't fail.
-    let _ = write!(text, " {} | × {} |", case.columns.join(" | "), case.baseline.title());
-    let _ = writeln!(text, " failed / overlaps |\n|---|{}---|---|", "---|".repeat(case.columns.len()));
+    let _ = writeln!(text, " {} | failed / overlaps |\n|---|{}---|", titles.join(" | "), "---|".repeat(titles.len()));
     let mut problems = String::new();
     for who in case.contestants.iter().copied() {
         let outcomes: Vec<&Outcome> = results.rounds.iter().filter_map(|round| round.get(&who)).collect();
@@ -35,10 +37,11 @@ pub(crate) fn table(results: &Results) -> String {
         }
         let _ = write!(text, "| {} |", who.title());
         for (place, column) in case.columns.iter().enumerate() {
-            let _ = write!(text, " {} |", cell(&results.sample(who, column), place == 0));
+            let _ = match place {
+                0 if results.has_failed(who) => write!(text, " fails |"),
+                _ => write!(text, " {} |", cell(&results.sample(who, column), place == 0)),
+            };
         }
-        let ratio = if results.has_failed(who) { "fails".to_owned() } else { cell(&results.ratios(who), true) };
-        let _ = write!(text, " {ratio} |");
         let (failures, overlaps) = (total(&outcomes, |outcome| outcome.failures), total(&outcomes, |o| o.overlaps));
         let locks = total(&outcomes, |outcome| outcome.locks);
         let _ = match (failures, overlaps) {
@@ -52,6 +55,22 @@ pub(crate) fn table(results: &Results) -> String {
     if !problems.is_empty() {
         let _ = write!(text, "\n{problems}");
     }
+    text.push_str(&verdict::of(results));
+    text
+}
+
+fn title(column: &Column) -> String {
+    if column.is_ratio { format!("{} ×", column.title) } else { column.title.to_owned() }
+}
+
+/// What the sign × in the titles refers to.
+fn legend(results: &Results) -> String {
+    let rounds = results.rounds.len();
+    let mut text = format!("{rounds} round{}.", if rounds == 1 { "" } else { "s" });
+    if results.case.columns.iter().any(|column| column.is_ratio) {
+        let _ = write!(text, " ×: as a multiple of *{}* in the same round.", results.case.baseline.title());
+    }
+    text.push('\n');
     text
 }
 
@@ -83,10 +102,16 @@ pub(crate) fn place(file: &Path, tables: &str) -> Result<(), String> {
     std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Three digits that say something.
+/// A number that is round, without the zeros that say how exact it is.
+pub(crate) fn round(value: f64) -> String {
+    let digits = number(value);
+    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.').to_owned() } else { digits }
+}
+
+/// Three digits that say something, and all before the point.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
-        size if size >= 10_000.0 => {
+        size if size >= 999.5 => {
             let digits = format!("{value:.0}");
             let (mut grouped, count) = (String::new(), digits.len());
             for (place, digit) in digits.chars().enumerate() {

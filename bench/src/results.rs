@@ -5,9 +5,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::column::Column;
 use crate::contestant::Who;
 use crate::outcome::Outcome;
-use crate::stats::Sample;
+use crate::stats::{Sample, float};
 use crate::workload::{self, Case};
 
 /// The outcomes of one case, by round and contestant.
@@ -17,7 +18,8 @@ pub(crate) struct Results {
     pub(crate) rounds: Vec<BTreeMap<Who, Outcome>>,
 }
 
-/// One measurement as it is written to the JSON file.
+/// One measurement as it is written to the JSON file: as it was taken, times and all. This is data for whoever wants to look
+/// closer; what is printed, written as Markdown or drawn is made of it as ratios.
 #[derive(Debug, Serialize, Deserialize)]
 struct Record {
     case: String,
@@ -31,27 +33,48 @@ impl Results {
         Self { case, rounds: Vec::new() }
     }
 
-    /// A column of a contestant's, one value per round.
-    pub(crate) fn sample(&self, who: Who, column: &str) -> Sample {
-        Sample::new(self.rounds.iter().filter_map(|round| round.get(&who)?.get(column)))
+    /// A column of a contestant's, one value per round in which it took part.
+    pub(crate) fn sample(&self, who: Who, column: &Column) -> Sample {
+        let one = |round: &BTreeMap<Who, Outcome>| {
+            let value = round.get(&who)?.get(column.value)?;
+            if column.is_ratio { Some(value / round.get(&self.case.baseline)?.get(column.value)?) } else { Some(value) }
+        };
+        Sample::new(self.rounds.iter().filter_map(one))
     }
 
-    /// The compared column against the baseline of the same round.
-    pub(crate) fn ratios(&self, who: Who) -> Sample {
-        let column = self.case.columns.first().copied().unwrap_or_default();
-        Sample::new(
+    /// The median over the rounds of a value that has no unit of time.
+    pub(crate) fn plain(&self, who: Who, value: &str) -> Option<f64> {
+        let sample = Sample::new(self.rounds.iter().filter_map(|round| round.get(&who)?.get(value)));
+        (!sample.is_empty()).then(|| sample.median())
+    }
+
+    /// How many times as long as ours the best of some others takes, by the compared column; those that fail do not count.
+    pub(crate) fn best_of(&self, others: &[Who]) -> Sample {
+        let Some(column) = self.case.columns.first() else { return Sample::default() };
+        let others: Vec<Who> = others.iter().copied().filter(|who| !self.has_failed(*who)).collect();
+        let one = |round: &BTreeMap<Who, Outcome>| {
+            let values = others.iter().filter_map(|who| round.get(who)?.get(column.value));
+            Some(values.min_by(f64::total_cmp)? / round.get(&Who::Ours)?.get(column.value)?)
+        };
+        Sample::new(self.rounds.iter().filter_map(one))
+    }
+
+    /// The part of a contestant's acquisitions that failed.
+    pub(crate) fn failed(&self, who: Who) -> f64 {
+        let total = |count: fn(&Outcome) -> u64| -> f64 {
             self.rounds
                 .iter()
-                .filter_map(|round| Some(round.get(&who)?.get(column)? / round.get(&self.case.baseline)?.get(column)?)),
-        )
+                .filter_map(|round| round.get(&who))
+                .map(|outcome| float(usize::try_from(count(outcome)).unwrap_or_default()))
+                .sum()
+        };
+        let failures = total(|outcome| outcome.failures);
+        failures / (failures + total(|outcome| outcome.locks)).max(1.0)
     }
 
-    /// Whether a contestant failed so often that its other numbers say nothing.
+    /// Whether it failed so often that its other numbers say nothing.
     pub(crate) fn has_failed(&self, who: Who) -> bool {
-        let total = |count: fn(&Outcome) -> u64| -> u64 {
-            self.rounds.iter().filter_map(|round| round.get(&who)).map(count).sum()
-        };
-        total(|outcome| outcome.failures) * 20 > total(|outcome| outcome.locks)
+        self.failed(who) > 0.05
     }
 }
 

@@ -12,37 +12,29 @@ use crate::measure::measure;
 use crate::results::{self, Results};
 use crate::server::Server;
 use crate::workload::Case;
-use crate::{chart, profile, report, verdict};
-
-const ROUNDS: u32 = 3;
+use crate::{chart, report, verdict};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
     let server = Server::start()?;
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let weighing = weighing_program(&this);
-    let mut text = report::head(&server, arguments, redis_py::python().is_some());
-    print!("{text}");
+    let head = report::head(&server, arguments, redis_py::python().is_some());
+    print!("{head}");
     let mut all = arguments.from.as_ref().map_or(Ok(Vec::new()), |file| results::read(file))?;
-    for results in &all {
-        text.push_str(&report::table(results));
-    }
     for case in &arguments.cases {
         let results = measure_case(&server, arguments, case, &this, weighing.as_ref());
-        let table = report::table(&results);
-        print!("{table}");
-        text.push_str(&table);
-        all.push(results);
+        print!("{}", report::table(&results));
+        // What an earlier run says of this case is out of date.
+        match all.iter_mut().find(|earlier| earlier.case.id == case.id) {
+            Some(earlier) => *earlier = results,
+            None => all.push(results),
+        }
         // What was measured is kept, whatever happens to the rest of a long run.
         if let Some(file) = &arguments.json {
             results::write(file, &all)?;
         }
     }
-    if arguments.profile {
-        let table = profile::table(&server, &this, weighing.as_ref(), arguments.quick);
-        print!("{table}");
-        text.push_str(&table);
-    }
-    publish(arguments, &all, text)
+    publish(arguments, &all, &head)
 }
 
 /// Everybody in turn, round by round.
@@ -54,12 +46,12 @@ fn measure_case(
     weighing: Option<&PathBuf>,
 ) -> Results {
     let python = redis_py::python();
-    let rounds = arguments.rounds.unwrap_or(if arguments.quick { quick_rounds(case) } else { ROUNDS });
+    let rounds = arguments.rounds.unwrap_or(case.rounds(arguments.quick));
     let mut results = Results::new(case);
     for round in 0..rounds {
         let mut outcomes = BTreeMap::new();
-        for who in case.contestants.iter().copied().filter(|who| takes_part(arguments, case, *who, round)) {
-            if who.is_python() && python.is_none() {
+        for who in case.order(round) {
+            if !takes_part(arguments, case, who, round, rounds) || who.is_python() && python.is_none() {
                 continue;
             }
             progress(&format!("{} {}/{rounds} {}", case.id, round + 1, who.title()));
@@ -80,15 +72,15 @@ fn measure_case(
 }
 
 /// The verdict, and the files that were asked for.
-fn publish(arguments: &Arguments, all: &[Results], mut text: String) -> Result<(), String> {
+fn publish(arguments: &Arguments, all: &[Results], head: &str) -> Result<(), String> {
     let verdict = verdict::table(all);
     print!("{verdict}");
-    text.push_str(&verdict);
     if let Some(file) = &arguments.markdown {
-        report::place(file, &text)?;
+        let tables: String = all.iter().map(report::table).collect();
+        report::place(file, &format!("{head}{verdict}{tables}"))?;
     }
     if let Some(folder) = &arguments.svg {
-        chart::draw_all(folder, all)?;
+        chart::draw_all(folder, all, arguments.quick)?;
     }
     Ok(())
 }
@@ -100,12 +92,7 @@ fn progress(what: &str) {
     }
 }
 
-/// The long ones once, when there is little time.
-fn quick_rounds(case: &Case) -> u32 {
-    if matches!(case.id.split('-').next(), Some("w7" | "w8")) { 1 } else { ROUNDS }
-}
-
-fn takes_part(arguments: &Arguments, case: &Case, who: Who, round: u32) -> bool {
+fn takes_part(arguments: &Arguments, case: &Case, who: Who, round: u32, rounds: u32) -> bool {
     if !arguments.only.is_empty() {
         return arguments.only.iter().any(|only| only == who.id());
     }
@@ -114,7 +101,8 @@ fn takes_part(arguments: &Arguments, case: &Case, who: Who, round: u32) -> bool 
         let also_slow = matches!(case.id, "w1-pinned" | "w3");
         return round == 0 && (also_slow || !who.is_python() && case.id != "w4-4");
     }
-    true
+    // The others are slow, and far enough away to be seen in every third round.
+    !who.is_peer() || rounds <= 3 || round.is_multiple_of(3)
 }
 
 /// The program with the counting allocator, built beside this one when cargo is at hand.

@@ -1,6 +1,7 @@
 //! [`Case`], the list of what is measured, and how a child process finds its workload.
 
 use crate::child::Run;
+use crate::column::{self, Column};
 use crate::contestant::{Contestant, Who};
 use crate::outcome::Outcome;
 
@@ -11,7 +12,7 @@ mod w3b;
 pub(crate) mod w5;
 pub(crate) mod w6;
 mod w7;
-mod w8;
+pub(crate) mod w8;
 mod w9;
 
 /// Where the tasks of a case run.
@@ -48,11 +49,11 @@ pub(crate) struct Case {
     pub(crate) workload: Workload,
     pub(crate) flavour: Flavour,
     pub(crate) processes: u32,
-    /// Who the ratio refers to.
+    /// Who the ratios refer to.
     pub(crate) baseline: Who,
     pub(crate) contestants: &'static [Who],
     /// The columns; the first is the one that is compared.
-    pub(crate) columns: &'static [&'static str],
+    pub(crate) columns: &'static [Column],
 }
 
 use Flavour::{Current, Multi, Pinned};
@@ -60,30 +61,6 @@ use Who::{
     Bare, Blog, DistributedLock, DistributedLockTuned, InMemory, Mutex, Ours, Raw, RedisLock, RedisLockTuned, RedisPy,
     RedisPyTuned, Rslock, RslockTuned,
 };
-
-const PAIR: &[&str] =
-    &["p50 µs", "µs per pair", "p99 µs", "commands per lock", "client µs per lock", "server µs per lock"];
-const PAIRS: &[&str] = &["pairs/s", "commands per lock", "client µs per lock", "server µs per lock"];
-const SALE: &[&str] =
-    &["wall ms", "lock commands per lock", "client µs per lock", "server µs per lock", "wake-ups per lock"];
-const HAND_OVER: &[&str] = &["µs per hand-over", "wall ms", "commands per sale", "client µs per lock"];
-const SPREAD: &[&str] = &["wall ms", "hand-offs", "commands per hand-off", "client µs per lock", "server µs per lock"];
-const FAIR: &[&str] = &["locks/s", "gap µs", "Jain", "Jain of processes", "longest wait ms", "longest / cycle"];
-const HAND_OFF: &[&str] = &[
-    "hand-off µs",
-    "PING µs",
-    "× PING",
-    "PING after a pause µs",
-    "× PING after a pause",
-    "p99 µs",
-    "alternating",
-    "commands per lock",
-];
-const LEASES: &[&str] =
-    &["% of a core", "commands/s", "wake-ups/s", "bytes per hold", "resident bytes per hold", "server % of a core"];
-const CROWD: &[&str] =
-    &["µs per waiter", "drain ms", "bytes per waiter", "resident bytes per waiter", "commands per lock"];
-const ATTRIBUTE: &[&str] = &["attribute / hand", "µs by attribute", "µs by hand"];
 
 const EVERYBODY: &[Who] = &[
     Raw,
@@ -149,27 +126,27 @@ macro_rules! case {
 
 #[rustfmt::skip]
 pub(crate) static CASES: &[Case] = &[
-    case!("w1-pinned", "W1 one task, one key; client and server on one core", Workload::Pair, Pinned, 1, Raw, EVERYBODY, PAIR),
-    case!("w1-multi", "W1 one task, one key; two worker threads", Workload::Pair, Multi, 1, Raw, EVERYBODY, PAIR),
-    case!("w2-64", "W2 64 tasks on 64 keys; two worker threads", Workload::Pairs { keys: 64 }, Multi, 1, Raw, EVERYBODY, PAIRS),
-    case!("w2-64-current", "W2 64 tasks on 64 keys; current-thread runtime", Workload::Pairs { keys: 64 }, Current, 1, Raw, &[Raw, Ours], PAIRS),
-    case!("w2-1000", "W2 1,000 tasks on 1,000 keys; two worker threads", Workload::Pairs { keys: 1000 }, Multi, 1, Raw, &[Raw, Ours, Rslock, RedisLockTuned, DistributedLock, Blog], PAIRS),
-    case!("w2-1000-current", "W2 1,000 tasks on 1,000 keys; current-thread runtime", Workload::Pairs { keys: 1000 }, Current, 1, Raw, &[Raw, Ours], PAIRS),
-    case!("w3", "W3 flash sale, 1,000 buyers, 2 items, stock in Redis", Workload::Sale, Multi, 1, Bare, SELLERS, SALE),
-    case!("w3-pinned", "W3 flash sale; current-thread runtime, client and server on one core", Workload::Sale, Pinned, 1, Bare, &[Bare, Ours], SALE),
-    case!("w3b", "W3b flash sale, stock in memory: the hand-over alone", Workload::SaleInMemory, Multi, 1, Mutex, SELLERS_IN_MEMORY, HAND_OVER),
-    case!("w3b-current", "W3b flash sale, stock in memory; current-thread runtime", Workload::SaleInMemory, Current, 1, Mutex, &[Mutex, Ours, InMemory], HAND_OVER),
-    case!("w4-2", "W4 flash sale over 2 processes", Workload::Sale, Multi, 2, Bare, SELLERS, SPREAD),
-    case!("w4-4", "W4 flash sale over 4 processes", Workload::Sale, Multi, 4, Bare, SELLERS, SPREAD),
-    case!("w5", "W5 50 tasks on one key, body of 1 ms", Workload::Fairness, Multi, 1, Mutex, FAIR_ONES, FAIR),
-    case!("w5-2", "W5 over two processes of 25 tasks", Workload::Fairness, Multi, 2, Raw, FAIR_ONES_OF_TWO, FAIR),
-    case!("w6", "W6 hand-off between two processes", Workload::HandOff, Current, 2, Raw, &[Raw, Ours, Rslock, RslockTuned, RedisLockTuned, DistributedLockTuned, Blog], HAND_OFF),
-    case!("w7", "W7 100,000 leases of 30 s held and renewed", Workload::Leases, Multi, 1, Ours, &[Ours], LEASES),
-    case!("w8-1", "W8 100,000 tasks wait for one key", Workload::Crowd { keys: 1, waiters: 100_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], CROWD),
-    case!("w8-1-quarter", "W8 25,000 tasks wait for one key", Workload::Crowd { keys: 1, waiters: 25_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], CROWD),
-    case!("w8-10000", "W8 100,000 tasks wait for 10,000 keys", Workload::Crowd { keys: 10_000, waiters: 100_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], CROWD),
-    case!("w8-10000-quarter", "W8 25,000 tasks wait for 10,000 keys", Workload::Crowd { keys: 10_000, waiters: 25_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], CROWD),
-    case!("w9", "W9 the attribute and the call it stands for, in memory", Workload::Attribute, Current, 1, InMemory, &[InMemory], ATTRIBUTE),
+    case!("w1-pinned", "W1 one task, one key; client and server on one core", Workload::Pair, Pinned, 1, Raw, EVERYBODY, column::PAIR),
+    case!("w1-multi", "W1 one task, one key; two worker threads", Workload::Pair, Multi, 1, Raw, EVERYBODY, column::PAIR),
+    case!("w1-current", "W1 one task, one key; current-thread runtime", Workload::Pair, Current, 1, Raw, &[Raw, Ours], column::PAIR),
+    case!("w1-profile", "W1 where the time goes; client and server on one core", Workload::Pair, Pinned, 1, Raw, &[Raw, Ours], column::PROFILE),
+    case!("w2-64", "W2 64 tasks on 64 keys; two worker threads", Workload::Pairs { keys: 64 }, Multi, 1, Raw, EVERYBODY, column::PAIRS),
+    case!("w2-64-current", "W2 64 tasks on 64 keys; current-thread runtime", Workload::Pairs { keys: 64 }, Current, 1, Raw, &[Raw, Ours], column::PAIRS),
+    case!("w2-1000", "W2 1,000 tasks on 1,000 keys; two worker threads", Workload::Pairs { keys: 1000 }, Multi, 1, Raw, &[Raw, Ours, Rslock, RedisLockTuned, DistributedLock, Blog], column::PAIRS),
+    case!("w2-1000-current", "W2 1,000 tasks on 1,000 keys; current-thread runtime", Workload::Pairs { keys: 1000 }, Current, 1, Raw, &[Raw, Ours], column::PAIRS),
+    case!("w3", "W3 flash sale, 1,000 buyers, 2 items, stock in Redis", Workload::Sale, Multi, 1, Bare, SELLERS, column::SALE),
+    case!("w3-pinned", "W3 flash sale; current-thread runtime, client and server on one core", Workload::Sale, Pinned, 1, Bare, &[Bare, Ours], column::SALE),
+    case!("w3b", "W3b flash sale, stock in memory: the hand-over alone", Workload::SaleInMemory, Multi, 1, Mutex, SELLERS_IN_MEMORY, column::HAND_OVER),
+    case!("w3b-current", "W3b flash sale, stock in memory; current-thread runtime", Workload::SaleInMemory, Current, 1, Mutex, &[Mutex, Ours, InMemory], column::HAND_OVER),
+    case!("w4-2", "W4 flash sale over 2 processes", Workload::Sale, Multi, 2, Bare, SELLERS, column::SPREAD),
+    case!("w4-4", "W4 flash sale over 4 processes", Workload::Sale, Multi, 4, Bare, SELLERS, column::SPREAD),
+    case!("w5", "W5 50 tasks on one key, body of 1 ms", Workload::Fairness, Multi, 1, Mutex, FAIR_ONES, column::FAIR),
+    case!("w5-2", "W5 over two processes of 25 tasks", Workload::Fairness, Multi, 2, Raw, FAIR_ONES_OF_TWO, column::FAIR),
+    case!("w6", "W6 hand-off between two processes", Workload::HandOff, Current, 2, Raw, &[Raw, Ours, Rslock, RslockTuned, RedisLockTuned, DistributedLockTuned, Blog], column::HAND_OFF),
+    case!("w7", "W7 100,000 leases of 30 s held and renewed", Workload::Leases, Multi, 1, Ours, &[Ours], column::LEASES),
+    case!("w8-1", "W8 100,000 tasks wait for one key", Workload::Crowd { keys: 1, waiters: 100_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], column::CROWD),
+    case!("w8-10000", "W8 100,000 tasks wait for 10,000 keys", Workload::Crowd { keys: 10_000, waiters: 100_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], column::CROWD),
+    case!("w9", "W9 the attribute and the call it stands for, in memory", Workload::Attribute, Current, 1, InMemory, &[InMemory], column::ATTRIBUTE),
 ];
 
 /// The case of this id.
@@ -178,9 +155,34 @@ pub(crate) fn case(id: &str) -> Option<&'static Case> {
 }
 
 impl Case {
+    /// How often baseline and ours are measured. What is short and noisy has many rounds rather than long ones.
+    pub(crate) fn rounds(&self, quick: bool) -> u32 {
+        match self.workload {
+            Workload::Leases | Workload::Crowd { .. } if quick => 1,
+            Workload::Leases | Workload::Crowd { .. } | Workload::Fairness => 3,
+            _ if quick => 3,
+            _ => 7,
+        }
+    }
+
+    /// Who is measured in a round, in this order. Who is first changes from round to round, so that what comes before
+    /// tells on everybody; what is compared most closely, the baseline and ours, stays side by side.
+    pub(crate) fn order(&self, round: u32) -> Vec<Who> {
+        let (mut ours, mut peers): (Vec<Who>, Vec<Who>) = self.contestants.iter().partition(|who| !who.is_peer());
+        for group in [&mut ours, &mut peers] {
+            let places = group.len().max(1);
+            group.rotate_left(round as usize % places);
+        }
+        ours.extend(peers);
+        ours
+    }
+
     /// The column that only the counting allocator can fill.
     pub(crate) fn weighed(&self) -> Option<&'static str> {
         match self.workload {
+            Workload::Pair if self.columns.iter().any(|column| column.value == "allocations per pair") => {
+                Some("allocations per pair")
+            }
             Workload::Leases => Some("bytes per hold"),
             Workload::Crowd { .. } => Some("bytes per waiter"),
             _ => None,
@@ -200,5 +202,33 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
         Workload::Leases => w7::run(run).await,
         Workload::Crowd { keys, waiters } => w8::run::<C>(run, keys, waiters).await,
         Workload::Attribute => w9::run(run).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_a_unit_of_time_is_shown_as_a_ratio() {
+        for column in CASES.iter().flat_map(|case| case.columns) {
+            let is_time =
+                ["µs", "ms", "/s"].iter().any(|unit| column.value.split(' ').any(|word| word.ends_with(unit)));
+            assert!(column.is_ratio || !is_time, "{column:?}");
+            assert!(!column.title.contains("µs") && !column.title.contains(" ms"), "{column:?}");
+        }
+    }
+
+    #[test]
+    fn everybody_is_first_of_their_group_in_turn_and_baseline_and_ours_stay_side_by_side() {
+        for case in CASES.iter().filter(|case| case.contestants.starts_with(&[Raw, Ours])) {
+            let bounds = case.contestants.iter().filter(|who| !who.is_peer()).count();
+            for round in 0..7 {
+                let order = case.order(round);
+                assert_eq!(order.len(), case.contestants.len());
+                assert_eq!(order.first(), case.contestants.get(round as usize % bounds));
+                assert!(order.iter().take(bounds).all(|who| !who.is_peer()));
+            }
+        }
     }
 }

@@ -2,83 +2,138 @@
 
 use std::path::Path;
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{BOUND, OURS, PEER, TEXT, WIDTH};
+use super::card::{Area, FAINT, GRID, HEAD, Heading, PAPER, TEXT, WIDTH, card, style};
+use super::{FAILED, color_of};
 use crate::contestant::Who;
 use crate::report;
 use crate::stats::Sample;
 
-/// Height of one bar with its margin.
-const BAR: u32 = 30;
-const HEAD: u32 = 64;
+/// Height of one bar, and from one to the next.
+const BAR: i32 = 20;
+const STEP: i32 = 29;
 /// Where bars begin: names of contestants are to their left.
-const LEFT: i32 = 260;
-const RIGHT: i32 = 90;
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+const LEFT: i32 = 254;
+/// For the number of the longest bar, and for a note behind it.
+const RIGHT: i32 = 84;
+const RIGHT_OF_NOTES: i32 = 230;
+/// About the width of a letter.
+const LETTER: i32 = 8;
+/// For the axis below.
+const FOOT: i32 = 34;
 
 /// One contestant's bar.
 #[derive(Debug)]
 pub(super) struct Bar {
     pub(super) who: Who,
     pub(super) sample: Sample,
-    /// It bounds what a lock can do.
-    pub(super) is_bound: bool,
-    /// It did not do what was asked, so there is nothing to compare.
-    pub(super) failed: bool,
+    /// It is what the ratios refer to.
+    pub(super) is_baseline: bool,
+    /// What has to be known about the number.
+    pub(super) note: Option<String>,
+    /// It did not do what was asked this often, so there is nothing to compare.
+    pub(super) failed: Option<f64>,
 }
 
-/// Horizontal bars on a logarithmic scale, each with its number: contestants differ by a factor of a thousand.
-pub(super) fn draw(file: &Path, title: &str, mut bars: Vec<Bar>) -> Result<(), Box<dyn std::error::Error>> {
-    bars.sort_by(|one, other| {
-        (one.failed, one.sample.median())
-            .partial_cmp(&(other.failed, other.sample.median()))
-            .unwrap_or(std::cmp::Ordering::Equal)
-    });
-    let height = HEAD + BAR * u32::try_from(bars.len())? + 16;
-    let area = SVGBackend::new(file, (WIDTH, height)).into_drawing_area();
-    area.fill(&WHITE)?;
-    let style = |size: i32| ("sans-serif", size).into_font().color(&TEXT);
-    area.draw_text(title, &style(18), (16, 14))?;
-    area.draw_text("medians, logarithmic scale; the thin line spans the rounds", &style(12), (16, 38))?;
-    let samples = || bars.iter().filter(|bar| !bar.failed).map(|bar| &bar.sample);
-    let low = samples().map(Sample::min).fold(f64::INFINITY, f64::min) / 2.0;
-    let high = samples().map(Sample::max).fold(0.0, f64::max);
-    let space = f64::from(i32::try_from(WIDTH)? - LEFT - RIGHT);
+/// The logarithmic axis: contestants differ by a factor of a thousand.
+struct Axis {
+    low: f64,
+    high: f64,
+    right: i32,
+}
+
+impl Axis {
+    fn over(bars: &[Bar]) -> Self {
+        let samples = || bars.iter().filter(|bar| bar.failed.is_none()).map(|bar| &bar.sample);
+        let low = samples().map(Sample::min).fold(1.0, f64::min);
+        let high = samples().map(Sample::max).fold(2.0, f64::max);
+        let right = if bars.iter().any(|bar| bar.note.is_some()) { RIGHT_OF_NOTES } else { RIGHT };
+        // Even the smallest bar is to be seen.
+        Self { low: low / (high / low).powf(0.15).max(1.25), high, right }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "pixels of a chart a few hundred wide")]
+    fn x(&self, value: f64) -> i32 {
+        let space = f64::from(WIDTH - LEFT - self.right);
+        LEFT + (space * (value / self.low).ln() / (self.high / self.low).ln()).round() as i32
+    }
+
+    /// Round numbers, the fewer the more decades there are.
+    fn ticks(&self) -> Vec<f64> {
+        let digits: &[f64] = match self.high / self.low {
+            span if span > 100.0 => &[1.0],
+            span if span > 8.0 => &[1.0, 2.0, 5.0],
+            _ => &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
+        };
+        let decades = (-3..6).map(|power| 10.0_f64.powi(power));
+        let all = decades.flat_map(|decade| digits.iter().map(move |digit| digit * decade));
+        all.filter(|tick| (self.low..=self.high * 1.05).contains(tick)).collect()
+    }
+}
+
+/// Horizontal bars, the best one first, each with its number.
+pub(super) fn draw(
+    file: &Path,
+    heading: &Heading<'_>,
+    less_is_better: bool,
+    mut bars: Vec<Bar>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let sign = if less_is_better { 1.0 } else { -1.0 };
+    let rank = |bar: &Bar| (bar.failed.is_some(), sign * bar.sample.median());
+    bars.sort_by(|one, other| rank(one).partial_cmp(&rank(other)).unwrap_or(std::cmp::Ordering::Equal));
+    let bottom = HEAD + STEP * i32::try_from(bars.len())?;
+    let area = card(file, bottom + FOOT, heading)?;
+    let axis = Axis::over(&bars);
+    for tick in axis.ticks() {
+        let x = axis.x(tick);
+        let color = if (tick - 1.0).abs() < 1e-9 { FAINT } else { GRID };
+        area.draw(&PathElement::new([(x, HEAD - 4), (x, bottom)], color.stroke_width(1)))?;
+        let below = style(12, FAINT).pos(Pos::new(HPos::Center, VPos::Top));
+        area.draw_text(&format!("{}×", report::round(tick)), &below, (x, bottom + 6))?;
+    }
     for (place, bar) in bars.iter().enumerate() {
-        let top = i32::try_from(HEAD + BAR * u32::try_from(place)?)?;
-        draw_bar(&area, top, bar, &|value| LEFT + pixels(space * (value / low).ln() / (high / low).ln()))?;
+        draw_bar(&area, HEAD + STEP * i32::try_from(place)?, bar, &axis)?;
     }
     area.present()?;
     Ok(())
 }
 
-fn draw_bar(area: &Area<'_>, top: i32, bar: &Bar, x: &dyn Fn(f64) -> i32) -> Result<(), Box<dyn std::error::Error>> {
-    let middle = top + 11;
-    let style = ("sans-serif", 13).into_font().color(&TEXT);
-    let name = style.clone().pos(Pos::new(HPos::Right, VPos::Center));
-    let value = style.pos(Pos::new(HPos::Left, VPos::Center));
-    area.draw_text(bar.who.title(), &name, (LEFT - 8, middle))?;
-    if bar.failed {
-        area.draw_text("fails", &value, (LEFT + 6, middle))?;
+fn draw_bar(area: &Area<'_>, top: i32, bar: &Bar, axis: &Axis) -> Result<(), Box<dyn std::error::Error>> {
+    let middle = top + BAR / 2;
+    let weight = if matches!(bar.who, Who::Ours | Who::InMemory) { FontStyle::Bold } else { FontStyle::Normal };
+    let text = ("sans-serif", 14, weight).into_font().color(&TEXT);
+    area.draw_text(bar.who.title(), &text.pos(Pos::new(HPos::Right, VPos::Center)), (LEFT - 10, middle))?;
+    let right_of = Pos::new(HPos::Left, VPos::Center);
+    if let Some(part) = bar.failed {
+        let failed = format!("failed: {:.0} % of its acquisitions", (part * 100.0).max(1.0));
+        write(area, &failed, &style(14, FAILED).pos(right_of), (LEFT + 6, middle))?;
         return Ok(());
     }
-    let color = match bar.who {
-        Who::Ours | Who::InMemory => OURS,
-        _ if bar.is_bound => BOUND,
-        _ => PEER,
-    };
-    let sample = &bar.sample;
-    area.draw(&Rectangle::new([(LEFT, top), (x(sample.median()), top + 22)], color.filled()))?;
-    area.draw(&PathElement::new([(x(sample.min()), middle), (x(sample.max()), middle)], TEXT.stroke_width(1)))?;
-    area.draw_text(&report::number(sample.median()), &value, (x(sample.max()) + 6, middle))?;
-    Ok(())
+    let (sample, color) = (&bar.sample, color_of(bar.who, bar.is_baseline));
+    area.draw(&Rectangle::new([(LEFT, top), (axis.x(sample.median()), top + BAR)], color.filled()))?;
+    let (from, to) = (axis.x(sample.min()), axis.x(sample.max()));
+    if from < to {
+        area.draw(&PathElement::new([(from, middle), (to, middle)], TEXT.stroke_width(1)))?;
+        for end in [from, to] {
+            area.draw(&PathElement::new([(end, middle - 3), (end, middle + 3)], TEXT.stroke_width(1)))?;
+        }
+    }
+    let number = format!("{}×{}", report::number(sample.median()), bar.note.as_deref().unwrap_or_default());
+    let text = ("sans-serif", 14, weight).into_font().color(&TEXT);
+    write(area, &number, &text.pos(right_of), (to + 7, middle))
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "pixels of a chart a few hundred wide")]
-fn pixels(length: f64) -> i32 {
-    length.round() as i32
+/// Words that lines of the axis don't run through.
+fn write(
+    area: &Area<'_>,
+    words: &str,
+    style: &TextStyle<'_>,
+    at: (i32, i32),
+) -> Result<(), Box<dyn std::error::Error>> {
+    let width = LETTER * i32::try_from(words.chars().count())?;
+    area.draw(&Rectangle::new([(at.0 - 2, at.1 - 8), (at.0 + width, at.1 + 8)], PAPER.filled()))?;
+    area.draw_text(words, style, at)?;
+    Ok(())
 }

@@ -3,52 +3,64 @@
 use std::path::Path;
 
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::{BOUND, OURS, TEXT, WIDTH};
+use super::card::{FAINT, GRID, HEAD, Heading, TEXT, card, style};
+use super::color_of;
 use crate::contestant::Who;
 use crate::report;
 
-/// The growth of a value with the number of something, one line per contestant.
+const HEIGHT: i32 = 400;
+
+/// The growth of the waiting crowd and of the time to serve it, one line per contestant, beside what would be linear.
 pub(super) fn draw(
     file: &Path,
-    title: &str,
-    (x_title, y_title): (&str, &str),
+    heading: &Heading<'_>,
     lines: &[(Who, Vec<(f64, f64)>)],
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let area = SVGBackend::new(file, (WIDTH, 420)).into_drawing_area();
-    area.fill(&WHITE)?;
-    let points = lines.iter().flat_map(|(_, points)| points);
-    let (right, top) = points.fold((1.0_f64, 0.0_f64), |(x, y), point| (x.max(point.0), y.max(point.1)));
+    let area = card(file, HEIGHT, heading)?;
+    let points = || lines.iter().flat_map(|(_, points)| points.iter().copied());
+    let smallest = points().map(|(x, _)| x).fold(f64::INFINITY, f64::min);
+    let right = points().map(|(x, _)| x).fold(0.0, f64::max);
+    let top = points().map(|(_, y)| y).fold(right / smallest, f64::max);
     let mut chart = ChartBuilder::on(&area)
-        .caption(title, ("sans-serif", 18).into_font().color(&TEXT))
-        .margin(12)
-        .x_label_area_size(44)
-        .y_label_area_size(64)
-        .build_cartesian_2d(0.0..right * 1.02, 0.0..top * 1.08)?;
-    let label = ("sans-serif", 13).into_font().color(&TEXT);
+        .margin_top(HEAD)
+        .margin_left(14)
+        .margin_right(36)
+        .margin_bottom(10)
+        .x_label_area_size(46)
+        .y_label_area_size(44)
+        .build_cartesian_2d(0.0..right, 0.0..top * 1.06)?;
     chart
         .configure_mesh()
-        .x_desc(x_title)
-        .y_desc(y_title)
-        .axis_desc_style(label.clone())
-        .label_style(label.clone())
-        .light_line_style(WHITE)
-        .x_label_formatter(&|value| report::number(*value))
-        .y_label_formatter(&|value| report::number(*value))
+        .disable_x_mesh()
+        .x_desc("waiting tasks")
+        .axis_desc_style(style(14, FAINT))
+        .label_style(style(12, FAINT))
+        .axis_style(GRID)
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .x_labels(5)
+        .y_labels(6)
+        .x_label_formatter(&|value| report::round(*value))
+        .y_label_formatter(&|value| format!("{value:.0}×"))
         .draw()?;
-    for (place, (who, points)) in lines.iter().enumerate() {
-        let color = [OURS, RGBColor(0xd9, 0x8a, 0x2b), BOUND, TEXT].get(place % 4).copied().unwrap_or(TEXT);
-        let line = chart.draw_series(LineSeries::new(points.iter().copied(), color.stroke_width(2)))?;
-        line.label(who.title()).legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
+    let linear = [(0.0, 0.0), (right, right / smallest)];
+    chart.draw_series(DashedLineSeries::new(linear, 5, 5, FAINT.stroke_width(1)))?;
+    for (who, points) in lines {
+        let color = color_of(*who, *who == Who::Mutex);
+        chart.draw_series(LineSeries::new(points.iter().copied(), color.stroke_width(3)))?;
         chart.draw_series(points.iter().map(|point| Circle::new(*point, 4, color.filled())))?;
     }
-    let background = WHITE.mix(0.9);
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .label_font(label)
-        .background_style(background)
-        .draw()?;
+    // The key, in the corner that growth leaves free.
+    for (place, (who, _)) in lines.iter().rev().enumerate() {
+        let middle = HEAD + 22 + 22 * i32::try_from(place)?;
+        let color = color_of(*who, *who == Who::Mutex);
+        area.draw(&PathElement::new([(84, middle), (112, middle)], color.stroke_width(3)))?;
+        area.draw(&Circle::new((98, middle), 4, color.filled()))?;
+        let right_of = style(14, TEXT).pos(Pos::new(HPos::Left, VPos::Center));
+        area.draw_text(who.title(), &right_of, (120, middle))?;
+    }
     area.present()?;
     Ok(())
 }

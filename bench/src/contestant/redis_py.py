@@ -97,7 +97,7 @@ def sale(in_memory):
 
 
 def fairness():
-    seconds, tasks = (1.2 if quick else 5.0), 50 // processes
+    seconds, tasks = (0.8 if quick else 3.0), 50 // processes
     shares, longest, held = [0] * tasks, [0.0] * tasks, [0.0] * tasks
     began = ready()
     end = began + seconds

@@ -11,7 +11,7 @@ use crate::stats::float;
 
 pub(crate) async fn run<C: Contestant>(run: &Run, keys: u32) -> Result<Outcome, String> {
     let lock = C::connect(&run.url).await?;
-    let pairs = run.size(128_000, 16_000) / keys;
+    let pairs = run.size(64_000, 16_000) / keys;
     // Every key once: connections, tables and buffers have their size.
     let warm_up = round(&lock, keys, 1).await;
     if let Some(problem) = warm_up.problem {

@@ -15,19 +15,20 @@ pub(crate) const ITEMS: u32 = 2;
 /// A sale is repeated for so long, in ns, that the fast ones are not measured by a single one.
 const REPEAT_FOR: u64 = 300_000_000;
 const REPEAT: usize = 10;
+const WARM_UP: u32 = 100;
 
 pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
     let lock = C::connect(&run.url).await?;
     let connection = connect_raw(&run.url).await?;
     let processes = run.processes();
     let buyers = run.size(1000, 300) / processes / ITEMS;
-    lock.with("warm:0", async {}).await?;
+    warm_up(&lock, &connection, run).await?;
     ready();
     let first = nanos();
     let mut outcome = Outcome { began: first / 1000, ..Outcome::default() };
     let mut walls = Vec::new();
-    // Several processes can't repeat in step.
-    let repeat = if processes > 1 { 1 } else { REPEAT };
+    // Several processes can't repeat in step, and their baseline is not to have it better.
+    let repeat = if run.case.processes > 1 { 1 } else { REPEAT };
     while walls.is_empty() || walls.len() < repeat && nanos() - first < REPEAT_FOR {
         let began = nanos();
         outcome.absorb(sale(&lock, &connection, run, buyers).await);
@@ -37,6 +38,15 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
     let walls = Sample::new(walls.iter().map(|wall| std::time::Duration::from_nanos(*wall).as_secs_f64() * 1e3));
     outcome.set("wall ms", walls.median());
     Ok(outcome)
+}
+
+/// Bodies under locks of this process's own: nobody's first command is measured.
+async fn warm_up<C: Contestant>(lock: &C, connection: &MultiplexedConnection, run: &Run) -> Result<(), String> {
+    let key = format!("warm:{}", run.part);
+    for _ in 0..WARM_UP {
+        lock.with(&key, sell(connection.clone(), ITEMS + run.part, run.part)).await.flatten()?;
+    }
+    Ok(())
 }
 
 async fn sale<C: Contestant>(lock: &C, connection: &MultiplexedConnection, run: &Run, buyers: u32) -> Outcome {

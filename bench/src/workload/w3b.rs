@@ -29,7 +29,6 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
         walls.push(began.elapsed().as_secs_f64());
     }
     let wall = Sample::new(walls).median();
-    outcome.set("wall ms", wall * 1e3);
     outcome.set("µs per hand-over", wall * 1e6 / f64::from(buyers));
     Ok(outcome)
 }

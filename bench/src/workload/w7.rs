@@ -11,6 +11,8 @@ use crate::process::Usage;
 use crate::stats::float;
 
 const TASKS: u32 = 64;
+/// Seconds: a third of the lease.
+const RENEWED_EVERY: f64 = 10.0;
 
 pub(crate) async fn run(run: &Run) -> Result<Outcome, String> {
     let locks = LockManager::connect(&run.url).await.map_err(|error| error.to_string())?;
@@ -46,12 +48,13 @@ pub(crate) async fn run(run: &Run) -> Result<Outcome, String> {
     outcome.set("resident bytes per hold", per_hold(grown));
     ready();
     let began = Usage::of(std::process::id());
-    // Every lease is renewed every 10 s.
     let time = if run.weigh.is_some() { 0.1 } else { f64::from(run.size(30, 11)) };
     tokio::time::sleep(Duration::from_secs_f64(time)).await;
     let used = Usage::of(std::process::id()).since(&began);
     outcome.set("% of a core", used.seconds / time * 100.0);
-    outcome.set("wake-ups/s", used.wakeups / time);
+    let renewals = f64::from(holds) / 100.0 * time / RENEWED_EVERY;
+    outcome.set("wake-ups per 100 leases", used.wakeups / renewals);
+    outcome.set("hundreds renewed", renewals);
     outcome.set("span s", time);
     let lost = guards.iter().filter(|guard| !guard.is_valid()).count();
     if lost > 0 {

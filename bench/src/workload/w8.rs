@@ -12,10 +12,53 @@ use crate::outcome::Outcome;
 use crate::process::Usage;
 use crate::stats::float;
 
+/// Crowds of as many quarters of the whole, each with connections and tables of its own.
+pub(crate) const QUARTERS: [u32; 4] = [1, 2, 3, 4];
+
+/// What a waiter of the whole crowd takes, in times that of one among a quarter.
+pub(crate) const GROWTH: &str = "per waiter, whole crowd / a quarter";
+
+/// The time to serve a crowd of so many quarters, in times that of one quarter.
+pub(crate) fn drain_of(quarters: u32) -> String {
+    format!("drain of {quarters} / 4, to that of 1 / 4")
+}
+
 pub(crate) async fn run<C: Contestant>(run: &Run, keys: u32, waiters: u32) -> Result<Outcome, String> {
-    let lock = C::connect(&run.url).await?;
-    let waiters = run.size(waiters, waiters / 10);
+    let waiters = run.size(waiters, waiters / 4);
     let keys = keys.min(run.size(10_000, 1_000));
+    let mut outcome = Outcome::default();
+    // The first crowd is weighed. It is not timed: all the others then find memory that the process has used before.
+    crowd(&C::connect(&run.url).await?, run, keys, waiters, &mut outcome).await?;
+    outcome.locks = 0;
+    ready();
+    if run.weigh.is_some() {
+        return Ok(outcome);
+    }
+    let (mut one, mut whole) = (f64::NAN, f64::NAN);
+    for quarters in QUARTERS {
+        let mut one_crowd = Outcome::default();
+        whole = crowd(&C::connect(&run.url).await?, run, keys, waiters / 4 * quarters, &mut one_crowd).await?;
+        // Counts add up; what is set already stays.
+        outcome.absorb(one_crowd);
+        if quarters == 1 {
+            one = whole;
+        }
+        outcome.set(&drain_of(quarters), whole / one);
+    }
+    outcome.set("waiters", f64::from(waiters));
+    outcome.set("µs per waiter", whole * 1e6 / f64::from(waiters));
+    outcome.set(GROWTH, whole / one / 4.0);
+    Ok(outcome)
+}
+
+/// The seconds from the end of the first holds to the end of the last.
+async fn crowd<C: Contestant>(
+    lock: &C,
+    run: &Run,
+    keys: u32,
+    waiters: u32,
+    outcome: &mut Outcome,
+) -> Result<f64, String> {
     let gate = Arc::new(Notify::new());
     let inside = Arc::new(Semaphore::new(0));
     let mut holders = JoinSet::new();
@@ -44,24 +87,13 @@ pub(crate) async fn run<C: Contestant>(run: &Run, keys: u32, waiters: u32) -> Re
             lock.with(&key, async {}).await
         }));
     }
-    // Until everybody is in a queue: that is when nothing is to be done any more.
-    let mut usage = Usage::of(std::process::id());
-    loop {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        let now = Usage::of(std::process::id());
-        if now.since(&usage).seconds < 0.02 {
-            break;
-        }
-        usage = now;
-    }
-    let mut outcome = Outcome::default();
+    all_wait().await;
     let per_waiter = |bytes: f64| bytes / f64::from(waiters);
     if let (Some(weigh), Some(before)) = (run.weigh, before.0) {
         let grown = usize::try_from(weigh().live_bytes - before).unwrap_or_default();
         outcome.set("bytes per waiter", per_waiter(float(grown)));
     }
     outcome.set("resident bytes per waiter", per_waiter(Usage::of(std::process::id()).memory - before.1));
-    ready();
     let began = Instant::now();
     gate.notify_waiters();
     while let Some(joined) = holders.join_next().await {
@@ -70,9 +102,18 @@ pub(crate) async fn run<C: Contestant>(run: &Run, keys: u32, waiters: u32) -> Re
     for task in tasks {
         outcome.count(task.await.unwrap_or_else(|error| Err(error.to_string())));
     }
-    let drained = began.elapsed().as_secs_f64();
-    outcome.set("waiters", f64::from(waiters));
-    outcome.set("drain ms", drained * 1e3);
-    outcome.set("µs per waiter", drained * 1e6 / f64::from(waiters));
-    Ok(outcome)
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// Until everybody is in a queue: that is when nothing is to be done any more.
+async fn all_wait() {
+    let mut usage = Usage::of(std::process::id());
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let now = Usage::of(std::process::id());
+        if now.since(&usage).seconds < 0.01 {
+            return;
+        }
+        usage = now;
+    }
 }

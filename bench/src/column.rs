@@ -1,0 +1,76 @@
+//! [`Column`], what a table shows of a contestant: a ratio to the baseline of the same round, or a plain number. Never a
+//! time: that of another machine, or of another minute, says nothing.
+
+use crate::workload::{w6, w8};
+
+/// One column of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    pub(crate) title: &'static str,
+    /// What the outcome calls the value that it is made of.
+    pub(crate) value: &'static str,
+    /// Whether it is shown as a multiple of the baseline's in the same round. Everything with a unit of time is.
+    pub(crate) is_ratio: bool,
+}
+
+const fn ratio(title: &'static str, value: &'static str) -> Column {
+    Column { title, value, is_ratio: true }
+}
+
+/// Something that has no unit of time: a count, a share, or a ratio within one run.
+const fn plain(value: &'static str) -> Column {
+    Column { title: value, value, is_ratio: false }
+}
+
+const CLIENT: Column = ratio("client CPU per lock", "client µs per lock");
+const SERVER: Column = ratio("server CPU per lock", "server µs per lock");
+const COMMANDS: Column = plain("commands per lock");
+
+pub(crate) const PAIR: &[Column] =
+    &[ratio("median", "p50 µs"), ratio("mean", "µs per pair"), ratio("p99", "p99 µs"), COMMANDS, CLIENT, SERVER];
+pub(crate) const PROFILE: &[Column] = &[
+    ratio("mean", "µs per pair"),
+    plain("allocations per pair"),
+    COMMANDS,
+    CLIENT,
+    SERVER,
+    ratio("server in a SET", "µs per SET"),
+    ratio("server in an EVALSHA", "µs per EVALSHA"),
+    plain("wake-ups per lock"),
+];
+pub(crate) const PAIRS: &[Column] = &[ratio("pairs per second", "pairs/s"), COMMANDS, CLIENT, SERVER];
+pub(crate) const SALE: &[Column] =
+    &[ratio("the sale", "wall ms"), COMMANDS, CLIENT, SERVER, plain("wake-ups per lock")];
+pub(crate) const HAND_OVER: &[Column] = &[ratio("per item", "µs per hand-over"), plain("commands per sale"), CLIENT];
+pub(crate) const SPREAD: &[Column] =
+    &[ratio("the sale", "wall ms"), plain("hand-offs"), plain("commands per hand-off"), CLIENT, SERVER];
+pub(crate) const FAIR: &[Column] = &[
+    plain("longest wait / cycle"),
+    plain("Jain"),
+    plain("Jain of processes"),
+    ratio("locks per second", "locks/s"),
+    plain("nobody inside, %"),
+];
+pub(crate) const HAND_OFF: &[Column] = &[
+    plain("hand-off / PING"),
+    plain("hand-off / PING after a pause"),
+    plain("p99 / PING"),
+    plain(w6::FOLLOWED),
+    COMMANDS,
+];
+pub(crate) const LEASES: &[Column] = &[
+    plain("% of a core"),
+    plain("server, % of a core"),
+    plain("commands per 100 leases"),
+    plain("wake-ups per 100 leases"),
+    plain("bytes per hold"),
+    plain("resident bytes per hold"),
+];
+pub(crate) const CROWD: &[Column] = &[
+    ratio("drain per waiter", "µs per waiter"),
+    plain(w8::GROWTH),
+    plain("bytes per waiter"),
+    plain("resident bytes per waiter"),
+    COMMANDS,
+];
+pub(crate) const ATTRIBUTE: &[Column] = &[plain("attribute / hand")];
