@@ -9,6 +9,7 @@ pub use ::core::result::Result::{Err, Ok};
 pub use ::std;
 
 use crate::clock::Deadline;
+use crate::engine::Engine;
 use crate::key;
 use crate::local::{Hold, Protected, Terms, check_lease};
 use crate::scope::{self, Frame};
@@ -139,21 +140,27 @@ impl Spec {
         let manager = manager.or_else(scope::current).ok_or(LockError::NotInstalled)?;
         let (terms, on_lost) = self.terms(&manager, true)?;
         let engine = manager.engine();
-        let Some(frame) = Frame::find(|hold| hold.is_of(engine, &terms.key)) else {
-            let guard = LockGuard::owning(engine.acquire(&terms).await?);
-            return Ok(Held { guard, on_lost, _turn: None });
-        };
-        let give_up = Deadline::after(terms.timeout);
-        let inner = frame.inner();
-        let turn = match Arc::clone(&inner).try_lock_owned() {
-            Ok(turn) => turn,
-            Err(_) => tokio::time::timeout(give_up.remaining(), inner.lock_owned())
-                .await
-                .map_err(|_| engine.timed_out_behind_itself(&terms))?,
-        };
-        let view = frame.hold().borrowed(terms.fenced).await?;
-        Ok(Held { guard: LockGuard::borrowing(view), on_lost, _turn: Some(turn) })
+        if let Some(frame) = Frame::find(|hold| hold.is_of(engine, &terms.key)) {
+            // Boxed, for the sake of the many that don't get here.
+            return Box::pin(reenter(engine, &frame, &terms, on_lost)).await;
+        }
+        let guard = LockGuard::owning(engine.acquire(&terms).await?);
+        Ok(Held { guard, on_lost, _turn: None })
     }
+}
+
+/// Enters the hold of an outer body, one joined call after another.
+async fn reenter(engine: &Engine, outer: &Frame, terms: &Terms, on_lost: OnLost) -> Result<Held, LockError> {
+    let give_up = Deadline::after(terms.timeout);
+    let inner = outer.inner();
+    let turn = match Arc::clone(&inner).try_lock_owned() {
+        Ok(turn) => turn,
+        Err(_) => tokio::time::timeout(give_up.remaining(), inner.lock_owned())
+            .await
+            .map_err(|_| engine.timed_out_behind_itself(terms))?,
+    };
+    let view = outer.hold().borrowed(terms.fenced).await?;
+    Ok(Held { guard: LockGuard::borrowing(view), on_lost, _turn: Some(turn) })
 }
 
 /// A lock that is held, around a body.

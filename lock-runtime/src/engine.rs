@@ -100,9 +100,9 @@ impl Engine {
     }
 
     /// Waits for the lock.
-    pub(crate) async fn acquire(self: &Arc<Self>, terms: &Terms) -> Result<Hold, LockError> {
+    pub(crate) fn acquire(self: &Arc<Self>, terms: &Terms) -> impl Future<Output = Result<Hold, LockError>> {
         self.keeper.start(&self.this);
-        local::acquire(self, terms).await
+        local::acquire(self, terms)
     }
 
     /// The error of a nested call whose joined sibling kept the lock that both of them entered.

@@ -83,7 +83,7 @@ impl Hold {
             Ending::Free(release) => {
                 let unreleased = Unreleased::new(&turn, release);
                 drop(turn);
-                self.settle(unreleased, now).await.map(|_| ())
+                Box::pin(self.settle(unreleased, now)).await.map(|_| ())
             }
             Ending::Yield(mut release) => {
                 let claim = release.claim.min(CLAIM);
@@ -91,7 +91,7 @@ impl Hold {
                 release.again = Some((token, claim));
                 let unreleased = Unreleased::new(&turn, release);
                 // The turn stays here until the store has answered: the tasks that wait would only have to wait there.
-                if let Some((ask, answer)) = self.settle(unreleased, now).await? {
+                if let Some((ask, answer)) = Box::pin(self.settle(unreleased, now)).await? {
                     turn.slot().answered(&ask, answer);
                     turn.engine().keeper().watch_queue(turn.slot());
                 }
@@ -100,7 +100,7 @@ impl Hold {
         }
     }
 
-    /// Sends the release; returns the ask that went along with it, and its answer.
+    /// Sends the release (boxed, as what waits for the store is everywhere); returns the ask that went along with it, and its answer.
     async fn settle(&self, unreleased: Unreleased, now: Moment) -> Result<Option<(Ask, Answer)>, LockError> {
         let engine = self.view.engine();
         let by = Deadline::new(now, engine.settings().command_timeout);

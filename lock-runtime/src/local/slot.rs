@@ -33,7 +33,8 @@ pub(super) struct State {
     last_id: u64,
     /// Whose turn it is.
     turn: Option<u64>,
-    pub(super) asked: Option<Asked>,
+    /// Boxed: while a lease is held there is none.
+    pub(super) asked: Option<Box<Asked>>,
     pub(super) lease: Option<Lease>,
     /// Why the store could not be asked lately.
     pub(super) failure: Option<StoreError>,
@@ -125,7 +126,7 @@ impl Slot {
             }
             let Some((&next, _)) = state.waiters.first_key_value() else {
                 state.turn = None;
-                let asked = state.asked.take().filter(Asked::may_stand);
+                let asked = state.asked.take().filter(|asked| asked.may_stand());
                 let withdrawal = asked.map(|asked| asked.withdrawal(&self.key));
                 return Passed::Nobody { withdrawal, lease_left: state.lease.is_some() };
             };

@@ -69,7 +69,7 @@ impl Turn {
     pub(super) fn step(&self, terms: &Terms, attempt: &Attempt, now: Moment) -> Step {
         let mut state = self.slot.locked();
         let fences = if terms.fenced { (1 + state.fenced_waiters()).min(MOST_FENCES) } else { 0 };
-        if let Some(granted) = state.asked.as_mut().and_then(Asked::take_grant)
+        if let Some(granted) = state.asked.as_mut().and_then(|asked| asked.take_grant())
             && let Some(asked) = state.asked.take()
         {
             state.lease = Some(Lease::new(&asked, &granted, asked.fences));
@@ -94,8 +94,9 @@ impl Turn {
             }
             return Step::Hold;
         }
-        let asked =
-            state.asked.get_or_insert_with(|| Asked::new(self.slot.engine.next_token(), terms.expire.min(CLAIM)));
+        let asked = state
+            .asked
+            .get_or_insert_with(|| Box::new(Asked::new(self.slot.engine.next_token(), terms.expire.min(CLAIM))));
         let is_first = asked.answered.is_none() && !asked.unanswered && !asked.queued;
         if let Some(step) = attempt.pause(now) {
             return step;
@@ -161,7 +162,7 @@ impl Turn {
         let token = self.slot.engine.next_token();
         let mut asked = Asked::new(token.clone(), claim);
         asked.unanswered = true;
-        state.asked = Some(asked);
+        state.asked = Some(Box::new(asked));
         token
     }
 }

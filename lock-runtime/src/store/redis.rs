@@ -43,11 +43,11 @@ impl RedisStore {
         arguments: impl Fn(&mut Cmd),
         by: Deadline,
     ) -> Result<Called, StoreError> {
-        let outcome = self.link.call(&script.by_digest(keys, &arguments), by).await;
+        let outcome = self.link.call(script.by_digest(keys, &arguments), by).await;
         match outcome {
             Err(error) if error.is_missing_script() => {
                 let by = by.counted_from(Moment::now());
-                self.link.call(&script.by_text(keys, &arguments), by).await.map_err(StoreError::from)
+                self.link.call(script.by_text(keys, &arguments), by).await.map_err(StoreError::from)
             }
             outcome => outcome.map_err(StoreError::from),
         }
@@ -95,7 +95,7 @@ impl Store for RedisStore {
         let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
         command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
         command.arg("PX").arg(millis(ask.claim));
-        let Called { value, sent, .. } = self.link.call(&command, by).await?;
+        let Called { value, sent, .. } = self.link.call(command, by).await?;
         match value {
             Value::Nil => Ok(Self::grant(sent, ask.claim, false, None)),
             value => {
@@ -139,12 +139,16 @@ impl Store for RedisStore {
 
     async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
         if !releases.iter().all(Release::is_lone) {
-            return self.release_all(releases, by).await;
+            return Box::pin(self.release_all(releases, by)).await;
         }
         let (freed, repeated) = self.free(releases, by).await?;
+        if freed.iter().all(|freed| *freed) {
+            return Ok(releases.iter().map(|_| Ok(Released { owned: true, again: None })).collect());
+        }
         let rest: Vec<Release> =
             freed.iter().zip(releases).filter(|(freed, _)| !**freed).map(|(_, r)| r.clone()).collect();
-        let mut answers = if rest.is_empty() { Vec::new() } else { self.release_all(&rest, by).await? }.into_iter();
+        let by = by.counted_from(Moment::now());
+        let mut answers = Box::pin(self.release_all(&rest, by)).await?.into_iter();
         let merge = |freed| {
             if freed {
                 return Ok(Released { owned: true, again: None });
@@ -193,7 +197,7 @@ impl Store for RedisStore {
 
     async fn heartbeat(&self, by: Deadline) {
         // An error reply is an answer too; the link itself draws the conclusions from silence.
-        let _ = self.link.call(&::redis::cmd("PING"), by).await;
+        let _ = self.link.call(::redis::cmd("PING"), by).await;
     }
 
     fn attach(&self, _process: &str, events: Weak<dyn Events>) {

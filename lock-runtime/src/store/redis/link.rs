@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, ProtocolVersion, RedisError, ServerErrorKind, Value};
@@ -122,14 +123,18 @@ impl Link {
     ///
     /// A connection that turns out to be broken (its runtime may be gone) is replaced and the command repeated, once:
     /// every command is idempotent for its token.
-    pub(super) async fn call(&self, command: &Cmd, by: Deadline) -> Result<Called, CallError> {
-        match self.send(command, by).await {
-            Err(CallError::Failed(error)) if error.is_io_error() => {
-                let by = by.counted_from(Moment::now());
-                Ok(Called { repeated: true, ..self.send(command, by).await? })
+    ///
+    /// Boxed: the client's future is more than a kilobyte, which every task that waits for a lock would have room for.
+    pub(super) fn call(&self, command: Cmd, by: Deadline) -> BoxFuture<'_, Result<Called, CallError>> {
+        Box::pin(async move {
+            match self.send(&command, by).await {
+                Err(CallError::Failed(error)) if error.is_io_error() => {
+                    let by = by.counted_from(Moment::now());
+                    Ok(Called { repeated: true, ..self.send(&command, by).await? })
+                }
+                outcome => outcome,
             }
-            outcome => outcome,
-        }
+        })
     }
 
     async fn send(&self, command: &Cmd, by: Deadline) -> Result<Called, CallError> {
