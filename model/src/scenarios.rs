@@ -125,7 +125,7 @@ pub fn shown(rule: Rule) -> Protocol {
         Rule::TimeLeft => one(&[SHORT], Faults { lags: 1, ..NO_FAULTS }),
         Rule::OwnFence => one(&[FENCED, FENCED], NO_FAULTS),
         Rule::NewToken | Rule::NobodyLeft => two(&[SHORT], NO_FAULTS).rounds(2),
-        Rule::Streak => two(&[SHORT, SHORT], NO_FAULTS).rounds(2),
+        Rule::Streak => two(&[SHORT, SHORT, SHORT], NO_FAULTS),
         Rule::StreakOfDrops => two(&[SHORT], NO_FAULTS).rounds(3),
         Rule::WholeLease => one(&[SHORT, SHORT], NO_FAULTS),
     }

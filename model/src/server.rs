@@ -101,9 +101,10 @@ impl Protocol {
         world.server.queue.retain(|&waiter| waiter != token);
         world.server.queue.extend(again);
         if owned || world.server.lock.is_none() {
-            let next_owner = self.hand_off(world, again);
-            if next_owner.is_none() {
-                world.server.lock = None;
+            world.server.lock = self.hand_off(world, again).and(world.server.lock);
+            // What goes along with a release has no `not_after`.
+            if let Some(again) = again.filter(|&again| world.server.lock.is_some_and(|(owner, _)| owner == again)) {
+                excuse(world, again, CLAIM);
             }
         } else if let (Some(_), Some((owner, _))) = (again, world.server.lock) {
             publish(world, owner.process, Message::Wait);

@@ -49,7 +49,7 @@ exhausted! {
 fn promises_hold_where_the_rules_are_shown() {
     for (number, rule) in model::Rule::ALL {
         let protocol = model::Protocol { without: None, ..scenarios::shown(rule) };
-        // The largest of them would take a minute; the tests above come near.
+        // The largest of them, which the tests above come near.
         if matches!(number, "6" | "16" | "19") {
             continue;
         }
