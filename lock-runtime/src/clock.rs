@@ -120,7 +120,7 @@ impl Deadline {
     }
 }
 
-/// A lease as its holder may trust it: shorter by what two clocks may drift apart (1 % + 2 ms).
+/// A lease as its holder may trust it: shorter by what two clocks may drift apart (1 % + 2 ms; rule 15).
 ///
 /// The allowance is Redlock's, as redsync, node-redlock and rslock have it.
 pub(crate) fn without_drift(lease: Duration) -> Duration {

@@ -114,7 +114,7 @@ impl Engine {
         }
     }
 
-    /// Withdraws an ask, now on the path it took and later until the store has answered.
+    /// Withdraws an ask, now on the path it took and later until the store has answered (rule 1).
     pub(crate) fn withdraw(&self, release: Release) {
         self.store.withdraw_behind(&release);
         self.release_later(release);
@@ -147,7 +147,7 @@ impl Engine {
     }
 
     /// Ends the lease under its hold (rule L6), that of `token` if given. The next task's turn begins; a body that
-    /// runs under the hold is woken, and the lease is given back once it is dropped.
+    /// runs under the hold is woken, and the lease is given back once it is dropped (rule 14).
     pub(crate) fn revoke(self: &Arc<Self>, slot: &Arc<Slot>, token: Option<&Token>) {
         let Some(revoked) = slot.revoke(token) else { return };
         self.keeper.strike(revoked.entries);
@@ -186,6 +186,7 @@ impl Events for Engine {
         if self.table.get(key).is_some_and(|slot| slot.granted(pushed)) {
             return;
         }
+        // Rule 12.
         observe::stray_grant(key);
         self.release_later(Release::withdrawal(&key.into(), &pushed.token, pushed.claim));
     }

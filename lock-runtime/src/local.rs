@@ -6,14 +6,7 @@
 //! still good passes on with it, without a round trip. This is lock cohorting (Dice, Marathe, Shavit, "Lock
 //! Cohorting", PPoPP 2012) over a lease.
 //!
-//! The rules it rests on, referred to by number in the code:
-//!
-//! - L1: a hand-over needs a lease with time left, else the lease is confirmed first, else it ends.
-//! - L2: every hold has a fencing token of its own, drawn while the store confirmed ownership.
-//! - L3: a lease ends once, by one release; its token is never used again.
-//! - L4: a streak of hand-overs is bounded from when another process is known to wait.
-//! - L5: a waiter that is gone is skipped; when none is left the lease is given back.
-//! - L6: a hold that outlives its deadline ends the whole lease; nothing passes on past a guard that is still alive.
+//! The rules it rests on are L1 to L6 in `docs/protocol.md`, referred to by number in the code.
 
 mod acquire;
 mod asking;

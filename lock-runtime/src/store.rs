@@ -145,7 +145,7 @@ pub(crate) struct Ask {
     pub(crate) give_up: Deadline,
 }
 
-/// The longest lease that a grant starts with. An acquire whose reply is lost, or that a hanging server executes long
+/// The longest lease that a grant starts with (rule 11). An acquire whose reply is lost, or that a hanging server executes long
 /// after its asker gave up, blocks others only for this long; a hold that lives on is confirmed to its full lease.
 pub(crate) const CLAIM: Duration = Duration::from_millis(2500);
 
@@ -195,7 +195,7 @@ pub(crate) struct Pushed {
 }
 
 impl Pushed {
-    /// Until when the pushed lease is certain, reckoned from an answered ask.
+    /// Until when the pushed lease is certain, reckoned from an answered ask (rules 7 and 16).
     pub(crate) fn until(&self, anchor: Anchor) -> Deadline {
         let now = Moment::now();
         let Some(passed) = self.store_micros.checked_sub(anchor.store_micros) else {

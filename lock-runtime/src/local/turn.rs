@@ -13,7 +13,7 @@ use crate::token::Token;
 
 /// A lease reserves no more fencing tokens than this, so that they never run far ahead of the clock.
 const MOST_FENCES: u32 = 64;
-/// A waiter repeats its ask at most this often.
+/// A waiter repeats its ask at most this often (rule 5).
 pub(crate) const ASK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The turn in a slot. Dropping it passes it on, and gives back what nobody needs any more.

@@ -43,7 +43,7 @@ impl Future for Lost<'_> {
 }
 
 pin_project! {
-    /// A body under a hold: the deadline is looked at before each of its polls.
+    /// A body under a hold: the deadline is looked at before each of its polls (rule 13).
     ///
     /// A struct and not an `async fn`, which would hold the body twice: as its argument and pinned.
     #[derive(Debug)]

@@ -53,6 +53,7 @@ impl RedisStore {
         }
     }
 
+    /// Rule 7.
     fn grant(sent: Moment, lease: Duration, contended: bool, fence: Option<u64>) -> Answer {
         Answer::Granted(Grant { until: Deadline::new(sent, without_drift(lease)), contended, fence })
     }

@@ -1,5 +1,6 @@
 -- Asks for locks: each is granted, or (when wanted) queued for.
 -- Idempotent: a token that owns its lock, or waits in its queue, finds itself there.
+-- Rules 2 (not_after), 4 (the queue's head first), 5 (repeated asks), 11 (claims) of docs/protocol.md.
 --
 -- KEYS  per ask: lock, queue, fence
 -- ARGV  per ask: token, claim in ms, 1 to wait in the queue, fencing tokens wanted,

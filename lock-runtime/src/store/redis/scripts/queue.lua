@@ -4,7 +4,7 @@
 --   <lock>          string: the owner's token, with a TTL (the lease)
 --   {<lock>}:queue  list: one "<claim ms>|<token>" per waiting process, first come first
 --   {<lock>}:fence  string: the last fencing token drawn
--- A script has no rollback, so what may fail comes first, and telling others (PUBLISH) is under pcall.
+-- A script has no rollback, so what may fail comes first, and telling others (PUBLISH) is under pcall (rule 9).
 
 local QUEUE_TTL = 5000 -- waiters repeat their ask every second; a queue nobody asks for any more goes away
 local FENCE_TTL = 172800000 -- two days: outlives any sane step back of the server's clock
@@ -68,7 +68,8 @@ local function hand_off(lock, queue, caller)
   end
 end
 
--- `count` fencing tokens in a row, above every one drawn before and at least the server's time. Returns the first.
+-- `count` fencing tokens in a row, above every one drawn before and at least the server's time (rule 8). Returns the
+-- first.
 local function draw(fence, count)
   local first = math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())
   redis.call('SET', fence, number(first + count - 1), 'PX', FENCE_TTL)

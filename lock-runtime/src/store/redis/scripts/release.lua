@@ -1,5 +1,6 @@
 -- Gives locks back, or withdraws what was asked for: the same thing seen from the token.
 -- The lock passes on to the first waiter that can be told. Idempotent.
+-- Rules 1 (taking back), 3 (who can be told), 8 (writing back), 10 (the owner's token) of docs/protocol.md.
 --
 -- KEYS  per release: lock, queue, fence
 -- ARGV  per release: token, its claim in ms, last fencing token reserved (0 = none), last one used,

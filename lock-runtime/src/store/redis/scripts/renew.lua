@@ -1,5 +1,5 @@
 -- Lengthens leases that are still owned: confirms claims, renews, and verifies after a reconnect.
--- Only ever lengthens (PEXPIRE GT), so a late or repeated renewal does no harm.
+-- Only ever lengthens (PEXPIRE GT), so a late or repeated renewal does no harm: rules 6 and 10 of docs/protocol.md.
 --
 -- KEYS  per lease: lock
 -- ARGV  per lease: token, lease in ms

@@ -1,0 +1,395 @@
+//! The hand-off protocol as a model that is searched exhaustively: every order of steps, messages and faults within
+//! its bounds.
+//!
+//! `server` is what the Lua files do, each command one step; `client` and `keeper` are what a process does. Between
+//! them are connections with an order of their own, which break. Time is ticks: a claim is 2, a lease up to 3, and the
+//! server's clock may be a tick ahead. A tick is free when nobody has anything to do; else it is a fault, of which
+//! there are a few: so a process that is paused, a server that hangs and a message that is late are all the same, time
+//! that passes while something could have been done.
+//!
+//! `properties` says what must hold. Each rule of docs/protocol.md that is checked here can be taken away ([`Rule`]), and
+//! then some property must break: what can be left out is no rule.
+//!
+//! The tests exhaust twelve searches, some eight million worlds: two or three processes with one or two tasks of one to
+//! three rounds, under one to four faults of some kinds, never of all kinds at once. Three processes with two tasks each
+//! and every kind of fault are too many for that; `cargo run --release -p model -- --depth N` searches them as deep as
+//! there is time. Tasks that wait in one process get the turn in any order here, not first come first served.
+//!
+//! Not in the model: more than one key, batches, scripts that fail half-way (rule 9), a server that forgets, the TTLs of
+//! queue and fence, the time in a fencing token, guards that outlive a shutdown, `extend`, of re-entry all but its
+//! fencing tokens, and the 10 ms of rule L4.
+#![expect(clippy::indexing_slicing, reason = "processes and tasks are named by their index in lists that never change")]
+
+mod client;
+mod keeper;
+mod process;
+mod properties;
+mod rules;
+pub mod scenarios;
+mod server;
+mod state;
+
+use stateright::{Model, Property};
+
+pub use rules::Rule;
+pub use state::*;
+
+/// The first lease of every grant.
+pub const CLAIM: Ticks = 2;
+/// The longest lease.
+pub const LEASE: Ticks = 3;
+/// How far the server's clock may be ahead over one lease.
+pub const DRIFT: Ticks = 1;
+/// Hand-overs while another process is known to wait; 64 in the code.
+pub const STREAK: u8 = 1;
+
+/// What is modelled: who takes part, what may go wrong, and which rule is missing.
+#[derive(Clone, Debug)]
+pub struct Protocol {
+    /// How many processes there are.
+    pub processes: usize,
+    /// The tasks of each.
+    pub tasks: Vec<Terms>,
+    /// How often each task wants the lock.
+    pub rounds: u8,
+    /// How long a task waits; `None`: for ever.
+    pub patience: Option<Ticks>,
+    /// What may go wrong.
+    pub faults: Faults,
+    /// The rule that is missing.
+    pub without: Option<Rule>,
+}
+
+/// What a task asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The lease it wants.
+    pub lease: Ticks,
+    /// Whether it is renewed.
+    pub renew: bool,
+    /// Whether it wants fencing tokens.
+    pub fenced: bool,
+}
+
+/// How many of each fault there may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Faults {
+    /// Ticks that pass while something could be done: pauses of processes, of the server, of the network.
+    pub lags: u8,
+    /// Times that a server whose clock is ahead ends a lease early.
+    pub early_ends: u8,
+    /// Pushes that are lost.
+    pub lost_pushes: u8,
+    /// Connections that break.
+    pub breaks: u8,
+    /// Processes that crash, which the server notices.
+    pub crashes: u8,
+    /// Processes that vanish, which it does not.
+    pub vanishes: u8,
+    /// Tasks that are cancelled.
+    pub cancels: u8,
+    /// Holds that a shutdown ends.
+    pub shutdowns: u8,
+    /// No fault, but rare: bodies nested in a hold without a fencing token that want one.
+    pub nested: u8,
+}
+
+/// One step of somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A task wants the lock.
+    Start(usize, usize),
+    /// A task's time is up, or (a fault) it is cancelled.
+    GiveUp(usize, usize),
+    /// A hold ends.
+    End(usize, usize, End),
+    /// A body is polled whose hold has ended.
+    Poll(usize, usize),
+    /// The server executes the next command of a connection.
+    Execute(usize, usize),
+    /// The server executes a command of a connection that is gone.
+    ExecuteLate(usize, usize),
+    /// A process takes in what comes next.
+    Read(usize, usize),
+    /// A process takes in a push before the replies that came ahead of it: tasks read those in their own time.
+    ReadPush(usize),
+    /// The keeper does what is due.
+    Keep(usize, Duty),
+    /// A push is lost.
+    LosePush(usize),
+    /// A connection breaks.
+    Break(usize, usize),
+    /// A process ends.
+    Crash(usize, Health),
+    /// A shutdown ends a hold.
+    ShutDown(usize),
+    /// A nested body draws a fencing token.
+    Nest(usize, usize),
+    /// The server's clock is ahead, and the lease ends.
+    EndEarly,
+    /// Time passes.
+    Tick,
+}
+
+/// How a hold ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its release is awaited.
+    Release,
+    /// Its guard is dropped.
+    Drop,
+}
+
+/// What a keeper does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// The deadline of a hold has passed.
+    NoticeLoss,
+    /// A claim is to be confirmed, or a lease renewed.
+    Renew,
+    /// A lease is left that nobody uses.
+    ReleaseUnused,
+    /// An ask is to be repeated.
+    AskAgain,
+}
+
+impl Protocol {
+    pub(crate) fn keeps(&self, rule: Rule) -> bool {
+        self.without != Some(rule)
+    }
+
+    /// What somebody will do without delay, unless time passes as a fault.
+    fn urgent(&self, world: &World, actions: &mut Vec<Action>) {
+        for (process, me) in world.processes.iter().enumerate() {
+            for (link, connection) in me.links.iter().enumerate() {
+                if !connection.up.is_empty() {
+                    actions.push(Action::Execute(process, link));
+                }
+                if !connection.down.is_empty() {
+                    actions.push(Action::Read(process, link));
+                }
+            }
+            for (task, phase) in me.tasks.iter().map(|task| &task.phase).enumerate() {
+                let is_lost = matches!(phase, Phase::Lost(..));
+                if is_lost || matches!(phase, Phase::Holding(_)) && me.left_of(phase) == 0 {
+                    actions.push(Action::Poll(process, task));
+                }
+                if matches!(phase, Phase::Waiting | Phase::Driving) && me.tasks[task].patience == Some(0) {
+                    actions.push(Action::GiveUp(process, task));
+                }
+            }
+            actions.extend(self.duties(me).into_iter().map(|duty| Action::Keep(process, duty)));
+        }
+    }
+
+    /// What somebody may do or not.
+    fn optional(&self, world: &World, actions: &mut Vec<Action>) {
+        for (process, me) in world.processes.iter().enumerate() {
+            for (task, Task { phase, rounds, .. }) in me.tasks.iter().enumerate() {
+                match phase {
+                    // Of tasks that are alike the first comes first.
+                    Phase::Idle if *rounds > 0 && !self.has_twin_before(me, task) => {
+                        actions.push(Action::Start(process, task));
+                    }
+                    Phase::Holding(_) if me.left_of(phase) > 0 && !me.awaits => {
+                        actions.push(Action::End(process, task, End::Release));
+                        actions.push(Action::End(process, task, End::Drop));
+                    }
+                    _ => {}
+                }
+            }
+            let first_push = me.links[CALLERS].down.iter().position(|message| !matches!(message, Message::Reply(..)));
+            if first_push.is_some_and(|place| place > 0) {
+                actions.push(Action::ReadPush(process));
+            }
+            for link in [CALLERS, KEEPERS] {
+                if !me.links[link].late.is_empty() {
+                    actions.push(Action::ExecuteLate(process, link));
+                }
+            }
+        }
+    }
+
+    fn has_twin_before(&self, me: &Process, task: usize) -> bool {
+        (0..task).any(|other| me.tasks[other] == me.tasks[task] && self.tasks[other] == self.tasks[task])
+    }
+
+    /// What may go wrong.
+    fn wrong(&self, world: &World, actions: &mut Vec<Action>) {
+        let faults = &world.faults;
+        for (process, me) in world.processes.iter().enumerate().filter(|(_, me)| me.health == Health::Live) {
+            if faults.crashes > 0 {
+                actions.push(Action::Crash(process, Health::Closed));
+            }
+            if faults.vanishes > 0 {
+                actions.push(Action::Crash(process, Health::Vanished));
+            }
+            if faults.lost_pushes > 0
+                && matches!(me.links[CALLERS].down.first(), Some(Message::Grant(..) | Message::Wait))
+            {
+                actions.push(Action::LosePush(process));
+            }
+            if faults.shutdowns > 0 && me.holds() > 0 && me.lease.as_ref().is_some_and(|lease| lease.holder.is_some()) {
+                actions.push(Action::ShutDown(process));
+            }
+            for (link, connection) in me.links.iter().enumerate() {
+                // An idle connection that breaks costs nothing but a repeated ask.
+                if faults.breaks > 0 && (!connection.up.is_empty() || !connection.down.is_empty()) {
+                    actions.push(Action::Break(process, link));
+                }
+            }
+            for (task, Task { phase, patience, .. }) in me.tasks.iter().enumerate() {
+                let waits = matches!(phase, Phase::Waiting | Phase::Driving | Phase::Releasing(..));
+                let holds = matches!(phase, Phase::Holding(_)) && me.left_of(phase) > 0 && !me.awaits;
+                if faults.nested > 0 && holds && !self.tasks[task].fenced {
+                    actions.push(Action::Nest(process, task));
+                }
+                if faults.cancels > 0 && waits && *patience != Some(0) {
+                    actions.push(Action::GiveUp(process, task));
+                }
+            }
+        }
+        if faults.early_ends > 0 && world.server.lock.is_some_and(|(_, left)| left <= DRIFT) {
+            actions.push(Action::EndEarly);
+        }
+    }
+
+    fn read(&self, world: &mut World, process: usize, link: usize, place: usize) {
+        let message = world.processes[process].links[link].down.remove(place);
+        match message {
+            Message::Reply(command, outcome, ran) if command.wanted && link == CALLERS => {
+                self.read_reply(world, process, &command, outcome, ran);
+            }
+            Message::Reply(command, outcome, ran) if command.wanted => {
+                self.keeper_reads(world, process, &command, outcome, ran);
+            }
+            Message::Reply(..) => {}
+            push => self.pushed(world, process, &push),
+        }
+    }
+
+    fn tick(world: &mut World, late: bool) {
+        if late {
+            world.faults.lags -= 1;
+            world.seen.late = true;
+        }
+        let holds = world.processes.iter().any(|process| process.holds() > 0);
+        let waits = world.processes.iter().any(Process::wants);
+        world.seen.idle = if waits && !holds && !world.seen.late { world.seen.idle.saturating_add(1) } else { 0 };
+        let is_orphan = world.server.lock.is_some_and(|(owner, _)| {
+            let process = &world.processes[owner.process];
+            let is_meant = process.asked.as_ref().is_some_and(|asked| asked.sequence == owner.sequence)
+                || process.lease.as_ref().is_some_and(|lease| lease.sequence == owner.sequence);
+            process.health == Health::Live && !is_meant
+        });
+        world.seen.orphaned = if is_orphan && !world.seen.late { world.seen.orphaned.saturating_add(1) } else { 0 };
+        world.server.lock = world.server.lock.map(|(owner, left)| (owner, left - 1)).filter(|(_, left)| *left > 0);
+        world.processes.iter_mut().for_each(Process::tick);
+    }
+}
+
+impl Model for Protocol {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        let task = Task { phase: Phase::Idle, rounds: self.rounds, patience: None };
+        let process = Process { tasks: vec![task; self.tasks.len()], ..Process::default() };
+        vec![World {
+            server: Server::default(),
+            processes: vec![process; self.processes],
+            faults: self.faults,
+            seen: Seen::default(),
+        }]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        self.urgent(world, actions);
+        let is_late = !actions.is_empty();
+        self.optional(world, actions);
+        self.wrong(world, actions);
+        if !is_late || world.faults.lags > 0 {
+            actions.push(Action::Tick);
+        }
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        let mut next = world.clone();
+        let world = &mut next;
+        match action {
+            Action::Start(process, task) => self.start(world, process, task),
+            Action::GiveUp(process, task) => {
+                if world.processes[process].tasks[task].patience != Some(0) {
+                    world.faults.cancels -= 1;
+                }
+                self.give_up(world, process, task);
+            }
+            Action::End(process, task, end) => self.end(world, process, task, end),
+            Action::Poll(process, task) => self.drop_body(world, process, task),
+            Action::Execute(process, link) => {
+                let command = world.processes[process].links[link].up.remove(0);
+                let outcome = self.execute(world, process, &command);
+                // That a release is done matters to the keeper only while its connection can break.
+                let is_noted = link == CALLERS || !matches!(command.verb, Verb::Release(..)) || world.faults.breaks > 0;
+                if command.wanted && is_noted {
+                    let age = command.age;
+                    world.processes[process].links[link].down.push(Message::Reply(command, outcome, age));
+                }
+            }
+            Action::ExecuteLate(process, link) => {
+                let command = world.processes[process].links[link].late.remove(0);
+                self.execute(world, process, &command);
+            }
+            Action::Read(process, link) => self.read(world, process, link, 0),
+            Action::ReadPush(process) => {
+                let down = &world.processes[process].links[CALLERS].down;
+                let place = down.iter().position(|message| !matches!(message, Message::Reply(..)))?;
+                self.read(world, process, CALLERS, place);
+            }
+            Action::Keep(process, duty) => self.keep(world, process, duty),
+            Action::LosePush(process) => {
+                world.faults.lost_pushes -= 1;
+                // Found out by asking again.
+                world.seen.allowed += 1;
+                if let Message::Grant(sequence, ..) = world.processes[process].links[CALLERS].down.remove(0) {
+                    server::excuse(world, Token { process, sequence }, CLAIM);
+                }
+            }
+            Action::Break(process, link) => {
+                world.faults.breaks -= 1;
+                // A push may have been lost.
+                world.seen.allowed += 1;
+                self.break_link(world, process, link);
+            }
+            Action::Crash(process, health) => {
+                match health {
+                    Health::Vanished => world.faults.vanishes -= 1,
+                    _ => world.faults.crashes -= 1,
+                }
+                Self::crash(world, process, health);
+            }
+            Action::ShutDown(process) => {
+                world.faults.shutdowns -= 1;
+                self.revoke(world, process);
+            }
+            Action::Nest(process, _) => {
+                world.faults.nested -= 1;
+                Self::borrow(world, process);
+            }
+            Action::EndEarly => {
+                world.faults.early_ends -= 1;
+                world.server.lock = None;
+            }
+            Action::Tick => {
+                let mut urgent = Vec::new();
+                self.urgent(world, &mut urgent);
+                Self::tick(world, !urgent.is_empty());
+            }
+        }
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+}

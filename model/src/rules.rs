@@ -1,0 +1,93 @@
+//! [`Rule`]: the rules of docs/protocol.md that the model can do without, one at a time.
+
+/// A rule, by its number in docs/protocol.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// 1: what was sent and not answered is taken back.
+    TakeBack,
+    /// 2: a late ask does nothing.
+    NotAfter,
+    /// 3: a grant goes to the first waiter that can be told.
+    CanBeTold,
+    /// 4: whoever finds the lock free with a queue grants to its head.
+    QueueFirst,
+    /// 5: every waiter repeats its ask.
+    AskAgain,
+    /// 6: leases are only lengthened.
+    OnlyLonger,
+    /// 7: deadlines are counted from the instant before the command was sent.
+    FromSending,
+    /// 8: fencing tokens that were reserved are written back by the owner only, and while nobody has drawn since.
+    WriteBack,
+    /// 10: only the owner's token releases or renews.
+    OwnersToken,
+    /// 11: every grant starts as a claim.
+    Claims,
+    /// 12: a grant that nobody waits for is given back.
+    StrayGrants,
+    /// 13: no step of a body starts after its hold's deadline or loss.
+    LookFirst,
+    /// 14: the lease of a lost body is given back once the body is dropped.
+    DropFirst,
+    /// 15: a deadline allows for clocks that drift.
+    Drift,
+    /// 16: a pushed grant is dated by an answered ask, or confirmed before use.
+    DatedGrants,
+    /// 17: a token whose body is not dropped yet is nobody's stray.
+    LostIsNoStray,
+    /// 19: fencing tokens drawn before a lease may have lapsed are forgotten.
+    FreshFences,
+    /// 20: fencing tokens reserved before a nested body drew one are forgotten.
+    NestedFences,
+    /// L1: a hand-over needs a lease with time left.
+    TimeLeft,
+    /// L2: every hold has a fencing token of its own.
+    OwnFence,
+    /// L3: a lease ends once, and its token is never used again.
+    NewToken,
+    /// L4: a streak of hand-overs is bounded.
+    Streak,
+    /// 18: what is dropped and taken over by the next task counts as well.
+    StreakOfDrops,
+    /// L5: a waiter that is gone is skipped; when none is left the lease is given back.
+    NobodyLeft,
+    /// L6: a hold that outlives its deadline ends the whole lease.
+    WholeLease,
+}
+
+impl Rule {
+    /// All of them, with their numbers.
+    pub const ALL: [(&'static str, Self); 25] = [
+        ("1", Self::TakeBack),
+        ("2", Self::NotAfter),
+        ("3", Self::CanBeTold),
+        ("4", Self::QueueFirst),
+        ("5", Self::AskAgain),
+        ("6", Self::OnlyLonger),
+        ("7", Self::FromSending),
+        ("8", Self::WriteBack),
+        ("10", Self::OwnersToken),
+        ("11", Self::Claims),
+        ("12", Self::StrayGrants),
+        ("13", Self::LookFirst),
+        ("14", Self::DropFirst),
+        ("15", Self::Drift),
+        ("16", Self::DatedGrants),
+        ("17", Self::LostIsNoStray),
+        ("18", Self::StreakOfDrops),
+        ("19", Self::FreshFences),
+        ("20", Self::NestedFences),
+        ("L1", Self::TimeLeft),
+        ("L2", Self::OwnFence),
+        ("L3", Self::NewToken),
+        ("L4", Self::Streak),
+        ("L5", Self::NobodyLeft),
+        ("L6", Self::WholeLease),
+    ];
+
+    /// The rule of this number.
+    #[must_use]
+    pub fn numbered(number: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(of, _)| *of == number).map(|(_, rule)| *rule)
+    }
+}

@@ -1,0 +1,133 @@
+//! The searches that are worth their time: each is exhausted, whatever the order of its steps.
+
+use stateright::{Checker, Model};
+
+use crate::{CLAIM, Faults, LEASE, Protocol, Rule, Terms};
+
+/// A lease that is renewed as long as the body runs.
+pub const RENEWED: Terms = Terms { lease: LEASE, renew: true, fenced: false };
+/// A lease that is not.
+pub const SHORT: Terms = Terms { lease: CLAIM, renew: false, fenced: false };
+/// The same, with a fencing token for each hold.
+pub const FENCED: Terms = Terms { fenced: true, ..SHORT };
+
+/// Nothing goes wrong.
+pub const NO_FAULTS: Faults = Faults {
+    lags: 0,
+    early_ends: 0,
+    lost_pushes: 0,
+    breaks: 0,
+    crashes: 0,
+    vanishes: 0,
+    cancels: 0,
+    shutdowns: 0,
+    nested: 0,
+};
+
+impl Protocol {
+    /// Processes whose tasks want the lock once each and wait for ever.
+    #[must_use]
+    pub fn of(processes: usize, tasks: &[Terms], faults: Faults) -> Self {
+        Self { processes, tasks: tasks.to_vec(), rounds: 1, patience: None, faults, without: None }
+    }
+
+    /// Each task wants the lock so often.
+    #[must_use]
+    pub fn rounds(self, rounds: u8) -> Self {
+        Self { rounds, ..self }
+    }
+
+    /// Each task waits so long.
+    #[must_use]
+    pub fn patience(self, ticks: u8) -> Self {
+        Self { patience: Some(ticks), ..self }
+    }
+
+    /// Whether processes wait for one another.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        self.processes > 1
+    }
+
+    /// A rule is missing.
+    #[must_use]
+    pub fn without(self, rule: Rule) -> Self {
+        Self { without: Some(rule), ..self }
+    }
+}
+
+/// The properties that a search has seen broken.
+pub fn broken(checker: &impl Checker<Protocol>) -> Vec<&'static str> {
+    let must = checker.model().properties().into_iter().filter(|property| property.expectation.discovery_is_failure());
+    must.map(|property| property.name).filter(|name| checker.discovery(name).is_some()).collect()
+}
+
+/// What CI exhausts.
+pub const EXHAUSTED: [&str; 12] = [
+    "three processes",
+    "two tasks each",
+    "three rounds",
+    "pauses",
+    "late renewals",
+    "broken connections",
+    "a broken connection among three",
+    "crashes",
+    "timeouts",
+    "cancelled",
+    "shutdown",
+    "nested",
+];
+
+/// One of them.
+#[must_use]
+pub fn exhausted(name: &str) -> Option<Protocol> {
+    Some(match name {
+        "three processes" => Protocol::of(3, &[FENCED], Faults { lags: 1, early_ends: 1, ..NO_FAULTS }),
+        "two tasks each" => Protocol::of(2, &[RENEWED, FENCED], NO_FAULTS),
+        "three rounds" => Protocol::of(2, &[FENCED], NO_FAULTS).rounds(3),
+        "pauses" => Protocol::of(2, &[FENCED], Faults { lags: 3, early_ends: 1, ..NO_FAULTS }),
+        "late renewals" => Protocol::of(2, &[RENEWED], Faults { lags: 2, ..NO_FAULTS }),
+        "broken connections" => Protocol::of(2, &[FENCED], Faults { lags: 1, breaks: 2, ..NO_FAULTS }),
+        "a broken connection among three" => Protocol::of(3, &[FENCED], Faults { breaks: 1, ..NO_FAULTS }),
+        "crashes" => Protocol::of(3, &[FENCED], Faults { crashes: 1, vanishes: 1, lost_pushes: 1, ..NO_FAULTS }),
+        "timeouts" => Protocol::of(2, &[FENCED], Faults { breaks: 1, ..NO_FAULTS }).patience(1),
+        "cancelled" => Protocol::of(2, &[SHORT], Faults { cancels: 1, ..NO_FAULTS }).rounds(2),
+        "shutdown" => Protocol::of(3, &[SHORT], Faults { cancels: 1, shutdowns: 1, ..NO_FAULTS }),
+        "nested" => Protocol::of(1, &[FENCED, SHORT, FENCED], Faults { cancels: 1, nested: 1, ..NO_FAULTS }),
+        _ => return None,
+    })
+}
+
+/// The smallest search that shows what a rule is for, and the number of the promise that breaks first without it.
+#[must_use]
+pub fn shown(rule: Rule) -> Protocol {
+    let one = |tasks: &[Terms], faults| Protocol::of(1, tasks, faults);
+    let two = |tasks: &[Terms], faults| Protocol::of(2, tasks, faults);
+    let three = |tasks: &[Terms], faults| Protocol::of(3, tasks, faults);
+    match rule {
+        Rule::TakeBack => one(&[SHORT], Faults { cancels: 1, ..NO_FAULTS }),
+        Rule::NotAfter => one(&[FENCED], Faults { breaks: 1, ..NO_FAULTS }).patience(1),
+        Rule::CanBeTold => three(&[SHORT], Faults { crashes: 1, ..NO_FAULTS }),
+        Rule::QueueFirst => three(&[FENCED], Faults { crashes: 1, ..NO_FAULTS }),
+        Rule::AskAgain => two(&[SHORT], Faults { crashes: 1, ..NO_FAULTS }),
+        Rule::OnlyLonger => two(&[RENEWED, FENCED], Faults { early_ends: 1, ..NO_FAULTS }),
+        Rule::FromSending | Rule::OwnersToken => two(&[SHORT], Faults { lags: 2, ..NO_FAULTS }),
+        Rule::WriteBack => one(&[FENCED, FENCED], Faults { breaks: 1, cancels: 1, ..NO_FAULTS }).rounds(2),
+        Rule::NestedFences => one(&[FENCED, SHORT, FENCED], Faults { cancels: 1, nested: 1, ..NO_FAULTS }).rounds(2),
+        Rule::Claims => two(&[SHORT], Faults { breaks: 1, ..NO_FAULTS }),
+        Rule::StrayGrants => two(&[SHORT], Faults { cancels: 1, breaks: 1, ..NO_FAULTS }),
+        Rule::LookFirst => one(&[SHORT], NO_FAULTS),
+        Rule::DropFirst => two(&[SHORT], Faults { shutdowns: 1, ..NO_FAULTS }),
+        Rule::Drift => two(&[SHORT], Faults { early_ends: 1, ..NO_FAULTS }),
+        Rule::DatedGrants => two(&[SHORT, SHORT], Faults { lags: 1, early_ends: 1, cancels: 1, ..NO_FAULTS }),
+        Rule::LostIsNoStray => three(&[SHORT], Faults { shutdowns: 1, ..NO_FAULTS }),
+        Rule::FreshFences => two(&[FENCED], Faults { lags: 3, early_ends: 1, ..NO_FAULTS }),
+        Rule::TimeLeft => one(&[SHORT], Faults { lags: 1, ..NO_FAULTS }),
+        Rule::OwnFence => one(&[FENCED, FENCED], NO_FAULTS),
+        Rule::NewToken | Rule::NobodyLeft => two(&[SHORT], NO_FAULTS).rounds(2),
+        Rule::Streak => two(&[SHORT, SHORT, SHORT], NO_FAULTS),
+        Rule::StreakOfDrops => two(&[SHORT], NO_FAULTS).rounds(3),
+        Rule::WholeLease => one(&[SHORT, SHORT], NO_FAULTS),
+    }
+    .without(rule)
+}

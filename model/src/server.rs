@@ -1,0 +1,195 @@
+//! The server: each command of docs/protocol.md as one step, in the words of the Lua files.
+
+use crate::state::{AskedAgain, CALLERS, Command, Fences, Grant, Health, Message, Outcome, Ticks, Token, Verb, World};
+use crate::{Breach, CLAIM, DRIFT, LEASE, Protocol, Rule};
+
+impl Protocol {
+    /// Executes a command of `process`.
+    pub(crate) fn execute(&self, world: &mut World, process: usize, command: &Command) -> Outcome {
+        let token = Token { process, sequence: command.sequence };
+        match command.verb {
+            Verb::Claim => self.claim(world, token),
+            Verb::Ask(fences, time) => self.ask(world, token, fences, time),
+            Verb::Renew(lease) => self.renew(world, token, lease),
+            Verb::Draw(count) => draw_if_owned(world, token, count),
+            Verb::Release(unused, again) => self.release(world, token, unused, again),
+        }
+    }
+
+    /// `SET name token NX GET PX claim`.
+    fn claim(&self, world: &mut World, token: Token) -> Outcome {
+        match world.server.lock {
+            // Granted before: how much is left is not told.
+            Some((owner, _)) if owner == token => Outcome::Granted(Grant { left: 0, contended: false, fences: (0, 0) }),
+            Some(_) => Outcome::Busy(false),
+            None => {
+                excuse(world, token, CLAIM);
+                world.server.lock = Some((token, self.first_lease()));
+                Outcome::Granted(Grant { left: self.first_lease(), contended: false, fences: (0, 0) })
+            }
+        }
+    }
+
+    /// `ask.lua`, for one that waits in the queue.
+    fn ask(&self, world: &mut World, token: Token, fences: u8, time: Option<Ticks>) -> Outcome {
+        if time == Some(0) && self.keeps(Rule::NotAfter) {
+            return Outcome::Late;
+        }
+        if world.server.lock.is_none() {
+            // Rule 4.
+            let passed = if self.keeps(Rule::QueueFirst) { self.hand_off(world, Some(token)) } else { None };
+            if passed.is_none() {
+                let ahead = world.server.queue.iter().take_while(|&&waiter| waiter != token);
+                if ahead.into_iter().any(|waiter| world.processes[waiter.process].waits_for(waiter.sequence)) {
+                    world.seen.breach = Some(Breach::Overtaken);
+                }
+                world.server.queue.retain(|&waiter| waiter != token);
+                world.server.lock = Some((token, self.first_lease()));
+            }
+            if time != Some(0) && world.server.lock.is_some_and(|(owner, _)| owner == token) {
+                excuse(world, token, CLAIM);
+            }
+        }
+        let (owner, left) = world.server.lock.unwrap_or((token, 0));
+        if owner == token {
+            let fences = draw(world, fences);
+            world.server.queue.retain(|&waiter| waiter != token);
+            return Outcome::Granted(Grant { left, contended: !world.server.queue.is_empty(), fences });
+        }
+        if !world.server.queue.contains(&token) {
+            world.server.queue.push(token);
+            if world.processes[token.process].health == Health::Vanished {
+                world.seen.allowed += CLAIM + 1;
+            }
+        }
+        publish(world, owner.process, Message::Wait);
+        Outcome::Busy(true)
+    }
+
+    /// `hand_off` of `queue.lua`: the lock goes to the first waiter that can be told.
+    fn hand_off(&self, world: &mut World, caller: Option<Token>) -> Option<Token> {
+        let mut tried = false;
+        while !world.server.queue.is_empty() {
+            let token = world.server.queue.remove(0);
+            let contended = !world.server.queue.is_empty();
+            tried = true;
+            world.server.lock = Some((token, self.first_lease()));
+            if Some(token) == caller {
+                return caller;
+            }
+            let told = publish(world, token.process, Message::Grant(token.sequence, 0, contended));
+            // Rule 3.
+            if told || !self.keeps(Rule::CanBeTold) {
+                return Some(token);
+            }
+        }
+        if tried {
+            world.server.lock = None;
+        }
+        None
+    }
+
+    /// `release.lua`.
+    fn release(&self, world: &mut World, token: Token, unused: Fences, again: Option<u8>) -> Outcome {
+        let again = again.map(|sequence| Token { sequence, ..token });
+        let owned = self.is_owner(world, token);
+        let (next, end) = unused;
+        let is_last = owned && world.server.fence + 1 == end;
+        if next < end && (is_last || !self.keeps(Rule::WriteBack)) {
+            world.server.fence = next - 1;
+        }
+        world.server.queue.retain(|&waiter| waiter != token);
+        world.server.queue.extend(again);
+        if owned || world.server.lock.is_none() {
+            world.server.lock = self.hand_off(world, again).and(world.server.lock);
+            // What goes along with a release has no `not_after`.
+            if let Some(again) = again.filter(|&again| world.server.lock.is_some_and(|(owner, _)| owner == again)) {
+                excuse(world, again, CLAIM);
+            }
+        } else if let (Some(_), Some((owner, _))) = (again, world.server.lock) {
+            publish(world, owner.process, Message::Wait);
+        }
+        match (again, world.server.lock) {
+            (Some(again), Some((owner, left))) if owner == again && owned => {
+                Outcome::ReleasedAnd(AskedAgain::Granted(left, !world.server.queue.is_empty()))
+            }
+            (Some(_), Some(_)) if owned => Outcome::ReleasedAnd(AskedAgain::Busy),
+            _ if owned => Outcome::Done,
+            _ => Outcome::NotOwned,
+        }
+    }
+
+    /// `renew.lua`.
+    fn renew(&self, world: &mut World, token: Token, lease: Ticks) -> Outcome {
+        if !self.is_owner(world, token) {
+            return Outcome::NotOwned;
+        }
+        excuse(world, token, lease);
+        if let Some((_, left)) = &mut world.server.lock {
+            // Rule 6.
+            *left = if self.keeps(Rule::OnlyLonger) { lease.max(*left) } else { lease };
+        }
+        Outcome::Done
+    }
+
+    /// Rule 10.
+    fn is_owner(&self, world: &mut World, token: Token) -> bool {
+        let Some((owner, _)) = world.server.lock else { return false };
+        if owner != token && !self.keeps(Rule::OwnersToken) {
+            world.seen.breach = Some(Breach::NotTheOwner);
+            return true;
+        }
+        owner == token
+    }
+
+    /// Rule 11: the lease that a grant starts with.
+    fn first_lease(&self) -> Ticks {
+        if self.keeps(Rule::Claims) { CLAIM } else { LEASE }
+    }
+
+    /// How much of a lease its holder may count on, `age` ticks after it was asked for.
+    pub(crate) fn certain(&self, lease: Ticks, age: Ticks) -> Ticks {
+        let drift = if self.keeps(Rule::Drift) { DRIFT } else { 0 };
+        lease.saturating_sub(drift).saturating_sub(age)
+    }
+}
+
+/// What takes effect for a token that was given up lasts, and is found out a tick later.
+pub(crate) fn excuse(world: &mut World, token: Token, lease: Ticks) {
+    let process = &world.processes[token.process];
+    if process.health != Health::Live || process.given_up >= token.sequence {
+        world.seen.excused += lease;
+        world.seen.allowed += lease + 1;
+    }
+}
+
+/// `draw.lua`.
+fn draw_if_owned(world: &mut World, token: Token, count: u8) -> Outcome {
+    match world.server.lock {
+        Some((owner, _)) if owner == token => Outcome::Drawn(draw(world, count).0),
+        _ => Outcome::NotOwned,
+    }
+}
+
+/// Rule 8, without the server's clock: that one only counts once the server has forgotten the last number.
+fn draw(world: &mut World, count: u8) -> Fences {
+    if count == 0 {
+        return (0, 0);
+    }
+    let first = world.server.fence + 1;
+    world.server.fence += count;
+    (first, first + count)
+}
+
+/// Tells a process; `false` when nobody listens on its channel.
+fn publish(world: &mut World, process: usize, message: Message) -> bool {
+    let process = &mut world.processes[process];
+    if process.health == Health::Live {
+        let down = &mut process.links[CALLERS].down;
+        // To hear twice in a row that somebody waits is to hear it once.
+        if message != Message::Wait || down.last() != Some(&Message::Wait) {
+            down.push(message);
+        }
+    }
+    process.health != Health::Closed
+}
