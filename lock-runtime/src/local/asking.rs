@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::slot::Slot;
+use super::slot::{Slot, State};
 use crate::clock::{Deadline, Moment};
 use crate::store::{Answer, Ask, Pushed, StoreError};
 use crate::token::Token;
@@ -31,7 +31,7 @@ impl Slot {
             return true;
         }
         let Some(asked) = state.asked.as_mut().filter(|asked| asked.token == pushed.token) else {
-            return false;
+            return state.is_ending(&pushed.token);
         };
         asked.push(pushed);
         drop(state);
@@ -87,25 +87,23 @@ impl Slot {
             self.changed.notify_waiters();
             return true;
         }
-        if granted && let Some((_, again)) = state.ending.iter_mut().find(|(token, _)| *token == ask.token) {
-            // Most likely the lease that is being released: to release it here as well would take it from under the
-            // task that waits to hear that the lock was still its own.
-            *again = true;
-            return true;
-        }
-        !granted || state.lease.as_ref().is_some_and(|lease| lease.token == ask.token)
+        !granted || state.is_ending(&ask.token) || state.lease.as_ref().is_some_and(|lease| lease.token == ask.token)
     }
 
-    /// Notes that a task waits for the release of `token`.
+    /// Notes that a task is about to give back the lease of `token`.
     pub(super) fn ending(&self, token: &Token) {
         self.locked().ending.push((token.clone(), false));
     }
 
-    /// Notes that it waits no longer; returns whether the token was granted once more meanwhile.
-    pub(super) fn ended(&self, token: &Token) -> bool {
-        let mut state = self.locked();
-        let place = state.ending.iter().position(|(ending, _)| ending == token);
-        place.is_some_and(|place| state.ending.swap_remove(place).1)
+    /// Notes that it has; returns whether the token was granted once more meanwhile.
+    pub(super) fn ended(self: &Arc<Self>, token: &Token) -> bool {
+        let again = {
+            let mut state = self.locked();
+            let place = state.ending.iter().position(|(ending, _)| ending == token);
+            place.is_some_and(|place| state.ending.swap_remove(place).1)
+        };
+        self.engine.forget_if_unused(self);
+        again
     }
 
     /// Whom a task that gives up was waiting for: the label of another process's manager.
@@ -145,5 +143,16 @@ impl Slot {
             Some(since) if asked.unanswered && since >= SILENCE => Outlook::Silent(since),
             _ => Outlook::Unknown,
         }
+    }
+}
+
+impl State {
+    /// Whether the lease of `token`, which was granted once more, is about to be given back: most likely the grant is that
+    /// very lease. To release it here as well would take it from under the task that waits to hear that the lock was
+    /// still its own, or from under a body that is not dropped yet (rule 17).
+    fn is_ending(&mut self, token: &Token) -> bool {
+        let Some((_, again)) = self.ending.iter_mut().find(|(ending, _)| ending == token) else { return false };
+        *again = true;
+        true
     }
 }

@@ -131,7 +131,7 @@ impl Hold {
         if let Some(release) = stale {
             self.view.engine().release_later(release);
         } else if self.body.is_some() {
-            self.view.engine().release_later(self.view.release());
+            self.view.give_back_lost();
         }
     }
 }

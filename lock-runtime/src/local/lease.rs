@@ -119,7 +119,12 @@ impl Lease {
     }
 
     pub(super) fn confirm(&mut self, until: Deadline) {
-        self.until = self.until.max_at(until, Moment::now());
+        let now = Moment::now();
+        if self.until.remaining_at(now).is_zero() {
+            // Rule 19.
+            self.fences = Fences::default();
+        }
+        self.until = self.until.max_at(until, now);
     }
 
     pub(super) fn noticed_rival(&mut self) {

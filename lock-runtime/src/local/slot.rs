@@ -38,7 +38,8 @@ pub(super) struct State {
     pub(super) lease: Option<Lease>,
     /// Why the store could not be asked lately.
     pub(super) failure: Option<StoreError>,
-    /// Leases whose release a task waits for, and whether they were granted once more meanwhile.
+    /// Leases whose release a task waits for, or that a lost body has yet to give back, and whether they were granted
+    /// once more meanwhile.
     pub(super) ending: Vec<(Token, bool)>,
 }
 
@@ -111,7 +112,8 @@ impl Slot {
 
     pub(super) fn is_unused(&self) -> bool {
         let state = self.locked();
-        state.turn.is_none() && state.waiters.is_empty() && state.lease.is_none() && state.asked.is_none()
+        let State { turn, waiters, asked, lease, ending, .. } = &*state;
+        turn.is_none() && waiters.is_empty() && asked.is_none() && lease.is_none() && ending.is_empty()
     }
 
     /// Passes the turn `id` to the next waiter.
@@ -198,6 +200,8 @@ impl Slot {
             && let Some(lease) = &mut state.lease
             && lease.tenure.as_ref().is_some_and(|tenure| tenure.id == id)
             && lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero())
+            // Rule 18: the next task here would be one more of the streak.
+            && lease.may_hand_over()
         {
             lease.tenure = None;
             let entries = std::mem::take(&mut lease.care.entries);
@@ -228,6 +232,10 @@ impl Slot {
         }
         let has_body = lease.tenure.as_ref().is_some_and(|tenure| tenure.body);
         let release = (!has_body).then(|| lease.release(&self.key));
+        if has_body {
+            // Rule 17.
+            state.ending.push((lease.token, false));
+        }
         Some(Revoked { release, entries: lease.care.entries, turn })
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::acquire::one;
+use super::lease::Fences;
 use super::slot::Slot;
 use super::terms::check_lease;
 use super::turn::Turn;
@@ -37,9 +38,12 @@ impl HoldView {
         &self.0.slot.engine
     }
 
-    /// The release of the hold's lease, for when the slot has forgotten it.
-    pub(super) fn release(&self) -> Release {
-        Release::withdrawal(&self.0.slot.key, &self.0.token, CLAIM)
+    /// Gives back the lease of a body that was lost (rule 14): the slot has forgotten it, the store may not have.
+    pub(super) fn give_back_lost(&self) {
+        let Looked { slot, token, .. } = &*self.0;
+        // Whether it was granted once more makes no difference: this release is for that grant, too.
+        slot.ended(token);
+        slot.engine.release_later(Release::withdrawal(&slot.key, token, CLAIM));
     }
 
     pub(crate) fn key(&self) -> &str {
@@ -134,6 +138,10 @@ impl HoldView {
         let by = Deadline::after(looked.slot.engine.settings().command_timeout);
         match looked.slot.engine.store().draw(&looked.slot.key, &looked.token, 1, by).await {
             Ok(Some(first)) => {
+                // Rule 20.
+                if let Some(lease) = looked.slot.locked().lease.as_mut().filter(|lease| lease.token == looked.token) {
+                    lease.fences = Fences::default();
+                }
                 // Joined calls may both have drawn: the first to get here stays.
                 let _ = looked.fence.set(first);
                 Ok(self.clone())
