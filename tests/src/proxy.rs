@@ -8,14 +8,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use socket2::SockRef;
+
 use crate::resp;
 use crate::server::Server;
 
 /// What happens to one command.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// The server executes it; its answer never arrives, the connection stays.
+    /// The server executes it; its answer never arrives, the connection stays. No network does this: when others are
+    /// under way on the connection, they get each other's answers.
     DropReply,
+    /// The server executes it; neither its answer nor anything after it arrives on this connection.
+    MuteFromReply,
     /// The server executes it; the connection is cut before the answer.
     CutAfterForward,
     /// The connection is cut and the server never sees the command.
@@ -25,6 +30,13 @@ pub enum Fault {
     /// It, and what follows on its connection, waits until [`Proxy::let_go`].
     Hold,
 }
+
+/// In a plan: whatever command comes next.
+pub const ANY: &str = "*";
+
+/// One connection through the proxy, for faults that hit it alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineNumber(u64);
 
 /// Which bytes a black hole swallows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +59,8 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Shared {
     target: String,
+    /// Whether what comes by is written down.
+    records: bool,
     state: Mutex<State>,
     let_go: Condvar,
     closed: AtomicBool,
@@ -59,15 +73,19 @@ struct State {
     held: bool,
     holding: usize,
     lines: Vec<Arc<Line>>,
+    last: u64,
 }
 
 /// One connection through the proxy.
 #[derive(Debug)]
 struct Line {
+    number: LineNumber,
     client: TcpStream,
     server: TcpStream,
     deaf: AtomicBool,
     mute: AtomicBool,
+    /// It ends by a reset instead of an orderly end.
+    reset: AtomicBool,
     /// For each command that the server will answer: whether the answer is thrown away, or cuts the line.
     expected: Mutex<VecDeque<Reply>>,
 }
@@ -76,6 +94,7 @@ struct Line {
 enum Reply {
     Pass,
     Drop,
+    Mute,
     Cut,
 }
 
@@ -83,10 +102,21 @@ impl Proxy {
     /// In front of `server`, behaving well until told otherwise.
     #[must_use]
     pub fn before(server: &Server) -> Self {
+        Self::launch(server, true)
+    }
+
+    /// As [`before`](Self::before), for long runs: what comes by is not written down.
+    #[must_use]
+    pub fn unrecorded(server: &Server) -> Self {
+        Self::launch(server, false)
+    }
+
+    fn launch(server: &Server, records: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let shared = Arc::new(Shared {
             target: server.address(),
+            records,
             state: Mutex::default(),
             let_go: Condvar::new(),
             closed: AtomicBool::new(false),
@@ -112,7 +142,7 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The next command called `name` meets `fault`; several plans for one name are used up in order.
+    /// The next command called `name` (or [`ANY`]) meets `fault`; several plans for one name are used up in order.
     pub fn plan(&self, name: &str, fault: Fault) {
         let mut state = self.shared.state();
         if matches!(fault, Fault::Hold) {
@@ -127,6 +157,11 @@ impl Proxy {
         self.shared.state().planned.is_empty()
     }
 
+    /// Forgets the planned faults that have not happened.
+    pub fn forget_plans(&self) {
+        self.shared.state().planned.clear();
+    }
+
     /// How many commands are held right now.
     #[must_use]
     pub fn holding(&self) -> usize {
@@ -139,11 +174,41 @@ impl Proxy {
         self.shared.let_go.notify_all();
     }
 
+    /// The connections that exist, the oldest first.
+    #[must_use]
+    pub fn lines(&self) -> Vec<LineNumber> {
+        self.shared.state().lines.iter().map(|line| line.number).collect()
+    }
+
     /// Swallows bytes of the connections that exist; new ones are fine.
     pub fn black_hole(&self, direction: Direction) {
         for line in &self.shared.state().lines {
-            line.deaf.fetch_or(direction != Direction::ToClient, Ordering::SeqCst);
-            line.mute.fetch_or(direction != Direction::ToServer, Ordering::SeqCst);
+            line.swallow(direction);
+        }
+    }
+
+    /// Swallows bytes of one connection.
+    pub fn black_hole_line(&self, number: LineNumber, direction: Direction) {
+        self.at(number, |line| line.swallow(direction));
+    }
+
+    /// Cuts one connection, if it is still there.
+    pub fn cut_line(&self, number: LineNumber) {
+        self.at(number, Line::cut);
+    }
+
+    /// Cuts one connection without an orderly end.
+    pub fn reset_line(&self, number: LineNumber) {
+        self.at(number, |line| {
+            line.reset.store(true, Ordering::SeqCst);
+            line.cut();
+        });
+    }
+
+    fn at(&self, number: LineNumber, act: impl FnOnce(&Line)) {
+        let line = self.shared.state().lines.iter().find(|line| line.number == number).cloned();
+        if let Some(line) = line {
+            act(&line);
         }
     }
 
@@ -197,8 +262,10 @@ impl Shared {
         let words = resp::words(request);
         let name = words.first().cloned().unwrap_or_default();
         let mut state = self.state();
-        state.seen.push(words);
-        let next = state.planned.iter().position(|(planned, _)| *planned == name);
+        if self.records {
+            state.seen.push(words);
+        }
+        let next = state.planned.iter().position(|(planned, _)| *planned == name || planned == ANY);
         let fault = next.and_then(|at| state.planned.remove(at)).map(|(_, fault)| fault);
         (name, fault)
     }
@@ -214,7 +281,20 @@ impl Shared {
 }
 
 impl Line {
+    fn swallow(&self, direction: Direction) {
+        self.deaf.fetch_or(direction != Direction::ToClient, Ordering::SeqCst);
+        self.mute.fetch_or(direction != Direction::ToServer, Ordering::SeqCst);
+    }
+
     fn cut(&self) {
+        if self.reset.load(Ordering::SeqCst) {
+            // The threads end, and with them the last handles: closing without lingering is a reset.
+            for side in [&self.client, &self.server] {
+                let _ = SockRef::from(side).set_linger(Some(Duration::ZERO));
+                let _ = side.shutdown(Shutdown::Read);
+            }
+            return;
+        }
         let _ = self.client.shutdown(Shutdown::Both);
         let _ = self.server.shutdown(Shutdown::Both);
     }
@@ -228,19 +308,25 @@ fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
     let server = TcpStream::connect(&shared.target)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
+    let mut state = shared.state();
+    state.last += 1;
     let line = Arc::new(Line {
+        number: LineNumber(state.last),
         client,
         server,
         deaf: AtomicBool::new(false),
         mute: AtomicBool::new(false),
+        reset: AtomicBool::new(false),
         expected: Mutex::default(),
     });
-    shared.state().lines.push(Arc::clone(&line));
+    state.lines.push(Arc::clone(&line));
+    drop(state);
     let (up, down) = (Arc::clone(&line), line);
     let shared = Arc::clone(shared);
     thread::spawn(move || {
         let _ = carry_requests(&shared, &up);
         up.cut();
+        shared.state().lines.retain(|line| line.number != up.number);
     });
     thread::spawn(move || {
         let _ = carry_replies(&down);
@@ -256,6 +342,7 @@ fn carry_requests(shared: &Shared, line: &Line) -> std::io::Result<()> {
         match fault {
             None => {}
             Some(Fault::DropReply) => reply = Reply::Drop,
+            Some(Fault::MuteFromReply) => reply = Reply::Mute,
             Some(Fault::CutAfterForward) => reply = Reply::Cut,
             Some(Fault::CutBeforeForward) => return Err(std::io::ErrorKind::ConnectionAborted.into()),
             Some(Fault::Delay(time)) => thread::sleep(time),
@@ -278,6 +365,10 @@ fn carry_replies(line: &Line) -> std::io::Result<()> {
         let reply = if is_push { None } else { line.expected().pop_front() };
         match reply {
             Some(Reply::Drop) => Ok(()),
+            Some(Reply::Mute) => {
+                line.mute.store(true, Ordering::SeqCst);
+                Ok(())
+            }
             Some(Reply::Cut) => Err(std::io::ErrorKind::ConnectionAborted.into()),
             _ if line.mute.load(Ordering::SeqCst) => Ok(()),
             _ => (&line.client).write_all(message),
