@@ -27,6 +27,8 @@ pub enum Fault {
     CutBeforeForward,
     /// It, and what follows on its connection, reaches the server only after this time.
     Delay(Duration),
+    /// The server executes it; its answer, and what follows on its connection, arrives only after this time.
+    DelayReply(Duration),
     /// It, and what follows on its connection, waits until [`Proxy::let_go`].
     Hold,
 }
@@ -95,6 +97,7 @@ enum Reply {
     Pass,
     Drop,
     Mute,
+    Delay(Duration),
     Cut,
 }
 
@@ -343,6 +346,7 @@ fn carry_requests(shared: &Shared, line: &Line) -> std::io::Result<()> {
             None => {}
             Some(Fault::DropReply) => reply = Reply::Drop,
             Some(Fault::MuteFromReply) => reply = Reply::Mute,
+            Some(Fault::DelayReply(time)) => reply = Reply::Delay(time),
             Some(Fault::CutAfterForward) => reply = Reply::Cut,
             Some(Fault::CutBeforeForward) => return Err(std::io::ErrorKind::ConnectionAborted.into()),
             Some(Fault::Delay(time)) => thread::sleep(time),
@@ -370,6 +374,10 @@ fn carry_replies(line: &Line) -> std::io::Result<()> {
                 Ok(())
             }
             Some(Reply::Cut) => Err(std::io::ErrorKind::ConnectionAborted.into()),
+            Some(Reply::Delay(time)) => {
+                thread::sleep(time);
+                (&line.client).write_all(message)
+            }
             _ if line.mute.load(Ordering::SeqCst) => Ok(()),
             _ => (&line.client).write_all(message),
         }

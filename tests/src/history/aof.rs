@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::diary::Recorder;
-use super::event::{Change, NEVER, What, now, wall};
+use super::event::{Change, NEVER, What, now, wall_is_ahead};
 use crate::resp;
 
 /// What a server needs to be followed.
@@ -123,7 +123,7 @@ impl Follower {
 
     /// What one command or script did, as it was when it ended.
     fn step(&mut self, commands: &[Vec<String>], seen: u64) {
-        let offset = wall().saturating_sub(now());
+        let offset = wall_is_ahead();
         let popped: HashSet<&str> =
             commands.iter().filter(|words| words[0] == "LPOP").filter_map(|words| queue_of(&words[1])).collect();
         let mut last: Vec<(&str, Change)> = Vec::new();

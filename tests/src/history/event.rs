@@ -19,6 +19,16 @@ pub fn wall() -> u64 {
     nanos(rustix::time::clock_gettime(rustix::time::ClockId::Realtime))
 }
 
+/// By how much [`wall`] is ahead of [`now`]: of some looks at both the one that was interrupted least.
+#[must_use]
+pub fn wall_is_ahead() -> u64 {
+    let look = || {
+        let (before, wall, after) = (now(), wall(), now());
+        (after - before, wall.saturating_sub(before))
+    };
+    (0..5).map(|_| look()).min().map_or(0, |(_, ahead)| ahead)
+}
+
 fn nanos(time: rustix::time::Timespec) -> u64 {
     span(Duration::try_from(time).expect("a clock after its epoch"))
 }

@@ -53,7 +53,8 @@ impl Canvas {
     }
 
     fn paint(&self, lane: &mut [char], range: (u64, u64), symbol: char) {
-        lane[self.column(range.0)..=self.column(range.1)].fill(symbol);
+        // What is known only roughly may end before it starts.
+        lane[self.column(range.0)..=self.column(range.1.max(range.0))].fill(symbol);
     }
 
     fn row(name: &str, lane: &[char], note: &str) -> String {

@@ -155,6 +155,7 @@ impl<'a> Nemesis<'a> {
             Kind::PauseWrites => self.tell(strike.kind, &format!("CLIENT PAUSE {pause} WRITE"), span(strike.length)),
             Kind::SleepServer => self.tell(strike.kind, &format!("DEBUG SLEEP {}", strike.length.as_secs_f32()), 0),
             Kind::DelayCommand => self.plan(strike, Fault::Delay(strike.length)),
+            Kind::DelayReply => self.plan(strike, Fault::DelayReply(strike.length)),
             Kind::CutBeforeCommand => self.plan(strike, Fault::CutBeforeForward),
             Kind::CutAfterCommand => self.plan(strike, Fault::CutAfterForward),
             Kind::MuteFromReply => self.plan(strike, Fault::MuteFromReply),

@@ -26,6 +26,10 @@ pub struct Plan {
     pub calm: Duration,
     /// How long faults come.
     pub faults: Duration,
+    /// The time from one fault to the next, in milliseconds: at least the first, less than the second.
+    pub pause: (u64, u64),
+    /// For how long a worker waits for each lock in the end.
+    pub patience: Duration,
     /// The server may be made to forget.
     pub forgetful: bool,
 }
@@ -58,6 +62,7 @@ pub enum Kind {
     PauseWrites,
     SleepServer,
     DelayCommand,
+    DelayReply,
     CutBeforeCommand,
     CutAfterCommand,
     MuteFromReply,
@@ -70,7 +75,7 @@ pub enum Kind {
 }
 
 /// How often each comes, relative to the others.
-const KINDS: [(Kind, u32); 18] = [
+const KINDS: [(Kind, u32); 19] = [
     (Kind::StopWorker, 10),
     (Kind::KillWorker, 5),
     (Kind::StopServer, 6),
@@ -81,7 +86,8 @@ const KINDS: [(Kind, u32); 18] = [
     (Kind::PauseAll, 3),
     (Kind::PauseWrites, 3),
     (Kind::SleepServer, 3),
-    (Kind::DelayCommand, 16),
+    (Kind::DelayCommand, 12),
+    (Kind::DelayReply, 10),
     (Kind::CutBeforeCommand, 6),
     (Kind::CutAfterCommand, 8),
     (Kind::MuteFromReply, 8),
@@ -106,6 +112,8 @@ impl Plan {
             leases: vec![150, 300, 600, 1000, 3000],
             calm: Duration::from_secs(3),
             faults: Duration::from_secs(16),
+            pause: (50, 250),
+            patience: Duration::from_secs(9),
             forgetful: false,
         }
     }
@@ -119,7 +127,9 @@ impl Plan {
             cold: 4,
             leases: vec![150, 300],
             calm: Duration::from_millis(300),
-            faults: Duration::from_millis(2500),
+            faults: Duration::from_millis(4500),
+            pause: (15, 60),
+            patience: Duration::from_secs(1),
             ..Self::new(seed)
         }
     }
@@ -134,12 +144,6 @@ impl Plan {
     #[must_use]
     pub fn healing(&self) -> Duration {
         self.lease() * 3 / 2 + Duration::from_secs(1)
-    }
-
-    /// The longest that a lock may take to be granted after the last fault.
-    #[must_use]
-    pub fn patience(&self) -> Duration {
-        self.lease() + Duration::from_secs(6)
     }
 
     /// What is right under this plan, for a lock that `tells`.
@@ -205,7 +209,7 @@ impl Plan {
             let length = Duration::from_millis(lease * part / 100);
             strikes.push(Strike { at, kind, victim: random.usize(..), length });
             // Every so often there is time to come to rest, for what must be true without faults as well.
-            let pause = if random.u32(..40) == 0 { 3000 } else { random.u64(50..250) };
+            let pause = if random.u32(..40) == 0 { 3000 } else { random.u64(self.pause.0..self.pause.1) };
             at += Duration::from_millis(pause);
         }
         strikes

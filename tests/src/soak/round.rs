@@ -78,7 +78,7 @@ fn play<L: Lock>(plan: &Plan, setting: Setting<'_>, folder: &Path) -> BTreeMap<S
     if (setting.is_over)() {
         return faults;
     }
-    workers.wait(plan.patience() + Duration::from_secs(20));
+    workers.wait(plan.patience * 4 + Duration::from_secs(20));
     for key in plan.keys() {
         let value: Option<u64> = register.ask(&format!("HGET {key} value"));
         note(What::Final { key, value: value.unwrap_or_default() });

@@ -50,8 +50,9 @@ impl Role {
 pub fn serve<L: Lock>(role: &Role) {
     // Whatever happens to the parent, nothing is left running.
     set_parent_process_death_signal(Some(Signal::KILL)).expect("a signal to be had");
-    let watcher = role.clone();
-    std::thread::spawn(move || watch_for_stalls(&watcher));
+    // A process that could not run, by a signal or because the machine has too much to do, is not to blame.
+    let mut stalls = Recorder::new(&role.folder, &role.name, 1001);
+    std::thread::spawn(move || watch(&mut stalls, |_| false));
     // Users have runtimes of both kinds.
     let several = role.plan.random(&role.name).bool();
     let mut builder = if several { Builder::new_multi_thread() } else { Builder::new_current_thread() };
@@ -78,9 +79,7 @@ async fn work<L: Lock>(role: &Role) {
                         random: role.plan.random(&format!("{}/{number}", role.name)),
                     };
                     task.work(role.end).await;
-                    if number == 0 {
-                        task.probe().await;
-                    }
+                    task.probe(number as usize).await;
                 })
             })
             .collect();
@@ -130,13 +129,7 @@ impl Counts {
 const LOOK: Duration = Duration::from_millis(10);
 const STALL: u64 = 40_000_000;
 
-/// Writes down when this process could not run: by a signal, or because the machine has too much to do.
-fn watch_for_stalls(role: &Role) {
-    let mut recorder = Recorder::new(&role.folder, &role.name, 1001);
-    watch(&mut recorder, |_| false);
-}
-
-/// Looks again and again until `is_over`.
+/// Writes down when this process could not run, until `is_over`.
 pub(super) fn watch(recorder: &mut Recorder, is_over: impl Fn(u64) -> bool) {
     let mut last = now();
     while !is_over(last) {

@@ -35,12 +35,11 @@ impl<L: Lock> Task<'_, L> {
         }
     }
 
-    /// Asks for every lock once more, with time enough, to see that each can still be had.
-    pub(super) async fn probe(&mut self) {
-        let timeout = u64::try_from(self.plan.patience().as_millis()).unwrap_or_default();
-        let mut keys = self.plan.keys();
-        self.random.shuffle(&mut keys);
-        for key in keys {
+    /// The tasks of a worker together ask for every lock once more, with time enough, to see that each can still be had.
+    pub(super) async fn probe(&mut self, number: usize) {
+        let timeout = u64::try_from(self.plan.patience.as_millis()).unwrap_or_default();
+        let tasks = usize::try_from(self.plan.tasks).unwrap_or(1);
+        for key in self.plan.keys().into_iter().skip(number).step_by(tasks) {
             let wanted = Wanted { timeout, expire: self.plan.leases[0], renew: true, fenced: true };
             if let Some(kept) = self.diary.acquire(self.lock, &key, wanted, None).await {
                 self.diary.release(kept).await;
