@@ -110,8 +110,9 @@ fn end(leases: &mut [Owned], at: (u64, u64), how: End) {
     let Some(open) = leases.last_mut().filter(|lease| lease.end == End::Open) else { return };
     // The server deletes what has expired when it comes across it.
     if open.until < at.1.saturating_add(ROUNDING) {
+        // A little before its end somebody may have deleted it all the same.
         let (early, late) = around(open.until);
-        (open.to, open.end) = ((early, late.min(at.1).max(early)), End::Expired);
+        (open.to, open.end) = ((early.min(at.0), late.min(at.1)), End::Expired);
     } else {
         (open.to, open.end) = (at, how);
     }
@@ -119,4 +120,40 @@ fn end(leases: &mut [Owned], at: (u64, u64), how: End) {
 
 fn around(instant: u64) -> (u64, u64) {
     (instant.saturating_sub(ROUNDING), instant.saturating_add(ROUNDING))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::sample::{KEY, Sample};
+
+    fn ends(sample: Sample) -> Vec<(End, (u64, u64))> {
+        let history = sample.and(9000, "harness", What::Healed).history();
+        history.owners()[KEY]
+            .iter()
+            .map(|lease| (lease.end, (lease.to.0 / 1_000_000, lease.to.1 / 1_000_000)))
+            .collect()
+    }
+
+    #[test]
+    fn a_lease_ends_by_deletion_by_another_token_or_by_itself() {
+        let owned = Sample::default().owned(10, "a", 300, false);
+        assert_eq!(ends(owned.clone().gone(50)), [(End::Deleted, (49, 50))]);
+        assert_eq!(ends(owned.clone().owned(50, "b", 400, true))[0], (End::Replaced, (49, 50)));
+        assert_eq!(ends(owned.clone()), [(End::Expired, (295, 305))]);
+        // Deleted when the server came across it, long after.
+        assert_eq!(ends(owned.clone().gone(800)), [(End::Expired, (295, 305))]);
+        // So close to its end that it may be either.
+        assert_eq!(ends(owned.gone(298)), [(End::Expired, (295, 298))]);
+    }
+
+    #[test]
+    fn a_renewal_moves_the_end() {
+        let renewed = Sample::default().owned(10, "a", 300, false).and(
+            200,
+            "server",
+            What::Changed { since: 0, key: KEY.into(), to: Change::Ends { until: 500_000_000 } },
+        );
+        assert_eq!(ends(renewed), [(End::Expired, (495, 505))]);
+    }
 }

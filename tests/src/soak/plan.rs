@@ -22,12 +22,18 @@ pub struct Plan {
     pub cold: u32,
     /// Leases to choose from, in milliseconds.
     pub leases: Vec<u64>,
+    /// Timeouts to choose from, in milliseconds.
+    pub timeouts: Vec<u64>,
     /// How long nothing is wrong at first.
     pub calm: Duration,
     /// How long faults come.
     pub faults: Duration,
     /// The time from one fault to the next, in milliseconds: at least the first, less than the second.
     pub pause: (u64, u64),
+    /// How often single commands and replies are late, relative to all other faults: the usual is 1.
+    pub delays: u32,
+    /// Every so often there is time to come to rest, for what must be true without faults as well.
+    pub rests: bool,
     /// For how long a worker waits for each lock in the end.
     pub patience: Duration,
     /// The server may be made to forget.
@@ -86,8 +92,8 @@ const KINDS: [(Kind, u32); 19] = [
     (Kind::PauseAll, 3),
     (Kind::PauseWrites, 3),
     (Kind::SleepServer, 3),
-    (Kind::DelayCommand, 12),
-    (Kind::DelayReply, 10),
+    (Kind::DelayCommand, 14),
+    (Kind::DelayReply, 14),
     (Kind::CutBeforeCommand, 6),
     (Kind::CutAfterCommand, 8),
     (Kind::MuteFromReply, 8),
@@ -110,9 +116,12 @@ impl Plan {
             hot: 2,
             cold: 12,
             leases: vec![150, 300, 600, 1000, 3000],
+            timeouts: vec![0, 0, 20, 100, 500, 2000, 5000],
             calm: Duration::from_secs(3),
             faults: Duration::from_secs(16),
             pause: (50, 250),
+            delays: 1,
+            rests: true,
             patience: Duration::from_secs(9),
             forgetful: false,
         }
@@ -126,9 +135,12 @@ impl Plan {
             tasks: 3,
             cold: 4,
             leases: vec![150, 300],
+            timeouts: vec![0, 50, 300, 1000],
             calm: Duration::from_millis(300),
             faults: Duration::from_millis(4500),
-            pause: (15, 60),
+            pause: (30, 100),
+            delays: 4,
+            rests: false,
             patience: Duration::from_secs(1),
             ..Self::new(seed)
         }
@@ -175,7 +187,7 @@ impl Plan {
         // Long leases are rare: a killed holder keeps everybody out for as long.
         let longest = if random.u32(..8) == 0 { self.leases.len() } else { self.leases.len().min(4) };
         let wanted = Wanted {
-            timeout: [0, 0, 20, 100, 500, 2000, 5000][random.usize(..7)],
+            timeout: self.timeouts[random.usize(..self.timeouts.len())],
             expire: self.leases[random.usize(..longest)],
             renew: random.u32(..10) < 3,
             fenced: random.bool(),
@@ -188,7 +200,9 @@ impl Plan {
     pub fn strikes(&self) -> Vec<Strike> {
         let mut random = self.random("nemesis");
         let forgetful: &[_] = if self.forgetful { &FORGETFUL } else { &[] };
-        let kinds: Vec<_> = KINDS.iter().chain(forgetful).collect();
+        let often = |kind| if matches!(kind, Kind::DelayCommand | Kind::DelayReply) { self.delays } else { 1 };
+        let all = KINDS.iter().chain(forgetful);
+        let kinds: Vec<_> = all.map(|(kind, weight)| (*kind, weight * often(*kind))).collect();
         let total: u32 = kinds.iter().map(|(_, weight)| weight).sum();
         let mut strikes = Vec::new();
         let mut at = Duration::ZERO;
@@ -208,8 +222,7 @@ impl Plan {
             };
             let length = Duration::from_millis(lease * part / 100);
             strikes.push(Strike { at, kind, victim: random.usize(..), length });
-            // Every so often there is time to come to rest, for what must be true without faults as well.
-            let pause = if random.u32(..40) == 0 { 3000 } else { random.u64(self.pause.0..self.pause.1) };
+            let pause = if self.rests && random.u32(..40) == 0 { 3000 } else { random.u64(self.pause.0..self.pause.1) };
             at += Duration::from_millis(pause);
         }
         strikes
