@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::diary::Recorder;
 use super::event::{Change, NEVER, What, now, wall_is_ahead};
@@ -35,7 +35,7 @@ impl Tail {
             path: folder.join("appendonlydir/appendonly.aof.1.incr.aof"),
             prefix: prefix.to_owned(),
             recorder,
-            file: 0,
+            file: None,
             read: 0,
             bytes: Vec::new(),
             step: None,
@@ -60,7 +60,9 @@ impl Drop for Tail {
     fn drop(&mut self) {
         self.over.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            let ended = thread.join();
+            // A record that is not complete would accuse the innocent.
+            assert!(ended.is_ok() || std::thread::panicking(), "the server's file can't be followed");
         }
     }
 }
@@ -70,7 +72,7 @@ struct Follower {
     prefix: String,
     recorder: Recorder,
     /// Which file it was, for it can be replaced.
-    file: u64,
+    file: Option<(u64, Option<SystemTime>)>,
     read: u64,
     bytes: Vec<u8>,
     /// Inside a transaction: its commands so far.
@@ -83,9 +85,10 @@ impl Follower {
     fn look(&mut self) {
         let before = now();
         let Ok(mut file) = std::fs::File::open(&self.path) else { return };
-        let number = file.metadata().map_or(0, |data| data.ino());
+        // A number alone is soon given to another file.
+        let number = file.metadata().ok().map(|data| (data.ino(), data.created().ok()));
         if number != self.file {
-            if self.file != 0 {
+            if self.file.is_some() {
                 // Thrown away and begun anew.
                 self.recorder.note_of(now(), "server", What::Forgot);
             }
