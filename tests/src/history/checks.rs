@@ -57,6 +57,8 @@ pub struct Bounds {
     pub forgetful: bool,
     /// The lock reports losses, and tells busy from unreachable.
     pub tells: bool,
+    /// The lock has a queue of processes.
+    pub queues: bool,
 }
 
 impl Bounds {

@@ -63,6 +63,9 @@ pub trait Lock: Sized + Send + Sync + 'static {
     /// Whether errors tell a busy lock from a server that could not be asked, and losses are reported.
     const TELLS: bool = false;
 
+    /// Whether processes get a lock in the order in which they came, one streak of hand-overs apart.
+    const QUEUES: bool = false;
+
     /// Connects.
     fn connect(place: &Place) -> impl Future<Output = Result<Self, Failure>> + Send;
 

@@ -14,6 +14,7 @@ impl Lock for Ours {
     type Hold = LockGuard;
     const DROPS: bool = true;
     const TELLS: bool = true;
+    const QUEUES: bool = true;
 
     async fn connect(place: &Place) -> Result<Self, Failure> {
         let builder = LockManager::builder().url(&place.url).label(&place.label);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::history::{Bounds, Wanted};
+use crate::history::{Bounds, Lock, Wanted};
 
 /// What is tried in one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -158,10 +158,16 @@ impl Plan {
         self.lease() * 3 / 2 + Duration::from_secs(1)
     }
 
-    /// What is right under this plan, for a lock that `tells`.
+    /// What is right under this plan, for locks of the kind `L`.
     #[must_use]
-    pub fn bounds(&self, tells: bool) -> Bounds {
-        Bounds { lease: self.lease(), noise: Duration::from_millis(250), forgetful: self.forgetful, tells }
+    pub fn bounds<L: Lock>(&self) -> Bounds {
+        Bounds {
+            lease: self.lease(),
+            noise: Duration::from_millis(250),
+            forgetful: self.forgetful,
+            tells: L::TELLS,
+            queues: L::QUEUES,
+        }
     }
 
     /// Random choices of one part of the round, the same whenever it is repeated.

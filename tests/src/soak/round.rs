@@ -44,7 +44,7 @@ pub fn round<L: Lock>(plan: &Plan, setting: Setting<'_>) -> Report {
     over.store(true, Ordering::SeqCst);
     watcher.join().expect("the watcher ends");
     let history = History::read(folder.path());
-    let report = Report::of(plan, &history, &plan.bounds(L::TELLS), faults);
+    let report = Report::of(plan, &history, &plan.bounds::<L>(), faults);
     if let Some(keep) = setting.keep.filter(|_| !report.is_well()) {
         copy(folder.path(), &keep.join(plan.seed.to_string()));
     }
@@ -58,7 +58,8 @@ fn play<L: Lock>(plan: &Plan, setting: Setting<'_>, folder: &Path) -> BTreeMap<S
     let proxy = crate::proxy::Proxy::unrecorded(&server);
     let recorder = Arc::new(Mutex::new(Recorder::new(folder, HARNESS, 0)));
     let tail = Tail::of(server.folder(), "soak:", Recorder::new(folder, "server", 0));
-    let end = now() + span(plan.calm + plan.faults + plan.healing());
+    let begin = now() + span(plan.calm);
+    let end = begin + span(plan.faults + plan.healing());
     let role = Role {
         lock: setting.lock.to_owned(),
         plan: plan.clone(),
@@ -66,19 +67,20 @@ fn play<L: Lock>(plan: &Plan, setting: Setting<'_>, folder: &Path) -> BTreeMap<S
         url: proxy.url(),
         register: register.url(),
         folder: folder.to_owned(),
+        faults: begin,
         end,
     };
     let mut workers = Workers::start(role, setting.test);
-    wait_until(now() + span(plan.calm), setting.is_over);
+    wait_until(begin, setting.is_over);
     let nemesis = Nemesis::new(&mut server, &proxy, &mut workers, L::COMMANDS, Arc::clone(&recorder));
     let faults = nemesis.run(&plan.strikes(), setting.is_over);
     let note = |what| recorder.lock().expect("no writer panics").note(what);
     note(What::Healed);
     wait_until(end, setting.is_over);
+    workers.wait(plan.patience * 4 + Duration::from_secs(20), setting.is_over);
     if (setting.is_over)() {
         return faults;
     }
-    workers.wait(plan.patience * 4 + Duration::from_secs(20));
     for key in plan.keys() {
         let value: Option<u64> = register.ask(&format!("HGET {key} value"));
         note(What::Final { key, value: value.unwrap_or_default() });

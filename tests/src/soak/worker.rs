@@ -30,6 +30,8 @@ pub struct Role {
     pub register: String,
     /// The history's folder.
     pub folder: PathBuf,
+    /// When faults begin.
+    pub faults: u64,
     /// When to end its work.
     pub end: u64,
 }
@@ -78,6 +80,7 @@ async fn work<L: Lock>(role: &Role) {
                         diary: Diary::new(Recorder::new(&role.folder, &role.name, number)),
                         random: role.plan.random(&format!("{}/{number}", role.name)),
                     };
+                    task.rush(role.faults).await;
                     task.work(role.end).await;
                     task.probe(number as usize).await;
                 })

@@ -85,13 +85,13 @@ impl Workers {
     }
 
     /// Waits until all have ended by themselves; those that do not are killed, and the checker will miss their end.
-    pub fn wait(&mut self, bound: Duration) {
+    pub fn wait(&mut self, bound: Duration, is_over: &dyn Fn() -> bool) {
         let end = now().saturating_add(span(bound));
         for slot in &mut self.slots {
             while let Some(child) = &mut slot.child {
                 if child.try_wait().expect("the child's state").is_some() {
                     slot.child = None;
-                } else if now() > end {
+                } else if now() > end || is_over() {
                     slot.kill();
                 } else {
                     std::thread::sleep(Duration::from_millis(5));
