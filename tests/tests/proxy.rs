@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use redis::Connection;
-use tests::proxy::{ANY, Direction, Fault, Proxy};
+use tests::proxy::{ANY, Direction, Fault, LineNumber, Proxy};
 use tests::server::Server;
 
 fn connect(proxy: &Proxy) -> Connection {
@@ -18,13 +18,30 @@ fn count(connection: &mut Connection) -> redis::RedisResult<u64> {
     redis::cmd("INCR").arg("n").query(connection)
 }
 
+fn deafen(proxy: &Proxy, line: LineNumber) {
+    proxy.black_hole_line(line, Direction::ToServer);
+}
+
+fn is_gone(proxy: &Proxy, line: LineNumber) {
+    let gone = || !proxy.lines().contains(&line);
+    tests::patience::eventually_blocking("the line is gone", Duration::from_secs(2), gone);
+}
+
+fn cut(proxy: &Proxy, line: LineNumber) {
+    proxy.cut_line(line);
+    is_gone(proxy, line);
+}
+
+fn reset(proxy: &Proxy, line: LineNumber) {
+    proxy.reset_line(line);
+    is_gone(proxy, line);
+}
+
 #[test]
 fn one_connection_is_hit_and_the_others_are_not() {
     let server = Server::start();
     let proxy = Proxy::unrecorded(&server);
-    for hit in [Proxy::cut_line, Proxy::reset_line, |proxy: &Proxy, line| {
-        proxy.black_hole_line(line, Direction::ToServer);
-    }] {
+    for hit in [cut, reset, deafen] {
         let mut bad = connect(&proxy);
         let line = *proxy.lines().last().unwrap();
         let mut good = connect(&proxy);
@@ -42,8 +59,7 @@ fn a_reset_connection_ends_without_an_orderly_end() {
     let proxy = Proxy::unrecorded(&server);
     let mut connection = connect(&proxy);
     count(&mut connection).unwrap();
-    proxy.reset_line(proxy.lines()[0]);
-    tests::patience::eventually_blocking("the line is gone", Duration::from_secs(2), || proxy.lines().is_empty());
+    reset(&proxy, *proxy.lines().first().unwrap());
     let error = count(&mut connection).unwrap_err();
     assert!(error.is_io_error() && !error.is_timeout(), "{error:?}");
 }

@@ -28,7 +28,7 @@ struct Arguments {
     /// The server also forgets: holds may overlap then, and fencing tokens must still grow.
     #[arg(long)]
     forgetful: bool,
-    /// A folder for the histories in which something was found.
+    /// A folder for the histories, which are thrown away otherwise.
     #[arg(long)]
     keep: Option<PathBuf>,
 }

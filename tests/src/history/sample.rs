@@ -9,8 +9,13 @@ use super::event::{Change, Event, How, Wanted, What};
 /// The one lock of a sample.
 pub(crate) const KEY: &str = "soak:k";
 
-pub(crate) const BOUNDS: Bounds =
-    Bounds { lease: Duration::from_millis(300), noise: Duration::from_millis(100), forgetful: false, tells: true };
+pub(crate) const BOUNDS: Bounds = Bounds {
+    lease: Duration::from_millis(300),
+    noise: Duration::from_millis(100),
+    forgetful: false,
+    tells: true,
+    queues: true,
+};
 
 /// All times in milliseconds.
 #[derive(Clone, Default)]

@@ -27,7 +27,7 @@ pub struct Setting<'a> {
     pub test: Option<&'static str>,
     /// Whether to stop early.
     pub is_over: &'a dyn Fn() -> bool,
-    /// Where the history is copied to when something is found.
+    /// Where the history is copied to.
     pub keep: Option<&'a Path>,
 }
 
@@ -45,7 +45,7 @@ pub fn round<L: Lock>(plan: &Plan, setting: Setting<'_>) -> Report {
     watcher.join().expect("the watcher ends");
     let history = History::read(folder.path());
     let report = Report::of(plan, &history, &plan.bounds::<L>(), faults);
-    if let Some(keep) = setting.keep.filter(|_| !report.is_well()) {
+    if let Some(keep) = setting.keep {
         copy(folder.path(), &keep.join(plan.seed.to_string()));
     }
     report

@@ -21,13 +21,12 @@ pub(super) struct Task<'a, L> {
 }
 
 impl<L: Lock> Task<'_, L> {
-    /// Everybody wants the same few locks all the time, until the instant `end`: what must be true of the order of
-    /// waiters shows only then.
+    /// Everybody wants one lock all the time, until the instant `end`: what must be true of the order of waiters shows
+    /// only then.
     pub(super) async fn rush(&mut self, end: u64) {
         while now() < end {
-            let key = format!("soak:hot{}", self.random.u32(..self.plan.hot));
             let wanted = Wanted { timeout: 5000, expire: 1000, renew: false, fenced: false };
-            if let Some(kept) = self.diary.acquire(self.lock, &key, wanted, None).await {
+            if let Some(kept) = self.diary.acquire(self.lock, "soak:hot0", wanted, None).await {
                 self.rest(0..2000).await;
                 self.give_back(kept).await;
             }
