@@ -16,8 +16,7 @@ use crate::server::Server;
 /// What happens to one command.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// The server executes it; its answer never arrives, the connection stays. No network does this: when others are
-    /// under way on the connection, they get each other's answers.
+    /// The server executes it; its answer never arrives. No network does this: others under way get the wrong answers.
     DropReply,
     /// The server executes it; neither its answer nor anything after it arrives on this connection.
     MuteFromReply,
@@ -202,16 +201,12 @@ impl Proxy {
 
     /// Cuts one connection without an orderly end.
     pub fn reset_line(&self, number: LineNumber) {
-        self.at(number, |line| {
-            line.reset.store(true, Ordering::SeqCst);
-            line.cut();
-        });
+        self.at(number, Line::reset);
     }
 
     fn at(&self, number: LineNumber, act: impl FnOnce(&Line)) {
-        let line = self.shared.state().lines.iter().find(|line| line.number == number).cloned();
-        if let Some(line) = line {
-            act(&line);
+        if let Some(line) = self.shared.state().lines.iter().find(|line| line.number == number) {
+            act(line);
         }
     }
 
@@ -290,16 +285,18 @@ impl Line {
     }
 
     fn cut(&self) {
-        if self.reset.load(Ordering::SeqCst) {
-            // The threads end, and with them the last handles: closing without lingering is a reset.
-            for side in [&self.client, &self.server] {
-                let _ = SockRef::from(side).set_linger(Some(Duration::ZERO));
-                let _ = side.shutdown(Shutdown::Read);
-            }
-            return;
+        let how = if self.reset.load(Ordering::SeqCst) { Shutdown::Read } else { Shutdown::Both };
+        let _ = self.client.shutdown(how);
+        let _ = self.server.shutdown(how);
+    }
+
+    /// The threads end, and with them the last handles: closing without lingering is a reset.
+    fn reset(&self) {
+        self.reset.store(true, Ordering::SeqCst);
+        for side in [&self.client, &self.server] {
+            let _ = SockRef::from(side).set_linger(Some(Duration::ZERO));
         }
-        let _ = self.client.shutdown(Shutdown::Both);
-        let _ = self.server.shutdown(Shutdown::Both);
+        self.cut();
     }
 
     fn expected(&self) -> MutexGuard<'_, VecDeque<Reply>> {
@@ -370,7 +367,7 @@ fn carry_replies(line: &Line) -> std::io::Result<()> {
         match reply {
             Some(Reply::Drop) => Ok(()),
             Some(Reply::Mute) => {
-                line.mute.store(true, Ordering::SeqCst);
+                line.swallow(Direction::ToClient);
                 Ok(())
             }
             Some(Reply::Cut) => Err(std::io::ErrorKind::ConnectionAborted.into()),
