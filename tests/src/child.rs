@@ -30,13 +30,22 @@ pub fn say(word: &str) {
     println!("\nchild says {word}");
 }
 
+/// This binary once more, with `role` in its environment; with `test`, to run this one of its tests.
+#[must_use]
+pub fn command(test: Option<&str>, role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this binary's path"));
+    if let Some(test) = test {
+        command.args(["--exact", test, "--nocapture", "--include-ignored"]);
+    }
+    command.env(ROLE, role);
+    command
+}
+
 impl Child {
     /// Runs the test named `test`, with `role` in its environment.
     #[must_use]
     pub fn of(test: &str, role: &str) -> Self {
-        let mut process = Command::new(std::env::current_exe().expect("this binary's path"))
-            .args(["--exact", test, "--nocapture", "--include-ignored"])
-            .env(ROLE, role)
+        let mut process = command(Some(test), role)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

@@ -11,8 +11,10 @@
 )]
 
 pub mod child;
+pub mod history;
 pub mod patience;
 pub mod proxy;
 pub mod resp;
 pub mod server;
+pub mod soak;
 pub mod stores;

@@ -8,23 +8,36 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use socket2::SockRef;
+
 use crate::resp;
 use crate::server::Server;
 
 /// What happens to one command.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// The server executes it; its answer never arrives, the connection stays.
+    /// The server executes it; its answer never arrives. No network does this: others under way get the wrong answers.
     DropReply,
+    /// The server executes it; neither its answer nor anything after it arrives on this connection.
+    MuteFromReply,
     /// The server executes it; the connection is cut before the answer.
     CutAfterForward,
     /// The connection is cut and the server never sees the command.
     CutBeforeForward,
     /// It, and what follows on its connection, reaches the server only after this time.
     Delay(Duration),
+    /// The server executes it; its answer, and what follows on its connection, arrives only after this time.
+    DelayReply(Duration),
     /// It, and what follows on its connection, waits until [`Proxy::let_go`].
     Hold,
 }
+
+/// In a plan: whatever command comes next.
+pub const ANY: &str = "*";
+
+/// One connection through the proxy, for faults that hit it alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineNumber(u64);
 
 /// Which bytes a black hole swallows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +60,8 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Shared {
     target: String,
+    /// Whether what comes by is written down.
+    records: bool,
     state: Mutex<State>,
     let_go: Condvar,
     closed: AtomicBool,
@@ -59,15 +74,19 @@ struct State {
     held: bool,
     holding: usize,
     lines: Vec<Arc<Line>>,
+    last: u64,
 }
 
 /// One connection through the proxy.
 #[derive(Debug)]
 struct Line {
+    number: LineNumber,
     client: TcpStream,
     server: TcpStream,
     deaf: AtomicBool,
     mute: AtomicBool,
+    /// It ends by a reset instead of an orderly end.
+    reset: AtomicBool,
     /// For each command that the server will answer: whether the answer is thrown away, or cuts the line.
     expected: Mutex<VecDeque<Reply>>,
 }
@@ -76,6 +95,8 @@ struct Line {
 enum Reply {
     Pass,
     Drop,
+    Mute,
+    Delay(Duration),
     Cut,
 }
 
@@ -83,10 +104,21 @@ impl Proxy {
     /// In front of `server`, behaving well until told otherwise.
     #[must_use]
     pub fn before(server: &Server) -> Self {
+        Self::launch(server, true)
+    }
+
+    /// As [`before`](Self::before), for long runs: what comes by is not written down.
+    #[must_use]
+    pub fn unrecorded(server: &Server) -> Self {
+        Self::launch(server, false)
+    }
+
+    fn launch(server: &Server, records: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let shared = Arc::new(Shared {
             target: server.address(),
+            records,
             state: Mutex::default(),
             let_go: Condvar::new(),
             closed: AtomicBool::new(false),
@@ -112,7 +144,7 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The next command called `name` meets `fault`; several plans for one name are used up in order.
+    /// The next command called `name` (or [`ANY`]) meets `fault`; several plans for one name are used up in order.
     pub fn plan(&self, name: &str, fault: Fault) {
         let mut state = self.shared.state();
         if matches!(fault, Fault::Hold) {
@@ -127,6 +159,11 @@ impl Proxy {
         self.shared.state().planned.is_empty()
     }
 
+    /// Forgets the planned faults that have not happened.
+    pub fn forget_plans(&self) {
+        self.shared.state().planned.clear();
+    }
+
     /// How many commands are held right now.
     #[must_use]
     pub fn holding(&self) -> usize {
@@ -139,11 +176,37 @@ impl Proxy {
         self.shared.let_go.notify_all();
     }
 
+    /// The connections that exist, the oldest first.
+    #[must_use]
+    pub fn lines(&self) -> Vec<LineNumber> {
+        self.shared.state().lines.iter().map(|line| line.number).collect()
+    }
+
     /// Swallows bytes of the connections that exist; new ones are fine.
     pub fn black_hole(&self, direction: Direction) {
         for line in &self.shared.state().lines {
-            line.deaf.fetch_or(direction != Direction::ToClient, Ordering::SeqCst);
-            line.mute.fetch_or(direction != Direction::ToServer, Ordering::SeqCst);
+            line.swallow(direction);
+        }
+    }
+
+    /// Swallows bytes of one connection.
+    pub fn black_hole_line(&self, number: LineNumber, direction: Direction) {
+        self.at(number, |line| line.swallow(direction));
+    }
+
+    /// Cuts one connection, if it is still there.
+    pub fn cut_line(&self, number: LineNumber) {
+        self.at(number, Line::cut);
+    }
+
+    /// Cuts one connection without an orderly end.
+    pub fn reset_line(&self, number: LineNumber) {
+        self.at(number, Line::reset);
+    }
+
+    fn at(&self, number: LineNumber, act: impl FnOnce(&Line)) {
+        if let Some(line) = self.shared.state().lines.iter().find(|line| line.number == number) {
+            act(line);
         }
     }
 
@@ -197,8 +260,10 @@ impl Shared {
         let words = resp::words(request);
         let name = words.first().cloned().unwrap_or_default();
         let mut state = self.state();
-        state.seen.push(words);
-        let next = state.planned.iter().position(|(planned, _)| *planned == name);
+        if self.records {
+            state.seen.push(words);
+        }
+        let next = state.planned.iter().position(|(planned, _)| *planned == name || planned == ANY);
         let fault = next.and_then(|at| state.planned.remove(at)).map(|(_, fault)| fault);
         (name, fault)
     }
@@ -214,9 +279,24 @@ impl Shared {
 }
 
 impl Line {
+    fn swallow(&self, direction: Direction) {
+        self.deaf.fetch_or(direction != Direction::ToClient, Ordering::SeqCst);
+        self.mute.fetch_or(direction != Direction::ToServer, Ordering::SeqCst);
+    }
+
     fn cut(&self) {
-        let _ = self.client.shutdown(Shutdown::Both);
-        let _ = self.server.shutdown(Shutdown::Both);
+        let how = if self.reset.load(Ordering::SeqCst) { Shutdown::Read } else { Shutdown::Both };
+        let _ = self.client.shutdown(how);
+        let _ = self.server.shutdown(how);
+    }
+
+    /// The threads end, and with them the last handles: closing without lingering is a reset.
+    fn reset(&self) {
+        self.reset.store(true, Ordering::SeqCst);
+        for side in [&self.client, &self.server] {
+            let _ = SockRef::from(side).set_linger(Some(Duration::ZERO));
+        }
+        self.cut();
     }
 
     fn expected(&self) -> MutexGuard<'_, VecDeque<Reply>> {
@@ -228,19 +308,25 @@ fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
     let server = TcpStream::connect(&shared.target)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
+    let mut state = shared.state();
+    state.last += 1;
     let line = Arc::new(Line {
+        number: LineNumber(state.last),
         client,
         server,
         deaf: AtomicBool::new(false),
         mute: AtomicBool::new(false),
+        reset: AtomicBool::new(false),
         expected: Mutex::default(),
     });
-    shared.state().lines.push(Arc::clone(&line));
+    state.lines.push(Arc::clone(&line));
+    drop(state);
     let (up, down) = (Arc::clone(&line), line);
     let shared = Arc::clone(shared);
     thread::spawn(move || {
         let _ = carry_requests(&shared, &up);
         up.cut();
+        shared.state().lines.retain(|line| line.number != up.number);
     });
     thread::spawn(move || {
         let _ = carry_replies(&down);
@@ -256,6 +342,8 @@ fn carry_requests(shared: &Shared, line: &Line) -> std::io::Result<()> {
         match fault {
             None => {}
             Some(Fault::DropReply) => reply = Reply::Drop,
+            Some(Fault::MuteFromReply) => reply = Reply::Mute,
+            Some(Fault::DelayReply(time)) => reply = Reply::Delay(time),
             Some(Fault::CutAfterForward) => reply = Reply::Cut,
             Some(Fault::CutBeforeForward) => return Err(std::io::ErrorKind::ConnectionAborted.into()),
             Some(Fault::Delay(time)) => thread::sleep(time),
@@ -278,7 +366,15 @@ fn carry_replies(line: &Line) -> std::io::Result<()> {
         let reply = if is_push { None } else { line.expected().pop_front() };
         match reply {
             Some(Reply::Drop) => Ok(()),
+            Some(Reply::Mute) => {
+                line.swallow(Direction::ToClient);
+                Ok(())
+            }
             Some(Reply::Cut) => Err(std::io::ErrorKind::ConnectionAborted.into()),
+            Some(Reply::Delay(time)) => {
+                thread::sleep(time);
+                (&line.client).write_all(message)
+            }
             _ if line.mute.load(Ordering::SeqCst) => Ok(()),
             _ => (&line.client).write_all(message),
         }

@@ -175,6 +175,12 @@ impl Server {
         self.child.wait().expect("the killed child");
     }
 
+    /// Where its files are.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     /// Starts it again at the same place, with the files that it left.
     pub fn restart(&mut self) {
         self.child = spawn(&self.place, self.folder.path(), &self.options);

@@ -1,0 +1,86 @@
+//! The soak: `cargo run --release -p tests --bin soak -- --minutes 30 --seed 7`.
+//!
+//! Exit status 1: a promise was broken, and the shortest stretch of history that shows it was printed.
+
+#![allow(clippy::expect_used, reason = "a harness fails by panicking")]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use tests::child;
+use tests::soak::round::Setting;
+use tests::soak::worker::Role;
+use tests::soak::{Ours, Plan, Report, round, serve};
+
+/// Uses locks from several processes while servers, connections and processes fail, and judges what was seen.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// For how long, in rounds of half a minute; at least one.
+    #[arg(long, default_value_t = 1.0)]
+    minutes: f64,
+    /// Repeats the random decisions of an earlier run; without one, the time.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The server also forgets: holds may overlap then, and fencing tokens must still grow.
+    #[arg(long)]
+    forgetful: bool,
+    /// A folder for the histories, which are thrown away otherwise.
+    #[arg(long)]
+    keep: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    if let Some(role) = child::role() {
+        serve::<Ours>(&Role::read(&role));
+        return ExitCode::SUCCESS;
+    }
+    let arguments = Arguments::parse();
+    let seed = arguments.seed.unwrap_or_else(|| tests::history::event::wall() / 1_000_000_000);
+    let time = Duration::try_from_secs_f64(arguments.minutes * 60.0).unwrap_or(Duration::MAX);
+    println!("seed {seed}, {time:?}{}", if arguments.forgetful { ", with a server that forgets" } else { "" });
+    let interrupted = watch_for_signals();
+    let is_over = || interrupted.load(Ordering::SeqCst);
+    let mut total = Report::default();
+    let start = Instant::now();
+    let mut number = 0;
+    let mut longest = Duration::ZERO;
+    while number == 0 || start.elapsed() + longest < time {
+        let begun = Instant::now();
+        // The first round has the seed itself: what it prints is all that is needed to repeat a round.
+        let plan = Plan { forgetful: arguments.forgetful, ..Plan::new(seed.wrapping_add(number)) };
+        let setting = Setting { lock: "ours", test: None, is_over: &is_over, keep: arguments.keep.as_deref() };
+        let report = round::<Ours>(&plan, setting);
+        if is_over() {
+            return ExitCode::from(130);
+        }
+        println!("round {number}, seed {}: {} violations", plan.seed, report.violations.len());
+        total.add(report);
+        number += 1;
+        longest = longest.max(begun.elapsed());
+    }
+    println!("{total}");
+    if total.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Ends the run in order, with all that it started.
+fn watch_for_signals() -> Arc<AtomicBool> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&interrupted);
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let mut terminated =
+                tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).expect("signals");
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminated.recv() => {}
+            }
+        });
+        told.store(true, Ordering::SeqCst);
+    });
+    interrupted
+}

@@ -1,0 +1,23 @@
+//! What was done to locks, written down as it happens and judged afterwards.
+//!
+//! Any lock can be judged: it is made a [`Lock`], used through a [`Diary`] that writes down every call, and the files
+//! are read back as a [`History`] that [`checks`] look at. What is written down is less than what happened: a claim
+//! starts after the grant was returned and ends before the release is called, so an overlap found is a real one.
+
+pub mod aof;
+pub mod checks;
+pub mod claims;
+pub mod diary;
+pub mod event;
+pub mod lock;
+pub mod owners;
+mod ranges;
+#[cfg(test)]
+mod sample;
+pub mod timeline;
+
+pub use checks::{Bounds, Violation};
+pub use claims::{Attempt, Claim, History};
+pub use diary::{Diary, Recorder};
+pub use event::{Event, Wanted, What};
+pub use lock::{Failure, Hold, Lock, Place};

@@ -1,0 +1,115 @@
+//! The checks: each is one fn over a whole history that returns what it found, shortest stretch first.
+
+mod exclusion;
+mod fencing;
+mod free_time;
+mod order;
+mod orphans;
+mod owners;
+mod progress;
+mod register;
+mod resources;
+mod truth;
+
+pub use exclusion::claims_never_overlap;
+pub use fencing::fences_increase;
+pub use free_time::a_free_lock_is_taken;
+pub use order::waiters_are_not_passed_over;
+pub use orphans::no_lock_is_left_behind;
+pub use owners::{claims_are_backed_by_the_server, owners_change_by_the_rules};
+pub use progress::{acquires_return_in_time, all_goes_on_after_the_faults, longest_wait};
+pub use register::the_register_loses_nothing;
+pub use resources::all_is_given_back;
+pub use truth::errors_are_true;
+
+use std::time::Duration;
+
+use super::claims::{Attempt, History};
+use super::event::span;
+
+/// A check.
+pub type Check = fn(&History, &Bounds) -> Vec<Violation>;
+
+/// Every check with its name.
+pub const ALL: [(&str, Check); 12] = [
+    ("C1 claims never overlap", claims_never_overlap),
+    ("C2 fences increase", fences_increase),
+    ("C3 the register loses nothing", the_register_loses_nothing),
+    ("C4 all goes on after the faults", all_goes_on_after_the_faults),
+    ("C4 acquires return in time", acquires_return_in_time),
+    ("C5 a free lock is taken", a_free_lock_is_taken),
+    ("C6 no lock is left behind", no_lock_is_left_behind),
+    ("C7 owners change by the rules", owners_change_by_the_rules),
+    ("C7 claims are backed by the server", claims_are_backed_by_the_server),
+    ("C8 errors are true", errors_are_true),
+    ("C9 all is given back", all_is_given_back),
+    ("promise 6: waiters are not passed over", waiters_are_not_passed_over),
+];
+
+/// What a run was set to, as far as it decides what is right.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The longest lease that was asked for.
+    pub lease: Duration,
+    /// What a busy machine may add to any time.
+    pub noise: Duration,
+    /// The server was made to forget: exclusion is off, fencing is not.
+    pub forgetful: bool,
+    /// The lock reports losses, and tells busy from unreachable.
+    pub tells: bool,
+    /// The lock has a queue of processes.
+    pub queues: bool,
+}
+
+impl Bounds {
+    /// Nanoseconds that may pass before `promised` counts as broken.
+    fn allow(&self, promised: Duration) -> u64 {
+        span(promised + self.noise)
+    }
+
+    /// What a crash or a lost release may cost others.
+    fn crash(&self) -> Duration {
+        self.lease + Duration::from_secs(1)
+    }
+}
+
+/// A broken promise, with the stretch of history that shows it.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The name of the check.
+    pub check: &'static str,
+    /// What is wrong.
+    pub text: String,
+    /// The lock that it is about.
+    pub key: Option<String>,
+    /// From the first to the last instant that matters.
+    pub range: (u64, u64),
+}
+
+impl Violation {
+    fn of(attempt: &Attempt, range: (u64, u64), text: String) -> Self {
+        Self { check: "", text, key: Some(attempt.key.clone()), range }
+    }
+}
+
+/// Everything that every check finds, the shortest stretch of each check first.
+#[must_use]
+pub fn judge(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    let mut all = Vec::new();
+    for (name, check) in ALL {
+        let mut found = check(history, bounds);
+        found.sort_by_key(|violation| violation.range.1.saturating_sub(violation.range.0));
+        all.extend(found.into_iter().map(|violation| Violation { check: name, ..violation }));
+    }
+    all
+}
+
+/// Whose attempt it was, for people.
+fn who(attempt: &Attempt) -> String {
+    format!("{}/{}", attempt.process, attempt.task)
+}
+
+/// Nanoseconds in milliseconds, for people.
+fn ms(nanos: u64) -> String {
+    format!("{}.{:03} ms", nanos / 1_000_000, nanos / 1000 % 1000)
+}

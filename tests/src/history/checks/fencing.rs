@@ -1,0 +1,111 @@
+//! C2: fencing tokens grow from hold to hold.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{Bounds, Violation, who};
+use crate::history::claims::History;
+use crate::history::owners::Owned;
+
+/// A hold that was granted after another one's end has a greater fencing token, and no two have the same.
+///
+/// Against the time of the *grant*: an acquire may have been called long before and have waited. When the server forgets,
+/// a process may hand a forgotten lease on while another one has the lock: then all tokens of a lease have to be below
+/// those of every lease that the server gave after it.
+#[must_use]
+pub fn fences_increase(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let owners = if bounds.forgetful { history.owners() } else { BTreeMap::new() };
+    for (key, attempts) in history.by_key() {
+        let leases = owners.get(key).map(Vec::as_slice).unwrap_or_default();
+        let mut ends = Vec::new();
+        let mut starts = Vec::new();
+        let mut seen = HashMap::new();
+        for (attempt, claim) in history.grants(&attempts) {
+            let Some(fence) = claim.fence else { continue };
+            if let Some(other) = seen.insert(fence, attempt) {
+                let text = format!("{} and {} have the same fencing token {fence}", who(other), who(attempt));
+                found.push(Violation::of(attempt, (other.invoked, claim.from), text));
+            }
+            if bounds.forgetful {
+                let own = |lease: &&Owned| lease.is_of(&attempt.process) && lease.from.0 <= claim.from;
+                if let Some(lease) = leases.iter().rev().find(own) {
+                    starts.push((lease.from.0, lease.from.0.saturating_sub(1), fence, attempt));
+                }
+                continue;
+            }
+            ends.push((claim.end(), claim.from, fence, attempt));
+            starts.push((claim.from, attempt.invoked, fence, attempt));
+        }
+        found.extend(inversions(ends));
+        found.extend(inversions(starts));
+    }
+    found
+}
+
+type Point<'a> = (u64, u64, u64, &'a crate::history::claims::Attempt);
+
+/// Of points with an end, a start and a number: those that start after the end of one with a greater number.
+fn inversions(points: Vec<Point<'_>>) -> Vec<Violation> {
+    let mut by_end = points.clone();
+    by_end.sort_by_key(|point| point.0);
+    let mut by_start = points;
+    by_start.sort_by_key(|point| point.1);
+    let mut ended = by_end.into_iter().peekable();
+    let mut greatest: Option<Point<'_>> = None;
+    let mut found = Vec::new();
+    for point in by_start {
+        while let Some(done) = ended.next_if(|done| done.0 <= point.1) {
+            if greatest.is_none_or(|other| other.2 < done.2) {
+                greatest = Some(done);
+            }
+        }
+        if let Some(other) = greatest.filter(|other| other.2 > point.2) {
+            let (one, two) = (who(other.3), who(point.3));
+            let text = format!("{two} got fencing token {} after {one} had {}", point.2, other.2);
+            found.push(Violation::of(point.3, (other.3.invoked, point.0.max(point.1)), text));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::event::{How, What};
+    use crate::history::sample::{BOUNDS, Sample};
+
+    #[test]
+    fn a_smaller_or_equal_token_after_a_greater_one_is_found() {
+        let sample = Sample::default().fenced("a", 10, 20, Some(7));
+        assert!(sample.clone().fenced("b", 30, 40, Some(6)).finds(fences_increase) > 0);
+        assert!(sample.clone().fenced("b", 30, 40, Some(7)).finds(fences_increase) > 0);
+        assert_eq!(sample.fenced("b", 30, 40, Some(8)).finds(fences_increase), 0);
+    }
+
+    #[test]
+    fn a_token_drawn_before_waiting_is_found() {
+        // `b` asks first, with a number in hand, and is granted last.
+        let sample = Sample::default().fenced("a", 10, 20, Some(7));
+        let late = sample.asks(1, "b").granted(30, "b", 90, Some(6)).released(40, "b", How::Done);
+        assert!(late.finds(fences_increase) > 0);
+    }
+
+    #[test]
+    fn claims_that_overlap_are_compared_by_their_calls() {
+        let sample = Sample::default().fenced("a", 10, 90, Some(7));
+        assert!(sample.fenced("b", 20, 30, Some(6)).finds(fences_increase) > 0);
+    }
+
+    #[test]
+    fn a_forgotten_lease_has_tokens_below_those_of_later_leases() {
+        let handed_on = |fence| {
+            let forgotten = Sample::default().owned(9, "a", 300, false).and(15, "server", What::Forgot);
+            let sample = forgotten.owned(19, "b", 310, false).fenced("b", 20, 25, Some(20));
+            let sample = sample.fenced("a", 30, 40, Some(fence));
+            let bounds = Bounds { forgetful: true, ..BOUNDS };
+            (sample.finds(fences_increase) > 0, sample.finds_with(fences_increase, &bounds) > 0)
+        };
+        assert_eq!(handed_on(10), (true, false));
+        assert_eq!(handed_on(30), (false, true));
+    }
+}

@@ -1,0 +1,74 @@
+//! C5: no lock is free while somebody waits for it.
+
+use std::time::Duration;
+
+use super::{Bounds, Violation, ms, who};
+use crate::history::claims::{Attempt, History};
+use crate::history::owners::End;
+use crate::history::ranges::{Range, shared, without};
+
+/// What a waiter that missed its wake-up needs to find out.
+const POLL: Duration = Duration::from_secs(1);
+/// How long after a fault connections may still be on their way back.
+const AFTER: u64 = 2_000_000_000;
+
+/// By the server's record, a lock is not free for longer than a second while a task waits, faults apart.
+#[must_use]
+pub fn a_free_lock_is_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let attempts = history.by_key();
+    for (key, leases) in history.owners() {
+        let ends = leases.iter().filter(|lease| lease.end != End::Open).map(|lease| lease.to.1);
+        let starts = leases.iter().skip(1).map(|lease| lease.from.0).chain([history.last()]);
+        for free in ends.zip(starts).filter(|free| free.1 > free.0 && free.1 - free.0 > bounds.allow(POLL)) {
+            for attempt in attempts.get(key).into_iter().flatten() {
+                let waiting = (attempt.invoked, attempt.returned().unwrap_or(history.last()));
+                let calm = shared(free, waiting).map(|both| without(both, troubles(history, attempt)));
+                for stretch in calm.into_iter().flatten() {
+                    let idle = stretch.1 - stretch.0;
+                    if idle > bounds.allow(POLL) + history.stalled(&attempt.process, stretch) {
+                        let text = format!("{key} is free for {} while {} waits", ms(idle), who(attempt));
+                        found.push(Violation::of(attempt, stretch, text));
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// When `attempt` had a reason not to get a free lock.
+fn troubles<'a>(history: &'a History, attempt: &'a Attempt) -> impl Iterator<Item = Range> + 'a {
+    let theirs = history.faults.iter().map(|fault| (fault.range.0, fault.range.1 + AFTER));
+    theirs.chain(history.killed.get(&attempt.process).map(|at| (*at, u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::event::{How, What};
+    use crate::history::sample::Sample;
+
+    fn free_for(milliseconds: u64) -> Sample {
+        let end = 200 + milliseconds;
+        let sample = Sample::default().owned(99, "a", 400, false).held("a", 100, 199).gone(200);
+        sample.asks(150, "b").granted(end, "b", end + 200, None).released(end + 50, "b", How::Done).owned(
+            end - 1,
+            "b",
+            end + 300,
+            false,
+        )
+    }
+
+    #[test]
+    fn a_lock_that_is_free_under_a_waiter_is_found() {
+        assert_eq!(free_for(1500).finds(a_free_lock_is_taken), 1);
+        assert_eq!(free_for(900).finds(a_free_lock_is_taken), 0);
+    }
+
+    #[test]
+    fn a_fault_is_an_excuse() {
+        let fault = What::Fault { kind: "freeze".into(), target: "server".into(), from: 250_000_000 };
+        assert_eq!(free_for(1500).and(400, "harness", fault).finds(a_free_lock_is_taken), 0);
+    }
+}

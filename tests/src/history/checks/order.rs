@@ -1,0 +1,96 @@
+//! Promise 6: a process that is known to wait is passed over for one streak at most.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::{Bounds, Violation, ms, who};
+use crate::history::claims::{Attempt, Claim, History};
+use crate::history::event::How;
+
+/// The longest streak of hand-overs inside one process, the grant that starts it included.
+const STREAK: usize = 65;
+/// And its longest time.
+const STREAK_TIME: Duration = Duration::from_millis(10);
+/// The message that somebody waits is on its way.
+const NOTICE: u64 = 100_000_000;
+
+/// While nothing is wrong, no process gets a lock for more than a streak while another process waits for it.
+#[must_use]
+pub fn waiters_are_not_passed_over(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    let mut found = Vec::new();
+    if !bounds.queues {
+        return found;
+    }
+    for attempts in history.by_key().values() {
+        let grants = history.grants(attempts);
+        for (waiter, claim) in &grants {
+            let known = waiter.invoked + NOTICE;
+            let first = grants.partition_point(|(_, other)| other.from <= known);
+            let passed: Vec<_> = grants[first..].iter().take_while(|(_, other)| other.from < claim.from).collect();
+            let own = grants_between(&grants, waiter.invoked, claim.from).any(|(by, _)| by.process == waiter.process);
+            if passed.len() < 2 || own || !is_undisturbed(history, &grants, (waiter.invoked, claim.from)) {
+                continue;
+            }
+            let mut streaks: HashMap<&str, (usize, u64, u64)> = HashMap::new();
+            for (by, theirs) in passed {
+                let streak = streaks.entry(&by.process).or_insert((0, theirs.from, theirs.from));
+                *streak = (streak.0 + 1, streak.1, theirs.from);
+            }
+            for (process, (count, from, to)) in streaks {
+                if count > STREAK || to - from > bounds.allow(STREAK_TIME) {
+                    let time = ms(to - from);
+                    let text =
+                        format!("{process} got {} {count} times in {time} while {} waits", waiter.key, who(waiter));
+                    found.push(Violation::of(waiter, (waiter.invoked, claim.from), text));
+                }
+            }
+        }
+    }
+    found
+}
+
+type Grants<'a> = [(&'a Attempt, &'a Claim)];
+
+fn grants_between<'a, 'b>(
+    grants: &'b Grants<'a>,
+    from: u64,
+    to: u64,
+) -> impl Iterator<Item = &'b (&'a Attempt, &'a Claim)> {
+    let start = grants.partition_point(|(_, claim)| claim.from <= from);
+    grants[start..].iter().take_while(move |(_, claim)| claim.from < to)
+}
+
+/// No fault, no pause, and no lease that ended by itself.
+fn is_undisturbed(history: &History, grants: &Grants<'_>, range: (u64, u64)) -> bool {
+    let before = range.0.saturating_sub(3_000_000_000);
+    let cut = |claim: &Claim| claim.lapsed.is_some() || claim.answer.is_none_or(|(_, how)| how != How::Done);
+    let broken = history.faults_in((before, range.1)).next().is_some();
+    !broken && history.is_calm(range) && !grants_between(grants, before, range.1).any(|(_, claim)| cut(claim))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::sample::Sample;
+
+    fn passed_over(times: u64, pause: u64) -> usize {
+        let mut sample = Sample::default();
+        for round in 0..times {
+            let from = 150 + round * pause;
+            sample = sample.held("a", from, from + 1);
+        }
+        let end = 160 + times * pause;
+        sample
+            .asks(10, "b")
+            .granted(end, "b", end + 200, None)
+            .released(end + 1, "b", How::Done)
+            .finds(waiters_are_not_passed_over)
+    }
+
+    #[test]
+    fn a_streak_that_does_not_end_is_found() {
+        assert_eq!(passed_over(5, 1), 0);
+        assert_eq!(passed_over(70, 1), 1);
+        assert_eq!(passed_over(20, 10), 1);
+    }
+}

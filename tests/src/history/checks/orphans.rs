@@ -1,0 +1,103 @@
+//! C6: no lock stays in the server for a process that neither holds nor wants it.
+
+use std::time::Duration;
+
+use super::{Bounds, Violation, ms};
+use crate::history::claims::{Attempt, History};
+use crate::history::event::How;
+use crate::history::owners::Owned;
+use crate::history::ranges::without;
+
+/// What an acquire that failed may leave behind.
+const FAILED: Duration = Duration::from_secs(3);
+/// What a release may take while nothing is wrong.
+const RELEASED: Duration = Duration::from_secs(1);
+/// A fault counts for what starts this soon after it.
+const AFTER: u64 = 1_000_000_000;
+
+/// A key with a token that no live task stands for goes away: at once after a release, in 3 s after an acquire that
+/// failed, after the lease when its process was killed or the release could not arrive.
+#[must_use]
+pub fn no_lock_is_left_behind(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let attempts = history.by_key();
+    for (key, leases) in history.owners() {
+        let users = attempts.get(key).map(Vec::as_slice).unwrap_or_default();
+        for lease in leases {
+            let own: Vec<_> = users.iter().filter(|attempt| lease.is_of(&attempt.process)).copied().collect();
+            let whole = (lease.from.1, lease.to.0.min(history.last()));
+            for idle in without(whole, own.iter().map(|attempt| (attempt.invoked, over(history, attempt)))) {
+                let bound = bounds.allow(bound(history, bounds, &lease, &own, idle));
+                let time = idle.1 - idle.0;
+                let process = lease.process().unwrap_or("nobody known");
+                // Our own view of the server's record is late when this machine is.
+                if time > bound && time > bound + history.stalled(process, idle) {
+                    let text = format!("{key} is owned by {process} for {}, which has no use for it", ms(time));
+                    found.push(Violation { check: "", text, key: Some(key.to_owned()), range: idle });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// When a task was done with the lock.
+fn over(history: &History, attempt: &Attempt) -> u64 {
+    let killed = history.killed.get(&attempt.process).copied();
+    let done = match (&attempt.outcome, &attempt.claim) {
+        (_, Some(claim)) => claim.over(),
+        (Some((at, ..)), None) => Some(*at),
+        (None, None) => None,
+    };
+    done.into_iter().chain(killed).min().unwrap_or(history.last())
+}
+
+fn bound(history: &History, bounds: &Bounds, lease: &Owned, own: &[&Attempt], idle: (u64, u64)) -> Duration {
+    let killed = lease.process().is_none_or(|process| history.killed.contains_key(process));
+    let trouble = (idle.0.saturating_sub(AFTER), idle.1);
+    let used = own.iter().filter_map(|attempt| attempt.claim.as_ref());
+    let was_held =
+        used.into_iter().any(|claim| claim.from < idle.1 && claim.over().is_none_or(|at| at >= lease.from.0));
+    let lost = own.iter().filter_map(|attempt| attempt.claim.as_ref()?.answer).any(|(_, how)| how != How::Done);
+    match (killed, was_held) {
+        (true, _) => bounds.crash(),
+        (false, true) if lost || history.faults_in(trouble).next().is_some() => bounds.crash(),
+        (false, true) => RELEASED,
+        (false, false) => FAILED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::event::What;
+    use crate::history::sample::Sample;
+
+    #[test]
+    fn a_lock_that_a_failed_acquire_leaves_is_found() {
+        let left = |until| {
+            let sample =
+                Sample::default().asks(10, "a").refused(20, "a", How::Unreachable).owned(30, "a", until, false);
+            sample.and(9000, "a", What::Ended).finds(no_lock_is_left_behind)
+        };
+        assert_eq!(left(2500), 0);
+        assert_eq!(left(4000), 1);
+    }
+
+    #[test]
+    fn a_lock_that_outlives_its_release_is_found() {
+        let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20);
+        assert_eq!(sample.clone().gone(500).finds(no_lock_is_left_behind), 0);
+        assert_eq!(sample.gone(1500).finds(no_lock_is_left_behind), 1);
+    }
+
+    #[test]
+    fn a_killed_holder_costs_its_lease_and_a_second() {
+        let killed = |until| {
+            let sample = Sample::default().owned(9, "a", until, false).asks(5, "a").granted(10, "a", 290, None);
+            sample.and(100, "a", What::Killed).and(9000, "b", What::Ended).finds(no_lock_is_left_behind)
+        };
+        assert_eq!(killed(1300), 0);
+        assert_eq!(killed(1600), 1);
+    }
+}

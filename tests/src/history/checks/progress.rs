@@ -1,0 +1,112 @@
+//! C4: faults end, and then all goes on; and nobody waits for longer than he wanted to.
+
+use std::time::Duration;
+
+use super::{Bounds, Violation, ms, who};
+use crate::history::claims::{Attempt, HARNESS, History};
+use crate::history::event::How;
+
+/// After the last fault each lock that is asked for is granted before long, an acquire that would wait for longer than
+/// a crash can cost gets its lock, and every process comes to its end.
+#[must_use]
+pub fn all_goes_on_after_the_faults(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let Some(healed) = history.healed else { return found };
+    // A crashed holder, and behind it a crashed waiter.
+    let longest = bounds.crash() + Duration::from_secs(3);
+    for attempts in history.by_key().values() {
+        let mut after = attempts.iter().filter(|attempt| attempt.invoked >= healed);
+        let Some(first) = after.clone().next() else { continue };
+        let bound = first.invoked + bounds.allow(longest) + history.stalled(HARNESS, (healed, history.last()));
+        let granted = history.grants(attempts).into_iter().find(|(_, claim)| claim.from >= healed);
+        let late = granted.is_none_or(|(_, claim)| claim.from > bound);
+        if late && history.last() > bound {
+            let text = format!("{} is not granted to anybody within {}", first.key, ms(bound - first.invoked));
+            found.push(Violation::of(first, (first.invoked, bound), text));
+        }
+        let starved = |attempt: &&&Attempt| {
+            attempt.wanted.timeout() >= longest && !matches!(attempt.how(), None | Some(How::Done | How::Cancelled))
+        };
+        if let Some(attempt) = after.find(starved) {
+            let text = format!("{} did not get {} within {:?}", who(attempt), attempt.key, attempt.wanted.timeout());
+            found.push(Violation::of(attempt, (attempt.invoked, attempt.returned().unwrap_or(bound)), text));
+        }
+    }
+    let mut silent: Vec<_> = history.attempts.iter().map(|attempt| &attempt.process).collect();
+    silent.sort_unstable();
+    silent.dedup();
+    silent.retain(|process| !history.killed.contains_key(*process) && !history.ended.contains_key(*process));
+    found.extend(silent.into_iter().map(|process| Violation {
+        check: "",
+        text: format!("{process} did not come to its end"),
+        key: None,
+        range: (healed, history.last()),
+    }));
+    found
+}
+
+/// An acquire returns within its timeout and 100 ms, whatever the server does.
+#[must_use]
+pub fn acquires_return_in_time(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for attempt in &history.attempts {
+        let end = history.killed.get(&attempt.process).copied().unwrap_or(history.last());
+        let returned = attempt.returned().unwrap_or(end);
+        let allowed = bounds.allow(attempt.wanted.timeout() + Duration::from_millis(100));
+        let took = returned.saturating_sub(attempt.invoked);
+        if took > allowed && took > allowed + history.stalled(&attempt.process, (attempt.invoked, returned)) {
+            let text = format!("{} waited {} with a timeout of {} ms", who(attempt), ms(took), attempt.wanted.timeout);
+            found.push(Violation::of(attempt, (attempt.invoked, attempt.invoked + took), text));
+        }
+    }
+    found
+}
+
+/// The longest that anybody waited for a grant.
+#[must_use]
+pub fn longest_wait(history: &History) -> Duration {
+    let waits = history.attempts.iter().filter_map(|attempt| Some(attempt.claim.as_ref()?.from - attempt.invoked));
+    Duration::from_nanos(waits.max().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::event::What;
+    use crate::history::sample::Sample;
+
+    fn healed() -> Sample {
+        Sample::default().and(100, HARNESS, What::Healed)
+    }
+
+    #[test]
+    fn a_lock_that_nobody_gets_any_more_is_found() {
+        let stuck = healed().asks(200, "a").refused(6000, "a", How::Busy).and(6001, "a", What::Ended);
+        assert_eq!(stuck.finds(all_goes_on_after_the_faults), 1);
+        let well = healed().held("a", 200, 300).and(6001, "a", What::Ended);
+        assert_eq!(well.finds(all_goes_on_after_the_faults), 0);
+    }
+
+    #[test]
+    fn a_process_that_hangs_is_found() {
+        assert_eq!(healed().held("a", 200, 300).finds(all_goes_on_after_the_faults), 1);
+        let killed = healed().held("a", 200, 300).and(400, "a", What::Killed);
+        assert_eq!(killed.finds(all_goes_on_after_the_faults), 0);
+    }
+
+    #[test]
+    fn a_late_return_is_found() {
+        let late = Sample::default().asks(10, "a").refused(1300, "a", How::Busy);
+        assert_eq!(late.finds(acquires_return_in_time), 1);
+        let stopped = late.and(1200, "a", What::Stalled { from: 100_000_000 });
+        assert_eq!(stopped.finds(acquires_return_in_time), 0);
+        let in_time = Sample::default().asks(10, "a").refused(1090, "a", How::Busy);
+        assert_eq!(in_time.finds(acquires_return_in_time), 0);
+    }
+
+    #[test]
+    fn an_acquire_that_never_returns_is_found() {
+        let hangs = Sample::default().asks(10, "a").and(2000, "b", What::Ended);
+        assert_eq!(hangs.finds(acquires_return_in_time), 1);
+    }
+}

@@ -1,0 +1,36 @@
+//! C9: what was used is given back.
+
+use super::{Bounds, Violation};
+use crate::history::claims::History;
+use crate::history::event::What;
+
+/// Every count that was taken before and after the work is back to where it was.
+#[must_use]
+pub fn all_is_given_back(history: &History, _: &Bounds) -> Vec<Violation> {
+    let left = history.events.iter().filter_map(|event| match &event.what {
+        What::Left { thing, before, after } if after > before => Some(Violation {
+            check: "",
+            text: format!("{} has {after} {thing} after its work, {before} before", event.process),
+            key: None,
+            range: (event.t, event.t),
+        }),
+        _ => None,
+    });
+    left.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::sample::Sample;
+
+    #[test]
+    fn what_is_left_is_found() {
+        let left = |after| {
+            let what = What::Left { thing: "threads".into(), before: 2, after };
+            Sample::default().and(1, "a", what).finds(all_is_given_back)
+        };
+        assert_eq!(left(2), 0);
+        assert_eq!(left(3), 1);
+    }
+}

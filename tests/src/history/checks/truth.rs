@@ -1,0 +1,140 @@
+//! C8: what callers are told is true.
+
+use std::collections::HashMap;
+
+use super::{Bounds, Violation, ms, who};
+use crate::history::claims::{Attempt, Claim, History};
+use crate::history::event::How;
+use crate::history::ranges::shared;
+
+/// The fault during which the server answers nobody.
+const FREEZE: &str = "StopServer";
+/// A signal takes a moment to arrive.
+const MOMENT: u64 = 5_000_000;
+/// Faults are felt for some time after.
+const AFTER: u64 = 3_000_000_000;
+
+/// Where it can be decided: a grant has time left, a hold that ended before its release is reported as lost and no other
+/// is, a server that could not answer never looks like a busy lock, nor a well one like an outage.
+#[must_use]
+pub fn errors_are_true(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    if !bounds.tells {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for attempt in &history.attempts {
+        if let Some(claim) = &attempt.claim {
+            found.extend(claim_is_true(history, bounds, attempt, claim));
+        }
+    }
+    found.extend(outages_are_no_busy_locks(history));
+    found.extend(outages_are_real(history));
+    found
+}
+
+fn claim_is_true(history: &History, bounds: &Bounds, attempt: &Attempt, claim: &Claim) -> Option<Violation> {
+    let broken = |until, text| Some(Violation::of(attempt, (attempt.invoked, until), text));
+    let name = who(attempt);
+    // A pause between the grant and the first look uses up any lease.
+    let paused = history.stalled(&attempt.process, (attempt.invoked, claim.from + MOMENT)) > 0;
+    if claim.until <= claim.from && !paused && attempt.wanted.expire >= 100 {
+        return broken(claim.from, format!("{name} was granted {} with no time left", attempt.key));
+    }
+    let early = |at: u64| at < claim.until && !bounds.forgetful;
+    if let Some(at) = claim.lapsed.filter(|at| early(*at)) {
+        return broken(at, format!("{name} lost {} {} before its deadline", attempt.key, ms(claim.until - at)));
+    }
+    let (returned, how) = claim.answer?;
+    let called = claim.released?;
+    if how == How::Lost && early(returned) {
+        let left = ms(claim.until - returned);
+        return broken(returned, format!("{name} is told that it lost {}, {left} before its deadline", attempt.key));
+    }
+    let overdue = called > claim.bound || claim.lapsed.is_some();
+    if how == How::Done && overdue && !claim.dropped {
+        return broken(returned, format!("{name} is not told that its hold of {} had ended", attempt.key));
+    }
+    None
+}
+
+/// An acquire that was called and returned while the server was stopped, in a process that knew nothing of the lock.
+fn outages_are_no_busy_locks(history: &History) -> Vec<Violation> {
+    let mut used: HashMap<(&str, &str), Vec<&Attempt>> = HashMap::new();
+    for attempt in &history.attempts {
+        used.entry((&attempt.process, &attempt.key)).or_default().push(attempt);
+    }
+    let mut found = Vec::new();
+    for stop in history.faults.iter().filter(|fault| fault.kind == FREEZE) {
+        let from = stop.range.0 + MOMENT;
+        for attempt in history.attempts.iter().filter(|attempt| attempt.how() == Some(How::Busy)) {
+            let Some(returned) = attempt.returned() else { continue };
+            if attempt.invoked < from || returned > stop.range.1 {
+                continue;
+            }
+            // Others of its process may have learnt before that it is busy, or hold it.
+            let knows = used[&(attempt.process.as_str(), attempt.key.as_str())].iter().any(|other| {
+                let over = other.claim.as_ref().map_or(other.returned(), Claim::over).unwrap_or(u64::MAX);
+                other.invoked < from && shared((other.invoked, over.saturating_add(AFTER)), (from, returned)).is_some()
+            });
+            if !knows {
+                let text = format!("{} is told that {} is busy while the server is stopped", who(attempt), attempt.key);
+                found.push(Violation::of(attempt, (stop.range.0, returned), text));
+            }
+        }
+    }
+    found
+}
+
+fn outages_are_real(history: &History) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for attempt in &history.attempts {
+        let Some((returned, How::Unreachable, text)) = &attempt.outcome else { continue };
+        if history.is_calm((attempt.invoked.saturating_sub(AFTER), *returned)) {
+            let text = format!("{} can't reach a server that is well: {text}", who(attempt));
+            found.push(Violation::of(attempt, (attempt.invoked, *returned), text));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::event::What;
+    use crate::history::sample::Sample;
+
+    #[test]
+    fn a_grant_without_time_is_found() {
+        assert_eq!(Sample::default().asks(1, "a").granted(5, "a", 0, None).finds(errors_are_true), 1);
+    }
+
+    #[test]
+    fn a_silent_loss_is_found() {
+        let late = |how| {
+            let sample = Sample::default().asks(9, "a").granted(10, "a", 290, None);
+            sample.released(400, "a", how).finds(errors_are_true)
+        };
+        assert_eq!(late(How::Done), 1);
+        assert_eq!(late(How::Lost), 0);
+    }
+
+    #[test]
+    fn an_invented_loss_is_found() {
+        let sample = Sample::default().asks(9, "a").granted(10, "a", 290, None);
+        assert_eq!(sample.released(100, "a", How::Lost).finds(errors_are_true), 1);
+    }
+
+    #[test]
+    fn busy_is_no_word_for_a_stopped_server() {
+        let fault = What::Fault { kind: FREEZE.into(), target: "server".into(), from: 100_000_000 };
+        let stopped = Sample::default().and(900, "harness", fault);
+        assert_eq!(stopped.clone().asks(200, "a").refused(300, "a", How::Busy).finds(errors_are_true), 1);
+        assert_eq!(stopped.clone().asks(200, "a").refused(300, "a", How::Unreachable).finds(errors_are_true), 0);
+        assert_eq!(stopped.asks(50, "a").refused(300, "a", How::Busy).finds(errors_are_true), 0);
+    }
+
+    #[test]
+    fn unreachable_is_no_word_for_a_well_server() {
+        assert_eq!(Sample::default().asks(9000, "a").refused(9100, "a", How::Unreachable).finds(errors_are_true), 1);
+    }
+}

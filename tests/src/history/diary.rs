@@ -1,0 +1,149 @@
+//! [`Diary`]: the way a task uses a lock so that every call is written down.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use super::event::{Event, How, NEVER, Wanted, What, now, span};
+use super::lock::{Failure, Hold, Lock};
+
+/// One append-only file. An event is one `write`, so that what a killed process did is there to its last call.
+#[derive(Debug)]
+pub struct Recorder {
+    file: File,
+    process: String,
+    task: u32,
+}
+
+impl Recorder {
+    /// The file of one task, in the folder of the history.
+    #[must_use]
+    pub fn new(folder: &Path, process: &str, task: u32) -> Self {
+        let path = folder.join(format!("{process}.{task}.jsonl"));
+        let file = OpenOptions::new().create(true).append(true).open(path).expect("a file for the history");
+        Self { file, process: process.to_owned(), task }
+    }
+
+    /// Writes down what happens now.
+    pub fn note(&mut self, what: What) {
+        let process = self.process.clone();
+        self.note_of(now(), &process, what);
+    }
+
+    /// Writes down what happened to another process, or at another time.
+    pub fn note_of(&mut self, t: u64, process: &str, what: What) {
+        let event = Event { t, process: process.to_owned(), task: self.task, what };
+        let mut line = serde_json::to_vec(&event).expect("an event is plain data");
+        line.push(b'\n');
+        self.file.write_all(&line).expect("the history is written");
+    }
+}
+
+/// A task's use of one lock after the other.
+#[derive(Debug)]
+pub struct Diary {
+    recorder: Recorder,
+    attempt: u32,
+}
+
+/// A hold with its number in the diary.
+#[derive(Debug)]
+pub struct Kept<H> {
+    /// The hold itself.
+    pub hold: H,
+    attempt: u32,
+}
+
+impl Diary {
+    /// A diary that writes to `recorder`.
+    #[must_use]
+    pub fn new(recorder: Recorder) -> Self {
+        Self { recorder, attempt: 0 }
+    }
+
+    /// For events that are not about a lock's calls.
+    pub fn recorder(&mut self) -> &mut Recorder {
+        &mut self.recorder
+    }
+
+    /// Acquires; with `patience` the future is dropped after that time.
+    pub async fn acquire<L: Lock>(
+        &mut self,
+        lock: &L,
+        key: &str,
+        wanted: Wanted,
+        patience: Option<Duration>,
+    ) -> Option<Kept<L::Hold>> {
+        self.attempt += 1;
+        let attempt = self.attempt;
+        self.recorder.note(What::Acquire { attempt, key: key.to_owned(), wanted });
+        let outcome = match patience {
+            None => Some(lock.acquire(key, &wanted).await),
+            Some(patience) => tokio::time::timeout(patience, lock.acquire(key, &wanted)).await.ok(),
+        };
+        match outcome {
+            Some(Ok(hold)) => {
+                let until = until(&hold);
+                self.recorder.note(What::Granted { attempt, until, fence: hold.fence() });
+                Some(Kept { hold, attempt })
+            }
+            Some(Err(failure)) => {
+                self.recorder.note(What::Refused { attempt, how: failure.how(), text: failure.text().to_owned() });
+                None
+            }
+            None => {
+                self.recorder.note(What::Refused { attempt, how: How::Cancelled, text: String::new() });
+                None
+            }
+        }
+    }
+
+    /// Looks at the deadline; whether the lock is still held.
+    pub fn look<H: Hold>(&mut self, kept: &Kept<H>) -> bool {
+        let until = until(&kept.hold);
+        self.recorder.note(What::Seen { attempt: kept.attempt, until });
+        until > 0
+    }
+
+    /// Lengthens the hold to `lease` from now.
+    pub async fn extend<H: Hold>(&mut self, kept: &Kept<H>, lease: Duration) {
+        let outcome = kept.hold.extend(lease).await;
+        if matches!(outcome, Err(Failure::Unsupported)) {
+            return;
+        }
+        let how = outcome.map_or_else(|failure| failure.how(), |()| How::Done);
+        let lease = span(lease) / 1_000_000;
+        self.recorder.note(What::Extended { attempt: kept.attempt, lease, how });
+        self.look(kept);
+    }
+
+    /// Gives the lock back and waits for the answer.
+    pub async fn release<H: Hold>(&mut self, kept: Kept<H>) {
+        let attempt = kept.attempt;
+        self.recorder.note(What::Release { attempt, dropped: false });
+        let (how, text) = match kept.hold.release().await {
+            Ok(()) => (How::Done, String::new()),
+            Err(failure) => (failure.how(), failure.text().to_owned()),
+        };
+        self.recorder.note(What::Released { attempt, how, text });
+    }
+
+    /// Gives the lock back by dropping it.
+    pub fn drop<H: Hold>(&mut self, kept: Kept<H>) {
+        let attempt = kept.attempt;
+        self.recorder.note(What::Release { attempt, dropped: true });
+        drop(kept.hold);
+        self.recorder.note(What::Released { attempt, how: How::Done, text: String::new() });
+    }
+}
+
+/// The instant until which a hold is good, or a little earlier; 0 when it is good no more.
+fn until<H: Hold>(hold: &H) -> u64 {
+    let before = now();
+    match hold.remaining() {
+        None => NEVER,
+        Some(Duration::ZERO) => 0,
+        Some(remaining) => before.saturating_add(span(remaining)),
+    }
+}

@@ -1,0 +1,20 @@
+//! A lock under load from several processes while a nemesis breaks what it rests on, for as long as one likes.
+//!
+//! A run is a row of rounds of half a minute. Each has a server of its own, workers of its own and a history of its
+//! own: calm, then faults, then healed; then the history is judged. The seed of a round decides every random choice.
+
+pub mod nemesis;
+pub mod ours;
+pub mod plan;
+pub mod register;
+pub mod report;
+pub mod round;
+pub mod worker;
+pub mod workers;
+pub mod workload;
+
+pub use ours::Ours;
+pub use plan::Plan;
+pub use report::Report;
+pub use round::round;
+pub use worker::serve;

@@ -1,0 +1,234 @@
+//! [`Nemesis`]: breaks things as planned, and mends them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::plan::{Kind, Strike};
+use super::workers::Workers;
+use crate::history::event::{now, span};
+use crate::history::{Recorder, What};
+use crate::proxy::{Direction, Fault, LineNumber, Proxy};
+use crate::server::Server;
+
+/// Whoever breaks things in one round.
+#[derive(Debug)]
+pub struct Nemesis<'a> {
+    server: &'a mut Server,
+    proxy: &'a Proxy,
+    workers: &'a mut Workers,
+    commands: &'static [&'static str],
+    recorder: Arc<Mutex<Recorder>>,
+    frozen: bool,
+    pending: Vec<Pending>,
+    /// Commands to the server that may take as long as it is stopped.
+    talks: Vec<JoinHandle<()>>,
+    counts: BTreeMap<String, u64>,
+}
+
+/// Something that is broken until `at`.
+#[derive(Debug)]
+struct Pending {
+    at: u64,
+    from: u64,
+    kind: Kind,
+    target: String,
+    repair: Repair,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Repair {
+    GoOn(usize),
+    Respawn(usize),
+    Thaw,
+    Cut(LineNumber),
+    Nothing,
+}
+
+/// How long a single command may take to come by that a fault waits for.
+const COMES_BY: Duration = Duration::from_millis(500);
+
+impl<'a> Nemesis<'a> {
+    /// For one round; `commands` are those whose faults count.
+    pub fn new(
+        server: &'a mut Server,
+        proxy: &'a Proxy,
+        workers: &'a mut Workers,
+        commands: &'static [&'static str],
+        recorder: Arc<Mutex<Recorder>>,
+    ) -> Self {
+        let (pending, talks, counts) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { server, proxy, workers, commands, recorder, frozen: false, pending, talks, counts }
+    }
+
+    /// Strikes as planned unless it `is_over` before, then mends everything. Returns how often it did what.
+    pub fn run(mut self, strikes: &[Strike], is_over: &dyn Fn() -> bool) -> BTreeMap<String, u64> {
+        let start = now();
+        for strike in strikes {
+            self.wait_until(start + span(strike.at), is_over);
+            if is_over() {
+                break;
+            }
+            if self.strike(strike) {
+                *self.counts.entry(format!("{:?}", strike.kind)).or_default() += 1;
+            }
+        }
+        self.proxy.forget_plans();
+        self.mend(u64::MAX);
+        for talk in self.talks {
+            let _ = talk.join();
+        }
+        self.counts
+    }
+
+    fn wait_until(&mut self, end: u64, is_over: &dyn Fn() -> bool) {
+        while now() < end && !is_over() {
+            self.mend(now());
+            let next = self.pending.iter().map(|pending| pending.at).min().unwrap_or(end).min(end);
+            let left = Duration::from_nanos(next.saturating_sub(now()));
+            std::thread::sleep(left.clamp(Duration::from_micros(100), Duration::from_millis(50)));
+        }
+    }
+
+    /// Mends what is due.
+    fn mend(&mut self, due: u64) {
+        let (mut mended, pending) = std::mem::take(&mut self.pending).into_iter().partition(|one| one.at <= due);
+        self.pending = pending;
+        let all: &mut Vec<Pending> = &mut mended;
+        all.sort_by_key(|one| one.at);
+        for one in mended {
+            // Before, so that the fault was in force for as long as the history says, and where it matters (a kill in
+            // between) no shorter.
+            self.note(&one);
+            match one.repair {
+                Repair::GoOn(worker) => self.workers.go_on(worker),
+                Repair::Respawn(worker) => self.workers.respawn(worker),
+                Repair::Thaw => {
+                    self.server.thaw();
+                    self.frozen = false;
+                }
+                Repair::Cut(line) => self.proxy.cut_line(line),
+                Repair::Nothing => {}
+            }
+        }
+    }
+
+    fn note(&self, one: &Pending) {
+        let what = What::Fault { kind: format!("{:?}", one.kind), target: one.target.clone(), from: one.from };
+        note(&self.recorder, now().min(one.at.max(one.from)), what);
+    }
+
+    fn later(&mut self, strike: &Strike, target: &str, repair: Repair) {
+        let from = now();
+        let at = from + span(strike.length);
+        self.pending.push(Pending { at, from, kind: strike.kind, target: target.to_owned(), repair });
+    }
+
+    /// Does it, unless it can't be done now.
+    fn strike(&mut self, strike: &Strike) -> bool {
+        let worker = self.workers.choose(strike.victim);
+        let name = self.workers.name(worker);
+        let pause = strike.length.as_millis();
+        match strike.kind {
+            Kind::StopWorker if self.workers.is_running(worker) => {
+                self.workers.stop(worker);
+                self.later(strike, &name, Repair::GoOn(worker));
+            }
+            Kind::KillWorker if self.workers.is_running(worker) => {
+                lock(&self.recorder).note_of(now(), &name, What::Killed);
+                self.workers.kill(worker);
+                self.later(strike, &name, Repair::Respawn(worker));
+            }
+            Kind::StopServer if !self.frozen => {
+                self.server.freeze();
+                self.frozen = true;
+                self.later(strike, "server", Repair::Thaw);
+            }
+            Kind::RestartServer if !self.frozen => self.restart(strike, false),
+            Kind::RestartEmpty if !self.frozen => self.restart(strike, true),
+            Kind::KillClients => self.tell(strike.kind, "CLIENT KILL TYPE normal", 0),
+            Kind::KillSubscribers => self.tell(strike.kind, "CLIENT KILL TYPE pubsub", 0),
+            Kind::FlushScripts => self.tell(strike.kind, "SCRIPT FLUSH", 0),
+            Kind::FlushAll => self.tell(strike.kind, "FLUSHALL", 0),
+            Kind::PauseAll => self.tell(strike.kind, &format!("CLIENT PAUSE {pause} ALL"), span(strike.length)),
+            Kind::PauseWrites => self.tell(strike.kind, &format!("CLIENT PAUSE {pause} WRITE"), span(strike.length)),
+            Kind::SleepServer => self.tell(strike.kind, &format!("DEBUG SLEEP {}", strike.length.as_secs_f32()), 0),
+            Kind::DelayCommand => self.plan(strike, Fault::Delay(strike.length)),
+            Kind::DelayReply => self.plan(strike, Fault::DelayReply(strike.length)),
+            Kind::CutBeforeCommand => self.plan(strike, Fault::CutBeforeForward),
+            Kind::CutAfterCommand => self.plan(strike, Fault::CutAfterForward),
+            Kind::MuteFromReply => self.plan(strike, Fault::MuteFromReply),
+            Kind::DeafLine => return self.swallow(strike, Direction::ToServer),
+            Kind::MuteLine => return self.swallow(strike, Direction::ToClient),
+            Kind::BlackHole => return self.swallow(strike, Direction::Both),
+            Kind::ResetLine => {
+                let Some(line) = self.line(strike) else { return false };
+                self.proxy.reset_line(line);
+                self.later(strike, "wire", Repair::Nothing);
+            }
+            Kind::StopWorker | Kind::KillWorker | Kind::StopServer | Kind::RestartServer | Kind::RestartEmpty => {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn restart(&mut self, strike: &Strike, empty: bool) {
+        let from = now();
+        self.server.kill();
+        if empty {
+            std::fs::remove_dir_all(self.server.folder().join("appendonlydir")).expect("the server's files");
+        }
+        self.server.restart();
+        let (kind, target, repair) = (strike.kind, "server".to_owned(), Repair::Nothing);
+        self.note(&Pending { at: now(), from, kind, target, repair });
+    }
+
+    /// Hits the next command that counts, on whatever connection it comes.
+    fn plan(&mut self, strike: &Strike, fault: Fault) {
+        self.proxy.plan(self.commands[strike.victim % self.commands.len()], fault);
+        let until = strike.length + COMES_BY;
+        self.later(&Strike { length: until, ..strike.clone() }, "wire", Repair::Nothing);
+    }
+
+    fn line(&self, strike: &Strike) -> Option<LineNumber> {
+        let lines = self.proxy.lines();
+        lines.get(strike.victim % lines.len().max(1)).copied()
+    }
+
+    fn swallow(&mut self, strike: &Strike, direction: Direction) -> bool {
+        let Some(line) = self.line(strike) else { return false };
+        self.proxy.black_hole_line(line, direction);
+        self.later(strike, "wire", Repair::Cut(line));
+        true
+    }
+
+    /// Has the server do something, in a thread of its own: it may be stopped. Its effect lasts `after` its answer.
+    fn tell(&mut self, kind: Kind, command: &str, after: u64) {
+        let (url, recorder, from) = (self.server.url(), Arc::clone(&self.recorder), now());
+        let words: Vec<String> = command.split(' ').map(ToOwned::to_owned).collect();
+        self.talks.retain(|talk| !talk.is_finished());
+        self.talks.push(std::thread::spawn(move || {
+            let asked = || -> redis::RedisResult<()> {
+                let client = redis::Client::open(url)?;
+                let mut connection = client.get_connection_with_timeout(Duration::from_secs(5))?;
+                connection.set_read_timeout(Some(Duration::from_secs(5)))?;
+                redis::cmd(&words[0]).arg(&words[1..]).query::<redis::Value>(&mut connection)?;
+                Ok(())
+            };
+            // A server that is killed meanwhile does not do it: no harm.
+            let _ = asked();
+            let what = What::Fault { kind: format!("{kind:?}"), target: "server".to_owned(), from };
+            note(&recorder, now() + after, what);
+        }));
+    }
+}
+
+fn note(recorder: &Mutex<Recorder>, at: u64, what: What) {
+    lock(recorder).note_of(at, crate::history::claims::HARNESS, what);
+}
+
+fn lock(recorder: &Mutex<Recorder>) -> std::sync::MutexGuard<'_, Recorder> {
+    recorder.lock().unwrap_or_else(PoisonError::into_inner)
+}

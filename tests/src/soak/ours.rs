@@ -1,0 +1,62 @@
+//! [`Ours`]: the lock of this project as the checker sees any lock.
+
+use std::time::Duration;
+
+use lock_runtime::{LockError, LockGuard, LockManager};
+
+use crate::history::{Failure, Hold, Lock, Place, Wanted};
+
+/// A manager.
+#[derive(Debug)]
+pub struct Ours(LockManager);
+
+impl Lock for Ours {
+    type Hold = LockGuard;
+    const DROPS: bool = true;
+    const TELLS: bool = true;
+    const QUEUES: bool = true;
+
+    async fn connect(place: &Place) -> Result<Self, Failure> {
+        let builder = LockManager::builder().url(&place.url).label(&place.label);
+        builder.connect().await.map(Self).map_err(failure)
+    }
+
+    async fn acquire(&self, key: &str, wanted: &Wanted) -> Result<LockGuard, Failure> {
+        let (prefix, key) = key.split_once(':').expect("a prefix and a key");
+        let request = self.0.lock(prefix, key).timeout(wanted.timeout()).expire(wanted.expire());
+        request.renew(wanted.renew).fenced(wanted.fenced).acquire().await.map_err(failure)
+    }
+
+    async fn close(&self) {
+        self.0.shutdown().await;
+    }
+}
+
+impl Hold for LockGuard {
+    fn remaining(&self) -> Option<Duration> {
+        Some(self.remaining())
+    }
+
+    fn fence(&self) -> Option<u64> {
+        self.fencing_token().map(u64::from)
+    }
+
+    async fn extend(&self, lease: Duration) -> Result<(), Failure> {
+        self.extend(lease).await.map_err(failure)
+    }
+
+    async fn release(self) -> Result<(), Failure> {
+        self.release().await.map_err(failure)
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
+fn failure(error: LockError) -> Failure {
+    let text = error.to_string();
+    match error {
+        LockError::Timeout { .. } => Failure::Busy(text),
+        LockError::Lost { .. } => Failure::Lost(text),
+        LockError::Backend { .. } | LockError::Connect { .. } => Failure::Unreachable(text),
+        _ => Failure::Other(text),
+    }
+}

@@ -1,0 +1,262 @@
+//! [`Plan`]: everything about a round that its seed decides.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::history::{Bounds, Lock, Wanted};
+
+/// What is tried in one round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// Decides every random choice.
+    pub seed: u64,
+    /// How many processes.
+    pub workers: u32,
+    /// How many tasks in each.
+    pub tasks: u32,
+    /// Locks that everybody wants.
+    pub hot: u32,
+    /// Locks that few want.
+    pub cold: u32,
+    /// Leases to choose from, in milliseconds.
+    pub leases: Vec<u64>,
+    /// Timeouts to choose from, in milliseconds.
+    pub timeouts: Vec<u64>,
+    /// How long nothing is wrong at first.
+    pub calm: Duration,
+    /// How long faults come.
+    pub faults: Duration,
+    /// The time from one fault to the next, in milliseconds: at least the first, less than the second.
+    pub pause: (u64, u64),
+    /// How often single commands and replies are late, relative to all other faults: the usual is 1.
+    pub delays: u32,
+    /// Every so often there is time to come to rest, for what must be true without faults as well.
+    pub rests: bool,
+    /// For how long a worker waits for each lock in the end.
+    pub patience: Duration,
+    /// The server may be made to forget.
+    pub forgetful: bool,
+}
+
+/// A fault to come.
+#[derive(Clone, Debug)]
+pub struct Strike {
+    /// When, counted from the first one.
+    pub at: Duration,
+    /// What.
+    pub kind: Kind,
+    /// A random number that chooses the victim.
+    pub victim: usize,
+    /// For how long.
+    pub length: Duration,
+}
+
+/// What a nemesis can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it, and `nemesis.rs` what is done")]
+pub enum Kind {
+    StopWorker,
+    KillWorker,
+    StopServer,
+    RestartServer,
+    KillClients,
+    KillSubscribers,
+    FlushScripts,
+    PauseAll,
+    PauseWrites,
+    SleepServer,
+    DelayCommand,
+    DelayReply,
+    CutBeforeCommand,
+    CutAfterCommand,
+    MuteFromReply,
+    DeafLine,
+    MuteLine,
+    BlackHole,
+    ResetLine,
+    FlushAll,
+    RestartEmpty,
+}
+
+/// How often each comes, relative to the others.
+const KINDS: [(Kind, u32); 19] = [
+    (Kind::StopWorker, 10),
+    (Kind::KillWorker, 5),
+    (Kind::StopServer, 6),
+    (Kind::RestartServer, 2),
+    (Kind::KillClients, 4),
+    (Kind::KillSubscribers, 4),
+    (Kind::FlushScripts, 4),
+    (Kind::PauseAll, 3),
+    (Kind::PauseWrites, 3),
+    (Kind::SleepServer, 3),
+    (Kind::DelayCommand, 14),
+    (Kind::DelayReply, 14),
+    (Kind::CutBeforeCommand, 6),
+    (Kind::CutAfterCommand, 8),
+    (Kind::MuteFromReply, 8),
+    (Kind::DeafLine, 3),
+    (Kind::MuteLine, 3),
+    (Kind::BlackHole, 3),
+    (Kind::ResetLine, 3),
+];
+/// What comes on top when the server may be made to forget.
+const FORGETFUL: [(Kind, u32); 2] = [(Kind::FlushAll, 10), (Kind::RestartEmpty, 5)];
+
+impl Plan {
+    /// A round of half a minute.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            workers: 4,
+            tasks: 5,
+            hot: 2,
+            cold: 12,
+            leases: vec![150, 300, 600, 1000, 3000],
+            timeouts: vec![0, 0, 20, 100, 500, 2000, 5000],
+            calm: Duration::from_secs(3),
+            faults: Duration::from_secs(16),
+            pause: (50, 250),
+            delays: 1,
+            rests: true,
+            patience: Duration::from_secs(9),
+            forgetful: false,
+        }
+    }
+
+    /// A round of a few seconds with short leases, for locks whose faults show soon.
+    #[must_use]
+    pub fn short(seed: u64) -> Self {
+        Self {
+            workers: 3,
+            tasks: 3,
+            cold: 4,
+            leases: vec![150, 300],
+            timeouts: vec![0, 50, 300, 1000],
+            calm: Duration::from_millis(300),
+            faults: Duration::from_millis(4500),
+            pause: (30, 100),
+            delays: 4,
+            rests: false,
+            patience: Duration::from_secs(1),
+            ..Self::new(seed)
+        }
+    }
+
+    /// The longest lease.
+    #[must_use]
+    pub fn lease(&self) -> Duration {
+        Duration::from_millis(self.leases.iter().copied().max().unwrap_or_default())
+    }
+
+    /// How long all goes on after the last fault: what a crash may cost, and a little work.
+    #[must_use]
+    pub fn healing(&self) -> Duration {
+        self.lease() * 3 / 2 + Duration::from_secs(1)
+    }
+
+    /// What is right under this plan, for locks of the kind `L`.
+    #[must_use]
+    pub fn bounds<L: Lock>(&self) -> Bounds {
+        Bounds {
+            lease: self.lease(),
+            noise: Duration::from_millis(250),
+            forgetful: self.forgetful,
+            tells: L::TELLS,
+            queues: L::QUEUES,
+        }
+    }
+
+    /// Random choices of one part of the round, the same whenever it is repeated.
+    #[must_use]
+    pub fn random(&self, part: &str) -> Rng {
+        // FNV: spreads the parts, and stays the same from release to release, unlike the standard hasher.
+        let spread = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Rng::with_seed(part.bytes().fold(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xcbf2_9ce4_8422_2325, spread))
+    }
+
+    /// Every lock of the round.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        let hot = (0..self.hot).map(|number| format!("soak:hot{number}"));
+        hot.chain((0..self.cold).map(|number| format!("soak:cold{number}"))).collect()
+    }
+
+    /// What one task asks for next, and whether everybody else wants it as well.
+    pub fn wish(&self, random: &mut Rng) -> (String, Wanted, bool) {
+        let is_hot = random.u32(..10) < 7;
+        let (name, count) = if is_hot { ("hot", self.hot) } else { ("cold", self.cold) };
+        let key = format!("soak:{name}{}", random.u32(..count));
+        // Long leases are rare: a killed holder keeps everybody out for as long.
+        let longest = if random.u32(..8) == 0 { self.leases.len() } else { self.leases.len().min(4) };
+        let wanted = Wanted {
+            timeout: self.timeouts[random.usize(..self.timeouts.len())],
+            expire: self.leases[random.usize(..longest)],
+            renew: random.u32(..10) < 3,
+            fenced: random.bool(),
+        };
+        (key, wanted, is_hot)
+    }
+
+    /// The faults of the round.
+    #[must_use]
+    pub fn strikes(&self) -> Vec<Strike> {
+        let mut random = self.random("nemesis");
+        let forgetful: &[_] = if self.forgetful { &FORGETFUL } else { &[] };
+        let often = |kind| if matches!(kind, Kind::DelayCommand | Kind::DelayReply) { self.delays } else { 1 };
+        let all = KINDS.iter().chain(forgetful);
+        let kinds: Vec<_> = all.map(|(kind, weight)| (*kind, weight * often(*kind))).collect();
+        let total: u32 = kinds.iter().map(|(_, weight)| weight).sum();
+        let mut strikes = Vec::new();
+        let mut at = Duration::ZERO;
+        while at < self.faults {
+            let mut drawn = random.u32(..total);
+            let kind = kinds.iter().find(|(_, weight)| {
+                let hit = drawn < *weight;
+                drawn = drawn.saturating_sub(*weight);
+                hit
+            });
+            let kind = kind.map_or(Kind::StopWorker, |(kind, _)| *kind);
+            let lease = self.leases[random.usize(..self.leases.len().min(4))];
+            let part = match kind {
+                Kind::StopServer | Kind::PauseAll | Kind::PauseWrites | Kind::SleepServer => random.u64(5..150),
+                Kind::DeafLine | Kind::MuteLine | Kind::BlackHole => random.u64(100..300),
+                _ => random.u64(10..200),
+            };
+            let length = Duration::from_millis(lease * part / 100);
+            strikes.push(Strike { at, kind, victim: random.usize(..), length });
+            let pause = if self.rests && random.u32(..40) == 0 { 3000 } else { random.u64(self.pause.0..self.pause.1) };
+            at += Duration::from_millis(pause);
+        }
+        strikes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_repeats_every_choice() {
+        let all = |seed| {
+            let plan = Plan::new(seed);
+            let mut random = plan.random("w1.0/2");
+            let wishes: Vec<_> = (0..50).map(|_| plan.wish(&mut random)).collect();
+            format!("{:?} {wishes:?}", plan.strikes())
+        };
+        assert_eq!(all(7), all(7));
+        assert_ne!(all(7), all(8));
+    }
+
+    #[test]
+    fn a_server_forgets_only_when_it_is_meant_to() {
+        let forgets = |forgetful| {
+            let plan = Plan { forgetful, ..Plan::new(1) };
+            plan.strikes().iter().any(|strike| matches!(strike.kind, Kind::FlushAll | Kind::RestartEmpty))
+        };
+        assert!(forgets(true) && !forgets(false));
+    }
+}

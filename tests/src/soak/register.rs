@@ -1,0 +1,56 @@
+//! [`Register`]: a resource that checks fencing tokens, on a server that no fault hits.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+
+const OPEN: &str = "
+local last = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
+if tonumber(ARGV[1]) < last then return -1 end
+redis.call('HSET', KEYS[1], 'fence', ARGV[1])
+return tonumber(redis.call('HGET', KEYS[1], 'value') or '0')";
+
+const WRITE: &str = "
+local last = tonumber(redis.call('HGET', KEYS[1], 'fence') or '0')
+if tonumber(ARGV[1]) < last then return -1 end
+redis.call('HSET', KEYS[1], 'fence', ARGV[1], 'value', ARGV[2])
+return 0";
+
+/// A counter per lock. Who opens it shuts out every smaller token: what he read stays true until he writes.
+#[derive(Clone, Debug)]
+pub struct Register {
+    connection: MultiplexedConnection,
+}
+
+impl Register {
+    /// The register on the server at `url`.
+    pub async fn connect(url: &str) -> Self {
+        let client = redis::Client::open(url).expect("a readable URL");
+        let connection = client.get_multiplexed_async_connection().await.expect("the register's server is well");
+        Self { connection }
+    }
+
+    /// The counter's value, `Some(None)` for a token that is too small; `None` without an answer.
+    pub async fn open(&self, key: &str, fence: u64) -> Option<Option<u64>> {
+        let answer = self.run(redis::cmd("EVAL").arg(OPEN).arg(1).arg(key).arg(fence)).await?;
+        Some(u64::try_from(answer).ok())
+    }
+
+    /// Whether the write was accepted; `None` without an answer.
+    pub async fn write(&self, key: &str, fence: u64, value: u64) -> Option<bool> {
+        let answer = self.run(redis::cmd("EVAL").arg(WRITE).arg(1).arg(key).arg(fence).arg(value)).await?;
+        Some(answer == 0)
+    }
+
+    /// What the counter holds.
+    pub async fn value(&self, key: &str) -> Option<u64> {
+        let mut connection = self.connection.clone();
+        redis::cmd("HGET").arg(key).arg("value").query_async::<Option<u64>>(&mut connection).await.ok()?
+    }
+
+    async fn run(&self, command: &redis::Cmd) -> Option<i64> {
+        let mut connection = self.connection.clone();
+        let answer = tokio::time::timeout(Duration::from_secs(2), command.query_async(&mut connection));
+        answer.await.ok()?.ok()
+    }
+}

@@ -1,0 +1,96 @@
+//! [`Report`]: what a round came to, in words.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use super::plan::Plan;
+use crate::history::checks::{judge, longest_wait};
+use crate::history::event::How;
+use crate::history::timeline::draw;
+use crate::history::{Bounds, History, Violation, What};
+
+/// What happened in one round, or in several.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Calls by their outcome.
+    pub operations: BTreeMap<String, u64>,
+    /// Faults by their kind.
+    pub faults: BTreeMap<String, u64>,
+    /// What each check found.
+    pub violations: Vec<Violation>,
+    /// For each check that found something: the seed, and the shortest stretch that shows it.
+    pub drawn: Vec<String>,
+    /// The longest that anybody waited for a lock that he got.
+    pub longest_wait: Duration,
+    /// Things that were not given back.
+    pub leaks: u64,
+}
+
+impl Report {
+    /// Judges a history.
+    #[must_use]
+    pub fn of(plan: &Plan, history: &History, bounds: &Bounds, faults: BTreeMap<String, u64>) -> Self {
+        let violations = judge(history, bounds);
+        let mut operations: BTreeMap<String, u64> = BTreeMap::new();
+        for event in &history.events {
+            let (call, how) = match &event.what {
+                What::Granted { .. } => ("acquire", How::Done),
+                What::Refused { how, .. } => ("acquire", *how),
+                What::Released { how, .. } => ("release", *how),
+                What::Extended { how, .. } => ("extend", *how),
+                What::Opened { accepted, .. } | What::Wrote { accepted, .. } => {
+                    ("register", if *accepted == Some(false) { How::Lost } else { How::Done })
+                }
+                _ => continue,
+            };
+            *operations.entry(format!("{call} {how:?}").to_lowercase()).or_default() += 1;
+        }
+        let mut drawn: Vec<String> = Vec::new();
+        for checked in violations.chunk_by(|one, next| one.check == next.check) {
+            drawn.push(format!("seed {}, {} times: {}", plan.seed, checked.len(), draw(history, &checked[0])));
+        }
+        let left = history.events.iter().filter_map(|event| match &event.what {
+            What::Left { before, after, .. } => Some(after.saturating_sub(*before)),
+            _ => None,
+        });
+        let (longest_wait, leaks) = (longest_wait(history), left.sum());
+        Self { operations, faults, violations, drawn, longest_wait, leaks }
+    }
+
+    /// Whether no check found anything.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.violations.is_empty()
+    }
+
+    /// Adds the next round.
+    pub fn add(&mut self, other: Self) {
+        for (into, from) in [(&mut self.operations, other.operations), (&mut self.faults, other.faults)] {
+            for (name, count) in from {
+                *into.entry(name).or_default() += count;
+            }
+        }
+        self.violations.extend(other.violations);
+        self.drawn.extend(other.drawn);
+        self.longest_wait = self.longest_wait.max(other.longest_wait);
+        self.leaks += other.leaks;
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |counts: &BTreeMap<String, u64>| {
+            let all: Vec<_> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+            format!("{} ({})", counts.values().sum::<u64>(), all.join(", "))
+        };
+        for drawn in &self.drawn {
+            writeln!(f, "{drawn}")?;
+        }
+        writeln!(f, "operations:   {}", list(&self.operations))?;
+        writeln!(f, "faults:       {}", list(&self.faults))?;
+        writeln!(f, "longest wait: {:?}", self.longest_wait)?;
+        writeln!(f, "leaks:        {}", self.leaks)?;
+        write!(f, "violations:   {}", self.violations.len())
+    }
+}

@@ -1,0 +1,123 @@
+//! [`round`]: servers, workers, faults, verdict.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::nemesis::Nemesis;
+use super::plan::Plan;
+use super::report::Report;
+use super::worker::{Role, watch};
+use super::workers::Workers;
+use crate::history::aof::{self, Tail};
+use crate::history::claims::HARNESS;
+use crate::history::event::{now, span};
+use crate::history::{History, Lock, Recorder, What};
+use crate::server::Server;
+
+/// Who works, and how the round is run.
+#[derive(Clone, Copy)]
+#[allow(missing_debug_implementations, reason = "it holds a closure")]
+pub struct Setting<'a> {
+    /// What workers find in their role, to know which lock to use.
+    pub lock: &'a str,
+    /// The test of this binary that serves as a worker; `None` when its `main` does.
+    pub test: Option<&'static str>,
+    /// Whether to stop early.
+    pub is_over: &'a dyn Fn() -> bool,
+    /// Where the history is copied to.
+    pub keep: Option<&'a Path>,
+}
+
+/// One round with locks of the kind `L`; nothing of it is left running.
+#[must_use]
+pub fn round<L: Lock>(plan: &Plan, setting: Setting<'_>) -> Report {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let over = Arc::new(AtomicBool::new(false));
+    let watcher = {
+        let (mut recorder, over) = (Recorder::new(folder.path(), HARNESS, 1), Arc::clone(&over));
+        std::thread::spawn(move || watch(&mut recorder, |_| over.load(Ordering::SeqCst)))
+    };
+    let faults = play::<L>(plan, setting, folder.path());
+    over.store(true, Ordering::SeqCst);
+    watcher.join().expect("the watcher ends");
+    let history = History::read(folder.path());
+    let report = Report::of(plan, &history, &plan.bounds::<L>(), faults);
+    if let Some(keep) = setting.keep {
+        copy(folder.path(), &keep.join(plan.seed.to_string()));
+    }
+    report
+}
+
+fn play<L: Lock>(plan: &Plan, setting: Setting<'_>, folder: &Path) -> BTreeMap<String, u64> {
+    let options = [&aof::OPTIONS[..], &["--enable-debug-command", "yes"]].concat();
+    let mut server = Server::with(&options);
+    let register = Server::start();
+    let proxy = crate::proxy::Proxy::unrecorded(&server);
+    let recorder = Arc::new(Mutex::new(Recorder::new(folder, HARNESS, 0)));
+    let tail = Tail::of(server.folder(), "soak:", Recorder::new(folder, "server", 0));
+    let begin = now() + span(plan.calm);
+    let end = begin + span(plan.faults + plan.healing());
+    let role = Role {
+        lock: setting.lock.to_owned(),
+        plan: plan.clone(),
+        name: String::new(),
+        url: proxy.url(),
+        register: register.url(),
+        folder: folder.to_owned(),
+        faults: begin,
+        end,
+    };
+    let mut workers = Workers::start(role, setting.test);
+    wait_until(begin, setting.is_over);
+    let nemesis = Nemesis::new(&mut server, &proxy, &mut workers, L::COMMANDS, Arc::clone(&recorder));
+    let faults = nemesis.run(&plan.strikes(), setting.is_over);
+    let note = |what| recorder.lock().expect("no writer panics").note(what);
+    note(What::Healed);
+    wait_until(end, setting.is_over);
+    workers.wait(plan.patience * 4 + Duration::from_secs(20), setting.is_over);
+    if (setting.is_over)() {
+        return faults;
+    }
+    for key in plan.keys() {
+        let value: Option<u64> = register.ask(&format!("HGET {key} value"));
+        note(What::Final { key, value: value.unwrap_or_default() });
+    }
+    for (thing, after) in leftovers(&server, plan) {
+        note(What::Left { thing: thing.to_owned(), before: 0, after });
+    }
+    drop(tail);
+    faults
+}
+
+/// What stays in the server when nobody wants anything any more, after the time that a crash may cost.
+fn leftovers(server: &Server, plan: &Plan) -> [(&'static str, u64); 2] {
+    let end = now() + span(plan.lease() + Duration::from_secs(1));
+    loop {
+        let keys = server.keys();
+        let count =
+            |is_left: &dyn Fn(&str, i64) -> bool| keys.iter().filter(|(key, left)| is_left(key, **left)).count();
+        let locks = count(&|key, _| key.starts_with("soak:"));
+        let endless = count(&|_, left| left < 0);
+        if locks + endless == 0 || now() > end {
+            return [("locks in the server", locks as u64), ("keys without an end", endless as u64)];
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn wait_until(end: u64, is_over: &dyn Fn() -> bool) {
+    while now() < end && !is_over() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder to keep the history in");
+    for entry in std::fs::read_dir(from).expect("the history's folder") {
+        let entry = entry.expect("a file of the history");
+        std::fs::copy(entry.path(), to.join(entry.file_name())).expect("room for the history");
+    }
+}

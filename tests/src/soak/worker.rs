@@ -1,0 +1,146 @@
+//! [`serve`]: a worker, which is a process of its own.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::{Builder, Handle};
+use tokio::time::sleep;
+
+use super::plan::Plan;
+use super::register::Register;
+use super::workload::Task;
+use crate::history::event::now;
+use crate::history::{Diary, Lock, Place, Recorder, What};
+
+/// What a worker is told by the process that starts it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Role {
+    /// The lock to try, for binaries that know several.
+    pub lock: String,
+    /// The round.
+    pub plan: Plan,
+    /// Its name, with its generation.
+    pub name: String,
+    /// The server of the locks.
+    pub url: String,
+    /// The server of the register.
+    pub register: String,
+    /// The history's folder.
+    pub folder: PathBuf,
+    /// When faults begin.
+    pub faults: u64,
+    /// When to end its work.
+    pub end: u64,
+}
+
+impl Role {
+    /// Reads what the parent gave.
+    ///
+    /// # Panics
+    ///
+    /// When it is none.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        serde_json::from_str(text).expect("a role")
+    }
+}
+
+/// Works with locks of the kind `L` as told.
+pub fn serve<L: Lock>(role: &Role) {
+    // Whatever happens to the parent, nothing is left running.
+    set_parent_process_death_signal(Some(Signal::KILL)).expect("a signal to be had");
+    // A process that could not run, by a signal or because the machine has too much to do, is not to blame.
+    let mut stalls = Recorder::new(&role.folder, &role.name, 1001);
+    std::thread::spawn(move || watch(&mut stalls, |_| false));
+    // Users have runtimes of both kinds.
+    let several = role.plan.random(&role.name).bool();
+    let mut builder = if several { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+    // Idle threads are no leak; they end before they are counted.
+    let runtime = builder.worker_threads(2).thread_keep_alive(Duration::from_millis(50)).enable_all().build();
+    runtime.expect("a runtime").block_on(work::<L>(role));
+}
+
+async fn work<L: Lock>(role: &Role) {
+    let register = Arc::new(Register::connect(&role.register).await);
+    let mut recorder = Recorder::new(&role.folder, &role.name, 1000);
+    let before = Counts::now();
+    if let Some(lock) = connect::<L>(role).await {
+        let lock = Arc::new(lock);
+        let tasks: Vec<_> = (0..role.plan.tasks)
+            .map(|number| {
+                let (lock, register, role) = (Arc::clone(&lock), Arc::clone(&register), role.clone());
+                tokio::spawn(async move {
+                    let mut task = Task {
+                        plan: &role.plan,
+                        lock: &*lock,
+                        register: &register,
+                        diary: Diary::new(Recorder::new(&role.folder, &role.name, number)),
+                        random: role.plan.random(&format!("{}/{number}", role.name)),
+                    };
+                    task.rush(role.faults).await;
+                    task.work(role.end).await;
+                    task.probe(number as usize).await;
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("a task that ends");
+        }
+        lock.close().await;
+    }
+    // What ends in the background gets time for it.
+    let mut after = Counts::now();
+    for _ in 0..200 {
+        if after.0.iter().zip(&before.0).all(|(after, before)| after.1 <= before.1) {
+            break;
+        }
+        sleep(Duration::from_millis(20)).await;
+        after = Counts::now();
+    }
+    for ((thing, before), (_, after)) in before.0.into_iter().zip(after.0) {
+        recorder.note(What::Left { thing: thing.to_owned(), before, after });
+    }
+    recorder.note(What::Ended);
+}
+
+/// A server that is just stopped refuses for a while.
+async fn connect<L: Lock>(role: &Role) -> Option<L> {
+    let place = Place { url: role.url.clone(), label: role.name.clone() };
+    while now() < role.end {
+        match L::connect(&place).await {
+            Ok(lock) => return Some(lock),
+            Err(_) => sleep(Duration::from_millis(20)).await,
+        }
+    }
+    None
+}
+
+/// What has to be as it was before.
+struct Counts([(&'static str, u64); 3]);
+
+impl Counts {
+    fn now() -> Self {
+        let entries = |folder: &str| std::fs::read_dir(folder).map_or(0, |entries| entries.count() as u64);
+        let tasks = Handle::current().metrics().num_alive_tasks() as u64;
+        Self([("tasks", tasks), ("threads", entries("/proc/self/task")), ("open files", entries("/proc/self/fd"))])
+    }
+}
+
+const LOOK: Duration = Duration::from_millis(10);
+const STALL: u64 = 40_000_000;
+
+/// Writes down when this process could not run, until `is_over`.
+pub(super) fn watch(recorder: &mut Recorder, is_over: impl Fn(u64) -> bool) {
+    let mut last = now();
+    while !is_over(last) {
+        std::thread::sleep(LOOK);
+        let woken = now();
+        if woken - last > STALL {
+            recorder.note(What::Stalled { from: last });
+        }
+        last = woken;
+    }
+}

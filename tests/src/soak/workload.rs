@@ -1,0 +1,120 @@
+//! What one task does with locks, over and over.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::time::sleep;
+
+use super::plan::Plan;
+use super::register::Register;
+use crate::history::diary::Kept;
+use crate::history::event::now;
+use crate::history::{Diary, Hold, Lock, Wanted, What};
+
+/// A task of a worker.
+pub(super) struct Task<'a, L> {
+    pub(super) plan: &'a Plan,
+    pub(super) lock: &'a L,
+    pub(super) register: &'a Register,
+    pub(super) diary: Diary,
+    pub(super) random: Rng,
+}
+
+impl<L: Lock> Task<'_, L> {
+    /// Everybody wants one lock all the time, until the instant `end`: what must be true of the order of waiters shows
+    /// only then.
+    pub(super) async fn rush(&mut self, end: u64) {
+        while now() < end {
+            let wanted = Wanted { timeout: 5000, expire: 1000, renew: false, fenced: false };
+            if let Some(kept) = self.diary.acquire(self.lock, "soak:hot0", wanted, None).await {
+                self.rest(0..2000).await;
+                self.give_back(kept).await;
+            }
+        }
+    }
+
+    /// Works until the instant `end`.
+    pub(super) async fn work(&mut self, end: u64) {
+        while now() < end {
+            let (key, wanted, is_hot) = self.plan.wish(&mut self.random);
+            let gives_up = L::DROPS && self.random.u32(..8) == 0;
+            let patience = gives_up.then(|| Duration::from_micros(self.random.u64(..60_000)));
+            if let Some(kept) = self.diary.acquire(self.lock, &key, wanted, patience).await {
+                self.hold(&key, &kept, wanted, is_hot).await;
+                self.give_back(kept).await;
+            }
+            sleep(Duration::from_micros(self.random.u64(..8000))).await;
+        }
+    }
+
+    /// The tasks of a worker together ask for every lock once more, with time enough, to see that each can still be had.
+    pub(super) async fn probe(&mut self, number: usize) {
+        let timeout = u64::try_from(self.plan.patience.as_millis()).unwrap_or_default();
+        let tasks = usize::try_from(self.plan.tasks).unwrap_or(1);
+        for key in self.plan.keys().into_iter().skip(number).step_by(tasks) {
+            let wanted = Wanted { timeout, expire: self.plan.leases[0], renew: true, fenced: true };
+            if let Some(kept) = self.diary.acquire(self.lock, &key, wanted, None).await {
+                self.diary.release(kept).await;
+            }
+        }
+    }
+
+    async fn hold(&mut self, key: &str, kept: &Kept<L::Hold>, wanted: Wanted, is_hot: bool) {
+        let opened = match kept.hold.fence() {
+            None => None,
+            Some(fence) => {
+                let answer = self.register.open(key, fence).await;
+                let accepted = answer.map(|value| value.is_some());
+                self.diary.recorder().note(What::Opened { key: key.to_owned(), fence, accepted });
+                answer.flatten().map(|value| (fence, value))
+            }
+        };
+        self.body(kept, wanted, is_hot).await;
+        if let Some((fence, value)) = opened {
+            let accepted = self.register.write(key, fence, value + 1).await;
+            self.diary.recorder().note(What::Wrote { key: key.to_owned(), fence, value: value + 1, accepted });
+        }
+    }
+
+    async fn body(&mut self, kept: &Kept<L::Hold>, wanted: Wanted, is_hot: bool) {
+        let expire = wanted.expire();
+        // Where everybody waits most bodies are short.
+        let kind = if is_hot && self.random.u32(..10) < 9 { 0 } else { self.random.u32(..10) };
+        match kind {
+            0..=3 => self.rest(0..3000).await,
+            4 | 5 => self.rest(3000..40_000).await,
+            6 | 7 => {
+                self.rest(1000..5000).await;
+                self.diary.extend(kept, expire).await;
+                sleep(expire * 7 / 10).await;
+            }
+            // Longer than the lease: one that is renewed lasts, another one is overrun.
+            _ if wanted.expire <= 1000 => {
+                let steps = self.random.u32(5..8);
+                for _ in 0..steps {
+                    sleep(expire / 4).await;
+                    if !self.diary.look(kept) {
+                        break;
+                    }
+                }
+            }
+            _ => self.rest(0..3000).await,
+        }
+        self.diary.look(kept);
+    }
+
+    async fn rest(&mut self, micros: std::ops::Range<u64>) {
+        match self.random.u64(micros) {
+            0..200 => tokio::task::yield_now().await,
+            time => sleep(Duration::from_micros(time)).await,
+        }
+    }
+
+    async fn give_back(&mut self, kept: Kept<L::Hold>) {
+        if L::DROPS && self.random.u32(..3) == 0 {
+            self.diary.drop(kept);
+        } else {
+            self.diary.release(kept).await;
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! [`Wire`]: a connection for locks that are made in a few lines.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, FromRedisValue};
+use tests::history::Failure;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+/// How long one command may take.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// A connection that is made anew after any error.
+pub(crate) struct Wire {
+    client: redis::Client,
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
+
+impl Wire {
+    pub(crate) fn new(url: &str) -> Self {
+        let client = redis::Client::open(url).expect("a readable URL");
+        Self { client, connection: Mutex::default() }
+    }
+
+    /// Runs a command, which may be executed all the same when this fails.
+    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failure> {
+        let asked = timeout(PATIENCE, async {
+            let mut connection = self.connection().await?;
+            command.query_async::<T>(&mut connection).await
+        });
+        let text = match asked.await {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer".to_owned(),
+        };
+        if let Ok(mut connection) = self.connection.try_lock() {
+            *connection = None;
+        }
+        Err(Failure::Unreachable(text))
+    }
+
+    async fn connection(&self) -> redis::RedisResult<MultiplexedConnection> {
+        let mut connection = self.connection.lock().await;
+        if let Some(made) = connection.as_ref() {
+            return Ok(made.clone());
+        }
+        let made = self.client.get_multiplexed_async_connection().await?;
+        *connection = Some(made.clone());
+        Ok(made)
+    }
+}
