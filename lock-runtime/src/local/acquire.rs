@@ -52,6 +52,10 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
                 if matches!(slot.outlook(), Outlook::Unknown) {
                     let _ = tokio::time::timeout(attempt.by.remaining(), changed).await;
                 }
+                // The task that asked may have failed and be gone, and from the table the slot that knows of it.
+                if matches!(slot.outlook(), Outlook::Unreachable(_) | Outlook::Silent(_)) {
+                    return Err(given_up(engine, &slot, terms, &attempt));
+                }
             }
             Entered::Taken => return Err(given_up(engine, &slot, terms, &attempt)),
         }
