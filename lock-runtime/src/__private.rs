@@ -9,7 +9,6 @@ pub use ::core::result::Result::{Err, Ok};
 pub use ::std;
 
 use crate::clock::Deadline;
-use crate::engine::Engine;
 use crate::key;
 use crate::local::{Hold, Protected, Terms, check_lease};
 use crate::scope::{self, Frame};
@@ -122,13 +121,11 @@ impl Spec {
         Ok((terms, self.on_lost))
     }
 
-    pub(crate) async fn acquire(self, manager: &LockManager) -> Result<LockGuard, LockError> {
-        let (terms, _) = self.terms(manager, false)?;
-        let engine = manager.engine();
-        if Frame::find(|hold| hold.is_of(engine, &terms.key)).is_some() {
-            return Err(LockError::AlreadyHeld { key: terms.key.to_string() });
-        }
-        engine.acquire(&terms).await.map(LockGuard::owning)
+    /// The request that this makes of `manager`, or of the current one.
+    pub(crate) fn request(self, manager: Option<LockManager>, body: bool) -> Result<Request, LockError> {
+        let manager = manager.or_else(scope::current).ok_or(LockError::NotInstalled)?;
+        let (terms, on_lost) = self.terms(&manager, body)?;
+        Ok(Request { manager, terms, on_lost })
     }
 
     /// Waits for the lock, or enters it when the running task holds it; `None` means the current manager.
@@ -136,31 +133,59 @@ impl Spec {
     /// # Errors
     ///
     /// As [`LockRequest::acquire`](crate::LockRequest::acquire), and [`LockError::NotInstalled`].
-    pub async fn enter(self, manager: Option<LockManager>) -> Result<Held, LockError> {
-        let manager = manager.or_else(scope::current).ok_or(LockError::NotInstalled)?;
-        let (terms, on_lost) = self.terms(&manager, true)?;
-        let engine = manager.engine();
-        if let Some(frame) = Frame::find(|hold| hold.is_of(engine, &terms.key)) {
-            // Boxed, for the sake of the many that don't get here.
-            return Box::pin(reenter(engine, &frame, &terms, on_lost)).await;
+    pub fn enter(self, manager: Option<LockManager>) -> impl Future<Output = Result<Held, LockError>> {
+        let request = self.request(manager, true);
+        async move {
+            match request {
+                Ok(ref request) => request.enter().await,
+                Err(error) => Err(error),
+            }
         }
-        let guard = LockGuard::owning(engine.acquire(&terms).await?);
-        Ok(Held { guard, on_lost, _turn: None })
     }
 }
 
-/// Enters the hold of an outer body, one joined call after another.
-async fn reenter(engine: &Engine, outer: &Frame, terms: &Terms, on_lost: OnLost) -> Result<Held, LockError> {
-    let give_up = Deadline::after(terms.timeout);
-    let inner = outer.inner();
-    let turn = match Arc::clone(&inner).try_lock_owned() {
-        Ok(turn) => turn,
-        Err(_) => tokio::time::timeout(give_up.remaining(), inner.lock_owned())
-            .await
-            .map_err(|_| engine.timed_out_behind_itself(terms))?,
-    };
-    let view = outer.hold().borrowed(terms.fenced).await?;
-    Ok(Held { guard: LockGuard::borrowing(view), on_lost, _turn: Some(turn) })
+/// What is asked of which manager. The futures that wait borrow it: each move of it would be room in every one of them.
+#[derive(Debug)]
+pub(crate) struct Request {
+    manager: LockManager,
+    terms: Terms,
+    on_lost: OnLost,
+}
+
+impl Request {
+    pub(crate) async fn acquire(&self) -> Result<LockGuard, LockError> {
+        let Self { manager, terms, .. } = self;
+        let engine = manager.engine();
+        if Frame::find(|hold| hold.is_of(engine, &terms.key)).is_some() {
+            return Err(LockError::AlreadyHeld { key: terms.key.to_string() });
+        }
+        engine.acquire(terms).await.map(LockGuard::owning)
+    }
+
+    pub(crate) async fn enter(&self) -> Result<Held, LockError> {
+        let engine = self.manager.engine();
+        if let Some(frame) = Frame::find(|hold| hold.is_of(engine, &self.terms.key)) {
+            // Boxed, for the sake of the many that don't get here.
+            return Box::pin(self.reenter(frame)).await;
+        }
+        let guard = LockGuard::owning(engine.acquire(&self.terms).await?);
+        Ok(Held { guard, on_lost: self.on_lost, _turn: None })
+    }
+
+    /// Enters the hold of an outer body, one joined call after another.
+    async fn reenter(&self, outer: Arc<Frame>) -> Result<Held, LockError> {
+        let Self { manager, terms, on_lost } = self;
+        let give_up = Deadline::after(terms.timeout);
+        let inner = outer.inner();
+        let turn = match Arc::clone(&inner).try_lock_owned() {
+            Ok(turn) => turn,
+            Err(_) => tokio::time::timeout(give_up.remaining(), inner.lock_owned())
+                .await
+                .map_err(|_| manager.engine().timed_out_behind_itself(terms))?,
+        };
+        let view = outer.hold().borrowed(terms.fenced).await?;
+        Ok(Held { guard: LockGuard::borrowing(view), on_lost: *on_lost, _turn: Some(turn) })
+    }
 }
 
 /// A lock that is held, around a body.

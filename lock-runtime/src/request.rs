@@ -78,8 +78,14 @@ impl LockRequest {
     /// # Cancel safety
     ///
     /// Cancel safe: dropping the future gives up the place in the queue and withdraws what was asked of Redis.
-    pub async fn acquire(self) -> Result<LockGuard, LockError> {
-        self.spec.acquire(&self.manager).await
+    pub fn acquire(self) -> impl Future<Output = Result<LockGuard, LockError>> {
+        let request = self.spec.request(Some(self.manager), false);
+        async move {
+            match request {
+                Ok(ref request) => request.acquire().await,
+                Err(error) => Err(error),
+            }
+        }
     }
 
     /// Tries once and returns `None` when somebody holds the lock.
@@ -114,10 +120,16 @@ impl LockRequest {
     /// # Cancel safety
     ///
     /// Dropping the future drops `body` and then gives the lock back in the background.
-    pub async fn run<F: Future>(self, body: F) -> Result<F::Output, LockError> {
-        let held = self.spec.enter(Some(self.manager)).await?;
-        // The future of `protect`, and with it `body`, is dropped at the end of this statement.
-        let outcome = held.protect(body).await;
-        held.finish(outcome).await
+    pub fn run<F: Future>(self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
+        let request = self.spec.request(Some(self.manager), true);
+        async move {
+            let held = match request {
+                Ok(ref request) => request.enter().await?,
+                Err(error) => return Err(error),
+            };
+            // The future of `protect`, and with it `body`, is dropped at the end of this statement.
+            let outcome = held.protect(body).await;
+            held.finish(outcome).await
+        }
     }
 }

@@ -29,13 +29,15 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
         return Err(shut_down(terms));
     }
     let mut attempt = Attempt::new(terms.timeout);
-    let mut first_look = Some(attempt.started);
+    // Whether the clocks were read a moment ago.
+    let mut is_first = true;
     loop {
         let (slot, entered) = engine.table().enter(engine, &terms.key, terms.fenced, !terms.timeout.is_zero());
         match entered {
             Entered::Turn(id) => {
                 // Boxed: every waiter's future would have room for the store's commands, which most never send.
-                return Box::pin(drive(engine, Turn::new(&slot, id), terms, &mut attempt, first_look.take())).await;
+                let now = is_first.then_some(attempt.started);
+                return Box::pin(drive(engine, Turn::new(&slot, id), terms, &mut attempt, now)).await;
             }
             Entered::Waiting(id, receiver) => {
                 let turn = wait(engine, &slot, terms, &mut attempt, Place { slot: &slot, id, receiver }).await?;
@@ -46,11 +48,11 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
                 };
             }
             // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
-            Entered::Taken if matches!(slot.outlook(), Outlook::Unknown) && !attempt.by.has_passed() => {
-                first_look = None;
+            Entered::Taken if matches!(slot.outlook(), Outlook::Unknown) && !attempt.by().has_passed() => {
+                is_first = false;
                 let changed = slot.changed.notified();
                 if matches!(slot.outlook(), Outlook::Unknown) {
-                    let _ = tokio::time::timeout(attempt.by.remaining(), changed).await;
+                    let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
                 }
                 // The task that asked may have failed and be gone, and from the table the slot that knows of it.
                 if matches!(slot.outlook(), Outlook::Unreachable(_) | Outlook::Silent(_)) {
@@ -75,7 +77,7 @@ async fn wait(
         return Err(shut_down(terms));
     }
     attempt.waited = true;
-    match tokio::time::timeout(attempt.give_up.remaining(), &mut place.receiver).await {
+    match tokio::time::timeout(attempt.give_up().remaining(), &mut place.receiver).await {
         Ok(Ok(turn)) => Ok(turn),
         Ok(Err(_)) => Err(shut_down(terms)),
         Err(_) => Err(given_up(engine, slot, terms, attempt)),
@@ -121,7 +123,7 @@ async fn drive(
             return Err(shut_down(terms));
         }
         let changed = slot.changed.notified();
-        let by = attempt.by.counted_from(now);
+        let by = attempt.by().counted_from(now);
         let outcome = match turn.step(terms, attempt, now) {
             Step::Hold => match Hold::start(&turn, terms, now) {
                 Some(view) => return Ok(Hold::new(turn, view, terms.body)),
@@ -168,7 +170,7 @@ async fn drive(
             Err(error) => {
                 let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT };
                 // A command that the timeout cut short says nothing about the server.
-                if !error.out_of_time || now.elapsed() >= brief || !attempt.give_up.has_passed() {
+                if !error.out_of_time || now.elapsed() >= brief || !attempt.give_up().has_passed() {
                     slot.asked(Some(error));
                 }
                 attempt.failed();

@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, OnceLock};
 
+use futures_util::future::{Either, ready};
+
 use super::slot::{Ended, Ending, Slot};
 use super::terms::Terms;
 use super::turn::Turn;
 use super::view::HoldView;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, CLAIM, Release, Store};
+use crate::store::{Ask, CLAIM, Release, Store};
 
 /// A held lock. Dropping it gives the lock back: to the next task here at once, to others in the background.
 #[derive(Debug)]
@@ -68,44 +70,36 @@ impl Hold {
         &self.view
     }
 
-    /// Gives the lock back and waits for the answer.
-    pub(crate) async fn release(mut self) -> Result<(), LockError> {
-        let Some(turn) = self.turn.take() else { return Ok(()) };
+    /// Gives the lock back; the future, which waits for the store's answer, is done at once when the lease stays here.
+    pub(crate) fn release(mut self) -> impl Future<Output = Result<(), LockError>> {
+        let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
         let now = Moment::now();
         let Ended { ending, entries, stale } = turn.slot().end(turn.id(), now);
         turn.engine().keeper().strike(entries);
-        match ending {
-            Ending::Kept => Ok(()),
+        let (unreleased, turn) = match ending {
+            Ending::Kept => return Either::Left(ready(Ok(()))),
             Ending::Lost => {
                 self.give_back_lost(stale);
-                Err(self.view.lost_error(true))
+                return Either::Left(ready(Err(self.view.lost_error(true))));
             }
-            Ending::Free(release) => {
-                let unreleased = Unreleased::new(&turn, release);
-                drop(turn);
-                Box::pin(self.settle(unreleased, now)).await.map(|_| ())
-            }
+            Ending::Free(release) => (Unreleased::new(&turn, release), None),
             Ending::Yield(mut release) => {
                 let claim = release.claim.min(CLAIM);
-                let token = turn.yielded(claim);
-                release.again = Some((token, claim));
-                let unreleased = Unreleased::new(&turn, release);
+                release.again = Some((turn.yielded(claim), claim));
                 // The turn stays here until the store has answered: the tasks that wait would only have to wait there.
-                if let Some((ask, answer)) = Box::pin(self.settle(unreleased, now)).await? {
-                    turn.slot().answered(&ask, answer);
-                    turn.engine().keeper().watch_queue(turn.slot());
-                }
-                Ok(())
+                (Unreleased::new(&turn, release), Some(turn))
             }
-        }
+        };
+        // Boxed, as everything is that waits for the store.
+        Either::Right(Box::pin(self.settle(unreleased, turn, now)))
     }
 
-    /// Sends the release (boxed, as what waits for the store is everywhere); returns the ask that went along with it, and its answer.
-    async fn settle(&self, unreleased: Unreleased, now: Moment) -> Result<Option<(Ask, Answer)>, LockError> {
+    /// Sends the release, and takes in how the ask fares that goes along with it.
+    async fn settle(self, unreleased: Unreleased, turn: Option<Turn>, now: Moment) -> Result<(), LockError> {
         let engine = self.view.engine();
         let by = Deadline::new(now, engine.settings().command_timeout);
         let Some(release) = unreleased.release.as_ref() else {
-            return Ok(None);
+            return Ok(());
         };
         let released = match engine.store().give_back(release, by).await {
             Ok(released) => released,
@@ -120,10 +114,12 @@ impl Hold {
         if !released.owned {
             return Err(self.view.lost_error(true));
         }
-        let asked = again
-            .zip(released.again)
-            .map(|((token, claim), answer)| (Ask { key, token, claim, wait: true, fences: 0, give_up: by }, answer));
-        Ok(asked)
+        if let (Some(turn), Some((token, claim)), Some(answer)) = (turn, again, released.again) {
+            let ask = Ask { key, token, claim, wait: true, fences: 0, give_up: by };
+            turn.slot().answered(&ask, answer);
+            engine.keeper().watch_queue(turn.slot());
+        }
+        Ok(())
     }
 
     /// A hold that was lost gives back what may still stand in the store, and only now: its body is gone.

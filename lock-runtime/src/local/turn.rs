@@ -106,7 +106,7 @@ impl Turn {
             && !asked.unanswered
             && let Some(pause) = asked.next_ask(now)
         {
-            return Step::Wait(pause.min(attempt.give_up.remaining_at(now)));
+            return Step::Wait(pause.min(attempt.give_up().remaining_at(now)));
         }
         asked.unanswered = true;
         asked.sent = Some(now);
@@ -117,7 +117,7 @@ impl Turn {
             claim: asked.claim,
             wait: !terms.timeout.is_zero(),
             fences,
-            give_up: attempt.by,
+            give_up: attempt.by(),
         };
         // The plain claim can't draw fencing tokens.
         if is_first && fences == 0 { Step::Claim(ask) } else { Step::Ask(ask) }
@@ -205,16 +205,20 @@ impl Drop for Turn {
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) started: Moment,
-    /// When the task stops waiting.
-    pub(super) give_up: Deadline,
-    /// When the last command has to be answered: a little later than a very short timeout.
-    pub(super) by: Deadline,
+    timeout: Duration,
     /// Whether the store was asked at all: a timeout of zero, or next to zero, means once, not never.
     pub(super) tried: bool,
     /// Whether its time went by in the queue of the process.
     pub(super) waited: bool,
-    failures: u32,
-    retry_at: Option<Deadline>,
+    /// Boxed: every waiter has room for it, and few need it.
+    failures: Option<Box<Failures>>,
+}
+
+/// Failures in a row.
+#[derive(Debug)]
+struct Failures {
+    count: u32,
+    retry_at: Deadline,
 }
 
 impl Attempt {
@@ -222,41 +226,42 @@ impl Attempt {
     const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
 
     pub(super) fn new(timeout: Duration) -> Self {
-        let started = Moment::now();
-        Self {
-            started,
-            give_up: Deadline::new(started, timeout),
-            by: Deadline::new(started, timeout.max(Self::SHORTEST_ANSWER)),
-            tried: false,
-            waited: false,
-            failures: 0,
-            retry_at: None,
-        }
+        Self { started: Moment::now(), timeout, tried: false, waited: false, failures: None }
+    }
+
+    /// When the task stops waiting.
+    pub(super) fn give_up(&self) -> Deadline {
+        Deadline::new(self.started, self.timeout)
+    }
+
+    /// When the last command has to be answered: a little later than a very short timeout.
+    pub(super) fn by(&self) -> Deadline {
+        Deadline::new(self.started, self.timeout.max(Self::SHORTEST_ANSWER))
     }
 
     /// What stands in the way of asking the store now.
     fn pause(&self, now: Moment) -> Option<Step> {
-        let left = self.give_up.remaining_at(now);
-        let is_late = self.tried || self.waited || self.by.remaining_at(now).is_zero();
+        let left = self.give_up().remaining_at(now);
+        let is_late = self.tried || self.waited || self.by().remaining_at(now).is_zero();
         if left.is_zero() && is_late {
             return Some(Step::GiveUp);
         }
-        let pause = self.retry_at.map_or(Duration::ZERO, |at| at.remaining_at(now));
+        let pause = self.failures.as_ref().map_or(Duration::ZERO, |failures| failures.retry_at.remaining_at(now));
         (!pause.is_zero()).then(|| Step::Wait(pause.min(left)))
     }
 
     pub(super) fn has_failed(&self) -> bool {
-        self.failures > 0
+        self.failures.is_some()
     }
 
     pub(super) fn succeeded(&mut self) {
-        self.failures = 0;
-        self.retry_at = None;
+        self.failures = None;
     }
 
     /// Pauses after a failure: 10 ms, doubling up to 320 ms.
     pub(super) fn failed(&mut self) {
-        self.retry_at = Some(Deadline::after(Duration::from_millis(10) * 2_u32.pow(self.failures.min(5))));
-        self.failures += 1;
+        let before = self.failures.take().map_or(0, |failures| failures.count);
+        let retry_at = Deadline::after(Duration::from_millis(10) * 2_u32.pow(before.min(5)));
+        self.failures = Some(Box::new(Failures { count: before + 1, retry_at }));
     }
 }
