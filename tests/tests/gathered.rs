@@ -82,8 +82,10 @@ async fn one_that_somebody_waits_for_is_passed_on() {
     let server = Server::start();
     let (north, south) = (warmed_up(&server.url()).await, LockManager::connect(&server.url()).await.unwrap());
     let guards = guards(&north).await;
-    // A waiter that north has not heard of, behind one that is dead.
-    server.tell("RPUSH {p:77}:queue 2500|0123456789abcdef0123456789abcdef.1@dead");
+    let dead = "2500|0123456789abcdef0123456789abcdef.1@dead";
+    server.tell(&format!("RPUSH {{p:77}}:queue {dead}"));
+    // North has not heard of this one: its release goes with the others.
+    server.tell(&format!("RPUSH {{p:78}}:queue {dead}"));
     let waiter = tokio::spawn(async move { south.lock("p", &77).timeout(SOON).acquire().await });
     eventually("south waits", SOON, || server.ask::<u32>("LLEN {p:77}:queue") == 2).await;
     for outcome in released(guards).await {
@@ -91,6 +93,7 @@ async fn one_that_somebody_waits_for_is_passed_on() {
     }
     waiter.await.unwrap().unwrap().release().await.unwrap();
     assert!(are_free(&server));
+    assert_eq!(server.ask::<u32>("EXISTS {p:77}:queue {p:78}:queue"), 0);
 }
 
 #[tokio::test]
