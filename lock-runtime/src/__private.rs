@@ -133,14 +133,8 @@ impl Spec {
     /// # Errors
     ///
     /// As [`LockRequest::acquire`](crate::LockRequest::acquire), and [`LockError::NotInstalled`].
-    pub fn enter(self, manager: Option<LockManager>) -> impl Future<Output = Result<Held, LockError>> {
-        let request = self.request(manager, true);
-        async move {
-            match request {
-                Ok(ref request) => request.enter().await,
-                Err(error) => Err(error),
-            }
-        }
+    pub async fn enter(self, manager: Option<LockManager>) -> Result<Held, LockError> {
+        self.request(manager, true)?.enter().await
     }
 }
 

@@ -51,7 +51,8 @@ async fn a_crowd_of_releases_is_a_few_commands() {
     }
     // A confirmation that was due meanwhile names one key per lock and two words for each; a release two keys and one.
     let work = proxy.work_since(earlier);
-    let releases = work.iter().filter(|words| words[2].parse::<usize>().is_ok_and(|keys| words.len() == 3 + keys * 3 / 2));
+    let releases =
+        work.iter().filter(|words| words[2].parse::<usize>().is_ok_and(|keys| words.len() == 3 + keys * 3 / 2));
     assert!(releases.clone().count() <= 8, "{work:?}");
     assert_eq!(releases.map(|words| (words.len() - 3) / 3).sum::<usize>(), COUNT, "{work:?}");
     assert!(are_free(&server));

@@ -1,7 +1,13 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use super::lease::Fences;
+use super::slot::Ending;
+use super::terms::Terms;
+use crate::clock::{Deadline, Moment};
+use crate::store::{Events as _, Pushed};
 use crate::{LockError, LockGuard, LockManager};
+use futures_util::FutureExt as _;
 
 #[tokio::test(start_paused = true)]
 async fn a_released_lock_is_free_and_forgotten() {
@@ -85,6 +91,62 @@ async fn a_lease_that_is_almost_over_is_confirmed_before_it_is_handed_over() {
         drop(ending);
     });
     assert!(waited.unwrap().remaining() > Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streak_of_dropped_guards_is_bounded_too() {
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    let slot = locks.engine().table().get(guard.key()).unwrap();
+    slot.contended();
+    let terms = Terms {
+        key: guard.key().into(),
+        timeout: Duration::ZERO,
+        expire: Duration::from_secs(30),
+        renew: true,
+        fenced: false,
+        body: false,
+    };
+    // Each is dropped while nobody waits here, and taken over before the keeper has given it back.
+    let mut streak = 0;
+    while let Ending::Kept = slot.end_quietly(1).ending {
+        assert!(slot.locked().start(1, &terms, Moment::now()).is_some());
+        streak += 1;
+    }
+    assert_eq!(streak, 64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reserved_fencing_tokens_do_not_outlive_a_lease_that_lapsed() {
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    let slot = locks.engine().table().get(guard.key()).unwrap();
+    let mut state = slot.locked();
+    let lease = state.lease.as_mut().unwrap();
+    lease.fences = Fences::new(5, 3);
+    lease.confirm(Deadline::after(Duration::from_secs(9)));
+    assert!(!lease.fences.is_empty());
+    lease.until = Deadline::after(Duration::ZERO);
+    lease.confirm(Deadline::after(Duration::from_secs(9)));
+    assert!(lease.fences.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
+    let locks = LockManager::in_memory();
+    let beside = LockManager::builder().in_memory_with(&locks).unwrap();
+    let is_free = async || beside.lock("p", "k").try_acquire().await.unwrap().is_some();
+    let mut body = Box::pin(locks.lock("p", "k").run(std::future::pending::<()>()));
+    assert!((&mut body).now_or_never().is_none());
+    let slot = locks.engine().table().get("p:k").unwrap();
+    let token = slot.locked().lease.as_ref().unwrap().token.clone();
+    locks.engine().revoke(&slot, None);
+    let pushed = Pushed { token, claim: Duration::from_secs(2), store_micros: 0, contended: false };
+    locks.engine().granted("p:k", &pushed);
+    assert!(!is_free().await, "the body is not dropped yet");
+    drop(body);
+    assert!(is_free().await);
+    assert!(locks.engine().table().all().is_empty());
 }
 
 /// Of one key, the last guard that was granted, while it is not given up, and the last fencing token.

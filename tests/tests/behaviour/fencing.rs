@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lock_runtime::FencingToken;
+use lock_runtime::{FencingToken, LockError, LockManager, cache_lock};
 use tests::over_every_store;
 use tests::stores::World;
 
@@ -13,6 +13,7 @@ over_every_store![
     fencing_tokens_grow_from_hold_to_hold,
     fencing_tokens_grow_along_the_queue,
     fencing_tokens_grow_over_a_hold_that_expired,
+    a_nested_bodys_token_is_below_the_next_holds,
     no_token_is_drawn_unasked,
 ];
 
@@ -48,6 +49,39 @@ async fn fencing_tokens_grow_along_the_queue(world: World) {
     assert!(drawn.is_sorted_by(|earlier, later| earlier < later), "{drawn:?}");
     // A token is a number, for a column in a database.
     assert_eq!(u64::from(drawn[0]).to_string(), drawn[0].to_string());
+}
+
+#[cache_lock(prefix = "p", key = "k", manager = locks, timeout = LONG, fenced = token)]
+async fn fenced(locks: &LockManager, drawn: &Mutex<Vec<FencingToken>>) -> Result<(), LockError> {
+    drawn.lock().unwrap().push(token);
+    Ok(())
+}
+
+#[cache_lock(prefix = "p", key = "k", manager = locks, timeout = LONG)]
+async fn outer(locks: &LockManager, drawn: &Mutex<Vec<FencingToken>>) -> Result<(), LockError> {
+    fenced(locks, drawn).await
+}
+
+async fn a_nested_bodys_token_is_below_the_next_holds(world: World) {
+    let (north, south) = (world.manager().await, world.manager().await);
+    let guard = north.lock("p", "k").acquire().await.unwrap();
+    let drawn: Arc<Mutex<Vec<FencingToken>>> = Arc::default();
+    // The first reserves a token for the third, before the nested body of the second draws its own.
+    let mut tasks = Vec::new();
+    for nested in [false, true, false] {
+        let (south, drawn) = (south.clone(), Arc::clone(&drawn));
+        tasks.push(tokio::spawn(async move {
+            let outcome = if nested { outer(&south, &drawn).await } else { fenced(&south, &drawn).await };
+            outcome.unwrap();
+        }));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    guard.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let drawn = drawn.lock().unwrap();
+    assert!(drawn.len() == 3 && drawn.is_sorted_by(|earlier, later| earlier < later), "{drawn:?}");
 }
 
 async fn fencing_tokens_grow_over_a_hold_that_expired(world: World) {
