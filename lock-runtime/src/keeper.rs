@@ -29,7 +29,7 @@ const IDLE_TICKS: u32 = 10;
 /// The longest sleep while something is held: timers stand still while the machine is suspended.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// Items per command.
-const BATCH: usize = 100;
+const BATCH: usize = 128;
 /// The pause before a release is repeated that was not answered.
 const RELEASE_AGAIN: Duration = Duration::from_millis(100);
 
