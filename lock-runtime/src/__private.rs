@@ -10,7 +10,7 @@ pub use ::std;
 
 use crate::clock::Deadline;
 use crate::key;
-use crate::local::{Hold, Protected, Terms, check_lease};
+use crate::local::{Hold, Protected, SHORTEST_ANSWER, Terms, check_lease};
 use crate::scope::{self, Frame};
 use crate::{FencingToken, InvalidKey, LockError, LockGuard, LockKey, LockManager, OnLost};
 
@@ -177,7 +177,8 @@ impl Request {
                 .await
                 .map_err(|_| manager.engine().timed_out_behind_itself(terms))?,
         };
-        let view = outer.hold().borrowed(terms.fenced).await?;
+        let by = Deadline::after(give_up.remaining().max(SHORTEST_ANSWER));
+        let view = outer.hold().borrowed(terms.fenced, by).await?;
         Ok(Held { guard: LockGuard::borrowing(view), on_lost: *on_lost, _turn: Some(turn) })
     }
 }

@@ -29,6 +29,6 @@ pub(crate) use hold::Hold;
 pub(crate) use slot::Slot;
 pub(crate) use table::Table;
 pub(crate) use terms::{Terms, check_lease};
-pub(crate) use turn::{ASK_INTERVAL, Turn};
+pub(crate) use turn::{ASK_INTERVAL, SHORTEST_ANSWER, Turn};
 pub(crate) use view::HoldView;
 pub(crate) use watch::Protected;

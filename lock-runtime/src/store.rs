@@ -19,6 +19,11 @@ use redis::RedisStore;
 /// A verb's answers, one per item and in their order, or the failure of all.
 pub(crate) type Answers<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
 
+/// The answer to a verb with one item.
+pub(crate) fn one<T>(answers: Answers<T>) -> Result<T, StoreError> {
+    answers?.pop().unwrap_or_else(|| Err(StoreError::no_answer()))
+}
+
 /// The verbs of a store.
 ///
 /// Each ends `by` a deadline that counts from the instant before the call: leases are counted from there, too.

@@ -151,3 +151,53 @@ async fn a_runtime_that_ends_before_they_are_sent_strands_none() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_runtime_that_stands_still_has_only_its_own_tasks_wait() {
+    let server = Server::start();
+    let manager = warmed_up(&server.url()).await;
+    let first = manager.lock("first", "k").acquire().await.unwrap();
+    // The connection is busy, so that the release is one to be gathered; its runtime is never polled again.
+    server.freeze();
+    let busy: Vec<_> = (0..3)
+        .map(|key| {
+            let request = manager.lock("busy", &key).timeout(SOON);
+            tokio::spawn(async move { request.acquire().await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let (parked, release) = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut release = Box::pin(first.release());
+        runtime.block_on(async { assert!(futures_util::poll!(&mut release).is_pending()) });
+        (runtime, release)
+    })
+    .await
+    .unwrap();
+    server.thaw();
+    for acquired in busy {
+        acquired.await.unwrap().unwrap().release().await.unwrap();
+    }
+    for outcome in released(guards(&manager).await).await {
+        outcome.unwrap();
+    }
+    assert!(are_free(&server));
+    drop(release);
+    parked.shutdown_background();
+}
+
+#[tokio::test]
+async fn a_name_without_rights_does_not_keep_the_locks_of_others() {
+    let server = Server::start();
+    server.tell("ACL SETUSER locks on >secret ~p:* ~{p:* &cache_lock:* +@all");
+    let manager = warmed_up(&server.url().replace("redis://", "redis://locks:secret@")).await;
+    for _ in 0..5 {
+        drop(guards(&manager).await);
+        for key in 0..5 {
+            let refused = manager.lock("forbidden", &key).acquire().await;
+            assert!(matches!(refused, Err(LockError::Backend { .. })), "{refused:?}");
+        }
+        eventually("all are free", SOON, || are_free(&server)).await;
+    }
+}

@@ -88,6 +88,7 @@ impl Board {
         self.young.clear();
         self.due.clear();
         self.watched.clear();
+        self.is_closed = false; // noticed: no reason any more to look again at once
         let releases = self.take_unsent(Instant::now());
         let is_done = releases.is_empty() && self.is_quiet();
         (Work { releases, ..Work::default() }, is_done)

@@ -12,7 +12,7 @@ use super::terms::Terms;
 use super::turn::{Attempt, Step, Turn};
 use crate::clock::Moment;
 use crate::engine::Engine;
-use crate::store::{Retry, Store, StoreError};
+use crate::store::{Retry, Store, StoreError, one};
 use crate::{BackendError, LockError};
 
 /// A server that has answered before is not called unreachable for leaving the last command unanswered so briefly.
@@ -177,11 +177,6 @@ async fn drive(
             }
         }
     }
-}
-
-/// The answer to a verb with one item.
-pub(super) fn one<T>(answers: Result<Vec<Result<T, StoreError>>, StoreError>) -> Result<T, StoreError> {
-    answers?.pop().unwrap_or_else(|| Err(StoreError::no_answer()))
 }
 
 fn shut_down(terms: &Terms) -> LockError {

@@ -80,6 +80,7 @@ impl Slot {
     pub(crate) fn answered(&self, ask: &Ask, answer: Answer) -> bool {
         let mut state = self.locked();
         let granted = matches!(answer, Answer::Granted(_));
+        state.failure = None;
         if let Some(asked) = state.asked.as_mut().filter(|asked| asked.token == ask.token) {
             asked.fences = ask.fences;
             asked.answer(answer, ask.wait);

@@ -89,7 +89,9 @@ impl Slot {
             return Attention::Young;
         }
         if lease.care.renewing {
-            return Attention::In(left);
+            // A renewal that was sent for the hold before this one does not confirm this one.
+            let is_young = look == Look::Young && tenure.confirmed.is_none();
+            return if is_young { Attention::Young } else { Attention::In(left) };
         }
         let pause = match tenure.confirmed {
             // A renewal or verification that failed is owed.

@@ -128,6 +128,9 @@ impl Slot {
             }
             let Some((&next, _)) = state.waiters.first_key_value() else {
                 state.turn = None;
+                if let Some(lease) = &mut state.lease {
+                    lease.fresh = false;
+                }
                 let asked = state.asked.take().filter(|asked| asked.may_stand());
                 let withdrawal = asked.map(|asked| asked.withdrawal(&self.key));
                 return Passed::Nobody { withdrawal, lease_left: state.lease.is_some() };
@@ -204,6 +207,7 @@ impl Slot {
             && lease.may_hand_over()
         {
             lease.tenure = None;
+            lease.fresh = false;
             let entries = std::mem::take(&mut lease.care.entries);
             return Ended { ending: Ending::Kept, entries, stale: None };
         }

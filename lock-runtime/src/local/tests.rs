@@ -1,6 +1,7 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use super::care::{Attention, Look};
 use super::lease::Fences;
 use super::slot::Ending;
 use super::terms::Terms;
@@ -129,6 +130,24 @@ async fn reserved_fencing_tokens_do_not_outlive_a_lease_that_lapsed() {
     lease.until = Deadline::after(Duration::ZERO);
     lease.confirm(Deadline::after(Duration::from_secs(9)));
     assert!(lease.fences.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_stays_young_while_the_renewal_of_the_one_before_it_is_on_its_way() {
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    let slot = locks.engine().table().get(guard.key()).unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let forget_confirmation = |renewing| {
+        let mut state = slot.locked();
+        let lease = state.lease.as_mut().unwrap();
+        lease.tenure.as_mut().unwrap().confirmed = None;
+        lease.care.renewing = renewing;
+    };
+    forget_confirmation(true);
+    assert!(matches!(slot.attend(Look::Young, Duration::ZERO), Attention::Young));
+    forget_confirmation(false);
+    assert!(matches!(slot.attend(Look::Young, Duration::ZERO), Attention::Renew(_)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,6 +13,8 @@ use crate::token::Token;
 
 /// A lease reserves no more fencing tokens than this, so that they never run far ahead of the clock.
 const MOST_FENCES: u32 = 64;
+/// A timeout of zero still has to wait for one answer.
+pub(crate) const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
 /// A waiter repeats its ask at most this often (rule 5).
 pub(crate) const ASK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -72,7 +74,10 @@ impl Turn {
         if let Some(granted) = state.asked.as_mut().and_then(|asked| asked.take_grant())
             && let Some(asked) = state.asked.take()
         {
-            state.lease = Some(Lease::new(&asked, &granted, asked.fences));
+            let mut lease = Lease::new(&asked, &granted, asked.fences);
+            // Asked for by a task that wanted less, and gave up: good for this one only when it is confirmed.
+            lease.fresh &= lease.claim >= terms.expire.min(CLAIM);
+            state.lease = Some(lease);
         }
         if let Some(lease) = &mut state.lease {
             if !lease.is_good_for(terms, now) {
@@ -222,9 +227,6 @@ struct Failures {
 }
 
 impl Attempt {
-    /// A timeout of zero still has to wait for one answer.
-    const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
-
     pub(super) fn new(timeout: Duration) -> Self {
         Self { started: Moment::now(), timeout, tried: false, waited: false, failures: None }
     }
@@ -236,7 +238,7 @@ impl Attempt {
 
     /// When the last command has to be answered: a little later than a very short timeout.
     pub(super) fn by(&self) -> Deadline {
-        Deadline::new(self.started, self.timeout.max(Self::SHORTEST_ANSWER))
+        Deadline::new(self.started, self.timeout.max(SHORTEST_ANSWER))
     }
 
     /// What stands in the way of asking the store now.

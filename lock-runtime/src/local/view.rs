@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::acquire::one;
 use super::lease::Fences;
 use super::slot::Slot;
 use super::terms::check_lease;
@@ -13,7 +12,7 @@ use super::turn::Turn;
 use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
-use crate::store::{CLAIM, Release, Renewal, Renewed, Store};
+use crate::store::{CLAIM, Release, Renewal, Renewed, Store, one};
 use crate::token::Token;
 use crate::{FencingToken, LockError};
 
@@ -127,7 +126,7 @@ impl HoldView {
     }
 
     /// The hold for a nested body: the same, with a fencing token if it wants one.
-    pub(crate) async fn borrowed(&self, fenced: bool) -> Result<Self, LockError> {
+    pub(crate) async fn borrowed(&self, fenced: bool, by: Deadline) -> Result<Self, LockError> {
         if !self.is_valid() {
             return Err(self.lost_error(false));
         }
@@ -135,7 +134,6 @@ impl HoldView {
             return Ok(self.clone());
         }
         let looked = &*self.0;
-        let by = Deadline::after(looked.slot.engine.settings().command_timeout);
         match looked.slot.engine.store().draw(&looked.slot.key, &looked.token, 1, by).await {
             Ok(Some(first)) => {
                 // Rule 20.

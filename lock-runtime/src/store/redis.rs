@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use super::{
     Anchor, Answer, Answers, Ask, Busy, Events, Grant, Release, Released, Renewal, Renewed, Retry, Store, StoreError,
+    one,
 };
 use crate::clock::{Deadline, Moment, without_drift};
 use crate::token::Token;
 use ::redis::{Cmd, RedisWrite, Value};
+use futures_util::future::join_all;
 
 mod gather;
 pub(crate) mod link;
@@ -77,6 +79,20 @@ impl RedisStore {
         if freed.len() == releases.len() { Ok((freed, repeated)) } else { Err(StoreError::no_answer()) }
     }
 
+    /// Gives back in one command, or one by one when that command is refused: a name that the user has no right to must
+    /// not keep strangers' locks.
+    async fn release_each(&self, releases: &[Release], by: Deadline) -> Vec<Result<Released, StoreError>> {
+        match self.release_all(releases, by).await {
+            Ok(answers) => answers,
+            Err(error) if error.retry == Retry::Never && releases.len() > 1 => {
+                let by = by.counted_from(Moment::now());
+                let each = releases.iter().map(|release| self.release_all(std::slice::from_ref(release), by));
+                join_all(each).await.into_iter().map(one).collect()
+            }
+            Err(error) => releases.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
     async fn release_all(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
         let arguments = |command: &mut Cmd| release_arguments(command, releases);
         let Called { value, sent, repeated } = self.run(&scripts::RELEASE, 3 * releases.len(), arguments, by).await?;
@@ -134,22 +150,26 @@ impl Store for RedisStore {
         if release.is_lone() && self.link.is_busy() {
             return gather::release(self, release, by).await;
         }
-        let mut answers = self.release(std::slice::from_ref(release), by).await?;
-        answers.pop().unwrap_or_else(|| Err(StoreError::no_answer()))
+        one(self.release(std::slice::from_ref(release), by).await)
     }
 
     async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
         if !releases.iter().all(Release::is_lone) {
-            return Box::pin(self.release_all(releases, by)).await;
+            return Ok(Box::pin(self.release_each(releases, by)).await);
         }
-        let (freed, repeated) = self.free(releases, by).await?;
+        let (freed, repeated) = match self.free(releases, by).await {
+            Ok(freed) => freed,
+            // Refused for one of them, perhaps; some may be free.
+            Err(error) if error.retry == Retry::Never => (vec![false; releases.len()], true),
+            Err(error) => return Err(error),
+        };
         if freed.iter().all(|freed| *freed) {
             return Ok(releases.iter().map(|_| Ok(Released { owned: true, again: None })).collect());
         }
         let rest: Vec<Release> =
             freed.iter().zip(releases).filter(|(freed, _)| !**freed).map(|(_, r)| r.clone()).collect();
         let by = by.counted_from(Moment::now());
-        let mut answers = Box::pin(self.release_all(&rest, by)).await?.into_iter();
+        let mut answers = Box::pin(self.release_each(&rest, by)).await.into_iter();
         let merge = |freed| {
             if freed {
                 return Ok(Released { owned: true, again: None });

@@ -19,6 +19,8 @@ over_every_store![
     extending_never_shortens,
     a_lost_hold_is_not_extended,
     a_lease_out_of_bounds_is_not_extended_to,
+    a_lease_that_was_left_behind_is_not_taken_over_for_its_last_moments,
+    a_lease_asked_for_by_another_is_not_too_short,
 ];
 
 async fn a_hold_ends_with_its_expire(world: World) {
@@ -102,4 +104,38 @@ async fn a_lease_out_of_bounds_is_not_extended_to(world: World) {
         assert!(matches!(error, LockError::InvalidSetting { .. }), "{lease:?}: {error:?}");
     }
     assert!(guard.is_valid());
+}
+
+async fn a_lease_that_was_left_behind_is_not_taken_over_for_its_last_moments(world: World) {
+    let manager = world.manager().await;
+    let request = || manager.lock("p", "k").expire(SHORT * 3).timeout(LONG);
+    for _ in 0..5 {
+        let guard = request().acquire().await.unwrap();
+        sleep(SHORT * 5 / 2).await;
+        drop(guard);
+        // At once: before the lease that nobody uses is given back.
+        let guard = request().acquire().await.unwrap();
+        assert!(guard.remaining() > SHORT, "{:?}", guard.remaining());
+        guard.release().await.unwrap();
+    }
+}
+
+async fn a_lease_asked_for_by_another_is_not_too_short(world: World) {
+    let (north, south) = (world.manager().await, world.manager().await);
+    for _ in 0..5 {
+        let guard = north.lock("p", "k").acquire().await.unwrap();
+        let impatient = south.lock("p", "k").expire(Duration::from_millis(10)).timeout(SHORT).acquire();
+        let patient = async {
+            sleep(Duration::from_millis(2)).await;
+            south.lock("p", "k").timeout(LONG).run(sleep(SHORT)).await
+        };
+        let release = async {
+            sleep(SHORT * 2).await;
+            guard.release().await
+        };
+        let (impatient, patient, released) = tokio::join!(impatient, patient, release);
+        assert!(impatient.unwrap_err().is_timeout());
+        patient.unwrap();
+        released.unwrap();
+    }
 }

@@ -43,6 +43,27 @@ async fn a_frozen_server_is_not_a_busy_lock_to_tasks_that_leave_the_asking_to_an
 }
 
 #[tokio::test]
+async fn a_server_that_answers_again_is_called_busy_again() {
+    let server = Server::start();
+    let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
+    warm_up(&[&north, &south]).await;
+    let _held = north.lock("p", "k").acquire().await.unwrap();
+    server.freeze();
+    let short = south.lock("p", "k").timeout(Duration::from_millis(300)).acquire();
+    let long = south.lock("p", "k").timeout(Duration::from_secs(4)).acquire();
+    let single = async {
+        sleep(Duration::from_millis(500)).await;
+        server.thaw();
+        sleep(Duration::from_millis(1500)).await;
+        south.lock("p", "k").try_acquire().await
+    };
+    let (short, long, single) = tokio::join!(short, long, single);
+    assert!(matches!(short, Err(LockError::Backend { .. })), "{short:?}");
+    assert!(matches!(single, Ok(None)), "{single:?}");
+    assert!(matches!(long, Err(LockError::Timeout { holder: Some(_), .. })), "{long:?}");
+}
+
+#[tokio::test]
 async fn a_killed_server_is_reported_in_time_and_used_again_when_it_is_back() {
     let mut server = Server::start();
     let manager = manager(&server.url()).await;

@@ -3,15 +3,17 @@
 //! Starting a script costs the server more than giving back a lock. So while other commands are on their way, a release
 //! waits until every task that can run now has run, and goes together with theirs (what databases call group commit).
 
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
+use tokio::runtime::{self, Handle};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::RedisStore;
 use super::link::CallError;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Moment};
 use crate::store::{Release, Released, Store, StoreError};
 
 /// Releases per command: a longer script would hold up the server's other clients.
@@ -19,14 +21,27 @@ const MOST: usize = 64;
 
 type Answer = oneshot::Sender<Result<Released, StoreError>>;
 
-/// Releases that the next command takes along.
+/// Releases that the next command takes along, of each runtime by itself: one that is blocked, or not polled, has only its
+/// own tasks wait.
 #[derive(Default)]
 pub(super) struct Gather {
-    pending: Mutex<Vec<(Release, Answer)>>,
+    pending: Mutex<HashMap<runtime::Id, Vec<(Release, Answer)>>>,
 }
 
 impl Gather {
-    fn locked(&self) -> MutexGuard<'_, Vec<(Release, Answer)>> {
+    /// Adds a release; says whether it is the first, which somebody has to send.
+    fn add(&self, runtime: runtime::Id, release: Release, answer: Answer) -> bool {
+        let mut pending = self.locked();
+        let of_runtime = pending.entry(runtime).or_default();
+        of_runtime.push((release, answer));
+        of_runtime.len() == 1
+    }
+
+    fn take(&self, runtime: runtime::Id) -> Vec<(Release, Answer)> {
+        self.locked().remove(&runtime).unwrap_or_default()
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashMap<runtime::Id, Vec<(Release, Answer)>>> {
         // Nothing that can panic runs under this lock.
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -35,33 +50,31 @@ impl Gather {
 /// Gives a lock back together with others.
 pub(super) async fn release(store: &RedisStore, release: &Release, by: Deadline) -> Result<Released, StoreError> {
     let (sender, answer) = oneshot::channel();
-    let is_first = {
-        let mut pending = store.gather.locked();
-        pending.push((release.clone(), sender));
-        pending.len() == 1
-    };
-    if is_first {
-        let unsent = Unsent { store: store.clone(), is_sent: false };
-        tokio::spawn(async move { unsent.send(by).await });
+    let runtime = Handle::current();
+    if store.gather.add(runtime.id(), release.clone(), sender) {
+        let unsent = Unsent { store: store.clone(), runtime: runtime.id(), is_sent: false };
+        runtime.spawn(unsent.send(by));
     }
     match timeout_at(by.on_timer(), answer).await {
         Ok(Ok(released)) => released,
-        // The runtime that was to send it stands still, or is gone.
+        // The runtime that was to send it stands still, or ends.
         _ => Err(CallError::Silent(by.span()).into()),
     }
 }
 
-/// What is pending, until it is sent.
+/// What is pending on a runtime, until it is sent.
 struct Unsent {
     store: RedisStore,
+    runtime: runtime::Id,
     is_sent: bool,
 }
 
 impl Unsent {
     async fn send(mut self, by: Deadline) {
         tokio::task::yield_now().await;
+        let by = by.counted_from(Moment::now());
         let store = self.store.clone();
-        let mut pending = std::mem::take(&mut *store.gather.locked());
+        let mut pending = store.gather.take(self.runtime);
         self.is_sent = true;
         let mut batches = Vec::new();
         while !pending.is_empty() {
@@ -72,10 +85,10 @@ impl Unsent {
 }
 
 impl Drop for Unsent {
-    /// A runtime that ends drops its tasks: those who wait for this one have to hear it, and the next is the first again.
+    /// A runtime that ends drops its tasks: those who wait for this one have to hear it.
     fn drop(&mut self) {
         if !self.is_sent {
-            drop(std::mem::take(&mut *self.store.gather.locked()));
+            drop(self.store.gather.take(self.runtime));
         }
     }
 }
