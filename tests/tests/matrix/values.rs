@@ -35,7 +35,7 @@ async fn a_late_release_never_frees_the_lock_of_another() {
 }
 
 #[tokio::test]
-async fn a_foreign_value_without_an_end_is_respected_and_reported() {
+async fn row_20_a_foreign_value_without_an_end_is_respected_and_reported() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     server.tell("SET p:k somebody");
@@ -52,7 +52,7 @@ async fn a_foreign_value_without_an_end_is_respected_and_reported() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_reported_and_left_alone() {
+async fn row_20_a_key_of_another_type_is_reported_and_left_alone() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     server.tell("RPUSH p:k a b");
