@@ -215,7 +215,7 @@ async fn writes_are_refused(server: &Server, says: &str, refuse: impl FnOnce(), 
 async fn row_21_a_server_that_became_a_replica_is_reported_and_used_again_when_it_is_a_master() {
     let server = Server::start();
     let demote = || server.tell("REPLICAOF 127.0.0.1 1");
-    writes_are_refused(&server, "READONLY", demote, || server.tell("REPLICAOF NO ONE")).await;
+    writes_are_refused(&server, "read only replica", demote, || server.tell("REPLICAOF NO ONE")).await;
 }
 
 #[tokio::test]
