@@ -77,6 +77,7 @@ async fn child_process() {
     guard.lost().await;
     child::say("lost");
     guard.release().await.unwrap_err();
+    locks.shutdown().await;
 }
 
 #[tokio::test]

@@ -126,13 +126,13 @@ impl Worker {
         }
     }
 
-    async fn is_back(self) {
+    async fn comes_back(self) {
         self.server.tell(&format!("ACL SETUSER worker reset on >{PASSWORD} {LEAST}"));
         is_had_soon(&self.locks).await.release().await.unwrap();
     }
 
     /// He can't renew what he holds either: it ends at its deadline, and for others a second later at most.
-    async fn is_shut_out(self) {
+    async fn stays_shut_out_and_comes_back(self) {
         let start = Instant::now();
         self.is_told_so().await;
         self.guard.lost().await;
@@ -141,7 +141,7 @@ impl Worker {
         let next = other.lock("p", "held").timeout(LONG).acquire().await.unwrap();
         assert!(start.elapsed() < LEASE + Duration::from_secs(1) + NOISE, "{:?}", start.elapsed());
         next.release().await.unwrap();
-        self.is_back().await;
+        self.comes_back().await;
     }
 }
 
@@ -149,7 +149,7 @@ impl Worker {
 async fn row_44_a_user_who_is_deleted_is_told_so_until_he_is_back() {
     let worker = Worker::at_work().await;
     worker.server.tell("ACL DELUSER worker");
-    worker.is_shut_out().await;
+    worker.stays_shut_out_and_comes_back().await;
 }
 
 #[tokio::test]
@@ -157,7 +157,7 @@ async fn row_44_a_password_that_changes_is_told_until_it_is_right_again() {
     let worker = Worker::at_work().await;
     worker.server.tell("ACL SETUSER worker resetpass >another");
     worker.server.tell("CLIENT KILL USER worker");
-    worker.is_shut_out().await;
+    worker.stays_shut_out_and_comes_back().await;
 }
 
 #[tokio::test]
@@ -169,7 +169,7 @@ async fn row_43_a_user_who_may_not_subscribe_any_more_is_told_so_until_he_may() 
     // Renewals need no channel.
     sleep(LEASE).await;
     assert!(worker.guard.is_valid());
-    worker.is_back().await;
+    worker.comes_back().await;
 }
 
 #[tokio::test]
