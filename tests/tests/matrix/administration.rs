@@ -8,7 +8,7 @@ use tests::server::Server;
 use tokio::time::sleep;
 
 use crate::crowd::Crowd;
-use crate::{LATE, LONG, TIMEOUT, fails_in_time, is_confirmed, is_had_soon, is_queued, manager, warm_up};
+use crate::{LATE, LONG, TIMEOUT, fails_in_time, is_confirmed, is_had_soon, is_lost, is_queued, manager, warm_up};
 
 /// Runs `nemesis` every so often while a crowd wants one lock: everybody gets it who asks.
 async fn under_fire(server: &Server, pause: Duration, nemesis: impl Fn(usize)) -> usize {
@@ -99,7 +99,7 @@ async fn is_noticed_by_the_next_renewal(server: &Server, forget: impl FnOnce()) 
     sleep(Duration::from_millis(100)).await;
     forget();
     let forgotten = Instant::now();
-    guard.lost().await;
+    is_lost(&guard).await;
     assert!(forgotten.elapsed() < lease / 3 + LATE + NOISE, "{:?}", forgotten.elapsed());
     assert!(!guard.is_valid());
     let fence = guard.fencing_token();
@@ -198,7 +198,7 @@ async fn writes_are_refused(server: &Server, says: &str, refuse: impl FnOnce(), 
     assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
     drop(dropped);
     let start = Instant::now();
-    short.lost().await;
+    is_lost(&short).await;
     assert!(start.elapsed() < Duration::from_millis(1500) + LATE + NOISE, "{:?}", start.elapsed());
     assert!(kept.is_valid());
     let are_there = |keys: &[&str]| keys.iter().any(|key| server.owner(key).is_some());

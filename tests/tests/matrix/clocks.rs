@@ -9,7 +9,7 @@ use tests::server::Server;
 use tokio::time::sleep;
 
 use crate::crowd::Crowd;
-use crate::{LATE, LONG, is_confirmed, is_had_soon, is_queued, manager};
+use crate::{LATE, LONG, is_confirmed, is_had_soon, is_lost, is_queued, manager};
 
 const STEP: i64 = 40_000;
 
@@ -26,7 +26,7 @@ async fn row_35_a_server_clock_that_steps_forward_ends_the_lease_and_the_next_fe
     let next = south.lock("p", "k").fenced(true).timeout(LONG).acquire().await.unwrap();
     assert!(stepped.elapsed() < Duration::from_secs(1) + NOISE, "{:?}", stepped.elapsed());
     assert!(next.fencing_token() > guard.fencing_token());
-    guard.lost().await;
+    is_lost(&guard).await;
     assert!(stepped.elapsed() < lease / 3 + LATE + NOISE, "{:?}", stepped.elapsed());
     assert!(guard.release().await.unwrap_err().is_lost());
     assert!(next.is_valid());
@@ -51,7 +51,7 @@ async fn row_35_a_server_clock_that_steps_back_only_keeps_a_crashed_holders_lock
     is_queued(&server).await;
     server.step_to(-STEP);
     // Its holder counts by a clock of his own, and gives it back when he has lost it.
-    guard.lost().await;
+    is_lost(&guard).await;
     drop(guard);
     let lost = Instant::now();
     let next = waiter.await.unwrap().unwrap();
@@ -74,7 +74,7 @@ async fn child_process() {
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     is_confirmed(&guard, LONG).await;
     child::say("held");
-    guard.lost().await;
+    is_lost(&guard).await;
     child::say("lost");
     guard.release().await.unwrap_err();
     locks.shutdown().await;

@@ -48,6 +48,10 @@ async fn is_confirmed(guard: &LockGuard, at_least: Duration) {
     eventually("the lease is confirmed", Duration::from_secs(2), || guard.remaining() > at_least).await;
 }
 
+async fn is_lost(guard: &LockGuard) {
+    tokio::time::timeout(LONG, guard.lost()).await.expect("the loss is told");
+}
+
 /// Somebody waits in the server's queue for the lock `p:k`.
 async fn is_queued(server: &Server) {
     eventually("the waiter queues", Duration::from_secs(5), || server.keys().contains_key("{p:k}:queue")).await;

@@ -8,7 +8,7 @@ use tests::patience::NOISE;
 use tests::server::Server;
 use tokio::time::sleep;
 
-use crate::{LATE, LONG, TIMEOUT, is_confirmed, is_had_soon, is_queued, manager};
+use crate::{LATE, LONG, TIMEOUT, is_confirmed, is_had_soon, is_lost, is_queued, manager};
 
 /// The rights that the docs name.
 const LEAST: &str = "~* &cache_lock:* -@all +set +get +del +pexpire +pttl +exists +lrem +rpush +lpop +lpos +time \
@@ -135,7 +135,7 @@ impl Worker {
     async fn stays_shut_out_and_comes_back(self) {
         let start = Instant::now();
         self.is_told_so().await;
-        self.guard.lost().await;
+        is_lost(&self.guard).await;
         assert!(start.elapsed() < LEASE + LATE + NOISE, "{:?}", start.elapsed());
         let other = manager(&self.server.url()).await;
         let next = other.lock("p", "held").timeout(LONG).acquire().await.unwrap();
