@@ -35,6 +35,11 @@ impl Moment {
             .max(nanos(self.tokio.saturating_duration_since(earlier.tokio)))
     }
 
+    /// How much of the time since `earlier` timers did not see.
+    pub(crate) fn missed_by_timers(self, earlier: Self) -> Duration {
+        self.since(earlier).saturating_sub(self.tokio.saturating_duration_since(earlier.tokio))
+    }
+
     pub(crate) fn elapsed(self) -> Duration {
         Self::now().since(self)
     }
@@ -145,6 +150,14 @@ mod tests {
         for (boot, wall, tokio) in [(9, 1, 1), (1, 9, 1), (1, 1, 9)] {
             let deadline = Deadline::new(start, Duration::from_nanos(10));
             assert_eq!(deadline.remaining_at(later(start, boot, wall, tokio)), Duration::from_nanos(1));
+        }
+    }
+
+    #[test]
+    fn timers_miss_what_another_clock_saw() {
+        let start = Moment::now();
+        for (boot, wall, tokio, missed) in [(9, 1, 1, 8), (1, 9, 1, 8), (1, 1, 9, 0), (5, 5, 5, 0)] {
+            assert_eq!(later(start, boot, wall, tokio).missed_by_timers(start), Duration::from_nanos(missed));
         }
     }
 

@@ -28,6 +28,8 @@ const TICK: Duration = Duration::from_millis(5);
 const IDLE_TICKS: u32 = 10;
 /// The longest sleep while something is held: timers stand still while the machine is suspended.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// When timers missed so much time, the schedule is no longer what counts. Clocks that are slewed miss far less.
+const MISSED: Duration = Duration::from_millis(100);
 /// Items per command.
 const BATCH: usize = 128;
 /// The pause before a release is repeated that was not answered.
@@ -183,8 +185,15 @@ async fn run(keeper: Arc<Keeper>, engine: Weak<Engine>, _running: Running) {
     // Connects now, so that the first confirmation does not have to.
     keeper.store.heartbeat(keeper.by()).await;
     let mut idle_ticks = 0;
+    let mut last = Moment::now();
     loop {
         let woken = keeper.wake.notified();
+        let now = Moment::now();
+        // The machine was suspended, or its wall clock stepped: deadlines have passed that no timer tells of.
+        if now.missed_by_timers(last) > MISSED {
+            keeper.locked().verify = true;
+        }
+        last = now;
         let (work, is_done) = match engine.upgrade() {
             Some(engine) => (look(&keeper, &engine), false),
             None => keeper.locked().last_work(),

@@ -45,11 +45,14 @@ impl Child {
     /// Runs the test named `test`, with `role` in its environment.
     #[must_use]
     pub fn of(test: &str, role: &str) -> Self {
-        let mut process = command(Some(test), role)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this binary runs once more");
+        Self::by(&mut command(Some(test), role))
+    }
+
+    /// Runs a [`command`] that was made for it.
+    #[must_use]
+    pub fn by(command: &mut Command) -> Self {
+        let mut process =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("this binary runs once more");
         let lines = BufReader::new(process.stdout.take().expect("the child's output"));
         Self { process, lines }
     }
@@ -73,6 +76,11 @@ impl Child {
     /// Goes on after [`freeze`](Self::freeze).
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) {
+        self.signal(Signal::TERM);
     }
 
     fn signal(&self, signal: Signal) {

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use redis::FromRedisValue;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::clock::Clock;
+
 /// A running server with a folder of its own; it ends with this value.
 #[derive(Debug)]
 pub struct Server {
@@ -17,6 +19,7 @@ pub struct Server {
     place: Place,
     options: Vec<String>,
     password: Option<String>,
+    clock: Option<Clock>,
 }
 
 #[derive(Clone, Debug)]
@@ -35,33 +38,42 @@ impl Server {
     /// With further options, such as `["--appendonly", "yes"]`.
     #[must_use]
     pub fn with(options: &[&str]) -> Self {
-        Self::launch(options, None, false)
+        Self::launch(options, None, false, None)
+    }
+
+    /// With a wall clock of its own; `None` where there can't be one.
+    #[must_use]
+    pub fn with_clock() -> Option<Self> {
+        let clock = Clock::new()?;
+        Some(Self::launch(&[], None, false, Some(clock)))
     }
 
     /// With a password.
     #[must_use]
     pub fn with_password(password: &str) -> Self {
-        Self::launch(&["--requirepass", password], Some(password), false)
+        Self::launch(&["--requirepass", password], Some(password), false, None)
     }
 
     /// On a unix socket instead of a port.
     #[must_use]
     pub fn on_socket() -> Self {
-        Self::launch(&[], None, true)
+        Self::launch(&[], None, true, None)
     }
 
-    fn launch(options: &[&str], password: Option<&str>, on_socket: bool) -> Self {
+    fn launch(options: &[&str], password: Option<&str>, on_socket: bool, mut clock: Option<Clock>) -> Self {
         // Between finding a free port and the server's bind somebody else may take it: then another one.
         for _ in 0..20 {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let place =
                 if on_socket { Place::Socket(folder.path().join("redis.sock")) } else { Place::Port(free_port()) };
             let options: Vec<String> = options.iter().map(ToString::to_string).collect();
-            let child = spawn(&place, folder.path(), &options);
-            let mut server = Self { child, folder, place, options, password: password.map(ToOwned::to_owned) };
+            let child = spawn(&place, folder.path(), &options, clock.as_ref());
+            let password = password.map(ToOwned::to_owned);
+            let mut server = Self { child, folder, place, options, password, clock: clock.take() };
             if server.is_ready_soon() {
                 return server;
             }
+            clock = server.clock.take();
         }
         panic!("redis-server does not start");
     }
@@ -72,18 +84,25 @@ impl Server {
             if self.child.try_wait().expect("the child's state").is_some() {
                 return false;
             }
-            // Another server on the same port would answer as well: only the own child's id counts.
-            let own = format!("process_id:{}\r", self.child.id());
-            let info = self
-                .client()
-                .get_connection()
-                .and_then(|mut connection| redis::cmd("INFO").query::<String>(&mut connection));
-            if info.is_ok_and(|text| text.contains(&own) && text.contains("loading:0\r")) {
+            if self.info().is_some_and(|text| text.contains("loading:0\r")) {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         false
+    }
+
+    /// What it says about itself. Another server on the same port would answer as well: only the own child's id counts.
+    fn info(&self) -> Option<String> {
+        let own = format!("process_id:{}\r", self.child.id());
+        let mut connection = self.client().get_connection().ok()?;
+        redis::cmd("INFO").query::<String>(&mut connection).ok().filter(|text| text.contains(&own))
+    }
+
+    /// Whether it answers, but has not read all its data yet.
+    #[must_use]
+    pub fn is_loading(&self) -> bool {
+        self.info().is_some_and(|text| text.contains("loading:1\r"))
     }
 
     /// Where it listens, with the password when it has one.
@@ -183,8 +202,19 @@ impl Server {
 
     /// Starts it again at the same place, with the files that it left.
     pub fn restart(&mut self) {
-        self.child = spawn(&self.place, self.folder.path(), &self.options);
+        self.restart_unready();
         assert!(self.is_ready_soon(), "redis-server does not start again");
+    }
+
+    /// As [`restart`](Self::restart), without waiting until it is ready.
+    pub fn restart_unready(&mut self) {
+        self.child = spawn(&self.place, self.folder.path(), &self.options, self.clock.as_ref());
+    }
+
+    /// From now on its wall clock is off by so many milliseconds from this machine's; see
+    /// [`with_clock`](Self::with_clock).
+    pub fn step_to(&self, milliseconds: i64) {
+        self.clock.as_ref().expect("a server with a clock").step_to(milliseconds);
     }
 
     fn signal(&self, signal: Signal) {
@@ -204,8 +234,11 @@ impl Drop for Server {
     }
 }
 
-fn spawn(place: &Place, folder: &std::path::Path, options: &[String]) -> Child {
+fn spawn(place: &Place, folder: &std::path::Path, options: &[String], clock: Option<&Clock>) -> Child {
     let mut command = Command::new("redis-server");
+    if let Some(clock) = clock {
+        clock.give(&mut command);
+    }
     match place {
         Place::Port(port) => command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]),
         Place::Socket(path) => command.args(["--port", "0", "--unixsocket"]).arg(path),

@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lock_runtime::{LockError, LockGuard, LockManager};
-use tests::child::{self, Child};
 use tests::patience::{NOISE, eventually};
 use tests::proxy::Proxy;
 use tests::server::Server;
@@ -244,91 +243,6 @@ async fn two_busy_processes_that_release_share_a_lock() {
 async fn two_busy_processes_that_drop_share_a_lock() {
     let grants = grants_of_two_busy_processes(|guard| Box::pin(async { drop(guard) }));
     assert_both_get_their_share(&grants.await);
-}
-
-/// Not a test of its own: what the children of this file do.
-#[tokio::test]
-async fn child_process() {
-    let Some(role) = child::role() else { return };
-    let (what, url) = role.split_once(' ').unwrap();
-    let manager = LockManager::connect(url).await.unwrap();
-    let request = manager.lock("p", "k").timeout(LONG * 3);
-    match what {
-        "hold" => {
-            let guard = request.expire(Duration::from_secs(1)).renew(true).acquire().await.unwrap();
-            child::say("held");
-            guard.lost().await;
-        }
-        "wait" => {
-            child::say("waiting");
-            let _guard = request.acquire().await.unwrap();
-            child::say("held");
-            sleep(LONG).await;
-        }
-        other => panic!("what is {other}?"),
-    }
-}
-
-#[tokio::test]
-async fn a_killed_holder_delays_others_by_its_lease_and_a_second() {
-    let server = Server::start();
-    let north = manager(&server.url(), "north").await;
-    let mut holder = Child::of("child_process", &format!("hold {}", server.url()));
-    holder.wait_for("held");
-    // Its lease was renewed at least once: it is longer than a mere claim would be.
-    sleep(Duration::from_millis(1500)).await;
-    assert!(north.lock("p", "k").try_acquire().await.unwrap().is_none());
-    let waiter = wait(&north);
-    sleep(Duration::from_millis(100)).await;
-    let killed = Instant::now();
-    holder.kill();
-    let (_guard, granted) = waiter.await.unwrap();
-    assert!(granted - killed < Duration::from_secs(2) + NOISE, "{:?}", granted - killed);
-}
-
-#[tokio::test]
-async fn a_frozen_holder_loses_the_lock_and_knows_it_when_it_wakes() {
-    let server = Server::start();
-    let north = manager(&server.url(), "north").await;
-    let mut holder = Child::of("child_process", &format!("hold {}", server.url()));
-    holder.wait_for("held");
-    holder.freeze();
-    let frozen = Instant::now();
-    let guard = north.lock("p", "k").timeout(LONG).acquire().await.unwrap();
-    assert!(frozen.elapsed() < Duration::from_millis(3500) + NOISE, "{:?}", frozen.elapsed());
-    holder.thaw();
-    // The child ends once its `lost()` resolves.
-    holder.wait_for_end(Duration::from_secs(2));
-    assert!(guard.is_valid());
-    assert!(server.owner("p:k").is_some());
-    guard.release().await.unwrap();
-}
-
-async fn behind_a_waiting_child(end: impl FnOnce(&mut Child), bound: Duration) {
-    let server = Server::start();
-    let proxy = Proxy::before(&server);
-    let (north, south) = two(&server).await;
-    let guard = north.lock("p", "k").acquire().await.unwrap();
-    let mut child = Child::of("child_process", &format!("wait {}", proxy.url()));
-    child.wait_for("waiting");
-    is_queued(&proxy).await;
-    let waiter = wait(&south);
-    sleep(Duration::from_millis(100)).await;
-    end(&mut child);
-    let released = Instant::now();
-    guard.release().await.unwrap();
-    let (_guard, granted) = waiter.await.unwrap();
-    assert!(granted - released < bound + NOISE, "{:?}", granted - released);
-}
-
-#[tokio::test]
-async fn a_killed_waiter_is_skipped() {
-    behind_a_waiting_child(Child::kill, Duration::from_secs(3)).await;
-}
-
-#[tokio::test]
-async fn a_frozen_waiter_delays_others_by_three_seconds_at_most() {
-    behind_a_waiting_child(|child| child.freeze(), Duration::from_secs(3)).await;
 }
 
 #[tokio::test]

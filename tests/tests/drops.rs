@@ -192,24 +192,6 @@ fn a_release_on_another_runtime_is_answered() {
     assert_eq!(world.server().unwrap().owner("p:k"), None);
 }
 
-/// A body that blocks the only thread of its runtime does not keep the lease from being renewed.
-#[test]
-fn a_blocked_runtime_does_not_lose_its_hold() {
-    let world = World::redis();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let value = runtime.block_on(async {
-        let manager = world.manager().await;
-        let request = manager.lock("p", "k").expire(Duration::from_millis(600)).renew(true);
-        request
-            .run(async {
-                std::thread::sleep(Duration::from_millis(1500));
-                7
-            })
-            .await
-    });
-    assert_eq!(value.unwrap(), 7);
-}
-
 #[test]
 fn a_panic_in_a_body_serves_the_next_waiter_of_the_process() {
     let world = World::memory();

@@ -163,26 +163,3 @@ async fn a_hundred_thousand_keys_leave_no_memory_behind() {
     // 100,000 entries of 100 bytes would be ten times this.
     assert!(grown < 3_000_000, "{grown} bytes more");
 }
-
-#[tokio::test]
-async fn ten_thousand_waiters_that_give_up_leave_the_lock_alone() {
-    let server = Server::start();
-    let manager = LockManager::connect(&server.url()).await.unwrap();
-    let guard = manager.lock("p", "k").acquire().await.unwrap();
-    let before = tasks();
-    let waiters: Vec<_> = (0..10_000)
-        .map(|_| {
-            let manager = manager.clone();
-            tokio::spawn(async move { manager.lock("p", "k").timeout(LONG * 6).acquire().await.map(drop) })
-        })
-        .collect();
-    sleep(Duration::from_millis(300)).await;
-    for waiter in &waiters {
-        waiter.abort();
-    }
-    eventually("the waiters are gone", LONG, || tasks() <= before).await;
-    assert!(guard.is_valid());
-    guard.release().await.unwrap();
-    assert_eq!(server.owner("p:k"), None);
-    manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
-}

@@ -7,11 +7,13 @@ use tests::patience::{NOISE, eventually};
 use tests::server::Server;
 use tokio::time::sleep;
 
-use crate::{LATE, LONG, fails_in_time, is_confirmed, is_had_soon, manager, warm_up};
+use crate::crowd::Crowd;
+use crate::{LATE, LONG, fails_in_time, is_confirmed, is_had_soon, manager, occupy, warm_up};
 
 #[tokio::test]
-async fn a_frozen_server_is_reported_in_time_and_leaves_nothing_when_it_thaws() {
+async fn row_02_a_frozen_server_is_reported_in_time_and_leaves_nothing_when_it_thaws() {
     let server = Server::start();
+    let crowd = Crowd::on(&server.url()).await;
     let north = manager(&server.url()).await;
     let south = manager(&server.url()).await;
     warm_up(&[&north]).await;
@@ -22,10 +24,11 @@ async fn a_frozen_server_is_reported_in_time_and_leaves_nothing_when_it_thaws() 
     is_had_soon(&south).await.release().await.unwrap();
     is_had_soon(&north).await.release().await.unwrap();
     eventually("the key is gone", Duration::from_secs(3), || server.owner("p:k").is_none()).await;
+    crowd.ends_well(&server).await;
 }
 
 #[tokio::test]
-async fn a_frozen_server_is_not_a_busy_lock_to_tasks_that_leave_the_asking_to_another() {
+async fn row_02_a_frozen_server_is_not_a_busy_lock_to_tasks_that_leave_the_asking_to_another() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     warm_up(&[&manager]).await;
@@ -64,7 +67,7 @@ async fn a_server_that_answers_again_is_called_busy_again() {
 }
 
 #[tokio::test]
-async fn a_killed_server_is_reported_in_time_and_used_again_when_it_is_back() {
+async fn row_07_a_killed_server_is_reported_in_time_and_used_again_when_it_is_back() {
     let mut server = Server::start();
     let manager = manager(&server.url()).await;
     server.kill();
@@ -74,7 +77,7 @@ async fn a_killed_server_is_reported_in_time_and_used_again_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn an_acquire_rides_out_a_restart() {
+async fn row_07_an_acquire_waits_on_while_the_server_is_down() {
     let mut server = Server::start();
     let manager = manager(&server.url()).await;
     server.kill();
@@ -88,12 +91,16 @@ async fn an_acquire_rides_out_a_restart() {
 }
 
 #[tokio::test]
-async fn a_waiter_rides_out_a_restart() {
+async fn row_09_a_lock_and_its_waiter_survive_a_restart_with_the_data() {
     let mut server = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let crowd = Crowd::on(&server.url()).await;
     let north = manager(&server.url()).await;
     let south = manager(&server.url()).await;
     let guard = north.lock("p", "k").acquire().await.unwrap();
     is_confirmed(&guard, LONG).await;
+    let lease = Duration::from_millis(1500);
+    let renewed = north.lock("p", "renewed").expire(lease).renew(true).acquire().await.unwrap();
+    is_confirmed(&renewed, Duration::from_secs(1)).await;
     let waiter = tokio::spawn(async move { south.lock("p", "k").timeout(LONG).acquire().await });
     sleep(Duration::from_millis(50)).await;
     server.kill();
@@ -107,10 +114,14 @@ async fn a_waiter_rides_out_a_restart() {
     let released = Instant::now();
     waiter.await.unwrap().unwrap().release().await.unwrap();
     assert!(released.elapsed() < Duration::from_secs(3), "{:?}", released.elapsed());
+    sleep(lease).await;
+    assert!(renewed.is_valid());
+    renewed.release().await.unwrap();
+    crowd.ends_well(&server).await;
 }
 
 #[tokio::test]
-async fn a_restart_without_data_is_noticed_by_the_holder() {
+async fn row_08_a_restart_without_data_is_noticed_by_the_holder() {
     let mut server = Server::start();
     let north = manager(&server.url()).await;
     let guard = north.lock("p", "k").fenced(true).acquire().await.unwrap();
@@ -132,7 +143,7 @@ async fn a_restart_without_data_is_noticed_by_the_holder() {
 }
 
 #[tokio::test]
-async fn fencing_tokens_grow_over_a_restart_without_data() {
+async fn row_08_fencing_tokens_grow_over_a_restart_without_data() {
     let mut server = Server::start();
     let north = manager(&server.url()).await;
     let guard = north.lock("p", "k").fenced(true).acquire().await.unwrap();
@@ -146,22 +157,27 @@ async fn fencing_tokens_grow_over_a_restart_without_data() {
 }
 
 #[tokio::test]
-async fn a_hold_rides_out_a_freeze_shorter_than_its_lease() {
+async fn row_01_a_freeze_shorter_than_the_lease_costs_time_and_no_hold() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let request = manager.lock("p", "k").expire(Duration::from_secs(3)).renew(true);
     let guard = request.acquire().await.unwrap();
     is_confirmed(&guard, Duration::from_millis(2700)).await;
+    let crowd = Crowd::on(&server.url()).await;
     server.freeze();
+    let asking = tokio::spawn(manager.lock("p", "other").timeout(LONG).acquire());
     sleep(Duration::from_millis(1500)).await;
+    assert!(!asking.is_finished());
     server.thaw();
+    asking.await.unwrap().unwrap().release().await.unwrap();
     sleep(Duration::from_millis(2500)).await;
     assert!(guard.is_valid());
     guard.release().await.unwrap();
+    assert_eq!(crowd.ends_well(&server).await.refusals, 0);
 }
 
 #[tokio::test]
-async fn a_body_is_stopped_at_its_deadline_while_the_server_is_frozen() {
+async fn row_02_a_body_is_stopped_at_its_deadline_while_the_server_is_frozen() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     let lease = Duration::from_millis(800);
@@ -191,23 +207,58 @@ async fn a_body_is_stopped_at_its_deadline_while_the_server_is_frozen() {
     is_had_soon(&manager).await.release().await.unwrap();
 }
 
-#[tokio::test]
-async fn a_script_of_another_client_that_blocks_the_server_only_costs_time() {
-    let server = Server::with(&["--busy-reply-threshold", "100"]);
+/// The whole server does something else for so long.
+async fn a_server_is_busy_with(server: &Server, command: &[&str]) {
     let manager = manager(&server.url()).await;
     let guard = manager.lock("p", "held").acquire().await.unwrap();
     is_confirmed(&guard, LONG).await;
-    let url = server.url();
-    let blocker = std::thread::spawn(move || {
-        let script = "local t = redis.call('TIME')[1] + 2 while redis.call('TIME')[1] + 0 < t do end";
-        let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-        // Its own reply may be an error on some versions; only its time counts.
-        let _ = redis::cmd("EVAL").arg(script).arg(0).query::<redis::Value>(&mut connection);
-    });
+    let crowd = Crowd::on(&server.url()).await;
+    let occupied = occupy(server, command);
     sleep(Duration::from_millis(200)).await;
     let next = manager.lock("p", "k").timeout(LONG).acquire().await.unwrap();
     next.release().await.unwrap();
     assert!(guard.is_valid());
     guard.release().await.unwrap();
-    blocker.join().unwrap();
+    assert_eq!(crowd.ends_well(server).await.refusals, 0);
+    occupied.join().unwrap();
+}
+
+#[tokio::test]
+async fn row_14_a_script_of_another_client_that_blocks_the_server_only_costs_time() {
+    let server = Server::with(&["--busy-reply-threshold", "100"]);
+    let script = "local t = redis.call('TIME')[1] + 2 while redis.call('TIME')[1] + 0 < t do end";
+    a_server_is_busy_with(&server, &["EVAL", script, "0"]).await;
+}
+
+#[tokio::test]
+async fn row_15_a_server_that_sleeps_only_costs_time() {
+    let server = Server::with(&["--enable-debug-command", "yes"]);
+    a_server_is_busy_with(&server, &["DEBUG", "SLEEP", "1"]).await;
+}
+
+#[tokio::test]
+async fn row_10_a_server_that_is_loading_its_data_is_reported_and_only_costs_time() {
+    // Two seconds for 500 keys, in which it answers after every kilobyte.
+    let mut options = vec!["--enable-debug-command", "yes", "--rdbcompression", "no", "--key-load-delay", "4000"];
+    options.extend(["--loading-process-events-interval-bytes", "1024"]);
+    let mut server = Server::with(&options);
+    let manager = manager(&server.url()).await;
+    let guard = manager.lock("p", "held").acquire().await.unwrap();
+    is_confirmed(&guard, LONG).await;
+    server.tell("DEBUG POPULATE 500 filler 1000");
+    server.tell("SAVE");
+    server.kill();
+    server.restart_unready();
+    eventually("it loads", LONG, || server.is_loading()).await;
+    let waiting = tokio::spawn(manager.lock("p", "other").timeout(LONG).acquire());
+    fails_in_time(&manager).await;
+    assert!(server.is_loading(), "it was ready before it was asked");
+    eventually("it is ready", LONG, || !server.is_loading()).await;
+    let ready = Instant::now();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert!(ready.elapsed() < Duration::from_secs(2), "{:?}", ready.elapsed());
+    is_had_soon(&manager).await.release().await.unwrap();
+    // The lock was saved, so it is still its holder's.
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
 }

@@ -7,7 +7,7 @@ use tests::patience::NOISE;
 use tests::server::Server;
 use tokio::time::sleep;
 
-use crate::{LATE, LONG, TIMEOUT, is_had_soon, manager};
+use crate::{LATE, LONG, TIMEOUT, is_had_soon, is_lost, manager};
 
 #[tokio::test]
 async fn a_late_release_never_frees_the_lock_of_another() {
@@ -16,7 +16,7 @@ async fn a_late_release_never_frees_the_lock_of_another() {
     let south = manager(&server.url()).await;
     let request = || north.lock("p", "k").expire(Duration::from_millis(100));
     let (one, two) = (request().acquire().await.unwrap(), south);
-    one.lost().await;
+    is_lost(&one).await;
     let next = two.lock("p", "k").timeout(LONG).acquire().await.unwrap();
     let token = server.owner("p:k");
     assert!(token.is_some());
@@ -25,7 +25,7 @@ async fn a_late_release_never_frees_the_lock_of_another() {
     next.release().await.unwrap();
     // The same with a dropped guard.
     let one = request().acquire().await.unwrap();
-    one.lost().await;
+    is_lost(&one).await;
     let next = two.lock("p", "k").timeout(LONG).acquire().await.unwrap();
     let token = server.owner("p:k");
     drop(one);
@@ -35,7 +35,7 @@ async fn a_late_release_never_frees_the_lock_of_another() {
 }
 
 #[tokio::test]
-async fn a_foreign_value_without_an_end_is_respected_and_reported() {
+async fn row_20_a_foreign_value_without_an_end_is_respected_and_reported() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     server.tell("SET p:k somebody");
@@ -52,7 +52,7 @@ async fn a_foreign_value_without_an_end_is_respected_and_reported() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_reported_and_left_alone() {
+async fn row_20_a_key_of_another_type_is_reported_and_left_alone() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
     server.tell("RPUSH p:k a b");

@@ -1,14 +1,16 @@
-//! The server is well, but replies are lost, commands come late, and connections are cut or dead.
+//! The server is well, but replies are lost, commands come late, and connections are cut, dead, or not understood.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use lock_runtime::LockError;
+use lock_runtime::{LockError, LockManager};
 use tests::patience::{NOISE, eventually};
 use tests::proxy::{Direction, Fault, Proxy};
 use tests::server::Server;
 use tokio::time::sleep;
 
-use crate::{LATE, LONG, TIMEOUT, is_confirmed, is_had_soon, manager, warm_up};
+use crate::{LATE, LONG, TIMEOUT, is_confirmed, is_had_soon, is_queued, manager, warm_up};
 
 /// What happens to the reply or the connection of one command, and the lock is granted all the same.
 async fn an_acquire_meets(fault: Fault) {
@@ -34,12 +36,12 @@ async fn an_acquire_meets(fault: Fault) {
 }
 
 #[tokio::test]
-async fn an_acquire_whose_reply_is_lost_is_granted_once() {
+async fn row_03_an_acquire_whose_reply_is_lost_is_granted_once() {
     an_acquire_meets(Fault::DropReply).await;
 }
 
 #[tokio::test]
-async fn an_acquire_whose_connection_is_cut_before_the_reply_is_granted_once() {
+async fn row_04_an_acquire_whose_connection_is_cut_before_the_reply_is_granted_once() {
     an_acquire_meets(Fault::CutAfterForward).await;
 }
 
@@ -81,7 +83,7 @@ async fn a_release_that_is_cut_before_the_reply_is_answered_for() {
 }
 
 #[tokio::test]
-async fn an_acquire_that_arrives_after_its_timeout_blocks_nobody() {
+async fn row_05_an_acquire_that_arrives_after_its_timeout_blocks_nobody() {
     let server = Server::start();
     let proxy = Proxy::before(&server);
     let slow = manager(&proxy.url()).await;
@@ -99,7 +101,7 @@ async fn an_acquire_that_arrives_after_its_timeout_blocks_nobody() {
 }
 
 #[tokio::test]
-async fn a_queued_ask_that_arrives_after_its_timeout_blocks_nobody() {
+async fn row_05_a_queued_ask_that_arrives_after_its_timeout_blocks_nobody() {
     let server = Server::start();
     let proxy = Proxy::before(&server);
     let slow = manager(&proxy.url()).await;
@@ -119,7 +121,7 @@ async fn a_queued_ask_that_arrives_after_its_timeout_blocks_nobody() {
 }
 
 #[tokio::test]
-async fn a_black_holed_connection_is_replaced() {
+async fn row_06_a_black_holed_connection_is_replaced() {
     let server = Server::start();
     let proxy = Proxy::before(&server);
     let manager = manager(&proxy.url()).await;
@@ -132,7 +134,7 @@ async fn a_black_holed_connection_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_waiter_on_a_dead_connection_is_served_all_the_same() {
+async fn row_43_a_waiter_on_a_dead_connection_is_served_all_the_same() {
     let server = Server::start();
     let proxy = Proxy::before(&server);
     let holder = manager(&server.url()).await;
@@ -140,7 +142,7 @@ async fn a_waiter_on_a_dead_connection_is_served_all_the_same() {
     warm_up(&[&holder, &deaf]).await;
     let guard = holder.lock("p", "k").acquire().await.unwrap();
     let waiter = tokio::spawn(async move { deaf.lock("p", "k").timeout(LONG).acquire().await });
-    eventually("the waiter queues", Duration::from_secs(2), || server.keys().contains_key("{p:k}:queue")).await;
+    is_queued(&server).await;
     // The push will be swallowed, and nothing tells the client so.
     proxy.black_hole(Direction::ToClient);
     guard.release().await.unwrap();
@@ -150,7 +152,7 @@ async fn a_waiter_on_a_dead_connection_is_served_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_lost_push_costs_a_second() {
+async fn row_43_a_lost_push_costs_a_second() {
     let server = Server::start();
     let proxy = Proxy::before(&server);
     let holder = manager(&server.url()).await;
@@ -158,11 +160,44 @@ async fn a_lost_push_costs_a_second() {
     warm_up(&[&holder, &cut]).await;
     let guard = holder.lock("p", "k").acquire().await.unwrap();
     let waiter = tokio::spawn(async move { cut.lock("p", "k").timeout(LONG).acquire().await });
-    eventually("the waiter queues", Duration::from_secs(2), || server.keys().contains_key("{p:k}:queue")).await;
+    is_queued(&server).await;
     // While the waiter reconnects, nobody listens on its channel.
     proxy.cut();
     guard.release().await.unwrap();
     let released = Instant::now();
     waiter.await.unwrap().unwrap().release().await.unwrap();
     assert!(released.elapsed() < Duration::from_secs(1) + LATE + NOISE, "{:?}", released.elapsed());
+}
+
+/// A server that speaks TLS answers a plain client with an alert, and ends the connection.
+fn tls_port() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 64]);
+            // alert, TLS 1.2, 2 bytes: fatal, unexpected message
+            let _ = stream.write_all(&[21, 3, 3, 0, 2, 2, 10]);
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn row_45_a_plain_client_at_a_tls_port_is_told_so_in_time() {
+    let start = Instant::now();
+    let error = LockManager::connect(&format!("redis://{}", tls_port())).await.unwrap_err();
+    assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
+    assert!(start.elapsed() < Duration::from_secs(2) + LATE + NOISE, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn row_45_a_tls_client_at_a_plain_port_is_told_so_in_time() {
+    let server = Server::start();
+    let start = Instant::now();
+    let error = LockManager::connect(&format!("rediss://{}", server.address())).await.unwrap_err();
+    // Without the feature `tls` such a URL can't be read at all.
+    assert!(matches!(error, LockError::Connect { .. } | LockError::InvalidSetting { .. }), "{error:?}");
+    assert!(start.elapsed() < Duration::from_secs(2) + LATE + NOISE, "{:?}", start.elapsed());
 }

@@ -1,4 +1,6 @@
-//! The server or the network fails: what is reported, how soon, and what is left when it is well again.
+//! The fault matrix: what happens when the server, the network or a client fails, one test per row of docs/faults.md.
+//!
+//! A test named `row_06_…` shows row 6. Tests without a number are about what the rows have no room for.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,15 +11,22 @@
 )]
 
 mod administration;
-mod connections;
-mod foreign_values;
-mod outages;
+mod client;
+mod clocks;
+mod connection;
+mod crowd;
+mod docs;
+mod names;
+mod queues;
 mod rights;
+mod server;
+mod values;
 
 use std::time::{Duration, Instant};
 
 use lock_runtime::{LockError, LockGuard, LockManager};
 use tests::patience::{NOISE, eventually};
+use tests::server::Server;
 
 const LONG: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_millis(300);
@@ -39,6 +48,15 @@ async fn is_confirmed(guard: &LockGuard, at_least: Duration) {
     eventually("the lease is confirmed", Duration::from_secs(2), || guard.remaining() > at_least).await;
 }
 
+async fn is_lost(guard: &LockGuard) {
+    tokio::time::timeout(LONG, guard.lost()).await.expect("the loss is told");
+}
+
+/// Somebody waits in the server's queue for the lock `p:k`.
+async fn is_queued(server: &Server) {
+    eventually("the waiter queues", Duration::from_secs(5), || server.keys().contains_key("{p:k}:queue")).await;
+}
+
 /// The lock can be had within the three seconds that a request given up may block it.
 async fn is_had_soon(manager: &LockManager) -> LockGuard {
     let start = Instant::now();
@@ -47,6 +65,7 @@ async fn is_had_soon(manager: &LockManager) -> LockGuard {
     guard
 }
 
+/// Nobody can be asked for the lock: that is said in time, and not taken for a lock that is busy.
 async fn fails_in_time(manager: &LockManager) {
     for timeout in [TIMEOUT, Duration::ZERO] {
         let start = Instant::now();
@@ -60,4 +79,15 @@ async fn fails_in_time(manager: &LockManager) {
     let error = manager.lock("p", "k").try_acquire().await.unwrap_err();
     assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
     assert!(start.elapsed() < LATE + NOISE, "{:?}", start.elapsed());
+}
+
+/// Runs a command that keeps the whole server busy, on a thread of its own; its answer may be an error.
+fn occupy(server: &Server, command: &[&str]) -> std::thread::JoinHandle<()> {
+    let client = redis::Client::open(server.url()).unwrap();
+    let mut asked = redis::cmd(command[0]);
+    asked.arg(&command[1..]);
+    std::thread::spawn(move || {
+        let mut connection = client.get_connection().unwrap();
+        let _ = asked.query::<redis::Value>(&mut connection);
+    })
 }

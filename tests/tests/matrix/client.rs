@@ -1,0 +1,253 @@
+//! A client is killed, stopped, told to end, or blocks its own thread.
+
+use std::time::{Duration, Instant};
+
+use lock_runtime::{LockError, LockGuard, LockManager};
+use tests::child::{self, Child};
+use tests::patience::{NOISE, eventually};
+use tests::proxy::{Fault, Proxy};
+use tests::server::Server;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::{LONG, is_confirmed, is_queued, manager, warm_up};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// This file's child process, with something to do at `url` under such a lease.
+fn child(what: &str, lease: Duration, url: &str) -> Child {
+    Child::of("client::child_process", &format!("{what} {} {url}", lease.as_millis()))
+}
+
+/// Not a test of its own: what the children of this file do.
+#[tokio::test]
+async fn child_process() {
+    let Some(role) = child::role() else { return };
+    let words: Vec<_> = role.split(' ').collect();
+    let (what, lease, url) = (words[0], Duration::from_millis(words[1].parse().unwrap()), words[2]);
+    let locks = LockManager::builder().url(url).drain(SECOND / 2).connect().await.unwrap();
+    let request = || locks.lock("p", "k").timeout(LONG * 6).expire(lease);
+    match what {
+        "hold" => {
+            let guard = request().renew(true).acquire().await.unwrap();
+            is_confirmed(&guard, lease * 9 / 10).await;
+            child::say("held");
+            until_told_to_end().await;
+            locks.shutdown().await;
+        }
+        "exit" => {
+            let guard = request().acquire().await.unwrap();
+            is_confirmed(&guard, lease * 9 / 10).await;
+            child::say("held");
+            sleep(lease / 4).await;
+            std::process::exit(0);
+        }
+        "work" => {
+            let outcome = request().renew(true).run(work_unless_stopped()).await;
+            assert!(matches!(outcome, Err(LockError::Lost { completed: false, .. })), "{outcome:?}");
+            child::say("lost");
+        }
+        "wait" => {
+            let _guard = request().acquire().await.unwrap();
+        }
+        "release" => loop {
+            request().acquire().await.unwrap().release().await.unwrap();
+            child::say("released");
+        },
+        other => panic!("what is {other}?"),
+    }
+}
+
+async fn until_told_to_end() {
+    let mut told = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).unwrap();
+    told.recv().await;
+}
+
+/// A body that ends its process when it makes a step after a stop of more than two seconds.
+async fn work_unless_stopped() {
+    let mut last = Instant::now();
+    child::say("held");
+    loop {
+        sleep(Duration::from_millis(5)).await;
+        if last.elapsed() > SECOND * 2 {
+            std::process::exit(3);
+        }
+        last = Instant::now();
+    }
+}
+
+/// Starts to wait for the lock `p:k` in a task of its own.
+fn wait(manager: &LockManager) -> JoinHandle<(LockGuard, Instant)> {
+    let acquire = manager.lock("p", "k").timeout(LONG).acquire();
+    tokio::spawn(async move { (acquire.await.unwrap(), Instant::now()) })
+}
+
+#[tokio::test]
+async fn row_37_a_client_that_is_stopped_for_less_than_its_lease_keeps_its_lock() {
+    let server = Server::start();
+    let north = manager(&server.url()).await;
+    let mut holder = child("hold", SECOND * 3, &server.url());
+    holder.wait_for("held");
+    let token = server.owner("p:k");
+    holder.freeze();
+    sleep(SECOND * 3 / 2).await;
+    assert!(north.lock("p", "k").try_acquire().await.unwrap().is_none());
+    holder.thaw();
+    sleep(SECOND * 3).await;
+    assert_eq!(server.owner("p:k"), token);
+}
+
+#[tokio::test]
+async fn row_37_a_client_that_is_stopped_for_more_than_its_lease_makes_no_further_step() {
+    let server = Server::start();
+    let north = manager(&server.url()).await;
+    let mut holder = child("work", SECOND, &server.url());
+    holder.wait_for("held");
+    // Its lease is confirmed, and was renewed.
+    sleep(SECOND).await;
+    holder.freeze();
+    let frozen = Instant::now();
+    let guard = north.lock("p", "k").timeout(LONG).acquire().await.unwrap();
+    assert!(frozen.elapsed() < SECOND * 2 + NOISE, "{:?}", frozen.elapsed());
+    sleep((SECOND * 5 / 2).saturating_sub(frozen.elapsed())).await;
+    holder.thaw();
+    // It says so instead of ending as the body would.
+    holder.wait_for("lost");
+    holder.wait_for_end(SECOND * 2);
+    assert!(guard.is_valid());
+    assert!(server.owner("p:k").is_some());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn row_38_a_killed_holder_delays_others_by_its_lease_and_a_second() {
+    let server = Server::start();
+    let north = manager(&server.url()).await;
+    let mut holder = child("hold", SECOND, &server.url());
+    holder.wait_for("held");
+    // Its lease was renewed at least once: it is longer than a mere claim would be.
+    sleep(SECOND * 3 / 2).await;
+    assert!(north.lock("p", "k").try_acquire().await.unwrap().is_none());
+    let waiter = wait(&north);
+    is_queued(&server).await;
+    let killed = Instant::now();
+    holder.kill();
+    let (_guard, granted) = waiter.await.unwrap();
+    assert!(granted - killed < SECOND * 2 + NOISE, "{:?}", granted - killed);
+}
+
+async fn behind_a_waiting_child(end: impl FnOnce(&mut Child)) {
+    let server = Server::start();
+    let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
+    let guard = north.lock("p", "k").acquire().await.unwrap();
+    let mut child = child("wait", SECOND, &server.url());
+    is_queued(&server).await;
+    let waiter = wait(&south);
+    eventually("both wait", LONG, || server.ask::<usize>("LLEN {p:k}:queue") == 2).await;
+    end(&mut child);
+    let released = Instant::now();
+    guard.release().await.unwrap();
+    let (_guard, granted) = waiter.await.unwrap();
+    assert!(granted - released < SECOND * 3 + NOISE, "{:?}", granted - released);
+}
+
+#[tokio::test]
+async fn row_38_a_killed_waiter_is_skipped() {
+    behind_a_waiting_child(Child::kill).await;
+}
+
+#[tokio::test]
+async fn row_37_a_stopped_waiter_delays_others_by_three_seconds_at_most() {
+    behind_a_waiting_child(|child| child.freeze()).await;
+}
+
+/// `arrives`: the release of the killed client is executed long after its death; else the server never sees it.
+async fn behind_a_killed_releaser(arrives: bool) {
+    let server = Server::start();
+    let mut proxy = Some(Proxy::before(&server));
+    let north = manager(&server.url()).await;
+    warm_up(&[&north]).await;
+    let mut child = child("release", SECOND, &proxy.as_ref().unwrap().url());
+    child.wait_for("released");
+    let wire = proxy.as_ref().unwrap();
+    wire.plan("EVALSHA", if arrives { Fault::Hold } else { Fault::Delay(LONG) });
+    eventually("a release is under way", LONG, || wire.is_through()).await;
+    child.kill();
+    let killed = Instant::now();
+    if arrives {
+        wire.let_go();
+    } else {
+        proxy = None;
+    }
+    let (_guard, granted) = wait(&north).await.unwrap();
+    assert!(granted - killed < SECOND * 2 + NOISE, "{:?}", granted - killed);
+    drop(proxy);
+}
+
+#[tokio::test]
+async fn row_38_a_client_killed_while_it_releases_delays_others_by_its_lease_and_a_second() {
+    behind_a_killed_releaser(false).await;
+    behind_a_killed_releaser(true).await;
+}
+
+#[tokio::test]
+async fn row_41_a_process_that_exits_delays_others_by_its_lease_and_a_second() {
+    let server = Server::start();
+    let north = manager(&server.url()).await;
+    let mut holder = child("exit", SECOND * 2, &server.url());
+    holder.wait_for("held");
+    let waiter = wait(&north);
+    holder.wait_for_end(LONG);
+    let ended = Instant::now();
+    let (_guard, granted) = waiter.await.unwrap();
+    assert!(granted - ended < SECOND * 3 + NOISE, "{:?}", granted - ended);
+}
+
+#[tokio::test]
+async fn row_41_a_process_that_is_told_to_end_gives_back_what_it_holds() {
+    let server = Server::start();
+    let north = manager(&server.url()).await;
+    let mut holder = child("hold", LONG, &server.url());
+    holder.wait_for("held");
+    let waiter = wait(&north);
+    is_queued(&server).await;
+    let told = Instant::now();
+    holder.terminate();
+    let (guard, granted) = waiter.await.unwrap();
+    // Shutting down lets holds end for so long as the child set, and then ends them.
+    assert!(granted - told < SECOND / 2 + SECOND, "{:?}", granted - told);
+    holder.wait_for_end(LONG);
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn row_42_a_body_that_blocks_its_thread_is_renewed_all_the_same() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let request = manager.lock("p", "k").expire(Duration::from_millis(600)).renew(true);
+    let body = async {
+        std::thread::sleep(Duration::from_millis(1500));
+        7
+    };
+    assert_eq!(request.run(body).await.unwrap(), 7);
+}
+
+#[tokio::test]
+async fn row_42_a_body_that_blocks_its_thread_past_its_lease_ends_as_lost() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    let request = || manager.lock("p", "k").expire(Duration::from_millis(400));
+    let outcome: Result<(), _> = request().run(async { std::thread::sleep(SECOND) }).await;
+    assert!(matches!(outcome, Err(LockError::Lost { completed: true, .. })), "{outcome:?}");
+    let mut steps = 0;
+    let body = async {
+        std::thread::sleep(SECOND);
+        steps += 1;
+        sleep(Duration::from_millis(1)).await;
+        steps += 1;
+    };
+    let outcome = request().run(body).await;
+    assert!(matches!(outcome, Err(LockError::Lost { completed: false, .. })), "{outcome:?}");
+    assert_eq!(steps, 1);
+}

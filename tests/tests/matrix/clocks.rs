@@ -1,0 +1,101 @@
+//! Wall clocks that are stepped: the server's, by which leases end, and a client's.
+
+use std::time::{Duration, Instant};
+
+use tests::child::{self, Child};
+use tests::clock::Clock;
+use tests::patience::{NOISE, eventually};
+use tests::server::Server;
+use tokio::time::sleep;
+
+use crate::crowd::Crowd;
+use crate::{LATE, LONG, is_confirmed, is_had_soon, is_lost, is_queued, manager};
+
+const STEP: i64 = 40_000;
+
+/// The one case in which two hold a lock at the same time: what the fencing token is for.
+#[tokio::test]
+async fn row_35_a_server_clock_that_steps_forward_ends_the_lease_and_the_next_fencing_token_is_greater() {
+    let Some(server) = Server::with_clock() else { return };
+    let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
+    let lease = Duration::from_secs(3);
+    let guard = north.lock("p", "k").expire(lease).renew(true).fenced(true).acquire().await.unwrap();
+    is_confirmed(&guard, Duration::from_millis(2700)).await;
+    server.step_to(STEP);
+    let stepped = Instant::now();
+    let next = south.lock("p", "k").fenced(true).timeout(LONG).acquire().await.unwrap();
+    assert!(stepped.elapsed() < Duration::from_secs(1) + NOISE, "{:?}", stepped.elapsed());
+    assert!(next.fencing_token() > guard.fencing_token());
+    is_lost(&guard).await;
+    assert!(stepped.elapsed() < lease / 3 + LATE + NOISE, "{:?}", stepped.elapsed());
+    assert!(guard.release().await.unwrap_err().is_lost());
+    assert!(next.is_valid());
+    // Waiting and handing off go on: whoever asks learns what time it is.
+    let waiter = tokio::spawn(north.lock("p", "k").timeout(LONG).acquire());
+    is_queued(&server).await;
+    next.release().await.unwrap();
+    let released = Instant::now();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    assert!(released.elapsed() < Duration::from_secs(1) + LATE + NOISE, "{:?}", released.elapsed());
+}
+
+#[tokio::test]
+async fn row_35_a_server_clock_that_steps_back_only_keeps_a_crashed_holders_lock_for_longer() {
+    let Some(server) = Server::with_clock() else { return };
+    let crowd = Crowd::on(&server.url()).await;
+    let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
+    let lease = Duration::from_millis(900);
+    let guard = north.lock("p", "k").expire(lease).fenced(true).acquire().await.unwrap();
+    let fence = guard.fencing_token();
+    let waiter = tokio::spawn(south.lock("p", "k").timeout(LONG).fenced(true).acquire());
+    is_queued(&server).await;
+    server.step_to(-STEP);
+    // Its holder counts by a clock of his own, and gives it back when he has lost it.
+    is_lost(&guard).await;
+    drop(guard);
+    let lost = Instant::now();
+    let next = waiter.await.unwrap().unwrap();
+    assert!(lost.elapsed() < Duration::from_secs(1) + LATE + NOISE, "{:?}", lost.elapsed());
+    assert!(next.fencing_token() > fence);
+    next.release().await.unwrap();
+    for step in 1..10 {
+        server.step_to(-STEP - step * 1000);
+        sleep(Duration::from_millis(100)).await;
+    }
+    is_had_soon(&north).await.release().await.unwrap();
+    crowd.ends_well(&server).await;
+}
+
+/// Not a test of its own: a client whose clock its parent steps.
+#[tokio::test]
+async fn child_process() {
+    let Some(url) = child::role() else { return };
+    let locks = manager(&url).await;
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    is_confirmed(&guard, LONG).await;
+    child::say("held");
+    is_lost(&guard).await;
+    child::say("lost");
+    guard.release().await.unwrap_err();
+    locks.shutdown().await;
+}
+
+#[tokio::test]
+async fn row_36_a_client_whose_wall_clock_steps_forward_gives_its_hold_up_early() {
+    let Some(clock) = Clock::new() else { return };
+    let server = Server::start();
+    let mut command = child::command(Some("clocks::child_process"), &server.url());
+    clock.give(&mut command);
+    let mut child = Child::by(&mut command);
+    child.wait_for("held");
+    // Back: other clocks know better.
+    clock.step_to(-STEP);
+    sleep(Duration::from_secs(2)).await;
+    assert!(server.owner("p:k").is_some());
+    clock.step_to(STEP);
+    let stepped = Instant::now();
+    child.wait_for("lost");
+    assert!(stepped.elapsed() < Duration::from_secs(1) + LATE + NOISE, "{:?}", stepped.elapsed());
+    eventually("it is given back", Duration::from_secs(2), || server.owner("p:k").is_none()).await;
+    child.wait_for_end(LONG);
+}
