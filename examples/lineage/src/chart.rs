@@ -8,8 +8,8 @@ use crate::table::Table;
 
 /// As wide as the text of a README.
 const WIDTH: i32 = 720;
-const LEFT: i32 = 188;
-const COLUMN: i32 = 65;
+const LEFT: i32 = 196;
+const COLUMN: i32 = 63;
 const HEAD: i32 = 118;
 const ROW: i32 = 34;
 const FOOT: i32 = 62;

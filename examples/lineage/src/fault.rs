@@ -90,10 +90,9 @@ impl Fault {
     /// How long a body of the victim takes.
     pub(crate) fn body(self, random: &mut Rng) -> Duration {
         Duration::from_millis(match self {
-            Self::Calm | Self::WaiterKilled => random.u64(2..15),
+            Self::Calm | Self::ReplyLost | Self::WaiterKilled => random.u64(2..15),
             Self::HolderKilled => LEASE * 9 / 10,
             Self::SlowHolder | Self::CutOff => LEASE * 5 / 2,
-            Self::ReplyLost => random.u64(2..15),
             Self::LateRelease => random.u64(80..120),
             Self::ClocksApart => random.u64(20..60),
         })
@@ -102,8 +101,8 @@ impl Fault {
     /// How long a body of the others takes.
     pub(crate) fn body_of_others(self, random: &mut Rng) -> Duration {
         Duration::from_millis(match self {
-            // So that somebody has the lock when the release arrives.
-            Self::LateRelease => random.u64(100..180),
+            // So that somebody has the lock when the victim's release comes.
+            Self::SlowHolder | Self::LateRelease => random.u64(100..180),
             Self::ClocksApart => random.u64(20..60),
             Self::WaiterKilled => random.u64(30..80),
             _ => random.u64(5..20),

@@ -53,7 +53,7 @@ pub const HALL: [Plate; 10] = [
     ),
     plate::<UserId>(
         "B",
-        "SETNX, EXPIRE; GET, DEL",
+        "SETNX, EXPIRE; GET DEL",
         ["SETNX", "DEL"],
         &[(Fault::HolderKilled, Promise::Progress), (Fault::LateRelease, Promise::Ownership)],
     ),
@@ -68,16 +68,25 @@ pub const HALL: [Plate; 10] = [
         "D2",
         "SET NX PX; DEL",
         ["SET", "DEL"],
-        &[(Fault::SlowHolder, Promise::Exclusion), (Fault::LateRelease, Promise::Ownership)],
+        &[
+            (Fault::SlowHolder, Promise::Exclusion),
+            (Fault::SlowHolder, Promise::Ownership),
+            (Fault::LateRelease, Promise::Ownership),
+        ],
     ),
-    plate::<Third>("D3", "SET NX PX; GET, DEL", ["SET", "DEL"], &[(Fault::LateRelease, Promise::Ownership)]),
-    plate::<Fourth>("D4", "SET NX PX; script", ["SET", "EVAL"], &[(Fault::SlowHolder, Promise::Exclusion)]),
+    plate::<Third>("D3", "SET NX PX; GET DEL", ["SET", "DEL"], &[(Fault::LateRelease, Promise::Ownership)]),
+    plate::<Fourth>(
+        "D4",
+        "SET NX PX; script",
+        ["SET", "EVAL"],
+        &[(Fault::SlowHolder, Promise::Exclusion), (Fault::ReplyLost, Promise::NoOrphans)],
+    ),
     plate::<Fifth>("D5", "D4, three tries", ["SET", "EVAL"], &[(Fault::Calm, Promise::Exclusion)]),
     Plate {
         ends_in_value: true,
         ..plate::<Timestamp>(
             "E",
-            "SETNX time, GETSET; DEL",
+            "SETNX a time; DEL",
             ["SETNX", "DEL"],
             &[(Fault::ClocksApart, Promise::Exclusion), (Fault::LateRelease, Promise::Ownership)],
         )

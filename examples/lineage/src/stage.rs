@@ -36,11 +36,14 @@ use scene::Scene;
 pub struct Cell {
     /// The promises that were broken, each with the stretch of history that shows it.
     pub broken: BTreeMap<Promise, String>,
+    /// How often the fault hit.
+    pub hits: usize,
 }
 
 impl Cell {
     /// Adds what another take showed.
     pub(crate) fn add(&mut self, other: Self) {
+        self.hits += other.hits;
         for (promise, drawn) in other.broken {
             self.broken.entry(promise).or_insert(drawn);
         }
@@ -64,13 +67,13 @@ pub(crate) fn play(plate: &Plate, fault: Fault, seed: u64, test: Option<&'static
         let (mut recorder, over) = (Recorder::new(folder.path(), HARNESS, 1), Arc::clone(&over));
         thread::spawn(move || watch(&mut recorder, |_| over.load(Ordering::SeqCst)))
     };
-    perform(plate, fault, seed, test, folder.path());
+    let hits = perform(plate, fault, seed, test, folder.path());
     over.store(true, Ordering::SeqCst);
     watcher.join().expect("the watcher ends");
-    judged(plate, fault, &read(plate, folder.path()))
+    Cell { broken: judged(plate, fault, &read(plate, folder.path())), hits }
 }
 
-fn perform(plate: &Plate, fault: Fault, seed: u64, test: Option<&'static str>, folder: &Path) {
+fn perform(plate: &Plate, fault: Fault, seed: u64, test: Option<&'static str>, folder: &Path) -> usize {
     let server = Server::with(&aof::OPTIONS);
     let tail = Tail::of(server.folder(), "museum:", Recorder::new(folder, "server", 0));
     let mut recorder = Recorder::new(folder, HARNESS, 0);
@@ -101,17 +104,19 @@ fn perform(plate: &Plate, fault: Fault, seed: u64, test: Option<&'static str>, f
     // Spawned here and not in the scenes' threads: a process ends with the thread that started it.
     let mut others: Vec<_> = others.iter().map(|part| Actor::start(part, test)).collect();
     let mut victims: Vec<_> = scenes.iter().map(|scene| Actor::start(&scene.part, test)).collect();
-    thread::scope(|threads| {
+    let hits = thread::scope(|threads| {
         let (ready, all_ready) = channel();
-        for (scene, victim) in scenes.iter_mut().zip(&mut victims) {
+        let played = scenes.iter_mut().zip(&mut victims).map(|(scene, victim)| {
             let ready = ready.clone();
-            threads.spawn(move || scene.play(victim, ready));
-        }
+            threads.spawn(move || scene.play(victim, ready))
+        });
+        let played: Vec<_> = played.collect();
         drop(ready);
         // Ends when the last of them is ready, or has failed.
         while all_ready.recv().is_ok() {}
         Cue::Enter.give(folder);
         thread::sleep(fault.act());
+        played.into_iter().filter_map(|scene| scene.join().ok()).filter(|hit| *hit).count()
     });
     recorder.note(What::Healed);
     Cue::Over.give(folder);
@@ -120,6 +125,7 @@ fn perform(plate: &Plate, fault: Fault, seed: u64, test: Option<&'static str>, f
         actor.wait_until(end);
     }
     drop(tail);
+    hits
 }
 
 /// The history. Where a lease's end is in the value, the server's record is told so.
@@ -138,13 +144,13 @@ fn read(plate: &Plate, folder: &Path) -> History {
     History::of(events)
 }
 
-fn judged(plate: &Plate, fault: Fault, history: &History) -> Cell {
+fn judged(plate: &Plate, fault: Fault, history: &History) -> BTreeMap<Promise, String> {
     let (tells, queues) = (plate.tells, plate.queues);
     let bounds = Bounds { lease: fault.lease(), noise: NOISE, forgetful: false, tells, queues };
-    let mut cell = Cell::default();
+    let mut broken = BTreeMap::new();
     for violation in judge(history, &bounds) {
         let promise = Promise::broken_by(&violation, history);
-        cell.broken.entry(promise).or_insert_with(|| draw(history, &violation));
+        broken.entry(promise).or_insert_with(|| draw(history, &violation));
     }
-    cell
+    broken
 }

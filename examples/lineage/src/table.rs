@@ -1,6 +1,6 @@
 //! [`Table`]: lock by fault, as text.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use crate::fault::Fault;
 use crate::hall::{HALL, Plate};
@@ -55,6 +55,9 @@ impl Table {
                 mistakes.push(format!("{}, {under}: not played", plate.name));
                 continue;
             };
+            if cell.hits == 0 {
+                mistakes.push(format!("{}, {under}: the fault missed", plate.name));
+            }
             if !plate.is_published() {
                 let found = cell.broken.iter();
                 mistakes
@@ -72,7 +75,7 @@ impl Table {
         let mut text = String::new();
         for (name, fault, cell) in &self.cells {
             for (promise, drawn) in &cell.broken {
-                text.push_str(&format!("{name}, {}: {promise}\n  {drawn}\n", fault.title().join(" ")));
+                let _ = writeln!(text, "{name}, {}: {promise}\n  {drawn}", fault.title().join(" "));
             }
         }
         text

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use tests::history::event::NEVER;
 use tests::history::owners::{End, Owned};
 use tests::history::{History, Violation};
 
@@ -77,15 +76,15 @@ impl fmt::Display for Promise {
     }
 }
 
-/// The lease of the violation's lock that the server had at an instant.
-fn lease_at(violation: &Violation, history: &History, at: u64) -> Option<Owned> {
+/// The last lease of the violation's lock that began until an instant, of those that `is_it`.
+fn lease_until(violation: &Violation, history: &History, at: u64, is_it: impl Fn(&Owned) -> bool) -> Option<Owned> {
     let owners = history.owners();
     let leases = owners.get(violation.key.as_deref()?)?;
-    leases.iter().rev().find(|lease| lease.from.0 <= at && lease.to.1.max(lease.from.1) >= at).cloned()
+    leases.iter().rev().find(|lease| lease.from.0 <= at && is_it(lease)).cloned()
 }
 
 fn is_of_the_killed(violation: &Violation, history: &History) -> bool {
-    let lease = lease_at(violation, history, violation.range.0);
+    let lease = lease_until(violation, history, violation.range.0, |_| true);
     lease.is_some_and(|lease| lease.process().is_some_and(|process| history.killed.contains_key(process)))
 }
 
@@ -95,9 +94,9 @@ fn unbacked(violation: &Violation, history: &History) -> Promise {
     let key = violation.key.as_deref().unwrap_or_default();
     let is_it = |range: (u64, &str)| range == (violation.range.0, key);
     let attempt = history.attempts.iter().find(|attempt| is_it((attempt.invoked, &attempt.key)));
-    let granted = attempt.and_then(|attempt| Some((attempt, attempt.claim.as_ref()?.from)));
-    let own = granted.and_then(|(attempt, at)| {
-        lease_at(violation, history, at).filter(|lease| lease.is_of(&attempt.process) && lease.to.0 < NEVER)
+    let own = attempt.and_then(|attempt| {
+        let granted = attempt.claim.as_ref()?.from;
+        lease_until(violation, history, granted, |lease| lease.is_of(&attempt.process) && lease.to.1 >= attempt.invoked)
     });
     match own.map(|lease| lease.end) {
         Some(End::Expired) => Promise::NoUnprotectedWork,

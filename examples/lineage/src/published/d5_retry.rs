@@ -13,7 +13,7 @@ use super::{COMPARE_AND_DELETE, Session, Taken};
 use crate::patience::Patience;
 
 const TRIES: u32 = 3;
-const PAUSE: Duration = Duration::from_micros(5000);
+const PAUSE: Duration = Duration::from_millis(5);
 
 pub(crate) struct Fifth(Arc<Session>);
 

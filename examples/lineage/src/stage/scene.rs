@@ -43,21 +43,26 @@ impl Scene<'_> {
         }
     }
 
-    /// Waits until the victim has its lock, says that it is ready, and does the worst.
-    pub(super) fn play(&mut self, victim: &mut Actor, ready: Sender<()>) {
-        let from = now();
+    /// Waits until the victim has its lock, says that it is ready, and does the worst. Whether it hit the victim.
+    pub(super) fn play(&mut self, victim: &mut Actor, ready: Sender<()>) -> bool {
         let mut random = Rng::with_seed(self.seed);
-        let start = Instant::now();
+        let (start, mut from) = (Instant::now(), now());
         while self.fault.hits_a_holder() && !self.is_owned_by_victim() && start.elapsed() < SOON {
             sleep(Duration::from_millis(2));
+        }
+        let in_time = start.elapsed() < SOON;
+        if matches!(self.fault, Fault::CutOff | Fault::LateRelease) {
+            // Until it knows that it has it, and has made it last.
+            sleep(Duration::from_millis(15));
+        }
+        if self.fault != Fault::ReplyLost {
+            from = now();
         }
         match self.fault {
             Fault::CutOff => self.proxy.black_hole(Direction::Both),
             Fault::LateRelease => {
-                // Twice: what gives back and what confirms or refreshes may be the same command.
-                for _ in 0..2 {
-                    self.proxy.plan(self.plate.commands[1], WireFault::Delay(Duration::from_millis(LEASE * 5 / 2)));
-                }
+                let late = WireFault::Delay(Duration::from_millis(LEASE * 5 / 2));
+                self.proxy.plan(self.plate.commands[1], late);
             }
             Fault::HolderKilled if self.is_unheard() => self.kill(victim),
             _ => {}
@@ -66,6 +71,7 @@ impl Scene<'_> {
         match self.fault {
             Fault::HolderKilled if !self.is_unheard() => {
                 sleep(Duration::from_millis(random.u64(20..150)));
+                from = now();
                 self.kill(victim);
             }
             Fault::CutOff => {
@@ -75,6 +81,7 @@ impl Scene<'_> {
             Fault::LateRelease => sleep(self.fault.act().mul_f32(0.9)),
             Fault::WaiterKilled => {
                 sleep(Duration::from_millis(random.u64(200..400)));
+                from = now();
                 self.kill_while_it_waits(victim);
             }
             _ => {}
@@ -82,6 +89,7 @@ impl Scene<'_> {
         if self.fault != Fault::Calm && self.fault != Fault::SlowHolder {
             self.recorder.note(What::Fault { kind: format!("{:?}", self.fault), target: "wire".to_owned(), from });
         }
+        in_time && self.proxy.is_through()
     }
 
     fn is_owned_by_victim(&self) -> bool {
