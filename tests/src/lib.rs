@@ -19,3 +19,4 @@ pub mod resp;
 pub mod server;
 pub mod soak;
 pub mod stores;
+pub mod wire;

@@ -133,7 +133,7 @@ const LOOK: Duration = Duration::from_millis(10);
 const STALL: u64 = 40_000_000;
 
 /// Writes down when this process could not run, until `is_over`.
-pub(super) fn watch(recorder: &mut Recorder, is_over: impl Fn(u64) -> bool) {
+pub fn watch(recorder: &mut Recorder, is_over: impl Fn(u64) -> bool) {
     let mut last = now();
     while !is_over(last) {
         std::thread::sleep(LOOK);

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use redis::cmd;
 use tests::history::{Failure, Hold, Lock, Place, Wanted};
+use tests::wire::Wire;
 use tokio::time::{sleep, timeout};
-
-use super::wire::Wire;
 
 const COMPARE_AND_DELETE: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";

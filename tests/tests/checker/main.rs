@@ -10,7 +10,6 @@
 )]
 
 mod broken;
-mod wire;
 
 use std::time::{Duration, Instant};
 

@@ -4,27 +4,35 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue};
-use tests::history::Failure;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
+
+use crate::history::Failure;
 
 /// How long one command may take.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// A connection that is made anew after any error.
-pub(crate) struct Wire {
+#[derive(Debug)]
+pub struct Wire {
     client: redis::Client,
     connection: Mutex<Option<MultiplexedConnection>>,
 }
 
 impl Wire {
-    pub(crate) fn new(url: &str) -> Self {
+    /// To the server at `url`; nothing is sent yet.
+    #[must_use]
+    pub fn new(url: &str) -> Self {
         let client = redis::Client::open(url).expect("a readable URL");
         Self { client, connection: Mutex::default() }
     }
 
     /// Runs a command, which may be executed all the same when this fails.
-    pub(crate) async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failure> {
+    ///
+    /// # Errors
+    ///
+    /// `Unreachable`, also for an error that the server answered.
+    pub async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Failure> {
         let asked = timeout(PATIENCE, async {
             let mut connection = self.connection().await?;
             command.query_async::<T>(&mut connection).await

@@ -1,0 +1,28 @@
+//! A museum of published locks: each beside this project's own, under the same faults, judged by the same checker.
+//!
+//! `published` has the locks, `hall` says where each is wrong, `fault` what is done to all of them. A cell of the table
+//! is one lock under one fault: `stage` sets it up and breaks things, `part` is what its processes do, `verdict` turns
+//! what the checker finds into promises of `docs/guarantees.md`. `tour` plays every cell; `table` and `chart` show it.
+
+#![allow(clippy::expect_used, reason = "a harness fails by panicking")]
+
+mod chart;
+mod clock;
+mod fault;
+mod hall;
+mod part;
+mod patience;
+mod published;
+mod stage;
+mod table;
+mod tour;
+mod verdict;
+
+pub use chart::draw;
+pub use fault::Fault;
+pub use hall::{HALL, Plate};
+pub use part::serve;
+pub use stage::Cell;
+pub use table::Table;
+pub use tour::Tour;
+pub use verdict::Promise;
