@@ -28,3 +28,24 @@ pub(crate) fn disconnected(server: &str) {
 pub(crate) fn stray_grant(key: &str) {
     tracing::debug!(target: "lock_runtime", key, "grant for an ask that was given up");
 }
+
+/// A background command was refused, and would be again.
+pub(crate) fn keeper_refused(key: &str, error: &StoreError) {
+    tracing::warn!(target: "lock_runtime", key, error = %error.problem, "the server refused a background command");
+}
+
+/// The server may drop locks to make room for other keys.
+pub(crate) fn evicts(server: &str, policy: &str, maxmemory: u64) {
+    tracing::warn!(
+        target: "lock_runtime",
+        server,
+        policy,
+        maxmemory,
+        "the server may evict locks when its memory is full: set `maxmemory-policy noeviction`"
+    );
+}
+
+/// Whether the server may drop locks could not be found out: it needs the right `+info`.
+pub(crate) fn eviction_unknown(server: &str) {
+    tracing::debug!(target: "lock_runtime", server, "can't tell whether the server evicts locks; that needs +info");
+}

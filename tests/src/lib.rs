@@ -11,6 +11,7 @@
 )]
 
 pub mod child;
+pub mod events;
 pub mod history;
 pub mod patience;
 pub mod proxy;

@@ -10,6 +10,7 @@
 
 mod administration;
 mod connections;
+mod eviction;
 mod foreign_values;
 mod outages;
 mod rights;

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::RedisStore;
-use super::link::CallError;
+use super::failure::CallError;
 use crate::clock::Deadline;
 use crate::store::{Release, Released, Store, StoreError};
 
