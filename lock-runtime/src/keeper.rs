@@ -311,9 +311,8 @@ fn send_renewals(keeper: &Arc<Keeper>, engine: &Weak<Engine>, batch: Vec<(Arc<Sl
         let of_all = |error: &StoreError| failed(slots.first().map_or("", |slot| slot.key()), error);
         let mut outcomes = outcome.inspect_err(of_all).unwrap_or_default().into_iter();
         for (slot, renewal) in slots.into_iter().zip(renewals) {
-            let outcome = outcomes.next().and_then(|outcome| {
-                outcome.inspect_err(|error| failed(slot.key(), error)).ok()
-            });
+            let outcome =
+                outcomes.next().and_then(|outcome| outcome.inspect_err(|error| failed(slot.key(), error)).ok());
             let attention = slot.renewed(&renewal, sent, outcome);
             follow(&keeper, &engine, slot, attention, None);
         }

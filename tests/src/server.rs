@@ -41,7 +41,13 @@ impl Server {
     /// With a password.
     #[must_use]
     pub fn with_password(password: &str) -> Self {
-        Self::launch(&["--requirepass", password], Some(password), false)
+        Self::guarded(password, &[])
+    }
+
+    /// With a password and further options.
+    #[must_use]
+    pub fn guarded(password: &str, options: &[&str]) -> Self {
+        Self::launch(&[&["--requirepass", password], options].concat(), Some(password), false)
     }
 
     /// On a unix socket instead of a port.

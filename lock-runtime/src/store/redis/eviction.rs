@@ -36,7 +36,8 @@ mod tests {
 
     #[test]
     fn only_a_policy_that_drops_keys_is_told_of() {
-        let info = |policy| format!("# Memory\r\nmaxmemory:100\r\nmaxmemory_human:100B\r\nmaxmemory_policy:{policy}\r\n");
+        let info =
+            |policy| format!("# Memory\r\nmaxmemory:100\r\nmaxmemory_human:100B\r\nmaxmemory_policy:{policy}\r\n");
         assert_eq!(eviction(&info("noeviction")), None);
         assert_eq!(eviction(&info("volatile-lru")), Some(("volatile-lru", 100)));
         assert_eq!(eviction("# Memory\r\n"), None);

@@ -81,7 +81,7 @@ impl CallError {
                 "{found} is too old: needs Redis {}.{} or newer, or any Valkey",
                 OLDEST.0, OLDEST.1
             )),
-            Self::Setup(text, error) => BackendError::caused_by(text, error),
+            Self::Setup(text, error) => BackendError::caused_by(format!("{text} ({error})"), error),
             Self::Failed(error) => {
                 let text = match error.kind() {
                     ErrorKind::AuthenticationFailed => "the server refused the user name or password".to_owned(),

@@ -19,8 +19,8 @@ use tokio::time::{timeout, timeout_at};
 use super::failure::CallError;
 use super::push::{Message, Receiver};
 use crate::clock::{Deadline, Moment};
-use crate::store::{Anchor, Events};
 use crate::observe;
+use crate::store::{Anchor, Events};
 
 /// A failed attempt to connect speaks for everybody who comes within this time.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
@@ -282,7 +282,11 @@ impl Link {
         let of_setup = |error| CallError::of_setup(error, self.is_tls);
         let mut connection =
             self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(of_setup)?;
-        let hello = connection.send_packed_command(&redis::cmd("HELLO")).await.and_then(Value::extract_error).map_err(of_setup)?;
+        let hello = connection
+            .send_packed_command(&redis::cmd("HELLO"))
+            .await
+            .and_then(Value::extract_error)
+            .map_err(of_setup)?;
         check_version(&hello)?;
         let sent = Moment::now();
         let time: (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
