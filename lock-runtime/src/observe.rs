@@ -2,6 +2,7 @@
 //!
 //! Events name keys and labels, never tokens or credentials. Target: `lock_runtime`.
 
+use crate::LockError;
 use crate::store::StoreError;
 
 /// A hold ended by its deadline or because the store no longer knew it.
@@ -12,6 +13,11 @@ pub(crate) fn lost(key: &str) {
 /// A background command failed; it is repeated.
 pub(crate) fn keeper_failed(error: &StoreError) {
     tracing::debug!(target: "lock_runtime", error = %error.problem, "background command failed");
+}
+
+/// The release after a body failed, of which the body's caller hears nothing; it is repeated in the background.
+pub(crate) fn unreleased(error: &LockError) {
+    tracing::warn!(target: "lock_runtime", error = %error, "release failed after a body");
 }
 
 /// A connection was set up.

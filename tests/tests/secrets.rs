@@ -284,6 +284,6 @@ async fn of_a_user_without_rights() {
     let text = world.hears_error(&guard.release().await.unwrap_err());
     assert!(text.contains("+del"), "{text}");
     world.hears_error(&north.lock("q", "k").acquire().await.unwrap_err());
-    drop(north.lock("p", "k").timeout(LONG).acquire().await.unwrap());
+    drop(north.lock("p", "other").acquire().await.unwrap());
     world.nothing_was_given_away().await;
 }

@@ -151,7 +151,7 @@ async fn a_body_under_a_lock_that_cannot_be_released_is_done_and_the_reason_is_t
             7
         };
         assert_eq!(manager.lock("p", "k").run(body).await.unwrap(), 7);
-        eventually(missing, BRIEFLY, || !events.with(&["WARN", "refused", "p:k", told]).is_empty()).await;
+        eventually(missing, BRIEFLY, || !events.with(&["WARN", "after a body", "p:k", told]).is_empty()).await;
         is_left_alone(&server).await;
     }
 }
