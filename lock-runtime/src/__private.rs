@@ -11,6 +11,7 @@ pub use ::std;
 use crate::clock::Deadline;
 use crate::key;
 use crate::local::{Hold, Protected, SHORTEST_ANSWER, Terms, check_lease};
+use crate::observe;
 use crate::scope::{self, Frame};
 use crate::{FencingToken, InvalidKey, LockError, LockGuard, LockKey, LockManager, OnLost};
 
@@ -232,7 +233,12 @@ impl Held {
         }
         match self.guard.release().await {
             Err(error) if error.is_lost() => Err(error),
-            _ => Ok(value),
+            Err(error) => {
+                // The work was done under the lock: that is what its caller hears.
+                observe::unreleased(&error);
+                Ok(value)
+            }
+            Ok(()) => Ok(value),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Deadline;
 use crate::engine::Engine;
 use crate::keeper::thread::KeeperThread;
 use crate::local::check_lease;
@@ -31,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     pub(crate) grace: Duration,
     pub(crate) drain: Duration,
+    pub(crate) max_waiters: usize,
+    pub(crate) max_waiters_per_key: usize,
     /// What is wrong with the above, when nobody was there to be told.
     problem: Option<LockError>,
 }
@@ -46,6 +49,8 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(2),
             grace: Duration::ZERO,
             drain: Duration::from_secs(5),
+            max_waiters: 1_000_000,
+            max_waiters_per_key: 250_000,
             problem: None,
         }
     }
@@ -63,6 +68,10 @@ impl Settings {
         if self.command_timeout.is_zero() || self.connect_timeout.is_zero() {
             let reason = "a command timeout or connect timeout of zero would let nothing through".to_owned();
             return Err(LockError::InvalidSetting { setting: "timeout", reason });
+        }
+        if self.max_waiters == 0 || self.max_waiters_per_key == 0 {
+            let reason = "nobody could wait at all; use a timeout of zero, or `try_acquire`, to try once".to_owned();
+            return Err(LockError::InvalidSetting { setting: "max_waiters", reason });
         }
         if self.grace > LONGEST_GRACE {
             let reason =
@@ -175,6 +184,19 @@ impl Builder {
         self
     }
 
+    /// How many tasks of this manager may wait at the same time, for whatever keys. One more is refused at once, with
+    /// [`TooManyWaiters`](LockError::TooManyWaiters). By default 1,000,000; each costs about 1 KiB, and its task.
+    pub fn max_waiters(mut self, limit: usize) -> Self {
+        self.settings.max_waiters = limit;
+        self
+    }
+
+    /// How many tasks of this manager may wait for one key at the same time. By default 250,000.
+    pub fn max_waiters_per_key(mut self, limit: usize) -> Self {
+        self.settings.max_waiters_per_key = limit;
+        self
+    }
+
     /// Connects.
     ///
     /// # Errors
@@ -230,9 +252,15 @@ fn open(url: &str) -> Result<redis::Client, LockError> {
     // The URL itself is not shown: it may hold a password. Nor is the cause, which may quote the URL.
     redis::Client::open(url).map_err(|_| {
         let scheme = url.split_once("://").map_or("no scheme", |(scheme, _)| scheme);
-        let reason = format!("this one (scheme: {scheme}) can't be read; {FORMS}");
-        LockError::InvalidSetting { setting: "URL", reason }
+        LockError::InvalidSetting { setting: "URL", reason: unreadable(scheme, cfg!(feature = "tls")) }
     })
+}
+
+fn unreadable(scheme: &str, has_tls: bool) -> String {
+    if !has_tls && matches!(scheme, "rediss" | "valkeys") {
+        return format!("{scheme}:// needs the feature `tls` of lock-runtime; switch it on in Cargo.toml");
+    }
+    format!("this one (scheme: {scheme}) can't be read; {FORMS}")
 }
 
 fn in_this_process() -> Arc<AnyStore> {
@@ -247,7 +275,12 @@ fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
 
 async fn connect(settings: Settings, client: &redis::Client) -> Result<LockManager, LockError> {
     let process = Process::new(&settings.label);
-    let server = client.get_connection_info().addr().to_string();
+    let address = client.get_connection_info().addr();
+    let is_tls = matches!(address, redis::ConnectionAddr::TcpTls { .. });
+    if is_tls {
+        choose_cryptography();
+    }
+    let server = address.to_string();
     let refused = |problem| LockError::Connect { server: server.clone(), problem };
     let link = |process| {
         Link::new(client, process, settings.command_timeout, settings.connect_timeout)
@@ -259,12 +292,44 @@ async fn connect(settings: Settings, client: &redis::Client) -> Result<LockManag
         Ok(Ok(_)) => {}
         Ok(Err(error)) => return Err(refused(error.into_problem())),
         Err(_) => {
-            let text = format!("no answer within {:?}", settings.connect_timeout);
+            let hint = if is_tls { ": does the server speak TLS on this port?" } else { "" };
+            let text = format!("no answer within {:?}{hint}", settings.connect_timeout);
             return Err(refused(BackendError::new(text)));
         }
     }
     let thread = KeeperThread::shared()
         .map_err(|error| refused(BackendError::caused_by("the keeper's thread could not be started", error)))?;
-    let store = |link| Arc::new(AnyStore::Redis(RedisStore::new(link)));
+    let (front, back) = (RedisStore::new(front), RedisStore::new(back));
+    let (look, by) = (back.clone(), Deadline::after(settings.connect_timeout));
+    thread.spawn(async move { look.warn_of_eviction(by).await });
+    let store = |store| Arc::new(AnyStore::Redis(store));
     Ok(LockManager::new(Engine::new(settings, process, store(front), store(back), Some(thread))))
+}
+
+/// Chooses for the TLS library, unless the application has: that library panics when no implementation of its
+/// cryptography is compiled in, or two are and none was chosen.
+#[cfg(feature = "tls")]
+fn choose_cryptography() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Somebody else may choose at the same moment, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+/// Another crate has compiled TLS into the client: the choice is the application's.
+#[cfg(not(feature = "tls"))]
+fn choose_cryptography() {}
+
+#[cfg(test)]
+mod tests {
+    use super::unreadable;
+
+    #[test]
+    fn a_tls_url_without_the_feature_is_told_which() {
+        for scheme in ["rediss", "valkeys"] {
+            assert!(unreadable(scheme, false).contains("feature `tls`"));
+            assert!(!unreadable(scheme, true).contains("feature"));
+        }
+        assert!(!unreadable("redis", false).contains("feature"));
+    }
 }

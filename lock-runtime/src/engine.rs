@@ -13,7 +13,7 @@ use crate::builder::Settings;
 use crate::clock::Deadline;
 use crate::keeper::Keeper;
 use crate::keeper::thread::KeeperThread;
-use crate::local::{self, Hold, Slot, Table, Terms, Turn};
+use crate::local::{self, Crowd, Hold, Slot, Table, Terms, Turn};
 use crate::observe;
 use crate::store::{AnyStore, Events, Pushed, Release, Store};
 use crate::token::{Process, Token};
@@ -27,6 +27,7 @@ pub(crate) struct Engine {
     settings: Settings,
     process: Process,
     table: Table,
+    crowd: Crowd,
     /// The store over the callers' connection.
     store: Arc<AnyStore>,
     keeper: Arc<Keeper>,
@@ -47,6 +48,7 @@ impl Engine {
         let engine = Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
             keeper: Keeper::new(keeper_store, settings.command_timeout, thread),
+            crowd: Crowd::new(settings.max_waiters, settings.max_waiters_per_key),
             settings,
             process,
             table: Table::default(),
@@ -72,6 +74,10 @@ impl Engine {
 
     pub(crate) fn table(&self) -> &Table {
         &self.table
+    }
+
+    pub(crate) fn crowd(&self) -> &Crowd {
+        &self.crowd
     }
 
     pub(crate) fn store(&self) -> &Arc<AnyStore> {

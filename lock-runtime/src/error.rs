@@ -24,6 +24,20 @@ pub enum LockError {
         holder: Option<String>,
     },
 
+    /// As many tasks of this process wait already as may. Said at once, and nothing is left in Redis: shed the load,
+    /// or allow more with [`Builder::max_waiters`](crate::Builder::max_waiters) and
+    /// [`max_waiters_per_key`](crate::Builder::max_waiters_per_key).
+    #[error(
+        "lock `{key}`: {limit} tasks wait already, and no more may; turn some away earlier, or raise the manager's \
+         `max_waiters` or `max_waiters_per_key`"
+    )]
+    TooManyWaiters {
+        /// The lock's name in Redis.
+        key: String,
+        /// The limit that was reached: that of all keys, or that of one.
+        limit: usize,
+    },
+
     /// The lock was held, and was lost before the work was done: its lease ran out, or Redis no longer knew it.
     /// Another process may have worked at the same time; look at what was done before you repeat it.
     #[error("lock `{key}` was lost{}", if *completed { " before it was released; what ran under it was partly unprotected" } else { "; what ran under it was stopped" })]

@@ -317,13 +317,22 @@ fn send_renewals(keeper: &Arc<Keeper>, engine: &Weak<Engine>, batch: Vec<(Arc<Sl
         let sent = Moment::now();
         let outcome = keeper.store.renew(&renewals, keeper.by()).await;
         let Some(engine) = engine.upgrade() else { return };
-        let mut outcomes = outcome.inspect_err(observe::keeper_failed).unwrap_or_default().into_iter();
+        let of_all = |error: &StoreError| failed(slots.first().map_or("", |slot| slot.key()), error);
+        let mut outcomes = outcome.inspect_err(of_all).unwrap_or_default().into_iter();
         for (slot, renewal) in slots.into_iter().zip(renewals) {
-            let outcome = outcomes.next().and_then(Result::ok);
+            let outcome =
+                outcomes.next().and_then(|outcome| outcome.inspect_err(|error| failed(slot.key(), error)).ok());
             let attention = slot.renewed(&renewal, sent, outcome);
             follow(&keeper, &engine, slot, attention, None);
         }
     });
+}
+
+fn failed(key: &str, error: &StoreError) {
+    match error.retry {
+        Retry::Later => observe::keeper_failed(error),
+        Retry::Never => observe::keeper_refused(key, error),
+    }
 }
 
 async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: Vec<(Arc<Slot>, Ask)>) {
@@ -344,16 +353,20 @@ async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: Vec<(Arc<Slo
 
 async fn send_releases(keeper: &Keeper, mut batch: Vec<Unsent>) {
     let releases: Vec<Release> = batch.iter().map(|unsent| unsent.release.clone()).collect();
-    let outcome = keeper.store.release(&releases, keeper.by()).await.inspect_err(observe::keeper_failed);
-    let is_final = |error: &StoreError| error.retry == Retry::Never;
-    match outcome {
-        Ok(answers) => {
-            let mut answers = answers.into_iter();
-            batch.retain(|_| answers.next().is_none_or(|answer| answer.is_err_and(|error| !is_final(&error))));
+    let answers = match keeper.store.release(&releases, keeper.by()).await {
+        Ok(answers) => answers,
+        Err(error) => releases.iter().map(|_| Err(error.clone())).collect(),
+    };
+    let mut answers = answers.into_iter();
+    // What was refused for good would be refused again.
+    batch.retain(|unsent| match answers.next() {
+        Some(Ok(_)) => false,
+        Some(Err(error)) => {
+            failed(&unsent.release.key, &error);
+            error.retry == Retry::Later
         }
-        Err(error) if is_final(&error) => batch.clear(),
-        Err(_) => {}
-    }
+        None => true,
+    });
     let retry_at = Instant::now() + RELEASE_AGAIN;
     keeper.change(|board| {
         board.in_flight -= 1;

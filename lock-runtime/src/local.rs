@@ -11,6 +11,7 @@
 mod acquire;
 mod asking;
 mod care;
+mod crowd;
 mod hold;
 mod lease;
 mod slot;
@@ -25,6 +26,7 @@ mod tests;
 
 pub(crate) use acquire::acquire;
 pub(crate) use care::{Attention, Due, Entries, Look};
+pub(crate) use crowd::Crowd;
 pub(crate) use hold::Hold;
 pub(crate) use slot::Slot;
 pub(crate) use table::Table;

@@ -2,6 +2,7 @@
 //!
 //! Events name keys and labels, never tokens or credentials. Target: `lock_runtime`.
 
+use crate::LockError;
 use crate::store::StoreError;
 
 /// A hold ended by its deadline or because the store no longer knew it.
@@ -12,6 +13,11 @@ pub(crate) fn lost(key: &str) {
 /// A background command failed; it is repeated.
 pub(crate) fn keeper_failed(error: &StoreError) {
     tracing::debug!(target: "lock_runtime", error = %error.problem, "background command failed");
+}
+
+/// The release after a body failed, of which the body's caller hears nothing; it is repeated in the background.
+pub(crate) fn unreleased(error: &LockError) {
+    tracing::warn!(target: "lock_runtime", error = %error, "release failed after a body");
 }
 
 /// A connection was set up.
@@ -27,4 +33,25 @@ pub(crate) fn disconnected(server: &str) {
 /// A grant arrived for an ask that was given up; it is answered with its release.
 pub(crate) fn stray_grant(key: &str) {
     tracing::debug!(target: "lock_runtime", key, "grant for an ask that was given up");
+}
+
+/// A background command was refused, and would be again.
+pub(crate) fn keeper_refused(key: &str, error: &StoreError) {
+    tracing::warn!(target: "lock_runtime", key, error = %error.problem, "the server refused a background command");
+}
+
+/// The server may drop locks to make room for other keys.
+pub(crate) fn evicts(server: &str, policy: &str, maxmemory: u64) {
+    tracing::warn!(
+        target: "lock_runtime",
+        server,
+        policy,
+        maxmemory,
+        "the server may evict locks when its memory is full: set `maxmemory-policy noeviction`"
+    );
+}
+
+/// Whether the server may drop locks could not be found out: it needs the right `+info`.
+pub(crate) fn eviction_unknown(server: &str) {
+    tracing::debug!(target: "lock_runtime", server, "can't tell whether the server evicts locks; that needs +info");
 }

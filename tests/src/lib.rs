@@ -12,6 +12,7 @@
 
 pub mod child;
 pub mod clock;
+pub mod events;
 pub mod history;
 pub mod patience;
 pub mod proxy;

@@ -51,7 +51,13 @@ impl Server {
     /// With a password.
     #[must_use]
     pub fn with_password(password: &str) -> Self {
-        Self::launch(&["--requirepass", password], Some(password), false, None)
+        Self::guarded(password, &[])
+    }
+
+    /// With a password and further options.
+    #[must_use]
+    pub fn guarded(password: &str, options: &[&str]) -> Self {
+        Self::launch(&[&["--requirepass", password], options].concat(), Some(password), false, None)
     }
 
     /// On a unix socket instead of a port.

@@ -294,7 +294,7 @@ async fn the_longest_timeout_is_a_timeout_like_any_other() {
 
 type Mistake = fn(Builder) -> Builder;
 
-const MISTAKES: [(&str, Mistake); 9] = [
+const MISTAKES: [(&str, Mistake); 11] = [
     ("empty namespace", |builder| builder.namespace("")),
     ("namespace with a brace", |builder| builder.namespace("a{b")),
     ("namespace with a blank", |builder| builder.namespace("a b")),
@@ -304,6 +304,8 @@ const MISTAKES: [(&str, Mistake); 9] = [
     ("no command timeout", |builder| builder.command_timeout(Duration::ZERO)),
     ("no connect timeout", |builder| builder.connect_timeout(Duration::ZERO)),
     ("endless grace", |builder| builder.grace(Duration::MAX)),
+    ("no waiters", |builder| builder.max_waiters(0)),
+    ("no waiters for a key", |builder| builder.max_waiters_per_key(0)),
 ];
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::asking::Outlook;
+use super::crowd::Waiting;
 use super::hold::Hold;
 use super::slot::{Entered, Slot};
 use super::terms::Terms;
@@ -37,14 +38,14 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
             Entered::Turn(id) => {
                 // Boxed: every waiter's future would have room for the store's commands, which most never send.
                 let now = is_first.then_some(attempt.started);
-                return Box::pin(drive(engine, Turn::new(&slot, id), terms, &mut attempt, now)).await;
+                return Box::pin(drive(engine, Turn::new(&slot, id), terms, &mut attempt, now, None)).await;
             }
-            Entered::Waiting(id, receiver) => {
+            Entered::Waiting(id, receiver, waiting) => {
                 let turn = wait(engine, &slot, terms, &mut attempt, Place { slot: &slot, id, receiver }).await?;
                 let now = Moment::now();
                 return match take_over(engine, turn, terms, now) {
                     Ok(hold) => Ok(hold),
-                    Err(turn) => Box::pin(drive(engine, turn, terms, &mut attempt, Some(now))).await,
+                    Err(turn) => Box::pin(drive(engine, turn, terms, &mut attempt, Some(now), Some(waiting))).await,
                 };
             }
             // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
@@ -60,6 +61,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
                 }
             }
             Entered::Taken => return Err(given_up(engine, &slot, terms, &attempt)),
+            Entered::Full(limit) => return Err(too_many(terms, limit)),
         }
     }
 }
@@ -108,12 +110,14 @@ impl Drop for Place<'_> {
 }
 
 /// Does one step after another until the hold starts. The clock need not be read again for the first when it is `now`.
+/// The task is counted as `waiting` from its first step that waits, if it was not before.
 async fn drive(
     engine: &Engine,
     turn: Turn,
     terms: &Terms,
     attempt: &mut Attempt,
     mut now: Option<Moment>,
+    mut waiting: Option<Waiting<'_>>,
 ) -> Result<Hold, LockError> {
     let store = engine.store();
     let slot = Arc::clone(turn.slot());
@@ -124,7 +128,11 @@ async fn drive(
         }
         let changed = slot.changed.notified();
         let by = attempt.by().counted_from(now);
-        let outcome = match turn.step(terms, attempt, now) {
+        let step = turn.step(terms, attempt, now);
+        if step.waits() && waiting.is_none() {
+            waiting = Some(engine.crowd().enter(0).map_err(|limit| too_many(terms, limit))?);
+        }
+        let outcome = match step {
             Step::Hold => match Hold::start(&turn, terms, now) {
                 Some(view) => return Ok(Hold::new(turn, view, terms.body)),
                 None => continue,
@@ -177,6 +185,10 @@ async fn drive(
             }
         }
     }
+}
+
+fn too_many(terms: &Terms, limit: usize) -> LockError {
+    LockError::TooManyWaiters { key: terms.key.to_string(), limit }
 }
 
 fn shut_down(terms: &Terms) -> LockError {

@@ -132,7 +132,7 @@ impl Slot {
     /// What a task that does not have the turn can say of the lock.
     pub(super) fn outlook(&self) -> Outlook {
         let state = self.locked();
-        if state.lease.as_ref().is_some_and(|lease| lease.tenure.is_some()) {
+        if state.is_held() {
             return Outlook::HeldHere;
         }
         if let Some(failure) = &state.failure {

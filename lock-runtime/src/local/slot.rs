@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 
 use super::care::Entries;
+use super::crowd::{Crowd, Waiting};
 use super::lease::{Asked, Lease, Tenure};
 use super::terms::Terms;
 use super::turn::Turn;
@@ -50,13 +51,15 @@ struct Waiter {
 }
 
 /// The outcome of entering a slot.
-pub(super) enum Entered {
+pub(super) enum Entered<'a> {
     /// It is this task's turn at once, under this id.
     Turn(u64),
     /// It waits, under this id.
-    Waiting(u64, oneshot::Receiver<Turn>),
+    Waiting(u64, oneshot::Receiver<Turn>, Waiting<'a>),
     /// Somebody else has the turn, and the task does not want to wait.
     Taken,
+    /// So many wait already that no more may.
+    Full(usize),
 }
 
 /// What happens to the lease when its hold ends.
@@ -90,7 +93,7 @@ impl Slot {
         self.changed.notify_waiters();
     }
 
-    pub(super) fn enter(&self, fenced: bool, wait: bool) -> Entered {
+    pub(super) fn enter<'a>(&self, crowd: &'a Crowd, fenced: bool, wait: bool) -> Entered<'a> {
         let mut state = self.locked();
         let id = state.new_id();
         if state.turn.is_none() {
@@ -100,10 +103,16 @@ impl Slot {
         if !wait {
             return Entered::Taken;
         }
+        // Whoever has the turn waits as well, unless it holds.
+        let others = state.waiters.len() + usize::from(!state.is_held());
+        let waiting = match crowd.enter(others) {
+            Ok(waiting) => waiting,
+            Err(limit) => return Entered::Full(limit),
+        };
         let (sender, receiver) = oneshot::channel();
         state.waiters.insert(id, Waiter { sender, fenced });
         state.fenced_waiters += u32::from(fenced);
-        Entered::Waiting(id, receiver)
+        Entered::Waiting(id, receiver, waiting)
     }
 
     pub(super) fn leave(&self, id: u64) {
@@ -286,6 +295,11 @@ impl State {
 
     pub(super) fn has_turn(&self, id: u64) -> bool {
         self.turn == Some(id)
+    }
+
+    /// Whether a task here holds the lock.
+    pub(super) fn is_held(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.tenure.is_some())
     }
 
     pub(super) fn fenced_waiters(&self) -> u32 {

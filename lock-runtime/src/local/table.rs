@@ -24,14 +24,20 @@ impl Table {
     }
 
     /// Takes the turn for `key`, or a place in its queue when `wait`.
-    pub(super) fn enter(&self, engine: &Arc<Engine>, key: &Arc<str>, fenced: bool, wait: bool) -> (Arc<Slot>, Entered) {
+    pub(super) fn enter<'a>(
+        &self,
+        engine: &'a Arc<Engine>,
+        key: &Arc<str>,
+        fenced: bool,
+        wait: bool,
+    ) -> (Arc<Slot>, Entered<'a>) {
         let mut slots = self.locked();
         let slot = match slots.get(key) {
             Some(slot) => Arc::clone(slot),
             None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(engine, key)))),
         };
         // Still under the table's lock: a slot found in the table can't be forgotten before it is entered.
-        let entered = slot.enter(fenced, wait);
+        let entered = slot.enter(engine.crowd(), fenced, wait);
         (slot, entered)
     }
 

@@ -44,6 +44,13 @@ pub(super) enum Step {
     GiveUp,
 }
 
+impl Step {
+    /// Whether it leaves the task waiting for others.
+    pub(super) fn waits(&self) -> bool {
+        matches!(self, Self::Wait(_) | Self::Ask(Ask { wait: true, .. }))
+    }
+}
+
 impl Turn {
     pub(crate) fn new(slot: &Arc<Slot>, id: u64) -> Self {
         Self { slot: Arc::clone(slot), id, is_armed: true }

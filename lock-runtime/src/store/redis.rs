@@ -5,18 +5,20 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{
-    Anchor, Answer, Answers, Ask, Busy, Events, Grant, Release, Released, Renewal, Renewed, Retry, Store, StoreError,
-    one,
+    Anchor, Answer, Answers, Ask, Busy, Events, Grant, Release, Released, Renewal, Renewed, Store, StoreError, one,
 };
 use crate::clock::{Deadline, Moment, without_drift};
 use crate::token::Token;
 use ::redis::{Cmd, RedisWrite, Value};
 use futures_util::future::join_all;
 
+mod eviction;
+mod failure;
 mod gather;
 pub(crate) mod link;
 mod push;
 mod reply;
+mod rights;
 mod scripts;
 
 use gather::Gather;
@@ -84,7 +86,7 @@ impl RedisStore {
     async fn release_each(&self, releases: &[Release], by: Deadline) -> Vec<Result<Released, StoreError>> {
         match self.release_all(releases, by).await {
             Ok(answers) => answers,
-            Err(error) if error.retry == Retry::Never && releases.len() > 1 => {
+            Err(error) if error.is_denied() && releases.len() > 1 => {
                 let by = by.counted_from(Moment::now());
                 let each = releases.iter().map(|release| self.release_all(std::slice::from_ref(release), by));
                 join_all(each).await.into_iter().map(one).collect()
@@ -104,6 +106,66 @@ impl RedisStore {
             Ok(released)
         };
         Ok(answers.into_iter().zip(releases).map(read).collect())
+    }
+
+    async fn ask_all(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
+        let arguments = |command: &mut Cmd| {
+            for ask in asks {
+                lock_keys(command, &ask.key);
+            }
+            for ask in asks {
+                let not_after = self.link.store_micros_at(ask.give_up).unwrap_or(0);
+                command.arg(ask.token.as_str()).arg(millis(ask.claim)).arg(u8::from(ask.wait));
+                command.arg(ask.fences).arg(not_after);
+            }
+        };
+        let Called { value, sent, .. } = self.run(&scripts::ASK, 3 * asks.len(), arguments, by).await?;
+        let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
+        let anchor = Anchor { sent, store_micros: reply.store_micros };
+        self.link.learn(anchor);
+        Ok(reply.answers.into_iter().zip(asks).map(|(answer, ask)| read_answer(answer, ask, anchor)).collect())
+    }
+
+    async fn free_or_release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
+        if !releases.iter().all(Release::is_lone) {
+            return Box::pin(self.release_all(releases, by)).await;
+        }
+        let (freed, repeated) = self.free(releases, by).await?;
+        if freed.iter().all(|freed| *freed) {
+            return Ok(releases.iter().map(|_| Ok(Released { owned: true, again: None })).collect());
+        }
+        let rest: Vec<Release> =
+            freed.iter().zip(releases).filter(|(freed, _)| !**freed).map(|(_, r)| r.clone()).collect();
+        let by = by.counted_from(Moment::now());
+        let mut answers = Box::pin(self.release_each(&rest, by)).await.into_iter();
+        let merge = |freed| {
+            if freed {
+                return Ok(Released { owned: true, again: None });
+            }
+            let mut released = answers.next().unwrap_or_else(|| Err(StoreError::no_answer()))?;
+            released.owned |= repeated;
+            Ok(released)
+        };
+        Ok(freed.into_iter().map(merge).collect())
+    }
+
+    async fn renew_all(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
+        let arguments = |command: &mut Cmd| {
+            for renewal in renewals {
+                command.arg(&*renewal.key);
+            }
+            for renewal in renewals {
+                command.arg(renewal.token.as_str()).arg(millis(renewal.lease + renewal.grace));
+            }
+        };
+        let Called { value, sent, .. } = self.run(&scripts::RENEW, renewals.len(), arguments, by).await?;
+        let answers = items(value).map_err(|_| StoreError::no_answer())?;
+        let read = |(answer, renewal): (Value, &Renewal)| match answer {
+            Value::Int(1) => Ok(Renewed::Until(Deadline::new(sent, without_drift(renewal.lease)))),
+            Value::Int(_) => Ok(Renewed::NotOwned),
+            other => Err(reply::error_of_one(other)),
+        };
+        Ok(answers.into_iter().zip(renewals).map(read).collect())
     }
 }
 
@@ -129,21 +191,8 @@ impl Store for RedisStore {
     }
 
     async fn ask(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
-        let arguments = |command: &mut Cmd| {
-            for ask in asks {
-                lock_keys(command, &ask.key);
-            }
-            for ask in asks {
-                let not_after = self.link.store_micros_at(ask.give_up).unwrap_or(0);
-                command.arg(ask.token.as_str()).arg(millis(ask.claim)).arg(u8::from(ask.wait));
-                command.arg(ask.fences).arg(not_after);
-            }
-        };
-        let Called { value, sent, .. } = self.run(&scripts::ASK, 3 * asks.len(), arguments, by).await?;
-        let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
-        let anchor = Anchor { sent, store_micros: reply.store_micros };
-        self.link.learn(anchor);
-        Ok(reply.answers.into_iter().zip(asks).map(|(answer, ask)| read_answer(answer, ask, anchor)).collect())
+        let answers = self.ask_all(asks, by).await;
+        if rights::is_denied(&answers) { self.explain_asks(asks, answers, by).await } else { answers }
     }
 
     async fn give_back(&self, release: &Release, by: Deadline) -> Result<Released, StoreError> {
@@ -154,31 +203,8 @@ impl Store for RedisStore {
     }
 
     async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
-        if !releases.iter().all(Release::is_lone) {
-            return Ok(Box::pin(self.release_each(releases, by)).await);
-        }
-        let (freed, repeated) = match self.free(releases, by).await {
-            Ok(freed) => freed,
-            // Refused for one of them, perhaps; some may be free.
-            Err(error) if error.retry == Retry::Never => (vec![false; releases.len()], true),
-            Err(error) => return Err(error),
-        };
-        if freed.iter().all(|freed| *freed) {
-            return Ok(releases.iter().map(|_| Ok(Released { owned: true, again: None })).collect());
-        }
-        let rest: Vec<Release> =
-            freed.iter().zip(releases).filter(|(freed, _)| !**freed).map(|(_, r)| r.clone()).collect();
-        let by = by.counted_from(Moment::now());
-        let mut answers = Box::pin(self.release_each(&rest, by)).await.into_iter();
-        let merge = |freed| {
-            if freed {
-                return Ok(Released { owned: true, again: None });
-            }
-            let mut released = answers.next().unwrap_or_else(|| Err(StoreError::no_answer()))?;
-            released.owned |= repeated;
-            Ok(released)
-        };
-        Ok(freed.into_iter().map(merge).collect())
+        let answers = self.free_or_release(releases, by).await;
+        if rights::is_denied(&answers) { self.release_denied(releases, answers, by).await } else { answers }
     }
 
     fn withdraw_behind(&self, release: &Release) {
@@ -188,22 +214,8 @@ impl Store for RedisStore {
     }
 
     async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
-        let arguments = |command: &mut Cmd| {
-            for renewal in renewals {
-                command.arg(&*renewal.key);
-            }
-            for renewal in renewals {
-                command.arg(renewal.token.as_str()).arg(millis(renewal.lease + renewal.grace));
-            }
-        };
-        let Called { value, sent, .. } = self.run(&scripts::RENEW, renewals.len(), arguments, by).await?;
-        let answers = items(value).map_err(|_| StoreError::no_answer())?;
-        let read = |(answer, renewal): (Value, &Renewal)| match answer {
-            Value::Int(1) => Ok(Renewed::Until(Deadline::new(sent, without_drift(renewal.lease)))),
-            Value::Int(_) => Ok(Renewed::NotOwned),
-            other => Err(reply::error_of_one(other)),
-        };
-        Ok(answers.into_iter().zip(renewals).map(read).collect())
+        let answers = self.renew_all(renewals, by).await;
+        if rights::is_denied(&answers) { self.explain_renewals(renewals, answers, by).await } else { answers }
     }
 
     async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {
@@ -211,7 +223,10 @@ impl Store for RedisStore {
             command.arg(&**key).arg(format!("{{{key}}}:fence"));
             command.arg(token.as_str()).arg(count);
         };
-        let Called { value, .. } = self.run(&scripts::DRAW, 2, arguments, by).await?;
+        let Called { value, .. } = match self.run(&scripts::DRAW, 2, arguments, by).await {
+            Err(error) if error.is_denied() => return Err(Box::pin(self.explained(error, key, "", by)).await),
+            outcome => outcome?,
+        };
         let first = integer(&value).and_then(|first| u64::try_from(first).ok()).ok_or_else(StoreError::no_answer)?;
         Ok((first > 0).then_some(first))
     }
@@ -300,14 +315,6 @@ fn read_released(answer: Value, release: &Release, sent: Moment) -> Result<Relea
         }
         [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
         _ => Err(StoreError::no_answer()),
-    }
-}
-
-impl From<link::CallError> for StoreError {
-    fn from(error: link::CallError) -> Self {
-        let retry = if error.is_final() { Retry::Never } else { Retry::Later };
-        let out_of_time = error.is_out_of_time();
-        Self { retry, out_of_time, problem: error.into_problem() }
     }
 }
 

@@ -12,6 +12,7 @@
 mod bodies;
 mod fencing;
 mod leases;
+mod limits;
 mod managers;
 mod names;
 mod reentry;

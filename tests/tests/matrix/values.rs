@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use lock_runtime::LockError;
-use tests::patience::NOISE;
+use tests::patience::{NOISE, eventually};
 use tests::server::Server;
 use tokio::time::sleep;
 
-use crate::{LATE, LONG, TIMEOUT, is_had_soon, is_lost, manager};
+use crate::{LATE, LONG, TIMEOUT, is_confirmed, is_had_soon, is_lost, manager};
 
 #[tokio::test]
 async fn a_late_release_never_frees_the_lock_of_another() {
@@ -43,8 +43,11 @@ async fn row_20_a_foreign_value_without_an_end_is_respected_and_reported() {
     let start = Instant::now();
     let error = manager.lock("p", "k").timeout(TIMEOUT).acquire().await.unwrap_err();
     assert!(start.elapsed() < TIMEOUT + LATE + NOISE);
-    assert!(matches!(error, LockError::Timeout { .. } | LockError::Backend { .. }), "{error:?}");
-    assert!(!error.to_string().contains("somebody"), "a foreign token is a secret, too: {error}");
+    let LockError::Timeout { holder, .. } = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(holder.as_deref(), Some("another client, without an expiry"));
+    assert!(!format!("{error} {error:?}").contains("somebody"), "a foreign token is a secret, too: {error:?}");
     assert_eq!(server.owner("p:k").as_deref(), Some("somebody"));
     assert_eq!(server.ask::<i64>("PTTL p:k"), -1);
     server.tell("DEL p:k");
@@ -60,10 +63,92 @@ async fn row_20_a_key_of_another_type_is_reported_and_left_alone() {
         let start = Instant::now();
         let error = manager.lock("p", "k").timeout(timeout).acquire().await.unwrap_err();
         assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+        assert!(error.to_string().contains("`p:k`") && error.to_string().contains("WRONGTYPE"), "{error}");
         // Waiting would not make it a lock.
         assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     }
     assert_eq!(server.ask::<Vec<String>>("LRANGE p:k 0 -1"), ["a", "b"]);
     // One bad key does not spoil the others.
     manager.lock("p", "other").acquire().await.unwrap().release().await.unwrap();
+}
+
+/// Every type there is, met by every way to ask.
+#[tokio::test]
+async fn a_value_of_any_other_type_is_named_and_left_as_it_is() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    for (make, look) in [
+        ("RPUSH p:k a b", "LRANGE p:k 0 -1"),
+        ("SADD p:k a", "SMEMBERS p:k"),
+        ("HSET p:k a b", "HGETALL p:k"),
+        ("ZADD p:k 1 a", "ZRANGE p:k 0 -1"),
+        ("XADD p:k 1-1 a b", "XRANGE p:k - +"),
+    ] {
+        server.tell(make);
+        let before: redis::Value = server.ask(look);
+        let request = || manager.lock("p", "k").timeout(TIMEOUT);
+        for error in [
+            request().acquire().await.unwrap_err(),
+            request().fenced(true).acquire().await.unwrap_err(),
+            request().try_acquire().await.unwrap_err(),
+            request().run(async { panic!("it runs under no lock") }).await.unwrap_err(),
+        ] {
+            assert!(matches!(error, LockError::Backend { .. }), "{make}: {error:?}");
+            assert!(error.to_string().contains("`p:k`") && error.to_string().contains("WRONGTYPE"), "{make}: {error}");
+        }
+        // What was asked for has been taken back by now, or is on its way.
+        manager.lock("p", "other").acquire().await.unwrap().release().await.unwrap();
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!(server.ask::<redis::Value>(look), before, "{make}");
+        assert_eq!(server.ask::<i64>("PTTL p:k"), -1, "{make}");
+        server.tell("DEL p:k");
+    }
+    is_had_soon(&manager).await.release().await.unwrap();
+}
+
+/// A hold that finds something else in its place is lost, and what is there is left alone.
+#[tokio::test]
+async fn a_lock_that_was_overwritten_is_lost_and_what_is_there_stays() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    for (overwrite, look) in [("SET p:k somebody", "GET p:k"), ("RPUSH p:k a", "LRANGE p:k 0 -1")] {
+        for is_dropped in [false, true] {
+            let guard = manager.lock("p", "k").acquire().await.unwrap();
+            is_confirmed(&guard, LONG).await;
+            server.tell("DEL p:k");
+            server.tell(overwrite);
+            let before: redis::Value = server.ask(look);
+            if is_dropped {
+                drop(guard);
+                // Its release is answered before the shutdown of its manager ends.
+                sleep(Duration::from_millis(200)).await;
+            } else {
+                let error = guard.release().await.unwrap_err();
+                assert!(error.is_lost() || error.to_string().contains("WRONGTYPE"), "{overwrite}: {error}");
+            }
+            assert_eq!(server.ask::<redis::Value>(look), before, "{overwrite}");
+            server.tell("DEL p:k");
+        }
+    }
+}
+
+/// What another client has put at a helper key spoils waiting, not the lock.
+#[tokio::test]
+async fn a_helper_key_of_another_type_is_named_and_left_alone() {
+    let server = Server::start();
+    let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
+    server.tell("SET {p:k}:queue x");
+    server.tell("RPUSH {p:k}:fence x");
+    let error = north.lock("p", "k").fenced(true).acquire().await.unwrap_err();
+    assert!(error.to_string().contains("WRONGTYPE"), "{error}");
+    let guard = is_had_soon(&north).await;
+    let start = Instant::now();
+    let error = south.lock("p", "k").timeout(LONG).acquire().await.unwrap_err();
+    assert!(error.to_string().contains("WRONGTYPE"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    // Whether the release is told to have failed or not: nothing of others is lost, and the lock ends.
+    let _ = guard.release().await;
+    assert_eq!(server.ask::<String>("GET {p:k}:queue"), "x");
+    assert_eq!(server.ask::<Vec<String>>("LRANGE {p:k}:fence 0 -1"), ["x"]);
+    eventually("the lock is free", Duration::from_secs(3), || server.owner("p:k").is_none()).await;
 }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::RedisStore;
-use super::link::CallError;
+use super::failure::CallError;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Release, Released, Store, StoreError};
 

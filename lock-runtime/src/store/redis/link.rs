@@ -13,25 +13,27 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, ProtocolVersion, RedisError, ServerErrorKind, Value};
+use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, ProtocolVersion, RedisError, Value};
 use tokio::time::{timeout, timeout_at};
 
+use super::failure::CallError;
 use super::push::{Message, Receiver};
 use crate::clock::{Deadline, Moment};
+use crate::observe;
 use crate::store::{Anchor, Events};
-use crate::{BackendError, observe};
 
 /// A failed attempt to connect speaks for everybody who comes within this time.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 /// Commands in flight before a sender has to wait; the crate's 50 makes a thousand tasks wait in turn.
 const IN_FLIGHT: usize = 4096;
 /// The oldest server with everything that the protocol uses (`SET … NX GET`, `PEXPIRE … GT`).
-const OLDEST: (u64, u64) = (7, 0);
+pub(super) const OLDEST: (u64, u64) = (7, 0);
 
 pub(crate) struct Link {
     this: Weak<Link>,
     client: redis::Client,
     server: String,
+    is_tls: bool,
     /// Whose channel to listen on; `None` for a connection without pushes.
     process: Option<String>,
     events: OnceLock<Weak<dyn Events>>,
@@ -72,6 +74,7 @@ impl Link {
     ) -> Result<Arc<Self>, RedisError> {
         let info = client.get_connection_info().clone();
         let server = info.addr().to_string();
+        let is_tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
         let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(
             socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(3)),
@@ -83,6 +86,7 @@ impl Link {
             this: Weak::clone(this),
             client,
             server,
+            is_tls,
             process: process.map(str::to_owned),
             events: OnceLock::new(),
             command_timeout,
@@ -275,9 +279,14 @@ impl Link {
             .set_connection_timeout(Some(self.connect_timeout))
             .set_pipeline_buffer_size(IN_FLIGHT)
             .set_push_sender(Receiver { link: Weak::clone(&self.this), generation });
+        let of_setup = |error| CallError::of_setup(error, self.is_tls);
         let mut connection =
-            self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(CallError::of_setup)?;
-        let hello = connection.send_packed_command(&redis::cmd("HELLO")).await.and_then(Value::extract_error)?;
+            self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(of_setup)?;
+        let hello = connection
+            .send_packed_command(&redis::cmd("HELLO"))
+            .await
+            .and_then(Value::extract_error)
+            .map_err(of_setup)?;
         check_version(&hello)?;
         let sent = Moment::now();
         let time: (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
@@ -347,76 +356,4 @@ pub(super) struct Called {
     pub(super) sent: Moment,
     /// It was sent before, and took effect then or did not.
     pub(super) repeated: bool,
-}
-
-/// A call without a usable reply.
-#[derive(Clone, Debug)]
-pub(crate) enum CallError {
-    /// No reply within this time; whether the command took effect is not known.
-    Silent(Duration),
-    /// No connection within this time.
-    NoConnection(Duration),
-    /// The server is older than what the protocol needs.
-    TooOld(String),
-    /// The server or the connection failed.
-    Failed(Arc<RedisError>),
-}
-
-impl CallError {
-    fn of_setup(error: RedisError) -> Self {
-        if error.kind() == ErrorKind::RESP3NotSupported {
-            return Self::TooOld("a server without RESP3".to_owned());
-        }
-        Self::Failed(Arc::new(error))
-    }
-
-    pub(super) fn is_missing_script(&self) -> bool {
-        matches!(self, Self::Failed(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
-    }
-
-    /// Whether the same would fail again: wrong credentials, a missing right, a key of another type.
-    pub(super) fn is_final(&self) -> bool {
-        match self {
-            Self::Silent(_) | Self::NoConnection(_) => false,
-            Self::TooOld(_) => true,
-            Self::Failed(error) => {
-                matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
-                    || matches!(error.code(), Some("NOPERM" | "NOAUTH" | "WRONGPASS" | "WRONGTYPE"))
-                    || error.code() == Some("ERR") && !error.to_string().contains("max number of clients")
-            }
-        }
-    }
-
-    /// Whether there was no answer in the time that there was, and nothing else.
-    pub(super) fn is_out_of_time(&self) -> bool {
-        matches!(self, Self::Silent(_) | Self::NoConnection(_))
-    }
-
-    pub(crate) fn into_problem(self) -> BackendError {
-        match self {
-            Self::Silent(limit) => BackendError::new(format!("no answer from the server within {limit:?}")),
-            Self::NoConnection(limit) => BackendError::new(format!("no connection to the server within {limit:?}")),
-            Self::TooOld(found) => BackendError::new(format!(
-                "{found} is too old: needs Redis {}.{} or newer, or any Valkey",
-                OLDEST.0, OLDEST.1
-            )),
-            Self::Failed(error) => {
-                let text = match error.kind() {
-                    ErrorKind::AuthenticationFailed => "the server refused the user name or password".to_owned(),
-                    ErrorKind::Io if error.is_connection_refusal() => {
-                        "connection refused: is the server running there?".to_owned()
-                    }
-                    ErrorKind::Parse => "what answers there does not speak Redis's protocol".to_owned(),
-                    _ => format!("the server or the connection failed: {error}"),
-                };
-                BackendError::caused_by(text, error)
-            }
-        }
-    }
-}
-
-impl From<RedisError> for CallError {
-    fn from(error: RedisError) -> Self {
-        Self::Failed(Arc::new(error))
-    }
 }

@@ -54,7 +54,7 @@ pub(super) fn error_of_one(value: Value) -> StoreError {
             None => return StoreError::no_answer(),
         },
     };
-    let problem = BackendError::new(format!("the server says: {message}"));
+    let problem = BackendError::new(super::failure::said(&message));
     // What is being loaded, promoted or written out passes; what the server refuses, it will refuse again.
     let passes = ["OOM", "READONLY", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "BUSY", "TRYAGAIN"];
     let code = message.split_whitespace().next().unwrap_or_default();

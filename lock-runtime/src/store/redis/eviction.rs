@@ -1,0 +1,46 @@
+//! A look at the server's settings: one that evicts keys drops locks.
+
+use redis::FromRedisValue;
+
+use super::RedisStore;
+use crate::clock::Deadline;
+use crate::observe;
+
+impl RedisStore {
+    /// Warns when the server may drop locks to make room. What can't be found out is no failure.
+    pub(crate) async fn warn_of_eviction(&self, by: Deadline) {
+        let mut command = redis::cmd("INFO");
+        command.arg("memory");
+        let answer = self.link.call(command, by).await.ok();
+        match answer.and_then(|called| String::from_redis_value(called.value).ok()) {
+            Some(info) => {
+                if let Some((policy, maxmemory)) = eviction(&info) {
+                    observe::evicts(self.link.server(), policy, maxmemory);
+                }
+            }
+            None => observe::eviction_unknown(self.link.server()),
+        }
+    }
+}
+
+/// The policy by which the server drops keys, and from how many bytes on (0: no limit yet); `None` when it drops none.
+fn eviction(info: &str) -> Option<(&str, u64)> {
+    let field = |name| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    let policy = field("maxmemory_policy").filter(|policy| *policy != "noeviction")?;
+    Some((policy, field("maxmemory").and_then(|bytes| bytes.parse().ok()).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::eviction;
+
+    #[test]
+    fn only_a_policy_that_drops_keys_is_told_of() {
+        let info =
+            |policy| format!("# Memory\r\nmaxmemory:100\r\nmaxmemory_human:100B\r\nmaxmemory_policy:{policy}\r\n");
+        assert_eq!(eviction(&info("noeviction")), None);
+        assert_eq!(eviction(&info("volatile-lru")), Some(("volatile-lru", 100)));
+        assert_eq!(eviction("# Memory\r\n"), None);
+        assert_eq!(eviction(""), None);
+    }
+}

@@ -1,0 +1,158 @@
+//! [`CallError`]: why a command has no usable reply, and what is said about it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use super::link::OLDEST;
+use crate::BackendError;
+use crate::store::{Retry, StoreError};
+
+/// A call without a usable reply.
+#[derive(Clone, Debug)]
+pub(crate) enum CallError {
+    /// No reply within this time; whether the command took effect is not known.
+    Silent(Duration),
+    /// No connection within this time.
+    NoConnection(Duration),
+    /// The server is older than what the protocol needs.
+    TooOld(String),
+    /// The connection could not be set up, most likely for this reason.
+    Setup(&'static str, Arc<RedisError>),
+    /// The server or the connection failed.
+    Failed(Arc<RedisError>),
+}
+
+impl CallError {
+    pub(super) fn of_setup(error: RedisError, is_tls: bool) -> Self {
+        let error = Arc::new(without_arguments(error));
+        match error.kind() {
+            ErrorKind::RESP3NotSupported => Self::TooOld("a server without RESP3".to_owned()),
+            ErrorKind::Io if error.is_connection_refusal() => Self::Failed(error),
+            // Every TLS library's own type: only its text tells.
+            ErrorKind::Io if is_tls && error.to_string().contains("certificate") => Self::Setup(
+                "the server's certificate is not trusted: give its authority's certificate to a client of the `redis` \
+                 crate, and the client to `LockManager::from_client`",
+                error,
+            ),
+            ErrorKind::Io | ErrorKind::Parse if is_tls && is_no_tls(&error) => {
+                Self::Setup("TLS could not be set up: does the server speak TLS on this port?", error)
+            }
+            ErrorKind::Io if error.is_connection_dropped() => Self::Setup(
+                "the connection was closed before an answer: if the server wants TLS on this port, write rediss://",
+                error,
+            ),
+            ErrorKind::Parse => Self::Setup(
+                "what answers there does not speak Redis's protocol; if it wants TLS on this port, write rediss://",
+                error,
+            ),
+            _ => Self::Failed(error),
+        }
+    }
+
+    pub(super) fn is_missing_script(&self) -> bool {
+        matches!(self, Self::Failed(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
+    }
+
+    /// Whether the same would fail again: wrong credentials, a missing right, a key of another type.
+    pub(super) fn is_final(&self) -> bool {
+        match self {
+            Self::Silent(_) | Self::NoConnection(_) | Self::Setup(..) => false,
+            Self::TooOld(_) => true,
+            Self::Failed(error) => {
+                matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
+                    || matches!(error.code(), Some("NOPERM" | "NOAUTH" | "WRONGPASS" | "WRONGTYPE"))
+                    || error.code() == Some("ERR") && !error.to_string().contains("max number of clients")
+            }
+        }
+    }
+
+    /// Whether there was no answer in the time that there was, and nothing else.
+    pub(super) fn is_out_of_time(&self) -> bool {
+        matches!(self, Self::Silent(_) | Self::NoConnection(_))
+    }
+
+    pub(crate) fn into_problem(self) -> BackendError {
+        match self {
+            Self::Silent(limit) => BackendError::new(format!("no answer from the server within {limit:?}")),
+            Self::NoConnection(limit) => BackendError::new(format!("no connection to the server within {limit:?}")),
+            Self::TooOld(found) => BackendError::new(format!(
+                "{found} is too old: needs Redis {}.{} or newer, or any Valkey",
+                OLDEST.0, OLDEST.1
+            )),
+            Self::Setup(text, error) => BackendError::caused_by(format!("{text} ({error})"), error),
+            Self::Failed(error) => {
+                let text = match error.kind() {
+                    ErrorKind::AuthenticationFailed => "the server refused the user name or password".to_owned(),
+                    ErrorKind::Io if error.is_connection_refusal() => {
+                        "connection refused: is the server running there?".to_owned()
+                    }
+                    ErrorKind::Parse => "what answers there does not speak Redis's protocol".to_owned(),
+                    _ => match error.code() {
+                        Some(code @ ("WRONGPASS" | "NOAUTH")) => {
+                            format!("the server refused the user name or password ({code})")
+                        }
+                        Some(code) => said(&format!("{code} {}", error.detail().unwrap_or_default())),
+                        None => format!("the server or the connection failed: {error}"),
+                    },
+                };
+                BackendError::caused_by(text, error)
+            }
+        }
+    }
+}
+
+/// Whether something answers, or keeps silent, in a way that TLS does not.
+fn is_no_tls(error: &RedisError) -> bool {
+    error.is_connection_dropped() || error.is_timeout() || error.to_string().contains("corrupt message")
+}
+
+/// What the server says, and what it means.
+pub(super) fn said(message: &str) -> String {
+    if !is_denial(message) {
+        return format!("the server says: {message}");
+    }
+    let right = if message.contains("channel") {
+        " (&cache_lock:*)"
+    } else if message.contains("key") {
+        " (the lock's name, and the same in braces with `:*` behind)"
+    } else {
+        ""
+    };
+    format!("the server's user lacks a right{right}, see \"Rights\" in docs/protocol.md: {message}")
+}
+
+/// A server that does not know a command (one that was renamed, say) quotes its arguments: a token, or the password.
+fn without_arguments(error: RedisError) -> RedisError {
+    match error.detail().and_then(|detail| detail.split_once(", with args beginning with")) {
+        Some((said, _)) => RedisError::from((error.kind(), "the server refused", said.to_owned())),
+        None => error,
+    }
+}
+
+/// Whether the server refused for lack of a right. Inside a script older servers have no code for it.
+fn is_denial(message: &str) -> bool {
+    message.contains("NOPERM") || message.contains("The user executing the script")
+}
+
+impl From<RedisError> for CallError {
+    fn from(error: RedisError) -> Self {
+        Self::Failed(Arc::new(without_arguments(error)))
+    }
+}
+
+impl From<CallError> for StoreError {
+    fn from(error: CallError) -> Self {
+        let retry = if error.is_final() { Retry::Never } else { Retry::Later };
+        let out_of_time = error.is_out_of_time();
+        Self { retry, out_of_time, problem: error.into_problem() }
+    }
+}
+
+impl StoreError {
+    /// Whether the server refused for lack of a right.
+    pub(super) fn is_denied(&self) -> bool {
+        self.retry == Retry::Never && is_denial(&self.problem.to_string())
+    }
+}

@@ -1,0 +1,110 @@
+//! The server's user may not do all that the scripts do: what is missing is named, and no lock is left behind.
+//!
+//! A script is refused as a whole, or half-way. Only then is any of this run: `denied.lua` gives back what can be given
+//! back, and asks the server which rights are missing, which its refusal does not always say.
+
+use redis::{Cmd, FromRedisValue};
+
+use super::{RedisStore, scripts};
+use crate::BackendError;
+use crate::clock::{Deadline, Moment};
+use crate::store::{Answer, Answers, Ask, Release, Released, Renewal, Renewed, StoreError};
+
+/// Whether any of it was refused for lack of a right.
+pub(super) fn is_denied<T>(answers: &Answers<T>) -> bool {
+    match answers {
+        Ok(answers) => answers.iter().any(|answer| answer.as_ref().is_err_and(StoreError::is_denied)),
+        Err(error) => error.is_denied(),
+    }
+}
+
+/// Each lock, and the token to give it back from.
+fn owners(releases: &[Release]) -> impl Iterator<Item = (&str, &str)> {
+    releases.iter().map(|release| (&*release.key, release.token.as_str()))
+}
+
+fn lacking(missing: &[String]) -> String {
+    format!("the server's user lacks {}; \"Rights\" in docs/protocol.md has the whole list", missing.join(" "))
+}
+
+impl RedisStore {
+    pub(super) async fn explain_asks(&self, asks: &[Ask], answers: Answers<Answer>, by: Deadline) -> Answers<Answer> {
+        let of = asks.iter().map(|ask| (&*ask.key, ask.token.as_str()));
+        Box::pin(self.explain_each(of, answers, by)).await
+    }
+
+    pub(super) async fn explain_renewals(
+        &self,
+        renewals: &[Renewal],
+        answers: Answers<Renewed>,
+        by: Deadline,
+    ) -> Answers<Renewed> {
+        // What is held is held on, for as long as the server knows of it.
+        let of = renewals.iter().map(|renewal| (&*renewal.key, ""));
+        Box::pin(self.explain_each(of, answers, by)).await
+    }
+
+    /// A command with several locks is refused for one of them: each is tried alone then.
+    pub(super) async fn release_denied(
+        &self,
+        releases: &[Release],
+        answers: Answers<Released>,
+        by: Deadline,
+    ) -> Answers<Released> {
+        if answers.is_ok() || releases.len() == 1 {
+            return Box::pin(self.explain_each(owners(releases), answers, by)).await;
+        }
+        let mut each = Vec::with_capacity(releases.len());
+        for release in releases {
+            let (release, by) = (std::slice::from_ref(release), by.counted_from(Moment::now()));
+            let mut alone = Box::pin(self.free_or_release(release, by)).await;
+            if is_denied(&alone) {
+                alone = Box::pin(self.explain_each(owners(release), alone, by)).await;
+            }
+            each.push(alone.and_then(|mut one| one.pop().unwrap_or_else(|| Err(StoreError::no_answer()))));
+        }
+        Ok(each)
+    }
+
+    /// `of`: each lock, and the token to give it back from.
+    async fn explain_each<'a, T>(
+        &self,
+        mut of: impl Iterator<Item = (&'a str, &'a str)>,
+        answers: Answers<T>,
+        by: Deadline,
+    ) -> Answers<T> {
+        match answers {
+            Err(error) => {
+                let (key, token) = of.next().unwrap_or_default();
+                Err(self.explained(error, key, token, by).await)
+            }
+            Ok(answers) => {
+                let mut explained = Vec::with_capacity(answers.len());
+                for (answer, (key, token)) in answers.into_iter().zip(of) {
+                    explained.push(match answer {
+                        Err(error) if error.is_denied() => Err(self.explained(error, key, token, by).await),
+                        answer => answer,
+                    });
+                }
+                Ok(explained)
+            }
+        }
+    }
+
+    /// The error with the missing rights named, as far as they can be found out.
+    pub(super) async fn explained(&self, error: StoreError, key: &str, token: &str, by: Deadline) -> StoreError {
+        let command = scripts::DENIED.by_text(1, &|command: &mut Cmd| {
+            command.arg(key).arg(token);
+        });
+        let Ok(called) = self.link.call(command, by.counted_from(Moment::now())).await else {
+            return error;
+        };
+        match Vec::<String>::from_redis_value(called.value) {
+            Ok(missing) if !missing.is_empty() => {
+                let problem = BackendError::caused_by(lacking(&missing), error.problem);
+                StoreError { problem, ..error }
+            }
+            _ => error,
+        }
+    }
+}

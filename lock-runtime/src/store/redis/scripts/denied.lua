@@ -1,0 +1,46 @@
+-- After the server refused a script for lack of a right: gives the lock back by whatever the user may do, and names what
+-- it may not. `{<lock>}:…` is no key of this script, since the user may lack just the right to that.
+--
+-- KEYS  lock
+-- ARGV  token whose lock to give back ('' = none)
+-- Returns { missing right… }
+
+local lock = KEYS[1]
+local queue, fence = '{' .. lock .. '}:queue', '{' .. lock .. '}:fence'
+if ARGV[1] ~= '' and redis.pcall('GET', lock) == ARGV[1] then
+  local freed = redis.pcall('DEL', lock)
+  if type(freed) == 'table' then
+    redis.pcall('PEXPIRE', lock, 1)
+  end
+end
+
+local missing = {}
+local function needs(right, ...)
+  local allowed = redis.acl_check_cmd(...)
+  if not allowed then
+    missing[#missing + 1] = right
+  end
+  return allowed
+end
+
+-- All on the lock's own key, which the user may use, or this would not run.
+needs('+set', 'SET', lock, '')
+needs('+get', 'GET', lock)
+needs('+del', 'DEL', lock)
+needs('+pexpire', 'PEXPIRE', lock, '1')
+needs('+pttl', 'PTTL', lock)
+needs('+exists', 'EXISTS', lock)
+needs('+lrem', 'LREM', lock, '0', '')
+needs('+rpush', 'RPUSH', lock, '')
+needs('+lpop', 'LPOP', lock)
+needs('+lpos', 'LPOS', lock, '')
+needs('+time', 'TIME')
+needs('+evalsha', 'EVALSHA', '', '1', lock)
+if redis.acl_check_cmd('SET', lock, '') and redis.acl_check_cmd('GET', lock) then
+  for _, key in ipairs({ queue, fence }) do
+    if not (redis.acl_check_cmd('SET', key, '') and redis.acl_check_cmd('GET', key)) then
+      missing[#missing + 1] = '~' .. key
+    end
+  end
+end
+return missing

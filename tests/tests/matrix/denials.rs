@@ -1,0 +1,253 @@
+//! The user that the locks connect as may not do everything.
+
+use std::time::{Duration, Instant};
+
+use lock_runtime::{LockError, LockManager};
+use tests::events::Events;
+use tests::patience::{NOISE, eventually};
+use tests::server::Server;
+
+use crate::{LONG, TIMEOUT, is_confirmed, manager};
+
+/// As docs/protocol.md has them.
+const COMMANDS: [&str; 15] = [
+    "+set",
+    "+get",
+    "+del",
+    "+pexpire",
+    "+pttl",
+    "+exists",
+    "+lrem",
+    "+rpush",
+    "+lpop",
+    "+lpos",
+    "+time",
+    "+publish",
+    "+subscribe",
+    "+eval",
+    "+evalsha",
+];
+const ANY_KEY: &str = "~*";
+const CHANNELS: &str = "&cache_lock:*";
+
+/// What a claim or a queue may block others for.
+const BRIEFLY: Duration = Duration::from_secs(3);
+
+/// A server with a user `least` of these rights; and its URL.
+fn with_rights(rights: &[&str]) -> (Server, String) {
+    let server = Server::start();
+    server.tell(&format!("ACL SETUSER least on >canary-7f3a -@all {}", rights.join(" ")));
+    let url = server.url().replace("redis://", "redis://least:canary-7f3a@");
+    (server, url)
+}
+
+fn all_rights() -> Vec<&'static str> {
+    COMMANDS.into_iter().chain([ANY_KEY, CHANNELS]).collect()
+}
+
+/// Everything that locks do, and how long a hand-off takes between two managers.
+async fn use_it_all(server: &Server, url: &str) -> Result<Duration, LockError> {
+    let (north, south) = (LockManager::connect(url).await?, LockManager::connect(url).await?);
+    // A short one, one that is confirmed and extended, and one that is renewed.
+    north.lock("p", "k").acquire().await?.release().await?;
+    let guard = north.lock("p", "k").fenced(true).expire(Duration::from_secs(20)).acquire().await?;
+    guard.extend(Duration::from_secs(25)).await?;
+    let waiter = tokio::spawn(async move {
+        let guard = south.lock("p", "k").fenced(true).timeout(LONG).acquire().await?;
+        let granted = Instant::now();
+        guard.release().await?;
+        south.shutdown().await;
+        Ok::<_, LockError>(granted)
+    });
+    let is_queued = || waiter.is_finished() || server.keys().contains_key("{p:k}:queue");
+    eventually("the waiter is queued", BRIEFLY, is_queued).await;
+    if waiter.is_finished() {
+        waiter.await.unwrap()?;
+        unreachable!("it was granted a lock that is held");
+    }
+    let released = Instant::now();
+    guard.release().await?;
+    let granted = waiter.await.unwrap()?;
+    let renewed = north.lock("p", "k").expire(Duration::from_millis(300)).renew(true).acquire().await?;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    renewed.release().await?;
+    // One that is dropped, and one that gives up.
+    drop(north.lock("p", "k").acquire().await?);
+    eventually("the dropped lock is free", BRIEFLY, || server.owner("p:k").is_none()).await;
+    server.tell("SET p:k somebody PX 60000");
+    let error = north.lock("p", "k").timeout(TIMEOUT).acquire().await.unwrap_err();
+    server.tell("DEL p:k");
+    if !error.is_timeout() {
+        return Err(error);
+    }
+    north.shutdown().await;
+    Ok(granted.saturating_duration_since(released))
+}
+
+/// What is there now is gone, or will be, within the time that a lock given up may block others.
+async fn is_left_alone(server: &Server) {
+    let blocks = |server: &Server| {
+        server.keys().into_iter().filter(|(key, _)| key == "p:k" || key.ends_with(":queue")).collect::<Vec<_>>()
+    };
+    eventually("nothing blocks others any more", BRIEFLY + NOISE, || blocks(server).is_empty()).await;
+}
+
+#[tokio::test]
+async fn the_least_rights_that_the_docs_name_are_enough() {
+    let protocol = include_str!("../../../docs/protocol.md");
+    let listed = protocol.split("ACL SETUSER locks").nth(1).unwrap().split("```").next().unwrap();
+    let mut listed: Vec<_> = listed.split_whitespace().filter(|word| word.starts_with(['+', '~', '&'])).collect();
+    let mut rights = all_rights();
+    listed.sort_unstable();
+    rights.sort_unstable();
+    assert_eq!(listed, rights, "the docs and this test name different rights");
+    let (server, url) = with_rights(&rights);
+    let hand_off = use_it_all(&server, &url).await.unwrap();
+    assert!(hand_off < Duration::from_millis(500), "{hand_off:?}");
+    // The client's own set-up asks for more, and is content without; so is the look at the memory.
+    let denied: Vec<std::collections::BTreeMap<String, redis::Value>> = server.ask("ACL LOG");
+    for entry in denied {
+        let object = format!("{:?}", entry["object"]);
+        assert!(["client", "info", "ping"].iter().any(|known| object.contains(known)), "{object} is needed as well");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_right_is_named_and_leaves_no_lock_behind() {
+    let events = Events::of_this_process();
+    for missing in COMMANDS.into_iter().filter(|right| *right != "+publish") {
+        let rights: Vec<_> = all_rights().into_iter().filter(|right| *right != missing).collect();
+        let (server, url) = with_rights(&rights);
+        let error = use_it_all(&server, &url).await.expect_err(missing);
+        is_left_alone(&server).await;
+        let text = error.to_string();
+        let name = missing.trim_start_matches('+');
+        if error.is_lost() {
+            // The hold ended with its claim; what the keeper was refused is told as an event.
+            assert!(!events.with(&["WARN", missing]).is_empty(), "{missing}: {error}");
+        } else {
+            assert!(text.contains(missing) || text.contains(&format!("'{name}'")), "{missing}: {text}");
+            assert!(text.contains("docs/protocol.md"), "{missing}: {text}");
+        }
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_under_a_lock_that_cannot_be_released_is_done_and_the_reason_is_told() {
+    let events = Events::of_this_process();
+    // The last: all keys but the helper keys.
+    for (missing, told) in
+        [("+del", "+del"), ("+exists", "+exists"), ("+evalsha", "+evalsha"), (ANY_KEY, "~{p:k}:queue")]
+    {
+        let mut rights: Vec<_> = all_rights().into_iter().filter(|right| *right != missing).collect();
+        if missing == ANY_KEY {
+            rights.push("~p:*");
+        }
+        let (server, url) = with_rights(&rights);
+        let manager = manager(&url).await;
+        let body = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            7
+        };
+        assert_eq!(manager.lock("p", "k").run(body).await.unwrap(), 7);
+        eventually(missing, BRIEFLY, || !events.with(&["WARN", "after a body", "p:k", told]).is_empty()).await;
+        is_left_alone(&server).await;
+    }
+}
+
+/// Waiters are not told, and find out when they ask again.
+#[tokio::test]
+async fn without_the_right_to_publish_hand_offs_take_a_second_and_nothing_else_changes() {
+    let rights: Vec<_> = all_rights().into_iter().filter(|right| *right != "+publish").collect();
+    let (server, url) = with_rights(&rights);
+    let hand_off = use_it_all(&server, &url).await.unwrap();
+    assert!(hand_off < Duration::from_secs(3) + NOISE, "{hand_off:?}");
+    is_left_alone(&server).await;
+}
+
+#[tokio::test]
+async fn without_the_right_to_the_channels_connecting_names_it() {
+    let mut rights = all_rights();
+    rights.retain(|right| *right != CHANNELS);
+    let (_server, url) = with_rights(&rights);
+    let error = LockManager::connect(&url).await.unwrap_err();
+    assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
+    assert!(error.to_string().contains(CHANNELS), "{error}");
+}
+
+#[tokio::test]
+async fn a_lock_whose_name_is_not_allowed_is_refused_at_once_and_others_are_not() {
+    let mut rights = all_rights();
+    rights.retain(|right| *right != ANY_KEY);
+    rights.extend(["~p:*", "~{p:*"]);
+    let (server, url) = with_rights(&rights);
+    use_it_all(&server, &url).await.unwrap();
+    let manager = manager(&url).await;
+    let start = Instant::now();
+    let error = manager.lock("q", "k").timeout(LONG).acquire().await.unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+    assert!(error.to_string().contains("`q:k`") && error.to_string().contains("the lock's name"), "{error}");
+    assert_eq!(server.owner("q:k"), None);
+}
+
+/// The names of the locks are allowed and the helper keys are not: what the first release shows.
+#[tokio::test]
+async fn without_the_right_to_the_helper_keys_the_lock_is_given_back_all_the_same() {
+    let mut rights = all_rights();
+    rights.retain(|right| *right != ANY_KEY);
+    rights.push("~p:*");
+    let (server, url) = with_rights(&rights);
+    let manager = manager(&url).await;
+    let guard = manager.lock("p", "k").acquire().await.unwrap();
+    is_confirmed(&guard, LONG).await;
+    let error = guard.release().await.unwrap_err();
+    assert!(error.to_string().contains("~{p:k}:queue"), "{error}");
+    is_left_alone(&server).await;
+    let error = manager.lock("p", "k").fenced(true).acquire().await.unwrap_err();
+    assert!(error.to_string().contains("~{p:k}:fence"), "{error}");
+    is_left_alone(&server).await;
+}
+
+/// Dropped guards are given back many in one command, which is refused for one of them.
+#[tokio::test]
+async fn one_lock_that_may_not_be_released_does_not_keep_others() {
+    let mut rights = all_rights();
+    rights.retain(|right| *right != ANY_KEY);
+    rights.extend(["~p:*", "~{p:*", "~q:*"]);
+    let (server, url) = with_rights(&rights);
+    let manager = manager(&url).await;
+    let mut guards = Vec::new();
+    for number in 0..20 {
+        guards.push(manager.lock("p", &number).acquire().await.unwrap());
+        guards.push(manager.lock("q", &number).acquire().await.unwrap());
+    }
+    for guard in &guards {
+        is_confirmed(guard, LONG).await;
+    }
+    drop(guards);
+    eventually("all are free", BRIEFLY, || server.keys().is_empty()).await;
+    manager.shutdown().await;
+}
+
+#[tokio::test]
+async fn rights_that_are_taken_away_later_are_named_as_well() {
+    let (server, url) = with_rights(&all_rights());
+    let manager = manager(&url).await;
+    let guard = manager.lock("p", "k").acquire().await.unwrap();
+    is_confirmed(&guard, LONG).await;
+    server.tell("ACL SETUSER least -del");
+    let error = guard.release().await.unwrap_err();
+    assert!(error.to_string().contains("+del"), "{error}");
+    is_left_alone(&server).await;
+    server.tell("ACL SETUSER least +del");
+    manager.lock("p", "k").timeout(LONG).acquire().await.unwrap().release().await.unwrap();
+    // A user that is gone takes its connections along.
+    server.tell("ACL DELUSER least");
+    let start = Instant::now();
+    let error = manager.lock("p", "k").timeout(TIMEOUT).acquire().await.unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+    assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+}
