@@ -40,6 +40,9 @@ impl LockManager {
     }
 
     /// A manager whose locks live in this process: for tests, examples, and services with one replica.
+    ///
+    /// What renews its holds is a task of the runtime that first uses it, and lives in that runtime's time, which tests may
+    /// pause. When that runtime is gone, the next acquire on another one goes on with it.
     #[must_use]
     pub fn in_memory() -> Self {
         Self::builder().in_memory()
