@@ -216,7 +216,6 @@ impl Slot {
             && lease.may_hand_over()
         {
             lease.tenure = None;
-            lease.fresh = false;
             let entries = std::mem::take(&mut lease.care.entries);
             return Ended { ending: Ending::Kept, entries, stale: None };
         }

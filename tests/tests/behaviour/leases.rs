@@ -127,7 +127,9 @@ async fn a_lease_asked_for_by_another_is_not_too_short(world: World) {
         let impatient = south.lock("p", "k").expire(Duration::from_millis(10)).timeout(SHORT).acquire();
         let patient = async {
             sleep(Duration::from_millis(2)).await;
-            south.lock("p", "k").timeout(LONG).run(sleep(SHORT)).await
+            let guard = south.lock("p", "k").timeout(LONG).acquire().await.unwrap();
+            assert!(guard.remaining() > SHORT, "{:?}", guard.remaining());
+            guard.release().await
         };
         let release = async {
             sleep(SHORT * 2).await;
