@@ -209,7 +209,8 @@ impl Store for RedisStore {
 
     fn withdraw_behind(&self, release: &Release) {
         let releases = std::slice::from_ref(release);
-        let mut command = scripts::RELEASE.by_digest(3, &|command: &mut Cmd| release_arguments(command, releases));
+        // By its text: nobody waits for an answer that would say that the server does not know it.
+        let mut command = scripts::RELEASE.by_text(3, &|command: &mut Cmd| release_arguments(command, releases));
         self.link.send_behind(command.set_no_response(true));
     }
 
