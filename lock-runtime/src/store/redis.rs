@@ -128,9 +128,13 @@ impl RedisStore {
 
     async fn free_or_release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
         if !releases.iter().all(Release::is_lone) {
-            return Box::pin(self.release_all(releases, by)).await;
+            return Ok(Box::pin(self.release_each(releases, by)).await);
         }
-        let (freed, repeated) = self.free(releases, by).await?;
+        let (freed, repeated) = match self.free(releases, by).await {
+            // Nothing was changed: what is denied is the script itself, or its only write.
+            Err(error) if error.is_denied() => (vec![false; releases.len()], false),
+            outcome => outcome?,
+        };
         if freed.iter().all(|freed| *freed) {
             return Ok(releases.iter().map(|_| Ok(Released { owned: true, again: None })).collect());
         }
@@ -204,7 +208,7 @@ impl Store for RedisStore {
 
     async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
         let answers = self.free_or_release(releases, by).await;
-        if rights::is_denied(&answers) { self.release_denied(releases, answers, by).await } else { answers }
+        if rights::is_denied(&answers) { self.explain_releases(releases, answers, by).await } else { answers }
     }
 
     fn withdraw_behind(&self, release: &Release) {

@@ -44,26 +44,13 @@ impl RedisStore {
         Box::pin(self.explain_each(of, answers, by)).await
     }
 
-    /// A command with several locks is refused for one of them: each is tried alone then.
-    pub(super) async fn release_denied(
+    pub(super) async fn explain_releases(
         &self,
         releases: &[Release],
         answers: Answers<Released>,
         by: Deadline,
     ) -> Answers<Released> {
-        if answers.is_ok() || releases.len() == 1 {
-            return Box::pin(self.explain_each(owners(releases), answers, by)).await;
-        }
-        let mut each = Vec::with_capacity(releases.len());
-        for release in releases {
-            let (release, by) = (std::slice::from_ref(release), by.counted_from(Moment::now()));
-            let mut alone = Box::pin(self.free_or_release(release, by)).await;
-            if is_denied(&alone) {
-                alone = Box::pin(self.explain_each(owners(release), alone, by)).await;
-            }
-            each.push(alone.and_then(|mut one| one.pop().unwrap_or_else(|| Err(StoreError::no_answer()))));
-        }
-        Ok(each)
+        Box::pin(self.explain_each(owners(releases), answers, by)).await
     }
 
     /// `of`: each lock, and the token to give it back from.
