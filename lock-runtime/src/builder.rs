@@ -10,6 +10,7 @@ use crate::keeper::thread::KeeperThread;
 use crate::local::check_lease;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
+use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
 use crate::store::{AnyStore, Store};
 use crate::token::Process;
@@ -274,20 +275,17 @@ fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
 }
 
 async fn connect(settings: Settings, client: &redis::Client) -> Result<LockManager, LockError> {
-    let process = Process::new(&settings.label);
-    let address = client.get_connection_info().addr();
-    let is_tls = matches!(address, redis::ConnectionAddr::TcpTls { .. });
+    let server = client.get_connection_info().addr().to_string();
+    let refused = |problem| LockError::Connect { server: server.clone(), problem };
+    let endpoint = Endpoint::of_client(client)
+        .map_err(|error| refused(BackendError::caused_by("the client's settings can't be used", error)))?;
+    let is_tls = endpoint.is_tls();
     if is_tls {
         choose_cryptography();
     }
-    let server = address.to_string();
-    let refused = |problem| LockError::Connect { server: server.clone(), problem };
-    let link = |process| {
-        Link::new(client, process, settings.command_timeout, settings.connect_timeout)
-            .map_err(|error| refused(BackendError::caused_by("the client's settings can't be used", error)))
-    };
-    let front = link(Some(process.id()))?;
-    let back = link(None)?;
+    let process = Process::new(&settings.label);
+    let link = |process| Link::new(endpoint.clone(), process, settings.command_timeout, settings.connect_timeout);
+    let (front, back) = (link(Some(process.id())), link(None));
     match tokio::time::timeout(settings.connect_timeout, front.connect()).await {
         Ok(Ok(_)) => {}
         Ok(Err(error)) => return Err(refused(error.into_problem())),

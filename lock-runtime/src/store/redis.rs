@@ -12,6 +12,7 @@ use crate::token::Token;
 use ::redis::{Cmd, RedisWrite, Value};
 use futures_util::future::join_all;
 
+pub(crate) mod endpoint;
 mod eviction;
 mod failure;
 mod gather;

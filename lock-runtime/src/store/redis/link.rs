@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, ProtocolVersion, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, Value};
 use tokio::time::{timeout, timeout_at};
 
+use super::endpoint::Endpoint;
 use super::failure::CallError;
 use super::push::{Message, Receiver};
 use crate::clock::{Deadline, Moment};
@@ -31,9 +31,8 @@ pub(super) const OLDEST: (u64, u64) = (7, 0);
 
 pub(crate) struct Link {
     this: Weak<Link>,
-    client: redis::Client,
+    endpoint: Endpoint,
     server: String,
-    is_tls: bool,
     /// Whose channel to listen on; `None` for a connection without pushes.
     process: Option<String>,
     events: OnceLock<Weak<dyn Events>>,
@@ -67,26 +66,15 @@ pub(crate) struct Live {
 
 impl Link {
     pub(crate) fn new(
-        client: &redis::Client,
+        endpoint: Endpoint,
         process: Option<&str>,
         command_timeout: Duration,
         connect_timeout: Duration,
-    ) -> Result<Arc<Self>, RedisError> {
-        let info = client.get_connection_info().clone();
-        let server = info.addr().to_string();
-        let is_tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
-        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(
-            socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(3)),
-        );
-        #[cfg(target_os = "linux")]
-        let tcp = tcp.set_user_timeout(Duration::from_secs(5));
-        let client = redis::Client::open(info.set_redis_settings(redis).set_tcp_settings(tcp))?;
-        Ok(Arc::new_cyclic(|this| Self {
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
-            client,
-            server,
-            is_tls,
+            server: endpoint.address(),
+            endpoint,
             process: process.map(str::to_owned),
             events: OnceLock::new(),
             command_timeout,
@@ -96,7 +84,7 @@ impl Link {
             generations: AtomicU64::new(0),
             is_silent: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
-        }))
+        })
     }
 
     pub(crate) fn server(&self) -> &str {
@@ -279,9 +267,8 @@ impl Link {
             .set_connection_timeout(Some(self.connect_timeout))
             .set_pipeline_buffer_size(IN_FLIGHT)
             .set_push_sender(Receiver { link: Weak::clone(&self.this), generation });
-        let of_setup = |error| CallError::of_setup(error, self.is_tls);
-        let mut connection =
-            self.client.get_multiplexed_async_connection_with_config(&config).await.map_err(of_setup)?;
+        let of_setup = |error| CallError::of_setup(error, self.endpoint.is_tls());
+        let mut connection = self.endpoint.connect(config).await.map_err(of_setup)?;
         let hello = connection
             .send_packed_command(&redis::cmd("HELLO"))
             .await
