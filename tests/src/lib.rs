@@ -10,10 +10,10 @@
     reason = "a harness fails its test by panicking"
 )]
 
+pub mod aof;
 pub mod child;
 pub mod clock;
 pub mod events;
-pub mod history;
 pub mod patience;
 pub mod proxy;
 pub mod resp;

@@ -13,7 +13,7 @@ pub mod worker;
 pub mod workers;
 pub mod workload;
 
-pub use ours::Ours;
+pub use ours::{Held, Ours};
 pub use plan::Plan;
 pub use report::Report;
 pub use round::round;

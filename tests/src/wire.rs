@@ -7,7 +7,7 @@ use redis::{Cmd, FromRedisValue};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::history::Failure;
+use history::Failure;
 
 /// How long one command may take.
 const PATIENCE: Duration = Duration::from_millis(300);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use tests::history::event::wall;
+use history::event::wall;
 
 static AHEAD: AtomicI64 = AtomicI64::new(0);
 

@@ -1,6 +1,6 @@
 //! [`HALL`]: the exhibits, and what has to be seen of each.
 
-use tests::history::Lock;
+use history::Lock;
 use tests::soak::Ours;
 
 use crate::fault::Fault;

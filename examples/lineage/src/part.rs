@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use history::{Diary, Hold, Lock, Place, Recorder, Wanted, What};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
-use tests::history::{Diary, Hold, Lock, Place, Recorder, Wanted, What};
 use tests::soak::worker::watch;
 use tokio::runtime::{Builder, Handle};
 use tokio::time::{Instant, sleep};

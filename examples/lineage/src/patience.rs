@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tests::history::{Failure, Wanted};
+use history::{Failure, Wanted};
 use tokio::time::sleep;
 
 /// The time that is left to a caller.

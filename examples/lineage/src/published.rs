@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tests::history::Place;
+use history::Place;
 use tests::wire::Wire;
 
 pub(crate) mod a_annotation;

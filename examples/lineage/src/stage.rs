@@ -9,12 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use tests::history::aof::{self, Tail};
-use tests::history::checks::judge;
-use tests::history::claims::HARNESS;
-use tests::history::event::{Change, wall_is_ahead};
-use tests::history::timeline::draw;
-use tests::history::{Bounds, History, Recorder, What};
+use history::checks::judge;
+use history::claims::HARNESS;
+use history::event::{Change, wall_is_ahead};
+use history::timeline::draw;
+use history::{Bounds, History, Recorder, What};
+use tests::aof::{self, Tail};
 use tests::proxy::{Fault as WireFault, Proxy};
 use tests::server::Server;
 use tests::soak::worker::watch;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use tests::history::owners::{End, Owned};
-use tests::history::{History, Violation};
+use history::owners::{End, Owned};
+use history::{History, Violation};
 
 /// A promise of `docs/guarantees.md`, with its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::parse();
-    let seed = arguments.seed.unwrap_or_else(|| tests::history::event::wall() / 1_000_000_000);
+    let seed = arguments.seed.unwrap_or_else(|| history::event::wall() / 1_000_000_000);
     let time = Duration::try_from_secs_f64(arguments.minutes * 60.0).unwrap_or(Duration::MAX);
     println!("seed {seed}, {time:?}{}", if arguments.forgetful { ", with a server that forgets" } else { "" });
     let interrupted = watch_for_signals();

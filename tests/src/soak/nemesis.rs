@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::plan::{Kind, Strike};
 use super::workers::Workers;
-use crate::history::event::{now, span};
-use crate::history::{Recorder, What};
 use crate::proxy::{Direction, Fault, LineNumber, Proxy};
 use crate::server::Server;
+use history::event::{now, span};
+use history::{Recorder, What};
 
 /// Whoever breaks things in one round.
 #[derive(Debug)]
@@ -226,7 +226,7 @@ impl<'a> Nemesis<'a> {
 }
 
 fn note(recorder: &Mutex<Recorder>, at: u64, what: What) {
-    lock(recorder).note_of(at, crate::history::claims::HARNESS, what);
+    lock(recorder).note_of(at, history::claims::HARNESS, what);
 }
 
 fn lock(recorder: &Mutex<Recorder>) -> std::sync::MutexGuard<'_, Recorder> {

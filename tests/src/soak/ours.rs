@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use lock_runtime::{LockError, LockGuard, LockManager};
 
-use crate::history::{Failure, Hold, Lock, Place, Wanted};
+use history::{Failure, Hold, Lock, Place, Wanted};
 
 /// A manager.
 #[derive(Debug)]
 pub struct Ours(LockManager);
 
 impl Lock for Ours {
-    type Hold = LockGuard;
+    type Hold = Held;
     const DROPS: bool = true;
     const TELLS: bool = true;
     const QUEUES: bool = true;
@@ -21,10 +21,10 @@ impl Lock for Ours {
         builder.connect().await.map(Self).map_err(failure)
     }
 
-    async fn acquire(&self, key: &str, wanted: &Wanted) -> Result<LockGuard, Failure> {
+    async fn acquire(&self, key: &str, wanted: &Wanted) -> Result<Held, Failure> {
         let (prefix, key) = key.split_once(':').expect("a prefix and a key");
         let request = self.0.lock(prefix, key).timeout(wanted.timeout()).expire(wanted.expire());
-        request.renew(wanted.renew).fenced(wanted.fenced).acquire().await.map_err(failure)
+        request.renew(wanted.renew).fenced(wanted.fenced).acquire().await.map(Held).map_err(failure)
     }
 
     async fn close(&self) {
@@ -32,21 +32,25 @@ impl Lock for Ours {
     }
 }
 
-impl Hold for LockGuard {
+/// A guard.
+#[derive(Debug)]
+pub struct Held(LockGuard);
+
+impl Hold for Held {
     fn remaining(&self) -> Option<Duration> {
-        Some(self.remaining())
+        Some(self.0.remaining())
     }
 
     fn fence(&self) -> Option<u64> {
-        self.fencing_token().map(u64::from)
+        self.0.fencing_token().map(u64::from)
     }
 
     async fn extend(&self, lease: Duration) -> Result<(), Failure> {
-        self.extend(lease).await.map_err(failure)
+        self.0.extend(lease).await.map_err(failure)
     }
 
     async fn release(self) -> Result<(), Failure> {
-        self.release().await.map_err(failure)
+        self.0.release().await.map_err(failure)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::history::{Bounds, Lock, Wanted};
+use history::{Bounds, Lock, Wanted};
 
 /// What is tried in one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]

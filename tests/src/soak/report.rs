@@ -5,10 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use super::plan::Plan;
-use crate::history::checks::{judge, longest_wait};
-use crate::history::event::How;
-use crate::history::timeline::draw;
-use crate::history::{Bounds, History, Violation, What};
+use history::checks::{judge, longest_wait};
+use history::event::How;
+use history::timeline::draw;
+use history::{Bounds, History, Violation, What};
 
 /// What happened in one round, or in several.
 #[derive(Debug, Default)]

@@ -11,11 +11,11 @@ use super::plan::Plan;
 use super::report::Report;
 use super::worker::{Role, watch};
 use super::workers::Workers;
-use crate::history::aof::{self, Tail};
-use crate::history::claims::HARNESS;
-use crate::history::event::{now, span};
-use crate::history::{History, Lock, Recorder, What};
+use crate::aof::{self, Tail};
 use crate::server::Server;
+use history::claims::HARNESS;
+use history::event::{now, span};
+use history::{History, Lock, Recorder, What};
 
 /// Who works, and how the round is run.
 #[derive(Clone, Copy)]

@@ -12,8 +12,8 @@ use tokio::time::sleep;
 use super::plan::Plan;
 use super::register::Register;
 use super::workload::Task;
-use crate::history::event::now;
-use crate::history::{Diary, Lock, Place, Recorder, What};
+use history::event::now;
+use history::{Diary, Lock, Place, Recorder, What};
 
 /// What a worker is told by the process that starts it.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::worker::Role;
 use crate::child;
-use crate::history::event::{now, span};
+use history::event::{now, span};
 
 /// Processes that can be stopped, killed and started again.
 #[derive(Debug)]

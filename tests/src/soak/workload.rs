@@ -7,9 +7,9 @@ use tokio::time::sleep;
 
 use super::plan::Plan;
 use super::register::Register;
-use crate::history::diary::Kept;
-use crate::history::event::now;
-use crate::history::{Diary, Hold, Lock, Wanted, What};
+use history::diary::Kept;
+use history::event::now;
+use history::{Diary, Hold, Lock, Wanted, What};
 
 /// A task of a worker.
 pub(super) struct Task<'a, L> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use history::{Failure, Hold, Lock, Place, Wanted};
 use redis::cmd;
-use tests::history::{Failure, Hold, Lock, Place, Wanted};
 use tests::wire::Wire;
 use tokio::time::{sleep, timeout};
 

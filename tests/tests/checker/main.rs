@@ -14,8 +14,8 @@ mod broken;
 use std::time::{Duration, Instant};
 
 use broken::{CountsFromTheReply, DeletesWithoutToken, GetsThenDeletes, Good, SetsWithoutExpire};
+use history::Lock;
 use tests::child;
-use tests::history::Lock;
 use tests::soak::round::Setting;
 use tests::soak::worker::Role;
 use tests::soak::{Plan, Report, round, serve};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tests::history::checks::{Check, acquires_return_in_time, claims_never_overlap, fences_increase};
-use tests::history::{Bounds, Diary, History, Lock, Place, Recorder, Wanted, What};
+use history::checks::{Check, acquires_return_in_time, claims_never_overlap, fences_increase};
+use history::{Bounds, Diary, History, Lock, Place, Recorder, Wanted, What};
 use tests::patience::eventually;
 use tests::server::Server;
 use tests::soak::Ours;

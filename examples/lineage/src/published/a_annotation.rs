@@ -9,8 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use history::{Failure, Hold, Lock, Place, Wanted};
 use redis::cmd;
-use tests::history::{Failure, Hold, Lock, Place, Wanted};
 
 use super::{Session, Taken};
 use crate::patience::Patience;

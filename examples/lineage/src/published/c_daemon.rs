@@ -10,8 +10,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use history::{Failure, Hold, Lock, Place, Wanted};
 use redis::{Cmd, cmd};
-use tests::history::{Failure, Hold, Lock, Place, Wanted};
 use tokio::time::sleep;
 
 use super::{COMPARE_AND_DELETE, Session, Taken};

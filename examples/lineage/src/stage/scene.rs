@@ -5,8 +5,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use tests::history::event::now;
-use tests::history::{Recorder, What};
+use history::event::now;
+use history::{Recorder, What};
 use tests::proxy::{Direction, Proxy};
 use tests::server::Server;
 

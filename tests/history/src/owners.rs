@@ -125,7 +125,7 @@ fn around(instant: u64) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::{KEY, Sample};
+    use crate::sample::{KEY, Sample};
 
     fn ends(sample: Sample) -> Vec<(End, (u64, u64))> {
         let history = sample.and(9000, "harness", What::Healed).history();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Bounds, Violation, ms, who};
-use crate::history::claims::{Attempt, HARNESS, History};
-use crate::history::event::How;
+use crate::claims::{Attempt, HARNESS, History};
+use crate::event::How;
 
 /// After the last fault each lock that is asked for is granted before long, an acquire that would wait for longer than
 /// a crash can cost gets its lock, and every process comes to its end.
@@ -72,8 +72,8 @@ pub fn longest_wait(history: &History) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::event::What;
-    use crate::history::sample::Sample;
+    use crate::event::What;
+    use crate::sample::Sample;
 
     fn healed() -> Sample {
         Sample::default().and(100, HARNESS, What::Healed)

@@ -1,8 +1,8 @@
 //! C1: holds of one lock never overlap.
 
 use super::{Bounds, Violation, ms, who};
-use crate::history::claims::{Attempt, History};
-use crate::history::ranges::shared;
+use crate::claims::{Attempt, History};
+use crate::ranges::shared;
 
 /// Two tasks never believe at the same time that they hold one lock; a server that forgets is excused.
 #[must_use]
@@ -34,8 +34,8 @@ pub fn claims_never_overlap(history: &History, bounds: &Bounds) -> Vec<Violation
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::event::{How, What};
-    use crate::history::sample::{BOUNDS, Sample};
+    use crate::event::{How, What};
+    use crate::sample::{BOUNDS, Sample};
 
     #[test]
     fn an_overlap_is_found() {

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::{Bounds, Violation, ms, who};
-use crate::history::claims::{Attempt, Claim, History};
-use crate::history::event::How;
-use crate::history::ranges::shared;
+use crate::claims::{Attempt, Claim, History};
+use crate::event::How;
+use crate::ranges::shared;
 
 /// The fault during which the server answers nobody.
 const FREEZE: &str = "StopServer";
@@ -100,8 +100,8 @@ fn outages_are_real(history: &History) -> Vec<Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::event::What;
-    use crate::history::sample::Sample;
+    use crate::event::What;
+    use crate::sample::Sample;
 
     #[test]
     fn a_grant_without_time_is_found() {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{Bounds, Violation, ms, who};
-use crate::history::claims::{Attempt, History};
-use crate::history::owners::End;
-use crate::history::ranges::{Range, shared, without};
+use crate::claims::{Attempt, History};
+use crate::owners::End;
+use crate::ranges::{Range, shared, without};
 
 /// What a waiter that missed its wake-up needs to find out.
 const POLL: Duration = Duration::from_secs(1);
@@ -46,8 +46,8 @@ fn troubles<'a>(history: &'a History, attempt: &'a Attempt) -> impl Iterator<Ite
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::event::{How, What};
-    use crate::history::sample::Sample;
+    use crate::event::{How, What};
+    use crate::sample::Sample;
 
     fn free_for(milliseconds: u64) -> Sample {
         let end = 200 + milliseconds;

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use super::diary::Recorder;
-use super::event::{Change, NEVER, What, now, wall_is_ahead};
 use crate::resp;
+use history::diary::Recorder;
+use history::event::{Change, NEVER, What, now, wall_is_ahead};
 
 /// What a server needs to be followed.
 pub const OPTIONS: [&str; 6] = ["--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"];

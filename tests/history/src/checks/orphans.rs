@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{Bounds, Violation, ms};
-use crate::history::claims::{Attempt, History};
-use crate::history::event::How;
-use crate::history::owners::Owned;
-use crate::history::ranges::without;
+use crate::claims::{Attempt, History};
+use crate::event::How;
+use crate::owners::Owned;
+use crate::ranges::without;
 
 /// What an acquire that failed may leave behind.
 const FAILED: Duration = Duration::from_secs(3);
@@ -70,8 +70,8 @@ fn bound(history: &History, bounds: &Bounds, lease: &Owned, own: &[&Attempt], id
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::event::What;
-    use crate::history::sample::Sample;
+    use crate::event::What;
+    use crate::sample::Sample;
 
     #[test]
     fn a_lock_that_a_failed_acquire_leaves_is_found() {

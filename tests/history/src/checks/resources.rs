@@ -1,8 +1,8 @@
 //! C9: what was used is given back.
 
 use super::{Bounds, Violation};
-use crate::history::claims::History;
-use crate::history::event::What;
+use crate::claims::History;
+use crate::event::What;
 
 /// Every count that was taken before and after the work is back to where it was.
 #[must_use]
@@ -22,7 +22,7 @@ pub fn all_is_given_back(history: &History, _: &Bounds) -> Vec<Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::Sample;
+    use crate::sample::Sample;
 
     #[test]
     fn what_is_left_is_found() {

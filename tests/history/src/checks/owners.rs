@@ -1,10 +1,10 @@
 //! C7: what the server did, command by command, agrees with what the holders believed.
 
 use super::{Bounds, Violation, ms, who};
-use crate::history::claims::History;
-use crate::history::event::NEVER;
-use crate::history::owners::End;
-use crate::history::ranges::shared;
+use crate::claims::History;
+use crate::event::NEVER;
+use crate::owners::End;
+use crate::ranges::shared;
 
 /// A key goes from free to a token, stays with its token, or passes to a token from its queue in one step.
 #[must_use]
@@ -67,7 +67,7 @@ pub fn claims_are_backed_by_the_server(history: &History, bounds: &Bounds) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::Sample;
+    use crate::sample::Sample;
 
     #[test]
     fn a_lock_taken_from_its_owner_is_found() {

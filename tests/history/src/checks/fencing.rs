@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{Bounds, Violation, who};
-use crate::history::claims::History;
-use crate::history::owners::Owned;
+use crate::claims::History;
+use crate::owners::Owned;
 
 /// A hold that was granted after another one's end has a greater fencing token, and no two have the same.
 ///
@@ -42,7 +42,7 @@ pub fn fences_increase(history: &History, bounds: &Bounds) -> Vec<Violation> {
     found
 }
 
-type Point<'a> = (u64, u64, u64, &'a crate::history::claims::Attempt);
+type Point<'a> = (u64, u64, u64, &'a crate::claims::Attempt);
 
 /// Of points with an end, a start and a number: those that start after the end of one with a greater number.
 fn inversions(points: Vec<Point<'_>>) -> Vec<Violation> {
@@ -71,8 +71,8 @@ fn inversions(points: Vec<Point<'_>>) -> Vec<Violation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::event::{How, What};
-    use crate::history::sample::{BOUNDS, Sample};
+    use crate::event::{How, What};
+    use crate::sample::{BOUNDS, Sample};
 
     #[test]
     fn a_smaller_or_equal_token_after_a_greater_one_is_found() {

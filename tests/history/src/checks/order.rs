@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::{Bounds, Violation, ms, who};
-use crate::history::claims::{Attempt, Claim, History};
-use crate::history::event::How;
+use crate::claims::{Attempt, Claim, History};
+use crate::event::How;
 
 /// The longest streak of hand-overs inside one process, the grant that starts it included.
 const STREAK: usize = 65;
@@ -71,7 +71,7 @@ fn is_undisturbed(history: &History, grants: &Grants<'_>, range: (u64, u64)) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::Sample;
+    use crate::sample::Sample;
 
     fn passed_over(times: u64, pause: u64) -> usize {
         let mut sample = Sample::default();

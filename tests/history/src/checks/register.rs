@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Bounds, Violation};
-use crate::history::claims::History;
-use crate::history::event::What;
+use crate::claims::History;
+use crate::event::What;
 
 /// Accepted writes have growing tokens, a rejected one has a smaller token than an accepted one before, and the counter
 /// ends between what was acknowledged and that with the writes whose answer was lost.
@@ -58,7 +58,7 @@ pub fn the_register_loses_nothing(history: &History, _: &Bounds) -> Vec<Violatio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::sample::{KEY, Sample};
+    use crate::sample::{KEY, Sample};
 
     fn wrote(fence: u64, accepted: Option<bool>) -> What {
         What::Wrote { key: KEY.into(), fence, value: 0, accepted }

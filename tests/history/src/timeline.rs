@@ -167,9 +167,9 @@ fn since(start: u64, at: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::checks::judge;
-    use crate::history::event::What;
-    use crate::history::sample::{BOUNDS, Sample};
+    use crate::checks::judge;
+    use crate::event::What;
+    use crate::sample::{BOUNDS, Sample};
 
     #[test]
     fn the_shortest_overlap_is_drawn_with_a_lane_for_each_holder() {
