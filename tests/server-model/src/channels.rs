@@ -1,0 +1,85 @@
+//! [`Channels`]: who listens where, and what was told.
+
+use std::collections::BTreeMap;
+
+use crate::{Client, Reply};
+
+#[derive(Default)]
+pub(crate) struct Channels {
+    /// In the order of subscription.
+    listeners: BTreeMap<Vec<u8>, Vec<Client>>,
+    pushes: Vec<(Client, Reply)>,
+}
+
+impl Channels {
+    /// Tells everybody who listens; how many these are.
+    pub(crate) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
+        let listeners = self.listeners.get(channel).map(Vec::as_slice).unwrap_or_default();
+        for listener in listeners {
+            let push = vec![Reply::bulk("message"), Reply::bulk(channel), Reply::bulk(message)];
+            self.pushes.push((*listener, Reply::Push(push)));
+        }
+        listeners.len()
+    }
+
+    /// The confirmation of one channel is the reply; those of further ones follow it as pushes.
+    pub(crate) fn subscribe(&mut self, client: Client, channels: &[&[u8]]) -> Reply {
+        let confirm = |all: &mut Self, channel: &&[u8]| {
+            let listeners = all.listeners.entry(channel.to_vec()).or_default();
+            if !listeners.contains(&client) {
+                listeners.push(client);
+            }
+            all.confirmation("subscribe", client, Some(channel))
+        };
+        let confirmations: Vec<Reply> = channels.iter().map(|channel| confirm(self, channel)).collect();
+        self.reply(client, confirmations)
+    }
+
+    /// From all channels when none is named.
+    pub(crate) fn unsubscribe(&mut self, client: Client, channels: &[&[u8]]) -> Reply {
+        let mut channels: Vec<Vec<u8>> = channels.iter().map(|channel| channel.to_vec()).collect();
+        if channels.is_empty() {
+            channels = self.of(client).map(<[u8]>::to_vec).collect();
+        }
+        let leave = |all: &mut Self, channel: &Vec<u8>| {
+            if let Some(listeners) = all.listeners.get_mut(channel) {
+                listeners.retain(|listener| *listener != client);
+            }
+            all.confirmation("unsubscribe", client, Some(channel))
+        };
+        let mut confirmations: Vec<Reply> = channels.iter().map(|channel| leave(self, channel)).collect();
+        if confirmations.is_empty() {
+            confirmations.push(self.confirmation("unsubscribe", client, None));
+        }
+        self.reply(client, confirmations)
+    }
+
+    pub(crate) fn disconnect(&mut self, client: Client) {
+        self.listeners.retain(|_, listeners| {
+            listeners.retain(|listener| *listener != client);
+            !listeners.is_empty()
+        });
+        self.pushes.retain(|(listener, _)| *listener != client);
+    }
+
+    pub(crate) fn take_pushes(&mut self) -> Vec<(Client, Reply)> {
+        std::mem::take(&mut self.pushes)
+    }
+
+    fn of(&self, client: Client) -> impl Iterator<Item = &[u8]> {
+        let listened = self.listeners.iter().filter(move |(_, listeners)| listeners.contains(&client));
+        listened.map(|(channel, _)| channel.as_slice())
+    }
+
+    fn confirmation(&self, kind: &str, client: Client, channel: Option<&[u8]>) -> Reply {
+        let channel = channel.map_or(Reply::Nil, Reply::bulk);
+        Reply::Push(vec![Reply::bulk(kind), channel, Reply::count(self.of(client).count())])
+    }
+
+    fn reply(&mut self, client: Client, confirmations: Vec<Reply>) -> Reply {
+        let mut confirmations = confirmations.into_iter();
+        let first = confirmations.next().unwrap_or(Reply::Nil);
+        self.pushes.extend(confirmations.map(|further| (client, further)));
+        first
+    }
+}

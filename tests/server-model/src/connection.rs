@@ -1,0 +1,91 @@
+//! The commands that are about one connection or about scripts, and the words for those that are refused.
+
+use crate::data::{Refusal, integer};
+use crate::{Client, ModelServer, Reply};
+
+/// What a script may not call.
+const NAMES: [&[u8]; 10] =
+    [b"CLIENT", b"CONFIG", b"EVAL", b"EVALSHA", b"HELLO", b"RESET", b"SCRIPT", b"SELECT", b"SUBSCRIBE", b"UNSUBSCRIBE"];
+
+pub(crate) fn is_name(name: &[u8]) -> bool {
+    NAMES.contains(&name)
+}
+
+impl ModelServer {
+    pub(crate) fn dispatch(&mut self, client: Client, written: &[u8], arguments: &[&[u8]]) -> Reply {
+        let name = written.to_ascii_uppercase();
+        match (name.as_slice(), arguments) {
+            (b"EVALSHA", [digest, count, rest @ ..]) => {
+                self.with_keys(count, rest, |server, keys, values| server.scripts.run_digest(digest, keys, values))
+            }
+            (b"EVAL", [text, count, rest @ ..]) => {
+                self.with_keys(count, rest, |server, keys, values| server.scripts.run_text(text, keys, values))
+            }
+            (b"SCRIPT", [flush, ..]) if flush.eq_ignore_ascii_case(b"FLUSH") => {
+                self.flush_scripts();
+                Reply::ok()
+            }
+            (b"SUBSCRIBE", channels @ [_, ..]) => self.data().channels.subscribe(client, channels),
+            (b"UNSUBSCRIBE", channels) => self.data().channels.unsubscribe(client, channels),
+            (b"HELLO", [] | [b"3", ..]) => hello(client),
+            (b"HELLO", _) => Reply::error("NOPROTO unsupported protocol version"),
+            (b"CLIENT", [b"ID"]) => Reply::Integer(client.0.cast_signed()),
+            (b"CLIENT", _) | (b"SELECT", [b"0"]) => Reply::ok(),
+            (b"SELECT", [_]) => Reply::error("ERR DB index is out of range"),
+            (b"CONFIG", [get, b"maxmemory-policy"]) if get.eq_ignore_ascii_case(b"GET") => {
+                Reply::Map(vec![(Reply::bulk("maxmemory-policy"), Reply::bulk("noeviction"))])
+            }
+            (b"CONFIG", [get, _]) if get.eq_ignore_ascii_case(b"GET") => Reply::Map(Vec::new()),
+            (name, arguments) if is_name(name) => refused(Refusal::WrongCount, written, arguments),
+            (name, arguments) => {
+                let outcome = self.data().execute(name, arguments);
+                outcome.unwrap_or_else(|refusal| refused(refusal, written, arguments))
+            }
+        }
+    }
+
+    fn with_keys(
+        &mut self,
+        count: &[u8],
+        rest: &[&[u8]],
+        run: impl FnOnce(&mut Self, &[&[u8]], &[&[u8]]) -> Reply,
+    ) -> Reply {
+        let count = match integer(count).map(usize::try_from) {
+            Ok(Ok(count)) => count,
+            Ok(Err(_)) => return Reply::error("ERR Number of keys can't be negative"),
+            Err(error) => return error,
+        };
+        match rest.split_at_checked(count) {
+            Some((keys, values)) => run(self, keys, values),
+            None => Reply::error("ERR Number of keys can't be greater than number of args"),
+        }
+    }
+}
+
+fn hello(client: Client) -> Reply {
+    let fields = [
+        ("server", Reply::bulk("redis")),
+        ("version", Reply::bulk("7.0.15")),
+        ("proto", Reply::Integer(3)),
+        ("id", Reply::Integer(client.0.cast_signed())),
+        ("mode", Reply::bulk("standalone")),
+        ("role", Reply::bulk("master")),
+        ("modules", Reply::Array(Vec::new())),
+    ];
+    Reply::Map(fields.map(|(name, value)| (Reply::bulk(name), value)).into())
+}
+
+fn refused(refusal: Refusal, name: &[u8], arguments: &[&[u8]]) -> Reply {
+    let name = String::from_utf8_lossy(name);
+    match refusal {
+        Refusal::WrongCount => {
+            let name = name.to_ascii_lowercase();
+            Reply::error(format!("ERR wrong number of arguments for '{name}' command"))
+        }
+        Refusal::Unknown => {
+            let quoted = |argument: &&[u8]| format!("'{}' ", String::from_utf8_lossy(argument));
+            let arguments: String = arguments.iter().map(quoted).collect();
+            Reply::error(format!("ERR unknown command '{name}', with args beginning with: {arguments}"))
+        }
+    }
+}

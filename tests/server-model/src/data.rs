@@ -1,0 +1,334 @@
+//! The commands that a script may call as well: on keys, on channels and on the clock.
+
+use std::collections::VecDeque;
+
+use crate::Reply;
+use crate::channels::Channels;
+use crate::keyspace::{Keyspace, Millis, Slot, Value};
+
+/// All that commands work on. While a script runs the time stands still.
+#[derive(Default)]
+pub(crate) struct Data {
+    pub(crate) keys: Keyspace,
+    pub(crate) channels: Channels,
+    pub(crate) micros: u64,
+}
+
+/// Why a command was not even tried; a client and a script are told in different words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    Unknown,
+    WrongCount,
+}
+
+/// The reply in an `Err` is an error, which ends the command early.
+type Outcome = Result<Reply, Reply>;
+
+const NAMES: [&[u8]; 20] = [
+    b"DEL",
+    b"ECHO",
+    b"EXISTS",
+    b"FLUSHALL",
+    b"GET",
+    b"INFO",
+    b"LLEN",
+    b"LPOP",
+    b"LPOS",
+    b"LRANGE",
+    b"LREM",
+    b"PEXPIRE",
+    b"PING",
+    b"PTTL",
+    b"PUBLISH",
+    b"RPUSH",
+    b"SET",
+    b"STRLEN",
+    b"TIME",
+    b"TYPE",
+];
+
+fn is_name(name: &[u8]) -> bool {
+    NAMES.contains(&name)
+}
+
+impl Data {
+    /// From here on it is `micros`.
+    pub(crate) fn begin(&mut self, micros: u64) {
+        self.micros = micros;
+        self.keys.expire(self.now());
+    }
+
+    fn now(&self) -> Millis {
+        millis(self.micros)
+    }
+
+    /// `name` is in capitals.
+    pub(crate) fn execute(&mut self, name: &[u8], arguments: &[&[u8]]) -> Result<Reply, Refusal> {
+        let outcome = match (name, arguments) {
+            (b"GET", [key]) => self.get(key),
+            (b"SET", [key, value, options @ ..]) => self.set(key, value, options),
+            (b"DEL", keys @ [_, ..]) => Ok(Reply::count(keys.iter().filter(|key| self.keys.remove(key)).count())),
+            (b"EXISTS", keys @ [_, ..]) => {
+                Ok(Reply::count(keys.iter().filter(|key| self.keys.get(key).is_some()).count()))
+            }
+            (b"STRLEN", [key]) => self.text(key).map(|text| Reply::count(text.map_or(0, <[u8]>::len))),
+            (b"TYPE", [key]) => Ok(Reply::Simple(type_of(self.keys.get(key)).to_owned())),
+            (b"PTTL", [key]) => Ok(self.pttl(key)),
+            (b"PEXPIRE", [key, left, options @ ..]) => self.pexpire(key, left, options),
+            (b"RPUSH", [key, items @ ..]) if !items.is_empty() => self.rpush(key, items),
+            (b"LPOP", [key]) => self.lpop(key),
+            (b"LPOS", [key, item]) => self.lpos(key, item),
+            (b"LREM", [key, count, item]) => self.lrem(key, count, item),
+            (b"LLEN", [key]) => self.list(key).map(|list| Reply::count(list.map_or(0, VecDeque::len))),
+            (b"LRANGE", [key, first, last]) => self.lrange(key, first, last),
+            (b"PUBLISH", [channel, message]) => Ok(Reply::count(self.channels.publish(channel, message))),
+            (b"TIME", []) => Ok(self.time()),
+            (b"PING", []) => Ok(Reply::Simple("PONG".to_owned())),
+            (b"PING" | b"ECHO", [message]) => Ok(Reply::bulk(message)),
+            (b"INFO", _) => Ok(Reply::bulk("# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n")),
+            (b"FLUSHALL", [] | [_]) => {
+                self.keys.clear();
+                Ok(Reply::ok())
+            }
+            _ if is_name(name) => return Err(Refusal::WrongCount),
+            _ => return Err(Refusal::Unknown),
+        };
+        Ok(outcome.unwrap_or_else(|error| error))
+    }
+
+    fn text(&self, key: &[u8]) -> Result<Option<&[u8]>, Reply> {
+        match self.keys.get(key).map(|slot| &slot.value) {
+            Some(Value::Text(text)) => Ok(Some(text)),
+            Some(Value::List(_)) => Err(wrong_type()),
+            None => Ok(None),
+        }
+    }
+
+    fn list(&self, key: &[u8]) -> Result<Option<&VecDeque<Vec<u8>>>, Reply> {
+        match self.keys.get(key).map(|slot| &slot.value) {
+            Some(Value::List(list)) => Ok(Some(list)),
+            Some(Value::Text(_)) => Err(wrong_type()),
+            None => Ok(None),
+        }
+    }
+
+    /// Changes a list, and removes it when nothing is left in it; `None` when there is none.
+    fn change<T>(&mut self, key: &[u8], change: impl FnOnce(&mut VecDeque<Vec<u8>>) -> T) -> Result<Option<T>, Reply> {
+        let list = match self.keys.value_mut(key) {
+            Some(Value::List(list)) => list,
+            Some(Value::Text(_)) => return Err(wrong_type()),
+            None => return Ok(None),
+        };
+        let changed = change(list);
+        if list.is_empty() {
+            self.keys.remove(key);
+        }
+        Ok(Some(changed))
+    }
+
+    fn get(&self, key: &[u8]) -> Outcome {
+        Ok(self.text(key)?.map_or(Reply::Nil, Reply::bulk))
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8], options: &[&[u8]]) -> Outcome {
+        let options = SetOptions::read(options)?;
+        let end = match options.lease {
+            Some((number, unit)) => {
+                let invalid = || Reply::error("ERR invalid expire time in 'set' command");
+                let left = integer(number)?.checked_mul(unit).filter(|left| *left > 0);
+                Some(left.and_then(|left| left.checked_add(self.now())).ok_or_else(invalid)?)
+            }
+            None if options.keeps_end => self.keys.get(key).and_then(Slot::end),
+            None => None,
+        };
+        let previous = if options.gets { Some(self.get(key)?) } else { None };
+        let is_there = self.keys.get(key).is_some();
+        if options.only_if.is_some_and(|wanted| wanted != is_there) {
+            return Ok(previous.unwrap_or(Reply::Nil));
+        }
+        self.keys.set(key, Value::Text(value.to_vec()), end);
+        Ok(previous.unwrap_or_else(Reply::ok))
+    }
+
+    fn pttl(&self, key: &[u8]) -> Reply {
+        Reply::Integer(match self.keys.get(key).map(Slot::end) {
+            Some(Some(end)) => (end - self.now()).max(0),
+            Some(None) => -1,
+            None => -2,
+        })
+    }
+
+    fn pexpire(&mut self, key: &[u8], left: &[u8], options: &[&[u8]]) -> Outcome {
+        let invalid = || Reply::error("ERR invalid expire time in 'pexpire' command");
+        let mut conditions = Vec::new();
+        for option in options {
+            conditions.push(match option.to_ascii_uppercase().as_slice() {
+                b"NX" => Condition::NoEnd,
+                b"XX" => Condition::AnEnd,
+                b"GT" => Condition::Later,
+                b"LT" => Condition::Earlier,
+                _ => {
+                    let option = String::from_utf8_lossy(option);
+                    return Err(Reply::error(format!("ERR Unsupported option {option}")));
+                }
+            });
+        }
+        let has = |condition| conditions.contains(&condition);
+        if has(Condition::NoEnd) && conditions.iter().any(|condition| *condition != Condition::NoEnd) {
+            let message = "ERR NX and XX, GT or LT options at the same time are not compatible";
+            return Err(Reply::error(message));
+        }
+        if has(Condition::Later) && has(Condition::Earlier) {
+            return Err(Reply::error("ERR GT and LT options at the same time are not compatible"));
+        }
+        let end = integer(left)?.checked_add(self.now()).ok_or_else(invalid)?;
+        let Some(slot) = self.keys.get(key) else {
+            return Ok(Reply::Integer(0));
+        };
+        let holds = |condition: &Condition| match (condition, slot.end()) {
+            (Condition::NoEnd, old) => old.is_none(),
+            (Condition::AnEnd, old) => old.is_some(),
+            // A key without an end lives longer than any other.
+            (Condition::Later, old) => old.is_some_and(|old| end > old),
+            (Condition::Earlier, old) => old.is_none_or(|old| end < old),
+        };
+        if !conditions.iter().all(holds) {
+            return Ok(Reply::Integer(0));
+        }
+        if end <= self.now() {
+            self.keys.remove(key);
+        } else {
+            self.keys.set_end(key, end);
+        }
+        Ok(Reply::Integer(1))
+    }
+
+    fn rpush(&mut self, key: &[u8], items: &[&[u8]]) -> Outcome {
+        let items = || items.iter().map(|item| item.to_vec());
+        let pushed = self.change(key, |list| {
+            list.extend(items());
+            list.len()
+        })?;
+        if pushed.is_none() {
+            self.keys.set(key, Value::List(items().collect()), None);
+        }
+        Ok(Reply::count(pushed.unwrap_or_else(|| items().len())))
+    }
+
+    fn lpop(&mut self, key: &[u8]) -> Outcome {
+        let popped = self.change(key, VecDeque::pop_front)?.flatten();
+        Ok(popped.map_or(Reply::Nil, Reply::Bulk))
+    }
+
+    fn lpos(&self, key: &[u8], item: &[u8]) -> Outcome {
+        let at = self.list(key)?.and_then(|list| list.iter().position(|other| other == item));
+        Ok(at.map_or(Reply::Nil, Reply::count))
+    }
+
+    fn lrem(&mut self, key: &[u8], count: &[u8], item: &[u8]) -> Outcome {
+        let count = integer(count)?;
+        let mut left =
+            if count == 0 { usize::MAX } else { usize::try_from(count.unsigned_abs()).unwrap_or(usize::MAX) };
+        let removed = self.change(key, |list| {
+            let before = list.len();
+            let mut keep = |other: &Vec<u8>| {
+                let goes = left > 0 && other == item;
+                left -= usize::from(goes);
+                !goes
+            };
+            // From the end for a count below zero.
+            *list = if count < 0 {
+                let kept: Vec<_> = list.drain(..).rev().filter(|other| keep(other)).collect();
+                kept.into_iter().rev().collect()
+            } else {
+                list.drain(..).filter(|other| keep(other)).collect()
+            };
+            before - list.len()
+        })?;
+        Ok(Reply::count(removed.unwrap_or_default()))
+    }
+
+    fn lrange(&self, key: &[u8], first: &[u8], last: &[u8]) -> Outcome {
+        let (first, last) = (integer(first)?, integer(last)?);
+        let Some(list) = self.list(key)? else {
+            return Ok(Reply::Array(Vec::new()));
+        };
+        let length = i64::try_from(list.len()).unwrap_or(i64::MAX);
+        // Counted from the end when below zero.
+        let index =
+            |at: i64| usize::try_from(if at < 0 { at + length } else { at }.clamp(0, length)).unwrap_or_default();
+        let end = if last < -length { 0 } else { index(last) + 1 };
+        let items = list.iter().take(end).skip(index(first));
+        Ok(Reply::Array(items.map(Reply::bulk).collect()))
+    }
+
+    fn time(&self) -> Reply {
+        let part = |number: u64| Reply::bulk(number.to_string());
+        Reply::Array(vec![part(self.micros / 1_000_000), part(self.micros % 1_000_000)])
+    }
+}
+
+#[derive(Default)]
+struct SetOptions<'a> {
+    /// Whether the key has to be there.
+    only_if: Option<bool>,
+    gets: bool,
+    keeps_end: bool,
+    /// The number and how many milliseconds it counts.
+    lease: Option<(&'a [u8], i64)>,
+}
+
+impl<'a> SetOptions<'a> {
+    fn read(words: &[&'a [u8]]) -> Result<Self, Reply> {
+        let mut options = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.to_ascii_uppercase().as_slice() {
+                b"NX" if options.only_if != Some(true) => options.only_if = Some(false),
+                b"XX" if options.only_if != Some(false) => options.only_if = Some(true),
+                b"GET" => options.gets = true,
+                b"KEEPTTL" if options.lease.is_none() => options.keeps_end = true,
+                unit @ (b"PX" | b"EX") if options.lease.is_none() && !options.keeps_end => {
+                    let number = words.next().ok_or_else(syntax_error)?;
+                    options.lease = Some((number, if unit == b"PX" { 1 } else { 1000 }));
+                }
+                _ => return Err(syntax_error()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Condition {
+    NoEnd,
+    AnEnd,
+    Later,
+    Earlier,
+}
+
+pub(crate) fn millis(micros: u64) -> Millis {
+    Millis::try_from(micros / 1000).unwrap_or(Millis::MAX)
+}
+
+fn type_of(slot: Option<&Slot>) -> &'static str {
+    match slot.map(|slot| &slot.value) {
+        Some(Value::Text(_)) => "string",
+        Some(Value::List(_)) => "list",
+        None => "none",
+    }
+}
+
+pub(crate) fn integer(word: &[u8]) -> Result<i64, Reply> {
+    let number =
+        std::str::from_utf8(word).ok().filter(|word| !word.starts_with('+')).and_then(|word| word.parse().ok());
+    number.ok_or_else(|| Reply::error("ERR value is not an integer or out of range"))
+}
+
+fn syntax_error() -> Reply {
+    Reply::error("ERR syntax error")
+}
+
+fn wrong_type() -> Reply {
+    Reply::error("WRONGTYPE Operation against a key holding the wrong kind of value")
+}

@@ -1,0 +1,87 @@
+//! [`Keyspace`]: what is stored under which key, and until when.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// Milliseconds since the epoch, as a server reckons expiry.
+pub(crate) type Millis = i64;
+
+#[derive(Default)]
+pub(crate) struct Keyspace {
+    slots: BTreeMap<Vec<u8>, Slot>,
+    /// No key ends before.
+    earliest_end: Option<Millis>,
+}
+
+pub(crate) struct Slot {
+    pub(crate) value: Value,
+    /// The last millisecond in which it is there.
+    end: Option<Millis>,
+}
+
+pub(crate) enum Value {
+    Text(Vec<u8>),
+    List(VecDeque<Vec<u8>>),
+}
+
+impl Slot {
+    pub(crate) fn end(&self) -> Option<Millis> {
+        self.end
+    }
+
+    /// Whether its time is over: at its very end a key is still there.
+    pub(crate) fn is_over(&self, now: Millis) -> bool {
+        self.end.is_some_and(|end| now > end)
+    }
+}
+
+impl Keyspace {
+    /// Forgets the keys whose time is over. Once per command, so that a script sees a key from its beginning to its
+    /// end or not at all.
+    pub(crate) fn expire(&mut self, now: Millis) {
+        if self.earliest_end.is_some_and(|end| now > end) {
+            self.slots.retain(|_, slot| !slot.is_over(now));
+            self.earliest_end = self.slots.values().filter_map(Slot::end).min();
+        }
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Slot> {
+        self.slots.get(key)
+    }
+
+    pub(crate) fn value_mut(&mut self, key: &[u8]) -> Option<&mut Value> {
+        self.slots.get_mut(key).map(|slot| &mut slot.value)
+    }
+
+    pub(crate) fn set(&mut self, key: &[u8], value: Value, end: Option<Millis>) {
+        self.slots.insert(key.to_vec(), Slot { value, end });
+        self.note(end);
+    }
+
+    /// Of a key that is there.
+    pub(crate) fn set_end(&mut self, key: &[u8], end: Millis) {
+        if let Some(slot) = self.slots.get_mut(key) {
+            slot.end = Some(end);
+            self.note(Some(end));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
+        self.slots.remove(key).is_some()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// In the order of the keys.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (&[u8], &Slot)> {
+        self.slots.iter().map(|(key, slot)| (key.as_slice(), slot))
+    }
+
+    fn note(&mut self, end: Option<Millis>) {
+        self.earliest_end = match (self.earliest_end, end) {
+            (Some(earliest), Some(end)) => Some(earliest.min(end)),
+            (earliest, end) => earliest.or(end),
+        };
+    }
+}

@@ -1,0 +1,23 @@
+//! A Redis server without sockets and without a clock of its own: commands go in with the time, replies and pushes come
+//! out. It runs the very Lua files of the lock, on the Lua that Redis has.
+//!
+//! `data` has the commands on keys, which scripts call as well; `connection` those that are about one connection;
+//! `scripts` runs Lua, `convert` is what passes between Lua and the server.
+//! `tests/tests/model_server` checks that it does what real servers do.
+//!
+//! Not in it: other databases, users, transactions, memory that runs out, persistence, RESP2, and all commands that
+//! neither the lock nor its tests send.
+
+mod channels;
+mod command;
+mod connection;
+mod convert;
+mod data;
+mod keyspace;
+mod reply;
+mod scripts;
+mod server;
+
+pub use command::take_command;
+pub use reply::Reply;
+pub use server::{Client, Entry, ModelServer, Stored};

@@ -1,0 +1,141 @@
+//! [`ModelServer`], and what observers see of it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::Reply;
+use crate::data::{Data, millis};
+use crate::keyspace::{Slot, Value};
+use crate::scripts::Scripts;
+
+/// One connection, as the server sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Client(pub(crate) u64);
+
+/// One server.
+pub struct ModelServer {
+    /// Shared with the functions that scripts call, and with nobody else.
+    data: Arc<Mutex<Data>>,
+    pub(crate) scripts: Scripts,
+    connected: u64,
+}
+
+/// A key, as an observer sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// What is stored.
+    pub value: Stored,
+    /// The server time at which it ends, in microseconds since the epoch; `None`: never.
+    pub expires_micros: Option<u64>,
+}
+
+/// A value, with what is no UTF-8 replaced.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stored {
+    /// A string.
+    String(String),
+    /// A list, from its head on.
+    List(Vec<String>),
+}
+
+impl ModelServer {
+    /// Empty, with nobody connected.
+    #[must_use]
+    pub fn new() -> Self {
+        let data = Arc::new(Mutex::default());
+        Self { scripts: Scripts::new(&data), data, connected: 0 }
+    }
+
+    /// A new connection.
+    pub fn connect(&mut self) -> Client {
+        self.connected += 1;
+        Client(self.connected)
+    }
+
+    /// The connection is gone, and its subscriptions with it.
+    pub fn disconnect(&mut self, client: Client) {
+        self.data().channels.disconnect(client);
+    }
+
+    /// Executes one command at `now_micros`, in microseconds since the epoch, and returns its reply. What it tells others
+    /// is in [`take_pushes`](Self::take_pushes).
+    ///
+    /// The reply to `SUBSCRIBE` and `UNSUBSCRIBE` is the confirmation of the first channel, a push; those of further
+    /// channels are among the pushes.
+    pub fn execute(&mut self, client: Client, now_micros: u64, command: &[Vec<u8>]) -> Reply {
+        self.data().begin(now_micros);
+        let Some((name, arguments)) = command.split_first() else {
+            return Reply::error("ERR unknown command '', with args beginning with: ");
+        };
+        let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
+        self.dispatch(client, name, &arguments)
+    }
+
+    /// The messages made since the last call, in order: for whom, and what.
+    ///
+    /// A server sends a client what the client's own command told it after the reply to that command.
+    pub fn take_pushes(&mut self) -> Vec<(Client, Reply)> {
+        self.data().channels.take_pushes()
+    }
+
+    /// Forgets all scripts: each `EVALSHA` is answered with `NOSCRIPT` until the next `EVAL`.
+    pub fn flush_scripts(&mut self) {
+        self.scripts.flush();
+    }
+
+    /// Forgets all keys.
+    pub fn flush_all(&mut self) {
+        self.data().keys.clear();
+    }
+
+    /// From now on scripts run with every `from` in their text replaced by `to`, under the digest of the text as it was:
+    /// a bug on purpose.
+    pub fn patch(&mut self, from: &str, to: &str) {
+        self.scripts.patch(from, to);
+    }
+
+    /// How many scripts ran so far with a text that a patch changed.
+    #[must_use]
+    pub fn patched(&self) -> usize {
+        self.scripts.patched()
+    }
+
+    /// Every key that is there at `now_micros`, in the order of the keys.
+    pub fn snapshot(&mut self, now_micros: u64) -> Vec<(String, Entry)> {
+        let data = self.data();
+        let there = data.keys.slots().filter(|(_, slot)| !slot.is_over(millis(now_micros)));
+        there.map(|(key, slot)| (text(key), Entry::of(slot))).collect()
+    }
+
+    pub(crate) fn data(&self) -> MutexGuard<'_, Data> {
+        // Nothing that can panic runs under this lock.
+        self.data.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for ModelServer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ModelServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelServer").field("connected", &self.connected).finish_non_exhaustive()
+    }
+}
+
+impl Entry {
+    fn of(slot: &Slot) -> Self {
+        let value = match &slot.value {
+            Value::Text(value) => Stored::String(text(value)),
+            Value::List(list) => Stored::List(list.iter().map(|item| text(item)).collect()),
+        };
+        let expires_micros = slot.end().map(|end| u64::try_from(end).unwrap_or_default().saturating_mul(1000));
+        Self { value, expires_micros }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
