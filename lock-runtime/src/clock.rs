@@ -19,6 +19,10 @@ pub(crate) struct Moment {
 
 impl Moment {
     pub(crate) fn now() -> Self {
+        #[cfg(test)]
+        if let Some(nanos) = crate::simulation::time::now() {
+            return Self { boot: nanos, wall: nanos, tokio: Instant::now() };
+        }
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { boot: boot_time(), wall: nanos(wall), tokio: Instant::now() }
     }

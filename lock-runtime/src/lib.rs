@@ -55,6 +55,8 @@ mod manager;
 mod observe;
 mod request;
 mod scope;
+#[cfg(test)]
+mod simulation;
 mod store;
 mod token;
 

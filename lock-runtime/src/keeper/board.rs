@@ -25,9 +25,8 @@ pub(super) struct Board {
     pub(super) unsent: Vec<Unsent>,
     /// Releases on their way.
     pub(super) in_flight: usize,
-    /// Slots whose ask is in the store's queue, by address; weak, because the keeper of a runtime that is gone forgets
-    /// nothing.
-    watched: BTreeMap<usize, Weak<Slot>>,
+    /// Slots whose ask is in the store's queue; weak, because the keeper of a runtime that is gone forgets nothing.
+    watched: BTreeMap<Arc<str>, Weak<Slot>>,
     next_ask: Option<Instant>,
     pub(super) verify: bool,
     sleeps: Option<Sleep>,
@@ -85,11 +84,10 @@ impl Board {
 
     /// What is left to do for a manager that is gone, and whether that is all.
     pub(super) fn last_work(&mut self) -> (Work, bool) {
-        self.young.clear();
-        self.due.clear();
-        self.watched.clear();
-        self.is_closed = false; // noticed: no reason any more to look again at once
         let releases = self.take_unsent(Instant::now());
+        // Nobody is left to look after, and what was noticed is no reason any more to look again at once.
+        let (unsent, in_flight) = (std::mem::take(&mut self.unsent), self.in_flight);
+        *self = Self { unsent, in_flight, is_running: self.is_running, ..Self::default() };
         let is_done = releases.is_empty() && self.is_quiet();
         (Work { releases, ..Work::default() }, is_done)
     }
@@ -102,7 +100,7 @@ impl Board {
     }
 
     pub(super) fn watch(&mut self, slot: &Arc<Slot>) {
-        self.watched.insert(Arc::as_ptr(slot).addr(), Arc::downgrade(slot));
+        self.watched.insert(Arc::clone(slot.key()), Arc::downgrade(slot));
         self.next_ask.get_or_insert_with(|| Instant::now() + ASK_INTERVAL);
     }
 
@@ -172,4 +170,17 @@ impl Board {
 pub(super) struct Sleep {
     until: Option<Instant>,
     beats: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_nothing_to_do_but_to_wait_for_an_answer_the_keeper_of_a_manager_that_is_gone_sleeps() {
+        let now = Some(Instant::now());
+        let mut board = Board { in_flight: 1, next_ask: now, verify: true, is_closed: true, ..Board::default() };
+        assert!(!board.last_work().1);
+        assert_eq!(board.pause(IDLE_TICKS), None);
+    }
 }

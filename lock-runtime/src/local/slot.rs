@@ -84,7 +84,7 @@ impl Slot {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn key(&self) -> &str {
+    pub(crate) fn key(&self) -> &Arc<str> {
         &self.key
     }
 

@@ -10,6 +10,8 @@ use redis::{AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, RedisResult}
 #[derive(Clone, Debug)]
 pub(crate) enum Endpoint {
     Server(Box<redis::Client>),
+    #[cfg(test)]
+    Simulated(crate::simulation::Host),
 }
 
 impl Endpoint {
@@ -30,12 +32,16 @@ impl Endpoint {
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Server(client) => client.get_connection_info().addr().to_string(),
+            #[cfg(test)]
+            Self::Simulated(host) => host.to_string(),
         }
     }
 
     pub(crate) fn is_tls(&self) -> bool {
         match self {
             Self::Server(client) => matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. }),
+            #[cfg(test)]
+            Self::Simulated(_) => false,
         }
     }
 
@@ -43,6 +49,8 @@ impl Endpoint {
     pub(super) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
         match self {
             Self::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await,
+            #[cfg(test)]
+            Self::Simulated(host) => host.connect(config).await,
         }
     }
 }

@@ -1,0 +1,15 @@
+//! The library's own code, down to the bytes on its connections, on a model server in virtual time.
+//!
+//! A world is made from a seed: processes (managers, with tasks that use locks in every way), a network that delays,
+//! reorders between connections, loses and cuts, a server that stops, and a host that is suspended. The same seed gives
+//! the same history, and the history checker judges it.
+
+mod faults;
+mod network;
+mod process;
+mod tasks;
+mod tests;
+pub(crate) mod time;
+mod world;
+
+pub(crate) use network::Host;

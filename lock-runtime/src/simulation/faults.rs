@@ -1,0 +1,105 @@
+//! What goes wrong, one thing after the other, until the world is healed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use history::claims::HARNESS;
+use history::event::What;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::network::{Network, Weather};
+use super::process::Process;
+use super::time;
+use super::world::Plan;
+
+const CALM: Weather = Weather {
+    delay: Duration::from_millis(2),
+    slow: 0.0,
+    refused: 0.0,
+    cut_before: 0.0,
+    cut_after: 0.0,
+    push_lost: 0.0,
+};
+
+/// Lets faults befall the processes until `end`.
+pub(super) async fn befall(
+    network: &Arc<Network>,
+    plan: &Plan,
+    processes: &mut [Process],
+    end: Instant,
+    random: &mut Rng,
+) {
+    network.set_weather(CALM);
+    if let Some(pause) = plan.pause {
+        loop {
+            let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+            sleep(Duration::from_millis(random.u64(0..=2 * pause))).await;
+            if Instant::now() >= end {
+                break;
+            }
+            let process = random.usize(..processes.len());
+            if random.u8(..10) == 0 {
+                processes[process].kill(plan, end, random);
+            } else {
+                one(network, processes[process].name(), random).await;
+            }
+        }
+    }
+    sleep_until(end).await;
+    network.set_weather(CALM);
+}
+
+/// One fault, from its begin to its end.
+async fn one(network: &Arc<Network>, process: &str, random: &mut Rng) {
+    let from = time::now().unwrap_or_default();
+    let span = Duration::from_millis(if random.bool() { random.u64(1..300) } else { random.u64(300..3500) });
+    let (kind, target) = match random.u8(..9) {
+        0 => {
+            network.freeze(span);
+            sleep(span).await;
+            ("StopServer", "server")
+        }
+        1 => {
+            network.part(process, span);
+            sleep(span).await;
+            ("Part", "wire")
+        }
+        2 => {
+            network.cut(Some(process));
+            ("Cut", "wire")
+        }
+        3 => {
+            network.cut(None);
+            ("CutAll", "wire")
+        }
+        4 => {
+            network.deafen(process);
+            sleep(span).await;
+            network.cut(Some(process));
+            ("Deafen", "wire")
+        }
+        5 => {
+            network.server(|server, _| server.flush_scripts());
+            ("FlushScripts", "server")
+        }
+        6 => {
+            time::suspend(span);
+            network.note(HARNESS, 0, What::Stalled { from });
+            ("Suspend", "host")
+        }
+        7 => {
+            network.set_weather(Weather { push_lost: 0.5, ..CALM });
+            sleep(span).await;
+            ("LosePushes", "wire")
+        }
+        _ => {
+            let weather = Weather { slow: 0.05, refused: 0.2, cut_before: 0.02, cut_after: 0.02, ..CALM };
+            network.set_weather(weather);
+            sleep(span).await;
+            ("Storm", "wire")
+        }
+    };
+    network.set_weather(CALM);
+    network.note(HARNESS, 0, What::Fault { kind: kind.to_owned(), target: target.to_owned(), from });
+}

@@ -1,0 +1,401 @@
+//! [`Network`]: the server, and the connections to it.
+//!
+//! A connection is a byte stream, as the client crate wants it. What is sent on it arrives in order, late, and perhaps
+//! not at all: then the connection is cut. Connections don't wait for each other, so commands of one process overtake.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use fastrand::Rng;
+use history::Event;
+use history::event::{Change, What};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisResult};
+use server_model::{Client, ModelServer, Reply, Stored, take_command};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
+
+use super::time;
+
+/// Micros since 1970 when a world begins.
+const EPOCH: u64 = 1_700_000_000_000_000;
+
+/// One process's way to the server.
+#[derive(Clone)]
+pub(crate) struct Host {
+    network: Arc<Network>,
+    process: Arc<str>,
+}
+
+impl Host {
+    pub(crate) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
+        self.network.passable(&self.process).await;
+        if self.network.rolls(|weather| weather.refused) {
+            return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
+        }
+        let (near, far) = tokio::io::duplex(1 << 16);
+        self.network.accept(&self.process, far);
+        let info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
+        let (connection, driver) = MultiplexedConnection::new_with_config(&info, near, config).await?;
+        tokio::spawn(driver);
+        Ok(connection)
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "server of {}", self.process)
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What befalls single messages, as chances of each, and how long they take at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Weather {
+    pub(super) delay: Duration,
+    /// Delayed for a hundred times as long.
+    pub(super) slow: f64,
+    pub(super) refused: f64,
+    /// The connection is cut before a command is executed, and after.
+    pub(super) cut_before: f64,
+    pub(super) cut_after: f64,
+    pub(super) push_lost: f64,
+}
+
+pub(super) struct Network {
+    shared: Mutex<Shared>,
+}
+
+struct Shared {
+    server: ModelServer,
+    /// How fast the server's clock is, in those of the host's.
+    rate: f64,
+    random: Rng,
+    weather: Weather,
+    wires: BTreeMap<Client, Wire>,
+    frozen: Instant,
+    parted: BTreeMap<Arc<str>, Instant>,
+    /// What the server's keys were after the last command.
+    keys: BTreeMap<String, (Stored, Option<u64>)>,
+    events: Vec<Event>,
+    /// When the last of them was.
+    noted: u64,
+}
+
+/// The server's end of a connection.
+struct Wire {
+    process: Arc<str>,
+    outbox: UnboundedSender<(Instant, Vec<u8>)>,
+    tasks: [AbortHandle; 3],
+    /// Replies and pushes are lost.
+    is_deaf: bool,
+}
+
+impl Network {
+    pub(super) fn new(server: ModelServer, rate: f64, random: Rng) -> Arc<Self> {
+        let shared = Shared {
+            server,
+            rate,
+            random,
+            weather: Weather::default(),
+            wires: BTreeMap::new(),
+            frozen: Instant::now(),
+            parted: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            events: Vec::new(),
+            noted: 0,
+        };
+        Arc::new(Self { shared: Mutex::new(shared) })
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap()
+    }
+
+    pub(super) fn host(self: &Arc<Self>, process: &str) -> Host {
+        Host { network: Arc::clone(self), process: process.into() }
+    }
+
+    pub(super) fn note(&self, process: &str, task: u32, what: What) {
+        self.locked().note(process, task, what);
+    }
+
+    /// The time of the next note.
+    pub(super) fn next_instant(&self) -> u64 {
+        self.locked().next_instant()
+    }
+
+    pub(super) fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.locked().events)
+    }
+
+    pub(super) fn set_weather(&self, weather: Weather) {
+        self.locked().weather = weather;
+    }
+
+    pub(super) fn server<T>(&self, change: impl FnOnce(&mut ModelServer, u64) -> T) -> T {
+        let shared = &mut *self.locked();
+        let now = shared.micros();
+        change(&mut shared.server, now)
+    }
+
+    /// The server answers nobody for so long.
+    pub(super) fn freeze(&self, span: Duration) {
+        self.locked().frozen = Instant::now() + span;
+    }
+
+    /// Nothing passes between a process and the server for so long; then all of it does.
+    pub(super) fn part(&self, process: &str, span: Duration) {
+        self.locked().parted.insert(process.into(), Instant::now() + span);
+    }
+
+    /// Ends connections, of one process or all.
+    pub(super) fn cut(&self, process: Option<&str>) {
+        self.locked().cut(|wire| process.is_none_or(|process| *wire.process == *process));
+    }
+
+    /// From now on the replies on the present connections of a process are lost.
+    pub(super) fn deafen(&self, process: &str) {
+        for wire in self.locked().wires.values_mut().filter(|wire| *wire.process == *process) {
+            wire.is_deaf = true;
+        }
+    }
+
+    fn rolls(&self, chance: impl Fn(&Weather) -> f64) -> bool {
+        let shared = &mut *self.locked();
+        shared.random.f64() < chance(&shared.weather)
+    }
+
+    async fn passable(&self, process: &str) {
+        loop {
+            let until = self.locked().parted.get(process).copied();
+            match until {
+                Some(until) if until > Instant::now() => sleep_until(until).await,
+                _ => return,
+            }
+        }
+    }
+
+    async fn reachable(&self, process: &str) {
+        loop {
+            self.passable(process).await;
+            let frozen = self.locked().frozen;
+            if frozen <= Instant::now() {
+                return;
+            }
+            sleep_until(frozen).await;
+        }
+    }
+
+    fn accept(self: &Arc<Self>, process: &Arc<str>, stream: DuplexStream) {
+        let (reader, writer) = tokio::io::split(stream);
+        let (inbox, commands) = unbounded_channel();
+        let (outbox, replies) = unbounded_channel();
+        let mut shared = self.locked();
+        let client = shared.server.connect();
+        let tasks = [
+            tokio::spawn(receive(Arc::clone(self), reader, inbox)).abort_handle(),
+            tokio::spawn(execute(Arc::clone(self), Arc::clone(process), client, commands)).abort_handle(),
+            tokio::spawn(send(Arc::clone(self), Arc::clone(process), writer, replies)).abort_handle(),
+        ];
+        shared.wires.insert(client, Wire { process: Arc::clone(process), outbox, tasks, is_deaf: false });
+    }
+}
+
+async fn receive(network: Arc<Network>, mut reader: ReadHalf<DuplexStream>, inbox: UnboundedSender<Sent>) {
+    let (mut buffer, mut last) = (BytesMut::new(), Instant::now());
+    while matches!(reader.read_buf(&mut buffer).await, Ok(1..)) {
+        while let Some(command) = take_command(&mut buffer) {
+            // Nothing overtakes on one connection.
+            last = last.max(network.locked().arrival());
+            let _ = inbox.send((last, command));
+        }
+    }
+}
+
+/// A command, and when it arrives.
+type Sent = (Instant, Vec<Vec<u8>>);
+
+async fn execute(network: Arc<Network>, process: Arc<str>, client: Client, mut inbox: UnboundedReceiver<Sent>) {
+    while let Some((at, command)) = inbox.recv().await {
+        sleep_until(at).await;
+        network.reachable(&process).await;
+        network.locked().execute(client, &command);
+    }
+    // The process has closed it.
+    network.locked().hang_up(client);
+}
+
+async fn send(
+    network: Arc<Network>,
+    process: Arc<str>,
+    mut writer: WriteHalf<DuplexStream>,
+    mut outbox: UnboundedReceiver<(Instant, Vec<u8>)>,
+) {
+    while let Some((at, bytes)) = outbox.recv().await {
+        sleep_until(at).await;
+        network.passable(&process).await;
+        if writer.write_all(&bytes).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Shared {
+    fn note(&mut self, process: &str, task: u32, what: What) {
+        let t = self.next_instant();
+        self.noted = t;
+        self.events.push(Event { t, process: process.to_owned(), task, what });
+    }
+
+    /// What follows within an instant of virtual time comes later all the same.
+    fn next_instant(&self) -> u64 {
+        time::now().unwrap_or_default().max(self.noted + 1)
+    }
+
+    /// The server's clock.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "minutes")]
+    fn micros(&self) -> u64 {
+        EPOCH + (time::now().unwrap_or_default() as f64 * self.rate / 1000.0) as u64
+    }
+
+    /// When something of the server's clock comes, by ours.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "minutes")]
+    fn nanos_at(&self, micros: u64) -> u64 {
+        (micros.saturating_sub(EPOCH) as f64 / self.rate * 1000.0) as u64
+    }
+
+    fn rolls(&mut self, chance: f64) -> bool {
+        self.random.f64() < chance
+    }
+
+    fn arrival(&mut self) -> Instant {
+        let most = u64::try_from(self.weather.delay.as_millis()).unwrap_or_default();
+        let times = if self.rolls(self.weather.slow) { 100 } else { 1 };
+        Instant::now() + Duration::from_millis(self.random.u64(0..=most) * times)
+    }
+
+    fn execute(&mut self, client: Client, command: &[Vec<u8>]) {
+        if self.rolls(self.weather.cut_before) {
+            return self.cut_one(client);
+        }
+        let now = self.micros();
+        let reply = self.server.execute(client, now, command);
+        self.observe(now, command);
+        for (listener, push) in self.server.take_pushes() {
+            if self.rolls(self.weather.push_lost) {
+                let from = time::now().unwrap_or_default();
+                self.note(
+                    history::claims::HARNESS,
+                    0,
+                    What::Fault { kind: "LosePush".into(), target: "wire".into(), from },
+                );
+            } else {
+                self.post(listener, &push);
+            }
+        }
+        if self.rolls(self.weather.cut_after) {
+            return self.cut_one(client);
+        }
+        self.post(client, &reply);
+    }
+
+    fn post(&mut self, client: Client, reply: &Reply) {
+        let arrival = self.arrival();
+        if let Some(wire) = self.wires.get(&client).filter(|wire| !wire.is_deaf) {
+            let mut bytes = Vec::new();
+            reply.encode(&mut bytes);
+            let _ = wire.outbox.send((arrival, bytes));
+        }
+    }
+
+    fn cut_one(&mut self, client: Client) {
+        let from = time::now().unwrap_or_default();
+        self.note(history::claims::HARNESS, 0, What::Fault { kind: "Cut".into(), target: "wire".into(), from });
+        self.hang_up(client);
+    }
+
+    fn cut(&mut self, which: impl Fn(&Wire) -> bool) {
+        let cut: Vec<_> = self.wires.iter().filter(|(_, wire)| which(wire)).map(|(client, _)| *client).collect();
+        for client in cut {
+            self.hang_up(client);
+        }
+    }
+
+    fn hang_up(&mut self, client: Client) {
+        self.server.disconnect(client);
+        if let Some(wire) = self.wires.remove(&client) {
+            wire.tasks.iter().for_each(AbortHandle::abort);
+        }
+    }
+
+    /// Writes down what a command did to the locks' keys.
+    fn observe(&mut self, now: u64, command: &[Vec<u8>]) {
+        let keys: BTreeMap<_, _> = self
+            .server
+            .snapshot(now)
+            .into_iter()
+            .map(|(key, entry)| (key, (entry.value, entry.expires_micros)))
+            .collect();
+        let before = std::mem::replace(&mut self.keys, keys);
+        let mut changes = Vec::new();
+        for (key, (value, expires)) in self.keys.iter().filter(|(key, _)| is_lock(key)) {
+            let until = expires.map_or(history::event::NEVER, |micros| self.nanos_at(micros));
+            let owner = before.get(key).filter(|(_, expires)| expires.is_none_or(|at| at > now));
+            let change = match owner {
+                Some((owner, _)) if owner == value && before.get(key).is_some_and(|(_, at)| at == expires) => continue,
+                Some((owner, _)) if owner == value => Change::Ends { until },
+                owner => {
+                    let token = text(value);
+                    let queue = before.get(&format!("{{{key}}}:queue")).map(|(queue, _)| queue);
+                    let was_queued = queue.is_some_and(|queue| contains(queue, &token));
+                    // A token that goes to the queue and leaves it in the same command.
+                    let names = |token: &str| command.iter().any(|word| word == token.as_bytes());
+                    let next = was_queued || owner.is_some_and(|(owner, _)| names(&token) && names(&text(owner)));
+                    Change::Owned { token: short(&token), until, next }
+                }
+            };
+            changes.push((key.clone(), change));
+        }
+        for (key, (_, expires)) in before.iter().filter(|(key, _)| is_lock(key)) {
+            if !self.keys.contains_key(key) && expires.is_none_or(|at| at > now) {
+                changes.push((key.clone(), Change::Gone));
+            }
+        }
+        let since = time::now().unwrap_or_default();
+        for (key, to) in changes {
+            self.note("server", 0, What::Changed { since, key, to });
+        }
+    }
+}
+
+fn is_lock(key: &str) -> bool {
+    !key.starts_with('{')
+}
+
+fn text(value: &Stored) -> String {
+    match value {
+        Stored::String(text) => text.clone(),
+        Stored::List(_) => String::new(),
+    }
+}
+
+fn contains(queue: &Stored, token: &str) -> bool {
+    let Stored::List(entries) = queue else { return false };
+    entries.iter().any(|entry| entry.ends_with(token))
+}
+
+/// A token without the random part: the same in each run of a seed.
+fn short(token: &str) -> String {
+    token.split_once('.').map_or(token, |(_, rest)| rest).to_owned()
+}

@@ -1,0 +1,88 @@
+//! [`Process`]: a manager with its tasks, which can be killed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use history::event::What;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::network::Network;
+use super::tasks::Task;
+use super::world::Plan;
+use crate::LockManager;
+use crate::builder::Settings;
+use crate::engine::Engine;
+use crate::store::AnyStore;
+use crate::store::redis::RedisStore;
+use crate::store::redis::endpoint::Endpoint;
+use crate::store::redis::link::Link;
+use crate::token::Process as Caller;
+
+pub(super) struct Process {
+    network: Arc<Network>,
+    name: String,
+    generation: u32,
+    manager: LockManager,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Process {
+    pub(super) fn start(network: &Arc<Network>, host: &str, plan: &Plan, end: Instant, random: &mut Rng) -> Self {
+        Self::born(network, host.to_owned(), 1, plan, end, random)
+    }
+
+    fn born(
+        network: &Arc<Network>,
+        host: String,
+        generation: u32,
+        plan: &Plan,
+        end: Instant,
+        random: &mut Rng,
+    ) -> Self {
+        let name = format!("{host}.{generation}");
+        let manager = connect(network, &name);
+        let tasks = (0..plan.tasks).map(|number| {
+            let task = Task::new(network, &name, number, manager.clone(), plan, random.fork());
+            tokio::spawn(task.live(end))
+        });
+        let tasks = tasks.collect();
+        Self { network: Arc::clone(network), name, generation, manager, tasks }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// It is gone from one instant to the next, and another takes its place. What it has sent may still arrive.
+    pub(super) fn kill(&mut self, plan: &Plan, end: Instant, random: &mut Rng) {
+        for task in &self.tasks {
+            task.abort();
+        }
+        self.network.part(&self.name, Duration::from_hours(24));
+        self.network.note(&self.name, 0, What::Killed);
+        let host = self.name.split('.').next().unwrap_or_default().to_owned();
+        *self = Self::born(&self.network, host, self.generation + 1, plan, end, random);
+    }
+
+    pub(super) async fn finish(&mut self) {
+        for task in self.tasks.drain(..) {
+            task.await.unwrap();
+        }
+        self.manager.shutdown().await;
+        assert!(self.manager.engine().table().all().is_empty(), "{}: a key is left", self.name);
+        self.network.note(&self.name, 0, What::Ended);
+    }
+}
+
+fn connect(network: &Arc<Network>, name: &str) -> LockManager {
+    let mut settings = Settings::default();
+    name.clone_into(&mut settings.label);
+    let process = Caller::new(name);
+    let endpoint = Endpoint::Simulated(network.host(name));
+    let link = |process| Link::new(endpoint.clone(), process, settings.command_timeout, settings.connect_timeout);
+    let (front, back) = (link(Some(process.id())), link(None));
+    let store = |link| Arc::new(AnyStore::Redis(RedisStore::new(link)));
+    LockManager::new(Engine::new(settings, process, store(front), store(back), None))
+}

@@ -1,0 +1,255 @@
+//! [`Task`]: uses locks in every way, and writes down how it went.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fastrand::Rng;
+use history::Wanted;
+use history::event::{How, What};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::network::Network;
+use super::time;
+use super::world::{Plan, nanos};
+use crate::{LockError, LockGuard, LockManager, LockRequest};
+
+/// A timeout with which an acquire outlasts any crash, after the faults.
+const PATIENT: Duration = Duration::from_secs(20);
+
+pub(super) struct Task {
+    notes: Notes,
+    manager: LockManager,
+    keys: u64,
+    lease: u64,
+    random: Rng,
+}
+
+/// The diary of a task.
+#[derive(Clone)]
+struct Notes {
+    network: Arc<Network>,
+    process: String,
+    task: u32,
+    attempt: u32,
+}
+
+impl Notes {
+    fn note(&self, what: What) {
+        self.network.note(&self.process, self.task, what);
+    }
+
+    fn granted(&self, until: u64, fence: Option<u64>) {
+        self.note(What::Granted { attempt: self.attempt, until, fence });
+    }
+
+    fn refused(&self, how: How, text: String) {
+        self.note(What::Refused { attempt: self.attempt, how, text });
+    }
+
+    fn release(&self, dropped: bool) {
+        self.note(What::Release { attempt: self.attempt, dropped });
+    }
+
+    fn released(&self, outcome: Result<(), LockError>) {
+        let (how, text) = outcome.map_or_else(|error| told(&error), |()| (How::Done, String::new()));
+        self.note(What::Released { attempt: self.attempt, how, text });
+    }
+
+    /// Looks at the deadline of a hold; whether there is time left.
+    fn look(&self, guard: &LockGuard) -> bool {
+        let until = until(guard);
+        self.note(What::Seen { attempt: self.attempt, until });
+        until > 0
+    }
+}
+
+impl Task {
+    pub(super) fn new(
+        network: &Arc<Network>,
+        process: &str,
+        task: u32,
+        manager: LockManager,
+        plan: &Plan,
+        random: Rng,
+    ) -> Self {
+        let notes = Notes { network: Arc::clone(network), process: process.to_owned(), task, attempt: 0 };
+        Self { notes, manager, keys: plan.keys, lease: plan.lease, random }
+    }
+
+    /// Uses locks until `end` and a while longer.
+    pub(super) async fn live(mut self, end: Instant) {
+        while Instant::now() < end + Duration::from_secs(2) {
+            let most = *self.random.choice(&[2, 30, 300]).unwrap_or(&2);
+            sleep(Duration::from_millis(self.random.u64(0..=most))).await;
+            let timeout = if self.random.u8(..8) == 0 { 0 } else { self.random.u64(..4000) };
+            self.once(Duration::from_millis(timeout)).await;
+        }
+        for _ in 0..2 {
+            self.once(PATIENT).await;
+        }
+    }
+
+    async fn once(&mut self, timeout: Duration) {
+        self.notes.attempt += 1;
+        let key = self.random.u64(..self.keys);
+        let wanted = Wanted {
+            timeout: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+            expire: self.random.u64(50..=self.lease.max(50)),
+            renew: self.random.bool(),
+            fenced: self.random.bool(),
+        };
+        self.notes.note(What::Acquire { attempt: self.notes.attempt, key: format!("k:{key}"), wanted });
+        let request = self.manager.lock("k", &key).timeout(timeout).expire(wanted.expire());
+        let request = request.renew(wanted.renew).fenced(wanted.fenced);
+        let drops = timeout < PATIENT;
+        if self.random.u8(..3) == 0 { self.run(request, drops).await } else { self.hold(request, drops).await }
+    }
+
+    /// How long the lock is used: mostly not for long, and sometimes for longer than it lasts.
+    fn use_of(&mut self) -> Duration {
+        let most = *self.random.choice(&[1, 8, 40, 40, self.lease * 2]).unwrap_or(&1);
+        Duration::from_millis(self.random.u64(0..=most))
+    }
+
+    /// After how many polls a future is dropped; mostly never.
+    fn patience(&mut self, drops: bool) -> Option<u32> {
+        (drops && self.random.u8(..5) == 0).then(|| self.random.u32(1..12))
+    }
+
+    async fn hold(&mut self, request: LockRequest, drops: bool) {
+        let patience = self.patience(drops);
+        let guard = match polled(request.acquire(), patience).await {
+            Some(Ok(guard)) => guard,
+            Some(Err(error)) => {
+                let (how, text) = told(&error);
+                return self.notes.refused(how, text);
+            }
+            None => return self.notes.refused(How::Cancelled, String::new()),
+        };
+        self.notes.granted(until(&guard), guard.fencing_token().map(u64::from));
+        let mut left = self.use_of();
+        while !left.is_zero() {
+            let step = left.min(Duration::from_millis(self.random.u64(1..200)));
+            sleep(step).await;
+            left -= step;
+            self.notes.look(&guard);
+            if self.random.u8(..12) == 0 {
+                let lease = Duration::from_millis(self.random.u64(50..=self.lease.max(50)));
+                let how = guard.extend(lease).await.map_or_else(|error| told(&error).0, |()| How::Done);
+                let attempt = self.notes.attempt;
+                self.notes.note(What::Extended { attempt, lease: nanos(lease) / 1_000_000, how });
+                self.notes.look(&guard);
+            }
+        }
+        match self.random.u8(..4) {
+            0 => {
+                self.notes.release(true);
+                drop(guard);
+                self.notes.released(Ok(()));
+            }
+            1 if drops => {
+                self.notes.release(true);
+                let _ = polled(guard.release(), Some(self.random.u32(1..6))).await;
+                self.notes.released(Ok(()));
+            }
+            _ => {
+                self.notes.release(false);
+                let outcome = guard.release().await;
+                self.notes.released(outcome);
+            }
+        }
+    }
+
+    async fn run(&mut self, request: LockRequest, drops: bool) {
+        let patience = self.patience(drops);
+        let entered = Arc::new(AtomicBool::new(false));
+        let body = Body {
+            notes: self.notes.clone(),
+            work: Box::pin(sleep(self.use_of())),
+            entered: Arc::clone(&entered),
+            is_over: false,
+        };
+        let outcome = polled(request.run(body), patience).await;
+        match outcome {
+            outcome if entered.load(Ordering::Relaxed) => self.notes.released(outcome.unwrap_or(Ok(()))),
+            Some(Err(error)) => {
+                let (how, text) = told(&error);
+                self.notes.refused(how, text);
+            }
+            Some(Ok(())) | None => self.notes.refused(How::Cancelled, String::new()),
+        }
+    }
+}
+
+/// A body, which believes that it holds the lock from its first poll to its last.
+struct Body {
+    notes: Notes,
+    work: Pin<Box<Sleep>>,
+    entered: Arc<AtomicBool>,
+    is_over: bool,
+}
+
+impl Future for Body {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let until = self.notes.network.next_instant() + 1;
+        if self.entered.swap(true, Ordering::Relaxed) {
+            self.notes.note(What::Seen { attempt: self.notes.attempt, until });
+        } else {
+            self.notes.granted(until, None);
+        }
+        let polled = self.work.as_mut().poll(context);
+        if polled.is_ready() {
+            self.is_over = true;
+            self.notes.release(false);
+        }
+        polled
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if !self.is_over && self.entered.load(Ordering::Relaxed) {
+            self.notes.release(true);
+        }
+    }
+}
+
+/// Polls a future so many times at most, and drops it then.
+async fn polled<F: Future>(future: F, most: Option<u32>) -> Option<F::Output> {
+    let mut future = Box::pin(future);
+    let mut polls = 0;
+    std::future::poll_fn(|context| {
+        polls += 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            // The last poll that it gets: nothing would wake this task for dropping it.
+            Poll::Pending if most == Some(polls) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// The instant until which a hold is good; 0 when it is good no more.
+fn until(guard: &LockGuard) -> u64 {
+    let now = time::now().unwrap_or_default();
+    match guard.remaining() {
+        Duration::ZERO => 0,
+        remaining => now + nanos(remaining),
+    }
+}
+
+fn told(error: &LockError) -> (How, String) {
+    let how = match error {
+        LockError::Timeout { .. } => How::Busy,
+        LockError::Lost { .. } => How::Lost,
+        LockError::Backend { .. } | LockError::Connect { .. } => How::Unreachable,
+        _ => How::Failed,
+    };
+    (how, error.to_string())
+}

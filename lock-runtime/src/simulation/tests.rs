@@ -1,0 +1,38 @@
+use history::timeline::draw;
+
+use super::world::{Outcome, run};
+
+fn explain(seed: u64, outcome: &Outcome) -> String {
+    let found: Vec<_> = outcome.violations.iter().take(3).map(|violation| draw(&outcome.history, violation)).collect();
+    format!("seed {seed}: {} violations\n{:?}\n{}", outcome.violations.len(), outcome.plan, found.join("\n"))
+}
+
+/// `SEEDS=20000` for more, `SEED=7` for one alone.
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    number("SEED").map_or(0..number("SEEDS").unwrap_or(500), |seed: u64| seed..seed + 1)
+}
+
+#[test]
+fn every_promise_is_kept_in_every_world() {
+    let (mut grants, mut faults) = (0, 0);
+    let mut failed = Vec::new();
+    for seed in seeds() {
+        let outcome = run(seed, |_| {});
+        grants += outcome.grants();
+        faults += outcome.faults();
+        if !outcome.violations.is_empty() {
+            eprintln!("{}", explain(seed, &outcome));
+            failed.push(seed);
+        }
+    }
+    println!("{:?}: {grants} grants, {faults} faults", seeds());
+    assert!(failed.is_empty(), "seeds {failed:?}");
+}
+
+#[test]
+fn the_same_seed_is_the_same_history() {
+    for seed in 0..5 {
+        assert_eq!(run(seed, |_| {}).history.events, run(seed, |_| {}).history.events, "seed {seed}");
+    }
+}

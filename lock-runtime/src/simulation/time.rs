@@ -1,0 +1,40 @@
+//! The clocks of a simulated host: tokio's paused one, and the time that the host was suspended.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A history starts here, so that nothing is at zero.
+const START: Duration = Duration::from_secs(1);
+
+thread_local! {
+    static HOST: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
+}
+
+/// While it lives, this thread is a simulated host.
+pub(super) struct Simulated(());
+
+impl Simulated {
+    pub(super) fn begin() -> Self {
+        HOST.set(Some((Instant::now(), Duration::ZERO)));
+        Self(())
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        HOST.set(None);
+    }
+}
+
+/// The boot-time and wall clocks of a simulated host in nanoseconds; `None` on a real one.
+pub(crate) fn now() -> Option<u64> {
+    let (start, suspended) = HOST.get()?;
+    Some(super::world::nanos(START + start.elapsed() + suspended))
+}
+
+/// The host sleeps: its timers stand still, and nothing else does.
+pub(super) fn suspend(span: Duration) {
+    HOST.set(HOST.get().map(|(start, suspended)| (start, suspended + span)));
+}
