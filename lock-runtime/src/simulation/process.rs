@@ -30,12 +30,12 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn start(network: &Arc<Network>, host: &str, plan: &Plan, end: Instant, random: &mut Rng) -> Self {
-        Self::born(network, host.to_owned(), 1, plan, end, random)
+        Self::born(network, host, 1, plan, end, random)
     }
 
     fn born(
         network: &Arc<Network>,
-        host: String,
+        host: &str,
         generation: u32,
         plan: &Plan,
         end: Instant,
@@ -63,7 +63,7 @@ impl Process {
         self.network.part(&self.name, Duration::from_hours(24));
         self.network.note(&self.name, 0, What::Killed);
         let host = self.name.split('.').next().unwrap_or_default().to_owned();
-        *self = Self::born(&self.network, host, self.generation + 1, plan, end, random);
+        *self = Self::born(&self.network, &host, self.generation + 1, plan, end, random);
     }
 
     pub(super) async fn finish(&mut self) {

@@ -104,23 +104,28 @@ impl Task {
         self.notes.note(What::Acquire { attempt: self.notes.attempt, key: format!("k:{key}"), wanted });
         let request = self.manager.lock("k", &key).timeout(timeout).expire(wanted.expire());
         let request = request.renew(wanted.renew).fenced(wanted.fenced);
-        let drops = timeout < PATIENT;
-        if self.random.u8(..3) == 0 { self.run(request, drops).await } else { self.hold(request, drops).await }
+        let is_patient = timeout == PATIENT;
+        if self.random.u8(..3) == 0 {
+            self.run(request, is_patient).await;
+        } else {
+            self.hold(request, is_patient).await;
+        }
     }
 
     /// How long the lock is used: mostly not for long, and sometimes for longer than it lasts.
-    fn use_of(&mut self) -> Duration {
-        let most = *self.random.choice(&[1, 8, 40, 40, self.lease * 2]).unwrap_or(&1);
+    fn use_of(&mut self, is_patient: bool) -> Duration {
+        let longest = if is_patient { 40 } else { self.lease * 2 };
+        let most = *self.random.choice(&[1, 8, 40, 40, longest]).unwrap_or(&1);
         Duration::from_millis(self.random.u64(0..=most))
     }
 
     /// After how many polls a future is dropped; mostly never.
-    fn patience(&mut self, drops: bool) -> Option<u32> {
-        (drops && self.random.u8(..5) == 0).then(|| self.random.u32(1..12))
+    fn patience(&mut self, is_patient: bool) -> Option<u32> {
+        (!is_patient && self.random.u8(..5) == 0).then(|| self.random.u32(1..12))
     }
 
-    async fn hold(&mut self, request: LockRequest, drops: bool) {
-        let patience = self.patience(drops);
+    async fn hold(&mut self, request: LockRequest, is_patient: bool) {
+        let patience = self.patience(is_patient);
         let guard = match polled(request.acquire(), patience).await {
             Some(Ok(guard)) => guard,
             Some(Err(error)) => {
@@ -130,7 +135,7 @@ impl Task {
             None => return self.notes.refused(How::Cancelled, String::new()),
         };
         self.notes.granted(until(&guard), guard.fencing_token().map(u64::from));
-        let mut left = self.use_of();
+        let mut left = self.use_of(is_patient);
         while !left.is_zero() {
             let step = left.min(Duration::from_millis(self.random.u64(1..200)));
             sleep(step).await;
@@ -150,7 +155,7 @@ impl Task {
                 drop(guard);
                 self.notes.released(Ok(()));
             }
-            1 if drops => {
+            1 if !is_patient => {
                 self.notes.release(true);
                 let _ = polled(guard.release(), Some(self.random.u32(1..6))).await;
                 self.notes.released(Ok(()));
@@ -163,12 +168,12 @@ impl Task {
         }
     }
 
-    async fn run(&mut self, request: LockRequest, drops: bool) {
-        let patience = self.patience(drops);
+    async fn run(&mut self, request: LockRequest, is_patient: bool) {
+        let patience = self.patience(is_patient);
         let entered = Arc::new(AtomicBool::new(false));
         let body = Body {
             notes: self.notes.clone(),
-            work: Box::pin(sleep(self.use_of())),
+            work: Box::pin(sleep(self.use_of(is_patient))),
             entered: Arc::clone(&entered),
             is_over: false,
         };

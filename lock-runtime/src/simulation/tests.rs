@@ -1,3 +1,5 @@
+use std::sync::Mutex;
+
 use history::timeline::draw;
 
 use super::world::{Outcome, run};
@@ -15,17 +17,22 @@ fn seeds() -> std::ops::Range<u64> {
 
 #[test]
 fn every_promise_is_kept_in_every_world() {
-    let (mut grants, mut faults) = (0, 0);
-    let mut failed = Vec::new();
-    for seed in seeds() {
-        let outcome = run(seed, |_| {});
-        grants += outcome.grants();
-        faults += outcome.faults();
-        if !outcome.violations.is_empty() {
-            eprintln!("{}", explain(seed, &outcome));
-            failed.push(seed);
+    let (next, count) = (Mutex::new(seeds()), Mutex::new((0, 0, Vec::new())));
+    let work = || {
+        while let Some(seed) = { next.lock().unwrap().next() } {
+            let outcome = run(seed, |_| {});
+            let (grants, faults, failed) = &mut *count.lock().unwrap();
+            *grants += outcome.grants();
+            *faults += outcome.faults();
+            if !outcome.violations.is_empty() {
+                eprintln!("{}", explain(seed, &outcome));
+                failed.push(seed);
+            }
         }
-    }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let (grants, faults, failed) = &*count.lock().unwrap();
     println!("{:?}: {grants} grants, {faults} faults", seeds());
     assert!(failed.is_empty(), "seeds {failed:?}");
 }

@@ -32,7 +32,7 @@ pub(super) struct Plan {
 
 impl Plan {
     fn of(random: &mut Rng) -> Self {
-        let pauses = [None, Some(2000), Some(700), Some(250)];
+        let pauses = [None, Some(1500), Some(500), Some(150)];
         Self {
             processes: random.usize(2..=4),
             tasks: random.u32(1..=4),
