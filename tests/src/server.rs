@@ -108,7 +108,7 @@ impl Server {
     /// Whether it answers, but has not read all its data yet.
     #[must_use]
     pub fn is_loading(&self) -> bool {
-        self.info().is_some_and(|text| text.contains("loading:1\r"))
+        self.info().is_some_and(|text| text.contains("\nloading:1\r"))
     }
 
     /// Where it listens, with the password when it has one.
