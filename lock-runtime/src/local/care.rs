@@ -117,7 +117,9 @@ impl Slot {
         match outcome {
             Some(Renewed::Until(until)) => {
                 lease.care.failures = 0;
-                lease.confirm(until);
+                if !lease.confirm(until) {
+                    return Attention::Lost(lease.token.clone());
+                }
                 let Some(tenure) = &mut lease.tenure else {
                     return Attention::Done;
                 };

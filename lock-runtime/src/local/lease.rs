@@ -118,13 +118,19 @@ impl Lease {
         self.tenure.as_ref().map(|tenure| self.until.min_at(tenure.own, now))
     }
 
-    pub(super) fn confirm(&mut self, until: Deadline) {
+    /// Lengthens it; `false` when the hold that it carries has ended before (rule 13).
+    #[must_use]
+    pub(super) fn confirm(&mut self, until: Deadline) -> bool {
         let now = Moment::now();
+        if self.ends(now).is_some_and(|ends| ends.remaining_at(now).is_zero()) {
+            return false;
+        }
         if self.until.remaining_at(now).is_zero() {
             // Rule 19.
             self.fences = Fences::default();
         }
         self.until = self.until.max_at(until, now);
+        true
     }
 
     pub(super) fn noticed_rival(&mut self) {

@@ -6,7 +6,7 @@ use super::lease::Fences;
 use super::slot::Ending;
 use super::terms::Terms;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Events as _, Pushed};
+use crate::store::{Events as _, Pushed, Renewal, Renewed};
 use crate::{LockError, LockGuard, LockManager};
 use futures_util::FutureExt as _;
 
@@ -125,11 +125,31 @@ async fn reserved_fencing_tokens_do_not_outlive_a_lease_that_lapsed() {
     let mut state = slot.locked();
     let lease = state.lease.as_mut().unwrap();
     lease.fences = Fences::new(5, 3);
-    lease.confirm(Deadline::after(Duration::from_secs(9)));
+    assert!(lease.confirm(Deadline::after(Duration::from_secs(9))));
     assert!(!lease.fences.is_empty());
-    lease.until = Deadline::after(Duration::ZERO);
-    lease.confirm(Deadline::after(Duration::from_secs(9)));
+    (lease.until, lease.tenure) = (Deadline::after(Duration::ZERO), None);
+    assert!(lease.confirm(Deadline::after(Duration::from_secs(9))));
     assert!(lease.fences.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_whose_deadline_has_passed_does_not_come_back() {
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    let slot = locks.engine().table().get(guard.key()).unwrap();
+    let token = {
+        let mut state = slot.locked();
+        let lease = state.lease.as_mut().unwrap();
+        lease.until = Deadline::after(Duration::ZERO);
+        lease.token.clone()
+    };
+    // The answer to a renewal that the server got after a late copy of the claim had brought the lease back.
+    let lease = Duration::from_secs(9);
+    let renewal = Renewal { key: guard.key().into(), token, lease, grace: Duration::ZERO };
+    let outcome = Renewed::Until(Deadline::after(lease));
+    assert!(matches!(slot.renewed(&renewal, Moment::now(), Some(outcome)), Attention::Lost(_)));
+    assert!(!guard.is_valid());
+    assert!(matches!(guard.extend(lease).await, Err(LockError::Lost { .. })));
 }
 
 #[tokio::test(start_paused = true)]

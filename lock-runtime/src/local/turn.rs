@@ -146,8 +146,7 @@ impl Turn {
         match outcome {
             Renewed::Until(until) => {
                 if let Some(lease) = &mut state.lease {
-                    lease.confirm(until);
-                    lease.fresh = true;
+                    lease.fresh = lease.confirm(until);
                 }
             }
             // Gone in the store: nothing to give back. The next step asks under a new token (rule L3).

@@ -103,26 +103,27 @@ impl HoldView {
         let sent = Moment::now();
         let by = Deadline::new(sent, looked.slot.engine.settings().command_timeout);
         match one(looked.slot.engine.store().renew(std::slice::from_ref(&renewal), by).await) {
-            Ok(Renewed::Until(until)) => {
-                let mut state = looked.slot.locked();
-                let now = Moment::now();
-                let lease_of_hold = state.lease.as_mut().filter(|held| held.token == looked.token);
-                let Some(held) = lease_of_hold else {
-                    return Err(self.lost_error(false));
-                };
-                held.confirm(until);
-                let Some(tenure) = held.tenure.as_mut().filter(|tenure| tenure.id == looked.id) else {
-                    return Err(self.lost_error(false));
-                };
-                tenure.own = tenure.own.max_at(Deadline::new(sent, lease), now);
-                Ok(())
-            }
-            Ok(Renewed::NotOwned) => {
+            Ok(Renewed::Until(until)) if self.extended(until, Deadline::new(sent, lease)) => Ok(()),
+            Ok(_) => {
                 looked.slot.engine.revoke(&looked.slot, Some(&looked.token));
                 Err(self.lost_error(false))
             }
             Err(error) => Err(LockError::Backend { key: self.key().to_owned(), problem: error.problem }),
         }
+    }
+
+    /// Whether the hold was still there to be extended: confirmed until `until`, and not beyond `own`.
+    fn extended(&self, until: Deadline, own: Deadline) -> bool {
+        let mut state = self.0.slot.locked();
+        let now = Moment::now();
+        let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == self.0.token) else {
+            return false;
+        };
+        if !lease.confirm(until) {
+            return false;
+        }
+        let tenure = lease.tenure.as_mut().filter(|tenure| tenure.id == self.0.id);
+        tenure.map(|tenure| tenure.own = tenure.own.max_at(own, now)).is_some()
     }
 
     /// The hold for a nested body: the same, with a fencing token if it wants one.

@@ -9,6 +9,15 @@ fn explain(seed: u64, outcome: &Outcome) -> String {
     format!("seed {seed}: {} violations\n{:?}\n{}", outcome.violations.len(), outcome.plan, found.join("\n"))
 }
 
+/// `SEED=7 EVENTS=1`: all that happened.
+fn dump(outcome: &Outcome) {
+    if std::env::var_os("EVENTS").is_some() {
+        for event in &outcome.history.events {
+            eprintln!("{:>12} {}/{} {:?}", event.t / 1000, event.process, event.task, event.what);
+        }
+    }
+}
+
 /// `SEEDS=20000` for more, `SEED=7` for one alone.
 fn seeds() -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
@@ -21,6 +30,7 @@ fn every_promise_is_kept_in_every_world() {
     let work = || {
         while let Some(seed) = { next.lock().unwrap().next() } {
             let outcome = run(seed, |_| {});
+            dump(&outcome);
             let (grants, faults, failed) = &mut *count.lock().unwrap();
             *grants += outcome.grants();
             *faults += outcome.faults();

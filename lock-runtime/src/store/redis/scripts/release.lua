@@ -26,8 +26,11 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
     return owned and 1 or 0
   end
   redis.call('LREM', queue, 0, claim .. '|' .. token)
-  if again ~= '' then
-    redis.call('RPUSH', queue, again_claim .. '|' .. again)
+  if again ~= '' and owner ~= again then -- else this release was executed before, and the lock has passed on since
+    local entry = again_claim .. '|' .. again
+    if not redis.call('LPOS', queue, entry) then
+      redis.call('RPUSH', queue, entry)
+    end
     redis.call('PEXPIRE', queue, QUEUE_TTL)
   end
   if owned or not owner then
@@ -35,7 +38,7 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
     if owned and not owner then
       redis.call('DEL', lock)
     end
-  elseif again ~= '' and channel(owner) then
+  elseif again ~= '' and owner ~= again and channel(owner) then
     redis.pcall('PUBLISH', channel(owner), 'wait ' .. lock)
   end
   if again == '' or not owner then
