@@ -214,9 +214,10 @@ fn fail(lock: &Lock) -> TokenStream {
             let span = output.span().resolved_at(site);
             quote_spanned!(span=> <#output as #private::FromLockError>::from_lock_error(__error))
         }
+        // In parentheses, because `{ a } - b` and `match a { … } - b` would be two statements here.
         OnFail::Value(value) => quote_spanned! {site=> {
             let _ = __error;
-            #value
+            (#value)
         }},
         OnFail::Closure(closure) => quote_spanned!(site=> #private::on_fail(__error, #closure)),
     }
