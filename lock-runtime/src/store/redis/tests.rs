@@ -154,7 +154,11 @@ proptest! {
 
     /// Whoever may publish on the channel says what it likes about the server's time.
     #[test]
-    fn a_pushed_grant_ends_within_its_claim(claim: u64, store_micros: u64, asked_micros: u64) {
+    fn a_pushed_grant_ends_within_its_claim(
+        claim in prop_oneof![0..10_000_u64, any::<u64>()],
+        store_micros in prop_oneof![0..100_000_000_u64, any::<u64>()],
+        asked_micros in prop_oneof![0..100_000_000_u64, any::<u64>()],
+    ) {
         let claim = Duration::from_millis(claim);
         let pushed = Pushed { token: Token::foreign(TOKEN), claim, store_micros, contended: false };
         let until = pushed.until(Anchor { sent: Moment::now(), store_micros: asked_micros });
