@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
-const NAMES: &str = r##"
+const NAMES: &str = "
     prefix  key  timeout_ms  timeout_s  timeout  expire_ms  expire_s  expire  renew  on_fail  on_lost  manager
     guard  fenced  crate
-"##;
+";
 
-const WRONG_NAMES: &str = r##"
-    prefx  Key  r#key  timeoutms  shards  é  _  self  fn  renewal  a::b  "key"  3  'a  #[x]  (key)  key.id  ...
-"##;
+const WRONG_NAMES: &str = "
+    prefx  Key  r#key  timeoutms  shards  é  _  self  fn  renewal  a::b  \"key\"  3  'a  #[x]  (key)  key.id  ...
+";
 
 const ASSIGNMENTS: &[&str] = &["", "==", ":", "=>", "+=", "= =", "=,", "(", ".", "= #", "= ="];
 

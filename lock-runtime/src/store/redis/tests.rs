@@ -147,7 +147,9 @@ proptest! {
         }
         prop_assert!(!matches!(read_drawn(&value), Ok(Some(0))));
         if let Some(Reply { answers, .. }) = Reply::read(value.clone()) {
-            answers.into_iter().for_each(|answer| look_at(read_answer(answer, &ask(fences), anchor)));
+            for answer in answers {
+                look_at(read_answer(answer, &ask(fences), anchor));
+            }
         }
         look_at(Err(reply::error_of_one(value)));
     }
