@@ -2,6 +2,8 @@
 
 use proc_macro::TokenStream;
 
+#[cfg(test)]
+mod any_input;
 mod cache_lock;
 mod lock_key;
 mod mistakes;

@@ -139,6 +139,7 @@ pub(crate) fn without_drift(lease: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn later(moment: Moment, boot: u64, wall: u64, tokio: u64) -> Moment {
         Moment {
@@ -182,5 +183,76 @@ mod tests {
     fn the_drift_allowance_leaves_nothing_of_a_tiny_lease() {
         assert_eq!(without_drift(Duration::from_millis(2)), Duration::ZERO);
         assert_eq!(without_drift(Duration::from_secs(1)), Duration::from_millis(988));
+    }
+
+    /// Any readings of the three clocks, near each other or far apart.
+    fn moment() -> impl Strategy<Value = Moment> {
+        let nanos = || prop_oneof![0..20_u64, any::<u64>()];
+        let origin = Instant::now();
+        (nanos(), nanos(), prop_oneof![0..20_u64, 0..u64::MAX / 8]).prop_map(move |(boot, wall, tokio)| Moment {
+            boot,
+            wall,
+            tokio: origin + Duration::from_nanos(tokio),
+        })
+    }
+
+    fn span() -> impl Strategy<Value = Duration> {
+        prop_oneof![(0..20_u64).prop_map(Duration::from_nanos), any::<Duration>(), Just(Duration::MAX)]
+    }
+
+    fn after(moment: Moment, (boot, wall, tokio): (u32, u32, u32)) -> Moment {
+        Moment {
+            boot: moment.boot.saturating_add(boot.into()),
+            wall: moment.wall.saturating_add(wall.into()),
+            tokio: moment.tokio + Duration::from_nanos(tokio.into()),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_remains_is_never_more_than_the_span(start in moment(), span in span(), now in moment()) {
+            let deadline = Deadline::new(start, span);
+            prop_assert!(deadline.remaining_at(now) <= deadline.span() && deadline.span() <= span);
+            prop_assert_eq!(deadline.remaining_at(start), deadline.span());
+            prop_assert!(deadline.on_timer() >= start.tokio);
+            prop_assert!(now.missed_by_timers(start) <= now.since(start));
+        }
+
+        #[test]
+        fn what_remains_only_shrinks(start in moment(), span in span(), now in moment(), passed: (u32, u32, u32)) {
+            let (deadline, later) = (Deadline::new(start, span), after(now, passed));
+            prop_assert!(deadline.remaining_at(later) <= deadline.remaining_at(now));
+            prop_assert!(later.since(start) >= now.since(start));
+        }
+
+        /// However the clocks went in between.
+        #[test]
+        fn counting_anew_never_moves_the_end_away(start in moment(), span in span(), now in moment(), later in moment()) {
+            let deadline = Deadline::new(start, span);
+            let anew = deadline.counted_from(now);
+            prop_assert_eq!(anew.remaining_at(now), deadline.remaining_at(now));
+            prop_assert!(anew.remaining_at(later) <= deadline.remaining_at(later));
+        }
+
+        #[test]
+        fn the_earlier_and_the_later_are_the_two(a in (moment(), span()), b in (moment(), span()), now in moment()) {
+            let (a, b) = (Deadline::new(a.0, a.1), Deadline::new(b.0, b.1));
+            let (left_a, left_b) = (a.remaining_at(now), b.remaining_at(now));
+            prop_assert_eq!(a.min_at(b, now).remaining_at(now), left_a.min(left_b));
+            prop_assert_eq!(a.max_at(b, now).remaining_at(now), left_a.max(left_b));
+        }
+
+        #[test]
+        fn a_later_deadline_is_later_by_no_more(start in moment(), first in span(), more in span(), now in moment()) {
+            let (deadline, later) = (Deadline::new(start, first), Deadline::new(start, first).later_by(more));
+            prop_assert!(later.remaining_at(now) >= deadline.remaining_at(now));
+            prop_assert!(later.remaining_at(now) <= deadline.remaining_at(now).saturating_add(more));
+        }
+
+        #[test]
+        fn the_drift_allowance_only_shortens(lease in span(), longer in span()) {
+            prop_assert!(without_drift(lease) <= lease);
+            prop_assert!(without_drift(lease.min(longer)) <= without_drift(lease.max(longer)));
+        }
     }
 }

@@ -300,6 +300,28 @@ mod tests {
         assert!(name("p", &"é".repeat(1 << 20)).is_err());
     }
 
+    struct Parts(Vec<String>);
+
+    impl LockKey for Parts {
+        fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+            self.0.iter().try_for_each(|part| name.part(part))
+        }
+    }
+
+    /// What another client would do to learn the parts.
+    fn read_back(parts: &str) -> Vec<String> {
+        let read = |part: &str| {
+            let mut pieces = part.split('%');
+            let mut bytes = pieces.next().unwrap().as_bytes().to_vec();
+            for piece in pieces {
+                bytes.push(u8::from_str_radix(&piece[..2], 16).unwrap());
+                bytes.extend(&piece.as_bytes()[2..]);
+            }
+            String::from_utf8(bytes).unwrap()
+        };
+        parts.split(':').map(read).collect()
+    }
+
     proptest! {
         #[test]
         fn different_parts_never_share_a_name(a in "\\PC{1,6}|[:%{}a]{1,6}", b in "\\PC{1,6}|[:%{}a]{1,6}", c in "\\PC{1,6}|[:%{}a]{1,6}", d in "\\PC{1,6}|[:%{}a]{1,6}") {
@@ -307,6 +329,21 @@ mod tests {
             let second = name("p", &(&c, &d)).unwrap();
             prop_assert_eq!(first == second, (&a, &b) == (&c, &d));
             prop_assert!(name("p", &a).unwrap() != first);
+        }
+
+        /// So no two lists of parts share one, whatever their lengths and texts.
+        #[test]
+        fn the_parts_can_be_read_back_from_the_name(texts in prop::collection::vec("[:%{}a0-9A-F]{1,6}|\\PC{1,6}|(?s:.{1,6})", 1..6)) {
+            let name = name("a:b", &Parts(texts.clone())).unwrap();
+            prop_assert_eq!(read_back(name.strip_prefix("a:b:").unwrap()), texts);
+        }
+
+        #[test]
+        fn parts_of_all_types_can_be_read_back(key: (i128, char, bool, u64, i8), text in ".{1,9}") {
+            let name = name("p", &(key, &text)).unwrap();
+            let (a, b, c, d, e) = key;
+            let parts = vec![a.to_string(), b.to_string(), c.to_string(), d.to_string(), e.to_string(), text];
+            prop_assert_eq!(read_back(name.strip_prefix("p:").unwrap()), parts);
         }
 
         #[test]

@@ -214,10 +214,15 @@ fn fail(lock: &Lock) -> TokenStream {
             let span = output.span().resolved_at(site);
             quote_spanned!(span=> <#output as #private::FromLockError>::from_lock_error(__error))
         }
-        OnFail::Value(value) => quote_spanned! {site=> {
-            let _ = __error;
-            #value
-        }},
+        // In parentheses, because `{ a } - b` and `match a { … } - b` would be two statements here.
+        OnFail::Value(value) => {
+            let span = value.span().resolved_at(site);
+            let value = quote_spanned!(span=> (#value));
+            quote_spanned! {site=> {
+                let _ = __error;
+                #value
+            }}
+        }
         OnFail::Closure(closure) => quote_spanned!(site=> #private::on_fail(__error, #closure)),
     }
 }

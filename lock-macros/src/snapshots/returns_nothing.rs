@@ -33,7 +33,7 @@ async fn sweep() {
         #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
         ::lock_runtime::__private::Err(__error) => {
             let _ = __error;
-            ()
+            (())
         }
     }
 }

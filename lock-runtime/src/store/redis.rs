@@ -21,6 +21,8 @@ mod push;
 mod reply;
 mod rights;
 mod scripts;
+#[cfg(test)]
+mod tests;
 
 use gather::Gather;
 use link::{Called, Link};
@@ -64,22 +66,9 @@ impl RedisStore {
     }
 
     async fn free(&self, releases: &[Release], by: Deadline) -> Result<(Vec<bool>, bool), StoreError> {
-        let arguments = |command: &mut Cmd| {
-            for release in releases {
-                command.arg(&*release.key);
-                command.write_arg_fmt(format_args!("{{{}}}:queue", release.key));
-            }
-            for release in releases {
-                command.arg(release.token.as_str());
-            }
-        };
+        let arguments = |command: &mut Cmd| free_arguments(command, releases);
         let Called { value, repeated, .. } = self.run(&scripts::FREE, 2 * releases.len(), arguments, by).await?;
-        let freed = match value {
-            Value::Int(freed) => vec![freed == 1],
-            Value::Array(freed) => freed.iter().map(|freed| *freed == Value::Int(1)).collect(),
-            _ => return Err(StoreError::no_answer()),
-        };
-        if freed.len() == releases.len() { Ok((freed, repeated)) } else { Err(StoreError::no_answer()) }
+        Ok((read_freed(value, releases.len())?, repeated))
     }
 
     /// Gives back in one command, or one by one when that command is refused: a name that the user has no right to must
@@ -165,11 +154,7 @@ impl RedisStore {
         };
         let Called { value, sent, .. } = self.run(&scripts::RENEW, renewals.len(), arguments, by).await?;
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
-        let read = |(answer, renewal): (Value, &Renewal)| match answer {
-            Value::Int(1) => Ok(Renewed::Until(Deadline::new(sent, without_drift(renewal.lease)))),
-            Value::Int(_) => Ok(Renewed::NotOwned),
-            other => Err(reply::error_of_one(other)),
-        };
+        let read = |(answer, renewal)| read_renewed(answer, renewal, sent);
         Ok(answers.into_iter().zip(renewals).map(read).collect())
     }
 }
@@ -180,19 +165,7 @@ impl Store for RedisStore {
         command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
         command.arg("PX").arg(millis(ask.claim));
         let Called { value, sent, .. } = self.link.call(command, by).await?;
-        match value {
-            Value::Nil => Ok(Self::grant(sent, ask.claim, false, None)),
-            value => {
-                let owner = text(value).ok_or_else(StoreError::no_answer)?;
-                if owner == ask.token.as_str() {
-                    // This very ask was executed before; how much is left of its claim is not known, so it is
-                    // confirmed before use.
-                    return Ok(Self::grant(sent, Duration::ZERO, false, None));
-                }
-                let owner = Token::foreign(&owner);
-                Ok(Answer::Busy(Busy { owner, frees_in: None, endless: false, anchor: None }))
-            }
-        }
+        read_claimed(value, ask, sent)
     }
 
     async fn ask(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
@@ -225,16 +198,12 @@ impl Store for RedisStore {
     }
 
     async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {
-        let arguments = |command: &mut Cmd| {
-            command.arg(&**key).arg(format!("{{{key}}}:fence"));
-            command.arg(token.as_str()).arg(count);
-        };
+        let arguments = |command: &mut Cmd| draw_arguments(command, key, token, count);
         let Called { value, .. } = match self.run(&scripts::DRAW, 2, arguments, by).await {
             Err(error) if error.is_denied() => return Err(Box::pin(self.explained(error, key, "", by)).await),
             outcome => outcome?,
         };
-        let first = integer(&value).and_then(|first| u64::try_from(first).ok()).ok_or_else(StoreError::no_answer)?;
-        Ok((first > 0).then_some(first))
+        read_drawn(&value)
     }
 
     async fn heartbeat(&self, by: Deadline) {
@@ -273,6 +242,21 @@ fn release_arguments(command: &mut Cmd, releases: &[Release]) {
     }
 }
 
+fn free_arguments(command: &mut Cmd, releases: &[Release]) {
+    for release in releases {
+        command.arg(&*release.key);
+        command.write_arg_fmt(format_args!("{{{}}}:queue", release.key));
+    }
+    for release in releases {
+        command.arg(release.token.as_str());
+    }
+}
+
+fn draw_arguments(command: &mut Cmd, key: &str, token: &Token, count: u32) {
+    command.arg(key).arg(format!("{{{key}}}:fence"));
+    command.arg(token.as_str()).arg(count);
+}
+
 /// Redis takes whole milliseconds, at least one.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
@@ -280,6 +264,20 @@ fn millis(duration: Duration) -> u64 {
 
 fn lease_left(millis: i64) -> Option<Duration> {
     u64::try_from(millis).ok().map(Duration::from_millis)
+}
+
+/// What `SET … NX GET` says: nothing, or who owns the lock.
+fn read_claimed(value: Value, ask: &Ask, sent: Moment) -> Result<Answer, StoreError> {
+    if value == Value::Nil {
+        return Ok(RedisStore::grant(sent, ask.claim, false, None));
+    }
+    let owner = text(value).ok_or_else(StoreError::no_answer)?;
+    if owner == ask.token.as_str() {
+        // This very ask was executed before; how much is left of its claim is not known, so it is confirmed before use.
+        return Ok(RedisStore::grant(sent, Duration::ZERO, false, None));
+    }
+    let owner = Token::foreign(&owner);
+    Ok(Answer::Busy(Busy { owner, frees_in: None, endless: false, anchor: None }))
 }
 
 fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<Answer, StoreError> {
@@ -322,6 +320,29 @@ fn read_released(answer: Value, release: &Release, sent: Moment) -> Result<Relea
         [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
         _ => Err(StoreError::no_answer()),
     }
+}
+
+fn read_freed(value: Value, count: usize) -> Result<Vec<bool>, StoreError> {
+    let freed: Vec<bool> = match value {
+        Value::Int(freed) => vec![freed == 1],
+        Value::Array(freed) => freed.iter().map(|freed| *freed == Value::Int(1)).collect(),
+        _ => return Err(StoreError::no_answer()),
+    };
+    if freed.len() == count { Ok(freed) } else { Err(StoreError::no_answer()) }
+}
+
+fn read_renewed(answer: Value, renewal: &Renewal, sent: Moment) -> Result<Renewed, StoreError> {
+    match answer {
+        Value::Int(1) => Ok(Renewed::Until(Deadline::new(sent, without_drift(renewal.lease)))),
+        Value::Int(_) => Ok(Renewed::NotOwned),
+        other => Err(reply::error_of_one(other)),
+    }
+}
+
+/// The first fencing token; 0 when the lock is not owned.
+fn read_drawn(value: &Value) -> Result<Option<u64>, StoreError> {
+    let first = integer(value).and_then(|first| u64::try_from(first).ok()).ok_or_else(StoreError::no_answer)?;
+    Ok((first > 0).then_some(first))
 }
 
 impl fmt::Debug for RedisStore {

@@ -18,6 +18,11 @@ async fn value(mut fallback: u64) -> u64 {
     fallback
 }
 
+#[cache_lock(prefix = "fail", key = "k", timeout_ms = 0, on_fail = if high { 40 } else { 4 } - 2)]
+async fn begins_with_a_block(high: bool) -> i64 {
+    i64::from(high)
+}
+
 #[cache_lock(prefix = "fail", key = "k", timeout = Duration::ZERO, on_fail = |err: LockError| format!("{name}: {}", err.is_timeout()))]
 async fn closure(name: &str, moved: String) -> String {
     moved + name
@@ -43,6 +48,7 @@ async fn a_busy_lock_becomes_the_error_or_the_value_that_was_asked_for() {
         assert_eq!(converted().await.unwrap(), 1);
         let held = hold("fail", "k").await;
         assert_eq!(value(4).await, 40);
+        assert_eq!(begins_with_a_block(true).await, 38);
         assert_eq!(closure("n", "m".into()).await, "n: true");
         assert!(matches!(converted().await, Err(ShopError::Lock(error)) if error.is_timeout()));
         drop(held);

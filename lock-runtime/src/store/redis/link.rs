@@ -277,7 +277,7 @@ impl Link {
         check_version(&hello)?;
         let sent = Moment::now();
         let time: (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
-        self.learn(Anchor { sent, store_micros: time.0 * 1_000_000 + time.1 });
+        self.learn(Anchor { sent, store_micros: micros(time) });
         if let Some(process) = &self.process {
             connection.subscribe(format!("cache_lock:{process}")).await?;
         }
@@ -293,8 +293,13 @@ impl Link {
     pub(super) fn store_micros_at(&self, deadline: Deadline) -> Option<u64> {
         let anchor = self.locked().clock?;
         let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_hours(366 * 24));
-        Some(anchor.store_micros + u64::try_from(ahead.as_micros()).ok()?)
+        anchor.store_micros.checked_add(u64::try_from(ahead.as_micros()).ok()?)
     }
+}
+
+/// What `TIME` says, in one number.
+fn micros((seconds, micros): (u64, u64)) -> u64 {
+    seconds.saturating_mul(1_000_000).saturating_add(micros)
 }
 
 /// Reads the version out of the reply to `HELLO`.
@@ -343,4 +348,25 @@ pub(super) struct Called {
     pub(super) sent: Moment,
     /// It was sent before, and took effect then or did not.
     pub(super) repeated: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_greeting_makes_it_panic(version in "[0-9]{0,25}(\\.[0-9a-z]{0,25}){0,3}|.*", other in super::super::tests::value()) {
+            let version = (Value::SimpleString("version".into()), Value::BulkString(version.into_bytes()));
+            let _ = check_version(&Value::Map(vec![(other.clone(), other.clone()), version]));
+            let _ = check_version(&other);
+        }
+
+        #[test]
+        fn no_time_of_the_server_overflows(seconds: u64, micros: u64) {
+            prop_assert!(super::micros((seconds, micros)) >= micros);
+        }
+    }
 }

@@ -1,0 +1,157 @@
+//! Whatever is written, there is an answer, and always the same one: an expansion that is Rust, or an error that says
+//! something, beside the item as it was. The compiler's own error is of no help when a macro panics.
+//!
+//! `PROPTEST_CASES=200000 cargo test --release -p lock-macros any_input` looks for longer.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use proptest::prelude::*;
+use proptest::sample::Index;
+use quote::{ToTokens, quote};
+use syn::visit_mut::VisitMut;
+use syn::{Expr, FnArg, ImplItemFn};
+
+use crate::{cache_lock, lock_key};
+
+mod corpus;
+mod options;
+mod tokens;
+
+/// What comes before the errors, and what these say.
+fn split(expansion: TokenStream) -> (TokenStream, Vec<String>) {
+    let tokens: Vec<TokenTree> = expansion.into_iter().collect();
+    let is_error = |token: &TokenTree| matches!(token, TokenTree::Ident(name) if name == "compile_error");
+    // `::core::compile_error! { … }` has five tokens before the macro's name.
+    let first = tokens.iter().position(is_error).map_or(tokens.len(), |at| at - 5);
+    let message = |error: &[TokenTree]| {
+        let Some(TokenTree::Group(group)) = error.last() else { unreachable!("it has a message") };
+        syn::parse2::<syn::LitStr>(group.stream()).unwrap().value()
+    };
+    let messages = tokens[first..].chunks(8).map(message).collect();
+    (tokens.into_iter().take(first).collect(), messages)
+}
+
+fn without_marks(mut function: ImplItemFn) -> ImplItemFn {
+    for input in &mut function.sig.inputs {
+        let (FnArg::Receiver(syn::Receiver { attrs, .. }) | FnArg::Typed(syn::PatType { attrs, .. })) = input;
+        attrs.retain(|a| !a.path().is_ident("locked_object") && !a.path().is_ident("locked_complex_object"));
+    }
+    function
+}
+
+fn head(mut function: ImplItemFn) -> String {
+    // The others are written inside of the braces.
+    function.attrs.retain(|attribute| matches!(attribute.style, syn::AttrStyle::Outer));
+    function.block = syn::parse_quote!({});
+    function.to_token_stream().to_string()
+}
+
+fn check_attribute(options: &TokenStream, item: &TokenStream) -> Result<(), TestCaseError> {
+    let expansion = cache_lock::expansion(options.clone(), item.clone());
+    let again = cache_lock::expansion(options.clone(), item.clone());
+    prop_assert_eq!(expansion.to_string(), again.to_string());
+    let (kept, told) = split(expansion);
+    prop_assert!(told.iter().all(|message| !message.is_empty()));
+    // The compiler reads the item before the attribute sees it, a body too.
+    let Ok(function) = syn::parse2::<ImplItemFn>(item.clone()) else {
+        return Ok(());
+    };
+    let function = without_marks(function);
+    let kept: ImplItemFn = syn::parse2(kept)?;
+    if told.is_empty() {
+        prop_assert_eq!(head(kept), head(function));
+    } else {
+        prop_assert_eq!(kept.to_token_stream().to_string(), function.to_token_stream().to_string());
+    }
+    Ok(())
+}
+
+fn check_derive(item: &TokenStream) -> Result<(), TestCaseError> {
+    let expansion = lock_key::expansion(item.clone());
+    prop_assert_eq!(expansion.to_string(), lock_key::expansion(item.clone()).to_string());
+    let (kept, told) = split(expansion);
+    prop_assert!(told.iter().all(|message| !message.is_empty()));
+    if syn::parse2::<syn::DeriveInput>(item.clone()).is_ok() {
+        syn::parse2::<syn::ItemImpl>(kept)?;
+    } else {
+        prop_assert!(kept.is_empty() && !told.is_empty());
+    }
+    Ok(())
+}
+
+/// Every expression, as text.
+#[derive(Default)]
+struct Expressions(Vec<String>);
+
+impl VisitMut for Expressions {
+    fn visit_expr_mut(&mut self, expression: &mut Expr) {
+        self.0.push(expression.to_token_stream().to_string());
+        syn::visit_mut::visit_expr_mut(self, expression);
+    }
+}
+
+fn valid_fn() -> TokenStream {
+    "pub async fn buy<'a>(&self, id: u64, name: &'a str) -> Result<u64, ShopError> { self.pay(id).await }"
+        .parse()
+        .unwrap()
+}
+
+proptest! {
+    #[test]
+    fn any_tokens_as_options(words in tokens::words(30)) {
+        check_attribute(&tokens::written(&words), &valid_fn())?;
+    }
+
+    #[test]
+    fn the_options_with_mistakes(text in options::options()) {
+        if let Ok(options) = text.parse() {
+            check_attribute(&options, &valid_fn())?;
+        }
+    }
+
+    #[test]
+    fn any_value_of_an_option(text in options::option_beside_a_key()) {
+        if let Ok(options) = text.parse() {
+            check_attribute(&options, &valid_fn())?;
+        }
+    }
+
+    /// Next to what the macro writes, it could become several.
+    #[test]
+    fn an_accepted_value_stays_one_expression(name in prop_oneof![Just("on_fail"), Just("manager")], value in options::value()) {
+        if let Ok(value) = syn::parse_str::<Expr>(&value)
+            && let name = syn::Ident::new(name, Span::call_site())
+            && let options = quote!(key = id, #name = #value)
+            && let (kept, told) = split(cache_lock::expansion(options, valid_fn()))
+            && told.is_empty()
+        {
+            let mut expressions = Expressions::default();
+            expressions.visit_impl_item_fn_mut(&mut syn::parse2(kept)?);
+            prop_assert!(expressions.0.contains(&value.to_token_stream().to_string()), "{:?}", expressions.0);
+        }
+    }
+
+    #[test]
+    fn any_tokens_as_item(words in tokens::words(40)) {
+        let item = tokens::written(&words);
+        check_attribute(&"key = id".parse().unwrap(), &item)?;
+        check_derive(&item)?;
+    }
+
+    #[test]
+    fn the_uses_of_other_tests_with_changes(
+        options_of in any::<Index>(),
+        item_of in any::<Index>(),
+        with_own_options in prop::bool::weighted(0.8),
+        in_options in corpus::changes(3),
+        in_item in corpus::changes(4),
+    ) {
+        let item = corpus::pick(item_of);
+        let options = if with_own_options { item.options } else { corpus::pick(options_of).options };
+        let options = corpus::changed(options, &in_options);
+        let item = corpus::changed(item.item, &in_item);
+        check_attribute(&options, &item)?;
+        check_derive(&item)?;
+    }
+}
