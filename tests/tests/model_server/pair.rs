@@ -100,7 +100,7 @@ impl Pair {
         let what = || format!("step {index}, {step:?}");
         self.same(&model, &real, span, &mut Vec::new(), &is_left)
             .then_some(())
-            .ok_or_else(|| differ(&what(), &model, &real))?;
+            .ok_or_else(|| differ(&what(), &shown(&model), &shown(&real)))?;
         step.learn(&model, &mut self.model.known);
         step.learn(&real, &mut self.real.known);
         self.widen(span);
@@ -109,7 +109,7 @@ impl Pair {
             let model = model.iter().filter(|(to, _)| to == client).map(|(_, push)| push.clone()).collect();
             let (model, real) = (Reply::Array(model), Reply::Array(self.real.clients[index].take_pushes()));
             if !self.same(&model, &real, span, &mut Vec::new(), &|_| false) {
-                return Err(differ(&format!("pushes to {index} after {}", what()), &model, &real));
+                return Err(differ(&format!("pushes to {index} after {}", what()), &shown(&model), &shown(&real)));
             }
         }
         Ok(())
@@ -181,7 +181,7 @@ impl Pair {
         if model.len() == real.len() && model.iter().zip(&real).all(|(model, real)| same(model, real)) {
             return Ok(());
         }
-        Err(differ("what is left", &model, &real))
+        Err(differ("what is left", &format!("{model:?}"), &format!("{real:?}")))
     }
 
     fn real_entry(&mut self, name: &str) -> Entry {
@@ -225,7 +225,9 @@ impl Pair {
             (Reply::Integer(model), Reply::Integer(real)) => {
                 self.same_text(&model.to_string(), &real.to_string(), span.micros())
             }
-            (Reply::Error(model), Reply::Error(real)) => model == real || in_words_of_valkey(model) == *real,
+            (Reply::Error(model), Reply::Error(real)) => {
+                model == real || in_words_of_valkey(model) == real.replace("Valkey command", "command")
+            }
             (Reply::Bulk(_), Reply::Bulk(_)) => self.same_text(&text(model), &text(real), span.micros()),
             (model, real) => model == real,
         }
@@ -243,16 +245,23 @@ impl Pair {
     }
 }
 
-fn differ(what: &str, model: &impl std::fmt::Debug, real: &impl std::fmt::Debug) -> Failure {
-    Failure::Different(format!("{what}\n model: {model:?}\n real:  {real:?}"))
+fn differ(what: &str, model: &str, real: &str) -> Failure {
+    Failure::Different(format!("{what}\n model: {model}\n real:  {real}"))
 }
 
-/// An error of Redis as Valkey words it: without advice, and without the script's digest.
+/// As it is on the wire.
+fn shown(reply: &Reply) -> String {
+    let mut bytes = Vec::new();
+    reply.encode(&mut bytes);
+    String::from_utf8_lossy(&bytes).replace("\r\n", " ")
+}
+
+/// An error of Redis as Valkey words it: without advice, its rival's name and the script's digest.
 fn in_words_of_valkey(error: &str) -> String {
-    let error = error.trim_end_matches(" Please use EVAL.");
+    let error = error.trim_end_matches(" Please use EVAL.").replace("Redis command", "command");
     match error.split_once(" script: ").and_then(|(what, rest)| Some((what, rest.split_once(", on ")?.1))) {
         Some((what, place)) => format!("{what} script: on {place}"),
-        None => error.to_owned(),
+        None => error,
     }
 }
 

@@ -58,7 +58,7 @@ impl Connection {
                 let bytes: Vec<u8> = self.received.drain(..length).collect();
                 return read(&mut &bytes[..]);
             }
-            let mut buffer = [0; 65536];
+            let mut buffer = [0; 4096];
             let count = self.stream.read(&mut buffer).expect("the server answers");
             assert!(count > 0, "the server ended the connection");
             self.received.extend_from_slice(&buffer[..count]);
