@@ -30,6 +30,8 @@ const TEXTS: &[&str] = &[
     "redis.call('SET', 'a', 1e15) return redis.call('GET', 'a')",
     "return #redis.call('TIME')",
     "redis.call('RPUSH', 'l', 1, 2) return redis.call('LRANGE', 'l', 0, -1)",
+    "redis.call('RPUSH', 'r', 1, 2, 1, 1) return redis.call('LREM', 'r', -2, 1)",
+    "return { redis.call('LREM', 'r', 0, 1), redis.call('LPOS', 'r', 2), redis.call('LREM', 'r', 1, 2), redis.call('EXISTS', 'r') }",
     "return redis.pcall('LLEN', 'a')",
     "return redis.pcall('LLEN', 'a').err",
     "return type(redis.pcall('LLEN', 'a'))",
