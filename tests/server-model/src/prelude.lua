@@ -5,7 +5,7 @@
 -- Returns    a function that runs a script
 
 local invoke, status_reply, error_reply, located = ...
-local error, type, xpcall, tostring = error, type, xpcall, tostring
+local error, type, pcall, xpcall, tostring = error, type, pcall, xpcall, tostring
 
 redis = { pcall = invoke, status_reply = status_reply, error_reply = error_reply }
 
@@ -15,6 +15,18 @@ function redis.call(...)
     error(reply, 0)
   end
   return reply
+end
+
+local function told(ran, problem, ...)
+  if not ran and type(problem) == 'table' and problem.err then
+    return false, problem.err
+  end
+  return ran, problem, ...
+end
+
+-- As on a server, a script that catches an error finds its message alone.
+function _G.pcall(...)
+  return told(pcall(...))
 end
 
 -- Users and their rights are not modelled: everybody may do everything.

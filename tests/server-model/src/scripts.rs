@@ -43,12 +43,12 @@ impl Scripts {
         let reply = self.run(&digest, keys, values);
         // A text that is no script is not kept.
         self.texts.retain(|known, script| *known != digest || script.compiled.is_some());
-        reply.unwrap_or_else(no_reply)
+        reply.unwrap_or_else(no_script)
     }
 
     pub(crate) fn run_digest(&mut self, digest: &[u8], keys: &[&[u8]], values: &[&[u8]]) -> Reply {
         let digest = String::from_utf8_lossy(digest).to_ascii_lowercase();
-        self.run(&digest, keys, values).unwrap_or_else(no_reply)
+        self.run(&digest, keys, values).unwrap_or_else(no_script)
     }
 
     fn run(&mut self, digest: &str, keys: &[&[u8]], values: &[&[u8]]) -> Option<Reply> {
@@ -117,7 +117,7 @@ impl Scripts {
     }
 }
 
-fn no_reply() -> Reply {
+pub(crate) fn no_script() -> Reply {
     Reply::error("NOSCRIPT No matching script. Please use EVAL.")
 }
 
