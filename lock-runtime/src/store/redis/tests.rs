@@ -2,6 +2,7 @@
 
 use ::redis::{Arg, PushKind, VerbatimFormat};
 use proptest::prelude::*;
+use server_model::{Client, ModelServer};
 
 use super::*;
 use crate::key;
@@ -194,4 +195,28 @@ proptest! {
             }
         }
     }
+}
+
+/// Executes a command of the library on a model server.
+fn executed(server: &mut ModelServer, client: Client, command: &Cmd) -> server_model::Reply {
+    let words = command.args_iter().map(|word| match word {
+        Arg::Simple(bytes) => bytes.to_vec(),
+        _ => Vec::new(),
+    });
+    server.execute(client, 1_700_000_000_000_000, &words.collect::<Vec<_>>())
+}
+
+#[test]
+fn a_release_that_is_executed_twice_queues_its_ask_once() {
+    let mut server = ModelServer::new();
+    let client = server.connect();
+    let first = release("k", true);
+    let owner = ::redis::cmd("SET").arg("k").arg("another").to_owned();
+    executed(&mut server, client, &owner);
+    let again =
+        scripts::RELEASE.by_text(3, &|command: &mut Cmd| release_arguments(command, std::slice::from_ref(&first)));
+    executed(&mut server, client, &again);
+    executed(&mut server, client, &again);
+    let queue = ::redis::cmd("LLEN").arg("{k}:queue").to_owned();
+    assert_eq!(executed(&mut server, client, &queue), server_model::Reply::Integer(1));
 }
