@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::asking::Outlook;
+use super::asking::{Outlook, SILENCE};
 use super::crowd::Waiting;
 use super::hold::Hold;
 use super::slot::{Entered, Slot};
@@ -49,14 +49,14 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
                 };
             }
             // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
-            Entered::Taken if matches!(slot.outlook(), Outlook::Unknown) && !attempt.by().has_passed() => {
+            Entered::Taken if matches!(slot.outlook(SILENCE), Outlook::Unknown) && !attempt.by().has_passed() => {
                 is_first = false;
                 let changed = slot.changed.notified();
-                if matches!(slot.outlook(), Outlook::Unknown) {
+                if matches!(slot.outlook(SILENCE), Outlook::Unknown) {
                     let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
                 }
                 // The task that asked may have failed and be gone, and from the table the slot that knows of it.
-                if matches!(slot.outlook(), Outlook::Unreachable(_) | Outlook::Silent(_)) {
+                if matches!(slot.outlook(SILENCE), Outlook::Unreachable(_) | Outlook::Silent(_)) {
                     return Err(given_up(engine, &slot, terms, &attempt));
                 }
             }
@@ -198,7 +198,9 @@ fn shut_down(terms: &Terms) -> LockError {
 /// The error of a task whose time is up: busy and unreachable never look alike.
 fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> LockError {
     let key = terms.key.to_string();
-    let holder = match slot.outlook() {
+    // Who waits for less than the usual silence has heard nothing in all its time.
+    let silence = if terms.timeout.is_zero() { SILENCE } else { terms.timeout.clamp(TOO_SHORT, SILENCE) };
+    let holder = match slot.outlook(silence) {
         Outlook::Unreachable(StoreError { problem, .. }) => return LockError::Backend { key, problem },
         Outlook::Silent(since) => {
             let problem = BackendError::new(format!("no answer from the server within {since:?}"));

@@ -9,7 +9,7 @@ use crate::store::{Answer, Ask, Pushed, StoreError};
 use crate::token::Token;
 
 /// A store that leaves an ask unanswered for so long is not called busy.
-const SILENCE: Duration = Duration::from_millis(50);
+pub(super) const SILENCE: Duration = Duration::from_millis(50);
 
 /// See [`Slot::outlook`].
 pub(super) enum Outlook {
@@ -129,8 +129,9 @@ impl Slot {
         self.changed.notify_waiters();
     }
 
-    /// What a task that does not have the turn can say of the lock.
-    pub(super) fn outlook(&self) -> Outlook {
+    /// What a task that does not have the turn can say of the lock. After `silence` an unanswered ask means more than that
+    /// the answer is on its way.
+    pub(super) fn outlook(&self, silence: Duration) -> Outlook {
         let state = self.locked();
         if state.is_held() {
             return Outlook::HeldHere;
@@ -141,7 +142,7 @@ impl Slot {
         let Some(asked) = &state.asked else { return Outlook::Unknown };
         match asked.sent.map(Moment::elapsed) {
             _ if asked.busy.is_some() => Outlook::HeldElsewhere,
-            Some(since) if asked.unanswered && since >= SILENCE => Outlook::Silent(since),
+            Some(since) if asked.unanswered && since >= silence => Outlook::Silent(since),
             _ => Outlook::Unknown,
         }
     }

@@ -37,8 +37,8 @@ impl Process {
         let name = format!("{host}.{generation}");
         let manager = connect(network, &name);
         let tasks = (0..plan.tasks).map(|number| {
-            let task = Task::new(network, &name, number, manager.clone(), plan, random.fork());
-            tokio::spawn(task.live(end))
+            let task = Task::new(network, &name, number, manager.clone(), plan, end, random.fork());
+            tokio::spawn(task.live())
         });
         let tasks = tasks.collect();
         Self { network: Arc::clone(network), name, generation, manager, tasks }

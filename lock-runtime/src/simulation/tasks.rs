@@ -24,6 +24,8 @@ pub(super) struct Task {
     manager: LockManager,
     keys: u64,
     lease: u64,
+    /// Until when there are faults.
+    end: Instant,
     random: Rng,
 }
 
@@ -73,15 +75,16 @@ impl Task {
         task: u32,
         manager: LockManager,
         plan: &Plan,
+        end: Instant,
         random: Rng,
     ) -> Self {
         let notes = Notes { network: Arc::clone(network), process: process.to_owned(), task, attempt: 0 };
-        Self { notes, manager, keys: plan.keys, lease: plan.lease, random }
+        Self { notes, manager, keys: plan.keys, lease: plan.lease, end, random }
     }
 
-    /// Uses locks until `end` and a while longer.
-    pub(super) async fn live(mut self, end: Instant) {
-        while Instant::now() < end + Duration::from_secs(2) {
+    /// Uses locks while there are faults and a while longer.
+    pub(super) async fn live(mut self) {
+        while Instant::now() < self.end + Duration::from_secs(2) {
             let most = *self.random.choice(&[2, 30, 300]).unwrap_or(&2);
             sleep(Duration::from_millis(self.random.u64(0..=most))).await;
             let timeout = if self.random.u8(..8) == 0 { 0 } else { self.random.u64(..4000) };
@@ -101,20 +104,24 @@ impl Task {
             renew: self.random.bool(),
             fenced: self.random.bool(),
         };
+        let used = self.use_of(timeout);
         self.notes.note(What::Acquire { attempt: self.notes.attempt, key: format!("k:{key}"), wanted });
         let request = self.manager.lock("k", &key).timeout(timeout).expire(wanted.expire());
         let request = request.renew(wanted.renew).fenced(wanted.fenced);
         let is_patient = timeout == PATIENT;
         if self.random.u8(..3) == 0 {
-            self.run(request, is_patient).await;
+            self.run(request, used, is_patient).await;
         } else {
-            self.hold(request, is_patient).await;
+            self.hold(request, used, is_patient).await;
         }
     }
 
     /// How long the lock is used: mostly not for long, and sometimes for longer than it lasts.
-    fn use_of(&mut self, is_patient: bool) -> Duration {
-        let longest = if is_patient { 40 } else { self.lease * 2 };
+    /// None reaches far into the time after the faults, when everybody has to get his turn.
+    fn use_of(&mut self, timeout: Duration) -> Duration {
+        let longest = self.lease * 2;
+        let ends = Instant::now() + timeout + Duration::from_millis(longest);
+        let longest = if ends < self.end { longest } else { 40 };
         let most = *self.random.choice(&[1, 8, 40, 40, longest]).unwrap_or(&1);
         Duration::from_millis(self.random.u64(0..=most))
     }
@@ -124,7 +131,7 @@ impl Task {
         (!is_patient && self.random.u8(..5) == 0).then(|| self.random.u32(1..12))
     }
 
-    async fn hold(&mut self, request: LockRequest, is_patient: bool) {
+    async fn hold(&mut self, request: LockRequest, used: Duration, is_patient: bool) {
         let patience = self.patience(is_patient);
         let guard = match polled(request.acquire(), patience).await {
             Some(Ok(guard)) => guard,
@@ -135,7 +142,7 @@ impl Task {
             None => return self.notes.refused(How::Cancelled, String::new()),
         };
         self.notes.granted(until(&guard), guard.fencing_token().map(u64::from));
-        let mut left = self.use_of(is_patient);
+        let mut left = used;
         while !left.is_zero() {
             let step = left.min(Duration::from_millis(self.random.u64(1..200)));
             sleep(step).await;
@@ -168,12 +175,12 @@ impl Task {
         }
     }
 
-    async fn run(&mut self, request: LockRequest, is_patient: bool) {
+    async fn run(&mut self, request: LockRequest, used: Duration, is_patient: bool) {
         let patience = self.patience(is_patient);
         let entered = Arc::new(AtomicBool::new(false));
         let body = Body {
             notes: self.notes.clone(),
-            work: Box::pin(sleep(self.use_of(is_patient))),
+            work: Box::pin(sleep(used)),
             entered: Arc::clone(&entered),
             is_over: false,
         };
