@@ -8,17 +8,25 @@ use tokio::sync::Notify;
 use super::slot::{Entered, Slot};
 use crate::engine::Engine;
 
+#[cfg(not(test))]
+type Hasher = std::hash::RandomState;
+/// The same order in each run of a simulation.
+#[cfg(test)]
+type Hasher = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+
+type Slots = HashMap<Arc<str>, Arc<Slot>, Hasher>;
+
 /// One slot per key that somebody here holds, waits for, or has yet to give back.
 ///
 /// Lock order: the table, then a slot, then the keeper's board.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    slots: Mutex<HashMap<Arc<str>, Arc<Slot>>>,
+    slots: Mutex<Slots>,
     emptied: Notify,
 }
 
 impl Table {
-    fn locked(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Slot>>> {
+    fn locked(&self) -> MutexGuard<'_, Slots> {
         // No code that can panic runs under this lock.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
