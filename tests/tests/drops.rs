@@ -193,6 +193,21 @@ fn a_release_on_another_runtime_is_answered() {
 }
 
 #[test]
+fn a_runtime_that_stands_still_while_it_connects_is_overtaken() {
+    let server = tests::server::Server::start();
+    let (used, parked) = (runtime(), tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
+    let manager = used.block_on(LockManager::connect(&server.url())).unwrap();
+    server.tell("CLIENT KILL TYPE pubsub");
+    std::thread::sleep(Duration::from_millis(100));
+    // Its task is in the middle of connecting, and is never polled again.
+    let mut standing = Box::pin(manager.lock("p", "standing").timeout(Duration::from_mins(1)).acquire());
+    parked.block_on(async { assert!(futures_util::poll!(&mut standing).is_pending()) });
+    let acquired = used.block_on(manager.lock("p", "k").timeout(SOON * 2).acquire());
+    used.block_on(acquired.unwrap().release()).unwrap();
+    drop(standing);
+}
+
+#[test]
 fn a_panic_in_a_body_serves_the_next_waiter_of_the_process() {
     let world = World::memory();
     let runtime = runtime();

@@ -40,13 +40,16 @@ pub(crate) struct Link {
     connect_timeout: Duration,
     state: Mutex<State>,
     /// Held by whoever is connecting.
-    connecting: tokio::sync::Mutex<()>,
+    connecting: Mutex<Gate>,
     generations: AtomicU64,
     /// Whether `silent_since` may be set: looked at after each reply, without the lock.
     is_silent: AtomicBool,
     /// Commands on their way.
     in_flight: AtomicUsize,
 }
+
+/// Lets one task connect for all.
+type Gate = Arc<tokio::sync::Mutex<()>>;
 
 #[derive(Default)]
 struct State {
@@ -80,7 +83,7 @@ impl Link {
             command_timeout,
             connect_timeout,
             state: Mutex::default(),
-            connecting: tokio::sync::Mutex::new(()),
+            connecting: Mutex::default(),
             generations: AtomicU64::new(0),
             is_silent: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
@@ -227,7 +230,7 @@ impl Link {
 
     /// Connects, unless somebody else just did, or just failed to.
     pub(crate) async fn connect(&self) -> Result<Live, CallError> {
-        let _connecting = self.connecting.lock().await;
+        let _connecting = self.turn_to_connect().await;
         {
             let state = self.locked();
             if let Some(live) = state.live.clone() {
@@ -242,6 +245,8 @@ impl Link {
         let outcome = self.open().await;
         let mut state = self.locked();
         match &outcome {
+            // This task was overtaken.
+            Ok(_) if let Some(live) = &state.live => return Ok(live.clone()),
             Ok(live) => {
                 state.live = Some(live.clone());
                 state.failed = None;
@@ -257,6 +262,22 @@ impl Link {
             Err(error) => state.failed = Some((Moment::now(), error.clone())),
         }
         outcome
+    }
+
+    /// Waits while somebody else connects, but not for long: the runtime of whoever does may stand still.
+    async fn turn_to_connect(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        let gate = || self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let entered = Arc::clone(&gate());
+            if let Ok(turn) = timeout(self.command_timeout * 2, Arc::clone(&entered).lock_owned()).await {
+                return turn;
+            }
+            let mut gate = gate();
+            if Arc::ptr_eq(&gate, &entered) {
+                // One of those who waited goes next, and the others wait for that one.
+                *gate = Gate::default();
+            }
+        }
     }
 
     async fn open(&self) -> Result<Live, CallError> {
