@@ -12,6 +12,8 @@ use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
+#[cfg(feature = "sentinel")]
+use crate::store::redis::sentinel::Sentinels;
 use crate::store::{AnyStore, Store};
 use crate::token::Process;
 use crate::{BackendError, LockError, LockManager, key};
@@ -123,8 +125,11 @@ impl fmt::Debug for Server {
 }
 
 impl Builder {
-    /// Where the locks live: `redis://`, `rediss://`, `valkey://`, `unix://` as the `redis` crate reads them, or
-    /// `memory://`.
+    /// Where the locks live: `redis://`, `rediss://`, `valkey://`, `unix://` as the `redis` crate reads them,
+    /// `memory://`, or the master that sentinels name:
+    /// `redis-sentinel://[user:password@]host[:26379],host[:26379],…/master-name[/db]` with the feature `sentinel`,
+    /// `rediss-sentinel://` for TLS to all of them. The credentials are the servers'; a sentinel that wants some gets the
+    /// same.
     pub fn url(mut self, url: &str) -> Self {
         self.server = Some(Server::Url(url.to_owned()));
         self
@@ -209,8 +214,8 @@ impl Builder {
     /// Cancel safe.
     pub async fn connect(self) -> Result<LockManager, LockError> {
         self.settings.check()?;
-        let client = match self.server {
-            Some(Server::Client(client)) => *client,
+        let endpoint = match self.server {
+            Some(Server::Client(client)) => of_client(&client)?,
             Some(Server::Url(url)) if url == "memory://" => {
                 return Ok(on_memory(self.settings, in_this_process()));
             }
@@ -220,7 +225,7 @@ impl Builder {
                 return Err(LockError::InvalidSetting { setting: "URL", reason });
             }
         };
-        connect(self.settings, &client).await
+        connect(self.settings, &endpoint).await
     }
 
     /// A manager whose locks live in this process.
@@ -247,21 +252,54 @@ impl Builder {
 }
 
 const FORMS: &str = "write redis://[user:password@]host[:port][/db], rediss:// for TLS, valkey://, \
-                     unix:///path/to/socket, or memory://";
+                     unix:///path/to/socket, redis-sentinel://[user:password@]host[:port],host[:port]/master-name[/db], \
+                     rediss-sentinel://, or memory://";
 
-fn open(url: &str) -> Result<redis::Client, LockError> {
+fn open(url: &str) -> Result<Endpoint, LockError> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("no scheme", ""));
+    if let Some(servers) = scheme.strip_suffix("-sentinel") {
+        return of_sentinels(servers, rest).ok_or_else(|| unreadable(scheme));
+    }
     // The URL itself is not shown: it may hold a password. Nor is the cause, which may quote the URL.
-    redis::Client::open(url).map_err(|_| {
-        let scheme = url.split_once("://").map_or("no scheme", |(scheme, _)| scheme);
-        LockError::InvalidSetting { setting: "URL", reason: unreadable(scheme, cfg!(feature = "tls")) }
+    of_client(&redis::Client::open(url).map_err(|_| unreadable(scheme))?)
+}
+
+fn of_client(client: &redis::Client) -> Result<Endpoint, LockError> {
+    Endpoint::of_client(client).map_err(|error| LockError::Connect {
+        server: client.get_connection_info().addr().to_string(),
+        problem: BackendError::caused_by("the client's settings can't be used", error),
     })
 }
 
-fn unreadable(scheme: &str, has_tls: bool) -> String {
-    if !has_tls && matches!(scheme, "rediss" | "valkeys") {
-        return format!("{scheme}:// needs the feature `tls` of lock-runtime; switch it on in Cargo.toml");
+#[cfg(feature = "sentinel")]
+fn of_sentinels(scheme: &str, rest: &str) -> Option<Endpoint> {
+    Sentinels::read(scheme, rest).map(|sentinels| Endpoint::Master(Box::new(sentinels)))
+}
+
+#[cfg(not(feature = "sentinel"))]
+fn of_sentinels(_: &str, _: &str) -> Option<Endpoint> {
+    None
+}
+
+fn unreadable(scheme: &str) -> LockError {
+    let features = [("tls", cfg!(feature = "tls")), ("sentinel", cfg!(feature = "sentinel"))];
+    let missing = features.into_iter().filter(|(_, is_on)| !is_on).map(|(feature, _)| feature);
+    LockError::InvalidSetting { setting: "URL", reason: unreadable_without(scheme, missing) }
+}
+
+/// Why a URL can't be read by a build without some features.
+fn unreadable_without(scheme: &str, mut missing: impl Iterator<Item = &'static str>) -> String {
+    let (servers, is_sentinel) = scheme.strip_suffix("-sentinel").map_or((scheme, false), |servers| (servers, true));
+    let is_needed = |feature: &&str| match *feature {
+        "tls" => matches!(servers, "rediss" | "valkeys"),
+        _ => is_sentinel,
+    };
+    match missing.find(is_needed) {
+        Some(feature) => {
+            format!("{scheme}:// needs the feature `{feature}` of lock-runtime; switch it on in Cargo.toml")
+        }
+        None => format!("this one (scheme: {scheme}) can't be read; {FORMS}"),
     }
-    format!("this one (scheme: {scheme}) can't be read; {FORMS}")
 }
 
 fn in_this_process() -> Arc<AnyStore> {
@@ -274,11 +312,9 @@ fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
     LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
 }
 
-async fn connect(settings: Settings, client: &redis::Client) -> Result<LockManager, LockError> {
-    let server = client.get_connection_info().addr().to_string();
+async fn connect(settings: Settings, endpoint: &Endpoint) -> Result<LockManager, LockError> {
+    let server = endpoint.address();
     let refused = |problem| LockError::Connect { server: server.clone(), problem };
-    let endpoint = Endpoint::of_client(client)
-        .map_err(|error| refused(BackendError::caused_by("the client's settings can't be used", error)))?;
     let is_tls = endpoint.is_tls();
     if is_tls {
         choose_cryptography();
@@ -320,14 +356,16 @@ fn choose_cryptography() {}
 
 #[cfg(test)]
 mod tests {
-    use super::unreadable;
+    use super::unreadable_without;
 
     #[test]
-    fn a_tls_url_without_the_feature_is_told_which() {
-        for scheme in ["rediss", "valkeys"] {
-            assert!(unreadable(scheme, false).contains("feature `tls`"));
-            assert!(!unreadable(scheme, true).contains("feature"));
+    fn a_url_that_needs_a_feature_is_told_which() {
+        let told = |scheme, missing: &[&'static str]| unreadable_without(scheme, missing.iter().copied());
+        for scheme in ["rediss", "valkeys", "rediss-sentinel"] {
+            assert!(told(scheme, &["tls"]).contains("feature `tls`"));
+            assert!(!told(scheme, &[]).contains("feature"));
         }
-        assert!(!unreadable("redis", false).contains("feature"));
+        assert!(told("redis-sentinel", &["tls", "sentinel"]).contains("feature `sentinel`"));
+        assert!(!told("redis", &["tls", "sentinel"]).contains("feature"));
     }
 }

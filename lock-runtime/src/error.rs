@@ -148,6 +148,12 @@ impl BackendError {
     pub(crate) fn caused_by(text: impl Into<String>, source: impl Error + Send + Sync + 'static) -> Self {
         Self { text: text.into(), source: Some(Arc::new(source)) }
     }
+
+    /// The same, of one server among several.
+    #[cfg(feature = "sentinel")]
+    pub(crate) fn of(self, server: &str) -> Self {
+        Self { text: format!("{server}: {}", self.text), ..self }
+    }
 }
 
 impl std::fmt::Display for BackendError {

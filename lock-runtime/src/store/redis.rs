@@ -21,6 +21,8 @@ mod push;
 mod reply;
 mod rights;
 mod scripts;
+#[cfg(feature = "sentinel")]
+pub(crate) mod sentinel;
 
 use gather::Gather;
 use link::{Called, Link};

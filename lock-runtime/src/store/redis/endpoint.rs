@@ -4,25 +4,25 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, RedisResult};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisResult, Value};
+
+use super::failure::CallError;
+#[cfg(feature = "sentinel")]
+use super::sentinel::Sentinels;
 
 /// A server, and how to reach it.
 #[derive(Clone, Debug)]
 pub(crate) enum Endpoint {
     Server(Box<redis::Client>),
+    /// Whatever server the sentinels name as the master.
+    #[cfg(feature = "sentinel")]
+    Master(Box<Sentinels>),
 }
 
 impl Endpoint {
     /// The client's address and credentials, with the settings that the protocol needs.
     pub(crate) fn of_client(client: &redis::Client) -> RedisResult<Self> {
-        let info = client.get_connection_info().clone();
-        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(
-            socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(3)),
-        );
-        #[cfg(target_os = "linux")]
-        let tcp = tcp.set_user_timeout(Duration::from_secs(5));
-        let client = redis::Client::open(info.set_redis_settings(redis).set_tcp_settings(tcp))?;
+        let client = redis::Client::open(with_settings(client.get_connection_info().clone()))?;
         Ok(Self::Server(Box::new(client)))
     }
 
@@ -30,19 +30,75 @@ impl Endpoint {
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Server(client) => client.get_connection_info().addr().to_string(),
+            #[cfg(feature = "sentinel")]
+            Self::Master(sentinels) => sentinels.to_string(),
         }
     }
 
     pub(crate) fn is_tls(&self) -> bool {
         match self {
-            Self::Server(client) => matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. }),
+            Self::Server(client) => is_tls(client.get_connection_info()),
+            #[cfg(feature = "sentinel")]
+            Self::Master(sentinels) => sentinels.is_tls(),
         }
     }
 
-    /// Connects; the connection is driven by the runtime of the caller.
-    pub(super) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
+    /// Whether another server may take the place of the one that a connection leads to.
+    pub(super) fn moves(&self) -> bool {
+        !matches!(self, Self::Server(_))
+    }
+
+    /// Connects; the connection is driven by the runtime of the caller. Each step of several has a part of the `limit`.
+    pub(super) async fn connect(
+        &self,
+        config: AsyncConnectionConfig,
+        #[cfg_attr(not(feature = "sentinel"), expect(unused_variables, reason = "a server takes one step"))]
+        limit: Duration,
+    ) -> Result<Greeted, CallError> {
         match self {
-            Self::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await,
+            Self::Server(client) => greet(client, &config).await,
+            #[cfg(feature = "sentinel")]
+            Self::Master(sentinels) => sentinels.connect(config, limit).await,
         }
     }
+}
+
+/// A connection, and what the server says of itself.
+pub(super) struct Greeted {
+    pub(super) connection: MultiplexedConnection,
+    hello: Value,
+}
+
+impl Greeted {
+    /// A field of the reply to `HELLO`.
+    pub(super) fn says(&self, name: &str) -> Option<String> {
+        self.hello.as_map_iter()?.find_map(|(key, value)| {
+            let is_it = super::text(key.clone())? == name;
+            is_it.then(|| super::text(value.clone())).flatten()
+        })
+    }
+}
+
+/// Connects to the client's server.
+pub(super) async fn greet(client: &redis::Client, config: &AsyncConnectionConfig) -> Result<Greeted, CallError> {
+    let of_setup = |error| CallError::of_setup(error, is_tls(client.get_connection_info()));
+    let mut connection = client.get_multiplexed_async_connection_with_config(config).await.map_err(of_setup)?;
+    let hello = connection.send_packed_command(&redis::cmd("HELLO")).await;
+    let hello = hello.and_then(Value::extract_error).map_err(of_setup)?;
+    Ok(Greeted { connection, hello })
+}
+
+/// What the protocol needs, and what finds out about a connection that is dead.
+pub(super) fn with_settings(info: ConnectionInfo) -> ConnectionInfo {
+    let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(
+        socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(3)),
+    );
+    #[cfg(target_os = "linux")]
+    let tcp = tcp.set_user_timeout(Duration::from_secs(5));
+    info.set_redis_settings(redis).set_tcp_settings(tcp)
+}
+
+pub(super) fn is_tls(info: &ConnectionInfo) -> bool {
+    matches!(info.addr(), ConnectionAddr::TcpTls { .. })
 }

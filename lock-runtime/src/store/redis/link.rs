@@ -15,15 +15,18 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Value};
 use tokio::time::{timeout, timeout_at};
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, Greeted};
 use super::failure::CallError;
 use super::push::{Message, Receiver};
+use super::reply;
 use crate::clock::{Deadline, Moment};
 use crate::observe;
 use crate::store::{Anchor, Events};
 
 /// A failed attempt to connect speaks for everybody who comes within this time.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
+/// A server that only waits for something is left for another one at most this often.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Commands in flight before a sender has to wait; the crate's 50 makes a thousand tasks wait in turn.
 const IN_FLIGHT: usize = 4096;
 /// The oldest server with everything that the protocol uses (`SET … NX GET`, `PEXPIRE … GT`).
@@ -62,6 +65,7 @@ struct State {
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     generation: u64,
+    since: Moment,
 }
 
 impl Link {
@@ -147,14 +151,30 @@ impl Link {
         };
         self.heard();
         match reply.and_then(Value::extract_error) {
-            Ok(value) => Ok(Called { value, sent, repeated: false }),
+            Ok(value) => {
+                if self.endpoint.moves() && self.doubts(&live, reply::caught(&value)) {
+                    self.drop_connection(live.generation);
+                }
+                Ok(Called { value, sent, repeated: false })
+            }
             Err(error) => {
-                if error.is_io_error() {
+                if error.is_io_error() || self.doubts(&live, error.code()) {
                     self.drop_connection(live.generation);
                 }
                 Err(CallError::from(error))
             }
         }
+    }
+
+    /// Whether a refusal with this code is a reason to look where the locks live now.
+    fn doubts(&self, live: &Live, code: Option<&str>) -> bool {
+        self.endpoint.moves()
+            && match code {
+                Some("READONLY" | "MASTERDOWN") => true,
+                // Most often it is still the one, and has only started, or lost its replicas.
+                Some("LOADING" | "NOREPLICAS") => live.since.elapsed() >= LOOK_PAUSE,
+                _ => false,
+            }
     }
 
     /// Whether commands of several tasks are on their way.
@@ -267,21 +287,16 @@ impl Link {
             .set_connection_timeout(Some(self.connect_timeout))
             .set_pipeline_buffer_size(IN_FLIGHT)
             .set_push_sender(Receiver { link: Weak::clone(&self.this), generation });
-        let of_setup = |error| CallError::of_setup(error, self.endpoint.is_tls());
-        let mut connection = self.endpoint.connect(config).await.map_err(of_setup)?;
-        let hello = connection
-            .send_packed_command(&redis::cmd("HELLO"))
-            .await
-            .and_then(Value::extract_error)
-            .map_err(of_setup)?;
-        check_version(&hello)?;
+        let greeted = self.endpoint.connect(config, self.connect_timeout).await?;
+        check_server(&greeted)?;
+        let mut connection = greeted.connection;
         let sent = Moment::now();
         let time: (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
         self.learn(Anchor { sent, store_micros: time.0 * 1_000_000 + time.1 });
         if let Some(process) = &self.process {
             connection.subscribe(format!("cache_lock:{process}")).await?;
         }
-        Ok(Live { connection, generation })
+        Ok(Live { connection, generation, since: Moment::now() })
     }
 
     /// Remembers what the server's clock shows.
@@ -297,15 +312,13 @@ impl Link {
     }
 }
 
-/// Reads the version out of the reply to `HELLO`.
-fn check_version(hello: &Value) -> Result<(), CallError> {
-    let field = |name: &str| {
-        hello.as_map_iter()?.find_map(|(key, value)| {
-            let is_it = super::text(key.clone())? == name;
-            is_it.then(|| super::text(value.clone())).flatten()
-        })
-    };
-    let (server, version) = (field("server").unwrap_or_default(), field("version").unwrap_or_default());
+/// Refuses what is no server to lock on, or too old a one.
+fn check_server(greeted: &Greeted) -> Result<(), CallError> {
+    if greeted.says("mode").as_deref() == Some("sentinel") {
+        let text = "a sentinel answers there: write redis-sentinel://host:port/master-name";
+        return Err(CallError::Unsuitable(text.to_owned()));
+    }
+    let (server, version) = (greeted.says("server").unwrap_or_default(), greeted.says("version").unwrap_or_default());
     let mut numbers = version.split('.').map_while(|number| number.parse::<u64>().ok());
     let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if found >= OLDEST {
