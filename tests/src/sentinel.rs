@@ -78,14 +78,17 @@ impl Sentinels {
         format!("redis-sentinel://{}/{NAME}", hosts.join(","))
     }
 
-    /// The index of the server that the sentinels name, by the answer of the newest epoch.
+    /// The index of the server that all sentinels name that answer; `None` while they do not agree.
     #[must_use]
     pub fn master(&self) -> Option<usize> {
-        let views = self.sentinels.iter().filter_map(|sentinel| sentinel.view().ok());
-        let epoch = |view: &HashMap<String, String>| view["config-epoch"].parse::<u64>().unwrap_or_default();
-        let view = views.max_by_key(epoch)?;
-        let address = format!("{}:{}", view["ip"], view["port"]);
-        self.servers.iter().position(|server| server.address() == address)
+        let named = |sentinel: &Sentinel| -> Option<(String, u16)> {
+            sentinel.try_ask(&["GET-MASTER-ADDR-BY-NAME", NAME]).ok()
+        };
+        let mut named = self.sentinels.iter().filter_map(named);
+        let (host, port) = named.next()?;
+        let agree = named.all(|other| other == (host.clone(), port));
+        let index = self.servers.iter().position(|server| server.address() == format!("{host}:{port}"));
+        index.filter(|_| agree)
     }
 
     /// One of the servers; the first was the master at the start.
@@ -104,10 +107,19 @@ impl Sentinels {
         self.servers.iter()
     }
 
-    /// The server that is the master.
+    /// The server that is the master, once the sentinels agree.
     #[must_use]
     pub fn master_server(&self) -> &Server {
-        &self.servers[self.master().expect("the sentinels know a master")]
+        &self.servers[self.agreed()]
+    }
+
+    fn agreed(&self) -> usize {
+        let mut master = None;
+        eventually_blocking("the sentinels agree", PATIENCE, || {
+            master = self.master();
+            master.is_some()
+        });
+        master.expect("they agree")
     }
 
     /// One of the sentinels.
@@ -124,7 +136,7 @@ impl Sentinels {
     /// Asks for a failover without a fault, and waits until the sentinels name another master, which is returned.
     #[must_use]
     pub fn fail_over(&self) -> usize {
-        let before = self.master().expect("a master");
+        let before = self.agreed();
         // Refused while another failover is under way, or no replica is known to be good.
         eventually_blocking("a sentinel starts a failover", PATIENCE, || {
             self.sentinels[0].try_ask::<()>(&["FAILOVER", NAME]).is_ok()
@@ -145,7 +157,7 @@ impl Sentinels {
 
     /// From now on nothing that is written reaches the replicas.
     pub fn cut_replication(&self) {
-        let master = self.master().expect("a master");
+        let master = self.agreed();
         for (_, replica) in self.servers.iter().enumerate().filter(|(index, _)| *index != master) {
             // The master has no password, so it refuses one.
             replica.tell("CONFIG SET masterauth wrong");

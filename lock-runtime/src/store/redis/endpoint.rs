@@ -1,5 +1,6 @@
 //! [`Endpoint`]: where a link connects to.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -49,24 +50,30 @@ impl Endpoint {
     }
 
     /// Connects; the connection is driven by the runtime of the caller. Each step of several has a part of the `limit`.
+    #[cfg_attr(not(feature = "sentinel"), expect(unused_variables, reason = "a server takes one step, and stays"))]
     pub(super) async fn connect(
         &self,
         config: AsyncConnectionConfig,
-        #[cfg_attr(not(feature = "sentinel"), expect(unused_variables, reason = "a server takes one step"))]
         limit: Duration,
+        alarm: &Alarm,
     ) -> Result<Greeted, CallError> {
         match self {
             Self::Server(client) => greet(client, &config).await,
             #[cfg(feature = "sentinel")]
-            Self::Master(sentinels) => sentinels.connect(config, limit).await,
+            Self::Master(sentinels) => sentinels.connect(config, limit, alarm).await,
         }
     }
 }
 
+/// Raised when a connection leads to the wrong server from now on.
+pub(super) type Alarm = Arc<dyn Fn() + Send + Sync>;
+
 /// A connection, and what the server says of itself.
 pub(super) struct Greeted {
     pub(super) connection: MultiplexedConnection,
-    hello: Value,
+    /// The connection that raises the alarm, where there is one; it has to live for as long.
+    pub(super) listening: Option<Arc<MultiplexedConnection>>,
+    pub(super) hello: Value,
 }
 
 impl Greeted {
@@ -85,7 +92,7 @@ pub(super) async fn greet(client: &redis::Client, config: &AsyncConnectionConfig
     let mut connection = client.get_multiplexed_async_connection_with_config(config).await.map_err(of_setup)?;
     let hello = connection.send_packed_command(&redis::cmd("HELLO")).await;
     let hello = hello.and_then(Value::extract_error).map_err(of_setup)?;
-    Ok(Greeted { connection, hello })
+    Ok(Greeted { connection, listening: None, hello })
 }
 
 /// What the protocol needs, and what finds out about a connection that is dead.

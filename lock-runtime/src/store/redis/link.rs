@@ -15,7 +15,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, Value};
 use tokio::time::{timeout, timeout_at};
 
-use super::endpoint::{Endpoint, Greeted};
+use super::endpoint::{Alarm, Endpoint, Greeted};
 use super::failure::CallError;
 use super::push::{Message, Receiver};
 use super::reply;
@@ -59,6 +59,8 @@ struct State {
     failed: Option<(Moment, CallError)>,
     clock: Option<Anchor>,
     was_connected: bool,
+    /// The last generation whose connection leads to the wrong server.
+    overtaken: u64,
 }
 
 #[derive(Clone)]
@@ -66,6 +68,7 @@ pub(crate) struct Live {
     connection: MultiplexedConnection,
     generation: u64,
     since: Moment,
+    _listening: Option<Arc<MultiplexedConnection>>,
 }
 
 impl Link {
@@ -230,6 +233,12 @@ impl Link {
         drop(dropped);
     }
 
+    /// The connection of `generation` leads to the wrong server, be it in use or still being made.
+    fn overtaken(&self, generation: u64) {
+        self.locked().overtaken = generation;
+        self.drop_connection(generation);
+    }
+
     fn interrupted(&self) {
         if let Some(events) = self.events.get().and_then(Weak::upgrade) {
             events.interrupted();
@@ -261,6 +270,10 @@ impl Link {
         }
         let outcome = self.open().await;
         let mut state = self.locked();
+        let outcome = outcome.and_then(|live| {
+            let overtaken = || CallError::Unsuitable("another server became the master meanwhile".to_owned());
+            if state.overtaken == live.generation { Err(overtaken()) } else { Ok(live) }
+        });
         match &outcome {
             Ok(live) => {
                 state.live = Some(live.clone());
@@ -287,7 +300,13 @@ impl Link {
             .set_connection_timeout(Some(self.connect_timeout))
             .set_pipeline_buffer_size(IN_FLIGHT)
             .set_push_sender(Receiver { link: Weak::clone(&self.this), generation });
-        let greeted = self.endpoint.connect(config, self.connect_timeout).await?;
+        let this = Weak::clone(&self.this);
+        let alarm: Alarm = Arc::new(move || {
+            if let Some(link) = this.upgrade() {
+                link.overtaken(generation);
+            }
+        });
+        let greeted = self.endpoint.connect(config, self.connect_timeout, &alarm).await?;
         check_server(&greeted)?;
         let mut connection = greeted.connection;
         let sent = Moment::now();
@@ -296,7 +315,7 @@ impl Link {
         if let Some(process) = &self.process {
             connection.subscribe(format!("cache_lock:{process}")).await?;
         }
-        Ok(Live { connection, generation, since: Moment::now() })
+        Ok(Live { connection, generation, since: Moment::now(), _listening: greeted.listening })
     }
 
     /// Remembers what the server's clock shows.

@@ -8,13 +8,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redis::aio::{MultiplexedConnection, SendError};
 use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
+    RedisConnectionInfo, Value,
 };
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::endpoint::{Greeted, greet, is_tls, with_settings};
+use super::endpoint::{Alarm, Greeted, greet, is_tls, with_settings};
 use super::failure::CallError;
 
 /// Where a sentinel listens when the URL does not say it.
@@ -61,20 +63,26 @@ impl Sentinels {
     /// Connects to the master: to the first server named by any sentinel that is one by its own account.
     ///
     /// All are asked at the same time. A sentinel that was cut off, or has not heard of a failover yet, names a server
-    /// that is gone, or is a replica now.
-    pub(super) async fn connect(&self, config: AsyncConnectionConfig, limit: Duration) -> Result<Greeted, CallError> {
+    /// that is gone, or is a replica now. Or the server still takes itself for the master, for some ten seconds after a
+    /// failover: so the sentinel that named it is listened to, and raises the `alarm` when it names another.
+    pub(super) async fn connect(
+        &self,
+        config: AsyncConnectionConfig,
+        limit: Duration,
+        alarm: &Alarm,
+    ) -> Result<Greeted, CallError> {
         let limit = limit / STEPS;
         // Tasks, so that they go on while a server is tried that does not answer. They end with this value.
         let mut asked = JoinSet::new();
         for sentinel in &self.sentinels {
-            asked.spawn(ask(sentinel.clone(), Arc::clone(&self.name), limit));
+            asked.spawn(ask(sentinel.clone(), Arc::clone(&self.name), limit, Arc::clone(alarm)));
         }
         let mut tried = Vec::new();
         // What is said if there is no master: of the server that was named, rather than of a sentinel that is down.
         let (mut of_master, mut of_sentinels) = (None, None);
         while let Some(answer) = asked.join_next().await {
-            let master = match answer {
-                Ok(Ok(master)) => master,
+            let (master, listening) = match answer {
+                Ok(Ok(named)) => named,
                 Ok(Err(error)) => {
                     of_sentinels = Some(error);
                     continue;
@@ -87,7 +95,7 @@ impl Sentinels {
             }
             tried.push(master.addr().clone());
             match connect_to(master, &config, limit).await {
-                Ok(greeted) => return Ok(greeted),
+                Ok(greeted) => return Ok(Greeted { listening: Some(Arc::new(listening)), ..greeted }),
                 Err(error) => of_master = Some(error),
             }
         }
@@ -96,49 +104,74 @@ impl Sentinels {
     }
 }
 
-/// The server that a sentinel names.
-async fn ask(sentinel: ConnectionInfo, name: Arc<str>, limit: Duration) -> Result<ConnectionInfo, CallError> {
+/// The server that a sentinel names, and the connection on which the sentinel tells of another.
+async fn ask(
+    sentinel: ConnectionInfo,
+    name: Arc<str>,
+    limit: Duration,
+    alarm: Alarm,
+) -> Result<(ConnectionInfo, MultiplexedConnection), CallError> {
     let server = sentinel.redis_settings();
     // A sentinel has no databases, and most often no password either: then it refuses one.
-    let plain = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP2);
+    let plain = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
     let asking = async {
-        match (query(&sentinel, plain.clone(), &name).await, server.password()) {
-            (Err(CallError::Failed(error)), Some(password)) if error.code() == Some("NOAUTH") => {
-                let credentials = plain.set_password(password);
-                let credentials = match server.username() {
-                    Some(user) => credentials.set_username(user),
-                    None => credentials,
-                };
-                query(&sentinel, credentials, &name).await
-            }
-            (answer, _) => answer,
+        let mut connection = listen(&sentinel, plain.clone(), &name, &alarm).await;
+        if let (Err(CallError::Failed(error)), Some(password)) = (&connection, server.password())
+            && error.code() == Some("NOAUTH")
+        {
+            let user = server.username().unwrap_or("default");
+            let credentials = plain.set_username(user).set_password(password);
+            connection = listen(&sentinel, credentials, &name, &alarm).await;
         }
+        let mut connection = connection?;
+        let mut command = redis::cmd("SENTINEL");
+        command.arg("GET-MASTER-ADDR-BY-NAME").arg(&*name);
+        let address: Option<(String, u16)> = command.query_async(&mut connection).await?;
+        let unknown = || CallError::Unsuitable(format!("it knows no master called `{name}`"));
+        Ok((address.ok_or_else(unknown)?, connection))
     };
-    let answer = timeout(limit, asking).await.unwrap_or(Err(CallError::NoConnection(limit)));
-    let (host, port) = answer.map_err(|error| error.of(&format!("the sentinel {}", sentinel.addr())))?;
+    let asked = timeout(limit, asking).await.unwrap_or(Err(CallError::NoConnection(limit)));
+    let ((host, port), listening) = asked.map_err(|error| error.of(&format!("the sentinel {}", sentinel.addr())))?;
     let addr = match sentinel.addr().clone() {
         ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
             ConnectionAddr::TcpTls { host, port, insecure, tls_params }
         }
         _ => ConnectionAddr::Tcp(host, port),
     };
-    Ok(sentinel.set_addr(addr))
+    Ok((sentinel.set_addr(addr), listening))
 }
 
-async fn query(
+/// A connection to a sentinel that raises the alarm when the master is replaced, and when it breaks: then a connection to
+/// another sentinel is needed.
+async fn listen(
     sentinel: &ConnectionInfo,
     credentials: RedisConnectionInfo,
-    name: &str,
-) -> Result<(String, u16), CallError> {
+    name: &Arc<str>,
+    alarm: &Alarm,
+) -> Result<MultiplexedConnection, CallError> {
+    let (alarm, master) = (Arc::clone(alarm), Arc::clone(name));
+    let hear = move |info: PushInfo| -> Result<(), SendError> {
+        let of_master =
+            |value: &Value| super::text(value.clone()).is_some_and(|text| text.split(' ').any(|word| word == &*master));
+        if info.kind == PushKind::Disconnection || info.kind == PushKind::Message && info.data.iter().any(of_master) {
+            alarm();
+        }
+        Ok(())
+    };
     let of_setup = |error| CallError::of_setup(error, is_tls(sentinel));
     let client = redis::Client::open(sentinel.clone().set_redis_settings(credentials))?;
     // The caller's limit is the only one.
-    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+    let config =
+        AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None).set_push_sender(hear);
     let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(of_setup)?;
-    let mut command = redis::cmd("SENTINEL");
-    command.arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    let address: Option<(String, u16)> = command.query_async(&mut connection).await?;
-    address.ok_or_else(|| CallError::Unsuitable(format!("it knows no master called `{name}`")))
+    // The one is told by the sentinel that leads a failover as soon as there is a new master, the other by the rest.
+    match connection.subscribe(&["+promoted-slave", "+switch-master"]).await {
+        Err(error) if error.code() == Some("NOPERM") => {
+            let text = "its user lacks +subscribe, or the channels &+promoted-slave and &+switch-master";
+            Err(CallError::Unsuitable(text.to_owned()))
+        }
+        outcome => Ok(outcome.map(|()| connection)?),
+    }
 }
 
 /// Connects to a server that has to be a master: a connection to a replica would be refused every lock.
