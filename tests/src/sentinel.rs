@@ -67,7 +67,9 @@ impl Sentinels {
             let is_replica = info.contains("role:slave")
                 && info.contains(&format!("master_port:{port}\r"))
                 && info.contains("master_link_status:up");
-            if index == master { info.contains("role:master") } else { is_replica }
+            // A replica is sent what is written only once it has told for the first time how far it is.
+            let told = info.matches("state=online").count() == self.servers.len() - 1 && !info.contains("offset=0,");
+            if index == master { told } else { is_replica }
         })
     }
 

@@ -121,7 +121,7 @@ impl HoldView {
                 looked.slot.engine.revoke(&looked.slot, Some(&looked.token));
                 Err(self.lost_error(false))
             }
-            Err(error) => Err(LockError::Backend { key: self.key().to_owned(), problem: error.problem }),
+            Err(error) => Err(error.of_lock(self.key())),
         }
     }
 
@@ -148,7 +148,7 @@ impl HoldView {
                 looked.slot.engine.revoke(&looked.slot, Some(&looked.token));
                 Err(self.lost_error(false))
             }
-            Err(error) => Err(LockError::Backend { key: self.key().to_owned(), problem: error.problem }),
+            Err(error) => Err(error.of_lock(self.key())),
         }
     }
 }

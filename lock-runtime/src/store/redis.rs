@@ -18,6 +18,7 @@ mod failure;
 mod gather;
 pub(crate) mod link;
 mod push;
+pub(crate) mod replicas;
 mod reply;
 mod rights;
 mod scripts;
@@ -100,12 +101,17 @@ impl RedisStore {
 
     async fn release_all(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
         let arguments = |command: &mut Cmd| release_arguments(command, releases);
-        let Called { value, sent, repeated } = self.run(&scripts::RELEASE, 3 * releases.len(), arguments, by).await?;
+        let Called { value, sent, repeated, .. } =
+            self.run(&scripts::RELEASE, 3 * releases.len(), arguments, by).await?;
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, release)| {
             let mut released = read_released(answer, release, sent)?;
             // The release that was sent before may have been the one that took effect.
             released.owned |= repeated;
+            if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| self.link.replicas.is_some()) {
+                // Rule 16.
+                grant.until = Deadline::after(Duration::ZERO);
+            }
             Ok(released)
         };
         Ok(answers.into_iter().zip(releases).map(read).collect())
@@ -122,11 +128,14 @@ impl RedisStore {
                 command.arg(ask.fences).arg(not_after);
             }
         };
-        let Called { value, sent, .. } = self.run(&scripts::ASK, 3 * asks.len(), arguments, by).await?;
+        let Called { value, sent, live, .. } = self.run(&scripts::ASK, 3 * asks.len(), arguments, by).await?;
         let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
         let anchor = Anchor { sent, store_micros: reply.store_micros };
         self.link.learn(anchor);
-        Ok(reply.answers.into_iter().zip(asks).map(|(answer, ask)| read_answer(answer, ask, anchor)).collect())
+        let read = |(answer, ask)| read_answer(answer, ask, anchor);
+        let mut answers: Vec<_> = reply.answers.into_iter().zip(asks).map(read).collect();
+        self.confirm_all(&mut answers, |answer| matches!(answer, Answer::Granted(_)), &live, by).await;
+        Ok(answers)
     }
 
     async fn free_or_release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
@@ -165,14 +174,17 @@ impl RedisStore {
                 command.arg(renewal.token.as_str()).arg(millis(renewal.lease + renewal.grace));
             }
         };
-        let Called { value, sent, .. } = self.run(&scripts::RENEW, renewals.len(), arguments, by).await?;
+        let Called { value, sent, live, .. } = self.run(&scripts::RENEW, renewals.len(), arguments, by).await?;
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, renewal): (Value, &Renewal)| match answer {
             Value::Int(1) => Ok(Renewed::Until(Deadline::new(sent, without_drift(renewal.lease)))),
             Value::Int(_) => Ok(Renewed::NotOwned),
             other => Err(reply::error_of_one(other)),
         };
-        Ok(answers.into_iter().zip(renewals).map(read).collect())
+        let mut answers: Vec<_> = answers.into_iter().zip(renewals).map(read).collect();
+        // What is lengthened on the master alone ends on a replica that takes its place as if it had not been.
+        self.confirm_all(&mut answers, |renewed| matches!(renewed, Renewed::Until(_)), &live, by).await;
+        Ok(answers)
     }
 }
 
@@ -181,9 +193,12 @@ impl Store for RedisStore {
         let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
         command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
         command.arg("PX").arg(millis(ask.claim));
-        let Called { value, sent, .. } = self.link.call(command, by).await?;
+        let Called { value, sent, live, .. } = self.link.call(command, by).await?;
         match value {
-            Value::Nil => Ok(Self::grant(sent, ask.claim, false, None)),
+            Value::Nil => {
+                self.confirmed(&live, by).await?;
+                Ok(Self::grant(sent, ask.claim, false, None))
+            }
             value => {
                 let owner = text(value).ok_or_else(StoreError::no_answer)?;
                 if owner == ask.token.as_str() {

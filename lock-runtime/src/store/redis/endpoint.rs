@@ -11,6 +11,9 @@ use super::failure::CallError;
 #[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;
 
+/// The oldest server with everything that the protocol uses (`SET … NX GET`, `PEXPIRE … GT`).
+pub(super) const OLDEST: (u64, u64) = (7, 0);
+
 /// A server, and how to reach it.
 #[derive(Clone, Debug)]
 pub(crate) enum Endpoint {
@@ -83,6 +86,21 @@ impl Greeted {
             let is_it = super::text(key.clone())? == name;
             is_it.then(|| super::text(value.clone())).flatten()
         })
+    }
+
+    /// Refuses what is no server to lock on, or too old a one.
+    pub(super) fn check(&self) -> Result<(), CallError> {
+        if self.says("mode").as_deref() == Some("sentinel") {
+            let text = "a sentinel answers there: write redis-sentinel://host:port/master-name";
+            return Err(CallError::Unsuitable(text.to_owned()));
+        }
+        let (server, version) = (self.says("server").unwrap_or_default(), self.says("version").unwrap_or_default());
+        let mut numbers = version.split('.').map_while(|number| number.parse::<u64>().ok());
+        let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        if found >= OLDEST {
+            return Ok(());
+        }
+        Err(CallError::TooOld(format!("{} {version}", if server.is_empty() { "server" } else { &server })))
     }
 }
 

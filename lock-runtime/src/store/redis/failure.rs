@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use super::link::OLDEST;
+use super::endpoint::OLDEST;
 use crate::BackendError;
 use crate::store::{Retry, StoreError};
 
@@ -168,7 +168,7 @@ impl From<CallError> for StoreError {
     fn from(error: CallError) -> Self {
         let retry = if error.is_final() { Retry::Never } else { Retry::Later };
         let out_of_time = error.is_out_of_time();
-        Self { retry, out_of_time, problem: error.into_problem() }
+        Self { retry, out_of_time, replicas: None, problem: error.into_problem() }
     }
 }
 

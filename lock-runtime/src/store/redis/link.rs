@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Value};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisResult, Value};
 use tokio::time::{timeout, timeout_at};
 
-use super::endpoint::{Alarm, Endpoint, Greeted};
+use super::endpoint::{Alarm, Endpoint};
 use super::failure::CallError;
 use super::push::{Message, Receiver};
+use super::replicas::Replicas;
 use super::reply;
 use crate::clock::{Deadline, Moment};
 use crate::observe;
@@ -29,15 +30,14 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Commands in flight before a sender has to wait; the crate's 50 makes a thousand tasks wait in turn.
 const IN_FLIGHT: usize = 4096;
-/// The oldest server with everything that the protocol uses (`SET … NX GET`, `PEXPIRE … GT`).
-pub(super) const OLDEST: (u64, u64) = (7, 0);
-
 pub(crate) struct Link {
     this: Weak<Link>,
     endpoint: Endpoint,
     server: String,
     /// Whose channel to listen on; `None` for a connection without pushes.
     process: Option<String>,
+    /// Who has to confirm a grant.
+    pub(super) replicas: Option<Replicas>,
     events: OnceLock<Weak<dyn Events>>,
     command_timeout: Duration,
     connect_timeout: Duration,
@@ -66,15 +66,22 @@ struct State {
 #[derive(Clone)]
 pub(crate) struct Live {
     connection: MultiplexedConnection,
-    generation: u64,
-    since: Moment,
+    pub(super) made: Made,
     _listening: Option<Arc<MultiplexedConnection>>,
+}
+
+/// Which connection it is, and since when.
+#[derive(Clone, Copy)]
+pub(super) struct Made {
+    pub(super) generation: u64,
+    at: Moment,
 }
 
 impl Link {
     pub(crate) fn new(
         endpoint: Endpoint,
         process: Option<&str>,
+        replicas: Option<Replicas>,
         command_timeout: Duration,
         connect_timeout: Duration,
     ) -> Arc<Self> {
@@ -83,6 +90,7 @@ impl Link {
             server: endpoint.address(),
             endpoint,
             process: process.map(str::to_owned),
+            replicas,
             events: OnceLock::new(),
             command_timeout,
             connect_timeout,
@@ -113,7 +121,10 @@ impl Link {
             return;
         };
         match message {
-            Message::Grant(key, pushed) => events.granted(key, &pushed),
+            Message::Grant(key, mut pushed) => {
+                pushed.unconfirmed = self.replicas.is_some();
+                events.granted(key, &pushed);
+            }
             Message::Wait(key) => events.contended(key),
         }
     }
@@ -143,39 +154,61 @@ impl Link {
             Some(live) => (live, by),
             None => (Box::pin(self.made_live(by)).await?, by.counted_from(Moment::now())),
         };
-        let (sent, limit) = (by.start(), by.span().min(self.command_timeout));
-        let in_flight = InFlight::new(self);
-        let outcome =
-            timeout_at(Deadline::new(sent, limit).on_timer(), live.connection.send_packed_command(command)).await;
-        drop(in_flight);
-        let Ok(reply) = outcome else {
-            self.silence(live.generation, sent);
-            return Err(CallError::Silent(limit));
-        };
-        self.heard();
-        match reply.and_then(Value::extract_error) {
-            Ok(value) => {
-                if self.endpoint.moves() && self.doubts(&live, reply::caught(&value)) {
-                    self.drop_connection(live.generation);
-                }
-                Ok(Called { value, sent, repeated: false })
-            }
-            Err(error) => {
-                if error.is_io_error() || self.doubts(&live, error.code()) {
-                    self.drop_connection(live.generation);
-                }
-                Err(CallError::from(error))
-            }
+        let reply = live.connection.send_packed_command(command);
+        let value = self.answered(live.made, by, reply).await?;
+        Ok(Called { value, sent: by.start(), repeated: false, live })
+    }
+
+    /// Sends commands on the very connection of an earlier answer, which is not replaced if it breaks.
+    pub(super) async fn call_on(
+        &self,
+        live: &Live,
+        commands: &Pipeline,
+        by: Deadline,
+    ) -> Result<Vec<Value>, CallError> {
+        let mut connection = live.connection.clone();
+        let count = commands.len();
+        let replies = async { connection.send_packed_commands(commands, 0, count).await.map(Value::Array) };
+        match self.answered(live.made, by, replies).await? {
+            Value::Array(values) => Ok(values),
+            value => Ok(vec![value]),
         }
     }
 
+    /// Waits for a reply, and draws the conclusions from it or from its absence.
+    async fn answered(
+        &self,
+        made: Made,
+        by: Deadline,
+        reply: impl Future<Output = RedisResult<Value>>,
+    ) -> Result<Value, CallError> {
+        let (sent, limit) = (by.start(), by.span().min(self.command_timeout));
+        let in_flight = InFlight::new(self);
+        let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), reply).await;
+        drop(in_flight);
+        let Ok(reply) = outcome else {
+            self.silence(made.generation, sent);
+            return Err(CallError::Silent(limit));
+        };
+        self.heard();
+        let reply = reply.and_then(Value::extract_error);
+        let is_over = match &reply {
+            Ok(value) => self.endpoint.moves() && self.doubts(made, reply::caught(value)),
+            Err(error) => error.is_io_error() || self.doubts(made, error.code()),
+        };
+        if is_over {
+            self.drop_connection(made.generation);
+        }
+        Ok(reply?)
+    }
+
     /// Whether a refusal with this code is a reason to look where the locks live now.
-    fn doubts(&self, live: &Live, code: Option<&str>) -> bool {
+    fn doubts(&self, made: Made, code: Option<&str>) -> bool {
         self.endpoint.moves()
             && match code {
                 Some("READONLY" | "MASTERDOWN") => true,
                 // Most often it is still the one, and has only started, or lost its replicas.
-                Some("LOADING" | "NOREPLICAS") => live.since.elapsed() >= LOOK_PAUSE,
+                Some("LOADING" | "NOREPLICAS") => made.at.elapsed() >= LOOK_PAUSE,
                 _ => false,
             }
     }
@@ -207,7 +240,7 @@ impl Link {
     /// a server that is merely slow is not flooded with new connections, a dead connection is replaced soon.
     fn silence(&self, generation: u64, sent: Moment) {
         let mut state = self.locked();
-        if state.live.as_ref().is_none_or(|live| live.generation != generation) {
+        if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
             return;
         }
         let since = *state.silent_since.get_or_insert(sent);
@@ -222,7 +255,7 @@ impl Link {
     pub(super) fn drop_connection(&self, generation: u64) {
         let dropped = {
             let mut state = self.locked();
-            if state.live.as_ref().is_none_or(|live| live.generation != generation) {
+            if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
                 return;
             }
             state.silent_since = None;
@@ -272,7 +305,7 @@ impl Link {
         let mut state = self.locked();
         let outcome = outcome.and_then(|live| {
             let overtaken = || CallError::Unsuitable("another server became the master meanwhile".to_owned());
-            if state.overtaken == live.generation { Err(overtaken()) } else { Ok(live) }
+            if state.overtaken == live.made.generation { Err(overtaken()) } else { Ok(live) }
         });
         match &outcome {
             Ok(live) => {
@@ -307,7 +340,7 @@ impl Link {
             }
         });
         let greeted = self.endpoint.connect(config, self.connect_timeout, &alarm).await?;
-        check_server(&greeted)?;
+        greeted.check()?;
         let mut connection = greeted.connection;
         let sent = Moment::now();
         let time: (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
@@ -315,7 +348,7 @@ impl Link {
         if let Some(process) = &self.process {
             connection.subscribe(format!("cache_lock:{process}")).await?;
         }
-        Ok(Live { connection, generation, since: Moment::now(), _listening: greeted.listening })
+        Ok(Live { connection, made: Made { generation, at: Moment::now() }, _listening: greeted.listening })
     }
 
     /// Remembers what the server's clock shows.
@@ -329,21 +362,6 @@ impl Link {
         let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_hours(366 * 24));
         Some(anchor.store_micros + u64::try_from(ahead.as_micros()).ok()?)
     }
-}
-
-/// Refuses what is no server to lock on, or too old a one.
-fn check_server(greeted: &Greeted) -> Result<(), CallError> {
-    if greeted.says("mode").as_deref() == Some("sentinel") {
-        let text = "a sentinel answers there: write redis-sentinel://host:port/master-name";
-        return Err(CallError::Unsuitable(text.to_owned()));
-    }
-    let (server, version) = (greeted.says("server").unwrap_or_default(), greeted.says("version").unwrap_or_default());
-    let mut numbers = version.split('.').map_while(|number| number.parse::<u64>().ok());
-    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if found >= OLDEST {
-        return Ok(());
-    }
-    Err(CallError::TooOld(format!("{} {version}", if server.is_empty() { "server" } else { &server })))
 }
 
 impl fmt::Debug for Link {
@@ -375,4 +393,6 @@ pub(super) struct Called {
     pub(super) sent: Moment,
     /// It was sent before, and took effect then or did not.
     pub(super) repeated: bool,
+    /// The connection on which it came.
+    pub(super) live: Live,
 }
