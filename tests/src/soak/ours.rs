@@ -56,7 +56,9 @@ fn failure(error: LockError) -> Failure {
     match error {
         LockError::Timeout { .. } => Failure::Busy(text),
         LockError::Lost { .. } => Failure::Lost(text),
-        LockError::Backend { .. } | LockError::Connect { .. } => Failure::Unreachable(text),
+        LockError::Backend { .. } | LockError::Connect { .. } | LockError::TooFewReplicas { .. } => {
+            Failure::Unreachable(text)
+        }
         _ => Failure::Other(text),
     }
 }
