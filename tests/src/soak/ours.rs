@@ -10,6 +10,12 @@ use crate::history::{Failure, Hold, Lock, Place, Wanted};
 #[derive(Debug)]
 pub struct Ours(LockManager);
 
+impl From<LockManager> for Ours {
+    fn from(manager: LockManager) -> Self {
+        Self(manager)
+    }
+}
+
 impl Lock for Ours {
     type Hold = LockGuard;
     const DROPS: bool = true;

@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_url_has_hosts_and_a_name_and_perhaps_credentials_and_a_database() {
         let plain = read("redis-sentinel://one,two:5,[::1],[::1]:7/the.till-1_a").unwrap();
-        assert_eq!(plain.to_string(), "`the.till-1_a` by the sentinels one:26379, two:5, [::1]:26379, [::1]:7");
+        assert_eq!(plain.to_string(), "`the.till-1_a` by the sentinels one:26379, two:5, ::1:26379, ::1:7");
         let all = read("redis-sentinel://ada:s%40c@one,two/till/3").unwrap();
         for sentinel in &all.sentinels {
             let redis = sentinel.redis_settings();
