@@ -90,7 +90,7 @@ impl Server {
             if self.child.try_wait().expect("the child's state").is_some() {
                 return false;
             }
-            if self.info().is_some_and(|text| text.contains("loading:0\r")) {
+            if self.info().is_some_and(|text| text.contains("\nloading:0\r")) {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));
