@@ -83,14 +83,14 @@ impl Sentinels {
     /// The index of the server that all sentinels name that answer; `None` while they do not agree.
     #[must_use]
     pub fn master(&self) -> Option<usize> {
-        let named = |sentinel: &Sentinel| -> Option<(String, u16)> {
-            sentinel.try_ask(&["GET-MASTER-ADDR-BY-NAME", NAME]).ok()
-        };
-        let mut named = self.sentinels.iter().filter_map(named);
-        let (host, port) = named.next()?;
-        let agree = named.all(|other| other == (host.clone(), port));
-        let index = self.servers.iter().position(|server| server.address() == format!("{host}:{port}"));
-        index.filter(|_| agree)
+        let mut named = self.sentinels.iter().filter_map(|sentinel| self.named_by(sentinel));
+        let first = named.next()?;
+        named.all(|other| other == first).then_some(first)
+    }
+
+    fn named_by(&self, sentinel: &Sentinel) -> Option<usize> {
+        let (host, port): (String, u16) = sentinel.try_ask(&["GET-MASTER-ADDR-BY-NAME", NAME]).ok()?;
+        self.servers.iter().position(|server| server.address() == format!("{host}:{port}"))
     }
 
     /// One of the servers; the first was the master at the start.
@@ -139,11 +139,15 @@ impl Sentinels {
     #[must_use]
     pub fn fail_over(&self) -> usize {
         let before = self.agreed();
-        // Refused while another failover is under way, or no replica is known to be good.
-        eventually_blocking("a sentinel starts a failover", PATIENCE, || {
-            self.sentinels[0].try_ask::<()>(&["FAILOVER", NAME]).is_ok()
+        eventually_blocking("a sentinel carries out a failover", PATIENCE, || {
+            let leader = &self.sentinels[0];
+            // Refused while another failover is under way, and given up when the replica was not seen for a moment: then again.
+            if self.named_by(leader) == Some(before) {
+                let _ = leader.try_ask::<()>(&["FAILOVER", NAME]);
+            }
+            self.master().is_some_and(|master| master != before)
         });
-        self.await_another(before)
+        self.agreed()
     }
 
     /// Waits until the sentinels name another master than `before`.

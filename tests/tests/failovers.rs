@@ -18,10 +18,12 @@ use std::time::Duration;
 use lock_runtime::LockManager;
 use tests::history::checks::{Bounds, Check, Violation};
 use tests::history::checks::{acquires_return_in_time, claims_never_overlap, errors_are_true, fences_increase};
+use tests::history::claims::HARNESS;
 use tests::history::event::now;
 use tests::history::{Diary, History, Recorder, Wanted, What};
 use tests::sentinel::Sentinels;
 use tests::soak::Ours;
+use tests::soak::worker::watch;
 
 const MANAGERS: u32 = 3;
 const TASKS: u32 = 4;
@@ -57,6 +59,11 @@ async fn play(failovers: usize, replicas: u32) -> (History, usize) {
             tasks.push(tokio::spawn(work(Arc::clone(&lock), diary, Arc::clone(&over))));
         }
     }
+    // A machine with too much to do is not to blame.
+    let watcher = {
+        let (mut recorder, over) = (Recorder::new(folder.path(), HARNESS, 1), Arc::clone(&over));
+        std::thread::spawn(move || watch(&mut recorder, |_| over.load(Ordering::SeqCst)))
+    };
     let path = folder.path().to_owned();
     // The harness waits by blocking.
     tokio::task::spawn_blocking(move || {
@@ -68,6 +75,7 @@ async fn play(failovers: usize, replicas: u32) -> (History, usize) {
     })
     .await
     .unwrap();
+    watcher.join().unwrap();
     for task in tasks {
         task.await.unwrap();
     }
@@ -96,7 +104,7 @@ fn fail_over(sentinels: &mut Sentinels, fate: Fate, folder: &Path) {
     }
     sentinels.settle();
     let fault = What::Fault { kind: format!("{fate:?}"), target: "master".to_owned(), from };
-    Recorder::new(folder, "harness", 0).note(fault);
+    Recorder::new(folder, HARNESS, 0).note(fault);
 }
 
 async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>) {
