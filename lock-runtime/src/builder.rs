@@ -12,12 +12,16 @@ use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
+use crate::store::redis::replicas::Replicas;
 use crate::store::{AnyStore, Store};
 use crate::token::Process;
-use crate::{BackendError, LockError, LockManager, key};
+use crate::{BackendError, LockError, LockManager, key, place};
 
 /// The allowance for a holder that is late; more than this is a lease of its own.
 const LONGEST_GRACE: Duration = Duration::from_hours(1);
+
+/// A server looks only so often whether the time of a `WAIT` is up.
+const SERVER_TICK: Duration = Duration::from_millis(100);
 
 /// A label is for people to read.
 const LONGEST_LABEL: usize = 255;
@@ -31,6 +35,8 @@ pub(crate) struct Settings {
     pub(crate) default_expire: Duration,
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
+    /// How many replicas have to confirm a grant, and in what time.
+    pub(crate) min_replicas: Option<(u32, Duration)>,
     pub(crate) grace: Duration,
     pub(crate) drain: Duration,
     pub(crate) max_waiters: usize,
@@ -48,6 +54,7 @@ impl Default for Settings {
             default_expire: Duration::from_secs(30),
             command_timeout: Duration::from_millis(500),
             connect_timeout: Duration::from_secs(2),
+            min_replicas: None,
             grace: Duration::ZERO,
             drain: Duration::from_secs(5),
             max_waiters: 1_000_000,
@@ -70,6 +77,13 @@ impl Settings {
             let reason = "a command timeout or connect timeout of zero would let nothing through".to_owned();
             return Err(LockError::InvalidSetting { setting: "timeout", reason });
         }
+        if self.min_replicas.is_some_and(|(_, within)| within.is_zero() || within > self.command_timeout / 2) {
+            let reason = format!(
+                "its timeout must be more than zero and at most half of the command timeout, {:?}: other commands wait for it",
+                self.command_timeout
+            );
+            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+        }
         if self.max_waiters == 0 || self.max_waiters_per_key == 0 {
             let reason = "nobody could wait at all; use a timeout of zero, or `try_acquire`, to try once".to_owned();
             return Err(LockError::InvalidSetting { setting: "max_waiters", reason });
@@ -84,6 +98,11 @@ impl Settings {
             return Err(LockError::InvalidSetting { setting: "label", reason });
         }
         check_lease("default_expire", self.default_expire)
+    }
+
+    /// How long it may take until replicas have confirmed a grant, or are known not to.
+    pub(crate) fn replicas_time(&self) -> Duration {
+        self.min_replicas.map_or(Duration::ZERO, |(_, within)| within + SERVER_TICK)
     }
 
     /// A lock's name in this manager's namespace; an error when the manager could not refuse its settings itself.
@@ -123,8 +142,11 @@ impl fmt::Debug for Server {
 }
 
 impl Builder {
-    /// Where the locks live: `redis://`, `rediss://`, `valkey://`, `unix://` as the `redis` crate reads them, or
-    /// `memory://`.
+    /// Where the locks live: `redis://`, `rediss://`, `valkey://`, `unix://` as the `redis` crate reads them,
+    /// `memory://`, or the master that sentinels name:
+    /// `redis-sentinel://[user:password@]host[:26379],host[:26379],…/master-name[/db]` with the feature `sentinel`,
+    /// `rediss-sentinel://` for TLS to all of them. The credentials are the servers'; a sentinel that wants some gets the
+    /// same.
     pub fn url(mut self, url: &str) -> Self {
         self.server = Some(Server::Url(url.to_owned()));
         self
@@ -172,6 +194,21 @@ impl Builder {
         self
     }
 
+    /// How many replicas must have a grant, or a lengthened lease, before it counts (`WAIT`): for a server that may fail over
+    /// to one of them. When they do not confirm within `timeout`, acquiring fails with
+    /// [`TooFewReplicas`](LockError::TooFewReplicas), and a lease that is not confirmed again ends at its deadline. By
+    /// default none; then nothing is sent.
+    ///
+    /// It costs a round trip for each grant, to the server and on to its replicas, in which all other commands of this
+    /// manager wait: so `timeout` should be short, 100 ms say, and may be at most half of the
+    /// [`command_timeout`](Self::command_timeout). A request with a timeout of less may take longer by that and
+    /// 100 ms. What is still
+    /// not promised is in `docs/topologies.md`.
+    pub fn min_replicas(mut self, count: u32, timeout: Duration) -> Self {
+        self.settings.min_replicas = (count > 0).then_some((count, timeout));
+        self
+    }
+
     /// For how much longer than its holder believes the server keeps a lease: time for the last effects of a holder
     /// that is late. It delays others only after a crash. By default zero.
     pub fn grace(mut self, grace: Duration) -> Self {
@@ -209,18 +246,18 @@ impl Builder {
     /// Cancel safe.
     pub async fn connect(self) -> Result<LockManager, LockError> {
         self.settings.check()?;
-        let client = match self.server {
-            Some(Server::Client(client)) => *client,
+        let endpoint = match self.server {
+            Some(Server::Client(client)) => place::of_client(&client)?,
             Some(Server::Url(url)) if url == "memory://" => {
                 return Ok(on_memory(self.settings, in_this_process()));
             }
-            Some(Server::Url(url)) => open(&url)?,
+            Some(Server::Url(url)) => place::of_url(&url)?,
             None => {
-                let reason = format!("none was given; {FORMS}");
+                let reason = format!("none was given; {}", place::FORMS);
                 return Err(LockError::InvalidSetting { setting: "URL", reason });
             }
         };
-        connect(self.settings, &client).await
+        connect(self.settings, &endpoint).await
     }
 
     /// A manager whose locks live in this process.
@@ -246,24 +283,6 @@ impl Builder {
     }
 }
 
-const FORMS: &str = "write redis://[user:password@]host[:port][/db], rediss:// for TLS, valkey://, \
-                     unix:///path/to/socket, or memory://";
-
-fn open(url: &str) -> Result<redis::Client, LockError> {
-    // The URL itself is not shown: it may hold a password. Nor is the cause, which may quote the URL.
-    redis::Client::open(url).map_err(|_| {
-        let scheme = url.split_once("://").map_or("no scheme", |(scheme, _)| scheme);
-        LockError::InvalidSetting { setting: "URL", reason: unreadable(scheme, cfg!(feature = "tls")) }
-    })
-}
-
-fn unreadable(scheme: &str, has_tls: bool) -> String {
-    if !has_tls && matches!(scheme, "rediss" | "valkeys") {
-        return format!("{scheme}:// needs the feature `tls` of lock-runtime; switch it on in Cargo.toml");
-    }
-    format!("this one (scheme: {scheme}) can't be read; {FORMS}")
-}
-
 fn in_this_process() -> Arc<AnyStore> {
     Arc::new(AnyStore::Memory(MemoryStore::default()))
 }
@@ -274,17 +293,18 @@ fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
     LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
 }
 
-async fn connect(settings: Settings, client: &redis::Client) -> Result<LockManager, LockError> {
-    let server = client.get_connection_info().addr().to_string();
+async fn connect(settings: Settings, endpoint: &Endpoint) -> Result<LockManager, LockError> {
+    let server = endpoint.address();
     let refused = |problem| LockError::Connect { server: server.clone(), problem };
-    let endpoint = Endpoint::of_client(client)
-        .map_err(|error| refused(BackendError::caused_by("the client's settings can't be used", error)))?;
     let is_tls = endpoint.is_tls();
     if is_tls {
         choose_cryptography();
     }
     let process = Process::new(&settings.label);
-    let link = |process| Link::new(endpoint.clone(), process, settings.command_timeout, settings.connect_timeout);
+    let link = |process| {
+        let replicas = settings.min_replicas.map(|(count, within)| Replicas::new(count, within));
+        Link::new(endpoint.clone(), process, replicas, settings.command_timeout, settings.connect_timeout)
+    };
     let (front, back) = (link(Some(process.id())), link(None));
     match tokio::time::timeout(settings.connect_timeout, front.connect()).await {
         Ok(Ok(_)) => {}
@@ -317,17 +337,3 @@ fn choose_cryptography() {
 /// Another crate has compiled TLS into the client: the choice is the application's.
 #[cfg(not(feature = "tls"))]
 fn choose_cryptography() {}
-
-#[cfg(test)]
-mod tests {
-    use super::unreadable;
-
-    #[test]
-    fn a_tls_url_without_the_feature_is_told_which() {
-        for scheme in ["rediss", "valkeys"] {
-            assert!(unreadable(scheme, false).contains("feature `tls`"));
-            assert!(!unreadable(scheme, true).contains("feature"));
-        }
-        assert!(!unreadable("redis", false).contains("feature"));
-    }
-}

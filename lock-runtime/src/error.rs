@@ -84,6 +84,18 @@ pub enum LockError {
         key: String,
     },
 
+    /// The lock was granted, but fewer replicas confirmed it in time than
+    /// [`Builder::min_replicas`](crate::Builder::min_replicas) asks for: a failover could have lost it. It was given back.
+    #[error("lock `{key}`: only {confirmed} of {wanted} replicas confirmed it in time, so it was given back")]
+    TooFewReplicas {
+        /// The lock's name in Redis.
+        key: String,
+        /// How many replicas had it in time.
+        confirmed: u32,
+        /// How many have to.
+        wanted: u32,
+    },
+
     /// Redis could not be asked, or could not do it. Whether the lock is free is not known.
     #[error("lock `{key}`: {problem}")]
     Backend {
@@ -147,6 +159,12 @@ impl BackendError {
 
     pub(crate) fn caused_by(text: impl Into<String>, source: impl Error + Send + Sync + 'static) -> Self {
         Self { text: text.into(), source: Some(Arc::new(source)) }
+    }
+
+    /// The same, of one server among several.
+    #[cfg(feature = "sentinel")]
+    pub(crate) fn of(self, server: &str) -> Self {
+        Self { text: format!("{server}: {}", self.text), ..self }
     }
 }
 

@@ -341,6 +341,10 @@ async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: Vec<(Arc<Slo
         return;
     };
     for ((slot, ask), answer) in slots.iter().zip(&asks).zip(answers) {
+        if answer.as_ref().is_err_and(|error| error.replicas.is_some()) {
+            // Granted, and not confirmed: the task that waits for it finds out, and fails.
+            slot.interrupted();
+        }
         if let Ok(answer) = answer
             && !slot.answered(ask, answer)
             && let Some(engine) = engine.upgrade()

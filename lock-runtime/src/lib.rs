@@ -53,6 +53,7 @@ mod key;
 mod local;
 mod manager;
 mod observe;
+mod place;
 mod request;
 mod scope;
 #[cfg(test)]

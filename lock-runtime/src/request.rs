@@ -73,7 +73,8 @@ impl LockRequest {
     /// [`Timeout`](LockError::Timeout) when it stayed busy, [`Backend`](LockError::Backend) when Redis could not be
     /// asked until then, [`InvalidKey`](LockError::InvalidKey) or [`InvalidSetting`](LockError::InvalidSetting)
     /// before anything is sent, [`TooManyWaiters`](LockError::TooManyWaiters), [`AlreadyHeld`](LockError::AlreadyHeld) inside a body that holds this very lock,
-    /// [`ShutDown`](LockError::ShutDown). All of them at the latest 100 ms after the timeout.
+    /// [`ShutDown`](LockError::ShutDown), [`TooFewReplicas`](LockError::TooFewReplicas) with
+    /// [`Builder::min_replicas`](crate::Builder::min_replicas). All of them at the latest 100 ms after the timeout.
     ///
     /// # Cancel safety
     ///

@@ -6,9 +6,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::BackendError;
 use crate::clock::{Deadline, Moment, without_drift};
 use crate::token::Token;
+use crate::{BackendError, LockError};
 
 pub(crate) mod memory;
 pub(crate) mod redis;
@@ -197,12 +197,17 @@ pub(crate) struct Pushed {
     pub(crate) claim: Duration,
     pub(crate) store_micros: u64,
     pub(crate) contended: bool,
+    /// It has to be confirmed before use, however it is dated.
+    pub(crate) unconfirmed: bool,
 }
 
 impl Pushed {
     /// Until when the pushed lease is certain, reckoned from an answered ask (rules 7 and 16).
     pub(crate) fn until(&self, anchor: Anchor) -> Deadline {
         let now = Moment::now();
+        if self.unconfirmed {
+            return Deadline::new(now, Duration::ZERO);
+        }
         let Some(passed) = self.store_micros.checked_sub(anchor.store_micros) else {
             return Deadline::new(now, Duration::ZERO); // the ask was answered after the grant: it can't date it
         };
@@ -262,16 +267,27 @@ pub(crate) struct StoreError {
     pub(crate) retry: Retry,
     /// It failed only for lack of time: its deadline came before an answer.
     pub(crate) out_of_time: bool,
+    /// Only so many replicas confirmed it, of so many that must.
+    pub(crate) replicas: Option<(u32, u32)>,
     pub(crate) problem: BackendError,
 }
 
 impl StoreError {
     pub(crate) fn later(problem: BackendError) -> Self {
-        Self { retry: Retry::Later, out_of_time: false, problem }
+        Self { retry: Retry::Later, out_of_time: false, replicas: None, problem }
     }
 
     pub(crate) fn never(problem: BackendError) -> Self {
-        Self { retry: Retry::Never, out_of_time: false, problem }
+        Self { retry: Retry::Never, out_of_time: false, replicas: None, problem }
+    }
+
+    /// What a caller is told who wanted the lock `key`.
+    pub(crate) fn of_lock(self, key: &str) -> LockError {
+        let key = key.to_owned();
+        match self.replicas {
+            Some((confirmed, wanted)) => LockError::TooFewReplicas { key, confirmed, wanted },
+            None => LockError::Backend { key, problem: self.problem },
+        }
     }
 
     /// A reply that is not what the script returns.

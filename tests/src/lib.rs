@@ -13,10 +13,12 @@
 pub mod aof;
 pub mod child;
 pub mod clock;
+pub mod cluster;
 pub mod events;
 pub mod patience;
 pub mod proxy;
 pub mod resp;
+pub mod sentinel;
 pub mod server;
 pub mod soak;
 pub mod stores;

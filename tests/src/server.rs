@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use redis::FromRedisValue;
+use redis::{FromRedisValue, RedisResult};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clock::Clock;
@@ -184,13 +184,21 @@ impl Server {
     /// Runs one command over a connection of its own, such as `ask::<Option<String>>("GET key")`.
     #[must_use]
     pub fn ask<T: FromRedisValue>(&self, command: &str) -> T {
+        self.try_ask(command).expect("the server answers")
+    }
+
+    /// As [`ask`](Self::ask), of a server that may be down or refuse.
+    ///
+    /// # Errors
+    ///
+    /// What the server or the network says.
+    pub fn try_ask<T: FromRedisValue>(&self, command: &str) -> RedisResult<T> {
         let mut words = command.split(' ');
         let mut asked = redis::cmd(words.next().expect("a command"));
         for word in words {
             asked.arg(word);
         }
-        let mut connection = self.client().get_connection().expect("the server accepts");
-        asked.query(&mut connection).expect("the server answers")
+        asked.query(&mut self.client().get_connection()?)
     }
 
     /// Runs one command whose answer does not matter.

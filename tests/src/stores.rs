@@ -2,6 +2,7 @@
 
 use lock_runtime::{Builder, LockManager};
 
+use crate::sentinel::Sentinels;
 use crate::server::Server;
 
 /// A store of its own for one test.
@@ -15,6 +16,8 @@ enum Store {
     /// The first manager; the others share its store.
     Memory(LockManager),
     Redis(Server),
+    /// A master and a replica under sentinels.
+    Sentinel(Box<Sentinels>),
 }
 
 impl World {
@@ -30,6 +33,12 @@ impl World {
         Self { store: Store::Redis(Server::start()) }
     }
 
+    /// Locks on a master that sentinels name, all started for this test.
+    #[must_use]
+    pub fn sentinel() -> Self {
+        Self { store: Store::Sentinel(Box::new(Sentinels::start(1))) }
+    }
+
     /// A manager with the default settings.
     pub async fn manager(&self) -> LockManager {
         self.manager_with(LockManager::builder()).await
@@ -37,20 +46,20 @@ impl World {
 
     /// A manager with the given settings.
     pub async fn manager_with(&self, builder: Builder) -> LockManager {
-        match &self.store {
-            Store::Redis(server) => {
-                let connected = builder.url(&server.url()).connect().await;
-                connected.expect("the test's server is up")
-            }
-            Store::Memory(first) => builder.in_memory_with(first).expect("the first is in memory"),
-        }
+        let url = match &self.store {
+            Store::Memory(first) => return builder.in_memory_with(first).expect("the first is in memory"),
+            Store::Redis(server) => server.url(),
+            Store::Sentinel(sentinels) => sentinels.url(),
+        };
+        builder.url(&url).connect().await.expect("the test's servers are up")
     }
 
-    /// The server, when there is one.
+    /// The server that the locks are on, when there is one.
     #[must_use]
     pub fn server(&self) -> Option<&Server> {
         match &self.store {
             Store::Redis(server) => Some(server),
+            Store::Sentinel(sentinels) => Some(sentinels.master_server()),
             Store::Memory(_) => None,
         }
     }
@@ -70,6 +79,12 @@ macro_rules! over_every_store {
             $(#[tokio::test]
             async fn $behaviour() {
                 super::$behaviour($crate::stores::World::redis()).await;
+            })+
+        }
+        mod sentinel {
+            $(#[tokio::test]
+            async fn $behaviour() {
+                super::$behaviour($crate::stores::World::sentinel()).await;
             })+
         }
     };

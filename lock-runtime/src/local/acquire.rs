@@ -29,7 +29,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
     if engine.is_closed() {
         return Err(shut_down(terms));
     }
-    let mut attempt = Attempt::new(terms.timeout);
+    let mut attempt = Attempt::new(terms.timeout, engine.settings().replicas_time());
     // Whether the clocks were read a moment ago.
     let mut is_first = true;
     loop {
@@ -173,7 +173,7 @@ async fn drive(
                 attempt.succeeded();
             }
             Err(error) if error.retry == Retry::Never => {
-                return Err(LockError::Backend { key: terms.key.to_string(), problem: error.problem });
+                return Err(error.of_lock(&terms.key));
             }
             Err(error) => {
                 let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT };

@@ -217,6 +217,8 @@ impl Drop for Turn {
 pub(super) struct Attempt {
     pub(super) started: Moment,
     timeout: Duration,
+    /// The least time for an answer.
+    answer: Duration,
     /// Whether the store was asked at all: a timeout of zero, or next to zero, means once, not never.
     pub(super) tried: bool,
     /// Whether its time went by in the queue of the process.
@@ -233,8 +235,9 @@ struct Failures {
 }
 
 impl Attempt {
-    pub(super) fn new(timeout: Duration) -> Self {
-        Self { started: Moment::now(), timeout, tried: false, waited: false, failures: None }
+    pub(super) fn new(timeout: Duration, replicas: Duration) -> Self {
+        let answer = SHORTEST_ANSWER + replicas;
+        Self { started: Moment::now(), timeout, answer, tried: false, waited: false, failures: None }
     }
 
     /// When the task stops waiting.
@@ -244,7 +247,7 @@ impl Attempt {
 
     /// When the last command has to be answered: a little later than a very short timeout.
     pub(super) fn by(&self) -> Deadline {
-        Deadline::new(self.started, self.timeout.max(SHORTEST_ANSWER))
+        Deadline::new(self.started, self.timeout.max(self.answer))
     }
 
     /// What stands in the way of asking the store now.

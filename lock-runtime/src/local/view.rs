@@ -108,7 +108,7 @@ impl HoldView {
                 looked.slot.engine.revoke(&looked.slot, Some(&looked.token));
                 Err(self.lost_error(false))
             }
-            Err(error) => Err(LockError::Backend { key: self.key().to_owned(), problem: error.problem }),
+            Err(error) => Err(error.of_lock(self.key())),
         }
     }
 
@@ -149,7 +149,7 @@ impl HoldView {
                 looked.slot.engine.revoke(&looked.slot, Some(&looked.token));
                 Err(self.lost_error(false))
             }
-            Err(error) => Err(LockError::Backend { key: self.key().to_owned(), problem: error.problem }),
+            Err(error) => Err(error.of_lock(self.key())),
         }
     }
 }

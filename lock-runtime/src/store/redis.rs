@@ -18,9 +18,12 @@ mod failure;
 mod gather;
 pub(crate) mod link;
 mod push;
+pub(crate) mod replicas;
 mod reply;
 mod rights;
 mod scripts;
+#[cfg(feature = "sentinel")]
+pub(crate) mod sentinel;
 #[cfg(test)]
 mod tests;
 
@@ -87,12 +90,17 @@ impl RedisStore {
 
     async fn release_all(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
         let arguments = |command: &mut Cmd| release_arguments(command, releases);
-        let Called { value, sent, repeated } = self.run(&scripts::RELEASE, 3 * releases.len(), arguments, by).await?;
+        let Called { value, sent, repeated, .. } =
+            self.run(&scripts::RELEASE, 3 * releases.len(), arguments, by).await?;
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, release)| {
             let mut released = read_released(answer, release, sent)?;
             // The release that was sent before may have been the one that took effect.
             released.owned |= repeated;
+            if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| self.link.replicas.is_some()) {
+                // Rule 16.
+                grant.until = Deadline::after(Duration::ZERO);
+            }
             Ok(released)
         };
         Ok(answers.into_iter().zip(releases).map(read).collect())
@@ -109,11 +117,14 @@ impl RedisStore {
                 command.arg(ask.fences).arg(not_after);
             }
         };
-        let Called { value, sent, .. } = self.run(&scripts::ASK, 3 * asks.len(), arguments, by).await?;
+        let Called { value, sent, live, .. } = self.run(&scripts::ASK, 3 * asks.len(), arguments, by).await?;
         let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
         let anchor = Anchor { sent, store_micros: reply.store_micros };
         self.link.learn(anchor);
-        Ok(reply.answers.into_iter().zip(asks).map(|(answer, ask)| read_answer(answer, ask, anchor)).collect())
+        let read = |(answer, ask)| read_answer(answer, ask, anchor);
+        let mut answers: Vec<_> = reply.answers.into_iter().zip(asks).map(read).collect();
+        self.confirm_all(&mut answers, |answer| matches!(answer, Answer::Granted(_)), &live, by).await;
+        Ok(answers)
     }
 
     async fn free_or_release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
@@ -152,10 +163,13 @@ impl RedisStore {
                 command.arg(renewal.token.as_str()).arg(millis(renewal.lease + renewal.grace));
             }
         };
-        let Called { value, sent, .. } = self.run(&scripts::RENEW, renewals.len(), arguments, by).await?;
+        let Called { value, sent, live, .. } = self.run(&scripts::RENEW, renewals.len(), arguments, by).await?;
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, renewal)| read_renewed(answer, renewal, sent);
-        Ok(answers.into_iter().zip(renewals).map(read).collect())
+        let mut answers: Vec<_> = answers.into_iter().zip(renewals).map(read).collect();
+        // What is lengthened on the master alone ends on a replica that takes its place as if it had not been.
+        self.confirm_all(&mut answers, |renewed| matches!(renewed, Renewed::Until(_)), &live, by).await;
+        Ok(answers)
     }
 }
 
@@ -164,8 +178,13 @@ impl Store for RedisStore {
         let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
         command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
         command.arg("PX").arg(millis(ask.claim));
-        let Called { value, sent, .. } = self.link.call(command, by).await?;
-        read_claimed(value, ask, sent)
+        let Called { value, sent, live, .. } = self.link.call(command, by).await?;
+        let is_taken = value == Value::Nil;
+        let answer = read_claimed(value, ask, sent)?;
+        if is_taken {
+            self.confirmed(&live, by).await?;
+        }
+        Ok(answer)
     }
 
     async fn ask(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {

@@ -10,6 +10,12 @@ use history::{Failure, Hold, Lock, Place, Wanted};
 #[derive(Debug)]
 pub struct Ours(LockManager);
 
+impl From<LockManager> for Ours {
+    fn from(manager: LockManager) -> Self {
+        Self(manager)
+    }
+}
+
 impl Lock for Ours {
     type Hold = Held;
     const DROPS: bool = true;
@@ -60,7 +66,9 @@ fn failure(error: LockError) -> Failure {
     match error {
         LockError::Timeout { .. } => Failure::Busy(text),
         LockError::Lost { .. } => Failure::Lost(text),
-        LockError::Backend { .. } | LockError::Connect { .. } => Failure::Unreachable(text),
+        LockError::Backend { .. } | LockError::Connect { .. } | LockError::TooFewReplicas { .. } => {
+            Failure::Unreachable(text)
+        }
         _ => Failure::Other(text),
     }
 }

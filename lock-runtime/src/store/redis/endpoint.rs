@@ -1,15 +1,26 @@
 //! [`Endpoint`]: where a link connects to.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, RedisResult};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisResult, Value};
+
+use super::failure::CallError;
+#[cfg(feature = "sentinel")]
+use super::sentinel::Sentinels;
+
+/// The oldest server with everything that the protocol uses (`SET … NX GET`, `PEXPIRE … GT`).
+pub(super) const OLDEST: (u64, u64) = (7, 0);
 
 /// A server, and how to reach it.
 #[derive(Clone, Debug)]
 pub(crate) enum Endpoint {
     Server(Box<redis::Client>),
+    /// Whatever server the sentinels name as the master.
+    #[cfg(feature = "sentinel")]
+    Master(Box<Sentinels>),
     #[cfg(test)]
     Simulated(crate::simulation::Host),
 }
@@ -17,14 +28,7 @@ pub(crate) enum Endpoint {
 impl Endpoint {
     /// The client's address and credentials, with the settings that the protocol needs.
     pub(crate) fn of_client(client: &redis::Client) -> RedisResult<Self> {
-        let info = client.get_connection_info().clone();
-        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(
-            socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(3)),
-        );
-        #[cfg(target_os = "linux")]
-        let tcp = tcp.set_user_timeout(Duration::from_secs(5));
-        let client = redis::Client::open(info.set_redis_settings(redis).set_tcp_settings(tcp))?;
+        let client = redis::Client::open(with_settings(client.get_connection_info().clone()))?;
         Ok(Self::Server(Box::new(client)))
     }
 
@@ -32,6 +36,8 @@ impl Endpoint {
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Server(client) => client.get_connection_info().addr().to_string(),
+            #[cfg(feature = "sentinel")]
+            Self::Master(sentinels) => sentinels.to_string(),
             #[cfg(test)]
             Self::Simulated(host) => host.to_string(),
         }
@@ -39,18 +45,127 @@ impl Endpoint {
 
     pub(crate) fn is_tls(&self) -> bool {
         match self {
-            Self::Server(client) => matches!(client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. }),
+            Self::Server(client) => is_tls(client.get_connection_info()),
+            #[cfg(feature = "sentinel")]
+            Self::Master(sentinels) => sentinels.is_tls(),
             #[cfg(test)]
             Self::Simulated(_) => false,
         }
     }
 
-    /// Connects; the connection is driven by the runtime of the caller.
-    pub(super) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
+    /// Whether another server may take the place of the one that a connection leads to.
+    pub(super) fn moves(&self) -> bool {
         match self {
-            Self::Server(client) => client.get_multiplexed_async_connection_with_config(&config).await,
+            #[cfg(feature = "sentinel")]
+            Self::Master(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Connects; the connection is driven by the runtime of the caller. Each step of several has a part of the `limit`.
+    #[cfg_attr(not(feature = "sentinel"), expect(unused_variables, reason = "a server takes one step, and stays"))]
+    pub(super) async fn connect(
+        &self,
+        config: AsyncConnectionConfig,
+        limit: Duration,
+        alarm: &Alarm,
+    ) -> Result<Greeted, CallError> {
+        match self {
+            Self::Server(client) => greet(client, &config).await,
+            #[cfg(feature = "sentinel")]
+            Self::Master(sentinels) => sentinels.connect(config, limit, alarm).await,
             #[cfg(test)]
-            Self::Simulated(host) => host.connect(config).await,
+            Self::Simulated(host) => greeted(host.connect(config).await, false).await,
+        }
+    }
+}
+
+/// Raised when a connection leads to the wrong server from now on.
+pub(super) type Alarm = Arc<dyn Fn() + Send + Sync>;
+
+/// A connection, and what the server says of itself.
+pub(super) struct Greeted {
+    pub(super) connection: MultiplexedConnection,
+    /// The connection that raises the alarm, where there is one; it has to live for as long.
+    pub(super) listening: Option<Arc<MultiplexedConnection>>,
+    pub(super) hello: Value,
+}
+
+impl Greeted {
+    /// A field of the reply to `HELLO`.
+    #[cfg(feature = "sentinel")]
+    pub(super) fn says(&self, name: &str) -> Option<String> {
+        says(&self.hello, name)
+    }
+
+    pub(super) fn check(&self) -> Result<(), CallError> {
+        check(&self.hello)
+    }
+}
+
+fn says(hello: &Value, name: &str) -> Option<String> {
+    hello.as_map_iter()?.find_map(|(key, value)| {
+        let is_it = super::text(key.clone())? == name;
+        is_it.then(|| super::text(value.clone())).flatten()
+    })
+}
+
+/// Refuses what is no server to lock on, or too old a one.
+fn check(hello: &Value) -> Result<(), CallError> {
+    if says(hello, "mode").as_deref() == Some("sentinel") {
+        let text = "a sentinel answers there: write redis-sentinel://host:port/master-name";
+        return Err(CallError::Unsuitable(text.to_owned()));
+    }
+    let (server, version) = (says(hello, "server").unwrap_or_default(), says(hello, "version").unwrap_or_default());
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u64>().ok());
+    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if found >= OLDEST {
+        return Ok(());
+    }
+    Err(CallError::TooOld(format!("{} {version}", if server.is_empty() { "server" } else { &server })))
+}
+
+/// Connects to the client's server.
+pub(super) async fn greet(client: &redis::Client, config: &AsyncConnectionConfig) -> Result<Greeted, CallError> {
+    let connection = client.get_multiplexed_async_connection_with_config(config).await;
+    greeted(connection, is_tls(client.get_connection_info())).await
+}
+
+async fn greeted(connection: RedisResult<MultiplexedConnection>, is_tls: bool) -> Result<Greeted, CallError> {
+    let of_setup = |error| CallError::of_setup(error, is_tls);
+    let mut connection = connection.map_err(of_setup)?;
+    let hello = connection.send_packed_command(&redis::cmd("HELLO")).await;
+    let hello = hello.and_then(Value::extract_error).map_err(of_setup)?;
+    Ok(Greeted { connection, listening: None, hello })
+}
+
+/// What the protocol needs, and what finds out about a connection that is dead.
+pub(super) fn with_settings(info: ConnectionInfo) -> ConnectionInfo {
+    let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(
+        socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(3)),
+    );
+    #[cfg(target_os = "linux")]
+    let tcp = tcp.set_user_timeout(Duration::from_secs(5));
+    info.set_redis_settings(redis).set_tcp_settings(tcp)
+}
+
+pub(super) fn is_tls(info: &ConnectionInfo) -> bool {
+    matches!(info.addr(), ConnectionAddr::TcpTls { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_greeting_makes_it_panic(version in "[0-9]{0,25}(\\.[0-9a-z]{0,25}){0,3}|.*", other in super::super::tests::value()) {
+            let version = (Value::SimpleString("version".into()), Value::BulkString(version.into_bytes()));
+            let _ = check(&Value::Map(vec![(other.clone(), other.clone()), version]));
+            let _ = check(&other);
         }
     }
 }

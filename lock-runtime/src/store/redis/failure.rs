@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use super::link::OLDEST;
+use super::endpoint::OLDEST;
 use crate::BackendError;
 use crate::store::{Retry, StoreError};
 
@@ -18,6 +18,11 @@ pub(crate) enum CallError {
     NoConnection(Duration),
     /// The server is older than what the protocol needs.
     TooOld(String),
+    /// What answers there is nothing to lock on, for this reason.
+    Unsuitable(String),
+    /// As the other says, of one server among several.
+    #[cfg(feature = "sentinel")]
+    Of(String, Box<CallError>),
     /// The connection could not be set up, most likely for this reason.
     Setup(&'static str, Arc<RedisError>),
     /// The server or the connection failed.
@@ -51,6 +56,12 @@ impl CallError {
         }
     }
 
+    /// The same, of one server among several.
+    #[cfg(feature = "sentinel")]
+    pub(super) fn of(self, server: &str) -> Self {
+        Self::Of(server.to_owned(), Box::new(self))
+    }
+
     pub(super) fn is_missing_script(&self) -> bool {
         matches!(self, Self::Failed(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
     }
@@ -58,7 +69,10 @@ impl CallError {
     /// Whether the same would fail again: wrong credentials, a missing right, a key of another type.
     pub(super) fn is_final(&self) -> bool {
         match self {
-            Self::Silent(_) | Self::NoConnection(_) | Self::Setup(..) => false,
+            Self::Silent(_) | Self::NoConnection(_) | Self::Unsuitable(_) | Self::Setup(..) => false,
+            // The next time it may be another server.
+            #[cfg(feature = "sentinel")]
+            Self::Of(..) => false,
             Self::TooOld(_) => true,
             Self::Failed(error) => {
                 matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
@@ -70,7 +84,12 @@ impl CallError {
 
     /// Whether there was no answer in the time that there was, and nothing else.
     pub(super) fn is_out_of_time(&self) -> bool {
-        matches!(self, Self::Silent(_) | Self::NoConnection(_))
+        match self {
+            Self::Silent(_) | Self::NoConnection(_) => true,
+            #[cfg(feature = "sentinel")]
+            Self::Of(_, error) => error.is_out_of_time(),
+            _ => false,
+        }
     }
 
     pub(crate) fn into_problem(self) -> BackendError {
@@ -81,6 +100,9 @@ impl CallError {
                 "{found} is too old: needs Redis {}.{} or newer, or any Valkey",
                 OLDEST.0, OLDEST.1
             )),
+            Self::Unsuitable(text) => BackendError::new(text),
+            #[cfg(feature = "sentinel")]
+            Self::Of(server, error) => error.into_problem().of(&server),
             Self::Setup(text, error) => BackendError::caused_by(format!("{text} ({error})"), error),
             Self::Failed(error) => {
                 let text = match error.kind() {
@@ -146,7 +168,7 @@ impl From<CallError> for StoreError {
     fn from(error: CallError) -> Self {
         let retry = if error.is_final() { Retry::Never } else { Retry::Later };
         let out_of_time = error.is_out_of_time();
-        Self { retry, out_of_time, problem: error.into_problem() }
+        Self { retry, out_of_time, replicas: None, problem: error.into_problem() }
     }
 }
 

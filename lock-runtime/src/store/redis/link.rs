@@ -12,29 +12,32 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Value};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisResult, Value};
 use tokio::time::{timeout, timeout_at};
 
-use super::endpoint::Endpoint;
+use super::endpoint::{Alarm, Endpoint};
 use super::failure::CallError;
 use super::push::{Message, Receiver};
+use super::replicas::Replicas;
+use super::reply;
 use crate::clock::{Deadline, Moment};
 use crate::observe;
 use crate::store::{Anchor, Events};
 
 /// A failed attempt to connect speaks for everybody who comes within this time.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
+/// A server that only waits for something is left for another one at most this often.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// Commands in flight before a sender has to wait; the crate's 50 makes a thousand tasks wait in turn.
 const IN_FLIGHT: usize = 4096;
-/// The oldest server with everything that the protocol uses (`SET … NX GET`, `PEXPIRE … GT`).
-pub(super) const OLDEST: (u64, u64) = (7, 0);
-
 pub(crate) struct Link {
     this: Weak<Link>,
     endpoint: Endpoint,
     server: String,
     /// Whose channel to listen on; `None` for a connection without pushes.
     process: Option<String>,
+    /// Who has to confirm a grant.
+    pub(super) replicas: Option<Replicas>,
     events: OnceLock<Weak<dyn Events>>,
     command_timeout: Duration,
     connect_timeout: Duration,
@@ -59,18 +62,29 @@ struct State {
     failed: Option<(Moment, CallError)>,
     clock: Option<Anchor>,
     was_connected: bool,
+    /// The last generation whose connection leads to the wrong server.
+    overtaken: u64,
 }
 
 #[derive(Clone)]
 pub(crate) struct Live {
     connection: MultiplexedConnection,
-    generation: u64,
+    pub(super) made: Made,
+    _listening: Option<Arc<MultiplexedConnection>>,
+}
+
+/// Which connection it is, and since when.
+#[derive(Clone, Copy)]
+pub(super) struct Made {
+    pub(super) generation: u64,
+    at: Moment,
 }
 
 impl Link {
     pub(crate) fn new(
         endpoint: Endpoint,
         process: Option<&str>,
+        replicas: Option<Replicas>,
         command_timeout: Duration,
         connect_timeout: Duration,
     ) -> Arc<Self> {
@@ -79,6 +93,7 @@ impl Link {
             server: endpoint.address(),
             endpoint,
             process: process.map(str::to_owned),
+            replicas,
             events: OnceLock::new(),
             command_timeout,
             connect_timeout,
@@ -109,7 +124,10 @@ impl Link {
             return;
         };
         match message {
-            Message::Grant(key, pushed) => events.granted(key, &pushed),
+            Message::Grant(key, mut pushed) => {
+                pushed.unconfirmed = self.replicas.is_some();
+                events.granted(key, &pushed);
+            }
             Message::Wait(key) => events.contended(key),
         }
     }
@@ -139,25 +157,63 @@ impl Link {
             Some(live) => (live, by),
             None => (Box::pin(self.made_live(by)).await?, by.counted_from(Moment::now())),
         };
+        let reply = live.connection.send_packed_command(command);
+        let value = self.answered(live.made, by, reply).await?;
+        Ok(Called { value, sent: by.start(), repeated: false, live })
+    }
+
+    /// Sends commands on the very connection of an earlier answer, which is not replaced if it breaks.
+    pub(super) async fn call_on(
+        &self,
+        live: &Live,
+        commands: &Pipeline,
+        by: Deadline,
+    ) -> Result<Vec<Value>, CallError> {
+        let mut connection = live.connection.clone();
+        let count = commands.len();
+        let replies = async { connection.send_packed_commands(commands, 0, count).await.map(Value::Array) };
+        match self.answered(live.made, by, replies).await? {
+            Value::Array(values) => Ok(values),
+            value => Ok(vec![value]),
+        }
+    }
+
+    /// Waits for a reply, and draws the conclusions from it or from its absence.
+    async fn answered(
+        &self,
+        made: Made,
+        by: Deadline,
+        reply: impl Future<Output = RedisResult<Value>>,
+    ) -> Result<Value, CallError> {
         let (sent, limit) = (by.start(), by.span().min(self.command_timeout));
         let in_flight = InFlight::new(self);
-        let outcome =
-            timeout_at(Deadline::new(sent, limit).on_timer(), live.connection.send_packed_command(command)).await;
+        let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), reply).await;
         drop(in_flight);
         let Ok(reply) = outcome else {
-            self.silence(live.generation, sent);
+            self.silence(made.generation, sent);
             return Err(CallError::Silent(limit));
         };
         self.heard();
-        match reply.and_then(Value::extract_error) {
-            Ok(value) => Ok(Called { value, sent, repeated: false }),
-            Err(error) => {
-                if error.is_io_error() {
-                    self.drop_connection(live.generation);
-                }
-                Err(CallError::from(error))
-            }
+        let reply = reply.and_then(Value::extract_error);
+        let is_over = match &reply {
+            Ok(value) => self.endpoint.moves() && self.doubts(made, reply::caught(value)),
+            Err(error) => error.is_io_error() || self.doubts(made, error.code()),
+        };
+        if is_over {
+            self.drop_connection(made.generation);
         }
+        Ok(reply?)
+    }
+
+    /// Whether a refusal with this code is a reason to look where the locks live now.
+    fn doubts(&self, made: Made, code: Option<&str>) -> bool {
+        self.endpoint.moves()
+            && match code {
+                Some("READONLY" | "MASTERDOWN") => true,
+                // Most often it is still the one, and has only started, or lost its replicas.
+                Some("LOADING" | "NOREPLICAS") => made.at.elapsed() >= LOOK_PAUSE,
+                _ => false,
+            }
     }
 
     /// Whether commands of several tasks are on their way.
@@ -187,7 +243,7 @@ impl Link {
     /// a server that is merely slow is not flooded with new connections, a dead connection is replaced soon.
     fn silence(&self, generation: u64, sent: Moment) {
         let mut state = self.locked();
-        if state.live.as_ref().is_none_or(|live| live.generation != generation) {
+        if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
             return;
         }
         let since = *state.silent_since.get_or_insert(sent);
@@ -202,7 +258,7 @@ impl Link {
     pub(super) fn drop_connection(&self, generation: u64) {
         let dropped = {
             let mut state = self.locked();
-            if state.live.as_ref().is_none_or(|live| live.generation != generation) {
+            if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
                 return;
             }
             state.silent_since = None;
@@ -211,6 +267,12 @@ impl Link {
         observe::disconnected(&self.server);
         self.interrupted();
         drop(dropped);
+    }
+
+    /// The connection of `generation` leads to the wrong server, be it in use or still being made.
+    fn overtaken(&self, generation: u64) {
+        self.locked().overtaken = generation;
+        self.drop_connection(generation);
     }
 
     fn interrupted(&self) {
@@ -244,6 +306,10 @@ impl Link {
         }
         let outcome = self.open().await;
         let mut state = self.locked();
+        let outcome = outcome.and_then(|live| {
+            let overtaken = || CallError::Unsuitable("another server became the master meanwhile".to_owned());
+            if state.overtaken == live.made.generation { Err(overtaken()) } else { Ok(live) }
+        });
         match &outcome {
             // This task was overtaken.
             Ok(_) if let Some(live) = &state.live => return Ok(live.clone()),
@@ -288,21 +354,22 @@ impl Link {
             .set_connection_timeout(Some(self.connect_timeout))
             .set_pipeline_buffer_size(IN_FLIGHT)
             .set_push_sender(Receiver { link: Weak::clone(&self.this), generation });
-        let of_setup = |error| CallError::of_setup(error, self.endpoint.is_tls());
-        let mut connection = self.endpoint.connect(config).await.map_err(of_setup)?;
-        let hello = connection
-            .send_packed_command(&redis::cmd("HELLO"))
-            .await
-            .and_then(Value::extract_error)
-            .map_err(of_setup)?;
-        check_version(&hello)?;
+        let this = Weak::clone(&self.this);
+        let alarm: Alarm = Arc::new(move || {
+            if let Some(link) = this.upgrade() {
+                link.overtaken(generation);
+            }
+        });
+        let greeted = self.endpoint.connect(config, self.connect_timeout, &alarm).await?;
+        greeted.check()?;
+        let mut connection = greeted.connection;
         let sent = Moment::now();
         let time: (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
         self.learn(Anchor { sent, store_micros: micros(time) });
         if let Some(process) = &self.process {
             connection.subscribe(format!("cache_lock:{process}")).await?;
         }
-        Ok(Live { connection, generation })
+        Ok(Live { connection, made: Made { generation, at: Moment::now() }, _listening: greeted.listening })
     }
 
     /// Remembers what the server's clock shows.
@@ -321,23 +388,6 @@ impl Link {
 /// What `TIME` says, in one number.
 fn micros((seconds, micros): (u64, u64)) -> u64 {
     seconds.saturating_mul(1_000_000).saturating_add(micros)
-}
-
-/// Reads the version out of the reply to `HELLO`.
-fn check_version(hello: &Value) -> Result<(), CallError> {
-    let field = |name: &str| {
-        hello.as_map_iter()?.find_map(|(key, value)| {
-            let is_it = super::text(key.clone())? == name;
-            is_it.then(|| super::text(value.clone())).flatten()
-        })
-    };
-    let (server, version) = (field("server").unwrap_or_default(), field("version").unwrap_or_default());
-    let mut numbers = version.split('.').map_while(|number| number.parse::<u64>().ok());
-    let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if found >= OLDEST {
-        return Ok(());
-    }
-    Err(CallError::TooOld(format!("{} {version}", if server.is_empty() { "server" } else { &server })))
 }
 
 impl fmt::Debug for Link {
@@ -369,22 +419,15 @@ pub(super) struct Called {
     pub(super) sent: Moment,
     /// It was sent before, and took effect then or did not.
     pub(super) repeated: bool,
+    /// The connection on which it came.
+    pub(super) live: Live,
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
-
     proptest! {
-        #[test]
-        fn no_greeting_makes_it_panic(version in "[0-9]{0,25}(\\.[0-9a-z]{0,25}){0,3}|.*", other in super::super::tests::value()) {
-            let version = (Value::SimpleString("version".into()), Value::BulkString(version.into_bytes()));
-            let _ = check_version(&Value::Map(vec![(other.clone(), other.clone()), version]));
-            let _ = check_version(&other);
-        }
-
         #[test]
         fn no_time_of_the_server_overflows(seconds: u64, micros: u64) {
             prop_assert!(super::micros((seconds, micros)) >= micros);

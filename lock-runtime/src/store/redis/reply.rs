@@ -45,6 +45,25 @@ pub(super) fn text(value: Value) -> Option<String> {
     }
 }
 
+/// The code of the first error that a script caught for one of its keys: `{ -2, message }`, or the message itself.
+pub(super) fn caught(value: &Value) -> Option<&str> {
+    let Value::Array(answers) = value else { return None };
+    answers.iter().find_map(|answer| {
+        let message = match answer {
+            Value::Array(fields) => match fields.as_slice() {
+                [Value::Int(-2), message] => message,
+                _ => return None,
+            },
+            message => message,
+        };
+        match message {
+            Value::BulkString(text) => std::str::from_utf8(text).ok()?.split(' ').next(),
+            Value::ServerError(error) => Some(error.code()),
+            _ => None,
+        }
+    })
+}
+
 /// The error that a script caught for one of its keys.
 pub(super) fn error_of_one(value: Value) -> StoreError {
     let message = match value {

@@ -163,7 +163,7 @@ proptest! {
         asked_micros in prop_oneof![0..100_000_000_u64, any::<u64>()],
     ) {
         let claim = Duration::from_millis(claim);
-        let pushed = Pushed { token: Token::foreign(TOKEN), claim, store_micros, contended: false };
+        let pushed = Pushed { token: Token::foreign(TOKEN), claim, store_micros, contended: false, unconfirmed: false };
         let until = pushed.until(Anchor { sent: Moment::now(), store_micros: asked_micros });
         prop_assert!(until.remaining() <= claim);
     }

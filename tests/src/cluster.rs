@@ -1,0 +1,187 @@
+//! [`Cluster`]: a Redis Cluster that belongs to one test.
+
+use std::time::Duration;
+
+use crate::patience::eventually_blocking;
+use crate::server::Server;
+
+/// All hash slots, shared out in ranges.
+const SLOTS: usize = 16_384;
+/// How long a machine with other work may take for what is done in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Masters and their replicas; they end with this value.
+#[derive(Debug)]
+pub struct Cluster {
+    /// First the masters, then the replica of each.
+    nodes: Vec<Server>,
+}
+
+impl Cluster {
+    /// Three masters without replicas.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::with(3, false)
+    }
+
+    /// So many masters, with one replica each if wanted, settled.
+    #[must_use]
+    pub fn with(masters: usize, replicas: bool) -> Self {
+        let options = [
+            ["--cluster-enabled", "yes"],
+            ["--cluster-node-timeout", "1000"],
+            ["--cluster-replica-validity-factor", "0"],
+            ["--repl-diskless-sync-delay", "0"],
+            ["--repl-ping-replica-period", "1"],
+        ];
+        let count = if replicas { 2 * masters } else { masters };
+        // The bus is 10,000 ports further up; where that is out of range or taken, the server ends and another port is tried.
+        let nodes: Vec<_> = (0..count).map(|_| Server::with(options.as_flattened())).collect();
+        let cluster = Self { nodes };
+        for (index, node) in cluster.nodes.iter().enumerate() {
+            node.tell(&format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
+            if index < masters {
+                let (first, end) = (SLOTS * index / masters, SLOTS * (index + 1) / masters);
+                node.tell(&format!("CLUSTER ADDSLOTSRANGE {first} {}", end - 1));
+            }
+            cluster.nodes[0].tell(&format!("CLUSTER MEET {}", node.address().replace(':', " ")));
+        }
+        eventually_blocking("every node knows all others", PATIENCE, || cluster.each_knows(count));
+        for (index, node) in cluster.nodes.iter().enumerate().skip(masters) {
+            node.tell(&format!("CLUSTER REPLICATE {}", cluster.id(index - masters)));
+        }
+        cluster.settle();
+        cluster
+    }
+
+    fn each_knows(&self, count: usize) -> bool {
+        let known = format!("cluster_known_nodes:{count}\r");
+        self.nodes.iter().all(|node| {
+            let (info, nodes): (String, String) = (node.ask("CLUSTER INFO"), node.ask("CLUSTER NODES"));
+            info.contains(&known) && !nodes.contains("handshake")
+        })
+    }
+
+    /// Waits until every node that answers sees all slots served, and every replica is up to date.
+    pub fn settle(&self) {
+        eventually_blocking("the cluster settles", PATIENCE, || {
+            self.nodes.iter().all(|node| {
+                let Ok(info) = node.try_ask::<String>("CLUSTER INFO") else { return true };
+                let replication: String = node.try_ask("INFO replication").unwrap_or_default();
+                let is_linked = replication.contains("role:master") || replication.contains("master_link_status:up");
+                info.contains("cluster_state:ok") && is_linked
+            })
+        });
+    }
+
+    /// One of the nodes: first the masters, then the replica of each.
+    #[must_use]
+    pub fn node(&self, index: usize) -> &Server {
+        &self.nodes[index]
+    }
+
+    /// One of the nodes, to end it or to start it again.
+    pub fn node_mut(&mut self, index: usize) -> &mut Server {
+        &mut self.nodes[index]
+    }
+
+    /// All of the nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = &Server> {
+        self.nodes.iter()
+    }
+
+    /// The node's name in the cluster.
+    #[must_use]
+    pub fn id(&self, index: usize) -> String {
+        self.nodes[index].ask("CLUSTER MYID")
+    }
+
+    /// The slot of a key.
+    #[must_use]
+    pub fn slot(&self, key: &str) -> u16 {
+        let any = self.nodes.iter().find_map(|node| node.try_ask(&format!("CLUSTER KEYSLOT {key}")).ok());
+        any.expect("a node answers")
+    }
+
+    /// Which node serves the slot, by its own account.
+    #[must_use]
+    pub fn owner(&self, slot: u16) -> Option<usize> {
+        self.nodes.iter().position(|node| {
+            let Ok(nodes) = node.try_ask::<String>("CLUSTER NODES") else { return false };
+            let Some(own) = nodes.lines().find(|line| line.contains("myself,master")) else { return false };
+            own.split(' ').skip(8).any(|range| {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                let bounds = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
+                bounds.is_some_and(|(first, last)| (first..=last).contains(&slot))
+            })
+        })
+    }
+
+    /// A replica takes over from its master, without a fault.
+    pub fn fail_over_to(&self, replica: usize) {
+        self.nodes[replica].tell("CLUSTER FAILOVER");
+        self.await_master(replica);
+    }
+
+    /// Waits until the node is a master.
+    pub fn await_master(&self, index: usize) {
+        eventually_blocking("the replica takes over", PATIENCE, || {
+            let info = self.nodes[index].try_ask::<String>("INFO replication");
+            info.is_ok_and(|info| info.contains("role:master"))
+        });
+    }
+
+    /// Begins to move a slot to another master: until [`Migration::finish`] keys that are not there
+    /// yet are asked for at the other one (`ASK`).
+    pub fn start_migration(&self, slot: u16, to: usize) -> Migration<'_> {
+        let from = self.owner(slot).expect("somebody serves the slot");
+        self.nodes[to].tell(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", self.id(from)));
+        self.nodes[from].tell(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", self.id(to)));
+        Migration { cluster: self, slot, from, to }
+    }
+
+    /// Moves a slot to another master.
+    pub fn migrate(&self, slot: u16, to: usize) {
+        let migration = self.start_migration(slot, to);
+        migration.move_keys();
+        migration.finish();
+    }
+}
+
+/// A slot that is on its way from one master to another.
+#[derive(Debug)]
+#[must_use = "a slot that is left on its way is served by neither"]
+pub struct Migration<'a> {
+    cluster: &'a Cluster,
+    slot: u16,
+    from: usize,
+    to: usize,
+}
+
+impl Migration<'_> {
+    /// Moves the keys that are in the slot now.
+    pub fn move_keys(&self) {
+        let (from, to) = (&self.cluster.nodes[self.from], &self.cluster.nodes[self.to]);
+        loop {
+            let keys: Vec<String> = from.ask(&format!("CLUSTER GETKEYSINSLOT {} 100", self.slot));
+            if keys.is_empty() {
+                return;
+            }
+            let address = to.address().replace(':', " ");
+            from.tell(&format!("MIGRATE {address}  0 5000 KEYS {}", keys.join(" ")));
+        }
+    }
+
+    /// The slot is the other master's, and everybody is told.
+    pub fn finish(self) {
+        let assign = format!("CLUSTER SETSLOT {} NODE {}", self.slot, self.cluster.id(self.to));
+        // First where it goes to, so that there is always one who serves it.
+        self.cluster.nodes[self.to].tell(&assign);
+        self.cluster.nodes[self.from].tell(&assign);
+        for node in &self.cluster.nodes {
+            // Others hear of it anyway, and a replica or a node that is down can't be told.
+            let _ = node.try_ask::<redis::Value>(&assign);
+        }
+        eventually_blocking("the slot has moved", PATIENCE, || self.cluster.owner(self.slot) == Some(self.to));
+    }
+}

@@ -1,0 +1,175 @@
+//! Failovers while several managers work, and the history checker looks at what they did.
+//!
+//! A hundred of each: `cargo nextest run -p tests --test failovers --run-ignored only`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use history::checks::{Bounds, Check, Violation};
+use history::checks::{acquires_return_in_time, claims_never_overlap, errors_are_true, fences_increase};
+use history::claims::HARNESS;
+use history::event::now;
+use history::{Diary, History, Recorder, Wanted, What};
+use lock_runtime::LockManager;
+use tests::sentinel::Sentinels;
+use tests::soak::Ours;
+use tests::soak::worker::watch;
+
+const MANAGERS: u32 = 3;
+const TASKS: u32 = 4;
+const BOUNDS: Bounds = Bounds {
+    lease: Duration::from_secs(3),
+    noise: Duration::from_millis(250),
+    forgetful: false,
+    tells: true,
+    queues: true,
+};
+
+/// What happens to the master.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Killed,
+    Stopped,
+    Replaced,
+}
+
+/// So many failovers under load; returns what was done, and how often a lock was granted.
+async fn play(failovers: usize, replicas: u32) -> (History, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sentinels = Sentinels::start(1);
+    let over = Arc::new(AtomicBool::new(false));
+    let mut tasks = Vec::new();
+    for number in 0..MANAGERS {
+        let name = format!("m{number}");
+        let builder = LockManager::builder().url(&sentinels.url()).label(&name);
+        let within = Duration::from_millis(200);
+        let lock = Arc::new(Ours::from(builder.min_replicas(replicas, within).connect().await.unwrap()));
+        for task in 0..TASKS {
+            let diary = Diary::new(Recorder::new(folder.path(), &name, task));
+            tasks.push(tokio::spawn(work(Arc::clone(&lock), diary, Arc::clone(&over))));
+        }
+    }
+    // A machine with too much to do is not to blame.
+    let watcher = {
+        let (mut recorder, over) = (Recorder::new(folder.path(), HARNESS, 1), Arc::clone(&over));
+        std::thread::spawn(move || watch(&mut recorder, |_| over.load(Ordering::SeqCst)))
+    };
+    let path = folder.path().to_owned();
+    // The harness waits by blocking.
+    tokio::task::spawn_blocking(move || {
+        for number in 0..failovers {
+            fail_over(&mut sentinels, [Fate::Killed, Fate::Replaced, Fate::Stopped][number % 3], &path);
+        }
+        over.store(true, Ordering::SeqCst);
+        sentinels
+    })
+    .await
+    .unwrap();
+    watcher.join().unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let history = History::read(folder.path());
+    let granted = history.attempts.iter().filter(|attempt| attempt.claim.is_some()).count();
+    (history, granted)
+}
+
+fn fail_over(sentinels: &mut Sentinels, fate: Fate, folder: &Path) {
+    std::thread::sleep(Duration::from_millis(500));
+    let (before, from) = (sentinels.master().unwrap(), now());
+    match fate {
+        Fate::Killed => {
+            sentinels.server_mut(before).kill();
+            let _ = sentinels.await_another(before);
+            sentinels.server_mut(before).restart();
+        }
+        Fate::Stopped => {
+            sentinels.server(before).freeze();
+            let _ = sentinels.await_another(before);
+            sentinels.server(before).thaw();
+        }
+        Fate::Replaced => {
+            let _ = sentinels.fail_over();
+        }
+    }
+    sentinels.settle();
+    let fault = What::Fault { kind: format!("{fate:?}"), target: "master".to_owned(), from };
+    Recorder::new(folder, HARNESS, 0).note(fault);
+}
+
+async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>) {
+    let mut random = fastrand::Rng::new();
+    while !over.load(Ordering::SeqCst) {
+        let key = format!("p:{}", random.u32(..3));
+        let (timeout, expire) = ([0, 100, 1000, 5000][random.usize(..4)], [300, 1000, 3000][random.usize(..3)]);
+        let wanted = Wanted { timeout, expire, renew: random.bool(), fenced: random.bool() };
+        if let Some(kept) = diary.acquire(&*lock, &key, wanted, None).await {
+            // Most are short; some go on past their lease.
+            let longest = if random.u32(..8) == 0 { expire * 3 / 2 } else { 60 };
+            let end = now() + random.u64(..longest * 1_000_000);
+            while diary.look(&kept) && now() < end {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            diary.release(kept).await;
+        }
+        tokio::time::sleep(Duration::from_millis(random.u64(..5))).await;
+    }
+}
+
+fn found(history: &History, checks: &[Check], bounds: Bounds) -> Vec<Violation> {
+    checks.iter().flat_map(|check| check(history, &bounds)).collect()
+}
+
+/// Exclusion is what a failover may cost; nothing else.
+async fn cost_no_more_than_exclusion(failovers: usize) {
+    let (history, granted) = play(failovers, 0).await;
+    let bounds = Bounds { forgetful: true, ..BOUNDS };
+    let violations = found(&history, &[fences_increase, acquires_return_in_time, errors_are_true], bounds);
+    let overlaps = found(&history, &[claims_never_overlap], BOUNDS).len();
+    eprintln!("{failovers} failovers, {granted} grants, {overlaps} overlaps");
+    assert!(violations.is_empty(), "{violations:#?}");
+    assert!(granted > failovers * 5, "{granted}");
+}
+
+/// With every replica's confirmation not even that.
+async fn cost_nothing(failovers: usize) {
+    let (history, granted) = play(failovers, 1).await;
+    let bounds = Bounds { noise: BOUNDS.noise + Duration::from_millis(300), ..BOUNDS };
+    let mut violations = found(&history, &[claims_never_overlap, fences_increase], BOUNDS);
+    violations.extend(found(&history, &[acquires_return_in_time], bounds));
+    eprintln!("{failovers} failovers, {granted} grants");
+    assert!(violations.is_empty(), "{violations:#?}");
+    assert!(granted > failovers * 5, "{granted}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fencing_tokens_grow_over_failovers_and_all_goes_on() {
+    cost_no_more_than_exclusion(3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn locks_that_the_replica_confirmed_are_exclusive_over_failovers() {
+    cost_nothing(3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "ten minutes"]
+async fn fencing_tokens_grow_over_a_hundred_failovers() {
+    cost_no_more_than_exclusion(100).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "ten minutes"]
+async fn locks_that_the_replica_confirmed_are_exclusive_over_a_hundred_failovers() {
+    cost_nothing(100).await;
+}
