@@ -363,7 +363,7 @@ async fn send_releases(keeper: &Keeper, mut batch: Vec<Unsent>) {
         Some(Ok(_)) => false,
         Some(Err(error)) => {
             failed(&unsent.release.key, &error);
-            error.retry == Retry::Later
+            error.retry == Retry::Later && !mutant!(ReleaseNotRepeated)
         }
         None => true,
     });

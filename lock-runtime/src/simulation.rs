@@ -7,6 +7,7 @@
 mod faults;
 mod network;
 mod process;
+mod seeded;
 mod tasks;
 mod tests;
 pub(crate) mod time;

@@ -85,7 +85,8 @@ impl Slot {
         if left.is_zero() {
             return Attention::Lost(lease.token.clone());
         }
-        if look == Look::Young && tenure.confirmed.is_none() && now.since(tenure.since) < YOUNG {
+        let is_young = now.since(tenure.since) < YOUNG || mutant!(YoungNeverConfirmed);
+        if look == Look::Young && tenure.confirmed.is_none() && is_young {
             return Attention::Young;
         }
         if lease.care.renewing {
@@ -97,7 +98,7 @@ impl Slot {
             // A renewal or verification that failed is owed.
             _ if look == Look::Verify || lease.care.failures > 0 => Duration::ZERO,
             None => Duration::ZERO,
-            Some(at) if tenure.renew => (tenure.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)),
+            Some(at) if tenure.renew && !mutant!(KeeperNeverRenews) => (tenure.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)),
             Some(_) => left,
         };
         if !pause.is_zero() {
@@ -122,7 +123,7 @@ impl Slot {
                     return Attention::Done;
                 };
                 // A renewal that was sent for the hold before this one confirms the lease, not this hold's full time.
-                if tenure.since.since(sent).is_zero() {
+                if tenure.since.since(sent).is_zero() || mutant!(FormerRenewalCounts) {
                     tenure.confirmed = Some(sent);
                     if tenure.renew {
                         tenure.own = tenure.own.max_at(Deadline::new(sent, tenure.expire), now);

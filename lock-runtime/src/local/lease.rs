@@ -70,7 +70,7 @@ impl Fences {
     pub(super) fn take(&mut self) -> Option<u64> {
         let token = self.next;
         (token < self.end).then(|| {
-            self.next += 1;
+            self.next += mutant!(SameFence => 0, 1);
             token
         })
     }
@@ -110,7 +110,7 @@ impl Lease {
     /// Whether a hold may start on it (rule L1).
     pub(super) fn is_good_for(&self, terms: &Terms, now: Moment) -> bool {
         let enough = if self.fresh { Duration::from_nanos(1) } else { (terms.expire / 2).min(GOOD_FOR) };
-        self.until.remaining_at(now) >= enough
+        self.until.remaining_at(now) >= enough || mutant!(NoLeaseCheck)
     }
 
     /// The end of the hold that it carries: what the store confirmed, but not beyond the hold's own end.
@@ -120,7 +120,7 @@ impl Lease {
 
     pub(super) fn confirm(&mut self, until: Deadline) {
         let now = Moment::now();
-        if self.until.remaining_at(now).is_zero() {
+        if self.until.remaining_at(now).is_zero() && !mutant!(FencesKeptAfterLapse) {
             // Rule 19.
             self.fences = Fences::default();
         }
@@ -137,7 +137,7 @@ impl Lease {
             return true;
         };
         rival.hand_overs += 1;
-        rival.hand_overs <= STREAK_HAND_OVERS && rival.since.elapsed() < STREAK_TIME
+        rival.hand_overs <= STREAK_HAND_OVERS && rival.since.elapsed() < STREAK_TIME || mutant!(StreakWithoutBound)
     }
 
     pub(super) fn release(&self, key: &Arc<str>) -> Release {
@@ -253,7 +253,10 @@ impl Asked {
     pub(super) fn take_grant(&mut self) -> Option<Grant> {
         let pushed = self.pushed.take();
         let dated = pushed.map(|pushed| Grant {
-            until: self.anchor.map_or_else(|| Deadline::after(Duration::ZERO), |anchor| pushed.until(anchor)),
+            until: self.anchor.map_or_else(
+                || Deadline::after(mutant!(PushUndatedTrusted => pushed.claim, Duration::ZERO)),
+                |anchor| pushed.until(anchor),
+            ),
             contended: pushed.contended,
             fence: None,
         });

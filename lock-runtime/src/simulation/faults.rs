@@ -42,7 +42,7 @@ pub(super) async fn befall(
             if random.u8(..10) == 0 {
                 processes[process].kill(plan, end, random);
             } else {
-                one(network, processes[process].name(), random).await;
+                one(network, processes[process].name(), plan.forgetful, random).await;
             }
         }
     }
@@ -51,10 +51,15 @@ pub(super) async fn befall(
 }
 
 /// One fault, from its begin to its end.
-async fn one(network: &Arc<Network>, process: &str, random: &mut Rng) {
+async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: &mut Rng) {
     let from = time::now().unwrap_or_default();
-    let span = Duration::from_millis(if random.bool() { random.u64(1..300) } else { random.u64(300..3500) });
-    let (kind, target) = match random.u8(..9) {
+    let span = Duration::from_millis(match random.u8(..10) {
+        0..5 => random.u64(1..300),
+        5..9 => random.u64(300..3500),
+        _ => random.u64(3500..6000),
+    });
+    let kinds = if is_forgetful { 12 } else { 9 };
+    let (kind, target) = match random.u8(..kinds) {
         0 => {
             network.freeze(span);
             sleep(span).await;
@@ -92,6 +97,15 @@ async fn one(network: &Arc<Network>, process: &str, random: &mut Rng) {
             network.set_weather(Weather { push_lost: 0.5, ..CALM });
             sleep(span).await;
             ("LosePushes", "wire")
+        }
+        9 => {
+            network.forget();
+            ("FlushAll", "server")
+        }
+        10.. => {
+            network.forget();
+            network.cut(None);
+            ("RestartEmpty", "server")
         }
         _ => {
             let weather = Weather { slow: 0.05, refused: 0.2, cut_before: 0.02, cut_after: 0.02, ..CALM };

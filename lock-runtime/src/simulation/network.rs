@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use fastrand::Rng;
-use history::Event;
+use history::{Event, Violation};
 use history::event::{Change, What};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisResult};
@@ -90,6 +90,8 @@ struct Shared {
     events: Vec<Event>,
     /// When the last of them was.
     noted: u64,
+    /// Locks that were passed to a process without a connection, by what is broken.
+    untold: Vec<Violation>,
 }
 
 /// The server's end of a connection.
@@ -114,6 +116,7 @@ impl Network {
             keys: BTreeMap::new(),
             events: Vec::new(),
             noted: 0,
+            untold: Vec::new(),
         };
         Arc::new(Self { shared: Mutex::new(shared) })
     }
@@ -139,6 +142,10 @@ impl Network {
         std::mem::take(&mut self.locked().events)
     }
 
+    pub(super) fn take_untold(&self) -> Vec<Violation> {
+        std::mem::take(&mut self.locked().untold)
+    }
+
     pub(super) fn set_weather(&self, weather: Weather) {
         self.locked().weather = weather;
     }
@@ -162,6 +169,14 @@ impl Network {
     /// Ends connections, of one process or all.
     pub(super) fn cut(&self, process: Option<&str>) {
         self.locked().cut(|wire| process.is_none_or(|process| *wire.process == *process));
+    }
+
+    /// The server loses its data.
+    pub(super) fn forget(&self) {
+        let shared = &mut *self.locked();
+        shared.server.flush_all();
+        shared.keys.clear();
+        shared.note("server", 0, What::Forgot);
     }
 
     /// From now on the replies on the present connections of a process are lost.
@@ -374,6 +389,17 @@ impl Shared {
         }
         let since = time::now().unwrap_or_default();
         for (key, to) in changes {
+            if let Change::Owned { token, next: true, .. } = &to
+                && let Some((_, process)) = token.rsplit_once('@')
+                && self.wires.values().all(|wire| *wire.process != *process)
+            {
+                self.untold.push(Violation {
+                    check: "C6 grants reach somebody",
+                    text: format!("{key} was passed to {token}, whose process has no connection"),
+                    key: Some(key.clone()),
+                    range: (since, since + 1),
+                });
+            }
             self.note("server", 0, What::Changed { since, key, to });
         }
     }

@@ -136,7 +136,8 @@ impl Link {
             Some(live) => (live, by),
             None => (Box::pin(self.made_live(by)).await?, by.counted_from(Moment::now())),
         };
-        let (sent, limit) = (by.start(), by.span().min(self.command_timeout));
+        let limit = mutant!(EndlessCommand => Duration::from_hours(1), by.span().min(self.command_timeout));
+        let sent = by.start();
         let in_flight = InFlight::new(self);
         let outcome =
             timeout_at(Deadline::new(sent, limit).on_timer(), live.connection.send_packed_command(command)).await;
@@ -147,7 +148,7 @@ impl Link {
         };
         self.heard();
         match reply.and_then(Value::extract_error) {
-            Ok(value) => Ok(Called { value, sent, repeated: false }),
+            Ok(value) => Ok(Called { value, sent: mutant!(DeadlineFromReply => Moment::now(), sent), repeated: false }),
             Err(error) => {
                 if error.is_io_error() {
                     self.drop_connection(live.generation);
@@ -190,7 +191,7 @@ impl Link {
         let since = *state.silent_since.get_or_insert(sent);
         self.is_silent.store(true, Ordering::Relaxed);
         drop(state);
-        if since.elapsed() >= self.command_timeout * 2 {
+        if since.elapsed() >= self.command_timeout * 2 && !mutant!(ConnectionNeverGivenUp) {
             self.drop_connection(generation);
         }
     }

@@ -12,6 +12,8 @@ use crate::ranges::without;
 const FAILED: Duration = Duration::from_secs(3);
 /// What a release may take while nothing is wrong.
 const RELEASED: Duration = Duration::from_secs(1);
+/// How long after a fault connections may still be on their way back.
+const FELT: u64 = 2_000_000_000;
 /// A fault counts for what starts this soon after it.
 const AFTER: u64 = 1_000_000_000;
 
@@ -33,6 +35,33 @@ pub fn no_lock_is_left_behind(history: &History, bounds: &Bounds) -> Vec<Violati
                 // Our own view of the server's record is late when this machine is.
                 if time > bound && time > bound + history.stalled(process, idle) {
                     let text = format!("{key} is owned by {process} for {}, which has no use for it", ms(time));
+                    found.push(Violation { check: "", text, key: Some(key.to_owned()), range: idle });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// While nothing is wrong, a process that lives gives back at once what it has no use for, whatever had gone wrong before.
+#[must_use]
+pub fn unused_locks_are_given_back(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    let mut found = Vec::new();
+    if !bounds.tells {
+        return found;
+    }
+    let attempts = history.by_key();
+    let troubles = || history.faults.iter().map(|fault| (fault.range.0, fault.range.1 + FELT));
+    for (key, leases) in history.owners() {
+        let users = attempts.get(key).map(Vec::as_slice).unwrap_or_default();
+        for lease in leases {
+            let Some(process) = lease.process().filter(|process| !history.killed.contains_key(*process)) else { continue };
+            let own = users.iter().filter(|attempt| attempt.process == process);
+            let used = own.map(|attempt| (attempt.invoked, over(history, attempt)));
+            for idle in without((lease.from.1, lease.to.0.min(history.last())), used.chain(troubles())) {
+                let time = idle.1 - idle.0;
+                if time > bounds.allow(RELEASED) && time > bounds.allow(RELEASED) + history.stalled(process, idle) {
+                    let text = format!("{key} is owned by {process} for {} without a reason", ms(time));
                     found.push(Violation { check: "", text, key: Some(key.to_owned()), range: idle });
                 }
             }
@@ -89,6 +118,14 @@ mod tests {
         let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20);
         assert_eq!(sample.clone().gone(500).finds(no_lock_is_left_behind), 0);
         assert_eq!(sample.gone(1500).finds(no_lock_is_left_behind), 1);
+    }
+
+    #[test]
+    fn a_lock_that_is_left_when_all_is_well_again_is_found() {
+        let fault = What::Fault { kind: "Part".into(), target: "wire".into(), from: 15_000_000 };
+        let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20).and(1000, "harness", fault);
+        assert_eq!(sample.clone().gone(4000).finds(unused_locks_are_given_back), 0);
+        assert_eq!(sample.gone(4200).finds(unused_locks_are_given_back), 1);
     }
 
     #[test]
