@@ -32,6 +32,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 const MISSED: Duration = Duration::from_millis(100);
 /// Items per command.
 const BATCH: usize = 128;
+/// How old an answer to an ask is at least when the ask is repeated: a lost wake-up costs that on top of the interval.
+const JUST_NOW: Duration = Duration::from_millis(50);
 /// The pause before a release is repeated that was not answered.
 const RELEASE_AGAIN: Duration = Duration::from_millis(100);
 
@@ -238,8 +240,8 @@ fn look(keeper: &Arc<Keeper>, engine: &Arc<Engine>) -> Work {
     if let Some(watched) = watched {
         let give_up = keeper.by();
         for slot in watched {
-            // An ask that its task repeated a moment ago is not repeated here.
-            if let Some(ask) = slot.repeatable_ask(crate::local::ASK_INTERVAL / 2, give_up) {
+            // An ask that its task repeated just now is not repeated here.
+            if let Some(ask) = slot.repeatable_ask(JUST_NOW, give_up) {
                 work.asks.push((Arc::clone(&slot), ask));
             }
             if slot.is_queued() {

@@ -83,7 +83,7 @@ impl Slot {
         };
         let left = ends.remaining_at(now);
         if left.is_zero() {
-            return Attention::Lost(lease.token.clone());
+            return mutant!(LateHandOver => Attention::Done, Attention::Lost(lease.token.clone()));
         }
         let is_young = now.since(tenure.since) < YOUNG || mutant!(YoungNeverConfirmed);
         if look == Look::Young && tenure.confirmed.is_none() && is_young {

@@ -116,7 +116,9 @@ impl Slot {
     }
 
     pub(super) fn leave(&self, id: u64) {
-        self.locked().remove_waiter(id);
+        if !mutant!(DeadTurnNotPassed) {
+            self.locked().remove_waiter(id);
+        }
     }
 
     pub(super) fn is_unused(&self) -> bool {

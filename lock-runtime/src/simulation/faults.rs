@@ -22,6 +22,9 @@ const CALM: Weather = Weather {
     push_lost: 0.0,
 };
 
+/// Faults are felt for so long.
+const ALONE: Duration = Duration::from_millis(3200);
+
 /// Lets faults befall the processes until `end`.
 pub(super) async fn befall(
     network: &Arc<Network>,
@@ -30,7 +33,19 @@ pub(super) async fn befall(
     end: Instant,
     random: &mut Rng,
 ) {
-    network.set_weather(CALM);
+    let calm = Weather { push_lost: plan.push_lost, ..CALM };
+    network.set_weather(calm);
+    if plan.forgetful {
+        // With nothing else around it that would excuse what follows.
+        sleep(ALONE).await;
+        if random.bool() {
+            restart(network);
+        } else {
+            network.forget();
+            note(network, "FlushAll", "server", time::now().unwrap_or_default());
+        }
+        sleep(ALONE).await;
+    }
     if let Some(pause) = plan.pause {
         loop {
             let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
@@ -43,6 +58,7 @@ pub(super) async fn befall(
                 processes[process].kill(plan, end, random);
             } else {
                 one(network, processes[process].name(), plan.forgetful, random).await;
+                network.set_weather(calm);
             }
         }
     }
@@ -81,7 +97,16 @@ async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: 
         4 => {
             network.deafen(process);
             sleep(span).await;
-            network.cut(Some(process));
+            if random.bool() {
+                network.cut(Some(process));
+            } else {
+                // The process has to find out by itself.
+                for _ in 0..30 {
+                    if network.is_deaf(process) {
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            }
             ("Deafen", "wire")
         }
         5 => {
@@ -103,9 +128,7 @@ async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: 
             ("FlushAll", "server")
         }
         10.. => {
-            network.forget();
-            network.cut(None);
-            ("RestartEmpty", "server")
+            return restart(network);
         }
         _ => {
             let weather = Weather { slow: 0.05, refused: 0.2, cut_before: 0.02, cut_after: 0.02, ..CALM };
@@ -114,6 +137,16 @@ async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: 
             ("Storm", "wire")
         }
     };
-    network.set_weather(CALM);
+    note(network, kind, target, from);
+}
+
+/// The server comes back without its data.
+fn restart(network: &Network) {
+    network.forget();
+    network.cut(None);
+    note(network, "RestartEmpty", "server", time::now().unwrap_or_default());
+}
+
+fn note(network: &Network, kind: &str, target: &str, from: u64) {
     network.note(HARNESS, 0, What::Fault { kind: kind.to_owned(), target: target.to_owned(), from });
 }

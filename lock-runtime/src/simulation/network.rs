@@ -90,8 +90,8 @@ struct Shared {
     events: Vec<Event>,
     /// When the last of them was.
     noted: u64,
-    /// Locks that were passed to a process without a connection, by what is broken.
-    untold: Vec<Violation>,
+    /// What the server was seen to do and must not.
+    seen: Vec<Violation>,
 }
 
 /// The server's end of a connection.
@@ -116,7 +116,7 @@ impl Network {
             keys: BTreeMap::new(),
             events: Vec::new(),
             noted: 0,
-            untold: Vec::new(),
+            seen: Vec::new(),
         };
         Arc::new(Self { shared: Mutex::new(shared) })
     }
@@ -142,8 +142,8 @@ impl Network {
         std::mem::take(&mut self.locked().events)
     }
 
-    pub(super) fn take_untold(&self) -> Vec<Violation> {
-        std::mem::take(&mut self.locked().untold)
+    pub(super) fn take_seen(&self) -> Vec<Violation> {
+        std::mem::take(&mut self.locked().seen)
     }
 
     pub(super) fn set_weather(&self, weather: Weather) {
@@ -184,6 +184,11 @@ impl Network {
         for wire in self.locked().wires.values_mut().filter(|wire| *wire.process == *process) {
             wire.is_deaf = true;
         }
+    }
+
+    /// Whether replies of a process are still lost.
+    pub(super) fn is_deaf(&self, process: &str) -> bool {
+        self.locked().wires.values().any(|wire| wire.is_deaf && *wire.process == *process)
     }
 
     fn rolls(&self, chance: impl Fn(&Weather) -> f64) -> bool {
@@ -363,6 +368,9 @@ impl Shared {
             .map(|(key, entry)| (key, (entry.value, entry.expires_micros)))
             .collect();
         let before = std::mem::replace(&mut self.keys, keys);
+        for (key, _) in self.keys.iter().filter(|(key, (_, expires))| expires.is_none() && !before.contains_key(*key)) {
+            self.seen.push(seen("C9 what the server keeps has an end", key, format!("{key} has none")));
+        }
         let mut changes = Vec::new();
         for (key, (value, expires)) in self.keys.iter().filter(|(key, _)| is_lock(key)) {
             let until = expires.map_or(history::event::NEVER, |micros| self.nanos_at(micros));
@@ -393,16 +401,17 @@ impl Shared {
                 && let Some((_, process)) = token.rsplit_once('@')
                 && self.wires.values().all(|wire| *wire.process != *process)
             {
-                self.untold.push(Violation {
-                    check: "C6 grants reach somebody",
-                    text: format!("{key} was passed to {token}, whose process has no connection"),
-                    key: Some(key.clone()),
-                    range: (since, since + 1),
-                });
+                let text = format!("{key} was passed to {token}, whose process has no connection");
+                self.seen.push(seen("C6 grants reach somebody", &key, text));
             }
             self.note("server", 0, What::Changed { since, key, to });
         }
     }
+}
+
+fn seen(check: &'static str, key: &str, text: String) -> Violation {
+    let now = time::now().unwrap_or_default();
+    Violation { check, text, key: Some(key.to_owned()), range: (now, now + 1) }
 }
 
 fn is_lock(key: &str) -> bool {

@@ -65,6 +65,7 @@ const BACKED: &str = "C7 claims are backed by the server";
 const ERRORS: &str = "C8 errors are true";
 const LOSSES: &str = "C8 losses are told";
 const GIVEN_BACK: &str = "C9 all is given back";
+const ENDS: &str = "C9 what the server keeps has an end";
 const LASTS: &str = "C10 holds last";
 const ORDER: &str = "promise 6: waiters are not passed over";
 
@@ -77,12 +78,12 @@ pub(super) const ALL: &[Seeded] = &[
     scripts("draw.lua does not compare the token", &[("~= ARGV[1] then\n  return 0", "== '' then\n  return 0")], FENCES, 50),
     scripts("ask.lua ignores that it comes late", &[("if not_after > 0 and", "if")], LEFT, 50),
     scripts("ask.lua takes a free lock past its queue", &[("local next_owner = hand_off(lock, queue, token)", "local next_owner = nil")], ORDER, 50),
-    scripts("the queue's last is served first", &[("redis.call('LPOP', queue)", "redis.call('RPOP', queue)")], ORDER, 50),
+    scripts("the queue's last is served first", &[("redis.call('LPOP', queue)", "redis.call('RPOP', queue)")], GOES_ON, 50),
     scripts("who yields queues at the head", &[("redis.call('RPUSH', queue, again_claim", "redis.call('LPUSH', queue, again_claim")], ORDER, 50),
-    scripts("a queue has no end", &[("redis.call('PEXPIRE', queue, QUEUE_TTL)", "")], GIVEN_BACK, 50),
-    scripts("a lock is granted without an end", &[("redis.call('SET', lock, token, 'PX', claim)", "redis.call('SET', lock, token)")], LEFT, 50),
-    scripts("a lock is passed on without an end", &[("redis.pcall('SET', lock, token, 'PX', claim)", "redis.pcall('SET', lock, token)")], LEFT, 50),
-    scripts("the fencing tokens are kept for ever", &[(", 'PX', FENCE_TTL)", ")")], GIVEN_BACK, 50),
+    scripts("a queue has no end", &[("redis.call('PEXPIRE', queue, QUEUE_TTL)", "")], ENDS, 50),
+    scripts("a lock is granted without an end", &[("redis.call('SET', lock, token, 'PX', claim)", "redis.call('SET', lock, token)")], ENDS, 50),
+    scripts("a lock is passed on without an end", &[("redis.pcall('SET', lock, token, 'PX', claim)", "redis.pcall('SET', lock, token)")], ENDS, 50),
+    scripts("the fencing tokens are kept for ever", &[(", 'PX', FENCE_TTL)", ")")], ENDS, 50),
     scripts("a fencing token is the server's time alone", &[("math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())", "now()")], FENCES, 50),
     scripts("a fencing token is the last one and 1", &[("math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())", "(tonumber(redis.call('GET', fence)) or 0) + 1")], FENCES, 200),
     scripts("unused fencing tokens are written back whoever has drawn since", &[("reserved ~= '0' and redis.call('GET', fence) == reserved", "reserved ~= '0'")], FENCES, 50),
@@ -93,10 +94,10 @@ pub(super) const ALL: &[Seeded] = &[
     scripts("a withdrawal leaves the queue as it is", &[("redis.call('LREM', queue, 0, claim .. '|' .. token)", "")], ORDER, 50),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP, 200),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP, 50),
-    code("a connection is never given up", Mutant::ConnectionNeverGivenUp, FREE, 200),
+    code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON, 200),
     code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, GOES_ON, 50),
     code("a deadline counts from the reply", Mutant::DeadlineFromReply, BACKED, 50),
-    code("a dropped guard keeps its lease", Mutant::DroppedGuardKept, GIVEN_BACK, 50),
+    code("a dropped guard keeps its lease", Mutant::DroppedGuardKept, UNUSED, 50),
     code("a command has no deadline", Mutant::EndlessCommand, IN_TIME, 50),
     code("reserved fencing tokens outlive a lapse", Mutant::FencesKeptAfterLapse, FENCES, 200),
     code("a release that finds nothing is a success", Mutant::ForgivenLoss, LOSSES, 200),
@@ -107,7 +108,7 @@ pub(super) const ALL: &[Seeded] = &[
     code("no allowance for clocks that drift", Mutant::NoDriftAllowance, BACKED, 50),
     code("a script that the server does not know is not sent", Mutant::NoEvalFallback, ERRORS, 50),
     code("L1: a hand-over does not look at the lease", Mutant::NoLeaseCheck, ERRORS, 50),
-    code("asks are not repeated", Mutant::NoSafetyNet, FREE, 200),
+    code("asks are not repeated", Mutant::NoSafetyNet, UNUSED, 200),
     code("a reconnect verifies nothing", Mutant::NoVerification, LOSSES, 200),
     code("what was asked is not withdrawn", Mutant::NoWithdrawal, UNUSED, 50),
     code("an outage is told as a busy lock", Mutant::OutageIsBusy, ERRORS, 50),

@@ -24,6 +24,9 @@ pub(super) struct Task {
     manager: LockManager,
     keys: u64,
     lease: u64,
+    is_busy: bool,
+    /// It drops what it holds, and asks for it in the same instant.
+    is_greedy: bool,
     random: Rng,
 }
 
@@ -76,17 +79,21 @@ impl Task {
         random: Rng,
     ) -> Self {
         let notes = Notes { network: Arc::clone(network), process: process.to_owned(), task, attempt: 0 };
-        Self { notes, manager, keys: plan.keys, lease: plan.lease, random }
+        let (is_busy, is_greedy) = (plan.is_busy, plan.is_busy && task == 0);
+        Self { notes, manager, keys: plan.keys, lease: plan.lease, is_busy, is_greedy, random }
     }
 
     /// Uses locks until `end` and a while longer.
     pub(super) async fn live(mut self, end: Instant) {
-        while Instant::now() < end + Duration::from_secs(2) {
-            let most = *self.random.choice(&[2, 30, 300]).unwrap_or(&2);
-            sleep(Duration::from_millis(self.random.u64(0..=most))).await;
+        while Instant::now() < end + Duration::from_millis(if self.is_busy { 200 } else { 2000 }) {
+            let pause = if self.is_busy { 2 } else { *self.random.choice(&[2, 30, 300]).unwrap_or(&2) };
+            if !self.is_greedy {
+                sleep(Duration::from_millis(self.random.u64(0..=pause))).await;
+            }
             let timeout = if self.random.u8(..8) == 0 { 0 } else { self.random.u64(..4000) };
             self.once(Duration::from_millis(timeout)).await;
         }
+        self.is_greedy = false;
         for _ in 0..2 {
             self.once(PATIENT).await;
         }
@@ -114,8 +121,11 @@ impl Task {
 
     /// How long the lock is used: mostly not for long, and sometimes for longer than it lasts.
     fn use_of(&mut self, is_patient: bool) -> Duration {
-        let longest = if is_patient { 40 } else { self.lease * 2 };
-        let most = *self.random.choice(&[1, 8, 40, 40, longest]).unwrap_or(&1);
+        let longest = if is_patient { 40 } else { (self.lease * 2).min(8000) };
+        if self.is_greedy {
+            return Duration::from_millis(1);
+        }
+        let most = if self.is_busy { 1 } else { *self.random.choice(&[1, 8, 40, 40, longest]).unwrap_or(&1) };
         Duration::from_millis(self.random.u64(0..=most))
     }
 
@@ -150,7 +160,7 @@ impl Task {
             }
         }
         match self.random.u8(..4) {
-            0 => {
+            how if how == 0 || self.is_greedy => {
                 self.notes.release(true);
                 drop(guard);
                 self.notes.released(Ok(()));

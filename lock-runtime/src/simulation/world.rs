@@ -28,10 +28,14 @@ pub(super) struct Plan {
     pub(super) processes: usize,
     pub(super) tasks: u32,
     pub(super) keys: u64,
+    /// All tasks want the lock all the time, and for a moment only.
+    pub(super) is_busy: bool,
     /// The longest lease, in milliseconds.
     pub(super) lease: u64,
     /// How long there are faults.
     pub(super) faults: Duration,
+    /// How many pushes are lost meanwhile, whatever else happens.
+    pub(super) push_lost: f64,
     /// The mean time between two faults; `None` for a calm world.
     pub(super) pause: Option<Duration>,
     /// How fast the server's clock is.
@@ -43,15 +47,30 @@ pub(super) struct Plan {
 impl Plan {
     fn of(random: &mut Rng) -> Self {
         let pauses = [None, Some(1500), Some(500), Some(150)];
+        let is_busy = random.u8(..8) == 0;
+        let forgetful = !is_busy && random.u8(..6) == 0;
+        let (shortest, longest) = match random.u8(..4) {
+            _ if is_busy => (1000, 4000),
+            0 => (4000, 12_000),
+            _ if forgetful => (4000, 12_000),
+            _ => (100, 4000),
+        };
+        let faults = match () {
+            () if is_busy => 500,
+            () if forgetful => random.u64(8000..=12_000),
+            () => random.u64(3000..=9000),
+        };
         Self {
             processes: random.usize(2..=4),
-            tasks: random.u32(1..=4),
-            keys: random.u64(1..=3),
-            lease: if random.u8(..4) == 0 { random.u64(4000..=12_000) } else { random.u64(100..=4000) },
-            faults: Duration::from_millis(random.u64(3000..=9000)),
-            pause: random.choice(pauses).flatten().map(Duration::from_millis),
+            tasks: if is_busy { random.u32(4..=8) } else { random.u32(1..=4) },
+            keys: if is_busy { 1 } else { random.choice([1, 2, 3, 12]).unwrap_or(1) },
+            is_busy,
+            lease: random.u64(shortest..=longest),
+            faults: Duration::from_millis(faults),
+            push_lost: if !is_busy && random.u8(..6) == 0 { 0.2 } else { 0.0 },
+            pause: random.choice(pauses).filter(|_| !is_busy).flatten().map(Duration::from_millis),
             rate: 0.992 + 0.016 * random.f64(),
-            forgetful: random.u8(..6) == 0,
+            forgetful,
         }
     }
 
@@ -109,7 +128,7 @@ async fn live(plan: &Plan, server: ModelServer, random: &mut Rng) -> (History, V
         Err(panic) => Some(said(&*panic)),
     };
     let mut violations = left_behind(&network);
-    violations.extend(network.take_untold());
+    violations.extend(network.take_seen());
     violations.extend(why.map(|text| Violation { check: "C4 the world ends", text, key: None, range: (0, 0) }));
     (History::of(network.take_events()), violations)
 }
@@ -132,10 +151,10 @@ async fn go_on(plan: &Plan, network: &Arc<Network>, random: &mut Rng) {
     sleep(Duration::from_secs(6) + Duration::from_millis(plan.lease)).await;
 }
 
-/// Locks and queues that are still in the server, and fencing tokens that will stay for ever.
+/// Locks and queues that are still in the server.
 fn left_behind(network: &Arc<Network>) -> Vec<Violation> {
     let keys = network.server(ModelServer::snapshot);
-    let left = keys.into_iter().filter(|(key, entry)| !key.ends_with(":fence") || entry.expires_micros.is_none());
+    let left = keys.into_iter().filter(|(key, _)| !key.ends_with(":fence"));
     left.map(|(key, _)| Violation {
         check: "C9 all is given back",
         text: format!("{key} is left"),

@@ -53,7 +53,8 @@ pub fn a_released_lock_passes_on(history: &History, bounds: &Bounds) -> Vec<Viol
         for pair in leases.windows(2).filter(|pair| pair[0].end == End::Deleted) {
             let free = (pair[0].to.1, pair[1].from.0);
             for attempt in attempts.get(key).into_iter().flatten() {
-                let waiting = (attempt.invoked, attempt.returned().unwrap_or(history.last()));
+                let killed = history.killed.get(&attempt.process).copied();
+                let waiting = (attempt.invoked, attempt.returned().or(killed).unwrap_or(history.last()));
                 let Some(idle) = shared(free, waiting) else { continue };
                 let is_calm = history.is_calm((idle.0.saturating_sub(CALM), idle.1));
                 if idle.1 - idle.0 > bounds.allow(HAND_OFF) && is_calm {

@@ -12,7 +12,9 @@ use crate::ranges::shared;
 const FREEZE: &str = "StopServer";
 /// The one by which it loses its data and its connections.
 const RESTART: &str = "RestartEmpty";
-/// How soon a holder notices that.
+/// The one by which it loses its data alone.
+const FLUSH: &str = "FlushAll";
+/// How soon a holder notices a restart.
 const NOTICED: Duration = Duration::from_secs(3);
 /// A signal takes a moment to arrive.
 const MOMENT: u64 = 5_000_000;
@@ -45,7 +47,7 @@ pub fn losses_are_told(history: &History, bounds: &Bounds) -> Vec<Violation> {
     if !bounds.tells {
         return found;
     }
-    for restart in history.faults.iter().filter(|fault| fault.kind == RESTART) {
+    for restart in history.faults.iter().filter(|fault| [RESTART, FLUSH].contains(&&*fault.kind)) {
         let (from, by) = (restart.range.0, restart.range.1 + bounds.allow(NOTICED));
         if history.faults_in((from.saturating_sub(AFTER), by)).any(|fault| fault.range != restart.range) {
             continue;
@@ -53,7 +55,8 @@ pub fn losses_are_told(history: &History, bounds: &Bounds) -> Vec<Violation> {
         for attempt in &history.attempts {
             let Some(claim) = attempt.claim.as_ref().filter(|claim| claim.from < from) else { continue };
             let name = who(attempt);
-            if claim.end() > by {
+            // Nothing tells a client of a server that goes on without its data.
+            if claim.end() > by && restart.kind == RESTART {
                 let text = format!("{name} does not notice that the server has forgotten its hold of {}", attempt.key);
                 found.push(Violation::of(attempt, (attempt.invoked, claim.end()), text));
             }
