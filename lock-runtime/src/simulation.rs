@@ -7,6 +7,7 @@
 mod faults;
 mod network;
 mod process;
+mod record;
 mod seeded;
 mod tasks;
 mod tests;

@@ -98,7 +98,9 @@ impl Slot {
             // A renewal or verification that failed is owed.
             _ if look == Look::Verify || lease.care.failures > 0 => Duration::ZERO,
             None => Duration::ZERO,
-            Some(at) if tenure.renew && !mutant!(KeeperNeverRenews) => (tenure.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)),
+            Some(at) if tenure.renew && !mutant!(KeeperNeverRenews) => {
+                (tenure.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at))
+            }
             Some(_) => left,
         };
         if !pause.is_zero() {
@@ -123,7 +125,7 @@ impl Slot {
                     return Attention::Done;
                 };
                 // A renewal that was sent for the hold before this one confirms the lease, not this hold's full time.
-                if tenure.since.since(sent).is_zero() || mutant!(FormerRenewalCounts) {
+                if tenure.since.since(sent).is_zero() {
                     tenure.confirmed = Some(sent);
                     if tenure.renew {
                         tenure.own = tenure.own.max_at(Deadline::new(sent, tenure.expire), now);

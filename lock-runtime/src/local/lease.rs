@@ -120,7 +120,7 @@ impl Lease {
 
     pub(super) fn confirm(&mut self, until: Deadline) {
         let now = Moment::now();
-        if self.until.remaining_at(now).is_zero() && !mutant!(FencesKeptAfterLapse) {
+        if self.until.remaining_at(now).is_zero() {
             // Rule 19.
             self.fences = Fences::default();
         }
@@ -253,10 +253,7 @@ impl Asked {
     pub(super) fn take_grant(&mut self) -> Option<Grant> {
         let pushed = self.pushed.take();
         let dated = pushed.map(|pushed| Grant {
-            until: self.anchor.map_or_else(
-                || Deadline::after(mutant!(PushUndatedTrusted => pushed.claim, Duration::ZERO)),
-                |anchor| pushed.until(anchor),
-            ),
+            until: self.anchor.map_or_else(|| Deadline::after(Duration::ZERO), |anchor| pushed.until(anchor)),
             contended: pushed.contended,
             fence: None,
         });

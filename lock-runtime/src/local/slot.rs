@@ -247,7 +247,7 @@ impl Slot {
         if turn.is_some() {
             state.turn = turn;
         }
-        let has_body = lease.tenure.as_ref().is_some_and(|tenure| tenure.body) && !mutant!(LostBodyGivenBackEarly);
+        let has_body = lease.tenure.as_ref().is_some_and(|tenure| tenure.body);
         let release = (!has_body).then(|| lease.release(&self.key));
         if has_body {
             // Rule 17.

@@ -110,9 +110,7 @@ impl Turn {
             state.asked = None;
         }
         let claim = mutant!(WholeLeaseClaimed => terms.expire, terms.expire.min(CLAIM));
-        let asked = state
-            .asked
-            .get_or_insert_with(|| Box::new(Asked::new(self.slot.engine.next_token(), claim)));
+        let asked = state.asked.get_or_insert_with(|| Box::new(Asked::new(self.slot.engine.next_token(), claim)));
         let is_first = asked.answered.is_none() && !asked.unanswered && !asked.queued;
         if let Some(step) = attempt.pause(now) {
             return step;
@@ -124,7 +122,7 @@ impl Turn {
         {
             return Step::Wait(pause.min(attempt.give_up().remaining_at(now)));
         }
-        asked.unanswered = true;
+        asked.unanswered = !mutant!(NotedAfterSending);
         asked.sent = Some(now);
         asked.fences = fences;
         let ask = Ask {

@@ -84,6 +84,10 @@ async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: 
         1 => {
             network.part(process, span);
             sleep(span).await;
+            if random.bool() {
+                // What was sent meanwhile does not arrive late, but never.
+                network.cut(Some(process));
+            }
             ("Part", "wire")
         }
         2 => {
@@ -131,7 +135,7 @@ async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: 
             return restart(network);
         }
         _ => {
-            let weather = Weather { slow: 0.05, refused: 0.2, cut_before: 0.02, cut_after: 0.02, ..CALM };
+            let weather = Weather { slow: 0.15, refused: 0.2, cut_before: 0.02, cut_after: 0.02, ..CALM };
             network.set_weather(weather);
             sleep(span).await;
             ("Storm", "wire")

@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use fastrand::Rng;
+use history::event::What;
 use history::{Event, Violation};
-use history::event::{Change, What};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisResult};
-use server_model::{Client, ModelServer, Reply, Stored, take_command};
+use server_model::{Client, ModelServer, Reply, take_command};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::record::Record;
 use super::time;
 
 /// Micros since 1970 when a world begins.
@@ -85,13 +86,10 @@ struct Shared {
     wires: BTreeMap<Client, Wire>,
     frozen: Instant,
     parted: BTreeMap<Arc<str>, Instant>,
-    /// What the server's keys were after the last command.
-    keys: BTreeMap<String, (Stored, Option<u64>)>,
+    record: Record,
     events: Vec<Event>,
     /// When the last of them was.
     noted: u64,
-    /// What the server was seen to do and must not.
-    seen: Vec<Violation>,
 }
 
 /// The server's end of a connection.
@@ -113,10 +111,9 @@ impl Network {
             wires: BTreeMap::new(),
             frozen: Instant::now(),
             parted: BTreeMap::new(),
-            keys: BTreeMap::new(),
+            record: Record::default(),
             events: Vec::new(),
             noted: 0,
-            seen: Vec::new(),
         };
         Arc::new(Self { shared: Mutex::new(shared) })
     }
@@ -143,7 +140,7 @@ impl Network {
     }
 
     pub(super) fn take_seen(&self) -> Vec<Violation> {
-        std::mem::take(&mut self.locked().seen)
+        self.locked().record.take_seen()
     }
 
     pub(super) fn set_weather(&self, weather: Weather) {
@@ -175,7 +172,7 @@ impl Network {
     pub(super) fn forget(&self) {
         let shared = &mut *self.locked();
         shared.server.flush_all();
-        shared.keys.clear();
+        shared.record.forget();
         shared.note("server", 0, What::Forgot);
     }
 
@@ -289,12 +286,6 @@ impl Shared {
         EPOCH + (time::now().unwrap_or_default() as f64 * self.rate / 1000.0) as u64
     }
 
-    /// When something of the server's clock comes, by ours.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "minutes")]
-    fn nanos_at(&self, micros: u64) -> u64 {
-        (micros.saturating_sub(EPOCH) as f64 / self.rate * 1000.0) as u64
-    }
-
     fn rolls(&mut self, chance: f64) -> bool {
         self.random.f64() < chance
     }
@@ -361,76 +352,19 @@ impl Shared {
 
     /// Writes down what a command did to the locks' keys.
     fn observe(&mut self, now: u64, command: &[Vec<u8>]) {
-        let keys: BTreeMap<_, _> = self
-            .server
-            .snapshot(now)
-            .into_iter()
-            .map(|(key, entry)| (key, (entry.value, entry.expires_micros)))
-            .collect();
-        let before = std::mem::replace(&mut self.keys, keys);
-        for (key, _) in self.keys.iter().filter(|(key, (_, expires))| expires.is_none() && !before.contains_key(*key)) {
-            self.seen.push(seen("C9 what the server keeps has an end", key, format!("{key} has none")));
-        }
-        let mut changes = Vec::new();
-        for (key, (value, expires)) in self.keys.iter().filter(|(key, _)| is_lock(key)) {
-            let until = expires.map_or(history::event::NEVER, |micros| self.nanos_at(micros));
-            let owner = before.get(key).filter(|(_, expires)| expires.is_none_or(|at| at > now));
-            let change = match owner {
-                Some((owner, _)) if owner == value && before.get(key).is_some_and(|(_, at)| at == expires) => continue,
-                Some((owner, _)) if owner == value => Change::Ends { until },
-                owner => {
-                    let token = text(value);
-                    let queue = before.get(&format!("{{{key}}}:queue")).map(|(queue, _)| queue);
-                    let was_queued = queue.is_some_and(|queue| contains(queue, &token));
-                    // A token that goes to the queue and leaves it in the same command.
-                    let names = |token: &str| command.iter().any(|word| word == token.as_bytes());
-                    let next = was_queued || owner.is_some_and(|(owner, _)| names(&token) && names(&text(owner)));
-                    Change::Owned { token: short(&token), until, next }
-                }
-            };
-            changes.push((key.clone(), change));
-        }
-        for (key, (_, expires)) in before.iter().filter(|(key, _)| is_lock(key)) {
-            if !self.keys.contains_key(key) && expires.is_none_or(|at| at > now) {
-                changes.push((key.clone(), Change::Gone));
-            }
-        }
+        let snapshot = self.server.snapshot(now);
+        let (wires, rate) = (&self.wires, self.rate);
+        let is_connected = |process: &str| wires.values().any(|wire| *wire.process == *process);
+        let changes = self.record.compare(snapshot, now, command, is_connected, |micros| nanos_at(rate, micros));
         let since = time::now().unwrap_or_default();
         for (key, to) in changes {
-            if let Change::Owned { token, next: true, .. } = &to
-                && let Some((_, process)) = token.rsplit_once('@')
-                && self.wires.values().all(|wire| *wire.process != *process)
-            {
-                let text = format!("{key} was passed to {token}, whose process has no connection");
-                self.seen.push(seen("C6 grants reach somebody", &key, text));
-            }
             self.note("server", 0, What::Changed { since, key, to });
         }
     }
 }
 
-fn seen(check: &'static str, key: &str, text: String) -> Violation {
-    let now = time::now().unwrap_or_default();
-    Violation { check, text, key: Some(key.to_owned()), range: (now, now + 1) }
-}
-
-fn is_lock(key: &str) -> bool {
-    !key.starts_with('{')
-}
-
-fn text(value: &Stored) -> String {
-    match value {
-        Stored::String(text) => text.clone(),
-        Stored::List(_) => String::new(),
-    }
-}
-
-fn contains(queue: &Stored, token: &str) -> bool {
-    let Stored::List(entries) = queue else { return false };
-    entries.iter().any(|entry| entry.ends_with(token))
-}
-
-/// A token without the random part: the same in each run of a seed.
-fn short(token: &str) -> String {
-    token.split_once('.').map_or(token, |(_, rest)| rest).to_owned()
+/// When something of a server's clock comes, by ours.
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "minutes")]
+fn nanos_at(rate: f64, micros: u64) -> u64 {
+    (micros.saturating_sub(EPOCH) as f64 / rate * 1000.0) as u64
 }

@@ -33,14 +33,7 @@ impl Process {
         Self::born(network, host, 1, plan, end, random)
     }
 
-    fn born(
-        network: &Arc<Network>,
-        host: &str,
-        generation: u32,
-        plan: &Plan,
-        end: Instant,
-        random: &mut Rng,
-    ) -> Self {
+    fn born(network: &Arc<Network>, host: &str, generation: u32, plan: &Plan, end: Instant, random: &mut Rng) -> Self {
         let name = format!("{host}.{generation}");
         let manager = connect(network, &name);
         let tasks = (0..plan.tasks).map(|number| {

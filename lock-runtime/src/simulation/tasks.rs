@@ -86,7 +86,7 @@ impl Task {
     /// Uses locks until `end` and a while longer.
     pub(super) async fn live(mut self, end: Instant) {
         while Instant::now() < end + Duration::from_millis(if self.is_busy { 200 } else { 2000 }) {
-            let pause = if self.is_busy { 2 } else { *self.random.choice(&[2, 30, 300]).unwrap_or(&2) };
+            let pause = if self.is_busy { 1 } else { *self.random.choice(&[2, 30, 300]).unwrap_or(&2) };
             if !self.is_greedy {
                 sleep(Duration::from_millis(self.random.u64(0..=pause))).await;
             }
@@ -112,7 +112,7 @@ impl Task {
         let request = self.manager.lock("k", &key).timeout(timeout).expire(wanted.expire());
         let request = request.renew(wanted.renew).fenced(wanted.fenced);
         let is_patient = timeout == PATIENT;
-        if self.random.u8(..3) == 0 {
+        if !self.is_greedy && self.random.u8(..3) == 0 {
             self.run(request, is_patient).await;
         } else {
             self.hold(request, is_patient).await;
@@ -122,10 +122,10 @@ impl Task {
     /// How long the lock is used: mostly not for long, and sometimes for longer than it lasts.
     fn use_of(&mut self, is_patient: bool) -> Duration {
         let longest = if is_patient { 40 } else { (self.lease * 2).min(8000) };
-        if self.is_greedy {
+        if self.is_busy {
             return Duration::from_millis(1);
         }
-        let most = if self.is_busy { 1 } else { *self.random.choice(&[1, 8, 40, 40, longest]).unwrap_or(&1) };
+        let most = *self.random.choice(&[1, 8, 40, 40, longest]).unwrap_or(&1);
         Duration::from_millis(self.random.u64(0..=most))
     }
 

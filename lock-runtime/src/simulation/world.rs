@@ -62,7 +62,7 @@ impl Plan {
         };
         Self {
             processes: random.usize(2..=4),
-            tasks: if is_busy { random.u32(4..=8) } else { random.u32(1..=4) },
+            tasks: if is_busy { random.choice([1, 6]).unwrap_or(1) } else { random.u32(1..=4) },
             keys: if is_busy { 1 } else { random.choice([1, 2, 3, 12]).unwrap_or(1) },
             is_busy,
             lease: random.u64(shortest..=longest),

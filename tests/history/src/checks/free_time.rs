@@ -58,7 +58,8 @@ pub fn a_released_lock_passes_on(history: &History, bounds: &Bounds) -> Vec<Viol
                 let Some(idle) = shared(free, waiting) else { continue };
                 let is_calm = history.is_calm((idle.0.saturating_sub(CALM), idle.1));
                 if idle.1 - idle.0 > bounds.allow(HAND_OFF) && is_calm {
-                    let text = format!("{key} is not passed on for {} while {} waits", ms(idle.1 - idle.0), who(attempt));
+                    let text =
+                        format!("{key} is not passed on for {} while {} waits", ms(idle.1 - idle.0), who(attempt));
                     found.push(Violation::of(attempt, idle, text));
                 }
             }

@@ -39,9 +39,9 @@ fn ended_early(history: &History, bounds: &Bounds, attempt: &Attempt) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::Wanted;
     use crate::event::What;
     use crate::sample::{KEY, Sample};
-    use crate::event::Wanted;
 
     fn lost(renew: bool, after: u64) -> Sample {
         let wanted = Wanted { timeout: 1000, expire: 3000, renew, fenced: false };

@@ -54,7 +54,9 @@ pub fn unused_locks_are_given_back(history: &History, bounds: &Bounds) -> Vec<Vi
     for (key, leases) in history.owners() {
         let users = attempts.get(key).map(Vec::as_slice).unwrap_or_default();
         for lease in leases {
-            let Some(process) = lease.process().filter(|process| !history.killed.contains_key(*process)) else { continue };
+            let Some(process) = lease.process().filter(|process| !history.killed.contains_key(*process)) else {
+                continue;
+            };
             // A task that waits for the lock that its own process has is no use for it.
             let own = users.iter().filter(|attempt| attempt.process == process);
             let used = own.filter_map(|attempt| Some((attempt.claim.as_ref()?.from, over(history, attempt))));
