@@ -197,9 +197,6 @@ impl Events for Engine {
         }
         // Rule 12.
         observe::stray_grant(key);
-        if mutant!(StrayIgnored) {
-            return;
-        }
         self.release_later(Release::withdrawal(&key.into(), &pushed.token, pushed.claim));
     }
 

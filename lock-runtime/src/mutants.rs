@@ -29,7 +29,7 @@ pub(crate) use seeded::{Mutant, Seeded, is_seeded};
 mod seeded {
     use std::cell::Cell;
 
-    /// A bug in the library's own code; what each is, and what has to catch it, is in `simulation/seeded.rs`.
+    /// A bug in the library's own code; what has to catch each is in `simulation/seeded.rs`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Mutant {
         AnswersShifted,
@@ -50,12 +50,9 @@ mod seeded {
         NoWithdrawal,
         NotedAfterSending,
         OutageIsBusy,
-        PushDatedByArrival,
-        ReleaseNotRepeated,
         ReleasePerHold,
         RetryUnderNewToken,
         SameFence,
-        StrayIgnored,
         StreakOfDropsUncounted,
         StreakWithoutBound,
         SuspendUnseen,

@@ -203,9 +203,6 @@ impl Pushed {
     /// Until when the pushed lease is certain, reckoned from an answered ask (rules 7 and 16).
     pub(crate) fn until(&self, anchor: Anchor) -> Deadline {
         let now = Moment::now();
-        if mutant!(PushDatedByArrival) {
-            return Deadline::new(now, without_drift(self.claim));
-        }
         let Some(passed) = self.store_micros.checked_sub(anchor.store_micros) else {
             return Deadline::new(now, Duration::ZERO); // the ask was answered after the grant: it can't date it
         };
