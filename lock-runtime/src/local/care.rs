@@ -117,7 +117,10 @@ impl Slot {
             return Attention::Done;
         };
         lease.care.renewing = false;
+        let is_over = lease.ends(now).is_some_and(|ends| ends.remaining_at(now).is_zero());
         match outcome {
+            // Rule L6: the hold may have been seen ended, and stays so.
+            Some(Renewed::Until(_)) if is_over => Attention::Lost(lease.token.clone()),
             Some(Renewed::Until(until)) => {
                 lease.care.failures = 0;
                 lease.confirm(until);

@@ -110,6 +110,10 @@ impl HoldView {
                 let Some(held) = lease_of_hold else {
                     return Err(self.lost_error(false));
                 };
+                if held.ends(now).is_some_and(|ends| ends.remaining_at(now).is_zero()) {
+                    // Rule L6: the keeper ends the lease.
+                    return Err(self.lost_error(false));
+                }
                 held.confirm(until);
                 let Some(tenure) = held.tenure.as_mut().filter(|tenure| tenure.id == looked.id) else {
                     return Err(self.lost_error(false));

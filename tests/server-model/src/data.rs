@@ -211,7 +211,9 @@ impl Data {
 
     fn push(&mut self, key: &[u8], items: &[&[u8]], push: fn(&mut List, Vec<u8>)) -> Outcome {
         let fill = |list: &mut List| {
-            items.iter().for_each(|item| push(list, item.to_vec()));
+            for item in items {
+                push(list, item.to_vec());
+            }
             list.len()
         };
         let pushed = self.change(key, fill)?;
