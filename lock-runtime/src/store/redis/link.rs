@@ -148,7 +148,10 @@ impl Link {
         };
         self.heard();
         match reply.and_then(Value::extract_error) {
-            Ok(value) => Ok(Called { value, sent: mutant!(DeadlineFromReply => Moment::now(), sent), repeated: false }),
+            Ok(value) => {
+                let since = mutant!(DeadlineFromReply => Moment::now(), sent);
+                Ok(Called { value, sent: since, repeated: false })
+            }
             Err(error) => {
                 if error.is_io_error() {
                     self.drop_connection(live.generation);
