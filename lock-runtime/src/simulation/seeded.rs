@@ -80,7 +80,7 @@ pub(super) const ALL: &[Seeded] = &[
     scripts(
         "renew.lua does not compare the token",
         &[("elseif owner ~= ARGV[2 * i - 1] then", "elseif not owner then")],
-        OVERLAP,
+        BACKED,
     ),
     scripts("renew.lua shortens leases", &[(", 'GT')", ")")], BACKED),
     scripts(
