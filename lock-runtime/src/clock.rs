@@ -33,6 +33,9 @@ impl Moment {
     }
 
     fn nanos_since(self, earlier: Self) -> u64 {
+        if mutant!(SuspendUnseen) {
+            return nanos(self.tokio.saturating_duration_since(earlier.tokio));
+        }
         self.boot
             .saturating_sub(earlier.boot)
             .max(self.wall.saturating_sub(earlier.wall))
@@ -133,7 +136,7 @@ impl Deadline {
 ///
 /// The allowance is Redlock's, as redsync, node-redlock and rslock have it.
 pub(crate) fn without_drift(lease: Duration) -> Duration {
-    lease.saturating_sub(lease / 100 + Duration::from_millis(2))
+    mutant!(NoDriftAllowance => lease, lease.saturating_sub(lease / 100 + Duration::from_millis(2)))
 }
 
 #[cfg(test)]

@@ -32,6 +32,8 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 const MISSED: Duration = Duration::from_millis(100);
 /// Items per command.
 const BATCH: usize = 128;
+/// How old an answer to an ask is at least when the ask is repeated: a lost wake-up costs that on top of the interval.
+const JUST_NOW: Duration = Duration::from_millis(50);
 /// The pause before a release is repeated that was not answered.
 const RELEASE_AGAIN: Duration = Duration::from_millis(100);
 
@@ -238,8 +240,8 @@ fn look(keeper: &Arc<Keeper>, engine: &Arc<Engine>) -> Work {
     if let Some(watched) = watched {
         let give_up = keeper.by();
         for slot in watched {
-            // An ask that its task repeated a moment ago is not repeated here.
-            if let Some(ask) = slot.repeatable_ask(crate::local::ASK_INTERVAL / 2, give_up) {
+            // An ask that its task repeated just now is not repeated here.
+            if let Some(ask) = slot.repeatable_ask(JUST_NOW, give_up) {
                 work.asks.push((Arc::clone(&slot), ask));
             }
             if slot.is_queued() {
@@ -264,17 +266,25 @@ fn attend(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, look: Loo
 fn follow(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, attention: Attention, work: Option<&mut Work>) {
     match attention {
         Attention::Done | Attention::Young => {}
-        Attention::In(pause) => {
-            let due = keeper.change(|board| board.schedule(Instant::now() + pause, &slot));
-            let replaced = slot.scheduled(due);
-            keeper.strike(Entries { due: replaced, young: None });
+        Attention::In(pause) => schedule(keeper, &slot, pause),
+        Attention::Renew(renewal, left) => {
+            if let Some(left) = left {
+                schedule(keeper, &slot, left);
+            }
+            match work {
+                Some(work) => work.renewals.push((slot, renewal)),
+                None => send_renewals(keeper, &Arc::downgrade(engine), vec![(slot, renewal)]),
+            }
         }
-        Attention::Renew(renewal) => match work {
-            Some(work) => work.renewals.push((slot, renewal)),
-            None => send_renewals(keeper, &Arc::downgrade(engine), vec![(slot, renewal)]),
-        },
         Attention::Lost(token) => engine.revoke(&slot, Some(&token)),
     }
+}
+
+/// Has `slot` looked at after `pause`, and not before.
+fn schedule(keeper: &Keeper, slot: &Arc<Slot>, pause: Duration) {
+    let due = keeper.change(|board| board.schedule(Instant::now() + pause, slot));
+    let replaced = slot.scheduled(due);
+    keeper.strike(Entries { due: replaced, young: None });
 }
 
 /// Sends what was found, each batch in a task of its own: a command that hangs holds up no other.

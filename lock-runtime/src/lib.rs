@@ -42,6 +42,9 @@
 
 pub use lock_macros::{LockKey, cache_lock};
 
+#[macro_use]
+mod mutants;
+
 mod builder;
 mod clock;
 mod engine;

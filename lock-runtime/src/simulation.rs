@@ -7,6 +7,8 @@
 mod faults;
 mod network;
 mod process;
+mod record;
+mod seeded;
 mod tasks;
 mod tests;
 pub(crate) mod time;

@@ -62,7 +62,7 @@ impl Slot {
         let state = self.locked();
         let asked = state.asked.as_ref()?;
         let is_old = asked.answered.is_some_and(|answered| answered.elapsed() >= age);
-        (asked.queued && !asked.is_granted() && !asked.unanswered && is_old).then(|| Ask {
+        (asked.queued && !asked.is_granted() && !asked.unanswered && is_old && !mutant!(NoSafetyNet)).then(|| Ask {
             key: Arc::clone(&self.key),
             token: asked.token.clone(),
             claim: asked.claim,
@@ -136,7 +136,9 @@ impl Slot {
         if state.is_held() {
             return Outlook::HeldHere;
         }
-        if let Some(failure) = &state.failure {
+        if let Some(failure) = &state.failure
+            && !mutant!(OutageIsBusy)
+        {
             return Outlook::Unreachable(failure.clone());
         }
         let Some(asked) = &state.asked else { return Outlook::Unknown };

@@ -37,8 +37,8 @@ pub(crate) enum Attention {
     Young,
     /// Another look after this time.
     In(Duration),
-    /// A renewal now.
-    Renew(Renewal),
+    /// A renewal now, and another look when the hold ends: the answer may not have come by then.
+    Renew(Renewal, Option<Duration>),
     /// The hold has ended by its deadline, or the store no longer knows the lease of this token.
     Lost(Token),
 }
@@ -66,26 +66,27 @@ impl Slot {
         if look == Look::Young && !matches!(attention, Attention::Young) {
             lease.care.entries.young = None;
         }
-        if matches!(attention, Attention::Renew(_)) {
+        if matches!(attention, Attention::Renew(..)) {
             lease.care.renewing = true;
         }
         attention
     }
 
     fn attention(&self, lease: &Lease, look: Look, now: Moment, grace: Duration) -> Attention {
-        let renew = |wanted| {
+        let renew = |wanted, left| {
             let token = lease.token.clone();
-            Attention::Renew(Renewal { key: Arc::clone(&self.key), token, lease: wanted, grace })
+            Attention::Renew(Renewal { key: Arc::clone(&self.key), token, lease: wanted, grace }, left)
         };
         let Some((tenure, ends)) = lease.tenure.as_ref().zip(lease.ends(now)) else {
             // Between two holds there is nothing to lengthen, but a lease that is gone must not be handed over.
-            return if look == Look::Verify { renew(lease.claim) } else { Attention::Done };
+            return if look == Look::Verify { renew(lease.claim, None) } else { Attention::Done };
         };
         let left = ends.remaining_at(now);
         if left.is_zero() {
-            return Attention::Lost(lease.token.clone());
+            return mutant!(LateHandOver => Attention::Done, Attention::Lost(lease.token.clone()));
         }
-        if look == Look::Young && tenure.confirmed.is_none() && now.since(tenure.since) < YOUNG {
+        let is_young = now.since(tenure.since) < YOUNG || mutant!(YoungNeverConfirmed);
+        if look == Look::Young && tenure.confirmed.is_none() && is_young {
             return Attention::Young;
         }
         if lease.care.renewing {
@@ -97,13 +98,15 @@ impl Slot {
             // A renewal or verification that failed is owed.
             _ if look == Look::Verify || lease.care.failures > 0 => Duration::ZERO,
             None => Duration::ZERO,
-            Some(at) if tenure.renew => (tenure.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)),
+            Some(at) if tenure.renew && !mutant!(KeeperNeverRenews) => {
+                (tenure.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at))
+            }
             Some(_) => left,
         };
         if !pause.is_zero() {
             return Attention::In(pause.min(left));
         }
-        renew(if tenure.renew { tenure.expire } else { tenure.own.remaining_at(now) })
+        renew(if tenure.renew { tenure.expire } else { tenure.own.remaining_at(now) }, Some(left))
     }
 
     /// Takes in the answer to a renewal that was sent at `sent`; `None` is no answer.

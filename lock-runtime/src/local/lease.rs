@@ -70,7 +70,7 @@ impl Fences {
     pub(super) fn take(&mut self) -> Option<u64> {
         let token = self.next;
         (token < self.end).then(|| {
-            self.next += 1;
+            self.next += mutant!(SameFence => 0, 1);
             token
         })
     }
@@ -110,7 +110,7 @@ impl Lease {
     /// Whether a hold may start on it (rule L1).
     pub(super) fn is_good_for(&self, terms: &Terms, now: Moment) -> bool {
         let enough = if self.fresh { Duration::from_nanos(1) } else { (terms.expire / 2).min(GOOD_FOR) };
-        self.until.remaining_at(now) >= enough
+        self.until.remaining_at(now) >= enough || mutant!(NoLeaseCheck)
     }
 
     /// The end of the hold that it carries: what the store confirmed, but not beyond the hold's own end.
@@ -143,7 +143,7 @@ impl Lease {
             return true;
         };
         rival.hand_overs += 1;
-        rival.hand_overs <= STREAK_HAND_OVERS && rival.since.elapsed() < STREAK_TIME
+        rival.hand_overs <= STREAK_HAND_OVERS && rival.since.elapsed() < STREAK_TIME || mutant!(StreakWithoutBound)
     }
 
     pub(super) fn release(&self, key: &Arc<str>) -> Release {

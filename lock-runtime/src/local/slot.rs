@@ -116,7 +116,9 @@ impl Slot {
     }
 
     pub(super) fn leave(&self, id: u64) {
-        self.locked().remove_waiter(id);
+        if !mutant!(DeadTurnNotPassed) {
+            self.locked().remove_waiter(id);
+        }
     }
 
     pub(super) fn is_unused(&self) -> bool {
@@ -156,6 +158,9 @@ impl Slot {
                 Err(unclaimed) => {
                     // Rule L5: that waiter is gone; go on with the turn it would have had.
                     unclaimed.defuse();
+                    if mutant!(DeadTurnNotPassed) {
+                        return Passed::On;
+                    }
                     id = next;
                 }
             }
@@ -182,7 +187,7 @@ impl Slot {
         };
         let mut entries = std::mem::take(&mut lease.care.entries);
         let in_time = lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero());
-        if !in_time {
+        if !in_time && !mutant!(LateHandOver) {
             // Rule L6.
             let stale = lease.release(&self.key);
             *slot_lease = None;
@@ -213,7 +218,7 @@ impl Slot {
             && lease.tenure.as_ref().is_some_and(|tenure| tenure.id == id)
             && lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero())
             // Rule 18: the next task here would be one more of the streak.
-            && lease.may_hand_over()
+            && (mutant!(StreakOfDropsUncounted) || lease.may_hand_over())
         {
             lease.tenure = None;
             let entries = std::mem::take(&mut lease.care.entries);

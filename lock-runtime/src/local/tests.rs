@@ -167,7 +167,7 @@ async fn a_hold_stays_young_while_the_renewal_of_the_one_before_it_is_on_its_way
     forget_confirmation(true);
     assert!(matches!(slot.attend(Look::Young, Duration::ZERO), Attention::Young));
     forget_confirmation(false);
-    assert!(matches!(slot.attend(Look::Young, Duration::ZERO), Attention::Renew(_)));
+    assert!(matches!(slot.attend(Look::Young, Duration::ZERO), Attention::Renew(..)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -106,9 +106,11 @@ impl Turn {
             }
             return Step::Hold;
         }
-        let asked = state
-            .asked
-            .get_or_insert_with(|| Box::new(Asked::new(self.slot.engine.next_token(), terms.expire.min(CLAIM))));
+        if mutant!(RetryUnderNewToken) && attempt.has_failed() {
+            state.asked = None;
+        }
+        let claim = mutant!(WholeLeaseClaimed => terms.expire, terms.expire.min(CLAIM));
+        let asked = state.asked.get_or_insert_with(|| Box::new(Asked::new(self.slot.engine.next_token(), claim)));
         let is_first = asked.answered.is_none() && !asked.unanswered && !asked.queued;
         if let Some(step) = attempt.pause(now) {
             return step;
@@ -120,7 +122,7 @@ impl Turn {
         {
             return Step::Wait(pause.min(attempt.give_up().remaining_at(now)));
         }
-        asked.unanswered = true;
+        asked.unanswered = !mutant!(NotedAfterSending);
         asked.sent = Some(now);
         asked.fences = fences;
         let ask = Ask {
@@ -201,7 +203,9 @@ impl Drop for Turn {
         }
         let passed = self.slot.pass(self.id);
         if let Passed::Nobody { withdrawal, lease_left } = passed {
-            if let Some(withdrawal) = withdrawal {
+            if let Some(withdrawal) = withdrawal
+                && !mutant!(NoWithdrawal)
+            {
                 self.engine().withdraw(withdrawal);
             }
             if lease_left {

@@ -70,6 +70,7 @@ impl<B: Future> Future for Protected<'_, B> {
         let this = self.project();
         if let Some(lost) = this.lost.as_pin_mut()
             && lost.poll(context).is_ready()
+            && !mutant!(BodyPolledOn)
         {
             return Poll::Ready(Err(this.view.lost_error(false)));
         }

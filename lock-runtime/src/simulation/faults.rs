@@ -22,6 +22,9 @@ const CALM: Weather = Weather {
     push_lost: 0.0,
 };
 
+/// Faults are felt for so long.
+const ALONE: Duration = Duration::from_millis(3200);
+
 /// Lets faults befall the processes until `end`.
 pub(super) async fn befall(
     network: &Arc<Network>,
@@ -30,7 +33,19 @@ pub(super) async fn befall(
     end: Instant,
     random: &mut Rng,
 ) {
-    network.set_weather(CALM);
+    let calm = Weather { push_lost: plan.push_lost, ..CALM };
+    network.set_weather(calm);
+    if plan.forgetful {
+        // With nothing else around it that would excuse what follows.
+        sleep(ALONE).await;
+        if random.bool() {
+            restart(network);
+        } else {
+            network.forget();
+            note(network, "FlushAll", "server", time::now().unwrap_or_default());
+        }
+        sleep(ALONE).await;
+    }
     if let Some(pause) = plan.pause {
         loop {
             let pause = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
@@ -42,7 +57,8 @@ pub(super) async fn befall(
             if random.u8(..10) == 0 {
                 processes[process].kill(plan, end, random);
             } else {
-                one(network, processes[process].name(), random).await;
+                one(network, processes[process].name(), plan.forgetful, random).await;
+                network.set_weather(calm);
             }
         }
     }
@@ -51,10 +67,15 @@ pub(super) async fn befall(
 }
 
 /// One fault, from its begin to its end.
-async fn one(network: &Arc<Network>, process: &str, random: &mut Rng) {
+async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: &mut Rng) {
     let from = time::now().unwrap_or_default();
-    let span = Duration::from_millis(if random.bool() { random.u64(1..300) } else { random.u64(300..3500) });
-    let (kind, target) = match random.u8(..9) {
+    let span = Duration::from_millis(match random.u8(..10) {
+        0..5 => random.u64(1..300),
+        5..9 => random.u64(300..3500),
+        _ => random.u64(3500..6000),
+    });
+    let kinds = if is_forgetful { 12 } else { 9 };
+    let (kind, target) = match random.u8(..kinds) {
         0 => {
             network.freeze(span);
             sleep(span).await;
@@ -63,6 +84,10 @@ async fn one(network: &Arc<Network>, process: &str, random: &mut Rng) {
         1 => {
             network.part(process, span);
             sleep(span).await;
+            if random.bool() {
+                // What was sent meanwhile does not arrive late, but never.
+                network.cut(Some(process));
+            }
             ("Part", "wire")
         }
         2 => {
@@ -76,7 +101,16 @@ async fn one(network: &Arc<Network>, process: &str, random: &mut Rng) {
         4 => {
             network.deafen(process);
             sleep(span).await;
-            network.cut(Some(process));
+            if random.bool() {
+                network.cut(Some(process));
+            } else {
+                // The process has to find out by itself.
+                for _ in 0..30 {
+                    if network.is_deaf(process) {
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            }
             ("Deafen", "wire")
         }
         5 => {
@@ -93,13 +127,30 @@ async fn one(network: &Arc<Network>, process: &str, random: &mut Rng) {
             sleep(span).await;
             ("LosePushes", "wire")
         }
+        9 => {
+            network.forget();
+            ("FlushAll", "server")
+        }
+        10.. => {
+            return restart(network);
+        }
         _ => {
-            let weather = Weather { slow: 0.05, refused: 0.2, cut_before: 0.02, cut_after: 0.02, ..CALM };
+            let weather = Weather { slow: 0.15, refused: 0.2, cut_before: 0.02, cut_after: 0.02, ..CALM };
             network.set_weather(weather);
             sleep(span).await;
             ("Storm", "wire")
         }
     };
-    network.set_weather(CALM);
+    note(network, kind, target, from);
+}
+
+/// The server comes back without its data.
+fn restart(network: &Network) {
+    network.forget();
+    network.cut(None);
+    note(network, "RestartEmpty", "server", time::now().unwrap_or_default());
+}
+
+fn note(network: &Network, kind: &str, target: &str, from: u64) {
     network.note(HARNESS, 0, What::Fault { kind: kind.to_owned(), target: target.to_owned(), from });
 }

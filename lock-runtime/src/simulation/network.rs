@@ -10,16 +10,17 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use fastrand::Rng;
-use history::Event;
-use history::event::{Change, What};
+use history::event::What;
+use history::{Event, Violation};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisResult};
-use server_model::{Client, ModelServer, Reply, Stored, take_command};
+use server_model::{Client, ModelServer, Reply, take_command};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::record::Record;
 use super::time;
 
 /// Micros since 1970 when a world begins.
@@ -85,8 +86,7 @@ struct Shared {
     wires: BTreeMap<Client, Wire>,
     frozen: Instant,
     parted: BTreeMap<Arc<str>, Instant>,
-    /// What the server's keys were after the last command.
-    keys: BTreeMap<String, (Stored, Option<u64>)>,
+    record: Record,
     events: Vec<Event>,
     /// When the last of them was.
     noted: u64,
@@ -111,7 +111,7 @@ impl Network {
             wires: BTreeMap::new(),
             frozen: Instant::now(),
             parted: BTreeMap::new(),
-            keys: BTreeMap::new(),
+            record: Record::default(),
             events: Vec::new(),
             noted: 0,
         };
@@ -139,6 +139,10 @@ impl Network {
         std::mem::take(&mut self.locked().events)
     }
 
+    pub(super) fn take_seen(&self) -> Vec<Violation> {
+        self.locked().record.take_seen()
+    }
+
     pub(super) fn set_weather(&self, weather: Weather) {
         self.locked().weather = weather;
     }
@@ -164,11 +168,24 @@ impl Network {
         self.locked().cut(|wire| process.is_none_or(|process| *wire.process == *process));
     }
 
+    /// The server loses its data.
+    pub(super) fn forget(&self) {
+        let shared = &mut *self.locked();
+        shared.server.flush_all();
+        shared.record.forget();
+        shared.note("server", 0, What::Forgot);
+    }
+
     /// From now on the replies on the present connections of a process are lost.
     pub(super) fn deafen(&self, process: &str) {
         for wire in self.locked().wires.values_mut().filter(|wire| *wire.process == *process) {
             wire.is_deaf = true;
         }
+    }
+
+    /// Whether replies of a process are still lost.
+    pub(super) fn is_deaf(&self, process: &str) -> bool {
+        self.locked().wires.values().any(|wire| wire.is_deaf && *wire.process == *process)
     }
 
     fn rolls(&self, chance: impl Fn(&Weather) -> f64) -> bool {
@@ -269,12 +286,6 @@ impl Shared {
         EPOCH + (time::now().unwrap_or_default() as f64 * self.rate / 1000.0) as u64
     }
 
-    /// When something of the server's clock comes, by ours.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "minutes")]
-    fn nanos_at(&self, micros: u64) -> u64 {
-        (micros.saturating_sub(EPOCH) as f64 / self.rate * 1000.0) as u64
-    }
-
     fn rolls(&mut self, chance: f64) -> bool {
         self.random.f64() < chance
     }
@@ -341,37 +352,10 @@ impl Shared {
 
     /// Writes down what a command did to the locks' keys.
     fn observe(&mut self, now: u64, command: &[Vec<u8>]) {
-        let keys: BTreeMap<_, _> = self
-            .server
-            .snapshot(now)
-            .into_iter()
-            .map(|(key, entry)| (key, (entry.value, entry.expires_micros)))
-            .collect();
-        let before = std::mem::replace(&mut self.keys, keys);
-        let mut changes = Vec::new();
-        for (key, (value, expires)) in self.keys.iter().filter(|(key, _)| is_lock(key)) {
-            let until = expires.map_or(history::event::NEVER, |micros| self.nanos_at(micros));
-            let owner = before.get(key).filter(|(_, expires)| expires.is_none_or(|at| at > now));
-            let change = match owner {
-                Some((owner, _)) if owner == value && before.get(key).is_some_and(|(_, at)| at == expires) => continue,
-                Some((owner, _)) if owner == value => Change::Ends { until },
-                owner => {
-                    let token = text(value);
-                    let queue = before.get(&format!("{{{key}}}:queue")).map(|(queue, _)| queue);
-                    let was_queued = queue.is_some_and(|queue| contains(queue, &token));
-                    // A token that goes to the queue and leaves it in the same command.
-                    let names = |token: &str| command.iter().any(|word| word == token.as_bytes());
-                    let next = was_queued || owner.is_some_and(|(owner, _)| names(&token) && names(&text(owner)));
-                    Change::Owned { token: short(&token), until, next }
-                }
-            };
-            changes.push((key.clone(), change));
-        }
-        for (key, (_, expires)) in before.iter().filter(|(key, _)| is_lock(key)) {
-            if !self.keys.contains_key(key) && expires.is_none_or(|at| at > now) {
-                changes.push((key.clone(), Change::Gone));
-            }
-        }
+        let snapshot = self.server.snapshot(now);
+        let (wires, rate) = (&self.wires, self.rate);
+        let is_connected = |process: &str| wires.values().any(|wire| *wire.process == *process);
+        let changes = self.record.compare(snapshot, now, command, is_connected, |micros| nanos_at(rate, micros));
         let since = time::now().unwrap_or_default();
         for (key, to) in changes {
             self.note("server", 0, What::Changed { since, key, to });
@@ -379,23 +363,8 @@ impl Shared {
     }
 }
 
-fn is_lock(key: &str) -> bool {
-    !key.starts_with('{')
-}
-
-fn text(value: &Stored) -> String {
-    match value {
-        Stored::String(text) => text.clone(),
-        Stored::List(_) => String::new(),
-    }
-}
-
-fn contains(queue: &Stored, token: &str) -> bool {
-    let Stored::List(entries) = queue else { return false };
-    entries.iter().any(|entry| entry.ends_with(token))
-}
-
-/// A token without the random part: the same in each run of a seed.
-fn short(token: &str) -> String {
-    token.split_once('.').map_or(token, |(_, rest)| rest).to_owned()
+/// When something of a server's clock comes, by ours.
+#[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "minutes")]
+fn nanos_at(rate: f64, micros: u64) -> u64 {
+    (micros.saturating_sub(EPOCH) as f64 / rate * 1000.0) as u64
 }

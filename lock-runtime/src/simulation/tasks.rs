@@ -26,6 +26,9 @@ pub(super) struct Task {
     lease: u64,
     /// Until when there are faults.
     end: Instant,
+    is_busy: bool,
+    /// It drops what it holds, and asks for it in the same instant.
+    is_greedy: bool,
     random: Rng,
 }
 
@@ -79,17 +82,22 @@ impl Task {
         random: Rng,
     ) -> Self {
         let notes = Notes { network: Arc::clone(network), process: process.to_owned(), task, attempt: 0 };
-        Self { notes, manager, keys: plan.keys, lease: plan.lease, end, random }
+        let (is_busy, is_greedy) = (plan.is_busy, plan.is_busy && task == 0);
+        Self { notes, manager, keys: plan.keys, lease: plan.lease, end, is_busy, is_greedy, random }
     }
 
     /// Uses locks while there are faults and a while longer.
     pub(super) async fn live(mut self) {
-        while Instant::now() < self.end + Duration::from_secs(2) {
-            let most = *self.random.choice(&[2, 30, 300]).unwrap_or(&2);
-            sleep(Duration::from_millis(self.random.u64(0..=most))).await;
+        let longer = Duration::from_millis(if self.is_busy { 200 } else { 2000 });
+        while Instant::now() < self.end + longer {
+            let pause = if self.is_busy { 1 } else { *self.random.choice(&[2, 30, 300]).unwrap_or(&2) };
+            if !self.is_greedy {
+                sleep(Duration::from_millis(self.random.u64(0..=pause))).await;
+            }
             let timeout = if self.random.u8(..8) == 0 { 0 } else { self.random.u64(..4000) };
             self.once(Duration::from_millis(timeout)).await;
         }
+        self.is_greedy = false;
         for _ in 0..2 {
             self.once(PATIENT).await;
         }
@@ -109,7 +117,7 @@ impl Task {
         let request = self.manager.lock("k", &key).timeout(timeout).expire(wanted.expire());
         let request = request.renew(wanted.renew).fenced(wanted.fenced);
         let is_patient = timeout == PATIENT;
-        if self.random.u8(..3) == 0 {
+        if !self.is_greedy && self.random.u8(..3) == 0 {
             self.run(request, used, is_patient).await;
         } else {
             self.hold(request, used, is_patient).await;
@@ -119,7 +127,10 @@ impl Task {
     /// How long the lock is used: mostly not for long, and sometimes for longer than it lasts.
     /// None reaches far into the time after the faults, when everybody has to get his turn.
     fn use_of(&mut self, timeout: Duration) -> Duration {
-        let longest = self.lease * 2;
+        if self.is_busy {
+            return Duration::from_millis(1);
+        }
+        let longest = (self.lease * 2).min(8000);
         let ends = Instant::now() + timeout + Duration::from_millis(longest);
         let longest = if ends < self.end { longest } else { 40 };
         let most = *self.random.choice(&[1, 8, 40, 40, longest]).unwrap_or(&1);
@@ -157,7 +168,7 @@ impl Task {
             }
         }
         match self.random.u8(..4) {
-            0 => {
+            how if how == 0 || self.is_greedy => {
                 self.notes.release(true);
                 drop(guard);
                 self.notes.released(Ok(()));

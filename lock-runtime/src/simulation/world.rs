@@ -1,18 +1,26 @@
 //! [`World`]: one run, from its seed to its history.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use futures_util::FutureExt as _;
 use history::event::What;
 use history::{Bounds, History, Violation};
-use server_model::{ModelServer, Stored};
-use tokio::time::{Instant, sleep};
+use server_model::ModelServer;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::faults;
 use super::network::Network;
 use super::process::Process;
+use super::seeded::Bug;
 use super::time::Simulated;
+use crate::mutants::Seeded;
+
+/// No world lasts longer, in its own time.
+const LONGEST: Duration = Duration::from_mins(5);
 
 /// How many tasks and faults, and of which kinds; all by the seed.
 #[derive(Clone, Debug)]
@@ -20,27 +28,49 @@ pub(super) struct Plan {
     pub(super) processes: usize,
     pub(super) tasks: u32,
     pub(super) keys: u64,
+    /// All tasks want the lock all the time, and for a moment only.
+    pub(super) is_busy: bool,
     /// The longest lease, in milliseconds.
     pub(super) lease: u64,
     /// How long there are faults.
     pub(super) faults: Duration,
+    /// How many pushes are lost meanwhile, whatever else happens.
+    pub(super) push_lost: f64,
     /// The mean time between two faults; `None` for a calm world.
     pub(super) pause: Option<Duration>,
     /// How fast the server's clock is.
     pub(super) rate: f64,
+    /// The server may lose its data.
+    pub(super) forgetful: bool,
 }
 
 impl Plan {
     fn of(random: &mut Rng) -> Self {
         let pauses = [None, Some(1500), Some(500), Some(150)];
+        let is_busy = random.u8(..8) == 0;
+        let forgetful = !is_busy && random.u8(..6) == 0;
+        let (shortest, longest) = match random.u8(..4) {
+            _ if is_busy => (1000, 4000),
+            0 => (4000, 12_000),
+            _ if forgetful => (4000, 12_000),
+            _ => (100, 4000),
+        };
+        let faults = match () {
+            () if is_busy => 500,
+            () if forgetful => random.u64(8000..=12_000),
+            () => random.u64(3000..=9000),
+        };
         Self {
             processes: random.usize(2..=4),
-            tasks: random.u32(1..=4),
-            keys: random.u64(1..=3),
-            lease: random.u64(100..=4000),
-            faults: Duration::from_millis(random.u64(3000..=9000)),
-            pause: random.choice(pauses).flatten().map(Duration::from_millis),
+            tasks: if is_busy { random.choice([1, 6]).unwrap_or(1) } else { random.u32(1..=4) },
+            keys: if is_busy { 1 } else { random.choice([1, 2, 3, 12]).unwrap_or(1) },
+            is_busy,
+            lease: random.u64(shortest..=longest),
+            faults: Duration::from_millis(faults),
+            push_lost: if !is_busy && random.u8(..6) == 0 { 0.2 } else { 0.0 },
+            pause: random.choice(pauses).filter(|_| !is_busy).flatten().map(Duration::from_millis),
             rate: 0.992 + 0.016 * random.f64(),
+            forgetful,
         }
     }
 
@@ -48,7 +78,7 @@ impl Plan {
         Bounds {
             lease: Duration::from_millis(self.lease),
             noise: Duration::from_millis(100),
-            forgetful: false,
+            forgetful: self.forgetful,
             tells: true,
             queues: true,
         }
@@ -72,13 +102,16 @@ impl Outcome {
     }
 }
 
-/// Runs the world of a seed.
-pub(super) fn run(seed: u64, seeded: impl Fn(&mut ModelServer)) -> Outcome {
+/// Runs the world of a seed, with a bug in it or without.
+pub(super) fn run(seed: u64, bug: Option<Bug>) -> Outcome {
+    let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let mut random = Rng::with_seed(seed);
     let plan = Plan::of(&mut random);
     let mut server = ModelServer::new();
-    seeded(&mut server);
+    for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
+        server.patch(from, to);
+    }
     let (history, mut violations) = runtime.block_on(live(&plan, server, &mut random));
     violations.extend(history::checks::judge(&history, &plan.bounds()));
     Outcome { plan, history, violations }
@@ -87,25 +120,41 @@ pub(super) fn run(seed: u64, seeded: impl Fn(&mut ModelServer)) -> Outcome {
 async fn live(plan: &Plan, server: ModelServer, random: &mut Rng) -> (History, Vec<Violation>) {
     let _time = Simulated::begin();
     let network = Network::new(server, plan.rate, random.fork());
+    // A panic here is one of a task, or of whoever saw the clock stand still.
+    let went = AssertUnwindSafe(timeout(LONGEST, go_on(plan, &network, random))).catch_unwind().await;
+    let why = match went {
+        Ok(Ok(())) => None,
+        Ok(Err(_)) => Some(format!("it lasts longer than {LONGEST:?}")),
+        Err(panic) => Some(said(&*panic)),
+    };
+    let mut violations = left_behind(&network);
+    violations.extend(network.take_seen());
+    violations.extend(why.map(|text| Violation { check: "C4 the world ends", text, key: None, range: (0, 0) }));
+    (History::of(network.take_events()), violations)
+}
+
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}
+
+async fn go_on(plan: &Plan, network: &Arc<Network>, random: &mut Rng) {
     let end = Instant::now() + plan.faults;
     let mut processes: Vec<_> =
-        (0..plan.processes).map(|at| Process::start(&network, &format!("p{at}"), plan, end, random)).collect();
-    faults::befall(&network, plan, &mut processes, end, random).await;
+        (0..plan.processes).map(|at| Process::start(network, &format!("p{at}"), plan, end, random)).collect();
+    faults::befall(network, plan, &mut processes, end, random).await;
     network.note(history::claims::HARNESS, 0, What::Healed);
     for process in &mut processes {
         process.finish().await;
     }
     // Longer than a queue that nobody asks for, and than any lease.
-    sleep(Duration::from_secs(6)).await;
-    let left = left_behind(&network);
-    (History::of(network.take_events()), left)
+    sleep(Duration::from_secs(6) + Duration::from_millis(plan.lease)).await;
 }
 
 /// Locks and queues that are still in the server.
 fn left_behind(network: &Arc<Network>) -> Vec<Violation> {
     let keys = network.server(ModelServer::snapshot);
-    let left =
-        keys.into_iter().filter(|(key, entry)| !matches!(entry.value, Stored::String(_)) || !key.ends_with(":fence"));
+    let left = keys.into_iter().filter(|(key, _)| !key.ends_with(":fence"));
     left.map(|(key, _)| Violation {
         check: "C9 all is given back",
         text: format!("{key} is left"),

@@ -55,7 +55,7 @@ impl RedisStore {
     ) -> Result<Called, StoreError> {
         let outcome = self.link.call(script.by_digest(keys, &arguments), by).await;
         match outcome {
-            Err(error) if error.is_missing_script() => {
+            Err(error) if error.is_missing_script() && !mutant!(NoEvalFallback) => {
                 let by = by.counted_from(Moment::now());
                 self.link.call(script.by_text(keys, &arguments), by).await.map_err(StoreError::from)
             }
@@ -118,7 +118,10 @@ impl RedisStore {
             }
         };
         let Called { value, sent, live, .. } = self.run(&scripts::ASK, 3 * asks.len(), arguments, by).await?;
-        let reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
+        let mut reply = Reply::read(value).ok_or_else(StoreError::no_answer)?;
+        if mutant!(AnswersShifted) {
+            reply.answers.rotate_left(1);
+        }
         let anchor = Anchor { sent, store_micros: reply.store_micros };
         self.link.learn(anchor);
         let read = |(answer, ask)| read_answer(answer, ask, anchor);

@@ -3,6 +3,7 @@
 mod exclusion;
 mod fencing;
 mod free_time;
+mod lasting;
 mod order;
 mod orphans;
 mod owners;
@@ -13,14 +14,15 @@ mod truth;
 
 pub use exclusion::claims_never_overlap;
 pub use fencing::fences_increase;
-pub use free_time::a_free_lock_is_taken;
+pub use free_time::{a_free_lock_is_taken, a_released_lock_passes_on};
+pub use lasting::holds_last;
 pub use order::waiters_are_not_passed_over;
-pub use orphans::no_lock_is_left_behind;
+pub use orphans::{no_lock_is_left_behind, unused_locks_are_given_back};
 pub use owners::{claims_are_backed_by_the_server, owners_change_by_the_rules};
 pub use progress::{acquires_return_in_time, all_goes_on_after_the_faults, longest_wait};
 pub use register::the_register_loses_nothing;
 pub use resources::all_is_given_back;
-pub use truth::errors_are_true;
+pub use truth::{errors_are_true, losses_are_told};
 
 use std::time::Duration;
 
@@ -31,18 +33,22 @@ use super::event::span;
 pub type Check = fn(&History, &Bounds) -> Vec<Violation>;
 
 /// Every check with its name.
-pub const ALL: [(&str, Check); 12] = [
+pub const ALL: [(&str, Check); 16] = [
     ("C1 claims never overlap", claims_never_overlap),
     ("C2 fences increase", fences_increase),
     ("C3 the register loses nothing", the_register_loses_nothing),
     ("C4 all goes on after the faults", all_goes_on_after_the_faults),
     ("C4 acquires return in time", acquires_return_in_time),
     ("C5 a free lock is taken", a_free_lock_is_taken),
+    ("C5 a released lock passes on", a_released_lock_passes_on),
     ("C6 no lock is left behind", no_lock_is_left_behind),
+    ("C6 unused locks are given back", unused_locks_are_given_back),
     ("C7 owners change by the rules", owners_change_by_the_rules),
     ("C7 claims are backed by the server", claims_are_backed_by_the_server),
     ("C8 errors are true", errors_are_true),
+    ("C8 losses are told", losses_are_told),
     ("C9 all is given back", all_is_given_back),
+    ("C10 holds last", holds_last),
     ("promise 6: waiters are not passed over", waiters_are_not_passed_over),
 ];
 

@@ -24,7 +24,9 @@ pub(crate) enum Refusal {
 /// The reply in an `Err` is an error, which ends the command early.
 type Outcome = Result<Reply, Reply>;
 
-const NAMES: [&[u8]; 20] = [
+type List = VecDeque<Vec<u8>>;
+
+const NAMES: [&[u8]; 22] = [
     b"DEL",
     b"ECHO",
     b"EXISTS",
@@ -34,12 +36,14 @@ const NAMES: [&[u8]; 20] = [
     b"LLEN",
     b"LPOP",
     b"LPOS",
+    b"LPUSH",
     b"LRANGE",
     b"LREM",
     b"PEXPIRE",
     b"PING",
     b"PTTL",
     b"PUBLISH",
+    b"RPOP",
     b"RPUSH",
     b"SET",
     b"STRLEN",
@@ -75,8 +79,10 @@ impl Data {
             (b"TYPE", [key]) => Ok(Reply::Simple(type_of(self.keys.get(key)).to_owned())),
             (b"PTTL", [key]) => Ok(self.pttl(key)),
             (b"PEXPIRE", [key, left, options @ ..]) => self.pexpire(key, left, options),
-            (b"RPUSH", [key, items @ ..]) if !items.is_empty() => self.rpush(key, items),
-            (b"LPOP", [key]) => self.lpop(key),
+            (b"RPUSH", [key, items @ ..]) if !items.is_empty() => self.push(key, items, VecDeque::push_back),
+            (b"LPUSH", [key, items @ ..]) if !items.is_empty() => self.push(key, items, VecDeque::push_front),
+            (b"LPOP", [key]) => self.pop(key, VecDeque::pop_front),
+            (b"RPOP", [key]) => self.pop(key, VecDeque::pop_back),
             (b"LPOS", [key, item]) => self.lpos(key, item),
             (b"LREM", [key, count, item]) => self.lrem(key, count, item),
             (b"LLEN", [key]) => self.list(key).map(|list| Reply::count(list.map_or(0, VecDeque::len))),
@@ -203,20 +209,24 @@ impl Data {
         Ok(Reply::Integer(1))
     }
 
-    fn rpush(&mut self, key: &[u8], items: &[&[u8]]) -> Outcome {
-        let items = || items.iter().map(|item| item.to_vec());
-        let pushed = self.change(key, |list| {
-            list.extend(items());
+    fn push(&mut self, key: &[u8], items: &[&[u8]], push: fn(&mut List, Vec<u8>)) -> Outcome {
+        let fill = |list: &mut List| {
+            for item in items {
+                push(list, item.to_vec());
+            }
             list.len()
-        })?;
+        };
+        let pushed = self.change(key, fill)?;
         if pushed.is_none() {
-            self.keys.set(key, Value::List(items().collect()), None);
+            let mut list = List::new();
+            fill(&mut list);
+            self.keys.set(key, Value::List(list), None);
         }
-        Ok(Reply::count(pushed.unwrap_or_else(|| items().len())))
+        Ok(Reply::count(pushed.unwrap_or(items.len())))
     }
 
-    fn lpop(&mut self, key: &[u8]) -> Outcome {
-        let popped = self.change(key, VecDeque::pop_front)?.flatten();
+    fn pop(&mut self, key: &[u8], pop: fn(&mut List) -> Option<Vec<u8>>) -> Outcome {
+        let popped = self.change(key, pop)?.flatten();
         Ok(popped.map_or(Reply::Nil, Reply::Bulk))
     }
 

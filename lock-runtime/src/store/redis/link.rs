@@ -159,7 +159,8 @@ impl Link {
         };
         let reply = live.connection.send_packed_command(command);
         let value = self.answered(live.made, by, reply).await?;
-        Ok(Called { value, sent: by.start(), repeated: false, live })
+        let sent = mutant!(DeadlineFromReply => Moment::now(), by.start());
+        Ok(Called { value, sent, repeated: false, live })
     }
 
     /// Sends commands on the very connection of an earlier answer, which is not replaced if it breaks.
@@ -185,7 +186,8 @@ impl Link {
         by: Deadline,
         reply: impl Future<Output = RedisResult<Value>>,
     ) -> Result<Value, CallError> {
-        let (sent, limit) = (by.start(), by.span().min(self.command_timeout));
+        let limit = mutant!(EndlessCommand => Duration::from_hours(1), by.span().min(self.command_timeout));
+        let sent = by.start();
         let in_flight = InFlight::new(self);
         let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), reply).await;
         drop(in_flight);
@@ -249,7 +251,7 @@ impl Link {
         let since = *state.silent_since.get_or_insert(sent);
         self.is_silent.store(true, Ordering::Relaxed);
         drop(state);
-        if since.elapsed() >= self.command_timeout * 2 {
+        if since.elapsed() >= self.command_timeout * 2 && !mutant!(ConnectionNeverGivenUp) {
             self.drop_connection(generation);
         }
     }

@@ -11,6 +11,10 @@ use crate::ranges::{Range, shared, without};
 const POLL: Duration = Duration::from_secs(1);
 /// How long after a fault connections may still be on their way back.
 const AFTER: u64 = 2_000_000_000;
+/// What a hand-off between processes may take while nothing is wrong.
+const HAND_OFF: Duration = Duration::from_millis(50);
+/// And for how long nothing was.
+const CALM: u64 = 3_000_000_000;
 
 /// By the server's record, a lock is not free for longer than a second while a task waits, faults apart.
 #[must_use]
@@ -30,6 +34,33 @@ pub fn a_free_lock_is_taken(history: &History, bounds: &Bounds) -> Vec<Violation
                         let text = format!("{key} is free for {} while {} waits", ms(idle), who(attempt));
                         found.push(Violation::of(attempt, stretch, text));
                     }
+                }
+            }
+        }
+    }
+    found
+}
+
+/// While nothing is wrong, a lock that was released goes to a waiter by a message: nobody has to find out by asking.
+#[must_use]
+pub fn a_released_lock_passes_on(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    let mut found = Vec::new();
+    if !bounds.queues {
+        return found;
+    }
+    let attempts = history.by_key();
+    for (key, leases) in history.owners() {
+        for pair in leases.windows(2).filter(|pair| pair[0].end == End::Deleted) {
+            let free = (pair[0].to.1, pair[1].from.0);
+            for attempt in attempts.get(key).into_iter().flatten() {
+                let killed = history.killed.get(&attempt.process).copied();
+                let waiting = (attempt.invoked, attempt.returned().or(killed).unwrap_or(history.last()));
+                let Some(idle) = shared(free, waiting) else { continue };
+                let is_calm = history.is_calm((idle.0.saturating_sub(CALM), idle.1));
+                if idle.1 - idle.0 > bounds.allow(HAND_OFF) && is_calm {
+                    let text =
+                        format!("{key} is not passed on for {} while {} waits", ms(idle.1 - idle.0), who(attempt));
+                    found.push(Violation::of(attempt, idle, text));
                 }
             }
         }
@@ -64,6 +95,12 @@ mod tests {
     fn a_lock_that_is_free_under_a_waiter_is_found() {
         assert_eq!(free_for(1500).finds(a_free_lock_is_taken), 1);
         assert_eq!(free_for(900).finds(a_free_lock_is_taken), 0);
+    }
+
+    #[test]
+    fn a_lock_that_a_waiter_finds_only_by_asking_is_found() {
+        assert_eq!(free_for(400).finds(a_released_lock_passes_on), 1);
+        assert_eq!(free_for(100).finds(a_released_lock_passes_on), 0);
     }
 
     #[test]

@@ -41,6 +41,48 @@ pub fn no_lock_is_left_behind(history: &History, bounds: &Bounds) -> Vec<Violati
     found
 }
 
+/// While nothing is wrong, a process that lives uses what it owns or gives it back, whatever had gone wrong before; that
+/// it owns it, it knows after a second.
+#[must_use]
+pub fn unused_locks_are_given_back(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    let mut found = Vec::new();
+    if !bounds.tells {
+        return found;
+    }
+    let attempts = history.by_key();
+    let troubles = || history.faults.iter().map(|fault| (fault.range.0, fault.range.1 + felt(&fault.kind)));
+    for (key, leases) in history.owners() {
+        let users = attempts.get(key).map(Vec::as_slice).unwrap_or_default();
+        for lease in leases {
+            let Some(process) = lease.process().filter(|process| !history.killed.contains_key(*process)) else {
+                continue;
+            };
+            // A task that waits for the lock that its own process has is no use for it.
+            let own = users.iter().filter(|attempt| attempt.process == process);
+            let used = own.filter_map(|attempt| Some((attempt.claim.as_ref()?.from, over(history, attempt))));
+            for idle in without((lease.from.1, lease.to.0.min(history.last())), used.chain(troubles())) {
+                let time = idle.1 - idle.0;
+                if time > bounds.allow(RELEASED) && time > bounds.allow(RELEASED) + history.stalled(process, idle) {
+                    let text = format!("{key} is owned by {process} for {} without a reason", ms(time));
+                    found.push(Violation { check: "", text, key: Some(key.to_owned()), range: idle });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// How long after a fault connections may still be on their way back.
+fn felt(kind: &str) -> u64 {
+    match kind {
+        // A message that is lost on a connection that works.
+        "LosePush" | "LosePushes" => 0,
+        // A connection that is known to be gone.
+        "Cut" | "CutAll" => 300_000_000,
+        _ => 1_500_000_000,
+    }
+}
+
 /// When a task was done with the lock.
 fn over(history: &History, attempt: &Attempt) -> u64 {
     let killed = history.killed.get(&attempt.process).copied();
@@ -60,6 +102,8 @@ fn bound(history: &History, bounds: &Bounds, lease: &Owned, own: &[&Attempt], id
         used.into_iter().any(|claim| claim.from < idle.1 && claim.over().is_none_or(|at| at >= lease.from.0));
     let lost = own.iter().filter_map(|attempt| attempt.claim.as_ref()?.answer).any(|(_, how)| how != How::Done);
     match (killed, was_held) {
+        // Nobody is left to lengthen the claim that a grant starts with.
+        (true, false) if bounds.tells => FAILED.min(bounds.crash()),
         (true, _) => bounds.crash(),
         (false, true) if lost || history.faults_in(trouble).next().is_some() => bounds.crash(),
         (false, true) => RELEASED,
@@ -89,6 +133,14 @@ mod tests {
         let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20);
         assert_eq!(sample.clone().gone(500).finds(no_lock_is_left_behind), 0);
         assert_eq!(sample.gone(1500).finds(no_lock_is_left_behind), 1);
+    }
+
+    #[test]
+    fn a_lock_that_is_left_when_all_is_well_again_is_found() {
+        let fault = What::Fault { kind: "Part".into(), target: "wire".into(), from: 15_000_000 };
+        let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20).and(1000, "harness", fault);
+        assert_eq!(sample.clone().gone(3500).finds(unused_locks_are_given_back), 0);
+        assert_eq!(sample.gone(3700).finds(unused_locks_are_given_back), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! C8: what callers are told is true.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::{Bounds, Violation, ms, who};
 use crate::claims::{Attempt, Claim, History};
@@ -9,6 +10,12 @@ use crate::ranges::shared;
 
 /// The fault during which the server answers nobody.
 const FREEZE: &str = "StopServer";
+/// The one by which it loses its data and its connections.
+const RESTART: &str = "RestartEmpty";
+/// The one by which it loses its data alone.
+const FLUSH: &str = "FlushAll";
+/// How soon a holder notices a restart.
+const NOTICED: Duration = Duration::from_secs(3);
 /// A signal takes a moment to arrive.
 const MOMENT: u64 = 5_000_000;
 /// Faults are felt for some time after.
@@ -29,6 +36,47 @@ pub fn errors_are_true(history: &History, bounds: &Bounds) -> Vec<Violation> {
     }
     found.extend(outages_are_no_busy_locks(history));
     found.extend(outages_are_real(history));
+    found
+}
+
+/// A holder learns soon after a restart that the server has forgotten its lease, and a release that the server did not
+/// know any more is no success.
+#[must_use]
+pub fn losses_are_told(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    let mut found = Vec::new();
+    if !bounds.tells {
+        return found;
+    }
+    for restart in history.faults.iter().filter(|fault| [RESTART, FLUSH].contains(&&*fault.kind)) {
+        let (from, by) = (restart.range.0, restart.range.1 + bounds.allow(NOTICED));
+        if history.faults_in((from.saturating_sub(AFTER), by)).any(|fault| fault.range != restart.range) {
+            continue;
+        }
+        for attempt in &history.attempts {
+            let Some(claim) = attempt.claim.as_ref().filter(|claim| claim.from < from) else { continue };
+            let name = who(attempt);
+            // Nothing tells a client of a server that goes on without its data.
+            if claim.end() > by && restart.kind == RESTART {
+                let text = format!("{name} does not notice that the server has forgotten its hold of {}", attempt.key);
+                found.push(Violation::of(attempt, (attempt.invoked, claim.end()), text));
+            }
+            // With others of its process about, the release may have been a hand-over.
+            let is_alone = |other: &Attempt| {
+                let over = other.claim.as_ref().map_or(other.returned(), Claim::over).unwrap_or(u64::MAX);
+                std::ptr::eq(other, attempt)
+                    || (&other.process, &other.key) != (&attempt.process, &attempt.key)
+                    || shared((other.invoked, over), claim.range()).is_none()
+            };
+            if let Some((at, How::Done)) = claim.answer
+                && !claim.dropped
+                && claim.released.is_some_and(|called| called > restart.range.1)
+                && history.attempts.iter().all(is_alone)
+            {
+                let text = format!("{name} is told that it gave {} back, which the server had forgotten", attempt.key);
+                found.push(Violation::of(attempt, (attempt.invoked, at), text));
+            }
+        }
+    }
     found
 }
 
@@ -122,6 +170,19 @@ mod tests {
     fn an_invented_loss_is_found() {
         let sample = Sample::default().asks(9, "a").granted(10, "a", 290, None);
         assert_eq!(sample.released(100, "a", How::Lost).finds(errors_are_true), 1);
+    }
+
+    #[test]
+    fn a_loss_that_nobody_tells_is_found() {
+        let told = |how, at, until| {
+            let restart = What::Fault { kind: RESTART.into(), target: "server".into(), from: 100_000_000 };
+            let sample = Sample::default().and(100, "harness", restart).asks(9, "a").granted(10, "a", until, None);
+            sample.released(at, "a", how).finds(losses_are_told)
+        };
+        assert_eq!(told(How::Done, 200, 290), 1);
+        assert_eq!(told(How::Lost, 200, 290), 0);
+        assert_eq!(told(How::Done, 90, 290), 0);
+        assert_eq!(told(How::Lost, 3300, 9000), 1);
     }
 
     #[test]

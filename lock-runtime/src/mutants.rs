@@ -1,0 +1,87 @@
+//! Bugs on purpose, by which the simulation shows that its checks can fail: `mutant!(Name)` is true in a simulated world
+//! that was given this bug, and the constant `false` in every build that is not a test of this crate.
+
+/// Whether a bug is there; `mutant!(Name => wrong, right)` is one of two values by it.
+#[cfg(not(test))]
+macro_rules! mutant {
+    ($mutant:ident) => {
+        false
+    };
+    ($mutant:ident => $wrong:expr, $right:expr) => {
+        $right
+    };
+}
+
+#[cfg(test)]
+macro_rules! mutant {
+    ($mutant:ident) => {
+        $crate::mutants::is_seeded($crate::mutants::Mutant::$mutant)
+    };
+    ($mutant:ident => $wrong:expr, $right:expr) => {
+        if mutant!($mutant) { $wrong } else { $right }
+    };
+}
+
+#[cfg(test)]
+pub(crate) use seeded::{Mutant, Seeded, is_seeded};
+
+#[cfg(test)]
+mod seeded {
+    use std::cell::Cell;
+
+    /// A bug in the library's own code; what has to catch each is in `simulation/seeded.rs`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Mutant {
+        AnswersShifted,
+        BodyPolledOn,
+        ConnectionNeverGivenUp,
+        DeadTurnNotPassed,
+        DeadlineFromReply,
+        DroppedGuardKept,
+        EndlessCommand,
+        ForgivenLoss,
+        KeeperNeverRenews,
+        LateHandOver,
+        NoDriftAllowance,
+        NoEvalFallback,
+        NoLeaseCheck,
+        NoSafetyNet,
+        NoVerification,
+        NoWithdrawal,
+        NotedAfterSending,
+        OutageIsBusy,
+        ReleasePerHold,
+        RetryUnderNewToken,
+        SameFence,
+        StreakOfDropsUncounted,
+        StreakWithoutBound,
+        SuspendUnseen,
+        WholeLeaseClaimed,
+        YoungNeverConfirmed,
+    }
+
+    thread_local! {
+        // A simulated world runs on one thread.
+        static SEEDED: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn is_seeded(mutant: Mutant) -> bool {
+        SEEDED.get() == Some(mutant)
+    }
+
+    /// While it lives, this thread's code has the bug.
+    pub(crate) struct Seeded(());
+
+    impl Seeded {
+        pub(crate) fn begin(mutant: Option<Mutant>) -> Self {
+            SEEDED.set(mutant);
+            Self(())
+        }
+    }
+
+    impl Drop for Seeded {
+        fn drop(&mut self) {
+            SEEDED.set(None);
+        }
+    }
+}

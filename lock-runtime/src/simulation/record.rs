@@ -1,0 +1,104 @@
+//! [`Record`]: what each command did to the server's keys, and what it must not have done.
+
+use std::collections::BTreeMap;
+
+use history::Violation;
+use history::event::{Change, NEVER};
+use server_model::{Entry, Stored};
+
+use super::time;
+
+#[derive(Default)]
+pub(super) struct Record {
+    /// What the keys were after the last command, and when they end.
+    keys: BTreeMap<String, (Stored, Option<u64>)>,
+    seen: Vec<Violation>,
+}
+
+impl Record {
+    /// Compares the server's keys with those before a command: what became of the locks. `until` tells when a time of the
+    /// server's comes by ours.
+    pub(super) fn compare(
+        &mut self,
+        snapshot: Vec<(String, Entry)>,
+        now: u64,
+        command: &[Vec<u8>],
+        is_connected: impl Fn(&str) -> bool,
+        until: impl Fn(u64) -> u64,
+    ) -> Vec<(String, Change)> {
+        let keys: BTreeMap<_, _> =
+            snapshot.into_iter().map(|(key, entry)| (key, (entry.value, entry.expires_micros))).collect();
+        let before = std::mem::replace(&mut self.keys, keys);
+        let mut changes = Vec::new();
+        for (key, (value, expires)) in &self.keys {
+            if expires.is_none() && !before.contains_key(key) {
+                self.seen.push(seen("C9 what the server keeps has an end", key, format!("{key} has none")));
+            }
+            if !is_lock(key) {
+                continue;
+            }
+            let until = expires.map_or(NEVER, &until);
+            let owner = before.get(key).filter(|(_, expires)| expires.is_none_or(|at| at > now));
+            let change = match owner {
+                Some((owner, at)) if owner == value && at == expires => continue,
+                Some((owner, _)) if owner == value => Change::Ends { until },
+                owner => {
+                    let token = text(value);
+                    let queue = before.get(&format!("{{{key}}}:queue")).map(|(queue, _)| queue);
+                    let was_queued = queue.is_some_and(|queue| contains(queue, &token));
+                    // A token that goes to the queue and leaves it in the same command.
+                    let names = |token: &str| command.iter().any(|word| word == token.as_bytes());
+                    let next = was_queued || owner.is_some_and(|(owner, _)| names(&token) && names(&text(owner)));
+                    let process = token.rsplit_once('@').map_or("", |(_, process)| process);
+                    if next && !is_connected(process) {
+                        let text = format!("{key} was passed to {process}, which has no connection");
+                        self.seen.push(seen("C6 grants reach somebody", key, text));
+                    }
+                    Change::Owned { token: short(&token), until, next }
+                }
+            };
+            changes.push((key.clone(), change));
+        }
+        for (key, (_, expires)) in before.iter().filter(|(key, _)| is_lock(key)) {
+            if !self.keys.contains_key(key) && expires.is_none_or(|at| at > now) {
+                changes.push((key.clone(), Change::Gone));
+            }
+        }
+        changes
+    }
+
+    /// The server has lost its data.
+    pub(super) fn forget(&mut self) {
+        self.keys.clear();
+    }
+
+    pub(super) fn take_seen(&mut self) -> Vec<Violation> {
+        std::mem::take(&mut self.seen)
+    }
+}
+
+fn seen(check: &'static str, key: &str, text: String) -> Violation {
+    let now = time::now().unwrap_or_default();
+    Violation { check, text, key: Some(key.to_owned()), range: (now, now + 1) }
+}
+
+fn is_lock(key: &str) -> bool {
+    !key.starts_with('{')
+}
+
+fn text(value: &Stored) -> String {
+    match value {
+        Stored::String(text) => text.clone(),
+        Stored::List(_) => String::new(),
+    }
+}
+
+fn contains(queue: &Stored, token: &str) -> bool {
+    let Stored::List(entries) = queue else { return false };
+    entries.iter().any(|entry| entry.ends_with(token))
+}
+
+/// A token without the random part: the same in each run of a seed.
+fn short(token: &str) -> String {
+    token.split_once('.').map_or(token, |(_, rest)| rest).to_owned()
+}

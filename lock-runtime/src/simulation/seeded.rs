@@ -1,0 +1,160 @@
+//! Every bug that is seeded, with the check that has to catch it. docs/faults.md has the same list.
+
+use crate::mutants::Mutant;
+
+/// A bug, and who finds it.
+pub(super) struct Seeded {
+    /// What is wrong.
+    pub(super) name: &'static str,
+    pub(super) bug: Bug,
+    /// The name of the check that reports it.
+    pub(super) check: &'static str,
+}
+
+/// Where a bug is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bug {
+    /// In the library.
+    Code(Mutant),
+    /// In its scripts: each text in place of the other.
+    Scripts(&'static [(&'static str, &'static str)]),
+}
+
+impl Bug {
+    pub(super) fn mutant(self) -> Option<Mutant> {
+        match self {
+            Self::Code(mutant) => Some(mutant),
+            Self::Scripts(_) => None,
+        }
+    }
+
+    pub(super) fn patches(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Code(_) => &[],
+            Self::Scripts(patches) => patches,
+        }
+    }
+}
+
+const fn code(name: &'static str, mutant: Mutant, check: &'static str) -> Seeded {
+    Seeded { name, bug: Bug::Code(mutant), check }
+}
+
+const fn scripts(name: &'static str, patches: &'static [(&'static str, &'static str)], check: &'static str) -> Seeded {
+    Seeded { name, bug: Bug::Scripts(patches), check }
+}
+
+const OVERLAP: &str = "C1 claims never overlap";
+const FENCES: &str = "C2 fences increase";
+const GOES_ON: &str = "C4 all goes on after the faults";
+const IN_TIME: &str = "C4 acquires return in time";
+const PASSES_ON: &str = "C5 a released lock passes on";
+const REACH: &str = "C6 grants reach somebody";
+const LEFT: &str = "C6 no lock is left behind";
+const UNUSED: &str = "C6 unused locks are given back";
+const BACKED: &str = "C7 claims are backed by the server";
+const ERRORS: &str = "C8 errors are true";
+const LOSSES: &str = "C8 losses are told";
+const ENDS: &str = "C9 what the server keeps has an end";
+const LASTS: &str = "C10 holds last";
+const ORDER: &str = "promise 6: waiters are not passed over";
+
+/// In so many worlds at most a bug has to be found.
+pub(super) const BUDGET: u64 = 200;
+
+/// All of them.
+pub(super) const ALL: &[Seeded] = &[
+    scripts(
+        "release.lua does not compare the token",
+        &[("local owned = owner == token", "local owned = owner and true")],
+        BACKED,
+    ),
+    scripts(
+        "free.lua does not compare the token",
+        &[
+            ("call('GET', KEYS[1]) == ARGV[1]", "call('EXISTS', KEYS[1]) == 1"),
+            ("redis.pcall('GET', lock) == ARGV[i]", "true"),
+        ],
+        BACKED,
+    ),
+    scripts(
+        "renew.lua does not compare the token",
+        &[("elseif owner ~= ARGV[2 * i - 1] then", "elseif not owner then")],
+        BACKED,
+    ),
+    scripts("renew.lua shortens leases", &[(", 'GT')", ")")], BACKED),
+    scripts(
+        "ask.lua takes a free lock past its queue",
+        &[("local next_owner = hand_off(lock, queue, token)", "local next_owner = nil")],
+        ORDER,
+    ),
+    scripts("the queue's last is served first", &[("redis.call('LPOP', queue)", "redis.call('RPOP', queue)")], ORDER),
+    scripts(
+        "who yields queues at the head",
+        &[("redis.call('RPUSH', queue, again_claim", "redis.call('LPUSH', queue, again_claim")],
+        ORDER,
+    ),
+    scripts("a queue has no end", &[("redis.call('PEXPIRE', queue, QUEUE_TTL)", "")], ENDS),
+    scripts(
+        "a lock is granted without an end",
+        &[("redis.call('SET', lock, token, 'PX', claim)", "redis.call('SET', lock, token)")],
+        ENDS,
+    ),
+    scripts(
+        "a lock is passed on without an end",
+        &[("redis.pcall('SET', lock, token, 'PX', claim)", "redis.pcall('SET', lock, token)")],
+        ENDS,
+    ),
+    scripts("the fencing tokens are kept for ever", &[(", 'PX', FENCE_TTL)", ")")], ENDS),
+    scripts(
+        "a fencing token is the server's time alone",
+        &[("math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())", "now()")],
+        FENCES,
+    ),
+    scripts(
+        "a fencing token is the last one and 1",
+        &[(
+            "math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())",
+            "(tonumber(redis.call('GET', fence)) or 0) + 1",
+        )],
+        FENCES,
+    ),
+    scripts("whoever cannot be told counts as told", &[("told > 0", "told >= 0")], REACH),
+    scripts("free.lua does not look for waiters", &[(" and call('EXISTS', KEYS[2]) == 0", "")], PASSES_ON),
+    scripts(
+        "a holder is not told that others wait",
+        &[("redis.pcall('PUBLISH', address, 'wait ' .. lock)", "")],
+        ORDER,
+    ),
+    scripts(
+        "a withdrawal leaves the queue as it is",
+        &[("redis.call('LREM', queue, 0, claim .. '|' .. token)", "")],
+        UNUSED,
+    ),
+    code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
+    code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
+    code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
+    code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, GOES_ON),
+    code("a deadline counts from the reply", Mutant::DeadlineFromReply, BACKED),
+    code("a dropped guard keeps its lease", Mutant::DroppedGuardKept, UNUSED),
+    code("a command has no deadline", Mutant::EndlessCommand, IN_TIME),
+    code("a release that finds nothing is a success", Mutant::ForgivenLoss, LOSSES),
+    code("the keeper never renews", Mutant::KeeperNeverRenews, LASTS),
+    code("L6: a hold past its deadline hands its lease over", Mutant::LateHandOver, ERRORS),
+    code("no allowance for clocks that drift", Mutant::NoDriftAllowance, BACKED),
+    code("a script that the server does not know is not sent", Mutant::NoEvalFallback, ERRORS),
+    code("L1: a hand-over does not look at the lease", Mutant::NoLeaseCheck, ERRORS),
+    code("asks are not repeated", Mutant::NoSafetyNet, UNUSED),
+    code("a reconnect verifies nothing", Mutant::NoVerification, LOSSES),
+    code("what was asked is not withdrawn", Mutant::NoWithdrawal, UNUSED),
+    code("what is asked is noted when it is answered", Mutant::NotedAfterSending, ERRORS),
+    code("an outage is told as a busy lock", Mutant::OutageIsBusy, ERRORS),
+    code("L3: each hold of a lease releases it", Mutant::ReleasePerHold, BACKED),
+    code("a retry has a new token and leaves the old one", Mutant::RetryUnderNewToken, UNUSED),
+    code("L2: the holds of a lease have one fencing token", Mutant::SameFence, FENCES),
+    code("hand-overs of dropped guards do not count", Mutant::StreakOfDropsUncounted, ORDER),
+    code("L4: a streak has no end", Mutant::StreakWithoutBound, ORDER),
+    code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
+    code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT),
+    code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),
+];
