@@ -211,9 +211,10 @@ impl Pushed {
         let Some(passed) = self.store_micros.checked_sub(anchor.store_micros) else {
             return Deadline::new(now, Duration::ZERO); // the ask was answered after the grant: it can't date it
         };
-        let (passed, lease) = (Duration::from_micros(passed), without_drift(self.claim));
+        // The store's clock may have run too fast all the while, and not only during the claim.
+        let dated = Deadline::new(anchor.sent, without_drift(Duration::from_micros(passed) + self.claim));
         // The grant was made before it arrived here: a store clock that stepped forward can't lengthen it past that.
-        Deadline::new(anchor.sent, passed + lease).min_at(Deadline::new(now, lease), now)
+        dated.min_at(Deadline::new(now, without_drift(self.claim)), now)
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn befall(
     end: Instant,
     random: &mut Rng,
 ) {
-    let calm = Weather { push_lost: plan.push_lost, ..CALM };
+    let calm = Weather { push_lost: plan.push_lost, cut_after: plan.cut, ..CALM };
     network.set_weather(calm);
     if plan.forgetful {
         // With nothing else around it that would excuse what follows.

@@ -38,7 +38,9 @@ impl Record {
                 continue;
             }
             let until = expires.map_or(NEVER, &until);
-            let owner = before.get(key).filter(|(_, expires)| expires.is_none_or(|at| at > now));
+            // The server keeps it to the end of the millisecond.
+            let stays = |was: &Stored, at: Option<u64>| was == value && at == *expires;
+            let owner = before.get(key).filter(|(was, at)| at.is_none_or(|at| at > now) || stays(was, *at));
             let change = match owner {
                 Some((owner, at)) if owner == value && at == expires => continue,
                 Some((owner, _)) if owner == value => Change::Ends { until },
@@ -53,6 +55,12 @@ impl Record {
                     if next && !is_connected(process) {
                         let text = format!("{key} was passed to {process}, which has no connection");
                         self.seen.push(seen("C6 grants reach somebody", key, text));
+                    }
+                    let first = queue.and_then(first).filter(|_| owner.is_none() && is_script(command));
+                    let queue = self.keys.get(&format!("{{{key}}}:queue")).map(|(queue, _)| queue);
+                    if let Some(first) = first.filter(|_| !was_queued && queue.is_some()) {
+                        let text = format!("{key} was free, {first} queued, and {token} got it");
+                        self.seen.push(seen("rule 4: a free lock is the queue's", key, text));
                     }
                     Change::Owned { token: short(&token), until, next }
                 }
@@ -91,6 +99,16 @@ fn text(value: &Stored) -> String {
         Stored::String(text) => text.clone(),
         Stored::List(_) => String::new(),
     }
+}
+
+fn first(queue: &Stored) -> Option<&str> {
+    let Stored::List(entries) = queue else { return None };
+    entries.first().map(String::as_str)
+}
+
+/// The plain claim does not look at the queue.
+fn is_script(command: &[Vec<u8>]) -> bool {
+    command.first().is_some_and(|name| name.starts_with(b"EVAL"))
 }
 
 fn contains(queue: &Stored, token: &str) -> bool {

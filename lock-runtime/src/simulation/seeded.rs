@@ -57,6 +57,7 @@ const ERRORS: &str = "C8 errors are true";
 const LOSSES: &str = "C8 losses are told";
 const ENDS: &str = "C9 what the server keeps has an end";
 const LASTS: &str = "C10 holds last";
+const HEAD: &str = "rule 4: a free lock is the queue's";
 const ORDER: &str = "promise 6: waiters are not passed over";
 
 /// In so many worlds at most a bug has to be found.
@@ -86,12 +87,12 @@ pub(super) const ALL: &[Seeded] = &[
     scripts(
         "ask.lua takes a free lock past its queue",
         &[("local next_owner = hand_off(lock, queue, token)", "local next_owner = nil")],
-        ORDER,
+        HEAD,
     ),
     scripts("the queue's last is served first", &[("redis.call('LPOP', queue)", "redis.call('RPOP', queue)")], ORDER),
     scripts(
         "who yields queues at the head",
-        &[("redis.call('RPUSH', queue, again_claim", "redis.call('LPUSH', queue, again_claim")],
+        &[("redis.call('RPUSH', queue, again_entry", "redis.call('LPUSH', queue, again_entry")],
         ORDER,
     ),
     scripts("a queue has no end", &[("redis.call('PEXPIRE', queue, QUEUE_TTL)", "")], ENDS),

@@ -27,6 +27,7 @@ pub(super) struct Task {
     /// Until when there are faults.
     end: Instant,
     is_busy: bool,
+    is_forgetful: bool,
     /// It drops what it holds, and asks for it in the same instant.
     is_greedy: bool,
     random: Rng,
@@ -83,7 +84,17 @@ impl Task {
     ) -> Self {
         let notes = Notes { network: Arc::clone(network), process: process.to_owned(), task, attempt: 0 };
         let (is_busy, is_greedy) = (plan.is_busy, plan.is_busy && task == 0);
-        Self { notes, manager, keys: plan.keys, lease: plan.lease, end, is_busy, is_greedy, random }
+        Self {
+            notes,
+            manager,
+            keys: plan.keys,
+            lease: plan.lease,
+            end,
+            is_busy,
+            is_forgetful: plan.forgetful,
+            is_greedy,
+            random,
+        }
     }
 
     /// Uses locks while there are faults and a while longer.
@@ -117,7 +128,8 @@ impl Task {
         let request = self.manager.lock("k", &key).timeout(timeout).expire(wanted.expire());
         let request = request.renew(wanted.renew).fenced(wanted.fenced);
         let is_patient = timeout == PATIENT;
-        if !self.is_greedy && self.random.u8(..3) == 0 {
+        // Of a body it is not known until when it relies on the lock.
+        if !self.is_greedy && !self.is_forgetful && self.random.u8(..3) == 0 {
             self.run(request, used, is_patient).await;
         } else {
             self.hold(request, used, is_patient).await;
@@ -130,10 +142,12 @@ impl Task {
         if self.is_busy {
             return Duration::from_millis(1);
         }
-        let longest = (self.lease * 2).min(8000);
-        let ends = Instant::now() + timeout + Duration::from_millis(longest);
-        let longest = if ends < self.end { longest } else { 40 };
-        let most = *self.random.choice(&[1, 8, 40, 40, longest]).unwrap_or(&1);
+        let left = self.end.saturating_duration_since(Instant::now() + timeout);
+        let longest = left.min(Duration::from_millis((self.lease * 2).min(8000)));
+        let longest = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX).max(40);
+        // What a server forgot shows under those who rely on it for long.
+        let most = if self.is_forgetful { [1, 40, 40, longest, longest] } else { [1, 8, 40, 40, longest] };
+        let most = *self.random.choice(&most).unwrap_or(&1);
         Duration::from_millis(self.random.u64(0..=most))
     }
 
@@ -197,7 +211,11 @@ impl Task {
         };
         let outcome = polled(request.run(body), patience).await;
         match outcome {
-            outcome if entered.load(Ordering::Relaxed) => self.notes.released(outcome.unwrap_or(Ok(()))),
+            Some(outcome) if entered.load(Ordering::Relaxed) => self.notes.released(outcome),
+            None if entered.load(Ordering::Relaxed) => {
+                let (attempt, text) = (self.notes.attempt, String::new());
+                self.notes.note(What::Released { attempt, how: How::Cancelled, text });
+            }
             Some(Err(error)) => {
                 let (how, text) = told(&error);
                 self.notes.refused(how, text);

@@ -36,6 +36,8 @@ pub(super) struct Plan {
     pub(super) faults: Duration,
     /// How many pushes are lost meanwhile, whatever else happens.
     pub(super) push_lost: f64,
+    /// After how many commands the connection is cut before the reply.
+    pub(super) cut: f64,
     /// The mean time between two faults; `None` for a calm world.
     pub(super) pause: Option<Duration>,
     /// How fast the server's clock is.
@@ -63,11 +65,12 @@ impl Plan {
         Self {
             processes: random.usize(2..=4),
             tasks: if is_busy { random.choice([1, 6]).unwrap_or(1) } else { random.u32(1..=4) },
-            keys: if is_busy { 1 } else { random.choice([1, 2, 3, 12]).unwrap_or(1) },
+            keys: if is_busy { 1 } else { random.choice([1, 2, 3, 12, 12]).unwrap_or(1) },
             is_busy,
             lease: random.u64(shortest..=longest),
             faults: Duration::from_millis(faults),
             push_lost: if !is_busy && random.u8(..6) == 0 { 0.2 } else { 0.0 },
+            cut: if !is_busy && random.u8(..6) == 0 { 0.02 } else { 0.0 },
             pause: random.choice(pauses).filter(|_| !is_busy).flatten().map(Duration::from_millis),
             rate: 0.992 + 0.016 * random.f64(),
             forgetful,

@@ -27,6 +27,7 @@ pub(crate) mod sentinel;
 #[cfg(test)]
 mod tests;
 
+use failure::CallError;
 use gather::Gather;
 use link::{Called, Link};
 use reply::{Reply, integer, items, text};
@@ -53,11 +54,11 @@ impl RedisStore {
         arguments: impl Fn(&mut Cmd),
         by: Deadline,
     ) -> Result<Called, StoreError> {
-        let outcome = self.link.call(script.by_digest(keys, &arguments), by).await;
-        match outcome {
-            Err(error) if error.is_missing_script() && !mutant!(NoEvalFallback) => {
+        match self.link.call(script.by_digest(keys, &arguments), by).await {
+            Err(CallError::UnknownScript { repeated }) if !mutant!(NoEvalFallback) => {
                 let by = by.counted_from(Moment::now());
-                self.link.call(script.by_text(keys, &arguments), by).await.map_err(StoreError::from)
+                let called = self.link.call(script.by_text(keys, &arguments), by).await?;
+                Ok(Called { repeated: called.repeated || repeated, ..called })
             }
             outcome => outcome.map_err(StoreError::from),
         }

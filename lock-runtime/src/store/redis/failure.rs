@@ -25,6 +25,8 @@ pub(crate) enum CallError {
     Of(String, Box<CallError>),
     /// The connection could not be set up, most likely for this reason.
     Setup(&'static str, Arc<RedisError>),
+    /// The server does not know the script of this digest. `repeated`: it may have known it when it was sent before.
+    UnknownScript { repeated: bool },
     /// The server or the connection failed.
     Failed(Arc<RedisError>),
 }
@@ -62,14 +64,11 @@ impl CallError {
         Self::Of(server.to_owned(), Box::new(self))
     }
 
-    pub(super) fn is_missing_script(&self) -> bool {
-        matches!(self, Self::Failed(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
-    }
-
     /// Whether the same would fail again: wrong credentials, a missing right, a key of another type.
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Silent(_) | Self::NoConnection(_) | Self::Unsuitable(_) | Self::Setup(..) => false,
+            Self::UnknownScript { .. } => false,
             // The next time it may be another server.
             #[cfg(feature = "sentinel")]
             Self::Of(..) => false,
@@ -101,6 +100,7 @@ impl CallError {
                 OLDEST.0, OLDEST.1
             )),
             Self::Unsuitable(text) => BackendError::new(text),
+            Self::UnknownScript { .. } => BackendError::new("the server does not know the script"),
             #[cfg(feature = "sentinel")]
             Self::Of(server, error) => error.into_problem().of(&server),
             Self::Setup(text, error) => BackendError::caused_by(format!("{text} ({error})"), error),
@@ -160,6 +160,9 @@ fn is_denial(message: &str) -> bool {
 
 impl From<RedisError> for CallError {
     fn from(error: RedisError) -> Self {
+        if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) {
+            return Self::UnknownScript { repeated: false };
+        }
         Self::Failed(Arc::new(without_arguments(error)))
     }
 }

@@ -142,8 +142,11 @@ impl Link {
         Box::pin(async move {
             match self.send(&command, by).await {
                 Err(CallError::Failed(error)) if error.is_io_error() => {
-                    let by = by.counted_from(Moment::now());
-                    Ok(Called { repeated: true, ..self.send(&command, by).await? })
+                    match self.send(&command, by.counted_from(Moment::now())).await {
+                        Ok(called) => Ok(Called { repeated: true, ..called }),
+                        Err(CallError::UnknownScript { .. }) => Err(CallError::UnknownScript { repeated: true }),
+                        failed => failed,
+                    }
                 }
                 outcome => outcome,
             }

@@ -18,6 +18,8 @@ const FLUSH: &str = "FlushAll";
 const NOTICED: Duration = Duration::from_secs(3);
 /// A signal takes a moment to arrive.
 const MOMENT: u64 = 5_000_000;
+/// In less time nobody can tell a server that is stopped from one that is about to answer.
+const TOO_SHORT: u64 = 20_000_000;
 /// Faults are felt for some time after.
 const AFTER: u64 = 3_000_000_000;
 
@@ -116,7 +118,7 @@ fn outages_are_no_busy_locks(history: &History) -> Vec<Violation> {
         let from = stop.range.0 + MOMENT;
         for attempt in history.attempts.iter().filter(|attempt| attempt.how() == Some(How::Busy)) {
             let Some(returned) = attempt.returned() else { continue };
-            if attempt.invoked < from || returned > stop.range.1 {
+            if attempt.invoked < from || returned > stop.range.1 || returned - attempt.invoked < TOO_SHORT {
                 continue;
             }
             // Others of its process may have learnt before that it is busy, or hold it.

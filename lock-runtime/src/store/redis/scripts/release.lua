@@ -27,9 +27,9 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
   end
   redis.call('LREM', queue, 0, claim .. '|' .. token)
   if again ~= '' and owner ~= again then -- else this release was executed before, and the lock has passed on since
-    local entry = again_claim .. '|' .. again
-    if not redis.call('LPOS', queue, entry) then
-      redis.call('RPUSH', queue, entry)
+    local again_entry = again_claim .. '|' .. again
+    if not redis.call('LPOS', queue, again_entry) then
+      redis.call('RPUSH', queue, again_entry)
     end
     redis.call('PEXPIRE', queue, QUEUE_TTL)
   end
