@@ -38,9 +38,7 @@ impl Record {
                 continue;
             }
             let until = expires.map_or(NEVER, &until);
-            // The server keeps it to the end of the millisecond.
-            let stays = |was: &Stored, at: Option<u64>| was == value && at == *expires;
-            let owner = before.get(key).filter(|(was, at)| at.is_none_or(|at| at > now) || stays(was, *at));
+            let owner = before.get(key).filter(|(_, expires)| is_alive(*expires, now));
             let change = match owner {
                 Some((owner, at)) if owner == value && at == expires => continue,
                 Some((owner, _)) if owner == value => Change::Ends { until },
@@ -68,7 +66,7 @@ impl Record {
             changes.push((key.clone(), change));
         }
         for (key, (_, expires)) in before.iter().filter(|(key, _)| is_lock(key)) {
-            if !self.keys.contains_key(key) && expires.is_none_or(|at| at > now) {
+            if !self.keys.contains_key(key) && is_alive(*expires, now) {
                 changes.push((key.clone(), Change::Gone));
             }
         }
@@ -88,6 +86,11 @@ impl Record {
 fn seen(check: &'static str, key: &str, text: String) -> Violation {
     let now = time::now().unwrap_or_default();
     Violation { check, text, key: Some(key.to_owned()), range: (now, now + 1) }
+}
+
+/// The server keeps a key to the end of the millisecond in which it expires.
+fn is_alive(expires: Option<u64>, now: u64) -> bool {
+    expires.is_none_or(|at| at / 1000 >= now / 1000)
 }
 
 fn is_lock(key: &str) -> bool {
