@@ -38,7 +38,7 @@ pub(super) async fn befall(
     if plan.forgetful {
         // With nothing else around it that would excuse what follows.
         sleep(ALONE).await;
-        if random.bool() {
+        if random.u8(..4) != 0 {
             restart(network);
         } else {
             network.forget();
@@ -74,9 +74,9 @@ async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: 
         5..9 => random.u64(300..3500),
         _ => random.u64(3500..6000),
     });
-    let kinds = if is_forgetful { 12 } else { 9 };
+    let kinds = if is_forgetful { 13 } else { 10 };
     let (kind, target) = match random.u8(..kinds) {
-        0 => {
+        0 | 9 => {
             network.freeze(span);
             sleep(span).await;
             ("StopServer", "server")
@@ -127,11 +127,11 @@ async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: 
             sleep(span).await;
             ("LosePushes", "wire")
         }
-        9 => {
+        10 => {
             network.forget();
             ("FlushAll", "server")
         }
-        10.. => {
+        11.. => {
             return restart(network);
         }
         _ => {

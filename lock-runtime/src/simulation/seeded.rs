@@ -1,5 +1,6 @@
 //! Every bug that is seeded, with the check that has to catch it. docs/faults.md has the same list.
 
+use super::world::Plan;
 use crate::mutants::Mutant;
 
 /// A bug, and who finds it.
@@ -9,6 +10,8 @@ pub(super) struct Seeded {
     pub(super) bug: Bug,
     /// The name of the check that reports it.
     pub(super) check: &'static str,
+    /// The worlds in which it can show at all, or soon.
+    pub(super) shows_in: fn(&Plan) -> bool,
 }
 
 /// Where a bug is.
@@ -37,11 +40,26 @@ impl Bug {
 }
 
 const fn code(name: &'static str, mutant: Mutant, check: &'static str) -> Seeded {
-    Seeded { name, bug: Bug::Code(mutant), check }
+    Seeded { name, bug: Bug::Code(mutant), check, shows_in: |_| true }
 }
 
 const fn scripts(name: &'static str, patches: &'static [(&'static str, &'static str)], check: &'static str) -> Seeded {
-    Seeded { name, bug: Bug::Scripts(patches), check }
+    Seeded { name, bug: Bug::Scripts(patches), check, shows_in: |_| true }
+}
+
+/// Where the server loses its data.
+const fn forgetful(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.forgetful, ..seeded }
+}
+
+/// Where there are faults of all kinds.
+const fn troubled(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.pause.is_some(), ..seeded }
+}
+
+/// Where replies are lost all the time.
+const fn cutting(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.cut > 0.0, ..seeded }
 }
 
 const OVERLAP: &str = "C1 claims never overlap";
@@ -60,7 +78,7 @@ const LASTS: &str = "C10 holds last";
 const HEAD: &str = "rule 4: a free lock is the queue's";
 const ORDER: &str = "promise 6: waiters are not passed over";
 
-/// In so many worlds at most a bug has to be found.
+/// In so many worlds of its kind at most a bug has to be found.
 pub(super) const BUDGET: u64 = 200;
 
 /// All of them.
@@ -139,19 +157,19 @@ pub(super) const ALL: &[Seeded] = &[
     code("a deadline counts from the reply", Mutant::DeadlineFromReply, BACKED),
     code("a dropped guard keeps its lease", Mutant::DroppedGuardKept, UNUSED),
     code("a command has no deadline", Mutant::EndlessCommand, IN_TIME),
-    code("a release that finds nothing is a success", Mutant::ForgivenLoss, LOSSES),
+    forgetful(code("a release that finds nothing is a success", Mutant::ForgivenLoss, LOSSES)),
     code("the keeper never renews", Mutant::KeeperNeverRenews, LASTS),
     code("L6: a hold past its deadline hands its lease over", Mutant::LateHandOver, ERRORS),
     code("no allowance for clocks that drift", Mutant::NoDriftAllowance, BACKED),
     code("a script that the server does not know is not sent", Mutant::NoEvalFallback, ERRORS),
     code("L1: a hand-over does not look at the lease", Mutant::NoLeaseCheck, ERRORS),
     code("asks are not repeated", Mutant::NoSafetyNet, UNUSED),
-    code("a reconnect verifies nothing", Mutant::NoVerification, LOSSES),
+    forgetful(code("a reconnect verifies nothing", Mutant::NoVerification, LOSSES)),
     code("what was asked is not withdrawn", Mutant::NoWithdrawal, UNUSED),
-    code("what is asked is noted when it is answered", Mutant::NotedAfterSending, ERRORS),
-    code("an outage is told as a busy lock", Mutant::OutageIsBusy, ERRORS),
+    troubled(code("what is asked is noted when it is answered", Mutant::NotedAfterSending, ERRORS)),
+    troubled(code("an outage is told as a busy lock", Mutant::OutageIsBusy, ERRORS)),
     code("L3: each hold of a lease releases it", Mutant::ReleasePerHold, BACKED),
-    code("a retry has a new token and leaves the old one", Mutant::RetryUnderNewToken, UNUSED),
+    cutting(code("a retry has a new token and leaves the old one", Mutant::RetryUnderNewToken, UNUSED)),
     code("L2: the holds of a lease have one fencing token", Mutant::SameFence, FENCES),
     code("hand-overs of dropped guards do not count", Mutant::StreakOfDropsUncounted, ORDER),
     code("L4: a streak has no end", Mutant::StreakWithoutBound, ORDER),

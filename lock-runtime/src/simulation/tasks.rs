@@ -153,7 +153,7 @@ impl Task {
 
     /// After how many polls a future is dropped; mostly never.
     fn patience(&mut self, is_patient: bool) -> Option<u32> {
-        (!is_patient && self.random.u8(..5) == 0).then(|| self.random.u32(1..12))
+        (!is_patient && self.random.u8(..3) == 0).then(|| self.random.u32(1..12))
     }
 
     async fn hold(&mut self, request: LockRequest, used: Duration, is_patient: bool) {

@@ -47,10 +47,10 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    fn of(random: &mut Rng) -> Self {
+    pub(super) fn of(random: &mut Rng) -> Self {
         let pauses = [None, Some(1500), Some(500), Some(150)];
         let is_busy = random.u8(..8) == 0;
-        let forgetful = !is_busy && random.u8(..6) == 0;
+        let forgetful = !is_busy && random.u8(..4) == 0;
         let (shortest, longest) = match random.u8(..4) {
             _ if is_busy => (1000, 4000),
             0 => (4000, 12_000),
