@@ -4,6 +4,7 @@ use super::world::Plan;
 use crate::mutants::Mutant;
 
 /// A bug, and who finds it.
+#[derive(Clone, Copy)]
 pub(super) struct Seeded {
     /// What is wrong.
     pub(super) name: &'static str,
