@@ -12,21 +12,22 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisResult, Value};
-use tokio::time::{timeout, timeout_at};
+use redis::{Cmd, Pipeline, RedisResult, Value};
+use tokio::time::timeout_at;
 
-use super::endpoint::{Alarm, Endpoint};
+use super::endpoint::Endpoint;
 use super::failure::CallError;
-use super::push::{Message, Receiver};
+use super::push::Message;
 use super::replicas::Replicas;
 use super::reply;
 use crate::clock::{Deadline, Moment};
 use crate::observe;
 use crate::store::{Anchor, Events};
 
+mod connect;
+
 /// A server that only waits for something is left for another one at most this often.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
-mod connect;
 
 pub(crate) struct Link {
     this: Weak<Link>,
