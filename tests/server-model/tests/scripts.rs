@@ -1,8 +1,6 @@
 //! What scripts do that the lock's own do not, so that no comparison with a server would reach it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::time::Instant;
-
 use bytes::BytesMut;
 use server_model::{Client, ModelServer, Reply, take_command};
 
@@ -173,34 +171,4 @@ fn a_server_moves_between_threads() {
     let mut world = World::new();
     let reply = std::thread::spawn(move || world.script("return 1")).join().unwrap();
     assert_eq!(reply, Reply::Integer(1));
-}
-
-/// Not a test: `cargo test -p server-model --release -- --ignored --nocapture`.
-#[test]
-#[ignore = "measures"]
-fn how_long_a_script_takes() {
-    let start = Instant::now();
-    for _ in 0..1000 {
-        drop(ModelServer::new());
-    }
-    println!("a new server: {:?}", start.elapsed() / 1000);
-    let queue = include_str!("../../../lock-runtime/src/store/redis/scripts/queue.lua");
-    let with_queue = |file: &str| file.replacen("-- include queue.lua\n", queue, 1);
-    let ask = with_queue(include_str!("../../../lock-runtime/src/store/redis/scripts/ask.lua"));
-    let release = with_queue(include_str!("../../../lock-runtime/src/store/redis/scripts/release.lua"));
-    let mut world = World::new();
-    let start = Instant::now();
-    for _ in 0..10_000 {
-        world.words(&["EVAL", &ask, "3", "k", "{k}:queue", "{k}:fence", "t", "2500", "1", "1", "0"]);
-        world.words(&["EVAL", &release, "3", "k", "{k}:queue", "{k}:fence", "t", "2500", "0", "0", "", "0"]);
-    }
-    println!("ask or release by its text: {:?}", start.elapsed() / 20_000);
-    let (ask, release) =
-        (sha1_smol::Sha1::from(ask).digest().to_string(), sha1_smol::Sha1::from(release).digest().to_string());
-    let start = Instant::now();
-    for _ in 0..10_000 {
-        world.words(&["EVALSHA", &ask, "3", "k", "{k}:queue", "{k}:fence", "t", "2500", "1", "1", "0"]);
-        world.words(&["EVALSHA", &release, "3", "k", "{k}:queue", "{k}:fence", "t", "2500", "0", "0", "", "0"]);
-    }
-    println!("ask or release by its digest: {:?}", start.elapsed() / 20_000);
 }
