@@ -201,8 +201,8 @@ impl Builder {
     ///
     /// It costs a round trip for each grant, to the server and on to its replicas, in which all other commands of this
     /// manager wait: so `timeout` should be short, 100 ms say, and may be at most half of the
-    /// [`command_timeout`](Self::command_timeout). A request with a timeout of less may take longer by that and
-    /// 100 ms. What is still
+    /// [`command_timeout`](Self::command_timeout). While replicas do not answer, a request may take longer by that and
+    /// 100 ms, and one with a short timeout may be told of a server that does not answer instead. What is still
     /// not promised is in `docs/topologies.md`.
     pub fn min_replicas(mut self, count: u32, timeout: Duration) -> Self {
         self.settings.min_replicas = (count > 0).then_some((count, timeout));
