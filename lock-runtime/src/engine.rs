@@ -1,7 +1,7 @@
 //! [`Engine`]: one manager's inside, where the queue, the store and the keeper meet.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub(crate) struct Engine {
     /// The store over the callers' connection.
     store: Arc<AnyStore>,
     keeper: Arc<Keeper>,
+    /// How many answers tasks have had from the store.
+    answers: AtomicU64,
     bodies: Tally,
     releases: Tally,
     is_closed: AtomicBool,
@@ -53,6 +55,7 @@ impl Engine {
             process,
             table: Table::default(),
             store,
+            answers: AtomicU64::new(0),
             bodies: Tally::default(),
             releases: Tally::default(),
             is_closed: AtomicBool::new(false),
@@ -95,6 +98,14 @@ impl Engine {
     /// The releases that tasks wait for.
     pub(crate) fn releases(&self) -> &Tally {
         &self.releases
+    }
+
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_answer(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -51,6 +51,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
             // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
             Entered::Taken if matches!(slot.outlook(SILENCE), Outlook::Unknown) && !attempt.by().has_passed() => {
                 is_first = false;
+                attempt.counts_from(engine.answers());
                 let changed = slot.changed.notified();
                 if matches!(slot.outlook(SILENCE), Outlook::Unknown) {
                     let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
@@ -167,6 +168,7 @@ async fn drive(
         };
         match outcome {
             Ok(()) => {
+                engine.note_answer();
                 if attempt.has_failed() {
                     slot.asked(None);
                 }
@@ -203,12 +205,19 @@ fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> L
     let holder = match slot.outlook(silence) {
         Outlook::Unreachable(StoreError { problem, .. }) => return LockError::Backend { key, problem },
         Outlook::Silent(since) => {
-            let problem = BackendError::new(format!("no answer from the server within {since:?}"));
-            return LockError::Backend { key, problem };
+            return unanswered(key, since);
+        }
+        // Its siblings asked one after another, and each was gone before there was an answer.
+        Outlook::Unknown if attempt.has_counted_none(engine.answers()) => {
+            return unanswered(key, attempt.started.elapsed());
         }
         Outlook::HeldHere => Some(engine.label().to_owned()),
         Outlook::HeldElsewhere | Outlook::Unknown => slot.holder_elsewhere(),
     };
     let waited = if terms.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
     LockError::Timeout { key, waited, holder }
+}
+
+fn unanswered(key: String, within: Duration) -> LockError {
+    LockError::Backend { key, problem: BackendError::new(format!("no answer from the server within {within:?}")) }
 }

@@ -154,6 +154,8 @@ impl Turn {
             // Gone in the store: nothing to give back. The next step asks under a new token (rule L3).
             Renewed::NotOwned => state.lease = None,
         }
+        drop(state);
+        self.slot.wake();
     }
 
     /// Takes in the answer to a draw.
@@ -211,6 +213,8 @@ impl Drop for Turn {
             if lease_left {
                 self.engine().release_unused(&self.slot);
             }
+            // For single tries, which wait for what becomes of this turn.
+            self.slot.wake();
             self.engine().table().forget_if_unused(&self.slot);
         }
     }
@@ -227,6 +231,8 @@ pub(super) struct Attempt {
     pub(super) tried: bool,
     /// Whether its time went by in the queue of the process.
     pub(super) waited: bool,
+    /// How many answers the store had given when this task began to wait for that of a sibling.
+    answers: Option<u64>,
     /// Boxed: every waiter has room for it, and few need it.
     failures: Option<Box<Failures>>,
 }
@@ -241,7 +247,7 @@ struct Failures {
 impl Attempt {
     pub(super) fn new(timeout: Duration, replicas: Duration) -> Self {
         let answer = SHORTEST_ANSWER + replicas;
-        Self { started: Moment::now(), timeout, answer, tried: false, waited: false, failures: None }
+        Self { started: Moment::now(), timeout, answer, tried: false, waited: false, answers: None, failures: None }
     }
 
     /// When the task stops waiting.
@@ -252,6 +258,16 @@ impl Attempt {
     /// When the last command has to be answered: a little later than a very short timeout.
     pub(super) fn by(&self) -> Deadline {
         Deadline::new(self.started, self.timeout.max(self.answer))
+    }
+
+    /// From now on the store's answers count, of which there have been so many.
+    pub(super) fn counts_from(&mut self, answers: u64) {
+        self.answers.get_or_insert(answers);
+    }
+
+    /// Whether the store has answered nobody since.
+    pub(super) fn has_counted_none(&self, answers: u64) -> bool {
+        self.answers == Some(answers)
     }
 
     /// What stands in the way of asking the store now.

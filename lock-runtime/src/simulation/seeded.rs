@@ -167,7 +167,7 @@ pub(super) const ALL: &[Seeded] = &[
     code("asks are not repeated", Mutant::NoSafetyNet, UNUSED),
     forgetful(code("a reconnect verifies nothing", Mutant::NoVerification, LOSSES)),
     code("what was asked is not withdrawn", Mutant::NoWithdrawal, UNUSED),
-    troubled(code("what is asked is noted when it is answered", Mutant::NotedAfterSending, ERRORS)),
+    troubled(code("what is asked is noted when it is answered", Mutant::NotedAfterSending, UNUSED)),
     troubled(code("an outage is told as a busy lock", Mutant::OutageIsBusy, ERRORS)),
     code("L3: each hold of a lease releases it", Mutant::ReleasePerHold, BACKED),
     cutting(code("a retry has a new token and leaves the old one", Mutant::RetryUnderNewToken, UNUSED)),
