@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lock_runtime::{LockGuard, LockManager};
+use tests::events::Events;
 use tests::patience::eventually_blocking;
 use tests::stores::World;
 use tokio::runtime::Runtime;
@@ -194,11 +195,13 @@ fn a_release_on_another_runtime_is_answered() {
 
 #[test]
 fn a_runtime_that_stands_still_while_it_connects_is_overtaken() {
+    let events = Events::of_this_process();
     let server = tests::server::Server::start();
     let (used, parked) = (runtime(), tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
     let manager = used.block_on(LockManager::connect(&server.url())).unwrap();
     server.tell("CLIENT KILL TYPE pubsub");
-    std::thread::sleep(Duration::from_millis(100));
+    let is_lost = || !events.with(&["connection lost", &server.address()]).is_empty();
+    eventually_blocking("the client notices that its connection is gone", SOON, is_lost);
     // Its task is in the middle of connecting, and is never polled again.
     let mut standing = Box::pin(manager.lock("p", "standing").timeout(Duration::from_mins(1)).acquire());
     parked.block_on(async { assert!(futures_util::poll!(&mut standing).is_pending()) });
