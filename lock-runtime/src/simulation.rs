@@ -8,6 +8,7 @@ mod faults;
 mod network;
 mod process;
 mod record;
+mod scenes;
 mod seeded;
 mod tasks;
 mod tests;

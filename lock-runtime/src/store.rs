@@ -337,3 +337,6 @@ pub(crate) enum Retry {
     /// Never: the same will fail again, such as a missing right or a key of another type.
     Never,
 }
+
+#[cfg(test)]
+mod tests;

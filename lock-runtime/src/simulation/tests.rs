@@ -1,19 +1,12 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Mutex;
-use std::time::Duration;
 
 use fastrand::Rng;
 use history::timeline::draw;
-use server_model::ModelServer;
-use tokio::time::{Instant, timeout};
 
-use super::network::Network;
-use super::process::connect;
 use super::seeded::{ALL, BUDGET, Seeded};
-use super::time::Simulated;
 use super::world::{Outcome, Plan, run};
-use crate::LockError;
 
 fn explain(seed: u64, outcome: &Outcome) -> String {
     let found: Vec<_> = outcome.violations.iter().take(3).map(|violation| draw(&outcome.history, violation)).collect();
@@ -117,54 +110,4 @@ fn the_docs_list_each_seeded_bug_and_its_check() {
     let rows: Vec<_> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();
     let wanted: Vec<_> = ALL.iter().map(|seeded| format!("| {} | {} |", seeded.name, seeded.check)).collect();
     assert_eq!(rows, wanted);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_hold_ends_at_its_deadline_while_its_renewal_is_on_its_way() {
-    let _time = Simulated::begin();
-    let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(0));
-    let lease = Duration::from_millis(600);
-    let guard = connect(&network, "p").lock("k", &0).expire(lease).renew(true).acquire().await.unwrap();
-    network.freeze(lease * 9);
-    let end = Instant::now() + guard.remaining();
-    // A renewal is on its way when the lease ends, and nothing else wakes this task.
-    guard.lost().await;
-    assert!(Instant::now() < end + Duration::from_millis(3), "{:?} late", end.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_single_try_that_only_siblings_stood_before_is_told_of_a_silent_server() {
-    let _time = Simulated::begin();
-    let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(0));
-    let locks = connect(&network, "p");
-    locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
-    network.freeze(Duration::from_secs(9));
-    let siblings = async {
-        loop {
-            // Each has the turn at once, asks, and is gone before there could be an answer.
-            let _ = timeout(Duration::from_millis(10), locks.lock("k", &0).try_acquire()).await;
-        }
-    };
-    let tried = tokio::select! {
-        biased;
-        () = siblings => None,
-        tried = async { locks.lock("k", &0).try_acquire().await } => Some(tried),
-    };
-    assert!(matches!(tried, Some(Err(LockError::Backend { .. }))), "{tried:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_single_try_has_its_turn_as_soon_as_the_sibling_before_it_is_gone() {
-    let _time = Simulated::begin();
-    let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(0));
-    let locks = connect(&network, "p");
-    locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
-    network.freeze(Duration::from_millis(5));
-    let begin = Instant::now();
-    let sibling = async {
-        let _ = timeout(Duration::from_millis(1), locks.lock("k", &0).try_acquire()).await;
-    };
-    let ((), tried) = tokio::join!(biased; sibling, async { locks.lock("k", &0).try_acquire().await });
-    assert!(matches!(tried, Ok(Some(_))), "{tried:?}");
-    assert!(begin.elapsed() < Duration::from_millis(20), "{:?}", begin.elapsed());
 }

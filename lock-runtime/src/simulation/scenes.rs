@@ -1,0 +1,118 @@
+//! Single scenes: what takes an instant that no test on a real server could hit.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use server_model::ModelServer;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::network::{Network, Weather};
+use super::process::connect;
+use super::time::Simulated;
+use crate::LockError;
+
+fn world() -> (Simulated, Arc<Network>) {
+    (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_ends_at_its_deadline_while_its_renewal_is_on_its_way() {
+    let (_time, network) = world();
+    let lease = Duration::from_millis(600);
+    let guard = connect(&network, "p").lock("k", &0).expire(lease).renew(true).acquire().await.unwrap();
+    network.freeze(lease * 9);
+    let end = Instant::now() + guard.remaining();
+    // A renewal is on its way when the lease ends, and nothing else wakes this task.
+    guard.lost().await;
+    assert!(Instant::now() < end + Duration::from_millis(3), "{:?} late", end.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_try_that_only_siblings_stood_before_is_told_of_a_silent_server() {
+    let (_time, network) = world();
+    let locks = connect(&network, "p");
+    locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
+    network.freeze(Duration::from_secs(9));
+    let siblings = async {
+        loop {
+            // Each has the turn at once, asks, and is gone before there could be an answer.
+            let _ = timeout(Duration::from_millis(10), locks.lock("k", &0).try_acquire()).await;
+        }
+    };
+    let tried = tokio::select! {
+        biased;
+        () = siblings => None,
+        tried = async { locks.lock("k", &0).try_acquire().await } => Some(tried),
+    };
+    assert!(matches!(tried, Some(Err(LockError::Backend { .. }))), "{tried:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_try_has_its_turn_as_soon_as_the_sibling_before_it_is_gone() {
+    let (_time, network) = world();
+    let locks = connect(&network, "p");
+    locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
+    network.freeze(Duration::from_millis(5));
+    let begin = Instant::now();
+    let sibling = async {
+        let _ = timeout(Duration::from_millis(1), locks.lock("k", &0).try_acquire()).await;
+    };
+    let ((), tried) = tokio::join!(biased; sibling, async { locks.lock("k", &0).try_acquire().await });
+    assert!(matches!(tried, Ok(Some(_))), "{tried:?}");
+    assert!(begin.elapsed() < Duration::from_millis(20), "{:?}", begin.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_in_the_queue_is_told_of_a_silent_server_however_short_its_time() {
+    let (_time, network) = world();
+    let locks = connect(&network, "p");
+    locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
+    network.freeze(Duration::from_secs(9));
+    let first = locks.lock("k", &0).timeout(Duration::from_secs(1)).acquire();
+    let second = locks.lock("k", &0).timeout(Duration::from_millis(30)).acquire();
+    let (_, second) = tokio::join!(biased; first, second);
+    assert!(matches!(second, Err(LockError::Backend { .. })), "{second:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_repeated_to_a_server_without_its_script_was_still_a_release() {
+    let (_time, network) = world();
+    let locks = connect(&network, "p");
+    locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
+    let guard = locks.lock("k", &0).acquire().await.unwrap();
+    network.set_weather(Weather { delay: Duration::from_millis(20), cut_after: 1.0, ..Weather::default() });
+    let release = tokio::spawn(guard.release());
+    while network.server(|server, now| server.snapshot(now)).iter().any(|(key, _)| key == "k:0") {
+        sleep(Duration::from_millis(1)).await;
+    }
+    network.server(|server, _| server.flush_scripts());
+    network.set_weather(Weather::default());
+    release.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_wake_up_costs_a_second() {
+    let (_time, network) = world();
+    let (holder, waiter) = (connect(&network, "p"), connect(&network, "q"));
+    let wait = |key: u32| {
+        let waiter = waiter.clone();
+        tokio::spawn(async move { waiter.lock("k", &key).timeout(Duration::from_secs(9)).acquire().await })
+    };
+    let _held = holder.lock("k", &0).acquire().await.unwrap();
+    let guard = holder.lock("k", &1).acquire().await.unwrap();
+    // This one begins the beat in which asks are repeated; the other asks in the middle of it.
+    let other = wait(0);
+    sleep(Duration::from_millis(600)).await;
+    let waiting = wait(1);
+    sleep(Duration::from_millis(100)).await;
+    network.set_weather(Weather { push_lost: 1.0, ..Weather::default() });
+    guard.release().await.unwrap();
+    let released = Instant::now();
+    let granted = waiting.await.unwrap().unwrap();
+    assert!(released.elapsed() < Duration::from_millis(1050), "{:?}", released.elapsed());
+    drop(granted);
+    other.abort();
+}

@@ -1,0 +1,40 @@
+//! What a pushed grant is worth.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::time::advance;
+
+use super::{Anchor, Pushed};
+use crate::clock::Moment;
+use crate::token::Process;
+
+proptest! {
+    /// The server's clock may be 1 % fast all the time from the anchor on.
+    #[test]
+    fn a_pushed_grant_is_never_dated_later_than_the_server_keeps_it(
+        rate in 0.99..=1.01_f64,
+        passed in 0..10_000_000_u64,
+        claim in 1..2500_u64,
+        underway in 0..2500_u64,
+    ) {
+        let scene = async move {
+            let anchor = Anchor { sent: Moment::now(), store_micros: 1_700_000_000_000_000 };
+            let (claim, underway) = (Duration::from_millis(claim), Duration::from_millis(underway));
+            let really = |server: Duration| server.div_f64(rate);
+            advance(really(Duration::from_micros(passed)) + underway).await;
+            let pushed = Pushed {
+                token: Process::new("p").next_token(),
+                claim,
+                store_micros: anchor.store_micros + passed,
+                contended: false,
+                unconfirmed: false,
+            };
+            // The time between the two looks at the clocks is on the safe side: the lease is shorter by then.
+            (pushed.until(anchor).remaining(), really(claim).saturating_sub(underway))
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let (trusted, kept) = runtime.block_on(scene);
+        prop_assert!(trusted <= kept, "{trusted:?} > {kept:?}");
+    }
+}
