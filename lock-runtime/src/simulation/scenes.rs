@@ -85,7 +85,7 @@ async fn a_release_that_is_repeated_to_a_server_without_its_script_was_still_a_r
     let guard = locks.lock("k", &0).acquire().await.unwrap();
     network.set_weather(Weather { delay: Duration::from_millis(20), cut_after: 1.0, ..Weather::default() });
     let release = tokio::spawn(guard.release());
-    while network.server(|server, now| server.snapshot(now)).iter().any(|(key, _)| key == "k:0") {
+    while network.server(ModelServer::snapshot).iter().any(|(key, _)| key == "k:0") {
         sleep(Duration::from_millis(1)).await;
     }
     network.server(|server, _| server.flush_scripts());
