@@ -138,9 +138,15 @@ impl Sentinels {
     /// Asks for a failover without a fault, and waits until the sentinels name another master, which is returned.
     #[must_use]
     pub fn fail_over(&self) -> usize {
+        self.fail_over_by(0)
+    }
+
+    /// As [`fail_over`](Self::fail_over), by one of the sentinels.
+    #[must_use]
+    pub fn fail_over_by(&self, leader: usize) -> usize {
         let before = self.agreed();
         eventually_blocking("a sentinel carries out a failover", PATIENCE, || {
-            let leader = &self.sentinels[0];
+            let leader = &self.sentinels[leader];
             // Refused while another failover is under way, and given up when the replica was not seen for a moment: then again.
             if self.named_by(leader) == Some(before) {
                 let _ = leader.try_ask::<()>(&["FAILOVER", NAME]);
@@ -244,11 +250,23 @@ impl Sentinel {
     }
 
     fn try_ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        redis::cmd("SENTINEL").arg(words).query(&mut self.connection()?)
+    }
+
+    fn connection(&self) -> RedisResult<redis::Connection> {
         const LIMIT: Duration = Duration::from_secs(1);
         let client = redis::Client::open(format!("redis://{}", self.address()))?;
-        let mut connection = client.get_connection_with_timeout(LIMIT)?;
+        let connection = client.get_connection_with_timeout(LIMIT)?;
         connection.set_read_timeout(Some(LIMIT))?;
-        redis::cmd("SENTINEL").arg(words).query(&mut connection)
+        Ok(connection)
+    }
+
+    /// How many connections managers listen on to it.
+    #[must_use]
+    pub fn listeners(&self) -> usize {
+        let mut connection = self.connection().expect("the sentinel answers");
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut connection).expect("the sentinel answers");
+        list.lines().filter(|line| line.contains("resp=3") && !line.contains(" sub=0 ")).count()
     }
 
     /// Runs one `SENTINEL` command, such as `["SET", NAME, "down-after-milliseconds", "60000"]`.

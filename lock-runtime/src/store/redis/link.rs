@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Value};
+use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use super::endpoint::Endpoint;
@@ -69,7 +70,7 @@ struct State {
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     pub(super) made: Made,
-    _listening: Option<Arc<MultiplexedConnection>>,
+    _listening: Option<Arc<JoinSet<()>>>,
 }
 
 /// Which connection it is, and since when.
