@@ -60,6 +60,19 @@ async fn a_url_that_names_no_master_is_told_the_forms() {
 }
 
 #[tokio::test]
+async fn credentials_for_each_host_are_told_to_be_written_once() {
+    for place in ["a:b@one,c:d@two/till", "one,c:d@two/till", "a,b:c@one/till", "a@b:c@one/till"] {
+        let error = refused(&format!("redis-sentinel://{place}")).await;
+        assert!(matches!(error, LockError::InvalidSetting { .. }), "{place}: {error:?}");
+        assert!(error.to_string().contains("once, before the first host"), "{error}");
+    }
+    for place in ["one?db=3/till", "one#x/till", "one,two?x"] {
+        let error = refused(&format!("redis-sentinel://{place}")).await;
+        assert!(error.to_string().contains("`?` or `#`"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn what_cannot_be_reached_is_named_and_no_password_is() {
     let start = Instant::now();
     let ports = [free_port(), free_port()];
@@ -115,7 +128,7 @@ async fn credentials_are_for_the_servers_and_for_sentinels_that_want_some() {
     let one = format!("redis-sentinel://ada:secret@{}/{NAME}", sentinels.sentinel(0).address());
     LockManager::connect(&one).await.unwrap();
     let error = refused(&one.replace("ada:secret@", "")).await;
-    assert!(error.to_string().contains("user name or password"), "{error}");
+    assert!(error.to_string().contains("wants a password"), "{error}");
 }
 
 #[tokio::test]

@@ -58,6 +58,16 @@ impl CallError {
         }
     }
 
+    /// The same, of a place that could be connected to before: it closes connections for another reason than TLS.
+    pub(super) fn of_known(self) -> Self {
+        match self {
+            Self::Setup(_, error) if error.is_connection_dropped() => Self::Failed(error),
+            #[cfg(feature = "sentinel")]
+            Self::Of(server, error) => Self::Of(server, Box::new(error.of_known())),
+            other => other,
+        }
+    }
+
     /// The same, of one server among several.
     #[cfg(feature = "sentinel")]
     pub(super) fn of(self, server: &str) -> Self {
@@ -112,9 +122,10 @@ impl CallError {
                     }
                     ErrorKind::Parse => "what answers there does not speak Redis's protocol".to_owned(),
                     _ => match error.code() {
-                        Some(code @ ("WRONGPASS" | "NOAUTH")) => {
-                            format!("the server refused the user name or password ({code})")
-                        }
+                        Some("WRONGPASS") => "the server refused the user name or password (WRONGPASS)".to_owned(),
+                        Some("NOAUTH") => "it wants a password and was given none: write it in the URL, as in \
+                                           redis://:password@host or redis://user:password@host (NOAUTH)"
+                            .to_owned(),
                         Some(code) => said(&format!("{code} {}", error.detail().unwrap_or_default())),
                         None => format!("the server or the connection failed: {error}"),
                     },
