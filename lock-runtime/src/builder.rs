@@ -23,6 +23,9 @@ const LONGEST_GRACE: Duration = Duration::from_hours(1);
 /// A server looks only so often whether the time of a `WAIT` is up.
 const SERVER_TICK: Duration = Duration::from_millis(100);
 
+/// More than any server has; `WAIT` would wait for them in vain each time.
+const MOST_REPLICAS: u32 = 100;
+
 /// A label is for people to read.
 const LONGEST_LABEL: usize = 255;
 
@@ -77,6 +80,10 @@ impl Settings {
             let reason = "a command timeout or connect timeout of zero would let nothing through".to_owned();
             return Err(LockError::InvalidSetting { setting: "timeout", reason });
         }
+        if self.min_replicas.is_some_and(|(count, _)| count > MOST_REPLICAS) {
+            let reason = format!("no server has more than {MOST_REPLICAS} replicas that could confirm a lock");
+            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+        }
         if self.min_replicas.is_some_and(|(_, within)| within.is_zero() || within > self.command_timeout / 2) {
             let reason = format!(
                 "its timeout must be more than zero and at most half of the command timeout, {:?}: other commands wait for it",
@@ -98,6 +105,15 @@ impl Settings {
             return Err(LockError::InvalidSetting { setting: "label", reason });
         }
         check_lease("default_expire", self.default_expire)
+    }
+
+    /// Refuses what can't be meant of locks in this process, too.
+    fn check_in_memory(&self) -> Result<(), LockError> {
+        if self.min_replicas.is_some() {
+            let reason = "locks in this process have no replicas: leave it out".to_owned();
+            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+        }
+        self.check()
     }
 
     /// How long it may take until replicas have confirmed a grant, or are known not to.
@@ -248,7 +264,8 @@ impl Builder {
         self.settings.check()?;
         let endpoint = match self.server {
             Some(Server::Client(client)) => place::of_client(&client)?,
-            Some(Server::Url(url)) if url == "memory://" => {
+            Some(Server::Url(url)) if place::is_memory(&url) => {
+                self.settings.check_in_memory()?;
                 return Ok(on_memory(self.settings, in_this_process()));
             }
             Some(Server::Url(url)) => place::of_url(&url)?,
@@ -288,7 +305,7 @@ fn in_this_process() -> Arc<AnyStore> {
 }
 
 fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
-    settings.problem = settings.check().err();
+    settings.problem = settings.check_in_memory().err();
     let process = Process::new(&settings.label);
     LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
 }

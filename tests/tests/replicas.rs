@@ -159,3 +159,25 @@ async fn a_timeout_that_would_pass_for_a_dead_connection_is_refused() {
         assert!(matches!(error, LockError::InvalidSetting { setting: "min_replicas", .. }), "{error:?}");
     }
 }
+
+#[tokio::test]
+async fn more_replicas_than_there_can_be_are_refused() {
+    for count in [101, u32::MAX] {
+        let builder = LockManager::builder().url("redis://127.0.0.1").min_replicas(count, WITHIN);
+        let error = builder.connect().await.unwrap_err();
+        assert!(matches!(error, LockError::InvalidSetting { setting: "min_replicas", .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn locks_in_this_process_have_no_replicas_to_wait_for() {
+    let builder = || LockManager::builder().min_replicas(1, WITHIN);
+    let is_refused = |error: LockError| {
+        assert!(matches!(error, LockError::InvalidSetting { setting: "min_replicas", .. }), "{error:?}");
+    };
+    is_refused(builder().url("memory://").connect().await.unwrap_err());
+    let first = LockManager::in_memory();
+    for manager in [builder().in_memory(), builder().in_memory_with(&first).unwrap()] {
+        is_refused(manager.lock("p", "k").acquire().await.unwrap_err());
+    }
+}

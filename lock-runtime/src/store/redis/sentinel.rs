@@ -218,7 +218,6 @@ mod tests {
             "one/a b",
             "one:port/till",
             "one/till?db=3",
-            "a@b,c@d@/till",
         ] {
             assert!(read(&format!("redis-sentinel://{url}")).is_none(), "{url}");
         }
