@@ -20,9 +20,6 @@ use crate::{BackendError, LockError, LockManager, key, place};
 /// The allowance for a holder that is late; more than this is a lease of its own.
 const LONGEST_GRACE: Duration = Duration::from_hours(1);
 
-/// A server looks only so often whether the time of a `WAIT` is up.
-const SERVER_TICK: Duration = Duration::from_millis(100);
-
 /// More than any server has; `WAIT` would wait for them in vain each time.
 const MOST_REPLICAS: u32 = 100;
 
@@ -114,11 +111,6 @@ impl Settings {
             return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
         }
         self.check()
-    }
-
-    /// How long it may take until replicas have confirmed a grant, or are known not to.
-    pub(crate) fn replicas_time(&self) -> Duration {
-        self.min_replicas.map_or(Duration::ZERO, |(_, within)| within + SERVER_TICK)
     }
 
     /// A lock's name in this manager's namespace; an error when the manager could not refuse its settings itself.
@@ -217,9 +209,8 @@ impl Builder {
     ///
     /// It costs a round trip for each grant, to the server and on to its replicas, in which all other commands of this
     /// manager wait: so `timeout` should be short, 100 ms say, and may be at most half of the
-    /// [`command_timeout`](Self::command_timeout). While replicas do not answer, a request may take longer by that and
-    /// 100 ms, and one with a short timeout may be told of a server that does not answer instead. What is still
-    /// not promised is in `docs/topologies.md`.
+    /// [`command_timeout`](Self::command_timeout). A request that has less time left gives them only that; one that tries
+    /// once gives them 75 ms at most. What is still not promised is in `docs/topologies.md`.
     pub fn min_replicas(mut self, count: u32, timeout: Duration) -> Self {
         self.settings.min_replicas = (count > 0).then_some((count, timeout));
         self

@@ -144,9 +144,7 @@ async fn cost_no_more_than_exclusion(failovers: usize) {
 /// With every replica's confirmation not even that.
 async fn cost_nothing(failovers: usize) {
     let (history, granted) = play(failovers, 1).await;
-    let bounds = Bounds { noise: BOUNDS.noise + Duration::from_millis(300), ..BOUNDS };
-    let mut violations = found(&history, &[claims_never_overlap, fences_increase], BOUNDS);
-    violations.extend(found(&history, &[acquires_return_in_time], bounds));
+    let violations = found(&history, &[claims_never_overlap, fences_increase, acquires_return_in_time], BOUNDS);
     eprintln!("{failovers} failovers, {granted} grants");
     assert!(violations.is_empty(), "{violations:#?}");
     assert!(granted > failovers * 5, "{granted}");

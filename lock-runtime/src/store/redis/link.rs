@@ -196,7 +196,7 @@ impl Link {
         drop(in_flight);
         let Ok(reply) = outcome else {
             self.silence(made.generation, sent);
-            return Err(CallError::Silent(limit));
+            return Err(self.unanswered(limit));
         };
         self.heard();
         let reply = reply.and_then(Value::extract_error);
@@ -208,6 +208,14 @@ impl Link {
             self.drop_connection(made.generation);
         }
         Ok(reply?)
+    }
+
+    /// Why there was no answer within a time.
+    pub(super) fn unanswered(&self, limit: Duration) -> CallError {
+        match &self.replicas {
+            Some(replicas) if replicas.keep_waiting() => replicas.unconfirmed(limit),
+            _ => CallError::Silent(limit),
+        }
     }
 
     /// Whether a refusal with this code is a reason to look where the locks live now.
