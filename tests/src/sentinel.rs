@@ -8,7 +8,7 @@ use redis::{FromRedisValue, RedisResult};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::patience::eventually_blocking;
-use crate::server::{Server, free_port};
+use crate::server::{Kind, Server, free_port};
 
 /// What the sentinels call the master.
 pub const NAME: &str = "till";
@@ -28,14 +28,20 @@ impl Sentinels {
     /// A master and so many replicas, settled.
     #[must_use]
     pub fn start(replicas: usize) -> Self {
+        Self::of(Kind::Redis, replicas)
+    }
+
+    /// As [`start`](Self::start), of a certain kind.
+    #[must_use]
+    pub fn of(kind: Kind, replicas: usize) -> Self {
         let options = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"];
-        let mut servers = vec![Server::with(&options)];
+        let mut servers = vec![Server::of(kind, &options)];
         let port = port(&servers[0].address());
         for _ in 0..replicas {
             let of_master = ["--replicaof", "127.0.0.1", &port.to_string()];
-            servers.push(Server::with(&[&options[..], &of_master].concat()));
+            servers.push(Server::of(kind, &[&options[..], &of_master].concat()));
         }
-        let sentinels = (0..SENTINELS).map(|_| Sentinel::start(port)).collect();
+        let sentinels = (0..SENTINELS).map(|_| Sentinel::start(kind, port)).collect();
         let all = Self { servers, sentinels };
         all.settle();
         all
@@ -197,7 +203,7 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    fn start(master: u16) -> Self {
+    fn start(kind: Kind, master: u16) -> Self {
         // Between finding a free port and the sentinel's bind somebody else may take it: then another one.
         for _ in 0..20 {
             let folder = tempfile::tempdir().expect("a temporary folder");
@@ -209,14 +215,14 @@ impl Sentinel {
                 folder.path().display()
             );
             std::fs::write(&file, settings).expect("a file in the own folder");
-            let child = Command::new("redis-server")
+            let child = Command::new(kind.program())
                 .arg(&file)
                 .arg("--sentinel")
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()
-                .expect("redis-server is installed (test.sh installs it)");
+                .expect("the server is installed (test.sh installs it)");
             let mut sentinel = Self { child, port, _folder: folder };
             if sentinel.is_ready_soon() {
                 return sentinel;
