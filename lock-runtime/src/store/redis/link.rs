@@ -156,9 +156,12 @@ impl Link {
     async fn send(&self, command: &Cmd, by: Deadline) -> Result<Called, CallError> {
         let live = self.locked().live.clone();
         // Boxed: otherwise every command's future would have room for a whole connection set-up.
-        let (mut live, by) = match live {
-            Some(live) => (live, by),
-            None => (Box::pin(self.made_live(by)).await?, by.counted_from(Moment::now())),
+        let (mut live, by) = if let Some(live) = live {
+            (live, by)
+        } else {
+            // What is left: the deadline may count from an earlier step of the same verb.
+            let by = by.counted_from(Moment::now());
+            (Box::pin(self.made_live(by)).await?, by.counted_from(Moment::now()))
         };
         let reply = live.connection.send_packed_command(command);
         let value = self.answered(live.made, by, reply).await?;
