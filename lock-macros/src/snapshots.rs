@@ -35,6 +35,15 @@ fn an_async_fn() {
 }
 
 #[test]
+fn an_async_fn_with_constants() {
+    let options = quote!(prefix = names::ORDER, key = id, timeout_s = TIMEOUT, expire_ms = EXPIRE, renew);
+    let item = quote! {
+        async fn pay(id: u64) -> Result<(), ShopError> {}
+    };
+    check(cache_lock::expansion(options, item), expect_file!["snapshots/constants.rs"]);
+}
+
+#[test]
 fn a_fn_with_marked_arguments_and_default_prefix() {
     let item = quote! {
         async fn pay<'a, T: LockKey>(

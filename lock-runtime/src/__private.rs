@@ -8,6 +8,10 @@ pub use ::core::option::Option::{None, Some};
 pub use ::core::result::Result::{Err, Ok};
 pub use ::std;
 
+mod constant;
+
+pub use constant::{check_expire, check_expire_ms, check_expire_s, check_prefix};
+
 use crate::clock::Deadline;
 use crate::key;
 use crate::local::{Hold, Protected, SHORTEST_ANSWER, Terms, check_lease};

@@ -20,8 +20,8 @@ use crate::{BackendError, LockError, LockManager, key, place};
 /// The allowance for a holder that is late; more than this is a lease of its own.
 const LONGEST_GRACE: Duration = Duration::from_hours(1);
 
-/// A server looks only so often whether the time of a `WAIT` is up.
-const SERVER_TICK: Duration = Duration::from_millis(100);
+/// More than any server has; `WAIT` would wait for them in vain each time.
+const MOST_REPLICAS: u32 = 100;
 
 /// A label is for people to read.
 const LONGEST_LABEL: usize = 255;
@@ -77,6 +77,10 @@ impl Settings {
             let reason = "a command timeout or connect timeout of zero would let nothing through".to_owned();
             return Err(LockError::InvalidSetting { setting: "timeout", reason });
         }
+        if self.min_replicas.is_some_and(|(count, _)| count > MOST_REPLICAS) {
+            let reason = format!("no server has more than {MOST_REPLICAS} replicas that could confirm a lock");
+            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+        }
         if self.min_replicas.is_some_and(|(_, within)| within.is_zero() || within > self.command_timeout / 2) {
             let reason = format!(
                 "its timeout must be more than zero and at most half of the command timeout, {:?}: other commands wait for it",
@@ -100,9 +104,13 @@ impl Settings {
         check_lease("default_expire", self.default_expire)
     }
 
-    /// How long it may take until replicas have confirmed a grant, or are known not to.
-    pub(crate) fn replicas_time(&self) -> Duration {
-        self.min_replicas.map_or(Duration::ZERO, |(_, within)| within + SERVER_TICK)
+    /// Refuses what can't be meant of locks in this process, too.
+    fn check_in_memory(&self) -> Result<(), LockError> {
+        if self.min_replicas.is_some() {
+            let reason = "locks in this process have no replicas: leave it out".to_owned();
+            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+        }
+        self.check()
     }
 
     /// A lock's name in this manager's namespace; an error when the manager could not refuse its settings itself.
@@ -201,9 +209,8 @@ impl Builder {
     ///
     /// It costs a round trip for each grant, to the server and on to its replicas, in which all other commands of this
     /// manager wait: so `timeout` should be short, 100 ms say, and may be at most half of the
-    /// [`command_timeout`](Self::command_timeout). While replicas do not answer, a request may take longer by that and
-    /// 100 ms, and one with a short timeout may be told of a server that does not answer instead. What is still
-    /// not promised is in `docs/topologies.md`.
+    /// [`command_timeout`](Self::command_timeout). A request that has less time left gives them only that; one that tries
+    /// once gives them 75 ms at most. What is still not promised is in `docs/topologies.md`.
     pub fn min_replicas(mut self, count: u32, timeout: Duration) -> Self {
         self.settings.min_replicas = (count > 0).then_some((count, timeout));
         self
@@ -248,7 +255,8 @@ impl Builder {
         self.settings.check()?;
         let endpoint = match self.server {
             Some(Server::Client(client)) => place::of_client(&client)?,
-            Some(Server::Url(url)) if url == "memory://" => {
+            Some(Server::Url(url)) if place::is_memory(&url) => {
+                self.settings.check_in_memory()?;
                 return Ok(on_memory(self.settings, in_this_process()));
             }
             Some(Server::Url(url)) => place::of_url(&url)?,
@@ -288,7 +296,7 @@ fn in_this_process() -> Arc<AnyStore> {
 }
 
 fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
-    settings.problem = settings.check().err();
+    settings.problem = settings.check_in_memory().err();
     let process = Process::new(&settings.label);
     LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
 }

@@ -84,8 +84,8 @@ pub enum LockError {
         key: String,
     },
 
-    /// The lock was granted, but fewer replicas confirmed it in time than
-    /// [`Builder::min_replicas`](crate::Builder::min_replicas) asks for: a failover could have lost it. It was given back.
+    /// Fewer replicas confirmed the lock in time than [`Builder::min_replicas`](crate::Builder::min_replicas) asks for: a
+    /// failover could have lost it, so it was given back. Or the request waited behind others that waited for replicas.
     #[error("lock `{key}`: only {confirmed} of {wanted} replicas confirmed it in time, so it was given back")]
     TooFewReplicas {
         /// The lock's name in Redis.

@@ -30,7 +30,7 @@ pub(crate) use crowd::Crowd;
 pub(crate) use hold::Hold;
 pub(crate) use slot::Slot;
 pub(crate) use table::Table;
-pub(crate) use terms::{Terms, check_lease};
+pub(crate) use terms::{Terms, check_lease, problem_of_lease};
 pub(crate) use turn::{ASK_INTERVAL, SHORTEST_ANSWER, Turn};
 pub(crate) use view::HoldView;
 pub(crate) use watch::Protected;

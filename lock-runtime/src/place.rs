@@ -10,14 +10,45 @@ pub(crate) const FORMS: &str = "write redis://[user:password@]host[:port][/db], 
                      unix:///path/to/socket, redis-sentinel://[user:password@]host[:port],host[:port]/master-name[/db], \
                      rediss-sentinel://, or memory://";
 
+/// Whether the locks are to live in this process.
+pub(crate) fn is_memory(url: &str) -> bool {
+    url.eq_ignore_ascii_case("memory://")
+}
+
 /// Reads a URL.
 pub(crate) fn of_url(url: &str) -> Result<Endpoint, LockError> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("no scheme", ""));
+    let scheme = &*scheme.to_ascii_lowercase();
+    let unreadable = || unreadable(scheme, misread(scheme, rest));
+    if misread(scheme, rest).is_some() {
+        return Err(unreadable());
+    }
     if let Some(servers) = scheme.strip_suffix("-sentinel") {
-        return of_sentinels(servers, rest).ok_or_else(|| unreadable(scheme));
+        return of_sentinels(servers, rest).ok_or_else(unreadable);
     }
     // The URL itself is not shown: it may hold a password. Nor is the cause, which may quote the URL.
-    of_client(&redis::Client::open(url).map_err(|_| unreadable(scheme))?)
+    of_client(&redis::Client::open(url).map_err(|_| unreadable())?)
+}
+
+/// What would be read as something else than it is meant to be: a part of a password as a port, which errors show.
+fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
+    if scheme.ends_with("unix") {
+        return None;
+    }
+    let (place, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    if path.contains('@') {
+        return Some("`/`, `?` and `#` in a user name or password are written %2F, %3F and %23");
+    }
+    if !scheme.ends_with("-sentinel") {
+        return None;
+    }
+    if path.starts_with(['?', '#']) {
+        return Some("there is nothing that a `?` or `#` could mean; in a password they are written %3F and %23");
+    }
+    let (credentials, _) = place.rsplit_once('@')?;
+    credentials
+        .contains(['@', ','])
+        .then_some("credentials are written once, before the first host; `@` and `,` in them are written %40 and %2C")
 }
 
 /// Takes the place, the credentials and the certificates from a client.
@@ -38,14 +69,14 @@ fn of_sentinels(_: &str, _: &str) -> Option<Endpoint> {
     None
 }
 
-fn unreadable(scheme: &str) -> LockError {
+fn unreadable(scheme: &str, problem: Option<&str>) -> LockError {
     let features = [("tls", cfg!(feature = "tls")), ("sentinel", cfg!(feature = "sentinel"))];
     let missing = features.into_iter().filter(|(_, is_on)| !is_on).map(|(feature, _)| feature);
-    LockError::InvalidSetting { setting: "URL", reason: unreadable_without(scheme, missing) }
+    LockError::InvalidSetting { setting: "URL", reason: unreadable_without(scheme, problem, missing) }
 }
 
 /// Why a URL can't be read by a build without some features.
-fn unreadable_without(scheme: &str, mut missing: impl Iterator<Item = &'static str>) -> String {
+fn unreadable_without(scheme: &str, problem: Option<&str>, mut missing: impl Iterator<Item = &'static str>) -> String {
     let (servers, is_sentinel) = scheme.strip_suffix("-sentinel").map_or((scheme, false), |servers| (servers, true));
     let is_needed = |feature: &&str| match *feature {
         "tls" => matches!(servers, "rediss" | "valkeys"),
@@ -55,7 +86,10 @@ fn unreadable_without(scheme: &str, mut missing: impl Iterator<Item = &'static s
         Some(feature) => {
             format!("{scheme}:// needs the feature `{feature}` of lock-runtime; switch it on in Cargo.toml")
         }
-        None => format!("this one (scheme: {scheme}) can't be read; {FORMS}"),
+        None => match problem {
+            Some(problem) => format!("this one (scheme: {scheme}) can't be read: {problem}; {FORMS}"),
+            None => format!("this one (scheme: {scheme}) can't be read; {FORMS}"),
+        },
     }
 }
 
@@ -65,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_url_that_needs_a_feature_is_told_which() {
-        let told = |scheme, missing: &[&'static str]| unreadable_without(scheme, missing.iter().copied());
+        let told = |scheme, missing: &[&'static str]| unreadable_without(scheme, None, missing.iter().copied());
         for scheme in ["rediss", "valkeys", "rediss-sentinel"] {
             assert!(told(scheme, &["tls"]).contains("feature `tls`"));
             assert!(!told(scheme, &[]).contains("feature"));

@@ -59,6 +59,11 @@ pub(crate) trait Store {
     /// Finds out whether pushes can still arrive; a dead connection is replaced.
     fn heartbeat(&self, by: Deadline) -> impl Future<Output = ()> + Send;
 
+    /// Why there was no answer for so long.
+    fn unanswered(&self, since: Duration) -> StoreError {
+        StoreError::later(BackendError::new(format!("no answer from the server within {since:?}")))
+    }
+
     /// From now on pushes for tokens of `process`, and the news of a broken connection, go to `events`.
     fn attach(&self, process: &str, events: Weak<dyn Events>);
 
@@ -114,6 +119,10 @@ impl Store for AnyStore {
 
     async fn heartbeat(&self, by: Deadline) {
         of_any!(self, store => store.heartbeat(by).await);
+    }
+
+    fn unanswered(&self, since: Duration) -> StoreError {
+        of_any!(self, store => store.unanswered(since))
     }
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {

@@ -104,25 +104,22 @@ impl Proxy {
     /// In front of `server`, behaving well until told otherwise.
     #[must_use]
     pub fn before(server: &Server) -> Self {
-        Self::launch(server, true)
+        Self::to(server.address(), true)
     }
 
     /// As [`before`](Self::before), for long runs: what comes by is not written down.
     #[must_use]
     pub fn unrecorded(server: &Server) -> Self {
-        Self::launch(server, false)
+        Self::to(server.address(), false)
     }
 
-    fn launch(server: &Server, records: bool) -> Self {
+    /// In front of whatever listens at the address `target`.
+    #[must_use]
+    pub fn to(target: String, records: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("its address").port();
-        let shared = Arc::new(Shared {
-            target: server.address(),
-            records,
-            state: Mutex::default(),
-            let_go: Condvar::new(),
-            closed: AtomicBool::new(false),
-        });
+        let (state, let_go, closed) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
+        let shared = Arc::new(Shared { target, records, state, let_go, closed });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
             for client in listener.incoming() {

@@ -8,7 +8,7 @@ use redis::{FromRedisValue, RedisResult};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::patience::eventually_blocking;
-use crate::server::{Server, free_port};
+use crate::server::{Kind, Server, free_port};
 
 /// What the sentinels call the master.
 pub const NAME: &str = "till";
@@ -28,14 +28,20 @@ impl Sentinels {
     /// A master and so many replicas, settled.
     #[must_use]
     pub fn start(replicas: usize) -> Self {
+        Self::of(Kind::Redis, replicas)
+    }
+
+    /// As [`start`](Self::start), of a certain kind.
+    #[must_use]
+    pub fn of(kind: Kind, replicas: usize) -> Self {
         let options = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"];
-        let mut servers = vec![Server::with(&options)];
+        let mut servers = vec![Server::of(kind, &options)];
         let port = port(&servers[0].address());
         for _ in 0..replicas {
             let of_master = ["--replicaof", "127.0.0.1", &port.to_string()];
-            servers.push(Server::with(&[&options[..], &of_master].concat()));
+            servers.push(Server::of(kind, &[&options[..], &of_master].concat()));
         }
-        let sentinels = (0..SENTINELS).map(|_| Sentinel::start(port)).collect();
+        let sentinels = (0..SENTINELS).map(|_| Sentinel::start(kind, port)).collect();
         let all = Self { servers, sentinels };
         all.settle();
         all
@@ -138,9 +144,15 @@ impl Sentinels {
     /// Asks for a failover without a fault, and waits until the sentinels name another master, which is returned.
     #[must_use]
     pub fn fail_over(&self) -> usize {
+        self.fail_over_by(0)
+    }
+
+    /// As [`fail_over`](Self::fail_over), by one of the sentinels.
+    #[must_use]
+    pub fn fail_over_by(&self, leader: usize) -> usize {
         let before = self.agreed();
         eventually_blocking("a sentinel carries out a failover", PATIENCE, || {
-            let leader = &self.sentinels[0];
+            let leader = &self.sentinels[leader];
             // Refused while another failover is under way, and given up when the replica was not seen for a moment: then again.
             if self.named_by(leader) == Some(before) {
                 let _ = leader.try_ask::<()>(&["FAILOVER", NAME]);
@@ -191,7 +203,7 @@ pub struct Sentinel {
 }
 
 impl Sentinel {
-    fn start(master: u16) -> Self {
+    fn start(kind: Kind, master: u16) -> Self {
         // Between finding a free port and the sentinel's bind somebody else may take it: then another one.
         for _ in 0..20 {
             let folder = tempfile::tempdir().expect("a temporary folder");
@@ -203,14 +215,14 @@ impl Sentinel {
                 folder.path().display()
             );
             std::fs::write(&file, settings).expect("a file in the own folder");
-            let child = Command::new("redis-server")
+            let child = Command::new(kind.program())
                 .arg(&file)
                 .arg("--sentinel")
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()
-                .expect("redis-server is installed (test.sh installs it)");
+                .expect("the server is installed (test.sh installs it)");
             let mut sentinel = Self { child, port, _folder: folder };
             if sentinel.is_ready_soon() {
                 return sentinel;
@@ -244,11 +256,23 @@ impl Sentinel {
     }
 
     fn try_ask<T: FromRedisValue>(&self, words: &[&str]) -> RedisResult<T> {
+        redis::cmd("SENTINEL").arg(words).query(&mut self.connection()?)
+    }
+
+    fn connection(&self) -> RedisResult<redis::Connection> {
         const LIMIT: Duration = Duration::from_secs(1);
         let client = redis::Client::open(format!("redis://{}", self.address()))?;
-        let mut connection = client.get_connection_with_timeout(LIMIT)?;
+        let connection = client.get_connection_with_timeout(LIMIT)?;
         connection.set_read_timeout(Some(LIMIT))?;
-        redis::cmd("SENTINEL").arg(words).query(&mut connection)
+        Ok(connection)
+    }
+
+    /// How many connections managers listen on to it.
+    #[must_use]
+    pub fn listeners(&self) -> usize {
+        let mut connection = self.connection().expect("the sentinel answers");
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut connection).expect("the sentinel answers");
+        list.lines().filter(|line| line.contains("resp=3") && !line.contains(" sub=0 ")).count()
     }
 
     /// Runs one `SENTINEL` command, such as `["SET", NAME, "down-after-milliseconds", "60000"]`.

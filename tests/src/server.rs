@@ -39,7 +39,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn program(self) -> PathBuf {
+    pub(crate) fn program(self) -> PathBuf {
         match self {
             Self::Redis => PathBuf::from("redis-server"),
             Self::Valkey => std::env::var_os("LOCK_TEST_VALKEY").map_or_else(valkey, PathBuf::from),
@@ -63,16 +63,16 @@ impl Server {
         Self::with(&[])
     }
 
-    /// Of a certain kind.
-    #[must_use]
-    pub fn of(kind: Kind) -> Self {
-        Self::launch(&kind.program(), &[], None, false, None)
-    }
-
     /// With further options, such as `["--appendonly", "yes"]`.
     #[must_use]
     pub fn with(options: &[&str]) -> Self {
-        Self::launch(&Kind::Redis.program(), options, None, false, None)
+        Self::of(Kind::Redis, options)
+    }
+
+    /// Of a certain kind, with further options.
+    #[must_use]
+    pub fn of(kind: Kind, options: &[&str]) -> Self {
+        Self::launch(&kind.program(), options, None, false, None)
     }
 
     /// With a wall clock of its own; `None` where there can't be one.

@@ -3,7 +3,7 @@
 use lock_runtime::{Builder, LockManager};
 
 use crate::sentinel::Sentinels;
-use crate::server::Server;
+use crate::server::{Kind, Server};
 
 /// A store of its own for one test.
 #[derive(Debug)]
@@ -30,13 +30,19 @@ impl World {
     /// Locks in a Redis that is started for this test.
     #[must_use]
     pub fn redis() -> Self {
-        Self { store: Store::Redis(Server::start()) }
+        Self::server_of(Kind::Redis)
     }
 
-    /// Locks on a master that sentinels name, all started for this test.
+    /// Locks on a server of some kind.
     #[must_use]
-    pub fn sentinel() -> Self {
-        Self { store: Store::Sentinel(Box::new(Sentinels::start(1))) }
+    pub fn server_of(kind: Kind) -> Self {
+        Self { store: Store::Redis(Server::of(kind, &[])) }
+    }
+
+    /// Locks on a master that sentinels of its kind name.
+    #[must_use]
+    pub fn sentinels_of(kind: Kind) -> Self {
+        Self { store: Store::Sentinel(Box::new(Sentinels::of(kind, 1))) }
     }
 
     /// A manager with the default settings.
@@ -75,16 +81,21 @@ macro_rules! over_every_store {
                 super::$behaviour($crate::stores::World::memory()).await;
             })+
         }
-        mod redis {
+        $crate::over_servers!(redis = server_of(Redis): $($behaviour),+);
+        $crate::over_servers!(valkey = server_of(Valkey): $($behaviour),+);
+        $crate::over_servers!(sentinel = sentinels_of(Redis): $($behaviour),+);
+        $crate::over_servers!(valkey_sentinel = sentinels_of(Valkey): $($behaviour),+);
+    };
+}
+
+/// Those over one kind of servers.
+#[macro_export]
+macro_rules! over_servers {
+    ($name:ident = $world:ident($kind:ident): $($behaviour:ident),+) => {
+        mod $name {
             $(#[tokio::test]
             async fn $behaviour() {
-                super::$behaviour($crate::stores::World::redis()).await;
-            })+
-        }
-        mod sentinel {
-            $(#[tokio::test]
-            async fn $behaviour() {
-                super::$behaviour($crate::stores::World::sentinel()).await;
+                super::$behaviour($crate::stores::World::$world($crate::server::Kind::$kind)).await;
             })+
         }
     };

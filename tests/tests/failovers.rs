@@ -25,6 +25,8 @@ use tests::sentinel::Sentinels;
 use tests::soak::Ours;
 use tests::soak::worker::watch;
 
+// More threads than tasks: the history is written by blocking, which beside a compiler may take half a second, and no
+// timer may wait for it.
 const MANAGERS: u32 = 3;
 const TASKS: u32 = 4;
 const BOUNDS: Bounds = Bounds {
@@ -144,20 +146,18 @@ async fn cost_no_more_than_exclusion(failovers: usize) {
 /// With every replica's confirmation not even that.
 async fn cost_nothing(failovers: usize) {
     let (history, granted) = play(failovers, 1).await;
-    let bounds = Bounds { noise: BOUNDS.noise + Duration::from_millis(300), ..BOUNDS };
-    let mut violations = found(&history, &[claims_never_overlap, fences_increase], BOUNDS);
-    violations.extend(found(&history, &[acquires_return_in_time], bounds));
+    let violations = found(&history, &[claims_never_overlap, fences_increase, acquires_return_in_time], BOUNDS);
     eprintln!("{failovers} failovers, {granted} grants");
     assert!(violations.is_empty(), "{violations:#?}");
     assert!(granted > failovers * 5, "{granted}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn fencing_tokens_grow_over_failovers_and_all_goes_on() {
     cost_no_more_than_exclusion(failovers(3)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn locks_that_the_replica_confirmed_are_exclusive_over_failovers() {
     cost_nothing(failovers(3)).await;
 }

@@ -91,6 +91,60 @@ async fn many_grants_share_a_confirmation() {
     assert!(server.commandstats().of("wait") < 20, "{:?}", server.commandstats());
 }
 
+/// How much longer than its timeout the usual one of several acquires takes, each of a key of its own and refused.
+async fn overtime(manager: &LockManager, name: &str, timeout: Duration) -> Duration {
+    let mut all = Vec::new();
+    for number in 0..9 {
+        let start = Instant::now();
+        let key = (name, timeout.as_millis().try_into().unwrap_or(0u64), number);
+        let error = manager.lock("p", &key).timeout(timeout).acquire().await.unwrap_err();
+        all.push(start.elapsed().saturating_sub(timeout));
+        assert!(is_too_few(&error), "timeout {timeout:?}: {error:?}");
+    }
+    all.sort();
+    all[all.len() / 2]
+}
+
+#[tokio::test]
+async fn replicas_that_do_not_answer_are_named_in_time_whatever_the_timeout() {
+    let server = Server::start();
+    let manager = manager(&server.url(), 1).await;
+    for timeout in [0, 1, 20, 50, 90, 150, 220, 300] {
+        let overtime = overtime(&manager, "alone", Duration::from_millis(timeout)).await;
+        assert!(overtime < Duration::from_millis(100), "timeout {timeout} ms: {overtime:?}");
+    }
+}
+
+#[tokio::test]
+async fn they_are_named_in_time_to_everybody_who_waits_for_them() {
+    let server = Server::start();
+    let manager = manager(&server.url(), 1).await;
+    let crowd = [0, 1, 20, 50, 90, 150, 220, 300, 1000].map(|timeout| {
+        let manager = manager.clone();
+        tokio::spawn(async move {
+            let overtime = overtime(&manager, "crowd", Duration::from_millis(timeout)).await;
+            assert!(overtime < Duration::from_millis(100), "timeout {timeout} ms: {overtime:?}");
+        })
+    });
+    for task in crowd {
+        task.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn those_who_want_the_same_lock_are_told_of_the_replicas_too() {
+    let server = Server::start();
+    let manager = manager(&server.url(), 1).await;
+    for _ in 0..5 {
+        let timeouts = [300, 0, 60, 200].map(Duration::from_millis);
+        let all = timeouts.map(|timeout| manager.lock("p", "k").timeout(timeout).acquire());
+        for error in futures_util::future::join_all(all).await.into_iter().map(Result::unwrap_err) {
+            // Or the lock that was granted to the first is being given back.
+            assert!(is_too_few(&error) || error.is_timeout(), "{error:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_lock_that_is_passed_on_counts_no_sooner() {
     let sentinels = Sentinels::start(1);
@@ -157,5 +211,27 @@ async fn a_timeout_that_would_pass_for_a_dead_connection_is_refused() {
         let builder = LockManager::builder().url("redis://127.0.0.1").min_replicas(1, within);
         let error = builder.connect().await.unwrap_err();
         assert!(matches!(error, LockError::InvalidSetting { setting: "min_replicas", .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn more_replicas_than_there_can_be_are_refused() {
+    for count in [101, u32::MAX] {
+        let builder = LockManager::builder().url("redis://127.0.0.1").min_replicas(count, WITHIN);
+        let error = builder.connect().await.unwrap_err();
+        assert!(matches!(error, LockError::InvalidSetting { setting: "min_replicas", .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn locks_in_this_process_have_no_replicas_to_wait_for() {
+    let builder = || LockManager::builder().min_replicas(1, WITHIN);
+    let is_refused = |error: LockError| {
+        assert!(matches!(error, LockError::InvalidSetting { setting: "min_replicas", .. }), "{error:?}");
+    };
+    is_refused(builder().url("memory://").connect().await.unwrap_err());
+    let first = LockManager::in_memory();
+    for manager in [builder().in_memory(), builder().in_memory_with(&first).unwrap()] {
+        is_refused(manager.lock("p", "k").acquire().await.unwrap_err());
     }
 }

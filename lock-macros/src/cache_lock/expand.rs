@@ -60,19 +60,20 @@ fn in_braces(brace: token::Brace, inside: &TokenStream) -> TokenStream {
 }
 
 // Input:
-//     #[cache_lock(prefix = "order", key = id, timeout_ms = 500, manager = self.locks, fenced = token)]
+//     #[cache_lock(prefix = PREFIX, key = id, timeout_ms = 500, manager = self.locks, fenced = token)]
 //
 // Output:
-//     let spec = Spec::new("order", &(id)).timeout_ms(500u64).fenced(true);
+//     const _: () = check_prefix(PREFIX);
+//     let spec = Spec::new(PREFIX, &(id)).timeout_ms(500u64).fenced(true);
 //     let manager = Some(ManagerRef::manager(&(self.locks)));
 //
-// The borrows end with the two statements, before the body takes the arguments.
+// The borrows end with the two `let` statements, before the body takes the arguments.
 fn request(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let private = private(lock);
     let prefix = prefix(lock);
     let key = key(&lock.key);
-    let settings = lock.settings.iter().map(|Setting { method, value }| {
+    let settings = lock.settings.iter().map(|Setting { method, value, .. }| {
         let span = value.span().resolved_at(site);
         let method = Ident::new(method, span);
         quote_spanned!(span=> .#method(#value))
@@ -87,10 +88,28 @@ fn request(lock: &Lock) -> TokenStream {
     });
     let fenced = lock.fenced.as_ref().map(|_| quote_spanned!(site=> .fenced(true)));
     let manager = manager(lock);
+    let checks = checks(lock);
     quote_spanned! {site=>
+        #checks
         let __spec = #private::Spec::new(#prefix, #key) #(#settings)* #fenced #on_lost;
         let __manager = #manager;
     }
+}
+
+/// Of what the compiler knows.
+fn checks(lock: &Lock) -> TokenStream {
+    let private = private(lock);
+    let prefix = match &lock.prefix {
+        Prefix::Written { text, is_const: true } => Some(("prefix", text.to_token_stream())),
+        _ => None,
+    };
+    let settings = lock.settings.iter().filter_map(|setting| Some((setting.method, setting.checked.clone()?)));
+    let check = |(option, value): (&str, TokenStream)| {
+        let span = value.span().resolved_at(Span::mixed_site());
+        let check = Ident::new(&format!("check_{option}"), span);
+        quote_spanned!(span=> const _: () = #private::#check(#value);)
+    };
+    prefix.into_iter().chain(settings).map(check).collect()
 }
 
 fn manager(lock: &Lock) -> TokenStream {
@@ -109,7 +128,7 @@ fn manager(lock: &Lock) -> TokenStream {
 fn prefix(lock: &Lock) -> TokenStream {
     let private = private(lock);
     match &lock.prefix {
-        Prefix::Written(prefix) => prefix.to_token_stream(),
+        Prefix::Written { text, .. } => text.to_token_stream(),
         Prefix::FnName(name) => {
             let name = format!("::{name}");
             let site = Span::mixed_site();

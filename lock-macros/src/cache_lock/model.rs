@@ -7,12 +7,14 @@ use syn::{Expr, ExprLit, Ident, Lit, LitStr, Path, parse_quote};
 use super::parse::{Function, Written};
 use crate::mistakes::Mistakes;
 pub(super) use bindings::bindings;
+use constant::is_const;
 pub(super) use duration::Setting;
 pub(super) use key::Key;
 use options::Options;
 pub(super) use shape::{Shape, Start};
 
 mod bindings;
+mod constant;
 mod duration;
 mod key;
 mod options;
@@ -37,7 +39,8 @@ pub(super) struct Lock {
 }
 
 pub(super) enum Prefix {
-    Written(Expr),
+    /// `is_const`: the compiler can check it.
+    Written { text: Expr, is_const: bool },
     /// The module's path and this name.
     FnName(String),
 }
@@ -62,7 +65,7 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let shape = shape::shape(function, mistakes);
     let prefix = prefix(&mut options, function, mistakes);
     let key = key::key(&mut options, function, shape.as_ref(), mistakes);
-    let mut settings = duration::settings(&mut options, mistakes);
+    let mut settings = duration::settings(&mut options, function, mistakes);
     settings.extend(renew(&mut options));
     let on_lost = on_lost(&mut options, mistakes);
     let manager = options.value("manager", "self.locks", mistakes);
@@ -103,7 +106,7 @@ fn prefix(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -
         if let Some(problem) = problem_of_prefix(&text.value()) {
             mistakes.at(text, format!("the prefix {problem}"));
         }
-        return Prefix::Written(written);
+        return Prefix::Written { text: written, is_const: false };
     }
     match plain(&written) {
         Expr::Path(path) if is_argument(path.path.get_ident(), function) => mistakes.at(
@@ -113,7 +116,7 @@ fn prefix(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -
         Expr::Path(_) => {}
         _ => mistakes.at(&written, "the prefix is a string literal or the path of a `const`"),
     }
-    Prefix::Written(written)
+    Prefix::Written { is_const: is_const(&written, function), text: written }
 }
 
 fn problem_of_prefix(text: &str) -> Option<&'static str> {
@@ -138,7 +141,7 @@ fn is_argument(name: Option<&Ident>, function: &Function) -> bool {
 fn renew(options: &mut Options) -> Option<Setting> {
     let option = options.take("renew")?;
     let value = option.value.unwrap_or_else(|| parse_quote!(true));
-    Some(Setting { method: "renew", value: value.into_token_stream() })
+    Some(Setting { method: "renew", value: value.into_token_stream(), checked: None })
 }
 
 fn on_lost(options: &mut Options, mistakes: &mut Mistakes) -> Option<OnLost> {

@@ -11,10 +11,10 @@ use super::hold::Hold;
 use super::slot::{Entered, Slot};
 use super::terms::Terms;
 use super::turn::{Attempt, Step, Turn};
+use crate::LockError;
 use crate::clock::Moment;
 use crate::engine::Engine;
-use crate::store::{Retry, Store, StoreError, one};
-use crate::{BackendError, LockError};
+use crate::store::{Retry, Store, one};
 
 /// A server that has answered before is not called unreachable for leaving the last command unanswered so briefly.
 const CUT_SHORT: Duration = Duration::from_millis(100);
@@ -29,7 +29,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
     if engine.is_closed() {
         return Err(shut_down(terms));
     }
-    let mut attempt = Attempt::new(terms.timeout, engine.settings().replicas_time());
+    let mut attempt = Attempt::new(terms.timeout);
     // Whether the clocks were read a moment ago.
     let mut is_first = true;
     loop {
@@ -203,21 +203,15 @@ fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> L
     // Who waits for less than the usual silence has heard nothing in all its time.
     let silence = if terms.timeout.is_zero() { SILENCE } else { terms.timeout.clamp(TOO_SHORT, SILENCE) };
     let holder = match slot.outlook(silence) {
-        Outlook::Unreachable(StoreError { problem, .. }) => return LockError::Backend { key, problem },
-        Outlook::Silent(since) => {
-            return unanswered(key, since);
-        }
+        Outlook::Unreachable(error) => return error.of_lock(&key),
+        Outlook::Silent(since) => return engine.store().unanswered(since).of_lock(&key),
         // Its siblings asked one after another, and each was gone before there was an answer.
         Outlook::Unknown if attempt.has_counted_none(engine.answers()) => {
-            return unanswered(key, attempt.started.elapsed());
+            return engine.store().unanswered(attempt.started.elapsed()).of_lock(&key);
         }
         Outlook::HeldHere => Some(engine.label().to_owned()),
         Outlook::HeldElsewhere | Outlook::Unknown => slot.holder_elsewhere(),
     };
     let waited = if terms.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
     LockError::Timeout { key, waited, holder }
-}
-
-fn unanswered(key: String, within: Duration) -> LockError {
-    LockError::Backend { key, problem: BackendError::new(format!("no answer from the server within {within:?}")) }
 }

@@ -24,14 +24,21 @@ pub(crate) struct Terms {
 
 /// Refuses a lease that can't be meant.
 pub(crate) fn check_lease(setting: &'static str, lease: Duration) -> Result<(), LockError> {
-    let reason = if lease.is_zero() {
-        "a lease of zero would protect nothing".to_owned()
-    } else if lease < SHORTEST {
-        format!("a lease of {lease:?} would end before it can be used; the shortest is {SHORTEST:?}")
-    } else if lease > LONGEST {
-        format!("a lease of {lease:?} is longer than a year; after a crash nobody could lock until then")
+    match problem_of_lease(lease.as_nanos()) {
+        Some(problem) => Err(LockError::InvalidSetting { setting, reason: format!("{problem} ({lease:?})") }),
+        None => Ok(()),
+    }
+}
+
+/// What is wrong with a lease of so many nanoseconds; the compiler asks it of constants.
+pub(crate) const fn problem_of_lease(nanos: u128) -> Option<&'static str> {
+    if nanos == 0 {
+        Some("a lease of zero would protect nothing")
+    } else if nanos < SHORTEST.as_nanos() {
+        Some("a lease of less than 10 ms would end before it can be used")
+    } else if nanos > LONGEST.as_nanos() {
+        Some("a lease of more than a year is a unit mistaken for another; after a crash nobody could lock until then")
     } else {
-        return Ok(());
-    };
-    Err(LockError::InvalidSetting { setting, reason })
+        None
+    }
 }

@@ -225,8 +225,6 @@ impl Drop for Turn {
 pub(super) struct Attempt {
     pub(super) started: Moment,
     timeout: Duration,
-    /// The least time for an answer.
-    answer: Duration,
     /// Whether the store was asked at all: a timeout of zero, or next to zero, means once, not never.
     pub(super) tried: bool,
     /// Whether its time went by in the queue of the process.
@@ -245,9 +243,8 @@ struct Failures {
 }
 
 impl Attempt {
-    pub(super) fn new(timeout: Duration, replicas: Duration) -> Self {
-        let answer = SHORTEST_ANSWER + replicas;
-        Self { started: Moment::now(), timeout, answer, tried: false, waited: false, answers: None, failures: None }
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self { started: Moment::now(), timeout, tried: false, waited: false, answers: None, failures: None }
     }
 
     /// When the task stops waiting.
@@ -257,7 +254,7 @@ impl Attempt {
 
     /// When the last command has to be answered: a little later than a very short timeout.
     pub(super) fn by(&self) -> Deadline {
-        Deadline::new(self.started, self.timeout.max(self.answer))
+        Deadline::new(self.started, self.timeout.max(SHORTEST_ANSWER))
     }
 
     /// From now on the store's answers count, of which there have been so many.

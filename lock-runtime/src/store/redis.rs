@@ -234,6 +234,10 @@ impl Store for RedisStore {
         let _ = self.link.call(::redis::cmd("PING"), by).await;
     }
 
+    fn unanswered(&self, since: Duration) -> StoreError {
+        self.link.unanswered(since).into()
+    }
+
     fn attach(&self, _process: &str, events: Weak<dyn Events>) {
         // A link subscribes to the channel of its process when it connects.
         self.link.attach(events);

@@ -1,4 +1,5 @@
-//! What a lock does, over every store: in memory under a paused clock, and on a Redis of the test's own.
+//! What a lock does, over every store: in memory under a paused clock, and on servers of the test's own, by Redis and by
+//! Valkey.
 
 #![allow(
     clippy::unwrap_used,

@@ -4,6 +4,7 @@
 #![deny(clippy::allow_attributes_without_reason, clippy::shadow_unrelated, clippy::unwrap_used)]
 #![deny(unused_qualifications, unused_lifetimes, single_use_lifetimes, missing_debug_implementations)]
 
+mod constants;
 pub mod free_fns;
 mod keys;
 mod methods;

@@ -39,7 +39,7 @@ fn scripts_of_any_kind_do_what_they_do_on_valkey() {
 }
 
 fn compare(kind: Kind) {
-    let server = Server::of(kind);
+    let server = Server::of(kind, &[]);
     let config = Config { cases: 150, failure_persistence: None, max_shrink_time: 10_000, ..Config::default() };
     let outcome = TestRunner::new(config).run(&steps::history(), |history| {
         for _ in 0..10 {

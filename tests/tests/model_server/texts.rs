@@ -54,7 +54,7 @@ const TEXTS: &[&str] = &[
 ];
 
 pub(crate) fn compare(kind: Kind) {
-    let server = Server::of(kind);
+    let server = Server::of(kind, &[]);
     let step = |text: &&str| Step {
         process: 0,
         what: What::ByHand(["EVAL", text, "1", "key", "value"].map(str::to_owned).into()),

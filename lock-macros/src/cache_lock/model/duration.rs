@@ -1,17 +1,21 @@
 //! `timeout…` and `expire…`: three spellings each, checked as far as a literal tells.
 
 use proc_macro2::TokenStream;
-use quote::ToTokens;
+use quote::{ToTokens, quote_spanned};
+use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{Expr, ExprLit, Lit, LitInt, LitStr, UnOp};
 
-use super::{Options, plain, tokens};
+use super::{Options, is_const, plain, tokens};
+use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
 /// A call on the request: `.timeout_ms(500u64)`.
 pub(in crate::cache_lock) struct Setting {
     pub(in crate::cache_lock) method: &'static str,
     pub(in crate::cache_lock) value: TokenStream,
+    /// What the compiler is to check, when it knows the value.
+    pub(in crate::cache_lock) checked: Option<TokenStream>,
 }
 
 /// One of the two durations of a lock, and its spellings.
@@ -19,19 +23,23 @@ struct Kind {
     in_ms: &'static str,
     in_s: &'static str,
     any: &'static str,
-    may_be_zero: bool,
+    is_lease: bool,
 }
 
-const TIMEOUT: Kind = Kind { in_ms: "timeout_ms", in_s: "timeout_s", any: "timeout", may_be_zero: true };
+const TIMEOUT: Kind = Kind { in_ms: "timeout_ms", in_s: "timeout_s", any: "timeout", is_lease: false };
 
-const EXPIRE: Kind = Kind { in_ms: "expire_ms", in_s: "expire_s", any: "expire", may_be_zero: false };
+const EXPIRE: Kind = Kind { in_ms: "expire_ms", in_s: "expire_s", any: "expire", is_lease: true };
 
-pub(super) fn settings(options: &mut Options, mistakes: &mut Mistakes) -> Vec<Setting> {
-    [TIMEOUT, EXPIRE].iter().filter_map(|kind| setting(kind, options, mistakes)).collect()
+/// The bounds of a lease in milliseconds, as in the runtime: ten of them, and a year.
+const SHORTEST: u64 = 10;
+const LONGEST: u64 = 365 * 24 * 60 * 60 * 1000;
+
+pub(super) fn settings(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -> Vec<Setting> {
+    [TIMEOUT, EXPIRE].iter().filter_map(|kind| setting(kind, options, function, mistakes)).collect()
 }
 
 /// One lock waits for one time: a second spelling is refused even when it says the same.
-fn setting(kind: &Kind, options: &mut Options, mistakes: &mut Mistakes) -> Option<Setting> {
+fn setting(kind: &Kind, options: &mut Options, function: &Function, mistakes: &mut Mistakes) -> Option<Setting> {
     let mut spellings = [kind.in_ms, kind.in_s, kind.any]
         .into_iter()
         .filter_map(|spelling| options.take(spelling).map(|option| (spelling, option)));
@@ -49,20 +57,21 @@ fn setting(kind: &Kind, options: &mut Options, mistakes: &mut Mistakes) -> Optio
         spelling if spelling == kind.in_s => Some(1000),
         _ => None,
     };
+    let is_known = kind.is_lease && is_const(&value, function);
     let outcome = match milliseconds {
-        Some(unit) => number(kind, spelling, unit, &value),
-        None => duration(kind, &value),
+        Some(unit) => number(kind, spelling, unit, &value, is_known),
+        None => duration(kind, &value, is_known),
     };
     mistakes.ok(outcome)
 }
 
 /// `timeout_ms = EXPR`: an integer.
-fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr) -> syn::Result<Setting> {
+fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr, is_known: bool) -> syn::Result<Setting> {
     let any = kind.any;
     let advice = match plain(value) {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
             check(kind, number, number.base10_parse().ok(), unit)?;
-            return Ok(Setting { method: spelling, value: with_suffix(number).into_token_stream() });
+            return Ok(Setting { method: spelling, value: with_suffix(number).into_token_stream(), checked: None });
         }
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
             format!("`{spelling}` takes an integer: for a text with a unit write `{any} = {}`", text.token())
@@ -75,21 +84,25 @@ fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr) -> syn::
             format!("`{spelling}` can't be negative")
         }
         _ => {
-            return Ok(Setting { method: spelling, value: tokens(&without_fallback(value)) });
+            let (span, number) = (value.span(), tokens(&without_fallback(value)));
+            let is_known = is_known || kind.is_lease && is_literal_arithmetic(value);
+            // Of whatever integer type it is.
+            let checked = is_known.then(|| quote_spanned!(span=> (#number) as _));
+            return Ok(Setting { method: spelling, value: number, checked });
         }
     };
     Err(syn::Error::new_spanned(value, advice))
 }
 
 /// `timeout = "1500ms"`, or an expression that is a `Duration`.
-fn duration(kind: &Kind, value: &Expr) -> syn::Result<Setting> {
+fn duration(kind: &Kind, value: &Expr, is_known: bool) -> syn::Result<Setting> {
     let any = kind.any;
     match plain(value) {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
             let (amount, unit) = read(kind, text)?;
             let milliseconds = check(kind, text, amount, unit)?;
             let number = LitInt::new(&format!("{milliseconds}u64"), text.span());
-            Ok(Setting { method: kind.in_ms, value: number.into_token_stream() })
+            Ok(Setting { method: kind.in_ms, value: number.into_token_stream(), checked: None })
         }
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
             let Kind { in_ms: ms, in_s: s, .. } = kind;
@@ -101,7 +114,7 @@ fn duration(kind: &Kind, value: &Expr) -> syn::Result<Setting> {
             let advice = format!("`{any}` takes a text with a unit, such as `{any} = \"1500ms\"`, or a `Duration`");
             Err(syn::Error::new_spanned(value, advice))
         }
-        _ => Ok(Setting { method: any, value: tokens(value) }),
+        _ => Ok(Setting { method: any, value: tokens(value), checked: is_known.then(|| tokens(value)) }),
     }
 }
 
@@ -131,12 +144,14 @@ fn check(kind: &Kind, token: &impl ToTokens, amount: Option<u64>, unit: u64) -> 
         let advice = "this time is too long: its milliseconds don't fit into a `u64`";
         return Err(syn::Error::new_spanned(token, advice));
     };
-    if milliseconds == 0 && !kind.may_be_zero {
-        let advice =
-            "a lease of zero is over before the body starts: write how long a crashed holder may keep others out";
-        return Err(syn::Error::new_spanned(token, advice));
-    }
-    Ok(milliseconds)
+    let advice = match milliseconds {
+        _ if !kind.is_lease => return Ok(milliseconds),
+        0 => "a lease of zero is over before the body starts: write how long a crashed holder may keep others out",
+        1..SHORTEST => "a lease of less than 10 ms ends before it can be used",
+        SHORTEST..=LONGEST => return Ok(milliseconds),
+        _ => "a lease of more than a year is a unit mistaken for another: after a crash nobody could lock until then",
+    };
+    Err(syn::Error::new_spanned(token, advice))
 }
 
 /// An integer literal that would otherwise fall back to `i32`.

@@ -1,7 +1,9 @@
 //! The key: an expression, or the marked arguments.
 
+use std::collections::HashSet;
+
 use proc_macro2::{Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::parse::ParseStream;
 use syn::spanned::Spanned;
 use syn::{Expr, ExprTuple, FnArg, Ident, LitStr, Member, Meta, Token};
@@ -27,6 +29,7 @@ pub(super) fn key(
 ) -> Option<Key> {
     let is_given = options.written.iter().any(|option| option.name == "key");
     let written = options.value("key", "id", mistakes);
+    check_marks_differ(&function.marks, mistakes);
     let marked: Vec<Option<Key>> =
         (function.marks.iter()).map(|mark| mistakes.ok(marked(mark, function, shape))).collect();
     match (&written, function.marks.first()) {
@@ -50,6 +53,16 @@ pub(super) fn key(
                  `key = \"all\"` is one lock for every call",
             ));
             None
+        }
+    }
+}
+
+/// Several fields of one argument are several parts.
+fn check_marks_differ(marks: &[Mark], mistakes: &mut Mistakes) {
+    let mut named = HashSet::new();
+    for mark in marks {
+        if !named.insert((mark.argument, mark.attribute.to_token_stream().to_string())) {
+            mistakes.at(&mark.attribute, "this part of the key is named twice: remove one of the marks");
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisResult, Value};
+use tokio::task::JoinSet;
 
 use super::failure::CallError;
 #[cfg(feature = "sentinel")]
@@ -86,8 +87,8 @@ pub(super) type Alarm = Arc<dyn Fn() + Send + Sync>;
 /// A connection, and what the server says of itself.
 pub(super) struct Greeted {
     pub(super) connection: MultiplexedConnection,
-    /// The connection that raises the alarm, where there is one; it has to live for as long.
-    pub(super) listening: Option<Arc<MultiplexedConnection>>,
+    /// The tasks that raise the alarm, where there are some; they end with this value.
+    pub(super) listening: Option<Arc<JoinSet<()>>>,
     pub(super) hello: Value,
 }
 
@@ -103,7 +104,8 @@ impl Greeted {
     }
 }
 
-fn says(hello: &Value, name: &str) -> Option<String> {
+/// A field of a reply that is a map.
+pub(super) fn says(hello: &Value, name: &str) -> Option<String> {
     hello.as_map_iter()?.find_map(|(key, value)| {
         let is_it = super::text(key.clone())? == name;
         is_it.then(|| super::text(value.clone())).flatten()

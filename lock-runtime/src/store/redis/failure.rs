@@ -14,6 +14,8 @@ use crate::store::{Retry, StoreError};
 pub(crate) enum CallError {
     /// No reply within this time; whether the command took effect is not known.
     Silent(Duration),
+    /// No reply within this time because the server waits for replicas, of which so many are needed.
+    Unconfirmed(Duration, u32),
     /// No connection within this time.
     NoConnection(Duration),
     /// The server is older than what the protocol needs.
@@ -58,6 +60,16 @@ impl CallError {
         }
     }
 
+    /// The same, of a place that could be connected to before: it closes connections for another reason than TLS.
+    pub(super) fn of_known(self) -> Self {
+        match self {
+            Self::Setup(_, error) if error.is_connection_dropped() => Self::Failed(error),
+            #[cfg(feature = "sentinel")]
+            Self::Of(server, error) => Self::Of(server, Box::new(error.of_known())),
+            other => other,
+        }
+    }
+
     /// The same, of one server among several.
     #[cfg(feature = "sentinel")]
     pub(super) fn of(self, server: &str) -> Self {
@@ -67,8 +79,8 @@ impl CallError {
     /// Whether the same would fail again: wrong credentials, a missing right, a key of another type.
     pub(super) fn is_final(&self) -> bool {
         match self {
-            Self::Silent(_) | Self::NoConnection(_) | Self::Unsuitable(_) | Self::Setup(..) => false,
-            Self::UnknownScript { .. } => false,
+            Self::Silent(_) | Self::Unconfirmed(..) | Self::NoConnection(_) => false,
+            Self::Unsuitable(_) | Self::Setup(..) | Self::UnknownScript { .. } => false,
             // The next time it may be another server.
             #[cfg(feature = "sentinel")]
             Self::Of(..) => false,
@@ -84,7 +96,7 @@ impl CallError {
     /// Whether there was no answer in the time that there was, and nothing else.
     pub(super) fn is_out_of_time(&self) -> bool {
         match self {
-            Self::Silent(_) | Self::NoConnection(_) => true,
+            Self::Silent(_) | Self::Unconfirmed(..) | Self::NoConnection(_) => true,
             #[cfg(feature = "sentinel")]
             Self::Of(_, error) => error.is_out_of_time(),
             _ => false,
@@ -94,6 +106,9 @@ impl CallError {
     pub(crate) fn into_problem(self) -> BackendError {
         match self {
             Self::Silent(limit) => BackendError::new(format!("no answer from the server within {limit:?}")),
+            Self::Unconfirmed(limit, count) => {
+                BackendError::new(format!("no answer within {limit:?}: the server waits for {count} replicas"))
+            }
             Self::NoConnection(limit) => BackendError::new(format!("no connection to the server within {limit:?}")),
             Self::TooOld(found) => BackendError::new(format!(
                 "{found} is too old: needs Redis {}.{} or newer, or any Valkey",
@@ -112,9 +127,10 @@ impl CallError {
                     }
                     ErrorKind::Parse => "what answers there does not speak Redis's protocol".to_owned(),
                     _ => match error.code() {
-                        Some(code @ ("WRONGPASS" | "NOAUTH")) => {
-                            format!("the server refused the user name or password ({code})")
-                        }
+                        Some("WRONGPASS") => "the server refused the user name or password (WRONGPASS)".to_owned(),
+                        Some("NOAUTH") => "it wants a password and was given none: write it in the URL, as in \
+                                           redis://:password@host or redis://user:password@host (NOAUTH)"
+                            .to_owned(),
                         Some(code) => said(&format!("{code} {}", error.detail().unwrap_or_default())),
                         None => format!("the server or the connection failed: {error}"),
                     },
@@ -171,7 +187,8 @@ impl From<CallError> for StoreError {
     fn from(error: CallError) -> Self {
         let retry = if error.is_final() { Retry::Never } else { Retry::Later };
         let out_of_time = error.is_out_of_time();
-        Self { retry, out_of_time, replicas: None, problem: error.into_problem() }
+        let replicas = if let CallError::Unconfirmed(_, count) = error { Some((0, count)) } else { None };
+        Self { retry, out_of_time, replicas, problem: error.into_problem() }
     }
 }
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Value};
+use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use super::endpoint::Endpoint;
@@ -69,7 +70,7 @@ struct State {
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     pub(super) made: Made,
-    _listening: Option<Arc<MultiplexedConnection>>,
+    _listening: Option<Arc<JoinSet<()>>>,
 }
 
 /// Which connection it is, and since when.
@@ -155,9 +156,12 @@ impl Link {
     async fn send(&self, command: &Cmd, by: Deadline) -> Result<Called, CallError> {
         let live = self.locked().live.clone();
         // Boxed: otherwise every command's future would have room for a whole connection set-up.
-        let (mut live, by) = match live {
-            Some(live) => (live, by),
-            None => (Box::pin(self.made_live(by)).await?, by.counted_from(Moment::now())),
+        let (mut live, by) = if let Some(live) = live {
+            (live, by)
+        } else {
+            // What is left: the deadline may count from an earlier step of the same verb.
+            let by = by.counted_from(Moment::now());
+            (Box::pin(self.made_live(by)).await?, by.counted_from(Moment::now()))
         };
         let reply = live.connection.send_packed_command(command);
         let value = self.answered(live.made, by, reply).await?;
@@ -195,7 +199,7 @@ impl Link {
         drop(in_flight);
         let Ok(reply) = outcome else {
             self.silence(made.generation, sent);
-            return Err(CallError::Silent(limit));
+            return Err(self.unanswered(limit));
         };
         self.heard();
         let reply = reply.and_then(Value::extract_error);
@@ -207,6 +211,14 @@ impl Link {
             self.drop_connection(made.generation);
         }
         Ok(reply?)
+    }
+
+    /// Why there was no answer within a time.
+    pub(super) fn unanswered(&self, limit: Duration) -> CallError {
+        match &self.replicas {
+            Some(replicas) if replicas.keep_waiting() => replicas.unconfirmed(limit),
+            _ => CallError::Silent(limit),
+        }
     }
 
     /// Whether a refusal with this code is a reason to look where the locks live now.

@@ -1,10 +1,13 @@
 //! [`Replicas`]: how many of them must have a grant before it counts.
 
+use std::pin::pin;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use tokio::sync::Mutex;
-use tokio::time::timeout_at;
+use tokio::time::{sleep, timeout_at};
 
 use super::failure::CallError;
 use super::link::{Link, Live};
@@ -16,6 +19,10 @@ use crate::store::{Retry, StoreError};
 /// Nobody listens there. A message to it is a write, which replicas are sent: a server that did not write for a connection
 /// since it was made answers its `WAIT` at once, though the grant that it repeats may have reached nobody.
 const MARK: &str = "cache_lock:";
+/// For the way back of an answer that there are too few, before the time of whoever asked is up.
+const WAY: Duration = Duration::from_millis(5);
+/// A server that has nothing else to do looks only so often whether the time of a `WAIT` is up.
+const SERVER_TICK: Duration = Duration::from_millis(100);
 
 /// The replicas that have to confirm.
 #[derive(Debug)]
@@ -25,6 +32,8 @@ pub(crate) struct Replicas {
     /// How many have asked so far.
     asked: AtomicU64,
     last: Mutex<Last>,
+    /// When the server has answered the last `WAIT`; `None` when it has.
+    waiting: std::sync::Mutex<Option<Deadline>>,
 }
 
 /// The last confirmation, which those share who asked before it was sent: a `WAIT` keeps all else on its connection
@@ -40,7 +49,21 @@ struct Last {
 impl Replicas {
     pub(crate) fn new(count: u32, within: Duration) -> Self {
         let last = Mutex::new(Last { generation: 0, covers: 0, outcome: Ok(()) });
-        Self { count, within, asked: AtomicU64::new(0), last }
+        Self { count, within, asked: AtomicU64::new(0), last, waiting: std::sync::Mutex::default() }
+    }
+
+    /// Whether the server keeps all else on the connection waiting.
+    pub(super) fn keep_waiting(&self) -> bool {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.is_some_and(|until| !until.has_passed())
+    }
+
+    fn wait_until(&self, answered: Option<Deadline>) {
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = answered;
+    }
+
+    pub(super) fn unconfirmed(&self, limit: Duration) -> CallError {
+        CallError::Unconfirmed(limit, self.count)
     }
 
     /// Waits until enough replicas have all that was answered on this connection before the call.
@@ -51,26 +74,48 @@ impl Replicas {
             let mut last = self.last.lock().await;
             if last.generation != live.made.generation || last.covers <= number {
                 let covers = self.asked.load(Ordering::SeqCst);
-                let outcome = self.ask(link, live, by.counted_from(Moment::now())).await;
+                let by = by.counted_from(Moment::now());
+                let outcome = self.ask(link, live, by).await;
+                if outcome.is_err() && self.within_of(by) < self.within {
+                    // Those who have more time may fare better.
+                    return outcome;
+                }
                 *last = Last { generation: live.made.generation, covers, outcome };
             }
             last.outcome.clone()
         };
-        let late = |_| Err(CallError::Silent(by.span()).into());
+        let late = |_| Err(self.unconfirmed(by.span()).into());
         timeout_at(by.on_timer(), confirming).await.unwrap_or_else(late)
     }
 
+    /// How long the replicas have, for somebody who waits until `by`.
+    fn within_of(&self, by: Deadline) -> Duration {
+        self.within.min(by.span().saturating_sub(WAY))
+    }
+
     async fn ask(&self, link: &Link, live: &Live, by: Deadline) -> Result<(), StoreError> {
+        let within = self.within_of(by);
         let mut marked = redis::pipe();
-        marked.cmd("PUBLISH").arg(MARK).arg("").cmd("WAIT").arg(self.count).arg(millis(self.within));
-        let confirmed = match link.call_on(live, &marked, by).await?.as_slice() {
+        marked.cmd("PUBLISH").arg(MARK).arg("").cmd("WAIT").arg(self.count).arg(millis(within));
+        self.wait_until(Some(Deadline::new(by.start(), within + SERVER_TICK)));
+        let answer = pin!(link.call_on(live, &marked, by));
+        let replies = match select(answer, pin!(sleep(within + Duration::from_millis(1)))).await {
+            Either::Left((replies, _)) => replies,
+            Either::Right(((), answer)) => {
+                // Whatever arrives has the server look at once.
+                link.send_behind(redis::cmd("PING").set_no_response(true));
+                answer.await
+            }
+        }?;
+        self.wait_until(None);
+        let confirmed = match replies.as_slice() {
             [_, redis::Value::Int(confirmed)] => u32::try_from(*confirmed).unwrap_or_default(),
             _ => return Err(StoreError::no_answer()),
         };
         if confirmed >= self.count {
             return Ok(());
         }
-        let text = format!("{confirmed} of {} replicas confirmed within {:?}", self.count, self.within);
+        let text = format!("{confirmed} of {} replicas confirmed within {within:?}", self.count);
         let replicas = Some((confirmed, self.count));
         Err(StoreError { retry: Retry::Never, out_of_time: false, replicas, problem: BackendError::new(text) })
     }

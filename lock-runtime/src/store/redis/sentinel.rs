@@ -4,34 +4,41 @@
 //! first sentinel of its list before it looks at what the second one said, with time limits of its own, and keeps
 //! connections that end with the runtime that made them.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::aio::{MultiplexedConnection, SendError};
-use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
-    RedisConnectionInfo, Value,
-};
+use redis::{AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::endpoint::{Alarm, Greeted, greet, is_tls, with_settings};
 use super::failure::CallError;
+use crate::clock::Moment;
+use listener::{Choice, Listener, Said};
+
+mod listener;
 
 /// Where a sentinel listens when the URL does not say it.
 const PORT: u16 = 26_379;
 /// Asking a sentinel and connecting to a master have this part of the time each: one that is stopped, and one that a
 /// sentinel wrongly names, must not use up the time of the others.
 const STEPS: u32 = 4;
+/// For so long an older choice of the sentinels is not believed. Then they may have forgotten the newer one: somebody has
+/// set them up anew.
+const MEMORY: Duration = Duration::from_secs(10);
 
 /// The sentinels of one master.
 #[derive(Clone, Debug)]
 pub(crate) struct Sentinels {
-    /// Each with the credentials for the master.
-    sentinels: Vec<ConnectionInfo>,
+    /// Of each sentinel, with the credentials for the master.
+    addresses: Vec<ConnectionInfo>,
     /// What the sentinels call the master.
     name: Arc<str>,
+    /// The number of the latest failover that a sentinel told of, and when it did; of all connections.
+    latest: Arc<Mutex<Option<(u64, Moment)>>>,
 }
 
 impl Sentinels {
@@ -52,19 +59,20 @@ impl Sentinels {
             let host = if has_port { host.to_owned() } else { format!("{host}:{PORT}") };
             format!("{scheme}://{credentials}{host}/{db}").into_connection_info().ok().map(with_settings)
         };
-        let sentinels = hosts.split(',').map(sentinel).collect::<Option<_>>()?;
-        Some(Self { sentinels, name: name.into() })
+        let addresses = hosts.split(',').map(sentinel).collect::<Option<_>>()?;
+        Some(Self { addresses, name: name.into(), latest: Arc::default() })
     }
 
     pub(crate) fn is_tls(&self) -> bool {
-        self.sentinels.iter().any(is_tls)
+        self.addresses.iter().any(is_tls)
     }
 
     /// Connects to the master: to the first server named by any sentinel that is one by its own account.
     ///
     /// All are asked at the same time. A sentinel that was cut off, or has not heard of a failover yet, names a server
     /// that is gone, or is a replica now. Or the server still takes itself for the master, for some ten seconds after a
-    /// failover: so the sentinel that named it is listened to, and raises the `alarm` when it names another.
+    /// failover: so all sentinels are listened to for as long as the connection is used, and the `alarm` is raised when
+    /// any of them tells of a later choice. One that says nothing is no reason to leave a master that answers.
     pub(super) async fn connect(
         &self,
         config: AsyncConnectionConfig,
@@ -72,106 +80,74 @@ impl Sentinels {
         alarm: &Alarm,
     ) -> Result<Greeted, CallError> {
         let limit = limit / STEPS;
+        let (telling, mut said) = mpsc::unbounded_channel();
         // Tasks, so that they go on while a server is tried that does not answer. They end with this value.
-        let mut asked = JoinSet::new();
-        for sentinel in &self.sentinels {
-            asked.spawn(ask(sentinel.clone(), Arc::clone(&self.name), limit, Arc::clone(alarm)));
+        let mut listening = JoinSet::new();
+        for (number, sentinel) in self.addresses.iter().cloned().enumerate() {
+            let (name, said) = (Arc::clone(&self.name), telling.clone());
+            listening.spawn(Listener { number, sentinel, name, limit, said }.run());
         }
+        // When the runtime ends, so do they, and nobody says anything.
+        drop(telling);
+        let mut unheard: HashSet<usize> = (0..self.addresses.len()).collect();
         let mut tried = Vec::new();
         // What is said if there is no master: of the server that was named, rather than of a sentinel that is down.
         let (mut of_master, mut of_sentinels) = (None, None);
-        while let Some(answer) = asked.join_next().await {
-            let (master, listening) = match answer {
-                Ok(Ok(named)) => named,
-                Ok(Err(error)) => {
+        while !unheard.is_empty()
+            && let Some(Said { by, choice }) = said.recv().await
+        {
+            unheard.remove(&by);
+            let choice = match choice {
+                Ok(choice) if self.is_latest(&choice) => choice,
+                Ok(choice) => {
+                    let text = "another one was chosen in its place, as another sentinel has told".to_owned();
+                    of_master = Some(CallError::Unsuitable(text).of(&place(&choice.master)));
+                    continue;
+                }
+                Err(error) => {
                     of_sentinels = Some(error);
                     continue;
                 }
-                // The runtime ends.
-                Err(_) => continue,
             };
-            if tried.contains(master.addr()) {
+            if tried.contains(choice.master.addr()) {
                 continue;
             }
-            tried.push(master.addr().clone());
-            match connect_to(master, &config, limit).await {
-                Ok(greeted) => return Ok(Greeted { listening: Some(Arc::new(listening)), ..greeted }),
+            tried.push(choice.master.addr().clone());
+            match connect_to(choice.master.clone(), &config, limit).await {
+                Ok(greeted) => {
+                    listening.spawn(self.clone().heed(choice, said, Arc::clone(alarm)));
+                    return Ok(Greeted { listening: Some(Arc::new(listening)), ..greeted });
+                }
                 Err(error) => of_master = Some(error),
             }
         }
         let nobody = || CallError::Unsuitable("no sentinel could be asked".to_owned());
         Err(of_master.or(of_sentinels).unwrap_or_else(nobody))
     }
-}
 
-/// The server that a sentinel names, and the connection on which the sentinel tells of another.
-async fn ask(
-    sentinel: ConnectionInfo,
-    name: Arc<str>,
-    limit: Duration,
-    alarm: Alarm,
-) -> Result<(ConnectionInfo, MultiplexedConnection), CallError> {
-    let server = sentinel.redis_settings();
-    // A sentinel has no databases, and most often no password either: then it refuses one.
-    let plain = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
-    let asking = async {
-        let mut connection = listen(&sentinel, plain.clone(), &name, &alarm).await;
-        if let (Err(CallError::Failed(error)), Some(password)) = (&connection, server.password())
-            && error.code() == Some("NOAUTH")
-        {
-            let user = server.username().unwrap_or("default");
-            let credentials = plain.set_username(user).set_password(password);
-            connection = listen(&sentinel, credentials, &name, &alarm).await;
+    /// Whether no sentinel has told of a later choice.
+    fn is_latest(&self, choice: &Choice) -> bool {
+        // Nothing that can panic runs under this lock.
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.is_some_and(|(epoch, told)| choice.epoch < epoch && told.elapsed() < MEMORY) {
+            return false;
         }
-        let mut connection = connection?;
-        let mut command = redis::cmd("SENTINEL");
-        command.arg("GET-MASTER-ADDR-BY-NAME").arg(&*name);
-        let address: Option<(String, u16)> = command.query_async(&mut connection).await?;
-        let unknown = || CallError::Unsuitable(format!("it knows no master called `{name}`"));
-        Ok((address.ok_or_else(unknown)?, connection))
-    };
-    let asked = timeout(limit, asking).await.unwrap_or(Err(CallError::NoConnection(limit)));
-    let ((host, port), listening) = asked.map_err(|error| error.of(&format!("the sentinel {}", sentinel.addr())))?;
-    let addr = match sentinel.addr().clone() {
-        ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-            ConnectionAddr::TcpTls { host, port, insecure, tls_params }
-        }
-        _ => ConnectionAddr::Tcp(host, port),
-    };
-    Ok((sentinel.set_addr(addr), listening))
-}
-
-/// A connection to a sentinel that raises the alarm when the master is replaced, and when it breaks: then a connection to
-/// another sentinel is needed.
-async fn listen(
-    sentinel: &ConnectionInfo,
-    credentials: RedisConnectionInfo,
-    name: &Arc<str>,
-    alarm: &Alarm,
-) -> Result<MultiplexedConnection, CallError> {
-    let (alarm, master) = (Arc::clone(alarm), Arc::clone(name));
-    let hear = move |info: PushInfo| -> Result<(), SendError> {
-        let of_master =
-            |value: &Value| super::text(value.clone()).is_some_and(|text| text.split(' ').any(|word| word == &*master));
-        if info.kind == PushKind::Disconnection || info.kind == PushKind::Message && info.data.iter().any(of_master) {
-            alarm();
-        }
-        Ok(())
-    };
-    let of_setup = |error| CallError::of_setup(error, is_tls(sentinel));
-    let client = redis::Client::open(sentinel.clone().set_redis_settings(credentials))?;
-    // The caller's limit is the only one.
-    let config =
-        AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None).set_push_sender(hear);
-    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(of_setup)?;
-    // The one is told by the sentinel that leads a failover as soon as there is a new master, the other by the rest.
-    match connection.subscribe(&["+promoted-slave", "+switch-master"]).await {
-        Err(error) if error.code() == Some("NOPERM") => {
-            let text = "its user lacks +subscribe, or the channels &+promoted-slave and &+switch-master";
-            Err(CallError::Unsuitable(text.to_owned()))
-        }
-        outcome => Ok(outcome.map(|()| connection)?),
+        *latest = Some((choice.epoch, Moment::now()));
+        true
     }
+
+    /// Raises the alarm when a sentinel tells that the chosen master was replaced.
+    async fn heed(self, chosen: Choice, mut said: UnboundedReceiver<Said>, alarm: Alarm) {
+        while let Some(Said { choice, .. }) = said.recv().await {
+            if choice.is_ok_and(|choice| self.is_latest(&choice) && choice.replaces(&chosen)) {
+                return alarm();
+            }
+        }
+    }
+}
+
+fn place(master: &ConnectionInfo) -> String {
+    format!("the master {}", master.addr())
 }
 
 /// Connects to a server that has to be a master: a connection to a replica would be refused every lock.
@@ -180,7 +156,7 @@ async fn connect_to(
     config: &AsyncConnectionConfig,
     limit: Duration,
 ) -> Result<Greeted, CallError> {
-    let place = format!("the master {}", master.addr());
+    let place = place(&master);
     let connecting = async {
         let greeted = greet(&redis::Client::open(master)?, config).await?;
         match greeted.says("role") {
@@ -197,7 +173,7 @@ async fn connect_to(
 /// As people write it, without credentials.
 impl fmt::Display for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let addresses: Vec<_> = self.sentinels.iter().map(|sentinel| sentinel.addr().to_string()).collect();
+        let addresses: Vec<_> = self.addresses.iter().map(|sentinel| sentinel.addr().to_string()).collect();
         write!(f, "`{}` by the sentinels {}", self.name, addresses.join(", "))
     }
 }
@@ -216,12 +192,12 @@ mod tests {
         let plain = read("redis-sentinel://one,two:5,[::1],[::1]:7/the.till-1_a").unwrap();
         assert_eq!(plain.to_string(), "`the.till-1_a` by the sentinels one:26379, two:5, ::1:26379, ::1:7");
         let all = read("redis-sentinel://ada:s%40c@one,two/till/3").unwrap();
-        for sentinel in &all.sentinels {
+        for sentinel in &all.addresses {
             let redis = sentinel.redis_settings();
             assert_eq!((redis.username(), redis.password(), redis.db()), (Some("ada"), Some("s@c"), 3));
         }
         assert_eq!(
-            read("redis-sentinel://:secret@one/till").unwrap().sentinels[0].redis_settings().password(),
+            read("redis-sentinel://:secret@one/till").unwrap().addresses[0].redis_settings().password(),
             Some("secret")
         );
     }
@@ -242,7 +218,6 @@ mod tests {
             "one/a b",
             "one:port/till",
             "one/till?db=3",
-            "a@b,c@d@/till",
         ] {
             assert!(read(&format!("redis-sentinel://{url}")).is_none(), "{url}");
         }

@@ -46,7 +46,8 @@ impl Link {
         }
         let outcome = self.open().await;
         let mut state = self.locked();
-        let outcome = outcome.and_then(|live| {
+        let of_known = |error: CallError| if state.was_connected { error.of_known() } else { error };
+        let outcome = outcome.map_err(of_known).and_then(|live| {
             let overtaken = || CallError::Unsuitable("another server became the master meanwhile".to_owned());
             if state.overtaken == live.made.generation { Err(overtaken()) } else { Ok(live) }
         });

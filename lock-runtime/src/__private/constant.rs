@@ -1,0 +1,62 @@
+//! What the compiler checks of constants, as other values are checked when they are used.
+
+use std::time::Duration;
+
+use crate::local::problem_of_lease;
+
+/// `prefix = PREFIX`. What else is wrong with one is told at run time: a `const fn` sees bytes only.
+///
+/// # Panics
+///
+/// At compile time.
+#[track_caller]
+pub const fn check_prefix(prefix: &str) {
+    let mut rest = prefix.as_bytes();
+    assert!(!rest.is_empty(), "the prefix is empty: name what is locked, or leave `prefix` out to use the fn's path");
+    while let [first, others @ ..] = rest {
+        let is_brace = matches!(first, b'{' | b'}');
+        assert!(!is_brace, "the prefix contains a brace, which would move the lock to another cluster slot");
+        let is_blank = *first <= b' ' || *first == 0x7f;
+        assert!(!is_blank, "the prefix contains a blank or a control character");
+        rest = others;
+    }
+}
+
+/// `expire = EXPIRE`.
+///
+/// # Panics
+///
+/// At compile time.
+#[track_caller]
+pub const fn check_expire(expire: Duration) {
+    check_nanos(expire.as_nanos());
+}
+
+/// `expire_ms = EXPIRE`.
+///
+/// # Panics
+///
+/// At compile time.
+#[track_caller]
+pub const fn check_expire_ms(expire: i128) {
+    assert!(expire >= 0, "a lease can't be negative");
+    check_nanos(expire.unsigned_abs().saturating_mul(1_000_000));
+}
+
+/// `expire_s = EXPIRE`.
+///
+/// # Panics
+///
+/// At compile time.
+#[track_caller]
+pub const fn check_expire_s(expire: i128) {
+    check_expire_ms(expire.saturating_mul(1000));
+}
+
+#[track_caller]
+#[expect(clippy::panic, reason = "the compiler shows it")]
+const fn check_nanos(nanos: u128) {
+    if let Some(problem) = problem_of_lease(nanos) {
+        panic!("{}", problem);
+    }
+}

@@ -1,0 +1,163 @@
+//! [`Listener`]: one sentinel, heard for as long as a connection to its master is used.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{MultiplexedConnection, SendError};
+use redis::{
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, RedisConnectionInfo, Value,
+};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::{sleep, timeout};
+
+use super::super::endpoint::{is_tls, says};
+use super::super::failure::CallError;
+
+/// A sentinel tells what changes; it is asked all the same once in this time, which finds a connection that is dead.
+const ASK_PAUSE: Duration = Duration::from_secs(2);
+/// A connection that breaks, or can't be had, is tried again after this time.
+const CONNECT_PAUSE: Duration = Duration::from_secs(2);
+
+const RIGHTS: &str = "its user needs +sentinel|get-master-addr-by-name +sentinel|master +subscribe &+switch-master \
+                      &+promoted-slave";
+
+/// Asks one sentinel who the master is, again and again, and as soon as the sentinel tells that something changed.
+pub(super) struct Listener {
+    /// Which of the sentinels.
+    pub(super) number: usize,
+    /// With the credentials for the master.
+    pub(super) sentinel: ConnectionInfo,
+    /// What it calls the master.
+    pub(super) name: Arc<str>,
+    /// How long a step may take.
+    pub(super) limit: Duration,
+    pub(super) said: UnboundedSender<Said>,
+}
+
+/// What a sentinel says, or why it says nothing.
+pub(super) struct Said {
+    pub(super) by: usize,
+    pub(super) choice: Result<Choice, CallError>,
+}
+
+/// Which server the sentinels chose.
+#[derive(Clone)]
+pub(super) struct Choice {
+    pub(super) master: ConnectionInfo,
+    /// The number of the failover that made it the master: the greater one is right.
+    pub(super) epoch: u64,
+}
+
+impl Choice {
+    /// Whether it came after `other`, and chose another server.
+    pub(super) fn replaces(&self, other: &Self) -> bool {
+        self.epoch > other.epoch && self.master.addr() != other.master.addr()
+    }
+}
+
+impl Listener {
+    /// Until nobody wants to know.
+    pub(super) async fn run(self) {
+        let place = format!("the sentinel {}", self.sentinel.addr());
+        while !self.said.is_closed() {
+            let Err(error) = self.listen().await;
+            self.say(Err(error.of(&place)));
+            sleep(jittered(CONNECT_PAUSE)).await;
+        }
+    }
+
+    fn say(&self, choice: Result<Choice, CallError>) {
+        // Whoever wanted to know may be gone.
+        let _ = self.said.send(Said { by: self.number, choice });
+    }
+
+    /// Until the connection breaks, or is silent.
+    async fn listen(&self) -> Result<Infallible, CallError> {
+        let news = Arc::new(Notify::new());
+        let mut connection = self.limited(self.connect(&news)).await?;
+        loop {
+            let choice = self.limited(self.ask(&mut connection)).await?;
+            self.say(Ok(choice));
+            // What the news are does not matter: it is asked.
+            let _ = timeout(jittered(ASK_PAUSE), news.notified()).await;
+        }
+    }
+
+    async fn limited<T>(&self, step: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+        timeout(self.limit, step).await.unwrap_or(Err(CallError::NoConnection(self.limit)))
+    }
+
+    async fn connect(&self, news: &Arc<Notify>) -> Result<MultiplexedConnection, CallError> {
+        let server = self.sentinel.redis_settings();
+        // A sentinel has no databases, and most often no password either: then it refuses one.
+        let plain = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
+        match (self.connect_as(plain.clone(), news).await, server.password()) {
+            (Err(CallError::Failed(error)), Some(password)) if error.code() == Some("NOAUTH") => {
+                let user = server.username().unwrap_or("default");
+                self.connect_as(plain.set_username(user).set_password(password), news).await
+            }
+            (outcome, _) => outcome,
+        }
+    }
+
+    async fn connect_as(
+        &self,
+        credentials: RedisConnectionInfo,
+        news: &Arc<Notify>,
+    ) -> Result<MultiplexedConnection, CallError> {
+        let news = Arc::clone(news);
+        let hear = move |_: PushInfo| -> Result<(), SendError> {
+            news.notify_one();
+            Ok(())
+        };
+        let client = redis::Client::open(self.sentinel.clone().set_redis_settings(credentials))?;
+        // The limit of the step is the only one.
+        let config =
+            AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None).set_push_sender(hear);
+        let of_setup = |error| CallError::of_setup(error, is_tls(&self.sentinel));
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(of_setup)?;
+        // The one is told by the sentinel that leads a failover as soon as there is a new master, the other by the rest.
+        connection.subscribe(&["+promoted-slave", "+switch-master"]).await.map_err(refused)?;
+        Ok(connection)
+    }
+
+    /// Who the master is, and since which failover. A sentinel that leads one tells the first before it is over.
+    async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Choice, CallError> {
+        let mut asking = redis::pipe();
+        asking.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&*self.name);
+        asking.cmd("SENTINEL").arg("MASTER").arg(&*self.name);
+        let replies = connection.send_packed_commands(&asking, 0, 2).await?;
+        let [address, master] = <[Value; 2]>::try_from(replies).map_err(|_| unreadable())?;
+        let address = address.extract_error().map_err(refused)?;
+        let unknown = || CallError::Unsuitable(format!("it knows no master called `{}`", self.name));
+        let (host, port) =
+            redis::from_redis_value::<Option<_>>(address).map_err(|_| unreadable())?.ok_or_else(unknown)?;
+        let epoch = says(&master.extract_error().map_err(refused)?, "config-epoch");
+        let epoch = epoch.and_then(|epoch| epoch.parse().ok()).ok_or_else(unreadable)?;
+        let addr = match self.sentinel.addr().clone() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        Ok(Choice { master: self.sentinel.clone().set_addr(addr), epoch })
+    }
+}
+
+fn refused(error: redis::RedisError) -> CallError {
+    match error.code() {
+        Some("NOPERM") => CallError::Unsuitable(RIGHTS.to_owned()),
+        _ => error.into(),
+    }
+}
+
+fn unreadable() -> CallError {
+    CallError::Unsuitable("its answer can't be read".to_owned())
+}
+
+/// Up to half as long again, so that those who lost the same sentinel do not come back together.
+fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(1.0 + fastrand::f64() / 2.0)
+}

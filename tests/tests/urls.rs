@@ -1,0 +1,84 @@
+//! URLs: what can be read, and what is said of those that can't.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::time::Instant;
+
+use lock_runtime::{LockError, LockManager};
+use tests::patience::NOISE;
+use tests::server::Server;
+
+async fn refused(url: &str) -> LockError {
+    LockManager::connect(url).await.expect_err(url)
+}
+
+#[tokio::test]
+async fn a_url_that_cannot_be_read_is_an_invalid_setting() {
+    for url in [
+        "",
+        "redis",
+        "127.0.0.1:6379",
+        "http://127.0.0.1:6379",
+        "redis://",
+        "redis://[::1",
+        "redis://127.0.0.1:port",
+        "redis://127.0.0.1:99999",
+        "redis://127.0.0.1:6379/database",
+        "unix:",
+    ] {
+        let start = Instant::now();
+        let error = refused(url).await;
+        assert!(matches!(error, LockError::InvalidSetting { .. }), "{url:?}: {error:?}");
+        assert!(error.to_string().contains("redis://"), "{error} does not say what is right");
+        assert!(start.elapsed() < NOISE);
+    }
+}
+
+#[tokio::test]
+async fn a_builder_without_a_place_says_so() {
+    let error = LockManager::builder().connect().await.unwrap_err();
+    assert!(matches!(error, LockError::InvalidSetting { .. }), "{error:?}");
+    assert!(error.to_string().contains("redis://"), "{error} does not say what is right");
+}
+
+#[tokio::test]
+async fn a_memory_url_needs_no_server() {
+    let manager = LockManager::connect("memory://").await.unwrap();
+    manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_valkey_url_is_read_and_so_is_a_scheme_in_capitals() {
+    let server = Server::start();
+    for scheme in ["valkey://", "REDIS://", "Valkey://", "MEMORY://"] {
+        let url = server.url().replace("redis://", scheme);
+        let url = if scheme == "MEMORY://" { scheme } else { &url };
+        let manager = LockManager::connect(url).await.unwrap();
+        manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    }
+    let error = refused("REDIS-SENTINEL://127.0.0.1:1/till").await;
+    assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_password_that_has_to_be_escaped_is_not_taken_for_a_port_and_shown() {
+    for scheme in ["redis", "rediss", "valkey", "redis-sentinel"] {
+        for mark in ["#", "?", "/"] {
+            for user in ["", "ada"] {
+                let error = refused(&format!("{scheme}://{user}:4711{mark}x@127.0.0.1:1/till")).await;
+                assert!(matches!(error, LockError::InvalidSetting { .. }), "{error:?}");
+                let text = format!("{error} {error:?}");
+                assert!(!text.contains("4711") && text.contains("%23"), "{text}");
+            }
+        }
+    }
+    // A socket's path and settings may have it.
+    let error = refused("unix:///nowhere/a@b?pass=a@b").await;
+    assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
+}
