@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::patience::eventually_blocking;
-use crate::server::Server;
+use crate::server::{Kind, Server};
 
 /// All hash slots, shared out in ranges.
 const SLOTS: usize = 16_384;
@@ -24,9 +24,19 @@ impl Cluster {
         Self::with(3, false)
     }
 
+    /// Three masters of a certain kind.
+    #[must_use]
+    pub fn of(kind: Kind) -> Self {
+        Self::launch(kind, 3, false)
+    }
+
     /// So many masters, with one replica each if wanted, settled.
     #[must_use]
     pub fn with(masters: usize, replicas: bool) -> Self {
+        Self::launch(Kind::Redis, masters, replicas)
+    }
+
+    fn launch(kind: Kind, masters: usize, replicas: bool) -> Self {
         let options = [
             ["--cluster-enabled", "yes"],
             ["--cluster-node-timeout", "1000"],
@@ -36,7 +46,7 @@ impl Cluster {
         ];
         let count = if replicas { 2 * masters } else { masters };
         // The bus is 10,000 ports further up; where that is out of range or taken, the server ends and another port is tried.
-        let nodes: Vec<_> = (0..count).map(|_| Server::with(options.as_flattened())).collect();
+        let nodes: Vec<_> = (0..count).map(|_| Server::of_with(kind, options.as_flattened())).collect();
         let cluster = Self { nodes };
         for (index, node) in cluster.nodes.iter().enumerate() {
             node.tell(&format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
@@ -72,6 +82,25 @@ impl Cluster {
                 info.contains("cluster_state:ok") && is_linked
             })
         });
+    }
+
+    /// For a manager: all nodes.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let nodes: Vec<_> = self.nodes.iter().map(Server::address).collect();
+        format!("redis-cluster://{}", nodes.join(","))
+    }
+
+    /// The master that a key is on, by its own account.
+    #[must_use]
+    pub fn server_of(&self, key: &str) -> &Server {
+        let slot = self.slot(key);
+        let mut owner = None;
+        eventually_blocking("a master serves the slot", PATIENCE, || {
+            owner = self.owner(slot);
+            owner.is_some()
+        });
+        &self.nodes[owner.expect("there is one")]
     }
 
     /// One of the nodes: first the masters, then the replica of each.

@@ -69,6 +69,12 @@ impl Server {
         Self::launch(&kind.program(), &[], None, false, None)
     }
 
+    /// Of a certain kind, with further options.
+    #[must_use]
+    pub fn of_with(kind: Kind, options: &[&str]) -> Self {
+        Self::launch(&kind.program(), options, None, false, None)
+    }
+
     /// With further options, such as `["--appendonly", "yes"]`.
     #[must_use]
     pub fn with(options: &[&str]) -> Self {

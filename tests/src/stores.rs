@@ -1,9 +1,12 @@
 //! [`World`]: a place where locks live and the managers on it, so that one suite of behaviours runs over every store.
 
+use std::collections::BTreeMap;
+
 use lock_runtime::{Builder, LockManager};
 
+use crate::cluster::Cluster;
 use crate::sentinel::Sentinels;
-use crate::server::Server;
+use crate::server::{Kind, Server};
 
 /// A store of its own for one test.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ enum Store {
     Redis(Server),
     /// A master and a replica under sentinels.
     Sentinel(Box<Sentinels>),
+    /// Three masters.
+    Cluster(Box<Cluster>),
 }
 
 impl World {
@@ -39,6 +44,12 @@ impl World {
         Self { store: Store::Sentinel(Box::new(Sentinels::start(1))) }
     }
 
+    /// Locks on the masters of a cluster that is started for this test.
+    #[must_use]
+    pub fn cluster(kind: Kind) -> Self {
+        Self { store: Store::Cluster(Box::new(Cluster::of(kind))) }
+    }
+
     /// A manager with the default settings.
     pub async fn manager(&self) -> LockManager {
         self.manager_with(LockManager::builder()).await
@@ -50,17 +61,28 @@ impl World {
             Store::Memory(first) => return builder.in_memory_with(first).expect("the first is in memory"),
             Store::Redis(server) => server.url(),
             Store::Sentinel(sentinels) => sentinels.url(),
+            Store::Cluster(cluster) => cluster.url(),
         };
         builder.url(&url).connect().await.expect("the test's servers are up")
     }
 
-    /// The server that the locks are on, when there is one.
+    /// The server that a key is on, when there is one.
     #[must_use]
-    pub fn server(&self) -> Option<&Server> {
+    pub fn server_of(&self, key: &str) -> Option<&Server> {
         match &self.store {
             Store::Redis(server) => Some(server),
             Store::Sentinel(sentinels) => Some(sentinels.master_server()),
+            Store::Cluster(cluster) => Some(cluster.server_of(key)),
             Store::Memory(_) => None,
+        }
+    }
+
+    /// Every key with the milliseconds it has left, when there are servers.
+    #[must_use]
+    pub fn keys(&self) -> Option<BTreeMap<String, i64>> {
+        match &self.store {
+            Store::Cluster(cluster) => Some(cluster.nodes().flat_map(Server::keys).collect()),
+            _ => self.server_of("").map(Server::keys),
         }
     }
 }
@@ -85,6 +107,18 @@ macro_rules! over_every_store {
             $(#[tokio::test]
             async fn $behaviour() {
                 super::$behaviour($crate::stores::World::sentinel()).await;
+            })+
+        }
+        mod cluster {
+            $(#[tokio::test]
+            async fn $behaviour() {
+                super::$behaviour($crate::stores::World::cluster($crate::server::Kind::Redis)).await;
+            })+
+        }
+        mod valkey_cluster {
+            $(#[tokio::test]
+            async fn $behaviour() {
+                super::$behaviour($crate::stores::World::cluster($crate::server::Kind::Valkey)).await;
             })+
         }
     };
