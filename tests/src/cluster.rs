@@ -1,6 +1,6 @@
 //! [`Cluster`]: a Redis Cluster that belongs to one test.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::patience::eventually_blocking;
 use crate::server::{Kind, Server};
@@ -148,16 +148,27 @@ impl Cluster {
 
     /// A replica takes over from its master, without a fault.
     pub fn fail_over_to(&self, replica: usize) {
-        self.nodes[replica].tell("CLUSTER FAILOVER");
-        self.await_master(replica);
+        // A node gives up after five seconds when a master did not answer in time: then again.
+        const GIVEN_UP: Duration = Duration::from_secs(6);
+        let mut told: Option<Instant> = None;
+        eventually_blocking("the replica takes over", PATIENCE, || {
+            let is_done = self.is_master(replica);
+            if !is_done && told.is_none_or(|told| told.elapsed() > GIVEN_UP) {
+                // Refused while the replica has no connection to its master.
+                told = self.nodes[replica].try_ask::<()>("CLUSTER FAILOVER").is_ok().then(Instant::now);
+            }
+            is_done
+        });
+    }
+
+    fn is_master(&self, index: usize) -> bool {
+        let info = self.nodes[index].try_ask::<String>("INFO replication");
+        info.is_ok_and(|info| info.contains("role:master"))
     }
 
     /// Waits until the node is a master.
     pub fn await_master(&self, index: usize) {
-        eventually_blocking("the replica takes over", PATIENCE, || {
-            let info = self.nodes[index].try_ask::<String>("INFO replication");
-            info.is_ok_and(|info| info.contains("role:master"))
-        });
+        eventually_blocking("the replica takes over", PATIENCE, || self.is_master(index));
     }
 
     /// Begins to move a slot to another master: until [`Migration::finish`] keys that are not there

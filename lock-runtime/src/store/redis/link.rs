@@ -148,7 +148,8 @@ impl Link {
             // A message reaches all servers of a cluster: a copy that came by another one is left to the lock's own.
             Message::Grant(key, _) | Message::Wait(key) if !self.is_own(key) => {}
             Message::Grant(key, mut pushed) => {
-                pushed.unconfirmed = self.replicas.is_some();
+                // In a cluster it may have come from a server that counts nobody here, and has passed the lock on.
+                pushed.unconfirmed = self.replicas.is_some() || self.own.get().is_some();
                 events.granted(key, &pushed);
             }
             Message::Wait(key) => events.contended(key),
