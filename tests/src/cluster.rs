@@ -161,7 +161,9 @@ impl Cluster {
         });
     }
 
-    fn is_master(&self, index: usize) -> bool {
+    /// Whether the node is a master, by its own account.
+    #[must_use]
+    pub fn is_master(&self, index: usize) -> bool {
         let info = self.nodes[index].try_ask::<String>("INFO replication");
         info.is_ok_and(|info| info.contains("role:master"))
     }
@@ -169,6 +171,11 @@ impl Cluster {
     /// Waits until the node is a master.
     pub fn await_master(&self, index: usize) {
         eventually_blocking("the replica takes over", PATIENCE, || self.is_master(index));
+    }
+
+    /// Waits until the node knows that another has taken its place.
+    pub fn await_replica(&self, index: usize) {
+        eventually_blocking("the old master is a replica", PATIENCE, || !self.is_master(index));
     }
 
     /// Begins to move a slot to another master: until [`Migration::finish`] keys that are not there

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use redis::Value;
+use redis::{FromRedisValue, Value};
 
 use super::super::{integer, text};
 
@@ -51,6 +51,8 @@ impl fmt::Display for Node {
 /// The masters and their slots, as one node sees them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Map {
+    /// It grows with each failover and each slot that moves: the map of a node that has not heard of the last one is older.
+    pub(super) epoch: u64,
     nodes: Vec<Node>,
     /// For each slot one more than the place of its master among the nodes; 0: nobody serves it.
     masters: Vec<u16>,
@@ -60,7 +62,7 @@ impl Map {
     /// Reads what `CLUSTER SLOTS` says at the node `of`; `None` when that is no map, or an empty one.
     pub(super) fn read(value: &Value, of: &Node) -> Option<Self> {
         let Value::Array(ranges) = value else { return None };
-        let mut map = Self { nodes: Vec::new(), masters: vec![0; usize::from(SLOTS)] };
+        let mut map = Self { masters: vec![0; usize::from(SLOTS)], ..Self::default() };
         for range in ranges {
             let Value::Array(fields) = range else { return None };
             let [first, last, master, replicas @ ..] = fields.as_slice() else { return None };
@@ -72,6 +74,14 @@ impl Map {
             map.masters.get_mut(first..=last)?.fill(place);
         }
         (!ranges.is_empty()).then_some(map)
+    }
+
+    /// Reads what `CLUSTER INFO` says; 0 when it says nothing of it.
+    pub(super) fn of_epoch(mut self, info: Value) -> Self {
+        let info = String::from_redis_value(info).unwrap_or_default();
+        let epoch = info.lines().find_map(|line| line.strip_prefix("cluster_current_epoch:"));
+        self.epoch = epoch.and_then(|epoch| epoch.trim().parse().ok()).unwrap_or_default();
+        self
     }
 
     /// One more than the node's place; it gets one if it has none.
@@ -155,6 +165,13 @@ mod tests {
     }
 
     #[test]
+    fn the_epoch_is_read_from_what_a_node_says_of_itself() {
+        let info = named("cluster_state:ok\r\ncluster_current_epoch:17\r\ncluster_my_epoch:3\r\n");
+        assert_eq!(Map::default().of_epoch(info).epoch, 17);
+        assert_eq!(Map::default().of_epoch(Value::Nil).epoch, 0);
+    }
+
+    #[test]
     fn a_redirection_may_leave_out_the_host_and_may_name_one_with_colons() {
         let read = |address| Node::read(address, &asked()).map(|node| node.to_string());
         assert_eq!(read(":7").as_deref(), Some("asked:7"));
@@ -181,6 +198,7 @@ mod tests {
                 prop_assert_eq!(map.is_master(&asked()) || slot >= SLOTS, true);
             }
             let _ = Node::read(&address, &asked());
+            let _ = Map::default().of_epoch(value);
         }
     }
 }

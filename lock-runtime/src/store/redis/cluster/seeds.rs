@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
 use tokio::time::timeout;
 
 use super::super::endpoint::{greet, is_tls, with_settings};
@@ -66,14 +66,16 @@ impl Seeds {
                 let text = "a server without cluster mode answers there: write redis://host:port";
                 return Err(CallError::Unsuitable(text.to_owned()));
             }
-            let mut command = redis::cmd("CLUSTER");
-            let slots = greeted.connection.send_packed_command(command.arg("SLOTS")).await?;
+            let mut both = redis::pipe();
+            both.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
+            let mut answers = greeted.connection.send_packed_commands(&both, 0, 2).await?.into_iter();
+            let (slots, info) = (answers.next().unwrap_or(Value::Nil), answers.next().unwrap_or(Value::Nil));
             let slots = slots.extract_error().map_err(|error| match error.code() {
                 Some("NOPERM") => CallError::Unsuitable("its user lacks +cluster|slots".to_owned()),
                 _ => error.into(),
             })?;
             let nothing = || CallError::Unsuitable("it knows of no master that serves any slot".to_owned());
-            Map::read(&slots, node).ok_or_else(nothing)
+            Ok(Map::read(&slots, node).ok_or_else(nothing)?.of_epoch(info))
         };
         let asked = timeout(limit, asking).await.unwrap_or(Err(CallError::NoConnection(limit)));
         asked.map_err(|error| error.of(&format!("the node {node}")))

@@ -20,6 +20,9 @@ use crate::store::Events;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long others are waited for once a node has answered, when its answer brings nothing new.
 const SECOND_OPINION: Duration = Duration::from_millis(25);
+/// For so long the map of an older epoch is not believed. Then the newer one may have been forgotten: somebody has set up
+/// the cluster anew.
+const MEMORY: Duration = Duration::from_secs(10);
 /// So many nodes are asked at once.
 const MOST: usize = 8;
 
@@ -39,6 +42,8 @@ pub(crate) struct Topology {
 #[derive(Default)]
 struct State {
     map: Map,
+    /// When a node last said so.
+    told: Option<Moment>,
     doubtful: HashSet<Node>,
     /// When the nodes were last asked for the map, and whether that is over.
     asked: Option<(Moment, bool)>,
@@ -107,7 +112,7 @@ impl Topology {
             let (topology, to) = (Arc::clone(self), to.clone());
             tokio::spawn(async move {
                 if let Ok(map) = topology.seeds.ask(&to, topology.command_timeout).await {
-                    topology.change(|known| *known = map);
+                    topology.learn(map);
                 }
                 topology.end();
             });
@@ -117,7 +122,7 @@ impl Topology {
     /// Asks the nodes for the map, all at once.
     pub(super) async fn load(&self) -> Result<(), CallError> {
         let map = self.ask(self.seeds.nodes().to_vec(), self.connect_timeout, |_| true).await?;
-        self.change(|known| *known = map);
+        self.learn(map);
         Ok(())
     }
 
@@ -131,10 +136,13 @@ impl Topology {
             }
             return;
         }
-        let before = self.locked().map.master(slot).cloned();
-        let is_news = |map: &Map| map.master(slot).is_some_and(|master| Some(master) != before.as_ref());
+        let before = self.locked().map.clone();
+        let is_news = |map: &Map| {
+            let master = map.master(slot);
+            map.epoch >= before.epoch && master.is_some() && master != before.master(slot)
+        };
         if let Ok(map) = self.ask(self.witnesses(), limit, is_news).await {
-            self.change(|known| *known = map);
+            self.learn(map);
         }
         self.end();
     }
@@ -205,6 +213,18 @@ impl Topology {
             }
         }
         outcome
+    }
+
+    /// Takes over what a node says, unless it is behind: it may name an old master that still takes writes.
+    fn learn(&self, map: Map) {
+        {
+            let mut state = self.locked();
+            if map.epoch < state.map.epoch && state.told.is_some_and(|told| told.elapsed() < MEMORY) {
+                return;
+            }
+            state.told = Some(Moment::now());
+        }
+        self.change(|known| *known = map);
     }
 
     /// Changes the map, and tells of the slots that have another master now: what is held there has to be verified, and
