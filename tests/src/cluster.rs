@@ -209,14 +209,15 @@ impl Migration<'_> {
     /// Moves the keys that are in the slot now.
     pub fn move_keys(&self) {
         let (from, to) = (&self.cluster.nodes[self.from], &self.cluster.nodes[self.to]);
-        loop {
+        let address = to.address().replace(':', " ");
+        eventually_blocking("all keys are moved", PATIENCE, || {
             let keys: Vec<String> = from.ask(&format!("CLUSTER GETKEYSINSLOT {} 100", self.slot));
-            if keys.is_empty() {
-                return;
+            // Refused while the other one takes the cluster for down, for a moment after a failover.
+            keys.is_empty() || {
+                let _ = from.try_ask::<redis::Value>(&format!("MIGRATE {address}  0 5000 KEYS {}", keys.join(" ")));
+                false
             }
-            let address = to.address().replace(':', " ");
-            from.tell(&format!("MIGRATE {address}  0 5000 KEYS {}", keys.join(" ")));
-        }
+        });
     }
 
     /// The slot is the other master's, and everybody is told.

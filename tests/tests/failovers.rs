@@ -77,7 +77,7 @@ async fn play(mut arena: impl Arena, fates: &'static [Fate], failovers: usize, r
     };
     let path = folder.path().to_owned();
     // The harness waits by blocking.
-    tokio::task::spawn_blocking(move || {
+    let arena = tokio::task::spawn_blocking(move || {
         for number in 0..failovers {
             std::thread::sleep(Duration::from_millis(500));
             let (fate, from) = (fates[number % fates.len()], now());
@@ -94,6 +94,7 @@ async fn play(mut arena: impl Arena, fates: &'static [Fate], failovers: usize, r
     for task in tasks {
         task.await.unwrap();
     }
+    drop(arena);
     let history = History::read(folder.path());
     let granted = history.attempts.iter().filter(|attempt| attempt.claim.is_some()).count();
     (history, granted)

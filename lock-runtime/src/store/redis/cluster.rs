@@ -153,6 +153,7 @@ impl Cluster {
                 Verdict::Again => again(&mut pause, end, error).await?,
                 Verdict::Doubt => {
                     self.topology.doubt(&node);
+                    let error = error.of(&format!("the node {node}"));
                     if by.has_passed() {
                         return Err(error);
                     }
