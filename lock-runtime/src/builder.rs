@@ -8,13 +8,14 @@ use crate::clock::Deadline;
 use crate::engine::Engine;
 use crate::keeper::thread::KeeperThread;
 use crate::local::check_lease;
-use crate::store::memory::MemoryStore;
 use crate::place::{self, Place};
+use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 #[cfg(feature = "cluster")]
 use crate::store::redis::cluster::{Cluster, topology::Topology};
 use crate::store::redis::link::Link;
 use crate::store::redis::replicas::Replicas;
+#[cfg(feature = "cluster")]
 use crate::store::redis::servers::Servers;
 use crate::store::{AnyStore, Store};
 use crate::token::Process;
@@ -149,7 +150,8 @@ impl Builder {
     /// `memory://`, or the master that sentinels name:
     /// `redis-sentinel://[user:password@]host[:26379],host[:26379],…/master-name[/db]` with the feature `sentinel`,
     /// `rediss-sentinel://` for TLS to all of them. The credentials are the servers'; a sentinel that wants some gets the
-    /// same.
+    /// same. Or the masters of a cluster, of which some nodes are named: `redis-cluster://[user:password@]host[:6379],…` with
+    /// the feature `cluster`, `rediss-cluster://` for TLS.
     pub fn url(mut self, url: &str) -> Self {
         self.server = Some(Server::Url(url.to_owned()));
         self
@@ -206,7 +208,7 @@ impl Builder {
     /// manager wait: so `timeout` should be short, 100 ms say, and may be at most half of the
     /// [`command_timeout`](Self::command_timeout). While replicas do not answer, a request may take longer by that and
     /// 100 ms, and one with a short timeout may be told of a server that does not answer instead. What is still
-    /// not promised is in `docs/topologies.md`.
+    /// not promised is in `docs/topologies.md`. Not supported for a cluster.
     pub fn min_replicas(mut self, count: u32, timeout: Duration) -> Self {
         self.settings.min_replicas = (count > 0).then_some((count, timeout));
         self
@@ -261,7 +263,7 @@ impl Builder {
             }
         };
         if place.is_cluster() && self.settings.min_replicas.is_some() {
-            let reason = "it is not supported for a cluster".to_owned();
+            let reason = "it is not supported for a cluster; leave it out".to_owned();
             return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
         }
         connect(self.settings, place).await
@@ -303,18 +305,21 @@ fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
 /// The store over the connections of the callers of `process`, and over those of its keeper.
 fn stores(place: Place, process: &Process, settings: &Settings) -> (RedisStore, RedisStore) {
     let (command_timeout, connect_timeout) = (settings.command_timeout, settings.connect_timeout);
-    let servers: Box<dyn Fn(Option<&str>) -> Servers> = match place {
-        Place::Server(endpoint) => Box::new(move |process| {
-            let replicas = settings.min_replicas.map(|(count, within)| Replicas::new(count, within));
-            Servers::One(Link::new(endpoint.clone(), process, replicas, command_timeout, connect_timeout))
-        }),
+    match place {
+        Place::Server(endpoint) => {
+            let link = |process| {
+                let replicas = settings.min_replicas.map(|(count, within)| Replicas::new(count, within));
+                Link::new(endpoint.clone(), process, replicas, command_timeout, connect_timeout)
+            };
+            (RedisStore::new(link(Some(process.id()))), RedisStore::new(link(None)))
+        }
         #[cfg(feature = "cluster")]
         Place::Cluster(seeds) => {
-            let topology = Topology::new(seeds, command_timeout, connect_timeout);
-            Box::new(move |process| Servers::Cluster(Cluster::new(&topology, process)))
+            let topology = Topology::new(*seeds, command_timeout, connect_timeout);
+            let masters = |process| Servers::Cluster(Cluster::new(&topology, process));
+            (RedisStore::new(masters(Some(process.id()))), RedisStore::new(masters(None)))
         }
-    };
-    (RedisStore::new(servers(Some(process.id()))), RedisStore::new(servers(None)))
+    }
 }
 
 async fn connect(settings: Settings, place: Place) -> Result<LockManager, LockError> {

@@ -17,7 +17,7 @@ pub(crate) const FORMS: &str = "write redis://[user:password@]host[:port][/db], 
 pub(crate) enum Place {
     Server(Endpoint),
     #[cfg(feature = "cluster")]
-    Cluster(Seeds),
+    Cluster(Box<Seeds>),
 }
 
 impl Place {
@@ -76,7 +76,7 @@ fn of_sentinels(_: &str, _: &str) -> Option<Place> {
 
 #[cfg(feature = "cluster")]
 fn of_nodes(scheme: &str, rest: &str) -> Option<Place> {
-    Seeds::read(scheme, rest).map(Place::Cluster)
+    Seeds::read(scheme, rest).map(|seeds| Place::Cluster(Box::new(seeds)))
 }
 
 #[cfg(not(feature = "cluster"))]

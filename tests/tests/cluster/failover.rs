@@ -110,7 +110,9 @@ async fn a_failover_without_a_fault_costs_no_hold_and_no_waiter() {
         cluster.fail_over_to(replica);
         let start = Instant::now();
         assert!(guard.is_valid());
-        guard.release().await.unwrap();
+        // The old master may keep it waiting for longer than a command may take; then it is repeated.
+        let outcome = guard.release().await;
+        assert!(!outcome.is_err_and(|error| error.is_lost()));
         waiting.await.unwrap().unwrap().release().await.unwrap();
         assert!(start.elapsed() < FAILOVER, "{:?}", start.elapsed());
         assert_eq!(cluster.owner(cluster.slot(&name(&key))), Some(replica));

@@ -28,6 +28,9 @@ use crate::store::Events;
 /// The first and the longest pause before a command is sent again whose slot is on its way to another master.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(25));
 
+/// A master is not doubtful for leaving a command unanswered so briefly.
+const BRIEF: Duration = Duration::from_millis(100);
+
 /// Connections to the masters of a cluster.
 pub(crate) struct Cluster {
     topology: Arc<Topology>,
@@ -115,19 +118,26 @@ impl Cluster {
         // Being sent here and there takes no longer than one answer may.
         let end = by.min_at(Deadline::after(self.topology.command_timeout), by.start());
         let mut pause = PAUSES.0;
-        let (mut asking, mut is_redirected, mut repeated) = (None, false, false);
+        let (mut asking, mut repeated) = (None, false);
+        // What a master said. The last try may be cut short, and know less of the reason.
+        let mut refused: Option<CallError> = None;
         loop {
-            let (node, is_asking, was_doubtful) = match asking.take() {
-                Some(node) => (node, true, false),
-                None => {
-                    let (node, was_doubtful) = self.master(slot, by).await?;
-                    (node, false, was_doubtful)
-                }
+            let (node, is_asking, was_doubtful) = if let Some(node) = asking.take() {
+                (node, true, false)
+            } else {
+                let (node, was_doubtful) = self.master(slot, by).await?;
+                (node, false, was_doubtful)
             };
+            by = by.counted_from(Moment::now());
             let link = self.link(&node)?;
-            let command = command(&link);
-            let outcome =
-                if is_asking { link.call_asking(command, by).await } else { link.call(command, by).await };
+            // A server that has gone without a word would have all the time there is for a new connection.
+            let limit = if was_doubtful { by.min_at(end, by.start()) } else { by };
+            let outcome = match link.ready(limit).await {
+                // Only now is the server's clock known, by which an ask ends.
+                Ok(by) if is_asking => link.call_asking(command(&link), by).await,
+                Ok(by) => link.call(command(&link), by).await,
+                Err(error) => Err(error),
+            };
             let error = match outcome {
                 Ok(called) => {
                     if was_doubtful {
@@ -141,21 +151,25 @@ impl Cluster {
                 Err(error) => error,
             };
             match verdict(&error, &node) {
-                Verdict::Final => return Err(error),
+                Verdict::Final => return Err(refused.filter(|_| error.is_out_of_time()).unwrap_or(error)),
                 Verdict::Moved(to) => {
                     self.topology.moved(slot, &to);
                     // Two that each name the other will agree soon.
-                    if std::mem::replace(&mut is_redirected, true) {
-                        again(&mut pause, end, error).await?;
+                    if refused.is_some() {
+                        again(&mut pause, end, &error).await?;
                     }
+                    refused = Some(error);
                 }
                 Verdict::Ask(to) => asking = Some(to),
-                Verdict::Again => again(&mut pause, end, error).await?,
+                Verdict::Again => {
+                    again(&mut pause, end, &error).await?;
+                    refused = Some(error);
+                }
                 Verdict::Doubt => {
                     self.topology.doubt(&node);
                     let error = error.of(&format!("the node {node}"));
                     if by.has_passed() {
-                        return Err(error);
+                        return Err(refused.unwrap_or(error));
                     }
                     self.topology.look_for(slot, by.remaining()).await;
                     if self.topology.master(slot).is_none_or(|(master, _)| master == node) || by.has_passed() {
@@ -164,7 +178,6 @@ impl Cluster {
                     repeated = true;
                 }
             }
-            by = by.counted_from(Moment::now());
         }
     }
 
@@ -195,9 +208,9 @@ impl Cluster {
 }
 
 /// Waits a little before another try; fails when there is no time for one.
-async fn again(pause: &mut Duration, end: Deadline, error: CallError) -> Result<(), CallError> {
+async fn again(pause: &mut Duration, end: Deadline, error: &CallError) -> Result<(), CallError> {
     if end.remaining() <= *pause {
-        return Err(error);
+        return Err(error.clone());
     }
     sleep(*pause).await;
     *pause = (*pause * 2).min(PAUSES.1);
@@ -205,7 +218,12 @@ async fn again(pause: &mut Duration, end: Deadline, error: CallError) -> Result<
 }
 
 fn verdict(error: &CallError, at: &Node) -> Verdict {
-    let CallError::Failed(error) = error else { return Verdict::Doubt };
+    let error = match error {
+        CallError::Failed(error) => error,
+        // Whoever waited so briefly knows nothing of the server.
+        CallError::Silent(limit) | CallError::NoConnection(limit) if *limit < BRIEF => return Verdict::Final,
+        _ => return Verdict::Doubt,
+    };
     let to = error.redirect_node().and_then(|(to, _)| Node::read(to, at));
     match (error.code(), to) {
         (Some("MOVED"), Some(to)) => Verdict::Moved(to),

@@ -195,9 +195,19 @@ impl Link {
         }
     }
 
+    /// Connects if there is no connection; returns the deadline counted from when there is one.
+    #[cfg(feature = "cluster")]
+    pub(super) async fn ready(&self, by: Deadline) -> Result<Deadline, CallError> {
+        self.live(by).await.map(|(_, by)| by)
+    }
+
     /// Sends a command to a server that is about to take over its slot, and does what it is asked to meanwhile.
     #[cfg(feature = "cluster")]
-    pub(super) fn call_asking(self: &Arc<Self>, command: Cmd, by: Deadline) -> BoxFuture<'_, Result<Called, CallError>> {
+    pub(super) fn call_asking(
+        self: &Arc<Self>,
+        command: Cmd,
+        by: Deadline,
+    ) -> BoxFuture<'_, Result<Called, CallError>> {
         Box::pin(async move {
             let (mut live, by) = self.live(by).await?;
             let mut both = redis::pipe();

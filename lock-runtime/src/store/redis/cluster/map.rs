@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use redis::{FromRedisValue, Value};
 
-use super::super::{integer, text};
+use super::super::reply::{integer, text};
 
 pub(super) const SLOTS: u16 = 16_384;
 

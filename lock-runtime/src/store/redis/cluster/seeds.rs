@@ -21,12 +21,14 @@ pub(crate) struct Seeds {
 impl Seeds {
     /// Reads `[user:password@]host[:port],host[:port],…`, what follows `redis-cluster://`. `scheme` is that of the servers.
     pub(crate) fn read(scheme: &str, rest: &str) -> Option<Self> {
-        let (credentials, hosts) =
-            rest.rsplit_once('@').map_or(("", rest), |(_, hosts)| rest.split_at(rest.len() - hosts.len()));
-        let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
-        if hosts.contains(['/', '?', '#']) || credentials.contains('/') {
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        let (credentials, hosts) = rest.rsplit_once('@').unwrap_or(("", rest));
+        // In a password they are written %2F and so on: a part of one must not be read as a host or a port, which errors
+        // show.
+        if rest.contains(['/', '?', '#']) || credentials.contains(['@', ',']) {
             return None;
         }
+        let credentials = rest.split_at(rest.len() - hosts.len()).0;
         let seed = |host: &str| {
             let info = format!("{scheme}://{credentials}{host}").into_connection_info().ok().map(with_settings)?;
             Some((node_of(&info)?, info))
@@ -120,7 +122,22 @@ mod tests {
 
     #[test]
     fn what_names_no_host_or_a_database_is_refused() {
-        for place in ["", ",", "one,", "one,,two", "one/0", "one/3", "one:port", "one?db=3", "a@b,c@d@", "one//"] {
+        let places = [
+            "",
+            ",",
+            "one,",
+            "one,,two",
+            "one/0",
+            "one/3",
+            "one:port",
+            "one?db=3",
+            "a@b,c@d@",
+            "one//",
+            "a:1/x@b",
+            "a:1#x@b",
+            "a:x@b,c:y@d",
+        ];
+        for place in places {
             assert!(read(&format!("redis-cluster://{place}")).is_none(), "{place}");
         }
     }

@@ -187,12 +187,7 @@ impl Topology {
     }
 
     /// The first answer that `is_news`, or the last of those that come soon after any.
-    async fn ask(
-        &self,
-        nodes: Vec<Node>,
-        limit: Duration,
-        is_news: impl Fn(&Map) -> bool,
-    ) -> Result<Map, CallError> {
+    async fn ask(&self, nodes: Vec<Node>, limit: Duration, is_news: impl Fn(&Map) -> bool) -> Result<Map, CallError> {
         // Tasks, so that they end with this value.
         let mut asked = JoinSet::new();
         for node in nodes {
@@ -250,5 +245,34 @@ impl Topology {
 impl fmt::Debug for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Topology").field(&format_args!("{}", self.seeds)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+
+    fn map(epoch: u64, port: i64) -> Map {
+        let node = Value::Array(vec![Value::BulkString(b"one".to_vec()), Value::Int(port)]);
+        let range = Value::Array(vec![Value::Int(0), Value::Int(16_383), node]);
+        let of = Node { host: "one".into(), port: 1 };
+        let mut map = Map::read(&Value::Array(vec![range]), &of).unwrap();
+        map.epoch = epoch;
+        map
+    }
+
+    #[test]
+    fn a_node_that_is_behind_is_not_believed() {
+        let seeds = Seeds::read("redis", "one").unwrap();
+        let topology = Topology::new(seeds, Duration::from_secs(1), Duration::from_secs(1));
+        let master = || topology.master(7).map(|(node, _)| node.port);
+        topology.learn(map(5, 10));
+        topology.learn(map(4, 11));
+        assert_eq!(master(), Some(10));
+        topology.learn(map(5, 12));
+        topology.learn(map(6, 13));
+        assert_eq!(master(), Some(13));
     }
 }
