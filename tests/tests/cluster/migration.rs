@@ -5,6 +5,7 @@ use std::time::Duration;
 use tests::cluster::Cluster;
 use tests::patience::eventually;
 
+use super::routing::subscribers;
 use super::{COMMAND, LONG, fenced, held, is_queued, key_on, manager, name, queue};
 
 #[tokio::test]
@@ -92,4 +93,20 @@ async fn a_slot_that_does_not_arrive_is_told_in_time_and_the_lock_given_back_whe
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     migration.finish();
     other.lock("p", &key).timeout(LONG).acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_waiter_whose_slot_moves_is_soon_connected_to_its_next_master() {
+    let cluster = Cluster::start();
+    let (holder, waiter) = (manager(&cluster).await, manager(&cluster).await);
+    let key = key_on(&cluster, 0);
+    let guard = held(&holder, &key).await;
+    let next = waiter.lock("p", &key).timeout(LONG);
+    let next = tokio::spawn(next.acquire());
+    is_queued(&cluster, &key).await;
+    cluster.migrate(cluster.slot(&name(&key)), 1);
+    // The holder has nothing to do there, and the waiter's keeper, which asks once a second, does not listen.
+    eventually("the waiter listens", LONG / 2, || subscribers(cluster.node(1)) > 0).await;
+    guard.release().await.unwrap();
+    next.await.unwrap().unwrap().release().await.unwrap();
 }

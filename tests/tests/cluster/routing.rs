@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use lock_runtime::LockManager;
+use futures_util::future::join_all;
+use lock_runtime::{LockGuard, LockManager};
 use tests::cluster::Cluster;
 use tests::patience::{NOISE, eventually};
 use tests::server::{Kind, Server};
@@ -14,7 +15,7 @@ fn clients(node: &Server) -> usize {
     node.ask::<String>("CLIENT LIST TYPE normal").lines().count() - 1 + subscribers(node)
 }
 
-fn subscribers(node: &Server) -> usize {
+pub(super) fn subscribers(node: &Server) -> usize {
     node.ask::<String>("CLIENT LIST TYPE pubsub").lines().count()
 }
 
@@ -69,31 +70,32 @@ async fn a_master_that_hangs_delays_no_lock_on_another() {
         node.tell("CONFIG SET cluster-require-full-coverage no");
     }
     let manager = manager(&cluster).await;
-    let (healthy, hanging) = (keys_on(&cluster, 0, 5), keys_on(&cluster, 1, 5));
-    // Their leases are shorter than a command may take: one renewal that waits for another server is too late.
-    let lease = Duration::from_millis(450);
-    let mut guards = Vec::new();
-    for key in &healthy {
-        let request = manager.lock("p", key).expire(lease).renew(true);
-        guards.push((request.acquire().await.unwrap(), held(&manager, &hanging[guards.len()]).await));
+    let keys = [keys_on(&cluster, 0, 5), keys_on(&cluster, 1, 5)].concat();
+    for key in [&keys[0], &keys[5]] {
+        held(&manager, key).await.release().await.unwrap();
     }
+    // Their leases are shorter than a command may take, and renewed at the same moment: a renewal that waits for one of the
+    // other server is too late.
+    let renewed = |key: &String| manager.lock("p", key).expire(Duration::from_millis(450)).renew(true).acquire();
+    let mut healthy: Vec<_> = join_all(keys.iter().map(renewed)).await.into_iter().map(Result::unwrap).collect();
+    let hanging = healthy.split_off(5);
     let other = key_on(&cluster, 2);
     cluster.node(1).freeze();
-    let stuck = manager.lock("p", &hanging[0]).timeout(Duration::from_secs(2)).acquire();
+    let stuck = manager.lock("p", &keys[5]).timeout(Duration::from_secs(2)).acquire();
     let stuck = tokio::spawn(stuck);
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(2500) {
         let one = Instant::now();
         manager.lock("p", &other).timeout(LONG).acquire().await.unwrap().release().await.unwrap();
         assert!(one.elapsed() < COMMAND, "{:?}", one.elapsed());
-        assert!(guards.iter().all(|(guard, _)| guard.is_valid()), "{:?}", start.elapsed());
+        assert!(healthy.iter().all(LockGuard::is_valid), "{:?}", start.elapsed());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(stuck.await.unwrap().is_err());
+    assert!(!hanging.iter().any(LockGuard::is_valid), "nothing hung");
     cluster.node(1).thaw();
-    for (healthy, hanging) in guards {
-        healthy.release().await.unwrap();
-        hanging.release().await.unwrap();
+    for guard in healthy {
+        guard.release().await.unwrap();
     }
 }
 
