@@ -8,14 +8,18 @@ use crate::clock::Deadline;
 use crate::engine::Engine;
 use crate::keeper::thread::KeeperThread;
 use crate::local::check_lease;
+use crate::place::{self, Place};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
-use crate::store::redis::endpoint::Endpoint;
+#[cfg(feature = "cluster")]
+use crate::store::redis::cluster::{Cluster, topology::Topology};
 use crate::store::redis::link::Link;
 use crate::store::redis::replicas::Replicas;
+#[cfg(feature = "cluster")]
+use crate::store::redis::servers::Servers;
 use crate::store::{AnyStore, Store};
 use crate::token::Process;
-use crate::{BackendError, LockError, LockManager, key, place};
+use crate::{BackendError, LockError, LockManager, key};
 
 /// The allowance for a holder that is late; more than this is a lease of its own.
 const LONGEST_GRACE: Duration = Duration::from_hours(1);
@@ -154,7 +158,8 @@ impl Builder {
     /// `memory://`, or the master that sentinels name:
     /// `redis-sentinel://[user:password@]host[:26379],host[:26379],…/master-name[/db]` with the feature `sentinel`,
     /// `rediss-sentinel://` for TLS to all of them. The credentials are the servers'; a sentinel that wants some gets the
-    /// same.
+    /// same. Or the masters of a cluster, of which some nodes are named: `redis-cluster://[user:password@]host[:6379],…` with
+    /// the feature `cluster`, `rediss-cluster://` for TLS.
     pub fn url(mut self, url: &str) -> Self {
         self.server = Some(Server::Url(url.to_owned()));
         self
@@ -210,7 +215,7 @@ impl Builder {
     /// It costs a round trip for each grant, to the server and on to its replicas, in which all other commands of this
     /// manager wait: so `timeout` should be short, 100 ms say, and may be at most half of the
     /// [`command_timeout`](Self::command_timeout). A request that has less time left gives them only that; one that tries
-    /// once gives them 75 ms at most. What is still not promised is in `docs/topologies.md`.
+    /// once gives them 75 ms at most. What is still not promised is in `docs/topologies.md`. Not supported for a cluster.
     pub fn min_replicas(mut self, count: u32, timeout: Duration) -> Self {
         self.settings.min_replicas = (count > 0).then_some((count, timeout));
         self
@@ -253,7 +258,7 @@ impl Builder {
     /// Cancel safe.
     pub async fn connect(self) -> Result<LockManager, LockError> {
         self.settings.check()?;
-        let endpoint = match self.server {
+        let place = match self.server {
             Some(Server::Client(client)) => place::of_client(&client)?,
             Some(Server::Url(url)) if place::is_memory(&url) => {
                 self.settings.check_in_memory()?;
@@ -265,7 +270,11 @@ impl Builder {
                 return Err(LockError::InvalidSetting { setting: "URL", reason });
             }
         };
-        connect(self.settings, &endpoint).await
+        if place.is_cluster() && self.settings.min_replicas.is_some() {
+            let reason = "it is not supported for a cluster; leave it out".to_owned();
+            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+        }
+        connect(self.settings, place).await
     }
 
     /// A manager whose locks live in this process.
@@ -301,22 +310,38 @@ fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
     LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
 }
 
-async fn connect(settings: Settings, endpoint: &Endpoint) -> Result<LockManager, LockError> {
-    let server = endpoint.address();
+/// The store over the connections of the callers of `process`, and over those of its keeper.
+fn stores(place: Place, process: &Process, settings: &Settings) -> (RedisStore, RedisStore) {
+    let (command_timeout, connect_timeout) = (settings.command_timeout, settings.connect_timeout);
+    match place {
+        Place::Server(endpoint) => {
+            let link = |process| {
+                let replicas = settings.min_replicas.map(|(count, within)| Replicas::new(count, within));
+                Link::new(endpoint.clone(), process, replicas, command_timeout, connect_timeout)
+            };
+            (RedisStore::new(link(Some(process.id()))), RedisStore::new(link(None)))
+        }
+        #[cfg(feature = "cluster")]
+        Place::Cluster(seeds) => {
+            let topology = Topology::new(*seeds, command_timeout, connect_timeout);
+            let masters = |process| Servers::Cluster(Cluster::new(&topology, process));
+            (RedisStore::new(masters(Some(process.id()))), RedisStore::new(masters(None)))
+        }
+    }
+}
+
+async fn connect(settings: Settings, place: Place) -> Result<LockManager, LockError> {
+    let server = place.address();
     let refused = |problem| LockError::Connect { server: server.clone(), problem };
-    let is_tls = endpoint.is_tls();
+    let is_tls = place.is_tls();
     if is_tls {
         choose_cryptography();
     }
     let process = Process::new(&settings.label);
-    let link = |process| {
-        let replicas = settings.min_replicas.map(|(count, within)| Replicas::new(count, within));
-        Link::new(endpoint.clone(), process, replicas, settings.command_timeout, settings.connect_timeout)
-    };
-    let (front, back) = (link(Some(process.id())), link(None));
+    let (front, back) = stores(place, &process, &settings);
     match tokio::time::timeout(settings.connect_timeout, front.connect()).await {
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => return Err(refused(error.into_problem())),
+        Ok(Ok(())) => {}
+        Ok(Err(problem)) => return Err(refused(problem)),
         Err(_) => {
             let hint = if is_tls { ": does the server speak TLS on this port?" } else { "" };
             let text = format!("no answer within {:?}{hint}", settings.connect_timeout);
@@ -325,7 +350,6 @@ async fn connect(settings: Settings, endpoint: &Endpoint) -> Result<LockManager,
     }
     let thread = KeeperThread::shared()
         .map_err(|error| refused(BackendError::caused_by("the keeper's thread could not be started", error)))?;
-    let (front, back) = (RedisStore::new(front), RedisStore::new(back));
     let (look, by) = (back.clone(), Deadline::after(settings.connect_timeout));
     thread.spawn(async move { look.warn_of_eviction(by).await });
     let store = |store| Arc::new(AnyStore::Redis(store));

@@ -217,12 +217,14 @@ impl Events for Engine {
         }
     }
 
-    fn interrupted(&self) {
-        for slot in self.table.all() {
+    fn interrupted(&self, affects: &dyn Fn(&str) -> bool) {
+        let mut affected = self.table.all();
+        affected.retain(|slot| affects(slot.key()));
+        for slot in &affected {
             slot.interrupted();
         }
         if !mutant!(NoVerification) {
-            self.keeper.verify_all();
+            self.keeper.verify(affected);
         }
     }
 }

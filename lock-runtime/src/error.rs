@@ -162,7 +162,7 @@ impl BackendError {
     }
 
     /// The same, of one server among several.
-    #[cfg(feature = "sentinel")]
+    #[cfg(any(feature = "sentinel", feature = "cluster"))]
     pub(crate) fn of(self, server: &str) -> Self {
         Self { text: format!("{server}: {}", self.text), ..self }
     }

@@ -4,6 +4,7 @@
 //! or missing user runtime can neither lose a live hold nor strand a lock. For the embedded store it is a task on the
 //! caller's runtime, so that it lives in that runtime's (perhaps paused) time.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -139,9 +140,9 @@ impl Keeper {
         self.change(|board| board.unsent.push(Unsent::new(release)));
     }
 
-    /// Has every lease verified: the store may have forgotten some.
-    pub(crate) fn verify_all(&self) {
-        self.change(|board| board.verify = true);
+    /// Has the leases of these slots verified: the store may have forgotten some.
+    pub(crate) fn verify(&self, slots: Vec<Arc<Slot>>) {
+        self.change(|board| board.verify.extend(slots));
     }
 
     /// Has the keeper end when its work is done.
@@ -192,12 +193,10 @@ async fn run(keeper: Arc<Keeper>, engine: Weak<Engine>, _running: Running) {
         let woken = keeper.wake.notified();
         let now = Moment::now();
         // The machine was suspended, or its wall clock stepped: deadlines have passed that no timer tells of.
-        if now.missed_by_timers(last) > MISSED {
-            keeper.locked().verify = true;
-        }
+        let missed = now.missed_by_timers(last) > MISSED;
         last = now;
         let (work, is_done) = match engine.upgrade() {
-            Some(engine) => (look(&keeper, &engine), false),
+            Some(engine) => (look(&keeper, &engine, missed), false),
             None => keeper.locked().last_work(),
         };
         if is_done {
@@ -213,8 +212,8 @@ async fn run(keeper: Arc<Keeper>, engine: Weak<Engine>, _running: Running) {
     }
 }
 
-/// Looks at everything that is due.
-fn look(keeper: &Arc<Keeper>, engine: &Arc<Engine>) -> Work {
+/// Looks at everything that is due; at every lease when time was `missed`.
+fn look(keeper: &Arc<Keeper>, engine: &Arc<Engine>, missed: bool) -> Work {
     let mut work = Work::default();
     let now = Instant::now();
     let (verify, young, due, dropped, watched) = keeper.locked().take_due(now);
@@ -224,10 +223,8 @@ fn look(keeper: &Arc<Keeper>, engine: &Arc<Engine>) -> Work {
         }
         engine.forget_if_unused(&slot);
     }
-    if verify {
-        for slot in engine.table().all() {
-            attend(keeper, engine, slot, Look::Verify, &mut work);
-        }
+    for slot in if missed { engine.table().all() } else { verify } {
+        attend(keeper, engine, slot, Look::Verify, &mut work);
     }
     for (entry, slot) in young {
         if !attend(keeper, engine, slot, Look::Young, &mut work) {
@@ -287,13 +284,13 @@ fn schedule(keeper: &Keeper, slot: &Arc<Slot>, pause: Duration) {
     keeper.strike(Entries { due: replaced, young: None });
 }
 
-/// Sends what was found, each batch in a task of its own: a command that hangs holds up no other.
+/// Sends what was found, each batch in a task of its own, for one server: a command that hangs holds up no other.
 fn dispatch(keeper: &Arc<Keeper>, engine: &Weak<Engine>, work: Work) {
-    let Work { renewals, asks, mut releases, heartbeat } = work;
-    for batch in chunks(renewals) {
+    let Work { renewals, asks, releases, heartbeat } = work;
+    for batch in batches(keeper, renewals, |(slot, _)| slot.key()) {
         send_renewals(keeper, engine, batch);
     }
-    for batch in chunks(asks) {
+    for batch in batches(keeper, asks, |(slot, _)| slot.key()) {
         let (keeper, engine) = (Arc::clone(keeper), Weak::clone(engine));
         tokio::spawn(async move { repeat_asks(&keeper, &engine, batch).await });
     }
@@ -301,23 +298,23 @@ fn dispatch(keeper: &Arc<Keeper>, engine: &Weak<Engine>, work: Work) {
         let by = keeper.by();
         tokio::spawn(async move { engine.store().heartbeat(by).await });
     }
-    while !releases.is_empty() {
-        let batch = releases.split_off(releases.len().saturating_sub(BATCH));
+    for batch in batches(keeper, releases, |unsent| &unsent.release.key) {
         let keeper = Arc::clone(keeper);
         keeper.locked().in_flight += 1;
         tokio::spawn(async move { send_releases(&keeper, batch).await });
     }
 }
 
-fn chunks<T>(mut items: Vec<T>) -> Vec<Vec<T>> {
-    let mut batches = Vec::new();
-    while items.len() > BATCH {
-        batches.push(items.split_off(items.len() - BATCH));
+fn batches<T>(keeper: &Keeper, items: Vec<T>, key: impl Fn(&T) -> &Arc<str>) -> Vec<Vec<T>> {
+    let mut by_server: BTreeMap<usize, Vec<Vec<T>>> = BTreeMap::new();
+    for item in items {
+        let of_server = by_server.entry(keeper.store.server_of(key(&item))).or_default();
+        match of_server.last_mut().filter(|batch| batch.len() < BATCH) {
+            Some(batch) => batch.push(item),
+            None => of_server.push(vec![item]),
+        }
     }
-    if !items.is_empty() {
-        batches.push(items);
-    }
-    batches
+    by_server.into_values().flatten().collect()
 }
 
 fn send_renewals(keeper: &Arc<Keeper>, engine: &Weak<Engine>, batch: Vec<(Arc<Slot>, Renewal)>) {

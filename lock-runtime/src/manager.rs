@@ -25,8 +25,8 @@ impl LockManager {
         &self.engine
     }
 
-    /// Connects to the server at `url`: `redis://`, `rediss://`, `valkey://`, `unix://`, `redis-sentinel://`, or `memory://`.
-    /// [`Builder::url`] has the forms in full.
+    /// Connects to the server at `url`: `redis://`, `rediss://`, `valkey://`, `unix://`, `redis-sentinel://`,
+    /// `redis-cluster://`, or `memory://`. [`Builder::url`] has the forms in full.
     ///
     /// # Errors
     ///

@@ -1,5 +1,7 @@
 //! Where locks live on the network, as users write it.
 
+#[cfg(feature = "cluster")]
+use crate::store::redis::cluster::seeds::Seeds;
 use crate::store::redis::endpoint::Endpoint;
 #[cfg(feature = "sentinel")]
 use crate::store::redis::sentinel::Sentinels;
@@ -8,7 +10,38 @@ use crate::{BackendError, LockError};
 /// What a user may write.
 pub(crate) const FORMS: &str = "write redis://[user:password@]host[:port][/db], rediss:// for TLS, valkey://, \
                      unix:///path/to/socket, redis-sentinel://[user:password@]host[:port],host[:port]/master-name[/db], \
-                     rediss-sentinel://, or memory://";
+                     rediss-sentinel://, redis-cluster://[user:password@]host[:port],host[:port], rediss-cluster://, or \
+                     memory://";
+
+/// A place for locks.
+pub(crate) enum Place {
+    Server(Endpoint),
+    #[cfg(feature = "cluster")]
+    Cluster(Box<Seeds>),
+}
+
+impl Place {
+    /// As people write it, without credentials.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::Server(endpoint) => endpoint.address(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(seeds) => seeds.to_string(),
+        }
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        match self {
+            Self::Server(endpoint) => endpoint.is_tls(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(seeds) => seeds.is_tls(),
+        }
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        !matches!(self, Self::Server(_))
+    }
+}
 
 /// Whether the locks are to live in this process.
 pub(crate) fn is_memory(url: &str) -> bool {
@@ -16,12 +49,15 @@ pub(crate) fn is_memory(url: &str) -> bool {
 }
 
 /// Reads a URL.
-pub(crate) fn of_url(url: &str) -> Result<Endpoint, LockError> {
+pub(crate) fn of_url(url: &str) -> Result<Place, LockError> {
     let (scheme, rest) = url.split_once("://").unwrap_or(("no scheme", ""));
     let scheme = &*scheme.to_ascii_lowercase();
     let unreadable = || unreadable(scheme, misread(scheme, rest));
     if misread(scheme, rest).is_some() {
         return Err(unreadable());
+    }
+    if let Some(servers) = scheme.strip_suffix("-cluster") {
+        return of_nodes(servers, rest).ok_or_else(unreadable);
     }
     if let Some(servers) = scheme.strip_suffix("-sentinel") {
         return of_sentinels(servers, rest).ok_or_else(unreadable);
@@ -39,7 +75,7 @@ fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
     if path.contains('@') {
         return Some("`/`, `?` and `#` in a user name or password are written %2F, %3F and %23");
     }
-    if !scheme.ends_with("-sentinel") {
+    if !scheme.contains('-') {
         return None;
     }
     if path.starts_with(['?', '#']) {
@@ -52,35 +88,49 @@ fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
 }
 
 /// Takes the place, the credentials and the certificates from a client.
-pub(crate) fn of_client(client: &redis::Client) -> Result<Endpoint, LockError> {
-    Endpoint::of_client(client).map_err(|error| LockError::Connect {
+pub(crate) fn of_client(client: &redis::Client) -> Result<Place, LockError> {
+    Endpoint::of_client(client).map(Place::Server).map_err(|error| LockError::Connect {
         server: client.get_connection_info().addr().to_string(),
         problem: BackendError::caused_by("the client's settings can't be used", error),
     })
 }
 
 #[cfg(feature = "sentinel")]
-fn of_sentinels(scheme: &str, rest: &str) -> Option<Endpoint> {
-    Sentinels::read(scheme, rest).map(|sentinels| Endpoint::Master(Box::new(sentinels)))
+fn of_sentinels(scheme: &str, rest: &str) -> Option<Place> {
+    Sentinels::read(scheme, rest).map(|sentinels| Place::Server(Endpoint::Master(Box::new(sentinels))))
 }
 
 #[cfg(not(feature = "sentinel"))]
-fn of_sentinels(_: &str, _: &str) -> Option<Endpoint> {
+fn of_sentinels(_: &str, _: &str) -> Option<Place> {
+    None
+}
+
+#[cfg(feature = "cluster")]
+fn of_nodes(scheme: &str, rest: &str) -> Option<Place> {
+    Seeds::read(scheme, rest).map(|seeds| Place::Cluster(Box::new(seeds)))
+}
+
+#[cfg(not(feature = "cluster"))]
+fn of_nodes(_: &str, _: &str) -> Option<Place> {
     None
 }
 
 fn unreadable(scheme: &str, problem: Option<&str>) -> LockError {
-    let features = [("tls", cfg!(feature = "tls")), ("sentinel", cfg!(feature = "sentinel"))];
+    let features = [
+        ("tls", cfg!(feature = "tls")),
+        ("sentinel", cfg!(feature = "sentinel")),
+        ("cluster", cfg!(feature = "cluster")),
+    ];
     let missing = features.into_iter().filter(|(_, is_on)| !is_on).map(|(feature, _)| feature);
     LockError::InvalidSetting { setting: "URL", reason: unreadable_without(scheme, problem, missing) }
 }
 
 /// Why a URL can't be read by a build without some features.
 fn unreadable_without(scheme: &str, problem: Option<&str>, mut missing: impl Iterator<Item = &'static str>) -> String {
-    let (servers, is_sentinel) = scheme.strip_suffix("-sentinel").map_or((scheme, false), |servers| (servers, true));
+    let (servers, kind) = scheme.split_once('-').unwrap_or((scheme, ""));
     let is_needed = |feature: &&str| match *feature {
         "tls" => matches!(servers, "rediss" | "valkeys"),
-        _ => is_sentinel,
+        feature => feature == kind,
     };
     match missing.find(is_needed) {
         Some(feature) => {
@@ -100,11 +150,12 @@ mod tests {
     #[test]
     fn a_url_that_needs_a_feature_is_told_which() {
         let told = |scheme, missing: &[&'static str]| unreadable_without(scheme, None, missing.iter().copied());
-        for scheme in ["rediss", "valkeys", "rediss-sentinel"] {
+        for scheme in ["rediss", "valkeys", "rediss-sentinel", "valkeys-cluster"] {
             assert!(told(scheme, &["tls"]).contains("feature `tls`"));
             assert!(!told(scheme, &[]).contains("feature"));
         }
         assert!(told("redis-sentinel", &["tls", "sentinel"]).contains("feature `sentinel`"));
-        assert!(!told("redis", &["tls", "sentinel"]).contains("feature"));
+        assert!(told("redis-cluster", &["tls", "sentinel", "cluster"]).contains("feature `cluster`"));
+        assert!(!told("redis", &["tls", "sentinel", "cluster"]).contains("feature"));
     }
 }

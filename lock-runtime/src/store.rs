@@ -69,6 +69,11 @@ pub(crate) trait Store {
 
     /// Whether every verb completes at its first poll, on any thread.
     fn is_immediate(&self) -> bool;
+
+    /// A number for the server that `key` lives on: what is sent to one server need not wait for another.
+    fn server_of(&self, _key: &str) -> usize {
+        0
+    }
 }
 
 /// Every store there is. An enum and not a trait object: a boxed future per verb is a cost of each lock.
@@ -132,6 +137,10 @@ impl Store for AnyStore {
     fn is_immediate(&self) -> bool {
         of_any!(self, store => store.is_immediate())
     }
+
+    fn server_of(&self, key: &str) -> usize {
+        of_any!(self, store => store.server_of(key))
+    }
 }
 
 /// What a store tells without being asked.
@@ -140,8 +149,9 @@ pub(crate) trait Events: Send + Sync {
     fn granted(&self, key: &str, pushed: &Pushed);
     /// Another process waits for a lock of this one.
     fn contended(&self, key: &str);
-    /// Pushes may have been missed, and leases lost: ask again for what is waited for, verify what is held.
-    fn interrupted(&self);
+    /// Pushes may have been missed, and leases lost, of all keys that it `affects`: ask again for what is waited for,
+    /// verify what is held.
+    fn interrupted(&self, affects: &dyn Fn(&str) -> bool);
 }
 
 /// One request for a lock.

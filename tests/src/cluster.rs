@@ -1,9 +1,9 @@
 //! [`Cluster`]: a Redis Cluster that belongs to one test.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::patience::eventually_blocking;
-use crate::server::Server;
+use crate::server::{Kind, Server};
 
 /// All hash slots, shared out in ranges.
 const SLOTS: usize = 16_384;
@@ -24,9 +24,19 @@ impl Cluster {
         Self::with(3, false)
     }
 
+    /// Three masters of a certain kind.
+    #[must_use]
+    pub fn of(kind: Kind) -> Self {
+        Self::launch(kind, 3, false)
+    }
+
     /// So many masters, with one replica each if wanted, settled.
     #[must_use]
     pub fn with(masters: usize, replicas: bool) -> Self {
+        Self::launch(Kind::Redis, masters, replicas)
+    }
+
+    fn launch(kind: Kind, masters: usize, replicas: bool) -> Self {
         let options = [
             ["--cluster-enabled", "yes"],
             ["--cluster-node-timeout", "1000"],
@@ -36,7 +46,7 @@ impl Cluster {
         ];
         let count = if replicas { 2 * masters } else { masters };
         // The bus is 10,000 ports further up; where that is out of range or taken, the server ends and another port is tried.
-        let nodes: Vec<_> = (0..count).map(|_| Server::with(options.as_flattened())).collect();
+        let nodes: Vec<_> = (0..count).map(|_| Server::of(kind, options.as_flattened())).collect();
         let cluster = Self { nodes };
         for (index, node) in cluster.nodes.iter().enumerate() {
             node.tell(&format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
@@ -72,6 +82,25 @@ impl Cluster {
                 info.contains("cluster_state:ok") && is_linked
             })
         });
+    }
+
+    /// For a manager: all nodes.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let nodes: Vec<_> = self.nodes.iter().map(Server::address).collect();
+        format!("redis-cluster://{}", nodes.join(","))
+    }
+
+    /// The master that a key is on, by its own account.
+    #[must_use]
+    pub fn server_of(&self, key: &str) -> &Server {
+        let slot = self.slot(key);
+        let mut owner = None;
+        eventually_blocking("a master serves the slot", PATIENCE, || {
+            owner = self.owner(slot);
+            owner.is_some()
+        });
+        &self.nodes[owner.expect("there is one")]
     }
 
     /// One of the nodes: first the masters, then the replica of each.
@@ -119,16 +148,34 @@ impl Cluster {
 
     /// A replica takes over from its master, without a fault.
     pub fn fail_over_to(&self, replica: usize) {
-        self.nodes[replica].tell("CLUSTER FAILOVER");
-        self.await_master(replica);
+        // A node gives up after five seconds when a master did not answer in time: then again.
+        const GIVEN_UP: Duration = Duration::from_secs(6);
+        let mut told: Option<Instant> = None;
+        eventually_blocking("the replica takes over", PATIENCE, || {
+            let is_done = self.is_master(replica);
+            if !is_done && told.is_none_or(|told| told.elapsed() > GIVEN_UP) {
+                // Refused while the replica has no connection to its master.
+                told = self.nodes[replica].try_ask::<()>("CLUSTER FAILOVER").is_ok().then(Instant::now);
+            }
+            is_done
+        });
+    }
+
+    /// Whether the node is a master, by its own account.
+    #[must_use]
+    pub fn is_master(&self, index: usize) -> bool {
+        let info = self.nodes[index].try_ask::<String>("INFO replication");
+        info.is_ok_and(|info| info.contains("role:master"))
     }
 
     /// Waits until the node is a master.
     pub fn await_master(&self, index: usize) {
-        eventually_blocking("the replica takes over", PATIENCE, || {
-            let info = self.nodes[index].try_ask::<String>("INFO replication");
-            info.is_ok_and(|info| info.contains("role:master"))
-        });
+        eventually_blocking("the replica takes over", PATIENCE, || self.is_master(index));
+    }
+
+    /// Waits until the node knows that another has taken its place.
+    pub fn await_replica(&self, index: usize) {
+        eventually_blocking("the old master is a replica", PATIENCE, || !self.is_master(index));
     }
 
     /// Begins to move a slot to another master: until [`Migration::finish`] keys that are not there
@@ -162,14 +209,15 @@ impl Migration<'_> {
     /// Moves the keys that are in the slot now.
     pub fn move_keys(&self) {
         let (from, to) = (&self.cluster.nodes[self.from], &self.cluster.nodes[self.to]);
-        loop {
+        let address = to.address().replace(':', " ");
+        eventually_blocking("all keys are moved", PATIENCE, || {
             let keys: Vec<String> = from.ask(&format!("CLUSTER GETKEYSINSLOT {} 100", self.slot));
-            if keys.is_empty() {
-                return;
+            // Refused while the other one takes the cluster for down, for a moment after a failover.
+            keys.is_empty() || {
+                let _ = from.try_ask::<redis::Value>(&format!("MIGRATE {address}  0 5000 KEYS {}", keys.join(" ")));
+                false
             }
-            let address = to.address().replace(':', " ");
-            from.tell(&format!("MIGRATE {address}  0 5000 KEYS {}", keys.join(" ")));
-        }
+        });
     }
 
     /// The slot is the other master's, and everybody is told.

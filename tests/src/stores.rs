@@ -1,7 +1,10 @@
 //! [`World`]: a place where locks live and the managers on it, so that one suite of behaviours runs over every store.
 
+use std::collections::BTreeMap;
+
 use lock_runtime::{Builder, LockManager};
 
+use crate::cluster::Cluster;
 use crate::sentinel::Sentinels;
 use crate::server::{Kind, Server};
 
@@ -18,6 +21,8 @@ enum Store {
     Redis(Server),
     /// A master and a replica under sentinels.
     Sentinel(Box<Sentinels>),
+    /// Three masters.
+    Cluster(Box<Cluster>),
 }
 
 impl World {
@@ -30,19 +35,25 @@ impl World {
     /// Locks in a Redis that is started for this test.
     #[must_use]
     pub fn redis() -> Self {
-        Self::server_of(Kind::Redis)
+        Self::server(Kind::Redis)
     }
 
     /// Locks on a server of some kind.
     #[must_use]
-    pub fn server_of(kind: Kind) -> Self {
+    pub fn server(kind: Kind) -> Self {
         Self { store: Store::Redis(Server::of(kind, &[])) }
     }
 
     /// Locks on a master that sentinels of its kind name.
     #[must_use]
-    pub fn sentinels_of(kind: Kind) -> Self {
+    pub fn sentinels(kind: Kind) -> Self {
         Self { store: Store::Sentinel(Box::new(Sentinels::of(kind, 1))) }
+    }
+
+    /// Locks on the masters of a cluster that is started for this test.
+    #[must_use]
+    pub fn cluster(kind: Kind) -> Self {
+        Self { store: Store::Cluster(Box::new(Cluster::of(kind))) }
     }
 
     /// A manager with the default settings.
@@ -56,17 +67,28 @@ impl World {
             Store::Memory(first) => return builder.in_memory_with(first).expect("the first is in memory"),
             Store::Redis(server) => server.url(),
             Store::Sentinel(sentinels) => sentinels.url(),
+            Store::Cluster(cluster) => cluster.url(),
         };
         builder.url(&url).connect().await.expect("the test's servers are up")
     }
 
-    /// The server that the locks are on, when there is one.
+    /// The server that a key is on, when there is one.
     #[must_use]
-    pub fn server(&self) -> Option<&Server> {
+    pub fn server_of(&self, key: &str) -> Option<&Server> {
         match &self.store {
             Store::Redis(server) => Some(server),
             Store::Sentinel(sentinels) => Some(sentinels.master_server()),
+            Store::Cluster(cluster) => Some(cluster.server_of(key)),
             Store::Memory(_) => None,
+        }
+    }
+
+    /// Every key with the milliseconds it has left, when there are servers.
+    #[must_use]
+    pub fn keys(&self) -> Option<BTreeMap<String, i64>> {
+        match &self.store {
+            Store::Cluster(cluster) => Some(cluster.nodes().flat_map(Server::keys).collect()),
+            _ => self.server_of("").map(Server::keys),
         }
     }
 }
@@ -81,10 +103,12 @@ macro_rules! over_every_store {
                 super::$behaviour($crate::stores::World::memory()).await;
             })+
         }
-        $crate::over_servers!(redis = server_of(Redis): $($behaviour),+);
-        $crate::over_servers!(valkey = server_of(Valkey): $($behaviour),+);
-        $crate::over_servers!(sentinel = sentinels_of(Redis): $($behaviour),+);
-        $crate::over_servers!(valkey_sentinel = sentinels_of(Valkey): $($behaviour),+);
+        $crate::over_servers!(redis = server(Redis): $($behaviour),+);
+        $crate::over_servers!(valkey = server(Valkey): $($behaviour),+);
+        $crate::over_servers!(sentinel = sentinels(Redis): $($behaviour),+);
+        $crate::over_servers!(valkey_sentinel = sentinels(Valkey): $($behaviour),+);
+        $crate::over_servers!(cluster = cluster(Redis): $($behaviour),+);
+        $crate::over_servers!(valkey_cluster = cluster(Valkey): $($behaviour),+);
     };
 }
 

@@ -54,7 +54,7 @@ async fn nothing_is_left(world: &World, managers: &[&LockManager], times: usize)
         assert!(next.is_valid());
         next.release().await.unwrap();
     }
-    if let Some(server) = world.server() {
+    if let Some(server) = world.server_of("p:k") {
         eventually("the key is gone", Duration::from_secs(3), || server.owner("p:k").is_none()).await;
     }
 }
@@ -248,7 +248,7 @@ const WITHDRAWN: Duration = Duration::from_secs(1);
 async fn an_acquire_that_was_executed_and_dropped_is_withdrawn() {
     let world = World::redis();
     let manager = world.manager().await;
-    let server = world.server().unwrap();
+    let server = world.server_of("p:k").unwrap();
     let mut acquire = Box::pin(manager.lock("p", "k").acquire());
     assert!(poll!(&mut acquire).is_pending());
     eventually("the server has executed it", WITHDRAWN, || server.owner("p:k").is_some()).await;
@@ -260,7 +260,7 @@ async fn an_acquire_that_was_executed_and_dropped_is_withdrawn() {
 async fn a_dropped_waiter_is_withdrawn_from_the_queue() {
     let world = World::redis();
     let (north, south) = (world.manager().await, world.manager().await);
-    let server = world.server().unwrap();
+    let server = world.server_of("p:k").unwrap();
     let holder = north.lock("p", "k").acquire().await.unwrap();
     let mut waiter = Box::pin(south.lock("p", "k").timeout(Duration::from_secs(5)).acquire());
     let in_queue = || server.ask::<usize>("LLEN {p:k}:queue");

@@ -56,7 +56,7 @@ fn play(world: &World, scene: fn(Runtime, LockManager)) {
     let runtime = runtime();
     let manager = runtime.block_on(world.manager());
     scene(runtime, manager.clone());
-    if let Some(server) = world.server() {
+    if let Some(server) = world.server_of("p:k") {
         eventually_blocking("the key is gone", SOON, || server.owner("p:k").is_none());
     }
     // The manager lives on, on whatever runtime its caller has, and the lock is free there.
@@ -152,7 +152,7 @@ fn a_guard_moves_to_a_thread_and_outlives_its_runtime(runtime: Runtime, manager:
 #[test]
 fn a_guard_that_outlives_its_manager_gives_the_lock_back() {
     let world = World::redis();
-    let server = world.server().unwrap();
+    let server = world.server_of("p:k").unwrap();
     for _ in 0..10 {
         let runtime = runtime();
         let manager = runtime.block_on(LockManager::connect(&server.url())).unwrap();
@@ -176,9 +176,9 @@ fn a_hold_outlives_its_runtime_while_its_guard_lives() {
     drop(first);
     std::thread::sleep(Duration::from_millis(1500));
     assert!(guard.is_valid());
-    assert!(world.server().unwrap().owner("p:k").is_some());
+    assert!(world.server_of("p:k").unwrap().owner("p:k").is_some());
     drop(guard);
-    eventually_blocking("the key is gone", SOON, || world.server().unwrap().owner("p:k").is_none());
+    eventually_blocking("the key is gone", SOON, || world.server_of("p:k").unwrap().owner("p:k").is_none());
 }
 
 /// The connection went down with its runtime; the caller's runtime makes a new one.
@@ -190,7 +190,7 @@ fn a_release_on_another_runtime_is_answered() {
     let guard = first.block_on(hold(&manager));
     drop(first);
     runtime().block_on(guard.release()).unwrap();
-    assert_eq!(world.server().unwrap().owner("p:k"), None);
+    assert_eq!(world.server_of("p:k").unwrap().owner("p:k"), None);
 }
 
 #[test]

@@ -10,7 +10,6 @@
     reason = "a test fails by panicking"
 )]
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,6 +20,7 @@ use history::claims::HARNESS;
 use history::event::now;
 use history::{Diary, History, Recorder, Wanted, What};
 use lock_runtime::LockManager;
+use tests::cluster::Cluster;
 use tests::sentinel::Sentinels;
 use tests::soak::Ours;
 use tests::soak::worker::watch;
@@ -37,23 +37,34 @@ const BOUNDS: Bounds = Bounds {
     queues: true,
 };
 
-/// What happens to the master.
+/// What happens to a master.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Killed,
     Stopped,
     Replaced,
+    /// Its slots go to another one.
+    Moved,
+}
+
+/// Without a fault nothing is lost between a master and its replica.
+const FAULTS: [Fate; 3] = [Fate::Killed, Fate::Replaced, Fate::Stopped];
+
+/// Servers that a failover happens to.
+trait Arena: Send + 'static {
+    fn url(&self) -> String;
+    /// Returns when all is settled again.
+    fn suffer(&mut self, fate: Fate);
 }
 
 /// So many failovers under load; returns what was done, and how often a lock was granted.
-async fn play(failovers: usize, replicas: u32) -> (History, usize) {
+async fn play(mut arena: impl Arena, fates: &'static [Fate], failovers: usize, replicas: u32) -> (History, usize) {
     let folder = tempfile::tempdir().unwrap();
-    let mut sentinels = Sentinels::start(1);
     let over = Arc::new(AtomicBool::new(false));
     let mut tasks = Vec::new();
     for number in 0..MANAGERS {
         let name = format!("m{number}");
-        let builder = LockManager::builder().url(&sentinels.url()).label(&name);
+        let builder = LockManager::builder().url(&arena.url()).label(&name);
         let within = Duration::from_millis(200);
         let lock = Arc::new(Ours::from(builder.min_replicas(replicas, within).connect().await.unwrap()));
         for task in 0..TASKS {
@@ -68,12 +79,16 @@ async fn play(failovers: usize, replicas: u32) -> (History, usize) {
     };
     let path = folder.path().to_owned();
     // The harness waits by blocking.
-    tokio::task::spawn_blocking(move || {
+    let arena = tokio::task::spawn_blocking(move || {
         for number in 0..failovers {
-            fail_over(&mut sentinels, [Fate::Killed, Fate::Replaced, Fate::Stopped][number % 3], &path);
+            std::thread::sleep(Duration::from_millis(500));
+            let (fate, from) = (fates[number % fates.len()], now());
+            arena.suffer(fate);
+            let fault = What::Fault { kind: format!("{fate:?}"), target: "master".to_owned(), from };
+            Recorder::new(&path, HARNESS, 0).note(fault);
         }
         over.store(true, Ordering::SeqCst);
-        sentinels
+        arena
     })
     .await
     .unwrap();
@@ -81,32 +96,79 @@ async fn play(failovers: usize, replicas: u32) -> (History, usize) {
     for task in tasks {
         task.await.unwrap();
     }
+    drop(arena);
     let history = History::read(folder.path());
     let granted = history.attempts.iter().filter(|attempt| attempt.claim.is_some()).count();
     (history, granted)
 }
 
-fn fail_over(sentinels: &mut Sentinels, fate: Fate, folder: &Path) {
-    std::thread::sleep(Duration::from_millis(500));
-    let (before, from) = (sentinels.master().unwrap(), now());
-    match fate {
-        Fate::Killed => {
-            sentinels.server_mut(before).kill();
-            let _ = sentinels.await_another(before);
-            sentinels.server_mut(before).restart();
-        }
-        Fate::Stopped => {
-            sentinels.server(before).freeze();
-            let _ = sentinels.await_another(before);
-            sentinels.server(before).thaw();
-        }
-        Fate::Replaced => {
-            let _ = sentinels.fail_over();
-        }
+impl Arena for Sentinels {
+    fn url(&self) -> String {
+        Self::url(self)
     }
-    sentinels.settle();
-    let fault = What::Fault { kind: format!("{fate:?}"), target: "master".to_owned(), from };
-    Recorder::new(folder, HARNESS, 0).note(fault);
+
+    fn suffer(&mut self, fate: Fate) {
+        let before = self.master().unwrap();
+        match fate {
+            Fate::Killed => {
+                self.server_mut(before).kill();
+                let _ = self.await_another(before);
+                self.server_mut(before).restart();
+            }
+            Fate::Stopped => {
+                self.server(before).freeze();
+                let _ = self.await_another(before);
+                self.server(before).thaw();
+            }
+            Fate::Replaced => {
+                let _ = self.fail_over();
+            }
+            Fate::Moved => panic!("there is nothing to move"),
+        }
+        self.settle();
+    }
+}
+
+/// Three masters, each with a replica.
+impl Arena for Cluster {
+    fn url(&self) -> String {
+        Self::url(self)
+    }
+
+    fn suffer(&mut self, fate: Fate) {
+        let slots: Vec<_> = keys().map(|key| self.slot(&key)).collect();
+        let before = self.owner(slots[fastrand::usize(..slots.len())]).unwrap();
+        let replica = (before + 3) % 6;
+        match fate {
+            Fate::Killed => {
+                self.node_mut(before).kill();
+                self.await_master(replica);
+                self.node_mut(before).restart();
+                self.await_replica(before);
+            }
+            Fate::Stopped => {
+                self.node(before).freeze();
+                self.await_master(replica);
+                self.node(before).thaw();
+                self.await_replica(before);
+            }
+            Fate::Replaced => self.fail_over_to(replica),
+            Fate::Moved => {
+                for slot in slots {
+                    let from = self.owner(slot).unwrap();
+                    let masters = (0..6).filter(|node| *node != from && self.is_master(*node));
+                    let others: Vec<_> = masters.collect();
+                    self.migrate(slot, others[fastrand::usize(..others.len())]);
+                }
+            }
+        }
+        self.settle();
+    }
+}
+
+/// What is locked.
+fn keys() -> impl Iterator<Item = String> {
+    (0..3).map(|key| format!("p:{key}"))
 }
 
 async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>) {
@@ -133,8 +195,8 @@ fn found(history: &History, checks: &[Check], bounds: Bounds) -> Vec<Violation> 
 }
 
 /// Exclusion is what a failover may cost; nothing else.
-async fn cost_no_more_than_exclusion(failovers: usize) {
-    let (history, granted) = play(failovers, 0).await;
+async fn cost_no_more_than_exclusion(arena: impl Arena, failovers: usize) {
+    let (history, granted) = play(arena, &FAULTS, failovers, 0).await;
     let bounds = Bounds { forgetful: true, ..BOUNDS };
     let violations = found(&history, &[fences_increase, acquires_return_in_time, errors_are_true], bounds);
     let overlaps = found(&history, &[claims_never_overlap], BOUNDS).len();
@@ -143,9 +205,9 @@ async fn cost_no_more_than_exclusion(failovers: usize) {
     assert!(granted > failovers * 5, "{granted}");
 }
 
-/// With every replica's confirmation not even that.
-async fn cost_nothing(failovers: usize) {
-    let (history, granted) = play(failovers, 1).await;
+/// With every replica's confirmation not even that, nor without a fault.
+async fn cost_nothing(arena: impl Arena, fates: &'static [Fate], failovers: usize, replicas: u32) {
+    let (history, granted) = play(arena, fates, failovers, replicas).await;
     let violations = found(&history, &[claims_never_overlap, fences_increase, acquires_return_in_time], BOUNDS);
     eprintln!("{failovers} failovers, {granted} grants");
     assert!(violations.is_empty(), "{violations:#?}");
@@ -154,12 +216,22 @@ async fn cost_nothing(failovers: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn fencing_tokens_grow_over_failovers_and_all_goes_on() {
-    cost_no_more_than_exclusion(failovers(3)).await;
+    cost_no_more_than_exclusion(Sentinels::start(1), failovers(3)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn locks_that_the_replica_confirmed_are_exclusive_over_failovers() {
-    cost_nothing(failovers(3)).await;
+    cost_nothing(Sentinels::start(1), &FAULTS, failovers(3), 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
+async fn fencing_tokens_grow_over_failovers_in_a_cluster_and_all_goes_on() {
+    cost_no_more_than_exclusion(Cluster::with(3, true), failovers(3)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
+async fn slots_that_move_and_failovers_without_a_fault_cost_nothing() {
+    cost_nothing(Cluster::with(3, true), &[Fate::Moved, Fate::Moved, Fate::Replaced], failovers(6), 0).await;
 }
 
 /// `FAILOVERS=100` for more than usual.

@@ -28,7 +28,8 @@ pub(super) struct Board {
     /// Slots whose ask is in the store's queue; weak, because the keeper of a runtime that is gone forgets nothing.
     watched: BTreeMap<Arc<str>, Weak<Slot>>,
     next_ask: Option<Instant>,
-    pub(super) verify: bool,
+    /// Slots whose lease the store may have forgotten.
+    pub(super) verify: Vec<Arc<Slot>>,
     sleeps: Option<Sleep>,
     pub(super) is_running: bool,
     pub(super) is_closed: bool,
@@ -52,9 +53,9 @@ impl Unsent {
     }
 }
 
-/// What [`Board::take_due`] found: whether to verify all, then young, due and dropped slots, and the watched ones
+/// What [`Board::take_due`] found: what to verify, then young, due and dropped slots, and the watched ones
 /// when it is their time.
-type Found = (bool, Vec<(u64, Arc<Slot>)>, Vec<Arc<Slot>>, Vec<Arc<Slot>>, Option<Vec<Arc<Slot>>>);
+type Found = (Vec<Arc<Slot>>, Vec<(u64, Arc<Slot>)>, Vec<Arc<Slot>>, Vec<Arc<Slot>>, Option<Vec<Arc<Slot>>>);
 
 impl Board {
     pub(super) fn take_due(&mut self, now: Instant) -> Found {
@@ -139,7 +140,7 @@ impl Board {
 
     /// When there is something to do, apart from young holds.
     fn next_work(&self, now: Instant) -> Option<Instant> {
-        if !self.dropped.is_empty() || self.verify || self.is_closed {
+        if !self.dropped.is_empty() || !self.verify.is_empty() || self.is_closed {
             return Some(now);
         }
         let first_due = self.due.first_key_value().map(|((at, _), _)| (*at).min(now + LONGEST_SLEEP));
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn with_nothing_to_do_but_to_wait_for_an_answer_the_keeper_of_a_manager_that_is_gone_sleeps() {
         let now = Some(Instant::now());
-        let mut board = Board { in_flight: 1, next_ask: now, verify: true, is_closed: true, ..Board::default() };
+        let mut board = Board { in_flight: 1, next_ask: now, is_closed: true, ..Board::default() };
         assert!(!board.last_work().1);
         assert_eq!(board.pause(IDLE_TICKS), None);
     }

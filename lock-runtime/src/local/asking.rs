@@ -53,6 +53,8 @@ impl Slot {
     pub(crate) fn interrupted(&self) {
         if let Some(asked) = &mut self.locked().asked {
             asked.doubtful = true;
+            // The next push may come from another server: the clock of the one that answered can't date it.
+            asked.anchor = None;
         }
         self.changed.notify_waiters();
     }

@@ -63,7 +63,7 @@ async fn a_dropped_guard_frees_the_lock(world: World) {
     let manager = world.manager().await;
     drop(manager.lock("p", "k").acquire().await.unwrap());
     assert!(is_free(&manager, "k").await);
-    if let Some(server) = world.server() {
+    if let Some(server) = world.server_of("p:k") {
         eventually("the key is gone", Duration::from_secs(1), || server.owner("p:k").is_none()).await;
     }
 }

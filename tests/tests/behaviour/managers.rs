@@ -82,7 +82,7 @@ async fn shutdown_fails_waiters(world: World) {
     assert!(matches!(error, LockError::ShutDown { .. }), "{error:?}");
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     assert!(!guard.is_valid(), "the hold outlived the shutdown");
-    if let Some(server) = world.server() {
+    if let Some(server) = world.server_of("p:k") {
         assert_eq!(server.owner("p:k"), None);
     }
 }
@@ -100,7 +100,7 @@ async fn shutdown_lets_a_short_body_end(world: World) {
     let (outcome, ()) = tokio::join!(body, manager.shutdown());
     assert_eq!(outcome.unwrap(), "ended");
     assert!(start.elapsed() < Duration::from_secs(2), "it waited for more than the body");
-    if let Some(server) = world.server() {
+    if let Some(server) = world.server_of("p:k") {
         assert_eq!(server.owner("p:k"), None);
     }
 }
@@ -121,7 +121,7 @@ async fn shutdown_drops_a_body_that_does_not_end(world: World) {
     outcome.unwrap_err();
     assert!(gone.load(Ordering::SeqCst));
     assert!(start.elapsed() >= drain && start.elapsed() < drain + Duration::from_secs(1) + NOISE);
-    if let Some(server) = world.server() {
+    if let Some(server) = world.server_of("p:k") {
         assert_eq!(server.owner("p:k"), None);
     }
 }

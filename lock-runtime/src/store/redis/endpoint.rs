@@ -22,6 +22,9 @@ pub(crate) enum Endpoint {
     /// Whatever server the sentinels name as the master.
     #[cfg(feature = "sentinel")]
     Master(Box<Sentinels>),
+    /// A node of a cluster.
+    #[cfg(feature = "cluster")]
+    Node(Box<redis::Client>),
     #[cfg(test)]
     Simulated(crate::simulation::Host),
 }
@@ -39,6 +42,8 @@ impl Endpoint {
             Self::Server(client) => client.get_connection_info().addr().to_string(),
             #[cfg(feature = "sentinel")]
             Self::Master(sentinels) => sentinels.to_string(),
+            #[cfg(feature = "cluster")]
+            Self::Node(client) => client.get_connection_info().addr().to_string(),
             #[cfg(test)]
             Self::Simulated(host) => host.to_string(),
         }
@@ -49,6 +54,8 @@ impl Endpoint {
             Self::Server(client) => is_tls(client.get_connection_info()),
             #[cfg(feature = "sentinel")]
             Self::Master(sentinels) => sentinels.is_tls(),
+            #[cfg(feature = "cluster")]
+            Self::Node(client) => is_tls(client.get_connection_info()),
             #[cfg(test)]
             Self::Simulated(_) => false,
         }
@@ -72,7 +79,13 @@ impl Endpoint {
         alarm: &Alarm,
     ) -> Result<Greeted, CallError> {
         match self {
-            Self::Server(client) => greet(client, &config).await,
+            Self::Server(client) => {
+                let mut greeted = greet(client, &config).await?;
+                greeted.check_alone().await?;
+                Ok(greeted)
+            }
+            #[cfg(feature = "cluster")]
+            Self::Node(client) => greet(client, &config).await,
             #[cfg(feature = "sentinel")]
             Self::Master(sentinels) => sentinels.connect(config, limit, alarm).await,
             #[cfg(test)]
@@ -94,13 +107,29 @@ pub(super) struct Greeted {
 
 impl Greeted {
     /// A field of the reply to `HELLO`.
-    #[cfg(feature = "sentinel")]
+    #[cfg(any(feature = "sentinel", feature = "cluster"))]
     pub(super) fn says(&self, name: &str) -> Option<String> {
         says(&self.hello, name)
     }
 
     pub(super) fn check(&self) -> Result<(), CallError> {
         check(&self.hello)
+    }
+
+    /// Refuses a server that shares its slots with others: it would refuse most locks.
+    async fn check_alone(&mut self) -> Result<(), CallError> {
+        if says(&self.hello, "mode").as_deref() != Some("cluster") {
+            return Ok(());
+        }
+        let mut command = redis::cmd("CLUSTER");
+        let ranges = self.connection.send_packed_command(command.arg("SLOTS")).await.and_then(Value::extract_error)?;
+        let is_all = |range: &Value| matches!(range, Value::Array(range) if range.starts_with(&[Value::Int(0), Value::Int(16_383)]));
+        let serves_all = matches!(&ranges, Value::Array(ranges) if ranges.first().is_some_and(is_all));
+        if serves_all && says(&self.hello, "role").as_deref() == Some("master") {
+            return Ok(());
+        }
+        let text = "it is one of several servers of a cluster: write redis-cluster://host:port,host:port";
+        Err(CallError::Unsuitable(text.to_owned()))
     }
 }
 

@@ -1,24 +1,26 @@
 //! A look at the server's settings: one that evicts keys drops locks.
 
+use std::sync::Arc;
+
 use redis::FromRedisValue;
 
-use super::RedisStore;
+use super::link::Link;
 use crate::clock::Deadline;
 use crate::observe;
 
-impl RedisStore {
+impl Link {
     /// Warns when the server may drop locks to make room. What can't be found out is no failure.
-    pub(crate) async fn warn_of_eviction(&self, by: Deadline) {
+    pub(crate) async fn warn_of_eviction(self: &Arc<Self>, by: Deadline) {
         let mut command = redis::cmd("INFO");
         command.arg("memory");
-        let answer = self.link.call(command, by).await.ok();
+        let answer = self.call(command, by).await.ok();
         match answer.and_then(|called| String::from_redis_value(called.value).ok()) {
             Some(info) => {
                 if let Some((policy, maxmemory)) = eviction(&info) {
-                    observe::evicts(self.link.server(), policy, maxmemory);
+                    observe::evicts(self.server(), policy, maxmemory);
                 }
             }
-            None => observe::eviction_unknown(self.link.server()),
+            None => observe::eviction_unknown(self.server()),
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) enum CallError {
     /// What answers there is nothing to lock on, for this reason.
     Unsuitable(String),
     /// As the other says, of one server among several.
-    #[cfg(feature = "sentinel")]
+    #[cfg(any(feature = "sentinel", feature = "cluster"))]
     Of(String, Box<CallError>),
     /// The connection could not be set up, most likely for this reason.
     Setup(&'static str, Arc<RedisError>),
@@ -71,7 +71,7 @@ impl CallError {
     }
 
     /// The same, of one server among several.
-    #[cfg(feature = "sentinel")]
+    #[cfg(any(feature = "sentinel", feature = "cluster"))]
     pub(super) fn of(self, server: &str) -> Self {
         Self::Of(server.to_owned(), Box::new(self))
     }
@@ -82,7 +82,7 @@ impl CallError {
             Self::Silent(_) | Self::Unconfirmed(..) | Self::NoConnection(_) => false,
             Self::Unsuitable(_) | Self::Setup(..) | Self::UnknownScript { .. } => false,
             // The next time it may be another server.
-            #[cfg(feature = "sentinel")]
+            #[cfg(any(feature = "sentinel", feature = "cluster"))]
             Self::Of(..) => false,
             Self::TooOld(_) => true,
             Self::Failed(error) => {
@@ -97,7 +97,7 @@ impl CallError {
     pub(super) fn is_out_of_time(&self) -> bool {
         match self {
             Self::Silent(_) | Self::Unconfirmed(..) | Self::NoConnection(_) => true,
-            #[cfg(feature = "sentinel")]
+            #[cfg(any(feature = "sentinel", feature = "cluster"))]
             Self::Of(_, error) => error.is_out_of_time(),
             _ => false,
         }
@@ -116,7 +116,7 @@ impl CallError {
             )),
             Self::Unsuitable(text) => BackendError::new(text),
             Self::UnknownScript { .. } => BackendError::new("the server does not know the script"),
-            #[cfg(feature = "sentinel")]
+            #[cfg(any(feature = "sentinel", feature = "cluster"))]
             Self::Of(server, error) => error.into_problem().of(&server),
             Self::Setup(text, error) => BackendError::caused_by(format!("{text} ({error})"), error),
             Self::Failed(error) => {

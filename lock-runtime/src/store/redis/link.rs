@@ -39,6 +39,8 @@ pub(crate) struct Link {
     /// Who has to confirm a grant.
     pub(super) replicas: Option<Replicas>,
     events: OnceLock<Weak<dyn Events>>,
+    /// Which locks live on this server; all when it is not set.
+    own: OnceLock<Own>,
     command_timeout: Duration,
     connect_timeout: Duration,
     state: Mutex<State>,
@@ -50,6 +52,9 @@ pub(crate) struct Link {
     /// Commands on their way.
     in_flight: AtomicUsize,
 }
+
+/// Whether a lock lives on the server.
+pub(super) type Own = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// Lets one task connect for all.
 type Gate = Arc<tokio::sync::Mutex<()>>;
@@ -95,6 +100,7 @@ impl Link {
             process: process.map(str::to_owned),
             replicas,
             events: OnceLock::new(),
+            own: OnceLock::new(),
             command_timeout,
             connect_timeout,
             state: Mutex::default(),
@@ -114,6 +120,22 @@ impl Link {
         let _ = self.events.set(events);
     }
 
+    /// Has pushes and interruptions concern only the locks that live on this server.
+    #[cfg(feature = "cluster")]
+    pub(super) fn restrict(&self, own: Own) {
+        // Once, by whoever made the link.
+        let _ = self.own.set(own);
+    }
+
+    fn is_own(&self, key: &str) -> bool {
+        self.own.get().is_none_or(|own| own(key))
+    }
+
+    #[cfg(feature = "cluster")]
+    pub(super) fn is_connected(&self) -> bool {
+        self.locked().live.is_some()
+    }
+
     fn locked(&self) -> MutexGuard<'_, State> {
         // Nothing that can panic runs under this lock.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -124,8 +146,11 @@ impl Link {
             return;
         };
         match message {
+            // A message reaches all servers of a cluster: a copy that came by another one is left to the lock's own.
+            Message::Grant(key, _) | Message::Wait(key) if !self.is_own(key) => {}
             Message::Grant(key, mut pushed) => {
-                pushed.unconfirmed = self.replicas.is_some();
+                // In a cluster it may have come from a server that counts nobody here, and has passed the lock on.
+                pushed.unconfirmed = self.replicas.is_some() || self.own.get().is_some();
                 events.granted(key, &pushed);
             }
             Message::Wait(key) => events.contended(key),
@@ -138,7 +163,7 @@ impl Link {
     /// every command is idempotent for its token.
     ///
     /// Boxed: the client's future is more than a kilobyte, which every task that waits for a lock would have room for.
-    pub(super) fn call(&self, command: Cmd, by: Deadline) -> BoxFuture<'_, Result<Called, CallError>> {
+    pub(super) fn call(self: &Arc<Self>, command: Cmd, by: Deadline) -> BoxFuture<'_, Result<Called, CallError>> {
         Box::pin(async move {
             match self.send(&command, by).await {
                 Err(CallError::Failed(error)) if error.is_io_error() => {
@@ -153,20 +178,51 @@ impl Link {
         })
     }
 
-    async fn send(&self, command: &Cmd, by: Deadline) -> Result<Called, CallError> {
-        let live = self.locked().live.clone();
-        // Boxed: otherwise every command's future would have room for a whole connection set-up.
-        let (mut live, by) = if let Some(live) = live {
-            (live, by)
-        } else {
-            // What is left: the deadline may count from an earlier step of the same verb.
-            let by = by.counted_from(Moment::now());
-            (Box::pin(self.made_live(by)).await?, by.counted_from(Moment::now()))
-        };
+    async fn send(self: &Arc<Self>, command: &Cmd, by: Deadline) -> Result<Called, CallError> {
+        let (mut live, by) = self.live(by).await?;
         let reply = live.connection.send_packed_command(command);
         let value = self.answered(live.made, by, reply).await?;
         let sent = mutant!(DeadlineFromReply => Moment::now(), by.start());
-        Ok(Called { value, sent, repeated: false, live })
+        Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
+    }
+
+    /// The connection, and the deadline counted from when there is one.
+    async fn live(&self, by: Deadline) -> Result<(Live, Deadline), CallError> {
+        let live = self.locked().live.clone();
+        if let Some(live) = live {
+            return Ok((live, by));
+        }
+        // What is left: the deadline may count from an earlier step of the same verb.
+        let by = by.counted_from(Moment::now());
+        // Boxed: otherwise every command's future would have room for a whole connection set-up. Its type is hidden: to see
+        // that it is `Send` a compiler would have to look deeper than it does by default, in each user's crate.
+        let made: BoxFuture<'_, _> = Box::pin(self.made_live(by));
+        Ok((made.await?, by.counted_from(Moment::now())))
+    }
+
+    /// Connects if there is no connection; returns the deadline counted from when there is one.
+    #[cfg(feature = "cluster")]
+    pub(super) async fn ready(&self, by: Deadline) -> Result<Deadline, CallError> {
+        self.live(by).await.map(|(_, by)| by)
+    }
+
+    /// Sends a command to a server that is about to take over its slot, and does what it is asked to meanwhile.
+    #[cfg(feature = "cluster")]
+    pub(super) fn call_asking(
+        self: &Arc<Self>,
+        command: Cmd,
+        by: Deadline,
+    ) -> BoxFuture<'_, Result<Called, CallError>> {
+        Box::pin(async move {
+            let (mut live, by) = self.live(by).await?;
+            let mut both = redis::pipe();
+            // In one piece: it is for the very next command on this connection.
+            both.cmd("ASKING").add_command(command);
+            let replies = live.connection.send_packed_commands(&both, 0, 2);
+            let reply = async { Ok(replies.await?.pop().unwrap_or(Value::Nil)) };
+            let value = self.answered(live.made, by, reply).await?;
+            Ok(Called { value, sent: by.start(), repeated: false, live, link: Arc::clone(self) })
+        })
     }
 
     /// Sends commands on the very connection of an earlier answer, which is not replaced if it breaks.
@@ -232,6 +288,12 @@ impl Link {
             }
     }
 
+    /// Finds out whether anything can still arrive; connects when there is no connection.
+    pub(super) async fn heartbeat(self: &Arc<Self>, by: Deadline) {
+        // An error reply is an answer too; conclusions are drawn from silence.
+        let _ = self.call(redis::cmd("PING"), by).await;
+    }
+
     /// Whether commands of several tasks are on their way.
     pub(super) fn is_busy(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) > 1
@@ -293,7 +355,7 @@ impl Link {
 
     fn interrupted(&self) {
         if let Some(events) = self.events.get().and_then(Weak::upgrade) {
-            events.interrupted();
+            events.interrupted(&|key| self.is_own(key));
         }
     }
 
@@ -341,4 +403,11 @@ pub(super) struct Called {
     pub(super) repeated: bool,
     /// The connection on which it came.
     pub(super) live: Live,
+    pub(super) link: Arc<Link>,
+}
+
+impl Called {
+    pub(super) fn take_value(&mut self) -> Value {
+        std::mem::replace(&mut self.value, Value::Nil)
+    }
 }

@@ -10,8 +10,8 @@ use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout_at};
 
 use super::failure::CallError;
-use super::link::{Link, Live};
-use super::{RedisStore, millis};
+use super::link::{Called, Link, Live};
+use super::millis;
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Retry, StoreError};
@@ -121,11 +121,11 @@ impl Replicas {
     }
 }
 
-impl RedisStore {
-    /// Has the replicas confirm what was answered on a connection, if they have to.
-    pub(super) async fn confirmed(&self, live: &Live, by: Deadline) -> Result<(), StoreError> {
+impl Called {
+    /// Has the replicas confirm what was answered, if they have to.
+    pub(super) async fn confirmed(&self, by: Deadline) -> Result<(), StoreError> {
         match &self.link.replicas {
-            Some(replicas) => Box::pin(replicas.confirm(&self.link, live, by)).await,
+            Some(replicas) => Box::pin(replicas.confirm(&self.link, &self.live, by)).await,
             None => Ok(()),
         }
     }
@@ -135,13 +135,12 @@ impl RedisStore {
         &self,
         answers: &mut [Result<T, StoreError>],
         counts: impl Fn(&T) -> bool,
-        live: &Live,
         by: Deadline,
     ) {
         let counts = |answer: &Result<T, StoreError>| answer.as_ref().is_ok_and(&counts);
         if self.link.replicas.is_some()
             && answers.iter().any(counts)
-            && let Err(error) = self.confirmed(live, by).await
+            && let Err(error) = self.confirmed(by).await
         {
             for answer in answers.iter_mut().filter(|answer| counts(answer)) {
                 *answer = Err(error.clone());

@@ -5,6 +5,7 @@
 
 use redis::{Cmd, FromRedisValue};
 
+use super::link::Link;
 use super::{RedisStore, scripts};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -80,10 +81,11 @@ impl RedisStore {
 
     /// The error with the missing rights named, as far as they can be found out.
     pub(super) async fn explained(&self, error: StoreError, key: &str, token: &str, by: Deadline) -> StoreError {
-        let command = scripts::DENIED.by_text(1, &|command: &mut Cmd| {
+        let arguments = |command: &mut Cmd| {
             command.arg(key).arg(token);
-        });
-        let Ok(called) = self.link.call(command, by.counted_from(Moment::now())).await else {
+        };
+        let command = |_: &Link| scripts::DENIED.by_text(1, &arguments);
+        let Ok(called) = self.servers.call(key, &command, by.counted_from(Moment::now())).await else {
             return error;
         };
         match Vec::<String>::from_redis_value(called.value) {

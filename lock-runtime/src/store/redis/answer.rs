@@ -1,0 +1,98 @@
+//! What the replies say, in the words of the store.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use super::reply::{self, integer, items, text};
+use crate::clock::{Deadline, Moment, without_drift};
+use crate::store::{Anchor, Answer, Ask, Busy, Grant, Release, Released, Renewal, Renewed, StoreError};
+use crate::token::Token;
+
+/// Rule 7.
+fn grant(sent: Moment, lease: Duration, contended: bool, fence: Option<u64>) -> Answer {
+    Answer::Granted(Grant { until: Deadline::new(sent, without_drift(lease)), contended, fence })
+}
+
+fn lease_left(millis: i64) -> Option<Duration> {
+    u64::try_from(millis).ok().map(Duration::from_millis)
+}
+
+/// What `SET … NX GET` says: nothing, or who owns the lock.
+pub(super) fn read_claimed(value: Value, ask: &Ask, sent: Moment) -> Result<Answer, StoreError> {
+    if value == Value::Nil {
+        return Ok(grant(sent, ask.claim, false, None));
+    }
+    let owner = text(value).ok_or_else(StoreError::no_answer)?;
+    if owner == ask.token.as_str() {
+        // This very ask was executed before; how much is left of its claim is not known, so it is confirmed before use.
+        return Ok(grant(sent, Duration::ZERO, false, None));
+    }
+    let owner = Token::foreign(&owner);
+    Ok(Answer::Busy(Busy { owner, frees_in: None, endless: false, anchor: None }))
+}
+
+pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<Answer, StoreError> {
+    let fields = items(answer).map_err(reply::error_of_one)?;
+    match fields.as_slice() {
+        [Value::Int(1), Value::Int(left), Value::Int(waits), Value::Int(fence)] => {
+            let lease = lease_left(*left).unwrap_or_default();
+            let fence = u64::try_from(*fence).ok().filter(|first| *first > 0 && ask.fences > 0);
+            Ok(grant(anchor.sent, lease, *waits == 1, fence))
+        }
+        [Value::Int(0), Value::Int(left), Value::BulkString(owner)] => {
+            let owner = Token::foreign(&String::from_utf8_lossy(owner));
+            let (frees_in, endless) = (lease_left(*left), *left == -1);
+            Ok(Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor) }))
+        }
+        [Value::Int(-1)] => Ok(Answer::Late),
+        [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
+        _ => Err(StoreError::no_answer()),
+    }
+}
+
+pub(super) fn read_released(answer: Value, release: &Release, sent: Moment) -> Result<Released, StoreError> {
+    if let Some(owned) = integer(&answer) {
+        return Ok(Released { owned: owned == 1, again: None });
+    }
+    let fields = items(answer).map_err(reply::error_of_one)?;
+    match fields.as_slice() {
+        [Value::Int(owned), Value::Int(micros), Value::Int(left), Value::BulkString(owner), Value::Int(waits)] => {
+            let anchor = Anchor { sent, store_micros: u64::try_from(*micros).unwrap_or_default() };
+            let again = release.again.as_ref().map(|(token, _)| {
+                let lease = lease_left(*left);
+                if owner == token.as_str().as_bytes() {
+                    return grant(sent, lease.unwrap_or_default(), *waits == 1, None);
+                }
+                let owner = Token::foreign(&String::from_utf8_lossy(owner));
+                Answer::Busy(Busy { owner, frees_in: lease, endless: *left == -1, anchor: Some(anchor) })
+            });
+            Ok(Released { owned: *owned == 1, again })
+        }
+        [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
+        _ => Err(StoreError::no_answer()),
+    }
+}
+
+pub(super) fn read_freed(value: Value, count: usize) -> Result<Vec<bool>, StoreError> {
+    let freed: Vec<bool> = match value {
+        Value::Int(freed) => vec![freed == 1],
+        Value::Array(freed) => freed.iter().map(|freed| *freed == Value::Int(1)).collect(),
+        _ => return Err(StoreError::no_answer()),
+    };
+    if freed.len() == count { Ok(freed) } else { Err(StoreError::no_answer()) }
+}
+
+pub(super) fn read_renewed(answer: Value, renewal: &Renewal, sent: Moment) -> Result<Renewed, StoreError> {
+    match answer {
+        Value::Int(1) => Ok(Renewed::Until(Deadline::new(sent, without_drift(renewal.lease)))),
+        Value::Int(_) => Ok(Renewed::NotOwned),
+        other => Err(reply::error_of_one(other)),
+    }
+}
+
+/// The first fencing token; 0 when the lock is not owned.
+pub(super) fn read_drawn(value: &Value) -> Result<Option<u64>, StoreError> {
+    let first = integer(value).and_then(|first| u64::try_from(first).ok()).ok_or_else(StoreError::no_answer)?;
+    Ok((first > 0).then_some(first))
+}

@@ -1,0 +1,242 @@
+//! [`Cluster`]: the masters of a Redis Cluster, each with a connection once a lock that is in use lives there.
+//!
+//! Not the `redis` crate's `ClusterConnection`: that one connects to every master, sends what was not answered again
+//! long after its caller gave up, and can lose the wake-up of a command that was redirected.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use redis::Cmd;
+use tokio::time::sleep;
+
+mod map;
+pub(crate) mod seeds;
+pub(crate) mod topology;
+
+use map::{Node, slot_of};
+use topology::Topology;
+
+use super::endpoint::Endpoint;
+use super::failure::CallError;
+use super::link::{Called, Link};
+use crate::clock::{Deadline, Moment};
+use crate::store::Events;
+
+/// The first and the longest pause before a command is sent again whose slot is on its way to another master.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(25));
+
+/// A master is not doubtful for leaving a command unanswered so briefly.
+const BRIEF: Duration = Duration::from_millis(100);
+
+/// Connections to the masters of a cluster.
+pub(crate) struct Cluster {
+    topology: Arc<Topology>,
+    /// Whose channel to listen on.
+    process: Option<String>,
+    events: OnceLock<Weak<dyn Events>>,
+    links: Mutex<HashMap<Node, Arc<Link>>>,
+}
+
+/// What a failed command means.
+enum Verdict {
+    /// The slot is another master's now.
+    Moved(Node),
+    /// The slot is on its way, and this command is for its next master.
+    Ask(Node),
+    /// The slot is on its way, and some of the command's keys are here and some there.
+    Again,
+    /// Perhaps another master has taken the place of this one.
+    Doubt,
+    Final,
+}
+
+impl Cluster {
+    pub(crate) fn new(topology: &Arc<Topology>, process: Option<&str>) -> Arc<Self> {
+        Arc::new(Self {
+            topology: Arc::clone(topology),
+            process: process.map(str::to_owned),
+            events: OnceLock::new(),
+            links: Mutex::default(),
+        })
+    }
+
+    pub(super) async fn connect(&self) -> Result<(), CallError> {
+        self.topology.load().await
+    }
+
+    pub(super) fn attach(&self, events: Weak<dyn Events>) {
+        self.topology.attach(Weak::clone(&events));
+        // Attached once, by the engine, before the first command makes a link.
+        let _ = self.events.set(events);
+    }
+
+    pub(super) fn server_of(&self, key: &str) -> usize {
+        self.topology.index(key)
+    }
+
+    fn links(&self) -> MutexGuard<'_, HashMap<Node, Arc<Link>>> {
+        // Nothing that can panic runs under this lock.
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The link to a node, made when there is none.
+    fn link(&self, node: &Node) -> Result<Arc<Link>, CallError> {
+        let mut links = self.links();
+        if let Some(link) = links.get(node) {
+            return Ok(Arc::clone(link));
+        }
+        let Topology { command_timeout, connect_timeout, .. } = *self.topology;
+        let endpoint = Endpoint::Node(Box::new(self.topology.client(node)?));
+        let link = Link::new(endpoint, self.process.as_deref(), None, command_timeout, connect_timeout);
+        let (topology, own) = (Arc::downgrade(&self.topology), node.clone());
+        link.restrict(Box::new(move |key| topology.upgrade().is_some_and(|topology| topology.lives_at(key, &own))));
+        if let Some(events) = self.events.get() {
+            link.attach(Weak::clone(events));
+        }
+        // Those to servers that are no masters any more.
+        links.retain(|node, _| self.topology.is_master(node));
+        links.insert(node.clone(), Arc::clone(&link));
+        drop(links);
+        if self.process.is_none() {
+            let (link, by) = (Arc::clone(&link), Deadline::after(connect_timeout));
+            tokio::spawn(async move { link.warn_of_eviction(by).await });
+        }
+        Ok(link)
+    }
+
+    /// Sends a command to the master of the key's slot, whichever it turns out to be.
+    pub(super) async fn call(
+        &self,
+        key: &str,
+        command: &(dyn Fn(&Link) -> Cmd + Send + Sync),
+        mut by: Deadline,
+    ) -> Result<Called, CallError> {
+        let slot = slot_of(key);
+        // Being sent here and there takes no longer than one answer may.
+        let end = by.min_at(Deadline::after(self.topology.command_timeout), by.start());
+        let mut pause = PAUSES.0;
+        let (mut asking, mut repeated) = (None, false);
+        // What a master said. The last try may be cut short, and know less of the reason.
+        let mut refused: Option<CallError> = None;
+        loop {
+            let (node, is_asking, was_doubtful) = if let Some(node) = asking.take() {
+                (node, true, false)
+            } else {
+                let (node, was_doubtful) = self.master(slot, by).await?;
+                (node, false, was_doubtful)
+            };
+            by = by.counted_from(Moment::now());
+            let link = self.link(&node)?;
+            // A server that has gone without a word would have all the time there is for a new connection.
+            let limit = if was_doubtful { by.min_at(end, by.start()) } else { by };
+            let outcome = match link.ready(limit).await {
+                // Only now is the server's clock known, by which an ask ends.
+                Ok(by) if is_asking => link.call_asking(command(&link), by).await,
+                Ok(by) => link.call(command(&link), by).await,
+                Err(error) => Err(error),
+            };
+            let error = match outcome {
+                Ok(called) => {
+                    if was_doubtful {
+                        self.topology.trust(&node);
+                    }
+                    return Ok(Called { repeated: called.repeated || repeated, ..called });
+                }
+                Err(CallError::UnknownScript { repeated: before }) => {
+                    return Err(CallError::UnknownScript { repeated: before || repeated });
+                }
+                Err(error) => error,
+            };
+            match verdict(&error, &node) {
+                Verdict::Final => return Err(refused.filter(|_| error.is_out_of_time()).unwrap_or(error)),
+                Verdict::Moved(to) => {
+                    self.topology.moved(slot, &to);
+                    // Two that each name the other will agree soon.
+                    if refused.is_some() {
+                        again(&mut pause, end, &error).await?;
+                    }
+                    refused = Some(error);
+                }
+                Verdict::Ask(to) => asking = Some(to),
+                Verdict::Again => {
+                    again(&mut pause, end, &error).await?;
+                    refused = Some(error);
+                }
+                Verdict::Doubt => {
+                    self.topology.doubt(&node);
+                    let error = error.of(&format!("the node {node}"));
+                    if by.has_passed() {
+                        return Err(refused.unwrap_or(error));
+                    }
+                    self.topology.look_for(slot, by.remaining()).await;
+                    if self.topology.master(slot).is_none_or(|(master, _)| master == node) || by.has_passed() {
+                        return Err(error);
+                    }
+                    repeated = true;
+                }
+            }
+        }
+    }
+
+    /// The slot's master. When it is doubtful the other nodes are asked first.
+    async fn master(&self, slot: u16, by: Deadline) -> Result<(Node, bool), CallError> {
+        match self.topology.master(slot) {
+            Some((node, false)) => return Ok((node, false)),
+            _ => self.topology.look_for(slot, by.remaining() / 2).await,
+        }
+        let nobody = || CallError::Unsuitable("no master serves the lock's hash slot".to_owned());
+        self.topology.master(slot).ok_or_else(nobody)
+    }
+
+    /// As [`Link::send_behind`].
+    pub(super) fn send_behind(&self, key: &str, command: &Cmd) {
+        let Some((node, _)) = self.topology.master(slot_of(key)) else { return };
+        let link = self.links().get(&node).cloned();
+        if let Some(link) = link {
+            link.send_behind(command);
+        }
+    }
+
+    /// Finds out which of the connections are alive.
+    pub(super) async fn heartbeat(&self, by: Deadline) {
+        let links: Vec<_> = self.links().values().filter(|link| link.is_connected()).cloned().collect();
+        join_all(links.iter().map(|link| link.heartbeat(by))).await;
+    }
+}
+
+/// Waits a little before another try; fails when there is no time for one.
+async fn again(pause: &mut Duration, end: Deadline, error: &CallError) -> Result<(), CallError> {
+    if end.remaining() <= *pause {
+        return Err(error.clone());
+    }
+    sleep(*pause).await;
+    *pause = (*pause * 2).min(PAUSES.1);
+    Ok(())
+}
+
+fn verdict(error: &CallError, at: &Node) -> Verdict {
+    let error = match error {
+        CallError::Failed(error) => error,
+        // Whoever waited so briefly knows nothing of the server.
+        CallError::Silent(limit) | CallError::NoConnection(limit) if *limit < BRIEF => return Verdict::Final,
+        _ => return Verdict::Doubt,
+    };
+    let to = error.redirect_node().and_then(|(to, _)| Node::read(to, at));
+    match (error.code(), to) {
+        (Some("MOVED"), Some(to)) => Verdict::Moved(to),
+        (Some("ASK"), Some(to)) => Verdict::Ask(to),
+        (Some("TRYAGAIN"), _) => Verdict::Again,
+        (Some("CLUSTERDOWN" | "LOADING" | "MASTERDOWN" | "READONLY"), _) => Verdict::Doubt,
+        _ if error.is_io_error() => Verdict::Doubt,
+        _ => Verdict::Final,
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cluster").field(&self.topology).finish()
+    }
+}

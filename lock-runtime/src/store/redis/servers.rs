@@ -1,0 +1,140 @@
+//! [`Servers`]: which connection a command goes to.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+#[cfg(feature = "cluster")]
+use futures_util::future::BoxFuture;
+use redis::Cmd;
+
+#[cfg(feature = "cluster")]
+use super::cluster::Cluster;
+use super::failure::CallError;
+use super::link::{Called, Link};
+use crate::clock::Deadline;
+use crate::store::Events;
+
+/// One server for all locks, or the masters of a cluster.
+#[derive(Clone)]
+pub(crate) enum Servers {
+    One(Arc<Link>),
+    #[cfg(feature = "cluster")]
+    Cluster(Arc<Cluster>),
+}
+
+impl From<Arc<Link>> for Servers {
+    fn from(link: Arc<Link>) -> Self {
+        Self::One(link)
+    }
+}
+
+impl Servers {
+    pub(super) async fn connect(&self) -> Result<(), CallError> {
+        match self {
+            Self::One(link) => link.connect().await.map(drop),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.connect().await,
+        }
+    }
+
+    /// Sends a command about `key` to the server that it lives on. The command is made anew for each server that is tried:
+    /// each has its own clock.
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "one server has every key"))]
+    pub(super) async fn call(
+        &self,
+        key: &str,
+        command: &(impl Fn(&Link) -> Cmd + Send + Sync),
+        by: Deadline,
+    ) -> Result<Called, CallError> {
+        match self {
+            Self::One(link) => link.call(command(link), by).await,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => {
+                let called: BoxFuture<'_, _> = Box::pin(cluster.call(key, command, by));
+                called.await
+            }
+        }
+    }
+
+    /// As [`Link::send_behind`].
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "one server has every key"))]
+    pub(super) fn send_behind(&self, key: &str, command: &Cmd) {
+        match self {
+            Self::One(link) => link.send_behind(command),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.send_behind(key, command),
+        }
+    }
+
+    /// Whether commands of several tasks are on their way that one for all could replace.
+    pub(super) fn are_busy(&self) -> bool {
+        match self {
+            Self::One(link) => link.is_busy(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) => false,
+        }
+    }
+
+    /// Whether each lock needs a command of its own.
+    pub(super) fn are_many(&self) -> bool {
+        match self {
+            Self::One(_) => false,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) => true,
+        }
+    }
+
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "one server has every key"))]
+    pub(super) fn server_of(&self, key: &str) -> usize {
+        match self {
+            Self::One(_) => 0,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.server_of(key),
+        }
+    }
+
+    pub(super) async fn heartbeat(&self, by: Deadline) {
+        match self {
+            Self::One(link) => link.heartbeat(by).await,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.heartbeat(by).await,
+        }
+    }
+
+    /// As [`Link::unanswered`].
+    pub(super) fn unanswered(&self, limit: Duration) -> CallError {
+        match self {
+            Self::One(link) => link.unanswered(limit),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) => CallError::Silent(limit),
+        }
+    }
+
+    pub(super) async fn warn_of_eviction(&self, by: Deadline) {
+        match self {
+            Self::One(link) => link.warn_of_eviction(by).await,
+            // Each of its servers is looked at when it is first used.
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) => {}
+        }
+    }
+
+    pub(super) fn attach(&self, events: Weak<dyn Events>) {
+        match self {
+            Self::One(link) => link.attach(events),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.attach(events),
+        }
+    }
+}
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One(link) => link.fmt(f),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A replica takes the place of a master.
+
+use std::time::{Duration, Instant};
+
+use tests::cluster::Cluster;
+use tests::patience::eventually;
+
+use super::{LONG, fenced, held, is_lost, is_queued, key_on, manager, name};
+
+/// From the death of a master until locks work again: the others need a second to believe it, and a moment to vote.
+const FAILOVER: Duration = Duration::from_secs(10);
+
+/// What the master of `key`, the first of three, has written has reached its replica.
+async fn is_replicated(cluster: &Cluster) {
+    let is_equal = || {
+        let offset = |node: usize| {
+            let info: String = cluster.node(node).ask("INFO replication");
+            let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+            field("slave_repl_offset:").or_else(|| field("master_repl_offset:"))
+        };
+        offset(0) == offset(3)
+    };
+    eventually("the replica has all", LONG, is_equal).await;
+}
+
+#[tokio::test]
+async fn locks_work_again_after_a_master_died_and_fencing_tokens_grow() {
+    let mut cluster = Cluster::with(3, true);
+    let (manager, key) = (manager(&cluster).await, key_on(&cluster, 0));
+    let first = fenced(&manager, &key, LONG).await;
+    let before = first.fencing_token();
+    first.release().await.unwrap();
+    cluster.node_mut(0).kill();
+    let start = Instant::now();
+    let second = fenced(&manager, &key, LONG).await;
+    assert!(start.elapsed() < FAILOVER, "{:?}", start.elapsed());
+    assert!(second.fencing_token() > before);
+    assert!(cluster.node(3).owner(&name(&key)).is_some());
+    second.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hold_that_the_replica_knew_of_outlives_the_failover_and_so_do_its_waiters() {
+    let mut cluster = Cluster::with(3, true);
+    let (holder, waiter) = (manager(&cluster).await, manager(&cluster).await);
+    let key = key_on(&cluster, 0);
+    let guard = held(&holder, &key).await;
+    let waiting = tokio::spawn(waiter.lock("p", &key).timeout(LONG * 2).acquire());
+    is_queued(&cluster, &key).await;
+    is_replicated(&cluster).await;
+    cluster.node_mut(0).kill();
+    cluster.await_master(3);
+    cluster.settle();
+    assert!(guard.is_valid());
+    assert!(!waiting.is_finished());
+    let start = Instant::now();
+    // The first try may still find the connection to the old master.
+    let _ = guard.release().await;
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert!(start.elapsed() < FAILOVER, "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_hold_whose_lock_a_failover_lost_is_told_and_the_next_fencing_token_is_greater() {
+    let mut cluster = Cluster::with(3, true);
+    let (holder, other) = (manager(&cluster).await, manager(&cluster).await);
+    let key = key_on(&cluster, 0);
+    // The master has no password, so it refuses one: from now on nothing reaches the replica.
+    cluster.node(3).tell("CONFIG SET masterauth wrong");
+    cluster.node(0).tell("CLIENT KILL TYPE replica");
+    eventually("the replica is cut off", LONG, || {
+        cluster.node(0).ask::<String>("INFO replication").contains("connected_slaves:0")
+    })
+    .await;
+    let guard = fenced(&holder, &key, LONG).await;
+    eventually("the lease is confirmed", LONG, || guard.remaining() > Duration::from_secs(10)).await;
+    cluster.node_mut(0).kill();
+    let next = fenced(&other, &key, LONG).await;
+    assert!(next.fencing_token() > guard.fencing_token());
+    is_lost(&guard).await;
+    assert!(guard.release().await.unwrap_err().is_lost());
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_master_that_is_stopped_is_replaced_and_its_connection_given_up() {
+    let cluster = Cluster::with(3, true);
+    let (manager, key) = (manager(&cluster).await, key_on(&cluster, 0));
+    held(&manager, &key).await.release().await.unwrap();
+    cluster.node(0).freeze();
+    let start = Instant::now();
+    let guard = fenced(&manager, &key, LONG).await;
+    assert!(start.elapsed() < FAILOVER, "{:?}", start.elapsed());
+    assert!(cluster.node(3).owner(&name(&key)).is_some());
+    cluster.node(0).thaw();
+    cluster.settle();
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failover_without_a_fault_costs_no_hold_and_no_waiter() {
+    let cluster = Cluster::with(3, true);
+    let (holder, waiter) = (manager(&cluster).await, manager(&cluster).await);
+    let key = key_on(&cluster, 0);
+    for replica in [3, 0, 3] {
+        let guard = held(&holder, &key).await;
+        let waiting = tokio::spawn(waiter.lock("p", &key).timeout(LONG).acquire());
+        is_queued(&cluster, &key).await;
+        cluster.fail_over_to(replica);
+        let start = Instant::now();
+        assert!(guard.is_valid());
+        // The old master may keep it waiting for longer than a command may take; then it is repeated.
+        let outcome = guard.release().await;
+        assert!(!outcome.is_err_and(|error| error.is_lost()));
+        waiting.await.unwrap().unwrap().release().await.unwrap();
+        assert!(start.elapsed() < FAILOVER, "{:?}", start.elapsed());
+        let is_moved = || cluster.owner(cluster.slot(&name(&key))) == Some(replica);
+        eventually("the old master knows", LONG, is_moved).await;
+        cluster.settle();
+    }
+}

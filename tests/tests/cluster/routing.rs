@@ -1,0 +1,166 @@
+//! Each lock is on the master of its slot, and needs no other.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use lock_runtime::{LockGuard, LockManager};
+use tests::cluster::Cluster;
+use tests::patience::{NOISE, eventually};
+use tests::server::{Kind, Server};
+
+use super::{COMMAND, LONG, fenced, held, key_on, keys_on, manager, name};
+
+/// Clients other than the one that asks.
+fn clients(node: &Server) -> usize {
+    node.ask::<String>("CLIENT LIST TYPE normal").lines().count() - 1 + subscribers(node)
+}
+
+pub(super) fn subscribers(node: &Server) -> usize {
+    node.ask::<String>("CLIENT LIST TYPE pubsub").lines().count()
+}
+
+async fn lives_on_the_master_of_its_slot(kind: Kind) {
+    let cluster = Cluster::of(kind);
+    let manager = manager(&cluster).await;
+    let mut guards = Vec::new();
+    for key in 0..50 {
+        guards.push(manager.lock("p", &key).fenced(true).acquire().await.unwrap());
+    }
+    for guard in &guards {
+        assert!(cluster.server_of(guard.key()).owner(guard.key()).is_some());
+    }
+    for master in 0..3 {
+        assert!(cluster.node(master).ask::<usize>("DBSIZE") > 10, "every master has its part");
+    }
+    for guard in guards {
+        let key = guard.key().to_owned();
+        guard.release().await.unwrap();
+        assert_eq!(cluster.server_of(&key).owner(&key), None);
+    }
+}
+
+#[tokio::test]
+async fn a_lock_lives_on_the_master_of_its_slot() {
+    lives_on_the_master_of_its_slot(Kind::Redis).await;
+}
+
+#[tokio::test]
+async fn a_lock_lives_on_the_master_of_its_slot_of_valkey() {
+    lives_on_the_master_of_its_slot(Kind::Valkey).await;
+}
+
+#[tokio::test]
+async fn a_master_that_no_lock_lives_on_is_not_connected_to() {
+    let cluster = Cluster::start();
+    let manager = manager(&cluster).await;
+    let guard = held(&manager, &key_on(&cluster, 1)).await;
+    // From the question for the map at the start.
+    eventually("no connection is left", LONG, || clients(cluster.node(0)) + clients(cluster.node(2)) == 0).await;
+    assert!(clients(cluster.node(1)) >= 2, "that of the callers and that of the keeper");
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(clients(cluster.node(0)) + clients(cluster.node(2)), 0);
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_master_that_hangs_delays_no_lock_on_another() {
+    let cluster = Cluster::start();
+    for node in cluster.nodes() {
+        // Else the others stop, too, once they take it for dead.
+        node.tell("CONFIG SET cluster-require-full-coverage no");
+    }
+    let manager = manager(&cluster).await;
+    let keys = [keys_on(&cluster, 0, 5), keys_on(&cluster, 1, 5)].concat();
+    for key in [&keys[0], &keys[5]] {
+        held(&manager, key).await.release().await.unwrap();
+    }
+    // Their leases are shorter than a command may take, and renewed at the same moment: a renewal that waits for one of the
+    // other server is too late.
+    let renewed = |key: &String| manager.lock("p", key).expire(Duration::from_millis(450)).renew(true).acquire();
+    let mut healthy: Vec<_> = join_all(keys.iter().map(renewed)).await.into_iter().map(Result::unwrap).collect();
+    let hanging = healthy.split_off(5);
+    let other = key_on(&cluster, 2);
+    cluster.node(1).freeze();
+    let stuck = manager.lock("p", &keys[5]).timeout(Duration::from_secs(2)).acquire();
+    let stuck = tokio::spawn(stuck);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(2500) {
+        let one = Instant::now();
+        manager.lock("p", &other).timeout(LONG).acquire().await.unwrap().release().await.unwrap();
+        assert!(one.elapsed() < COMMAND, "{:?}", one.elapsed());
+        assert!(healthy.iter().all(LockGuard::is_valid), "{:?}", start.elapsed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(stuck.await.unwrap().is_err());
+    assert!(!hanging.iter().any(LockGuard::is_valid), "nothing hung");
+    cluster.node(1).thaw();
+    for guard in healthy {
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_slot_that_has_moved_costs_a_redirection_and_no_error() {
+    let cluster = Cluster::start();
+    let (manager, key) = (manager(&cluster).await, key_on(&cluster, 0));
+    let first = fenced(&manager, &key, LONG).await;
+    let before = first.fencing_token();
+    first.release().await.unwrap();
+    cluster.migrate(cluster.slot(&name(&key)), 2);
+    // It tries once, by a claim.
+    let guard = manager.lock("p", &key).try_acquire().await.unwrap().unwrap();
+    assert!(cluster.node(2).owner(&name(&key)).is_some());
+    guard.release().await.unwrap();
+    let refusals = || cluster.node(0).ask::<String>("INFO errorstats");
+    let before_more = refusals();
+    assert!(fenced(&manager, &key, LONG).await.fencing_token() > before);
+    let moved = |text: &str| text.lines().find(|line| line.starts_with("errorstat_MOVED")).map(str::to_owned);
+    assert_eq!(moved(&refusals()), moved(&before_more), "its place is known now");
+}
+
+#[tokio::test]
+async fn only_the_locks_of_a_broken_connection_are_verified() {
+    let cluster = Cluster::start();
+    let manager = manager(&cluster).await;
+    let guards = [held(&manager, &key_on(&cluster, 0)).await, held(&manager, &key_on(&cluster, 1)).await];
+    let scripts = |node: usize| {
+        let calls = cluster.node(node).commandstats();
+        calls.of("evalsha") + calls.of("eval")
+    };
+    let before = [scripts(0), scripts(1)];
+    cluster.node(0).tell("CLIENT KILL TYPE pubsub");
+    eventually("the lease is verified", LONG, || scripts(0) > before[0]).await;
+    assert_eq!(scripts(1), before[1]);
+    for guard in guards {
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_has_all_slots_is_a_server_like_any_other() {
+    let cluster = Cluster::with(1, false);
+    for url in [cluster.url(), format!("redis://{}", cluster.node(0).address())] {
+        let manager = LockManager::connect(&url).await.unwrap();
+        fenced(&manager, "k", LONG).await.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_without_a_majority_is_told_in_time() {
+    let mut cluster = Cluster::start();
+    let (manager, key) = (manager(&cluster).await, key_on(&cluster, 0));
+    held(&manager, &key).await.release().await.unwrap();
+    cluster.node_mut(1).kill();
+    cluster.node_mut(2).kill();
+    eventually("the node notices", LONG, || {
+        cluster.node(0).ask::<String>("CLUSTER INFO").contains("cluster_state:fail")
+    })
+    .await;
+    let (start, timeout) = (Instant::now(), Duration::from_secs(1));
+    let error = manager.lock("p", &key).timeout(timeout).acquire().await.unwrap_err();
+    assert!(error.to_string().contains("CLUSTERDOWN"), "{error}");
+    assert!(start.elapsed() < timeout + Duration::from_millis(100) + NOISE, "{:?}", start.elapsed());
+    cluster.node_mut(1).restart();
+    cluster.node_mut(2).restart();
+    manager.lock("p", &key).timeout(LONG).acquire().await.unwrap().release().await.unwrap();
+}
