@@ -148,6 +148,8 @@ pub(crate) struct Ask {
     pub(crate) fences: u32,
     /// When the asker gives up: a store must not act on an ask that reaches it later.
     pub(crate) give_up: Deadline,
+    /// Part of it was pushed as granted: see [`Pushed::partial`].
+    pub(crate) pushed: bool,
 }
 
 /// The longest lease that a grant starts with (rule 11). An acquire whose reply is lost, or that a hanging server executes long
@@ -181,6 +183,8 @@ pub(crate) struct Busy {
     pub(crate) endless: bool,
     /// When this was true, for the deadline of a later push; `None` when the store did not tell its time.
     pub(crate) anchor: Option<Anchor>,
+    /// The token has part of the lock, and somebody else the better claim to the rest: all of it is to be taken back.
+    pub(crate) yields: bool,
 }
 
 /// An instant of the store's clock, and one of ours that was certainly not later.
@@ -199,6 +203,8 @@ pub(crate) struct Pushed {
     pub(crate) contended: bool,
     /// It has to be confirmed before use, however it is dated.
     pub(crate) unconfirmed: bool,
+    /// It is one server's of several: whether enough of them granted is to be asked.
+    pub(crate) partial: bool,
 }
 
 impl Pushed {

@@ -108,7 +108,7 @@ impl Shared {
                 self.set(key, &token, now, claim);
                 let contended = self.waits(key);
                 let store_micros = self.micros(now);
-                let pushed = Pushed { token: token.clone(), claim, store_micros, contended, unconfirmed: false };
+                let pushed = Pushed { token: token.clone(), claim, store_micros, contended, unconfirmed: false, partial: false };
                 pushes.push(Push::Granted(listener, Arc::clone(key), pushed));
                 return Some(token);
             }
@@ -155,6 +155,7 @@ impl Shared {
             frees_in: Some(until.remaining_at(now)),
             endless: false,
             anchor: Some(Anchor { sent: now, store_micros: self.micros(now) }),
+            yields: false,
         }
     }
 
