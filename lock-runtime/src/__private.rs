@@ -10,7 +10,7 @@ pub use ::std;
 
 use crate::clock::Deadline;
 use crate::key;
-use crate::local::{Hold, Protected, SHORTEST_ANSWER, Terms, check_lease};
+use crate::local::{Hold, Protected, SHORTEST_ANSWER, Terms};
 use crate::observe;
 use crate::scope::{self, Frame};
 use crate::{FencingToken, InvalidKey, LockError, LockGuard, LockKey, LockManager, OnLost};
@@ -118,7 +118,7 @@ impl Spec {
             fenced: self.fenced,
             body: body && self.on_lost == OnLost::Cancel,
         };
-        check_lease("expire", terms.expire)?;
+        settings.check_lease("expire", terms.expire)?;
         Ok((terms, self.on_lost))
     }
 

@@ -5,10 +5,14 @@ use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::sentinel::Sentinels;
 use crate::{BackendError, LockError};
 
+#[cfg(feature = "quorum")]
+pub(crate) mod quorum;
+
 /// What a user may write.
 pub(crate) const FORMS: &str = "write redis://[user:password@]host[:port][/db], rediss:// for TLS, valkey://, \
                      unix:///path/to/socket, redis-sentinel://[user:password@]host[:port],host[:port]/master-name[/db], \
-                     rediss-sentinel://, or memory://";
+                     rediss-sentinel://, redlock://[user:password@]host[:port],host[:port],host[:port][/db], redlocks://, \
+                     or memory://";
 
 /// Reads a URL.
 pub(crate) fn of_url(url: &str) -> Result<Endpoint, LockError> {
@@ -39,7 +43,11 @@ fn of_sentinels(_: &str, _: &str) -> Option<Endpoint> {
 }
 
 fn unreadable(scheme: &str) -> LockError {
-    let features = [("tls", cfg!(feature = "tls")), ("sentinel", cfg!(feature = "sentinel"))];
+    let features = [
+        ("tls", cfg!(feature = "tls")),
+        ("sentinel", cfg!(feature = "sentinel")),
+        ("quorum", cfg!(feature = "quorum")),
+    ];
     let missing = features.into_iter().filter(|(_, is_on)| !is_on).map(|(feature, _)| feature);
     LockError::InvalidSetting { setting: "URL", reason: unreadable_without(scheme, missing) }
 }
@@ -48,7 +56,8 @@ fn unreadable(scheme: &str) -> LockError {
 fn unreadable_without(scheme: &str, mut missing: impl Iterator<Item = &'static str>) -> String {
     let (servers, is_sentinel) = scheme.strip_suffix("-sentinel").map_or((scheme, false), |servers| (servers, true));
     let is_needed = |feature: &&str| match *feature {
-        "tls" => matches!(servers, "rediss" | "valkeys"),
+        "tls" => matches!(servers, "rediss" | "valkeys" | "redlocks"),
+        "quorum" => matches!(servers, "redlock" | "redlocks"),
         _ => is_sentinel,
     };
     match missing.find(is_needed) {
@@ -66,11 +75,12 @@ mod tests {
     #[test]
     fn a_url_that_needs_a_feature_is_told_which() {
         let told = |scheme, missing: &[&'static str]| unreadable_without(scheme, missing.iter().copied());
-        for scheme in ["rediss", "valkeys", "rediss-sentinel"] {
+        for scheme in ["rediss", "valkeys", "rediss-sentinel", "redlocks"] {
             assert!(told(scheme, &["tls"]).contains("feature `tls`"));
             assert!(!told(scheme, &[]).contains("feature"));
         }
         assert!(told("redis-sentinel", &["tls", "sentinel"]).contains("feature `sentinel`"));
-        assert!(!told("redis", &["tls", "sentinel"]).contains("feature"));
+        assert!(told("redlock", &["quorum"]).contains("feature `quorum`"));
+        assert!(!told("redis", &["tls", "sentinel", "quorum"]).contains("feature"));
     }
 }

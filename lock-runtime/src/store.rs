@@ -11,9 +11,13 @@ use crate::token::Token;
 use crate::{BackendError, LockError};
 
 pub(crate) mod memory;
+#[cfg(feature = "quorum")]
+pub(crate) mod quorum;
 pub(crate) mod redis;
 
 use memory::MemoryStore;
+#[cfg(feature = "quorum")]
+use quorum::Quorum;
 use redis::RedisStore;
 
 /// A verb's answers, one per item and in their order, or the failure of all.
@@ -71,6 +75,8 @@ pub(crate) trait Store {
 pub(crate) enum AnyStore {
     Memory(MemoryStore),
     Redis(RedisStore),
+    #[cfg(feature = "quorum")]
+    Quorum(Quorum<RedisStore>),
 }
 
 /// Calls a verb of the store that it is.
@@ -79,6 +85,8 @@ macro_rules! of_any {
         match $any {
             AnyStore::Memory($store) => $call,
             AnyStore::Redis($store) => $call,
+            #[cfg(feature = "quorum")]
+            AnyStore::Quorum($store) => $call,
         }
     };
 }

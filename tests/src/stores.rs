@@ -2,6 +2,7 @@
 
 use lock_runtime::{Builder, LockManager};
 
+use crate::quorum::Servers;
 use crate::sentinel::Sentinels;
 use crate::server::Server;
 
@@ -18,6 +19,8 @@ enum Store {
     Redis(Server),
     /// A master and a replica under sentinels.
     Sentinel(Box<Sentinels>),
+    /// Independent servers.
+    Quorum(Servers),
 }
 
 impl World {
@@ -39,6 +42,12 @@ impl World {
         Self { store: Store::Sentinel(Box::new(Sentinels::start(1))) }
     }
 
+    /// Locks on a majority of so many servers, all started for this test.
+    #[must_use]
+    pub fn quorum(servers: usize) -> Self {
+        Self { store: Store::Quorum(Servers::start(servers)) }
+    }
+
     /// A manager with the default settings.
     pub async fn manager(&self) -> LockManager {
         self.manager_with(LockManager::builder()).await
@@ -50,16 +59,18 @@ impl World {
             Store::Memory(first) => return builder.in_memory_with(first).expect("the first is in memory"),
             Store::Redis(server) => server.url(),
             Store::Sentinel(sentinels) => sentinels.url(),
+            Store::Quorum(servers) => servers.url(),
         };
         builder.url(&url).connect().await.expect("the test's servers are up")
     }
 
-    /// The server that the locks are on, when there is one.
+    /// The server that the locks are on, or one that knows of them all; `None` when there is none.
     #[must_use]
     pub fn server(&self) -> Option<&Server> {
         match &self.store {
             Store::Redis(server) => Some(server),
             Store::Sentinel(sentinels) => Some(sentinels.master_server()),
+            Store::Quorum(servers) => Some(servers.server(0)),
             Store::Memory(_) => None,
         }
     }
@@ -85,6 +96,18 @@ macro_rules! over_every_store {
             $(#[tokio::test]
             async fn $behaviour() {
                 super::$behaviour($crate::stores::World::sentinel()).await;
+            })+
+        }
+        mod quorum_of_three {
+            $(#[tokio::test]
+            async fn $behaviour() {
+                super::$behaviour($crate::stores::World::quorum(3)).await;
+            })+
+        }
+        mod quorum_of_five {
+            $(#[tokio::test]
+            async fn $behaviour() {
+                super::$behaviour($crate::stores::World::quorum(5)).await;
             })+
         }
     };

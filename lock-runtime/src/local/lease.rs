@@ -259,8 +259,8 @@ impl Asked {
 
     /// Goes on under another token, with nothing in the store; whom it was waiting for stays known.
     pub(super) fn begin_anew(&mut self, token: Token) {
-        let (busy, answered) = (self.busy.take().map(|busy| Busy { yields: false, ..busy }), self.answered);
-        *self = Self { busy, answered, ..Self::new(token, self.claim) };
+        let (answered, busy) = (self.answered, self.busy.take().map(|busy| Busy { yields: false, ..busy }));
+        *self = Self { answered, busy, ..Self::new(token, self.claim) };
     }
 
     /// Whether anything may have come of it in the store: not of a plain claim that was refused.

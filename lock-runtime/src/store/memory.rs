@@ -108,7 +108,8 @@ impl Shared {
                 self.set(key, &token, now, claim);
                 let contended = self.waits(key);
                 let store_micros = self.micros(now);
-                let pushed = Pushed { token: token.clone(), claim, store_micros, contended, unconfirmed: false, partial: false };
+                let pushed =
+                    Pushed { token: token.clone(), claim, store_micros, contended, unconfirmed: false, partial: false };
                 pushes.push(Push::Granted(listener, Arc::clone(key), pushed));
                 return Some(token);
             }

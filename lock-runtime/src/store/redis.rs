@@ -26,6 +26,8 @@ mod scripts;
 pub(crate) mod sentinel;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "quorum")]
+mod vote;
 
 use failure::CallError;
 use gather::Gather;
@@ -125,6 +127,8 @@ impl RedisStore {
         }
         let anchor = Anchor { sent, store_micros: reply.store_micros };
         self.link.learn(anchor);
+        #[cfg(feature = "quorum")]
+        live.check_vote()?;
         let read = |(answer, ask)| read_answer(answer, ask, anchor);
         let mut answers: Vec<_> = reply.answers.into_iter().zip(asks).map(read).collect();
         self.confirm_all(&mut answers, |answer| matches!(answer, Answer::Granted(_)), &live, by).await;
@@ -183,6 +187,8 @@ impl Store for RedisStore {
         command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
         command.arg("PX").arg(millis(ask.claim));
         let Called { value, sent, live, .. } = self.link.call(command, by).await?;
+        #[cfg(feature = "quorum")]
+        live.check_vote()?;
         let is_taken = value == Value::Nil;
         let answer = read_claimed(value, ask, sent)?;
         if is_taken {

@@ -20,6 +20,8 @@ use super::failure::CallError;
 use super::push::Message;
 use super::replicas::Replicas;
 use super::reply;
+#[cfg(feature = "quorum")]
+use super::vote::Vote;
 use crate::clock::{Deadline, Moment};
 use crate::observe;
 use crate::store::{Anchor, Events};
@@ -37,6 +39,8 @@ pub(crate) struct Link {
     process: Option<String>,
     /// Who has to confirm a grant.
     pub(super) replicas: Option<Replicas>,
+    /// On a server of a quorum, the longest lease that it may have forgotten in a restart.
+    max_lease: Option<Duration>,
     events: OnceLock<Weak<dyn Events>>,
     command_timeout: Duration,
     connect_timeout: Duration,
@@ -70,6 +74,8 @@ pub(crate) struct Live {
     connection: MultiplexedConnection,
     pub(super) made: Made,
     _listening: Option<Arc<MultiplexedConnection>>,
+    #[cfg(feature = "quorum")]
+    pub(super) vote: Option<Arc<Vote>>,
 }
 
 /// Which connection it is, and since when.
@@ -84,6 +90,7 @@ impl Link {
         endpoint: Endpoint,
         process: Option<&str>,
         replicas: Option<Replicas>,
+        max_lease: Option<Duration>,
         command_timeout: Duration,
         connect_timeout: Duration,
     ) -> Arc<Self> {
@@ -93,6 +100,7 @@ impl Link {
             endpoint,
             process: process.map(str::to_owned),
             replicas,
+            max_lease,
             events: OnceLock::new(),
             command_timeout,
             connect_timeout,
@@ -234,6 +242,12 @@ impl Link {
         let mut sending = std::pin::pin!(live.connection.send_packed_command(command));
         // A command without a response is handed over at the first poll, when there is room.
         let _: Poll<_> = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    }
+
+    /// The vote of the server that is connected.
+    #[cfg(feature = "quorum")]
+    pub(super) fn live_vote(&self) -> Option<Arc<Vote>> {
+        self.locked().live.as_ref()?.vote.clone()
     }
 
     fn heard(&self) {

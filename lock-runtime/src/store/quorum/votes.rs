@@ -1,0 +1,110 @@
+//! [`Votes`]: what the servers say of one lock, counted.
+
+use crate::BackendError;
+use crate::clock::{Deadline, Moment};
+use crate::store::{Retry, StoreError};
+
+/// The answers so far: those that say yes, those that say no, and the failures, each with its server's number.
+#[derive(Debug)]
+pub(super) struct Votes<Y, N> {
+    servers: usize,
+    pub(super) yes: Vec<(usize, Y)>,
+    pub(super) no: Vec<(usize, N)>,
+    pub(super) failed: Vec<(usize, StoreError)>,
+}
+
+/// What the answers so far come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Open,
+    Yes,
+    No,
+    /// Too few have answered, or will, to tell.
+    Unknown,
+}
+
+/// More than half of so many.
+pub(super) fn majority(servers: usize) -> usize {
+    servers / 2 + 1
+}
+
+impl<Y, N> Votes<Y, N> {
+    pub(super) fn new(servers: usize) -> Self {
+        Self { servers, yes: Vec::new(), no: Vec::new(), failed: Vec::new() }
+    }
+
+    pub(super) fn majority(&self) -> usize {
+        majority(self.servers)
+    }
+
+    pub(super) fn failed(&mut self, server: usize, error: StoreError) {
+        self.failed.push((server, error));
+    }
+
+    /// None yet, of as many servers.
+    pub(super) fn same_size<Z, M>(&self) -> Votes<Z, M> {
+        Votes::new(self.servers)
+    }
+
+    fn pending(&self) -> usize {
+        self.servers.saturating_sub(self.yes.len() + self.no.len() + self.failed.len())
+    }
+
+    /// Whether enough grant. One that failed grants nothing; but that somebody else has the lock only a majority can tell.
+    pub(super) fn granted(&self) -> Verdict {
+        let (majority, pending) = (self.majority(), self.pending());
+        if self.yes.len() >= majority {
+            Verdict::Yes
+        } else if self.failed.len() > self.servers - majority {
+            Verdict::Unknown
+        } else if self.yes.len() + pending < majority && self.yes.len() + self.no.len() >= majority {
+            Verdict::No
+        } else {
+            Verdict::Open
+        }
+    }
+
+    /// Whether a majority owns the lock. One that failed may own it.
+    pub(super) fn owned(&self) -> Verdict {
+        let (majority, pending) = (self.majority(), self.pending());
+        let without = self.servers - majority + 1;
+        let may_turn = self.yes.len() + pending >= majority || self.no.len() + pending >= without;
+        if self.yes.len() >= majority {
+            Verdict::Yes
+        } else if self.no.len() >= without {
+            Verdict::No
+        } else if may_turn {
+            Verdict::Open
+        } else {
+            Verdict::Unknown
+        }
+    }
+
+    /// The error of a verb that too few servers answered; `name` has the servers' names.
+    pub(super) fn too_few(&self, name: impl Fn(usize) -> String) -> StoreError {
+        let answered = self.yes.len() + self.no.len();
+        let failed: Vec<_> = self.failed.iter().map(|(server, error)| (name(*server), error)).collect();
+        too_few(answered, self.servers, &failed)
+    }
+}
+
+/// The error for so many answers of so many servers.
+pub(super) fn too_few(answered: usize, servers: usize, failed: &[(String, &StoreError)]) -> StoreError {
+    let problems: Vec<_> = failed.iter().map(|(server, error)| format!("{server}: {}", error.problem)).collect();
+    let (needed, problems) = (majority(servers), problems.join("; "));
+    let text = format!("{answered} of {servers} servers answered, and {needed} have to ({problems})");
+    let refusals = failed.iter().filter(|(_, error)| error.retry == Retry::Never).count();
+    let retry = if refusals > servers - needed { Retry::Never } else { Retry::Later };
+    let out_of_time = !failed.is_empty() && failed.iter().all(|(_, error)| error.out_of_time);
+    StoreError { retry, out_of_time, replicas: None, problem: BackendError::new(text) }
+}
+
+impl<N> Votes<Deadline, N> {
+    /// Until when a majority keeps the lease: the shortest of the longest that make one.
+    pub(super) fn until(&self) -> Deadline {
+        let now = Moment::now();
+        let mut untils: Vec<Deadline> = self.yes.iter().map(|(_, until)| *until).collect();
+        untils.sort_by_key(|until| std::cmp::Reverse(until.remaining_at(now)));
+        untils.get(self.majority() - 1).copied().unwrap_or_else(|| Deadline::after(std::time::Duration::ZERO))
+    }
+}
