@@ -92,7 +92,7 @@ impl<Y, N> Votes<Y, N> {
 pub(super) fn too_few(answered: usize, servers: usize, failed: &[(String, &StoreError)]) -> StoreError {
     let problems: Vec<_> = failed.iter().map(|(server, error)| format!("{server}: {}", error.problem)).collect();
     let (needed, problems) = (majority(servers), problems.join("; "));
-    let text = format!("{answered} of {servers} servers answered, and {needed} have to ({problems})");
+    let text = format!("{answered} of {servers} servers took part, and {needed} have to ({problems})");
     let refusals = failed.iter().filter(|(_, error)| error.retry == Retry::Never).count();
     let retry = if refusals > servers - needed { Retry::Never } else { Retry::Later };
     let out_of_time = !failed.is_empty() && failed.iter().all(|(_, error)| error.out_of_time);
