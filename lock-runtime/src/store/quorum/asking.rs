@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, timeout, timeout_at};
 
 use super::node::{Member, Node};
 use super::votes::{Verdict, Votes};
@@ -64,11 +64,11 @@ pub(super) fn send_asks<'a, S: Node>(
 impl<S: Node> Quorum<S> {
     /// Takes what a majority grants; otherwise takes back what any server granted, or may yet grant.
     pub(super) async fn tried(&self, asks: &[Ask], pending: Pending<Answers<Answer>>) -> Answers<Answer> {
-        let (all, rest) = self.decide(asks.len(), pending, vote, Polled::granted).await;
+        let (all, rest) = self.poll(asks.len(), Vec::new(), pending).await;
         let mut refused = Vec::new();
         let mut answers = Vec::with_capacity(asks.len());
-        for (votes, ask) in all.iter().zip(asks) {
-            answers.push(match (votes.granted(), busy(votes)) {
+        for ((votes, verdict), ask) in all.iter().zip(asks) {
+            answers.push(match (verdict, busy(votes)) {
                 (Verdict::Yes, _) => Ok(granted(votes)),
                 (Verdict::No, Some((_, busy))) => {
                     let doubtful = votes.failed.iter().map(|(number, _)| *number);
@@ -101,9 +101,9 @@ impl<S: Node> Quorum<S> {
         seeds: Vec<(usize, Grant)>,
         pending: Pending<Answers<Answer>>,
     ) -> Answers<Answer> {
-        let (all, rest) = self.decide_from(asks.len(), seeds, pending).await;
+        let (all, rest) = self.poll(asks.len(), seeds, pending).await;
         go_on(rest);
-        let outcome = |(votes, ask): (&Polled, &Ask)| match (votes.granted(), busy(votes)) {
+        let outcome = |((votes, verdict), ask): (&(Polled, Verdict), &Ask)| match (verdict, busy(votes)) {
             (Verdict::Yes, _) => Ok(granted(votes)),
             (Verdict::No, Some((refused, busy))) => {
                 let frees_in = if votes.yes.is_empty() { busy.frees_in } else { Some(soon(&ask.token)) };
@@ -199,22 +199,41 @@ impl<S: Node> Quorum<S> {
         self.too_few(&votes)
     }
 
-    async fn decide_from(
+    /// Collects the answers for `count` items until each is decided, or only servers could turn it that take longer than
+    /// servers usually do.
+    async fn poll(
         &self,
         count: usize,
         seeds: Vec<(usize, Grant)>,
         mut pending: Pending<Answers<Answer>>,
-    ) -> (Vec<Polled>, Pending<Answers<Answer>>) {
+    ) -> (Vec<(Polled, Verdict)>, Pending<Answers<Answer>>) {
         let mut all: Vec<Polled> = (0..count).map(|_| self.votes()).collect();
         for (votes, seed) in all.iter_mut().zip(seeds) {
             votes.yes.push(seed);
         }
-        while all.iter().any(|votes| votes.granted() == Verdict::Open)
-            && let Some((number, answers)) = pending.next().await
-        {
-            super::take_in(&mut all, number, answers, &vote);
+        let usual = Deadline::after(self.patience).on_timer();
+        let mut is_usual = true;
+        loop {
+            let verdicts: Vec<_> = all.iter().map(|votes| self.granted(votes)).collect();
+            if !verdicts.contains(&Verdict::Open) || pending.is_empty() {
+                return (all.into_iter().zip(verdicts).collect(), pending);
+            }
+            let answer = if is_usual { timeout_at(usual, pending.next()).await } else { Ok(pending.next().await) };
+            match answer {
+                Ok(Some((number, answers))) => super::take_in(&mut all, number, answers, &vote),
+                Ok(None) => {}
+                Err(_) => {
+                    is_usual = false;
+                    let is_pending = |member: &&Arc<Member<S>>| all.iter().any(|votes| votes.lacks(member.number));
+                    self.members.iter().filter(is_pending).for_each(|member| member.is_slow());
+                }
+            }
         }
-        (all, pending)
+    }
+
+    fn granted(&self, votes: &Polled) -> Verdict {
+        let is_hopeful = |member: &&Arc<Member<S>>| votes.lacks(member.number) && !member.is_doubtful();
+        votes.granted(self.members.iter().filter(is_hopeful).count())
     }
 }
 

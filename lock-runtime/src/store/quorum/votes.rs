@@ -50,14 +50,22 @@ impl<Y, N> Votes<Y, N> {
         self.servers.saturating_sub(self.yes.len() + self.no.len() + self.failed.len())
     }
 
-    /// Whether enough grant. One that failed grants nothing; but that somebody else has the lock only a majority can tell.
-    pub(super) fn granted(&self) -> Verdict {
-        let (majority, pending) = (self.majority(), self.pending());
+    /// Whether a server has not answered yet.
+    pub(super) fn lacks(&self, server: usize) -> bool {
+        let has = |number: &usize| *number == server;
+        let answered = self.yes.iter().map(|(number, _)| number).chain(self.no.iter().map(|(number, _)| number));
+        !answered.chain(self.failed.iter().map(|(number, _)| number)).any(has)
+    }
+
+    /// Whether enough grant, when so many of the others may soon answer. One that failed grants nothing; but that somebody
+    /// else has the lock only a majority can tell.
+    pub(super) fn granted(&self, hopeful: usize) -> Verdict {
+        let majority = self.majority();
         if self.yes.len() >= majority {
             Verdict::Yes
         } else if self.failed.len() > self.servers - majority {
             Verdict::Unknown
-        } else if self.yes.len() + pending < majority && self.yes.len() + self.no.len() >= majority {
+        } else if self.yes.len() + hopeful < majority && self.yes.len() + self.no.len() >= majority {
             Verdict::No
         } else {
             Verdict::Open
