@@ -25,7 +25,8 @@ impl LockManager {
         &self.engine
     }
 
-    /// Connects to the server at `url`: `redis://`, `rediss://`, `valkey://`, `unix://`, `redis-sentinel://`, or `memory://`.
+    /// Connects to the server at `url`: `redis://`, `rediss://`, `valkey://`, `unix://`, `redis-sentinel://`,
+    /// `redlock://`, or `memory://`.
     /// [`Builder::url`] has the forms in full.
     ///
     /// # Errors

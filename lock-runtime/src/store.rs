@@ -68,6 +68,9 @@ pub(crate) trait Store {
 
     /// Whether every verb completes at its first poll, on any thread.
     fn is_immediate(&self) -> bool;
+
+    /// Whether an ask can draw fencing tokens with its grant, which saves a round trip; else they are drawn afterwards.
+    fn draws_with_grants(&self) -> bool;
 }
 
 /// Every store there is. An enum and not a trait object: a boxed future per verb is a cost of each lock.
@@ -130,6 +133,10 @@ impl Store for AnyStore {
 
     fn is_immediate(&self) -> bool {
         of_any!(self, store => store.is_immediate())
+    }
+
+    fn draws_with_grants(&self) -> bool {
+        of_any!(self, store => store.draws_with_grants())
     }
 }
 

@@ -8,7 +8,7 @@ use super::slot::{Passed, Slot};
 use super::terms::Terms;
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
-use crate::store::{Answer, Ask, CLAIM, Release, Renewal, Renewed};
+use crate::store::{Answer, Ask, CLAIM, Release, Renewal, Renewed, Store};
 use crate::token::Token;
 
 /// A lease reserves no more fencing tokens than this, so that they never run far ahead of the clock.
@@ -143,7 +143,11 @@ impl Turn {
             pushed: std::mem::take(&mut asked.granted_in_part),
         };
         // The plain claim can't draw fencing tokens.
-        if is_first && fences == 0 { Step::Claim(ask) } else { Step::Ask(ask) }
+        if is_first && (fences == 0 || !self.slot.engine.store().draws_with_grants()) {
+            Step::Claim(ask)
+        } else {
+            Step::Ask(ask)
+        }
     }
 
     /// Takes in the answer to a plain claim.

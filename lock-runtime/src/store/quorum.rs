@@ -273,6 +273,10 @@ impl<S: Node> Store for Quorum<S> {
     fn is_immediate(&self) -> bool {
         false
     }
+
+    fn draws_with_grants(&self) -> bool {
+        false
+    }
 }
 
 impl<S: Node> Quorum<S> {

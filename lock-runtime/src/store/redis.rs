@@ -248,6 +248,10 @@ impl Store for RedisStore {
     fn is_immediate(&self) -> bool {
         false
     }
+
+    fn draws_with_grants(&self) -> bool {
+        true
+    }
 }
 
 /// The keys of one lock, in the order of the scripts: all in the cluster slot of the lock's name.

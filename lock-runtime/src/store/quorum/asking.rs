@@ -1,6 +1,7 @@
 //! How a quorum is asked for locks: all servers at once, or first the one whose queue counts.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -14,7 +15,6 @@ use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Answer, Answers, Ask, Busy, CLAIM, Grant, Release, Retry, StoreError};
 use crate::token::Token;
-use std::sync::Arc;
 
 /// What is granted in part is asked for again after about so long: the rest may just be being taken back.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -83,13 +83,13 @@ impl<S: Node> Quorum<S> {
                 _ => Err(self.too_few(votes)),
             });
         }
-        if refused.is_empty() {
+        if answers.iter().any(Result::is_err) {
+            // Asked for again, or withdrawn, by whoever asked.
+            self.nurse();
+        } else if refused.is_empty() {
             go_on(rest);
         } else {
             tokio::spawn(take_back_late(Arc::clone(&self.members), rest, refused));
-        }
-        if answers.iter().any(Result::is_err) {
-            self.nurse();
         }
         Ok(answers)
     }
@@ -102,7 +102,6 @@ impl<S: Node> Quorum<S> {
         pending: Pending<Answers<Answer>>,
     ) -> Answers<Answer> {
         let (all, rest) = self.poll(asks.len(), seeds, pending).await;
-        go_on(rest);
         let outcome = |((votes, verdict), ask): (&(Polled, Verdict), &Ask)| match (verdict, busy(votes)) {
             (Verdict::Yes, _) => Ok(granted(votes)),
             (Verdict::No, Some((refused, busy))) => {
@@ -116,6 +115,8 @@ impl<S: Node> Quorum<S> {
         let answers: Vec<_> = all.iter().zip(asks).map(outcome).collect();
         if answers.iter().any(Result::is_err) {
             self.nurse();
+        } else {
+            go_on(rest);
         }
         Ok(answers)
     }

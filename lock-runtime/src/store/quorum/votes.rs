@@ -116,3 +116,46 @@ impl<N> Votes<Deadline, N> {
         untils.get(self.majority() - 1).copied().unwrap_or_else(|| Deadline::after(std::time::Duration::ZERO))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(servers: usize, yes: usize, no: usize, failed: usize) -> Votes<(), ()> {
+        let mut votes = Votes::new(servers);
+        votes.yes = (0..yes).map(|number| (number, ())).collect();
+        votes.no = (yes..yes + no).map(|number| (number, ())).collect();
+        for number in yes + no..yes + no + failed {
+            votes.failed(number, StoreError::no_answer());
+        }
+        votes
+    }
+
+    /// So many of each, among so many servers.
+    fn all(servers: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+        let counts = move || 0..=servers;
+        let each =
+            counts().flat_map(move |yes| counts().flat_map(move |no| counts().map(move |failed| (yes, no, failed))));
+        each.filter(move |(yes, no, failed)| yes + no + failed <= servers)
+    }
+
+    #[test]
+    fn what_is_decided_stays_so_whatever_is_answered_later_and_all_answers_decide() {
+        for servers in 3..=7 {
+            for (yes, no, failed) in all(servers) {
+                let votes = of(servers, yes, no, failed);
+                let pending = servers - yes - no - failed;
+                let (granted, owned) = (votes.granted(pending), votes.owned());
+                assert!(pending > 0 || (granted != Verdict::Open && owned != Verdict::Open), "{votes:?}");
+                for (more_yes, more_no, more_failed) in all(servers).filter(|(a, b, c)| a + b + c == pending) {
+                    let later = of(servers, yes + more_yes, no + more_no, failed + more_failed);
+                    assert!(owned == Verdict::Open || owned == later.owned(), "{votes:?} {later:?}");
+                    // That a majority could not be asked is told at once, also when the last one would refuse.
+                    assert!(granted == Verdict::Open || granted == later.granted(0), "{votes:?} {later:?}");
+                }
+                assert_eq!(granted == Verdict::Yes, yes * 2 > servers);
+                assert_eq!(owned == Verdict::Yes, yes * 2 > servers);
+            }
+        }
+    }
+}
