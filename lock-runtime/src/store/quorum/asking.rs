@@ -83,13 +83,14 @@ impl<S: Node> Quorum<S> {
                 _ => Err(self.too_few(votes)),
             });
         }
-        if answers.iter().any(Result::is_err) {
-            // Asked for again, or withdrawn, by whoever asked.
-            self.nurse();
-        } else if refused.is_empty() {
-            go_on(rest);
-        } else {
-            tokio::spawn(take_back_late(Arc::clone(&self.members), rest, refused));
+        self.nurse();
+        // After an error all is asked for again, or withdrawn, by whoever asked.
+        if answers.iter().all(Result::is_ok) {
+            if refused.is_empty() {
+                go_on(rest);
+            } else {
+                tokio::spawn(take_back_late(Arc::clone(&self.members), rest, refused));
+            }
         }
         Ok(answers)
     }
@@ -113,9 +114,8 @@ impl<S: Node> Quorum<S> {
             _ => Err(self.too_few(votes)),
         };
         let answers: Vec<_> = all.iter().zip(asks).map(outcome).collect();
-        if answers.iter().any(Result::is_err) {
-            self.nurse();
-        } else {
+        self.nurse();
+        if answers.iter().all(Result::is_ok) {
             go_on(rest);
         }
         Ok(answers)

@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::time::{sleep, timeout};
 
 use super::node::{Member, Node, Standing};
-use super::votes::{majority, too_few};
-use super::{Quorum, go_on};
+use super::votes::{Votes, majority};
+use super::{Pending, Quorum, go_on};
 use crate::clock::{Deadline, Moment};
 use crate::store::StoreError;
 
@@ -45,14 +45,15 @@ impl<S: Node> Quorum<S> {
     pub(crate) async fn connect(&self, by: Deadline) -> Result<(), StoreError> {
         for _ in 0..TRIES {
             let found = self.take_census(by.counted_from(Moment::now())).await;
-            let reached = found.iter().filter(|(_, standing)| standing.is_ok()).count();
-            if reached < self.majority() {
-                let failed = |(number, standing): &'_ (usize, Result<_, StoreError>)| {
-                    Some((self.name(*number), standing.as_ref().err()?.clone()))
-                };
-                let failed: Vec<_> = found.iter().filter_map(failed).collect();
-                let failed: Vec<_> = failed.iter().map(|(name, error)| (name.clone(), error)).collect();
-                return Err(too_few(reached, self.members.len(), &failed));
+            let mut votes: Votes<(), ()> = self.votes();
+            for (number, standing) in &found {
+                match standing {
+                    Ok(_) => votes.yes.push((*number, ())),
+                    Err(error) => votes.failed(*number, error.clone()),
+                }
+            }
+            if votes.yes.len() < self.majority() {
+                return Err(self.too_few(&votes));
             }
             let voters = found.iter().filter(|(_, standing)| standing.as_ref().is_ok_and(|found| found.vote().is_ok()));
             if voters.count() >= self.majority() {
@@ -89,11 +90,8 @@ async fn look_at<S: Node>(members: &Arc<[Arc<Member<S>>]>, by: Deadline) -> Vec<
         });
         async move { (number, looking.await.unwrap_or_else(|_| Err(StoreError::no_answer()))) }
     };
-    let mut looking: super::Pending<Result<Standing, StoreError>> = members
-        .iter()
-        .map(look)
-        .map(|looking| -> futures_util::future::BoxFuture<'static, _> { Box::pin(looking) })
-        .collect();
+    let mut looking: Pending<Result<Standing, StoreError>> =
+        members.iter().map(look).map(|looking| -> BoxFuture<'static, _> { Box::pin(looking) }).collect();
     let mut found = Vec::new();
     let mut reached = 0;
     loop {
@@ -121,7 +119,8 @@ async fn settle<S: Node>(
     by: Deadline,
 ) {
     let is_reached = found.len() == members.len() && found.iter().all(|(_, standing)| standing.is_ok());
-    let are_new = is_reached && !found.iter().any(|(_, standing)| standing.as_ref().is_ok_and(|one| one.is_marked()));
+    let is_new = |standing: &Standing| matches!(standing, Standing::OfAge { is_marked: false } | Standing::Unmarked(_));
+    let are_new = is_reached && found.iter().all(|(_, standing)| standing.as_ref().is_ok_and(is_new));
     let is_to_be_marked = |standing: Standing| match standing {
         Standing::OfAge { .. } => true,
         Standing::Unmarked(_) => are_new,

@@ -32,9 +32,9 @@ pub(crate) trait Node: Store + Send + Sync + 'static {
 /// Whether a server may vote: docs/protocol.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It is marked: it has not restarted since.
+    /// It is marked, and has not restarted since.
     InService,
-    /// It has been running for longer than any lease lasts.
+    /// It has been running for longer than any lease lasts, and can be marked.
     OfAge { is_marked: bool },
     /// It is new, or has lost its data in a restart so long ago that it is of age only after this time.
     Unmarked(Duration),
@@ -43,20 +43,17 @@ pub(crate) enum Standing {
 }
 
 impl Standing {
-    pub(super) fn is_marked(self) -> bool {
-        matches!(self, Self::InService | Self::OfAge { is_marked: true } | Self::Restarted(_))
-    }
-
     /// Whether its grants count, or why not.
     pub(crate) fn vote(self) -> Result<(), StoreError> {
-        match self {
-            Self::InService | Self::OfAge { .. } => Ok(()),
+        let text = match self {
+            Self::InService => return Ok(()),
+            Self::OfAge { .. } => "it is just being marked as in service".to_owned(),
             Self::Unmarked(left) | Self::Restarted(left) => {
                 let left = Duration::from_secs(left.as_secs() + 1);
-                let text = format!("it may have lost its data in a restart, and has no vote for another {left:?}");
-                Err(StoreError::later(BackendError::new(text)))
+                format!("it may have lost its data in a restart, and has no vote for another {left:?}")
             }
-        }
+        };
+        Err(StoreError::later(BackendError::new(text)))
     }
 }
 

@@ -90,21 +90,16 @@ impl<Y, N> Votes<Y, N> {
 
     /// The error of a verb that too few servers answered; `name` has the servers' names.
     pub(super) fn too_few(&self, name: impl Fn(usize) -> String) -> StoreError {
-        let answered = self.yes.len() + self.no.len();
-        let failed: Vec<_> = self.failed.iter().map(|(server, error)| (name(*server), error)).collect();
-        too_few(answered, self.servers, &failed)
+        let (answered, needed) = (self.yes.len() + self.no.len(), self.majority());
+        let problem = |(server, error): &(usize, StoreError)| format!("{}: {}", name(*server), error.problem);
+        let problems: Vec<_> = self.failed.iter().map(problem).collect();
+        let (servers, problems) = (self.servers, problems.join("; "));
+        let text = format!("{answered} of {servers} servers took part, and {needed} have to ({problems})");
+        let refusals = self.failed.iter().filter(|(_, error)| error.retry == Retry::Never).count();
+        let retry = if refusals > servers - needed { Retry::Never } else { Retry::Later };
+        let out_of_time = !self.failed.is_empty() && self.failed.iter().all(|(_, error)| error.out_of_time);
+        StoreError { retry, out_of_time, replicas: None, problem: BackendError::new(text) }
     }
-}
-
-/// The error for so many answers of so many servers.
-pub(super) fn too_few(answered: usize, servers: usize, failed: &[(String, &StoreError)]) -> StoreError {
-    let problems: Vec<_> = failed.iter().map(|(server, error)| format!("{server}: {}", error.problem)).collect();
-    let (needed, problems) = (majority(servers), problems.join("; "));
-    let text = format!("{answered} of {servers} servers took part, and {needed} have to ({problems})");
-    let refusals = failed.iter().filter(|(_, error)| error.retry == Retry::Never).count();
-    let retry = if refusals > servers - needed { Retry::Never } else { Retry::Later };
-    let out_of_time = !failed.is_empty() && failed.iter().all(|(_, error)| error.out_of_time);
-    StoreError { retry, out_of_time, replicas: None, problem: BackendError::new(text) }
 }
 
 impl<N> Votes<Deadline, N> {
