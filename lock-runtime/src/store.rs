@@ -164,6 +164,7 @@ pub(crate) struct Ask {
     /// When the asker gives up: a store must not act on an ask that reaches it later.
     pub(crate) give_up: Deadline,
     /// Part of it was pushed as granted: see [`Pushed::partial`].
+    #[cfg_attr(not(feature = "quorum"), expect(dead_code, reason = "one server grants the whole of it"))]
     pub(crate) pushed: bool,
 }
 

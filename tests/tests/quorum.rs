@@ -16,8 +16,10 @@ use tests::proxy::Proxy;
 use tests::quorum::Servers;
 
 const LONG: Duration = Duration::from_secs(20);
-/// A server that is down or stopped costs nothing; its absence may have to be noticed first.
+/// Far less than a command to a server that is stopped takes, which is half a second, or the wait for a push that does not
+/// come, which is a second.
 const QUICK: Duration = Duration::from_millis(300);
+const SOON: Duration = Duration::from_millis(900);
 /// The longest that the remains of an acquire block others.
 const ORPHAN: Duration = Duration::from_secs(3);
 async fn manager(servers: &Servers) -> LockManager {
@@ -111,18 +113,27 @@ async fn what_cannot_be_reached_is_named_and_no_password_is() {
     assert!(start.elapsed() < Duration::from_secs(2) + NOISE);
 }
 
+/// Of rounds on a machine that may have more to do.
+fn median(rounds: &mut [Duration]) -> Duration {
+    rounds.sort_unstable();
+    rounds[rounds.len() / 2]
+}
+
 /// Locks, waits, renews and releases while one server is away, and no step takes the time of one that does not answer.
 async fn works_without(servers: &Servers, away: usize, one: &LockManager, two: &LockManager) {
-    let start = Instant::now();
+    let mut rounds = Vec::new();
     for _ in 0..20 {
+        let start = Instant::now();
         let guard = held(one, "quick").await;
         guard.extend(Duration::from_secs(30)).await.unwrap();
         guard.release().await.unwrap();
+        rounds.push(start.elapsed());
     }
-    assert!(start.elapsed() < QUICK, "{:?}", start.elapsed());
+    assert!(median(&mut rounds) < QUICK, "{rounds:?}");
     assert!(fenced(one, "numbered").await < fenced(two, "numbered").await);
     let alive = (away + 1) % 3;
-    for round in 0..5 {
+    rounds.clear();
+    for _ in 0..5 {
         let guard = held(one, "passed").await;
         let start = Instant::now();
         let waiting = tokio::spawn({
@@ -132,11 +143,12 @@ async fn works_without(servers: &Servers, away: usize, one: &LockManager, two: &
         let is_queued = || {
             [alive, (away + 2) % 3].iter().any(|number| servers.server(*number).keys().contains_key("{p:passed}:queue"))
         };
-        eventually("the other one waits", QUICK, is_queued).await;
+        eventually("the other one waits", LONG, is_queued).await;
         guard.release().await.unwrap();
         waiting.await.unwrap().release().await.unwrap();
-        assert!(start.elapsed() < QUICK, "{round}: {:?}", start.elapsed());
+        rounds.push(start.elapsed());
     }
+    assert!(median(&mut rounds) < QUICK, "{rounds:?}");
 }
 
 #[tokio::test]
@@ -152,7 +164,7 @@ async fn a_killed_minority_is_not_missed() {
         let start = Instant::now();
         let late = manager(&servers).await;
         held(&late, "late").await.release().await.unwrap();
-        assert!(start.elapsed() < QUICK, "{:?}", start.elapsed());
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     }
 }
 
@@ -168,7 +180,7 @@ async fn a_stopped_minority_is_not_missed() {
         let start = Instant::now();
         let late = manager(&servers).await;
         held(&late, "late").await.release().await.unwrap();
-        assert!(start.elapsed() < 2 * QUICK, "{:?}", start.elapsed());
+        assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
         servers.server(stopped).thaw();
         eventually("what it did when it woke is taken back", ORPHAN + NOISE, || {
             servers.server(stopped).keys().keys().all(|key| key.contains(":fence"))
@@ -236,10 +248,24 @@ async fn what_a_minority_granted_is_taken_back() {
     servers.server(1).tell("SET p:k other PX 3000");
     servers.server(2).tell("SET p:k other PX 3000");
     assert!(one.lock("p", "k").try_acquire().await.unwrap().is_none());
-    eventually("the claim is taken back", QUICK, || servers.owners("p:k")[0].is_none()).await;
+    eventually("the claim is taken back", SOON, || servers.owners("p:k")[0].is_none()).await;
     let guard = held(&two, "k").await;
     guard.release().await.unwrap();
-    eventually("nothing is left", QUICK, || servers.owners("p:k").iter().all(Option::is_none)).await;
+    eventually("nothing is left", SOON, || servers.owners("p:k").iter().all(Option::is_none)).await;
+}
+
+#[tokio::test]
+async fn the_token_of_a_refused_claim_is_not_used_again() {
+    let servers = Servers::start(3);
+    let (one, two) = (manager(&servers).await, manager(&servers).await);
+    let guard = held(&one, "k").await;
+    let waiting = tokio::spawn(async move { held(&two, "k").await });
+    eventually("the other one waits", LONG, || servers.server(0).keys().contains_key("{p:k}:queue")).await;
+    // What a server that was slow to grant the claim takes back must not be what waits there now.
+    let queue: Vec<String> = servers.server(0).ask("LRANGE {p:k}:queue 0 -1");
+    assert!(queue.len() == 1 && queue[0].contains(".2@"), "{queue:?}");
+    guard.release().await.unwrap();
+    waiting.await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
@@ -262,7 +288,7 @@ async fn what_is_granted_after_its_asker_gave_up_is_taken_back() {
 async fn a_lock_is_passed_to_another_manager_by_push() {
     let servers = Servers::start(5);
     let (one, two) = (manager(&servers).await, manager(&servers).await);
-    let mut slowest = Duration::ZERO;
+    let mut rounds = Vec::new();
     for _ in 0..30 {
         let guard = held(&one, "k").await;
         let waiting = tokio::spawn({
@@ -273,11 +299,10 @@ async fn a_lock_is_passed_to_another_manager_by_push() {
         let start = Instant::now();
         guard.release().await.unwrap();
         let guard = waiting.await.unwrap();
-        slowest = slowest.max(start.elapsed());
+        rounds.push(start.elapsed());
         guard.release().await.unwrap();
     }
-    // Whoever asks again instead does so after a second.
-    assert!(slowest < QUICK, "{slowest:?}");
+    assert!(median(&mut rounds) < QUICK && rounds.last() < Some(&SOON), "{rounds:?}");
 }
 
 /// The classical failure: a lock is granted by B and C, since its holder does not reach A; then C forgets it in a restart, and

@@ -139,7 +139,7 @@ impl<S: Node> Store for Quorum<S> {
         let (asks, ask) = ([ask.clone()], ask.clone());
         let pending = each(self.members.iter(), |member| {
             let ask = Ask { fences: 0, wait: false, ..ask.clone() };
-            async move { member.note(member.node.claim(&ask, by).await.map(|answer| vec![Ok(answer)])) }
+            async move { member.note(by, member.node.claim(&ask, by).await.map(|answer| vec![Ok(answer)])) }
         });
         one(self.tried(&asks, pending).await)
     }
@@ -160,7 +160,7 @@ impl<S: Node> Store for Quorum<S> {
         let alone = Release { unused_fences: None, again: None, ..release.clone() };
         let pending = self.each_for_sure(|member| {
             let release = alone.clone();
-            async move { member.note(member.node.give_back(&release, by).await.map(|released| vec![Ok(released)])) }
+            async move { member.note(by, member.node.give_back(&release, by).await.map(|released| vec![Ok(released)])) }
         });
         let mut released = one(self.released(1, pending).await)?;
         if let Some((token, claim)) = &release.again
@@ -180,7 +180,7 @@ impl<S: Node> Store for Quorum<S> {
         let releases: Arc<[Release]> = releases.iter().map(alone).collect();
         let pending = self.each_for_sure(|member| {
             let releases = Arc::clone(&releases);
-            async move { member.note(member.node.release(&releases, by).await) }
+            async move { member.note(by, member.node.release(&releases, by).await) }
         });
         self.released(releases.len(), pending).await
     }
@@ -195,7 +195,7 @@ impl<S: Node> Store for Quorum<S> {
         let renewals: Arc<[Renewal]> = renewals.into();
         let pending = each(self.members.iter(), |member| {
             let renewals = Arc::clone(&renewals);
-            async move { member.note(member.node.renew(&renewals, by).await) }
+            async move { member.note(by, member.node.renew(&renewals, by).await) }
         });
         let vote = |votes: &mut Votes<Deadline, ()>, number, answer| match answer {
             Renewed::Until(until) => votes.yes.push((number, until)),
@@ -216,7 +216,7 @@ impl<S: Node> Store for Quorum<S> {
         let (key, token) = (Arc::clone(key), token.clone());
         let drawing = each(self.members.iter(), |member| {
             let (key, token) = (Arc::clone(&key), token.clone());
-            async move { member.note(member.node.draw(&key, &token, count, by).await.map(|first| vec![Ok(first)])) }
+            async move { member.note(by, member.node.draw(&key, &token, count, by).await.map(|first| vec![Ok(first)])) }
         });
         let vote = |votes: &mut Votes<u64, ()>, number, answer: Option<u64>| match answer {
             Some(first) => votes.yes.push((number, first)),
@@ -238,7 +238,7 @@ impl<S: Node> Store for Quorum<S> {
             self.members.iter().map(|member| (member.number, ())).filter(|(number, ())| has_it(*number)).collect();
         let mut raising = each(self.members.iter().filter(|member| !has_it(member.number)), |member| {
             let (key, token) = (Arc::clone(&key), token.clone());
-            async move { member.note(member.node.raise(&key, &token, last, by).await) }
+            async move { member.note(by, member.node.raise(&key, &token, last, by).await) }
         });
         while raised.owned() == Verdict::Open
             && let Some((number, outcome)) = raising.next().await

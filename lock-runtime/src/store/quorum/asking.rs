@@ -57,7 +57,7 @@ pub(super) fn send_asks<'a, S: Node>(
     let asks: Arc<[Ask]> = asks.into();
     each(members, |member| {
         let asks = Arc::clone(&asks);
-        async move { member.note(member.node.ask(&asks, by).await) }
+        async move { member.note(by, member.node.ask(&asks, by).await) }
     })
 }
 

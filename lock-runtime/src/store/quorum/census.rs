@@ -84,8 +84,8 @@ async fn look_at<S: Node>(members: &Arc<[Arc<Member<S>>]>, by: Deadline) -> Vec<
         let number = member.number;
         // A task: it connects also when nobody waits for it any more.
         let looking = tokio::spawn(async move {
-            let standing = member.note(member.node.look(by).await)?;
-            let _ = member.note(standing.vote());
+            let standing = member.note(by, member.node.look(by).await)?;
+            let _ = member.note(by, standing.vote());
             Ok(standing)
         });
         async move { (number, looking.await.unwrap_or_else(|_| Err(StoreError::no_answer()))) }
@@ -137,7 +137,7 @@ async fn settle<S: Node>(
         }
         *standing = member.node.look(by).await;
         if let Ok(standing) = standing {
-            let _ = member.note(standing.vote());
+            let _ = member.note(by, standing.vote());
         }
     }))
     .await;

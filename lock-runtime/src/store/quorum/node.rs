@@ -73,6 +73,8 @@ struct Failed {
     error: Option<StoreError>,
 }
 
+/// What has to be answered sooner says nothing about the server.
+const CUT_SHORT: Duration = Duration::from_millis(50);
 /// One that was only slow is a first choice again after this time.
 const SLOW: Duration = Duration::from_secs(1);
 
@@ -86,9 +88,12 @@ impl<S: Node> Member<S> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes how a verb went.
-    pub(super) fn note<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+    /// Notes how a verb went that had to end `by` then.
+    pub(super) fn note<T>(&self, by: Deadline, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         let error = outcome.as_ref().err().cloned();
+        if error.as_ref().is_some_and(|error| error.out_of_time) && by.span() < CUT_SHORT {
+            return outcome;
+        }
         let mut failed = self.locked();
         if error.is_some() || failed.is_some() {
             *failed = error.map(|error| Failed { at: Moment::now(), error: Some(error) });

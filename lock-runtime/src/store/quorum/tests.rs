@@ -87,6 +87,19 @@ async fn what_a_refused_claim_was_granted_is_taken_back_also_late() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_is_slow_is_not_waited_for_to_be_refused() {
+    let world = World::of(3);
+    world.give(1, "x").await;
+    world.set(2, Mode::Silent);
+    for longest in [PATIENCE, Duration::ZERO] {
+        let start = Instant::now();
+        assert!(is_busy(&world.claim("t").await));
+        assert!(start.elapsed() <= longest + Duration::from_millis(1), "{:?}", start.elapsed());
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_waits_in_the_queue_of_the_first_server_that_answers_and_nowhere_else() {
     let world = World::of(5);
     assert!(is_granted(&world.claim("x").await));

@@ -97,7 +97,9 @@ impl<Y, N> Votes<Y, N> {
         let text = format!("{answered} of {servers} servers took part, and {needed} have to ({problems})");
         let refusals = self.failed.iter().filter(|(_, error)| error.retry == Retry::Never).count();
         let retry = if refusals > servers - needed { Retry::Never } else { Retry::Later };
-        let out_of_time = !self.failed.is_empty() && self.failed.iter().all(|(_, error)| error.out_of_time);
+        // With more time there might have been a majority.
+        let late = self.failed.iter().filter(|(_, error)| error.out_of_time).count();
+        let out_of_time = late > 0 && self.failed.len() - late <= servers - needed;
         StoreError { retry, out_of_time, replicas: None, problem: BackendError::new(text) }
     }
 }

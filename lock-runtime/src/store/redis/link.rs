@@ -40,6 +40,7 @@ pub(crate) struct Link {
     /// Who has to confirm a grant.
     pub(super) replicas: Option<Replicas>,
     /// On a server of a quorum, the longest lease that it may have forgotten in a restart.
+    #[cfg_attr(not(feature = "quorum"), expect(dead_code, reason = "there are no other servers to ask"))]
     max_lease: Option<Duration>,
     events: OnceLock<Weak<dyn Events>>,
     command_timeout: Duration,
