@@ -14,7 +14,7 @@ pub use constant::{check_expire, check_expire_ms, check_expire_s, check_prefix};
 
 use crate::clock::Deadline;
 use crate::key;
-use crate::local::{Hold, Protected, SHORTEST_ANSWER, Terms, check_lease};
+use crate::local::{Hold, Protected, SHORTEST_ANSWER, Terms};
 use crate::observe;
 use crate::scope::{self, Frame};
 use crate::{FencingToken, InvalidKey, LockError, LockGuard, LockKey, LockManager, OnLost};
@@ -122,7 +122,7 @@ impl Spec {
             fenced: self.fenced,
             body: body && self.on_lost == OnLost::Cancel,
         };
-        check_lease("expire", terms.expire)?;
+        settings.check_lease("expire", terms.expire)?;
         Ok((terms, self.on_lost))
     }
 

@@ -21,6 +21,9 @@ use crate::store::{AnyStore, Store};
 use crate::token::Process;
 use crate::{BackendError, LockError, LockManager, key};
 
+#[cfg(feature = "quorum")]
+mod quorum;
+
 /// The allowance for a holder that is late; more than this is a lease of its own.
 const LONGEST_GRACE: Duration = Duration::from_hours(1);
 
@@ -41,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     /// How many replicas have to confirm a grant, and in what time.
     pub(crate) min_replicas: Option<(u32, Duration)>,
+    /// The longest lease that may be asked for, the grace included.
+    max_lease: Option<Duration>,
     pub(crate) grace: Duration,
     pub(crate) drain: Duration,
     pub(crate) max_waiters: usize,
@@ -59,6 +64,7 @@ impl Default for Settings {
             command_timeout: Duration::from_millis(500),
             connect_timeout: Duration::from_secs(2),
             min_replicas: None,
+            max_lease: None,
             grace: Duration::ZERO,
             drain: Duration::from_secs(5),
             max_waiters: 1_000_000,
@@ -105,7 +111,22 @@ impl Settings {
             let reason = format!("it is longer than {LONGEST_LABEL} bytes, and part of every token");
             return Err(LockError::InvalidSetting { setting: "label", reason });
         }
-        check_lease("default_expire", self.default_expire)
+        self.check_lease("default_expire", self.default_expire)
+    }
+
+    /// Refuses a lease that can't be meant, or is longer than leases may be here.
+    pub(crate) fn check_lease(&self, setting: &'static str, lease: Duration) -> Result<(), LockError> {
+        check_lease(setting, lease)?;
+        match self.max_lease {
+            Some(longest) if lease + self.grace > longest => {
+                let grace =
+                    if self.grace.is_zero() { String::new() } else { format!(" and a grace of {:?}", self.grace) };
+                let reason =
+                    format!("a lease of {lease:?}{grace} is longer than the manager's `max_lease`, {longest:?}");
+                Err(LockError::InvalidSetting { setting, reason })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses what can't be meant of locks in this process, too.
@@ -141,6 +162,8 @@ pub struct Builder {
 enum Server {
     Url(String),
     Client(Box<redis::Client>),
+    #[cfg(feature = "quorum")]
+    Quorum(Vec<String>),
 }
 
 /// Without the URL, which may hold a password.
@@ -149,6 +172,8 @@ impl fmt::Debug for Server {
         f.write_str(match self {
             Self::Url(_) => "Url(…)",
             Self::Client(_) => "Client(…)",
+            #[cfg(feature = "quorum")]
+            Self::Quorum(_) => "Quorum(…)",
         })
     }
 }
@@ -160,6 +185,8 @@ impl Builder {
     /// `rediss-sentinel://` for TLS to all of them. The credentials are the servers'; a sentinel that wants some gets the
     /// same. Or the masters of a cluster, of which some nodes are named: `redis-cluster://[user:password@]host[:6379],…` with
     /// the feature `cluster`, `rediss-cluster://` for TLS.
+    /// same. `redlock://[user:password@]host[:port],host[:port],host[:port][/db]`, with the feature `quorum`, is what
+    /// `Builder::quorum` does for servers of one user; `redlocks://` is the same over TLS.
     pub fn url(mut self, url: &str) -> Self {
         self.server = Some(Server::Url(url.to_owned()));
         self
@@ -168,6 +195,24 @@ impl Builder {
     /// A client of the `redis` crate whose address, credentials and certificates are to be used.
     pub fn client(mut self, client: redis::Client) -> Self {
         self.server = Some(Server::Client(Box::new(client)));
+        self
+    }
+
+    /// Locks on a majority of independent servers, three or more (Redlock), each with a URL as [`url`](Self::url) takes it for
+    /// one server. An odd number: one more that makes it even has to be up as well, and gains nothing. All managers have to
+    /// name the same servers, best in the same order.
+    ///
+    /// What it promises, and what it costs, is in `docs/topologies.md`.
+    #[cfg(feature = "quorum")]
+    pub fn quorum<U: Into<String>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
+        self.server = Some(Server::Quorum(urls.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// The longest lease that a request may ask for. On a quorum it is one hour by default, and has to be the same for all
+    /// managers: for so long a server that restarted has no vote, since it may have forgotten a lock. Elsewhere there is none.
+    pub fn max_lease(mut self, longest: Duration) -> Self {
+        self.settings.max_lease = Some(longest);
         self
     }
 
@@ -264,6 +309,14 @@ impl Builder {
                 self.settings.check_in_memory()?;
                 return Ok(on_memory(self.settings, in_this_process()));
             }
+            #[cfg(feature = "quorum")]
+            Some(Server::Quorum(urls)) => {
+                return quorum::connect(self.settings, &place::quorum::of_urls(&urls)?).await;
+            }
+            #[cfg(feature = "quorum")]
+            Some(Server::Url(url)) if let Some(urls) = place::quorum::of_url(&url) => {
+                return quorum::connect(self.settings, &place::quorum::of_urls(&urls)?).await;
+            }
             Some(Server::Url(url)) => place::of_url(&url)?,
             None => {
                 let reason = format!("none was given; {}", place::FORMS);
@@ -317,7 +370,7 @@ fn stores(place: Place, process: &Process, settings: &Settings) -> (RedisStore, 
         Place::Server(endpoint) => {
             let link = |process| {
                 let replicas = settings.min_replicas.map(|(count, within)| Replicas::new(count, within));
-                Link::new(endpoint.clone(), process, replicas, command_timeout, connect_timeout)
+                Link::new(endpoint.clone(), process, replicas, None, command_timeout, connect_timeout)
             };
             (RedisStore::new(link(Some(process.id()))), RedisStore::new(link(None)))
         }

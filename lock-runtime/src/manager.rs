@@ -26,7 +26,7 @@ impl LockManager {
     }
 
     /// Connects to the server at `url`: `redis://`, `rediss://`, `valkey://`, `unix://`, `redis-sentinel://`,
-    /// `redis-cluster://`, or `memory://`. [`Builder::url`] has the forms in full.
+    /// `redis-cluster://`, `redlock://`, or `memory://`. [`Builder::url`] has the forms in full.
     ///
     /// # Errors
     ///

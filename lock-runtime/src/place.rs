@@ -7,11 +7,14 @@ use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::sentinel::Sentinels;
 use crate::{BackendError, LockError};
 
+#[cfg(feature = "quorum")]
+pub(crate) mod quorum;
+
 /// What a user may write.
 pub(crate) const FORMS: &str = "write redis://[user:password@]host[:port][/db], rediss:// for TLS, valkey://, \
                      unix:///path/to/socket, redis-sentinel://[user:password@]host[:port],host[:port]/master-name[/db], \
-                     rediss-sentinel://, redis-cluster://[user:password@]host[:port],host[:port], rediss-cluster://, or \
-                     memory://";
+                     rediss-sentinel://, redis-cluster://[user:password@]host[:port],host[:port], rediss-cluster://, \
+                     redlock://[user:password@]host[:port],host[:port],host[:port][/db], redlocks://, or memory://";
 
 /// A place for locks.
 pub(crate) enum Place {
@@ -120,6 +123,7 @@ fn unreadable(scheme: &str, problem: Option<&str>) -> LockError {
         ("tls", cfg!(feature = "tls")),
         ("sentinel", cfg!(feature = "sentinel")),
         ("cluster", cfg!(feature = "cluster")),
+        ("quorum", cfg!(feature = "quorum")),
     ];
     let missing = features.into_iter().filter(|(_, is_on)| !is_on).map(|(feature, _)| feature);
     LockError::InvalidSetting { setting: "URL", reason: unreadable_without(scheme, problem, missing) }
@@ -129,7 +133,8 @@ fn unreadable(scheme: &str, problem: Option<&str>) -> LockError {
 fn unreadable_without(scheme: &str, problem: Option<&str>, mut missing: impl Iterator<Item = &'static str>) -> String {
     let (servers, kind) = scheme.split_once('-').unwrap_or((scheme, ""));
     let is_needed = |feature: &&str| match *feature {
-        "tls" => matches!(servers, "rediss" | "valkeys"),
+        "tls" => matches!(servers, "rediss" | "valkeys" | "redlocks"),
+        "quorum" => matches!(servers, "redlock" | "redlocks"),
         feature => feature == kind,
     };
     match missing.find(is_needed) {
@@ -150,12 +155,13 @@ mod tests {
     #[test]
     fn a_url_that_needs_a_feature_is_told_which() {
         let told = |scheme, missing: &[&'static str]| unreadable_without(scheme, None, missing.iter().copied());
-        for scheme in ["rediss", "valkeys", "rediss-sentinel", "valkeys-cluster"] {
+        for scheme in ["rediss", "valkeys", "rediss-sentinel", "valkeys-cluster", "redlocks"] {
             assert!(told(scheme, &["tls"]).contains("feature `tls`"));
             assert!(!told(scheme, &[]).contains("feature"));
         }
         assert!(told("redis-sentinel", &["tls", "sentinel"]).contains("feature `sentinel`"));
         assert!(told("redis-cluster", &["tls", "sentinel", "cluster"]).contains("feature `cluster`"));
-        assert!(!told("redis", &["tls", "sentinel", "cluster"]).contains("feature"));
+        assert!(told("redlock", &["quorum"]).contains("feature `quorum`"));
+        assert!(!told("redis", &["tls", "sentinel", "cluster", "quorum"]).contains("feature"));
     }
 }

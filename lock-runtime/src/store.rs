@@ -11,9 +11,13 @@ use crate::token::Token;
 use crate::{BackendError, LockError};
 
 pub(crate) mod memory;
+#[cfg(feature = "quorum")]
+pub(crate) mod quorum;
 pub(crate) mod redis;
 
 use memory::MemoryStore;
+#[cfg(feature = "quorum")]
+use quorum::Quorum;
 use redis::RedisStore;
 
 /// A verb's answers, one per item and in their order, or the failure of all.
@@ -74,6 +78,9 @@ pub(crate) trait Store {
     fn server_of(&self, _key: &str) -> usize {
         0
     }
+
+    /// Whether an ask can draw fencing tokens with its grant, which saves a round trip; else they are drawn afterwards.
+    fn draws_with_grants(&self) -> bool;
 }
 
 /// Every store there is. An enum and not a trait object: a boxed future per verb is a cost of each lock.
@@ -81,6 +88,8 @@ pub(crate) trait Store {
 pub(crate) enum AnyStore {
     Memory(MemoryStore),
     Redis(RedisStore),
+    #[cfg(feature = "quorum")]
+    Quorum(Quorum<RedisStore>),
 }
 
 /// Calls a verb of the store that it is.
@@ -89,6 +98,8 @@ macro_rules! of_any {
         match $any {
             AnyStore::Memory($store) => $call,
             AnyStore::Redis($store) => $call,
+            #[cfg(feature = "quorum")]
+            AnyStore::Quorum($store) => $call,
         }
     };
 }
@@ -141,6 +152,10 @@ impl Store for AnyStore {
     fn server_of(&self, key: &str) -> usize {
         of_any!(self, store => store.server_of(key))
     }
+
+    fn draws_with_grants(&self) -> bool {
+        of_any!(self, store => store.draws_with_grants())
+    }
 }
 
 /// What a store tells without being asked.
@@ -167,6 +182,9 @@ pub(crate) struct Ask {
     pub(crate) fences: u32,
     /// When the asker gives up: a store must not act on an ask that reaches it later.
     pub(crate) give_up: Deadline,
+    /// Part of it was pushed as granted: see [`Pushed::partial`].
+    #[cfg_attr(not(feature = "quorum"), expect(dead_code, reason = "one server grants the whole of it"))]
+    pub(crate) pushed: bool,
 }
 
 /// The longest lease that a grant starts with (rule 11). An acquire whose reply is lost, or that a hanging server executes long
@@ -200,6 +218,8 @@ pub(crate) struct Busy {
     pub(crate) endless: bool,
     /// When this was true, for the deadline of a later push; `None` when the store did not tell its time.
     pub(crate) anchor: Option<Anchor>,
+    /// The token has part of the lock, and somebody else the better claim to the rest: all of it is to be taken back.
+    pub(crate) yields: bool,
 }
 
 /// An instant of the store's clock, and one of ours that was certainly not later.
@@ -218,6 +238,8 @@ pub(crate) struct Pushed {
     pub(crate) contended: bool,
     /// It has to be confirmed before use, however it is dated.
     pub(crate) unconfirmed: bool,
+    /// It is one server's of several: whether enough of them granted is to be asked.
+    pub(crate) partial: bool,
 }
 
 impl Pushed {

@@ -17,6 +17,7 @@ pub mod cluster;
 pub mod events;
 pub mod patience;
 pub mod proxy;
+pub mod quorum;
 pub mod resp;
 pub mod sentinel;
 pub mod server;

@@ -212,12 +212,13 @@ impl Server {
         self.ask(&format!("GET {key}"))
     }
 
-    /// Every key with the milliseconds it has left (-1: no end).
+    /// Every key with the milliseconds it has left (-1: no end), but for the marker of a quorum's servers.
     #[must_use]
     pub fn keys(&self) -> BTreeMap<String, i64> {
         let names: Vec<String> = self.ask("KEYS *");
         names
             .into_iter()
+            .filter(|name| name != "cache_lock:quorum")
             .map(|name| {
                 let left = self.ask(&format!("PTTL {name}"));
                 (name, left)

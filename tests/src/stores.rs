@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use lock_runtime::{Builder, LockManager};
 
 use crate::cluster::Cluster;
+use crate::quorum::Servers;
 use crate::sentinel::Sentinels;
 use crate::server::{Kind, Server};
 
@@ -23,6 +24,8 @@ enum Store {
     Sentinel(Box<Sentinels>),
     /// Three masters.
     Cluster(Box<Cluster>),
+    /// Independent servers.
+    Quorum(Servers),
 }
 
 impl World {
@@ -56,6 +59,18 @@ impl World {
         Self { store: Store::Cluster(Box::new(Cluster::of(kind))) }
     }
 
+    /// Locks on a majority of three servers, all started for this test.
+    #[must_use]
+    pub fn quorum_of_three(kind: Kind) -> Self {
+        Self { store: Store::Quorum(Servers::of(kind, 3)) }
+    }
+
+    /// The same of five.
+    #[must_use]
+    pub fn quorum_of_five(kind: Kind) -> Self {
+        Self { store: Store::Quorum(Servers::of(kind, 5)) }
+    }
+
     /// A manager with the default settings.
     pub async fn manager(&self) -> LockManager {
         self.manager_with(LockManager::builder()).await
@@ -68,17 +83,19 @@ impl World {
             Store::Redis(server) => server.url(),
             Store::Sentinel(sentinels) => sentinels.url(),
             Store::Cluster(cluster) => cluster.url(),
+            Store::Quorum(servers) => servers.url(),
         };
         builder.url(&url).connect().await.expect("the test's servers are up")
     }
 
-    /// The server that a key is on, when there is one.
+    /// The server that a key is on, or one that knows of it; `None` when there is none.
     #[must_use]
     pub fn server_of(&self, key: &str) -> Option<&Server> {
         match &self.store {
             Store::Redis(server) => Some(server),
             Store::Sentinel(sentinels) => Some(sentinels.master_server()),
             Store::Cluster(cluster) => Some(cluster.server_of(key)),
+            Store::Quorum(servers) => Some(servers.server(0)),
             Store::Memory(_) => None,
         }
     }
@@ -109,6 +126,8 @@ macro_rules! over_every_store {
         $crate::over_servers!(valkey_sentinel = sentinels(Valkey): $($behaviour),+);
         $crate::over_servers!(cluster = cluster(Redis): $($behaviour),+);
         $crate::over_servers!(valkey_cluster = cluster(Valkey): $($behaviour),+);
+        $crate::over_servers!(quorum_of_three = quorum_of_three(Redis): $($behaviour),+);
+        $crate::over_servers!(quorum_of_five = quorum_of_five(Redis): $($behaviour),+);
     };
 }
 

@@ -157,6 +157,10 @@ async fn drive(
                 attempt.tried = true;
                 store.draw(&terms.key, &token, count, by).await.map(|first| turn.drawn(first, count))
             }
+            Step::TakeBack(withdrawal) => {
+                engine.withdraw(withdrawal);
+                continue;
+            }
             Step::Wait(pause) => {
                 // Whether a wake-up or the time ended the wait does not matter: the next step looks again.
                 let _ = tokio::time::timeout(pause, changed).await;

@@ -71,6 +71,7 @@ impl Slot {
             wait: true,
             fences: 0,
             give_up,
+            pushed: false,
         })
     }
 
@@ -86,6 +87,10 @@ impl Slot {
         if let Some(asked) = state.asked.as_mut().filter(|asked| asked.token == ask.token) {
             asked.fences = ask.fences;
             asked.answer(answer, ask.wait);
+            if !ask.wait && !asked.may_stand() {
+                // A store of several servers may still be taking back what one of them granted (rule L3).
+                asked.token = self.engine.next_token();
+            }
             drop(state);
             self.changed.notify_waiters();
             return true;

@@ -120,7 +120,7 @@ impl Hold {
             return Err(self.view.lost_error(true));
         }
         if let (Some(turn), Some((token, claim)), Some(answer)) = (turn, again, released.again) {
-            let ask = Ask { key, token, claim, wait: true, fences: 0, give_up: by };
+            let ask = Ask { key, token, claim, wait: true, fences: 0, give_up: by, pushed: false };
             turn.slot().answered(&ask, answer);
             engine.keeper().watch_queue(turn.slot());
         }

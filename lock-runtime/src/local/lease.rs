@@ -180,6 +180,8 @@ pub(super) struct Asked {
     pub(super) queued: bool,
     /// Something happened that makes the queue doubtful.
     pub(super) doubtful: bool,
+    /// Part of a grant was pushed since it was last sent.
+    pub(super) granted_in_part: bool,
     /// When the store last answered.
     pub(super) answered: Option<Moment>,
     pub(super) anchor: Option<Anchor>,
@@ -206,6 +208,7 @@ impl Asked {
             sent: None,
             queued: false,
             doubtful: false,
+            granted_in_part: false,
             answered: None,
             anchor: None,
             busy: None,
@@ -242,7 +245,22 @@ impl Asked {
     }
 
     pub(super) fn push(&mut self, pushed: &Pushed) {
-        self.pushed = Some(pushed.clone());
+        if pushed.partial {
+            self.granted_in_part = true;
+        } else {
+            self.pushed = Some(pushed.clone());
+        }
+    }
+
+    /// Whether the store wants all of it back, and asked for anew.
+    pub(super) fn yields(&self) -> bool {
+        !self.unanswered && self.busy.as_ref().is_some_and(|busy| busy.yields)
+    }
+
+    /// Goes on under another token, with nothing in the store; whom it was waiting for stays known.
+    pub(super) fn begin_anew(&mut self, token: Token) {
+        let (answered, busy) = (self.answered, self.busy.take().map(|busy| Busy { yields: false, ..busy }));
+        *self = Self { answered, busy, ..Self::new(token, self.claim) };
     }
 
     /// Whether anything may have come of it in the store: not of a plain claim that was refused.

@@ -180,7 +180,14 @@ async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
     let slot = locks.engine().table().get("p:k").unwrap();
     let token = slot.locked().lease.as_ref().unwrap().token.clone();
     locks.engine().revoke(&slot, None);
-    let pushed = Pushed { token, claim: Duration::from_secs(2), store_micros: 0, contended: false, unconfirmed: false };
+    let pushed = Pushed {
+        token,
+        claim: Duration::from_secs(2),
+        store_micros: 0,
+        contended: false,
+        unconfirmed: false,
+        partial: false,
+    };
     locks.engine().granted("p:k", &pushed);
     assert!(!is_free().await, "the body is not dropped yet");
     drop(body);

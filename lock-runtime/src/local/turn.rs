@@ -8,7 +8,7 @@ use super::slot::{Passed, Slot};
 use super::terms::Terms;
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
-use crate::store::{Answer, Ask, CLAIM, Renewal, Renewed};
+use crate::store::{Answer, Ask, CLAIM, Release, Renewal, Renewed, Store};
 use crate::token::Token;
 
 /// A lease reserves no more fencing tokens than this, so that they never run far ahead of the clock.
@@ -38,6 +38,8 @@ pub(super) enum Step {
     Confirm(Renewal),
     /// Draw fencing tokens.
     Draw(Token, u32),
+    /// Take back an ask.
+    TakeBack(Release),
     /// Wait for a change, at most for so long.
     Wait(Duration),
     /// The time is up.
@@ -111,12 +113,18 @@ impl Turn {
         }
         let claim = mutant!(WholeLeaseClaimed => terms.expire, terms.expire.min(CLAIM));
         let asked = state.asked.get_or_insert_with(|| Box::new(Asked::new(self.slot.engine.next_token(), claim)));
+        if asked.yields() {
+            let withdrawal = asked.withdrawal(&terms.key);
+            asked.begin_anew(self.slot.engine.next_token());
+            return Step::TakeBack(withdrawal);
+        }
         let is_first = asked.answered.is_none() && !asked.unanswered && !asked.queued;
         if let Some(step) = attempt.pause(now) {
             return step;
         }
         if asked.queued
             && !asked.doubtful
+            && !asked.granted_in_part
             && !asked.unanswered
             && let Some(pause) = asked.next_ask(now)
         {
@@ -132,9 +140,14 @@ impl Turn {
             wait: !terms.timeout.is_zero(),
             fences,
             give_up: attempt.by(),
+            pushed: std::mem::take(&mut asked.granted_in_part),
         };
         // The plain claim can't draw fencing tokens.
-        if is_first && fences == 0 { Step::Claim(ask) } else { Step::Ask(ask) }
+        if is_first && (fences == 0 || !self.slot.engine.store().draws_with_grants()) {
+            Step::Claim(ask)
+        } else {
+            Step::Ask(ask)
+        }
     }
 
     /// Takes in the answer to a plain claim.

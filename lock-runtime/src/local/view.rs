@@ -7,7 +7,6 @@ use tokio::sync::Notify;
 
 use super::lease::Fences;
 use super::slot::Slot;
-use super::terms::check_lease;
 use super::turn::Turn;
 use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
@@ -89,7 +88,7 @@ impl HoldView {
 
     /// See [`LockGuard::extend`](crate::LockGuard::extend).
     pub(crate) async fn extend(&self, lease: Duration) -> Result<(), LockError> {
-        check_lease("lease to extend to", lease)?;
+        self.engine().settings().check_lease("lease to extend to", lease)?;
         if !self.is_valid() {
             return Err(self.lost_error(false));
         }

@@ -80,7 +80,8 @@ pub(super) fn connect(network: &Arc<Network>, name: &str) -> LockManager {
     name.clone_into(&mut settings.label);
     let process = Caller::new(name);
     let endpoint = Endpoint::Simulated(network.host(name));
-    let link = |process| Link::new(endpoint.clone(), process, None, settings.command_timeout, settings.connect_timeout);
+    let link =
+        |process| Link::new(endpoint.clone(), process, None, None, settings.command_timeout, settings.connect_timeout);
     let (front, back) = (link(Some(process.id())), link(None));
     let store = |link| Arc::new(AnyStore::Redis(RedisStore::new(link)));
     LockManager::new(Engine::new(settings, process, store(front), store(back), None))

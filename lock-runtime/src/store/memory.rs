@@ -108,7 +108,8 @@ impl Shared {
                 self.set(key, &token, now, claim);
                 let contended = self.waits(key);
                 let store_micros = self.micros(now);
-                let pushed = Pushed { token: token.clone(), claim, store_micros, contended, unconfirmed: false };
+                let pushed =
+                    Pushed { token: token.clone(), claim, store_micros, contended, unconfirmed: false, partial: false };
                 pushes.push(Push::Granted(listener, Arc::clone(key), pushed));
                 return Some(token);
             }
@@ -155,6 +156,7 @@ impl Shared {
             frees_in: Some(until.remaining_at(now)),
             endless: false,
             anchor: Some(Anchor { sent: now, store_micros: self.micros(now) }),
+            yields: false,
         }
     }
 
@@ -236,6 +238,33 @@ impl MemoryStore {
     }
 }
 
+/// What a server of a quorum can do beside the verbs.
+#[cfg(all(test, feature = "quorum"))]
+impl MemoryStore {
+    /// With a clock that is ahead of the host's.
+    pub(crate) fn ahead(micros: u64) -> Self {
+        let store = Self::default();
+        store.locked().start_micros += micros;
+        store
+    }
+
+    pub(crate) fn raise(&self, key: &str, token: &Token, fence: u64) -> bool {
+        let mut shared = self.locked();
+        let owned = shared.owner(key).is_some_and(|(owner, _)| owner == *token);
+        if owned {
+            shared.last_fence = shared.last_fence.max(fence);
+        }
+        owned
+    }
+
+    /// Who owns a lock, and how many wait for it.
+    pub(crate) fn look(&self, key: &str) -> (Option<Token>, usize) {
+        let mut shared = self.locked();
+        let owner = shared.owner(key).map(|(owner, _)| owner);
+        (owner, shared.locks.get(key).map_or(0, |lock| lock.queue.len()))
+    }
+}
+
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore").field("locks", &self.locked().locks.len()).finish_non_exhaustive()
@@ -283,6 +312,10 @@ impl Store for MemoryStore {
     }
 
     fn is_immediate(&self) -> bool {
+        true
+    }
+
+    fn draws_with_grants(&self) -> bool {
         true
     }
 }

@@ -29,6 +29,8 @@ pub(crate) mod sentinel;
 pub(crate) mod servers;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "quorum")]
+mod vote;
 
 use answer::{read_answer, read_claimed, read_drawn, read_freed, read_released, read_renewed};
 use failure::CallError;
@@ -137,6 +139,8 @@ impl RedisStore {
         }
         let anchor = Anchor { sent: called.sent, store_micros: reply.store_micros };
         called.link.learn(anchor);
+        #[cfg(feature = "quorum")]
+        called.live.check_vote()?;
         let read = |(answer, ask)| read_answer(answer, ask, anchor);
         let mut answers: Vec<_> = reply.answers.into_iter().zip(asks).map(read).collect();
         called.confirm_all(&mut answers, |answer| matches!(answer, Answer::Granted(_)), by).await;
@@ -217,6 +221,8 @@ impl Store for RedisStore {
             command
         };
         let mut called = self.servers.call(&ask.key, &command, by).await?;
+        #[cfg(feature = "quorum")]
+        called.live.check_vote()?;
         let value = called.take_value();
         let is_taken = value == Value::Nil;
         let answer = read_claimed(value, ask, called.sent)?;
@@ -289,6 +295,10 @@ impl Store for RedisStore {
 
     fn is_immediate(&self) -> bool {
         false
+    }
+
+    fn draws_with_grants(&self) -> bool {
+        true
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) fn read_claimed(value: Value, ask: &Ask, sent: Moment) -> Result<Answ
         return Ok(grant(sent, Duration::ZERO, false, None));
     }
     let owner = Token::foreign(&owner);
-    Ok(Answer::Busy(Busy { owner, frees_in: None, endless: false, anchor: None }))
+    Ok(Answer::Busy(Busy { owner, frees_in: None, endless: false, anchor: None, yields: false }))
 }
 
 pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<Answer, StoreError> {
@@ -43,7 +43,7 @@ pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<An
         [Value::Int(0), Value::Int(left), Value::BulkString(owner)] => {
             let owner = Token::foreign(&String::from_utf8_lossy(owner));
             let (frees_in, endless) = (lease_left(*left), *left == -1);
-            Ok(Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor) }))
+            Ok(Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), yields: false }))
         }
         [Value::Int(-1)] => Ok(Answer::Late),
         [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
@@ -65,7 +65,7 @@ pub(super) fn read_released(answer: Value, release: &Release, sent: Moment) -> R
                     return grant(sent, lease.unwrap_or_default(), *waits == 1, None);
                 }
                 let owner = Token::foreign(&String::from_utf8_lossy(owner));
-                Answer::Busy(Busy { owner, frees_in: lease, endless: *left == -1, anchor: Some(anchor) })
+                Answer::Busy(Busy { owner, frees_in: lease, endless: *left == -1, anchor: Some(anchor), yields: false })
             });
             Ok(Released { owned: *owned == 1, again })
         }

@@ -62,7 +62,7 @@ impl Endpoint {
     }
 
     /// Whether another server may take the place of the one that a connection leads to.
-    pub(super) fn moves(&self) -> bool {
+    pub(crate) fn moves(&self) -> bool {
         match self {
             #[cfg(feature = "sentinel")]
             Self::Master(_) => true,

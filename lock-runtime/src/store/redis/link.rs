@@ -21,6 +21,8 @@ use super::failure::CallError;
 use super::push::Message;
 use super::replicas::Replicas;
 use super::reply;
+#[cfg(feature = "quorum")]
+use super::vote::Vote;
 use crate::clock::{Deadline, Moment};
 use crate::observe;
 use crate::store::{Anchor, Events};
@@ -38,6 +40,9 @@ pub(crate) struct Link {
     process: Option<String>,
     /// Who has to confirm a grant.
     pub(super) replicas: Option<Replicas>,
+    /// On a server of a quorum, the longest lease that it may have forgotten in a restart.
+    #[cfg_attr(not(feature = "quorum"), expect(dead_code, reason = "there are no other servers to ask"))]
+    max_lease: Option<Duration>,
     events: OnceLock<Weak<dyn Events>>,
     /// Which locks live on this server; all when it is not set.
     own: OnceLock<Own>,
@@ -76,6 +81,8 @@ pub(crate) struct Live {
     connection: MultiplexedConnection,
     pub(super) made: Made,
     _listening: Option<Arc<JoinSet<()>>>,
+    #[cfg(feature = "quorum")]
+    pub(super) vote: Option<Arc<Vote>>,
 }
 
 /// Which connection it is, and since when.
@@ -90,6 +97,7 @@ impl Link {
         endpoint: Endpoint,
         process: Option<&str>,
         replicas: Option<Replicas>,
+        max_lease: Option<Duration>,
         command_timeout: Duration,
         connect_timeout: Duration,
     ) -> Arc<Self> {
@@ -99,6 +107,7 @@ impl Link {
             endpoint,
             process: process.map(str::to_owned),
             replicas,
+            max_lease,
             events: OnceLock::new(),
             own: OnceLock::new(),
             command_timeout,
@@ -308,6 +317,12 @@ impl Link {
         let mut sending = std::pin::pin!(live.connection.send_packed_command(command));
         // A command without a response is handed over at the first poll, when there is room.
         let _: Poll<_> = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    }
+
+    /// The vote of the server that is connected.
+    #[cfg(feature = "quorum")]
+    pub(super) fn live_vote(&self) -> Option<Arc<Vote>> {
+        self.locked().live.as_ref()?.vote.clone()
     }
 
     fn heard(&self) {

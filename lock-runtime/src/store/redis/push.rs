@@ -30,7 +30,10 @@ impl<'a> Message<'a> {
                 let store_micros = words.next()?.parse().ok()?;
                 let contended = words.next()? == "1";
                 let token = Token::foreign(words.next()?);
-                Some(Self::Grant(words.next()?, Pushed { token, claim, store_micros, contended, unconfirmed: false }))
+                Some(Self::Grant(
+                    words.next()?,
+                    Pushed { token, claim, store_micros, contended, unconfirmed: false, partial: false },
+                ))
             }
             _ => None,
         }

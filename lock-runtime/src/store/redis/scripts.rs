@@ -21,6 +21,8 @@ pub(super) static FREE: LazyLock<Script> = script!("free.lua");
 pub(super) static RELEASE: LazyLock<Script> = script!("release.lua");
 pub(super) static RENEW: LazyLock<Script> = script!("renew.lua");
 pub(super) static DRAW: LazyLock<Script> = script!("draw.lua");
+#[cfg(feature = "quorum")]
+pub(super) static RAISE: LazyLock<Script> = script!("raise.lua");
 pub(super) static DENIED: LazyLock<Script> = script!("denied.lua");
 
 impl Script {

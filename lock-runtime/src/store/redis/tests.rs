@@ -12,7 +12,7 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef.7@me";
 
 fn ask(fences: u32) -> Ask {
     let (key, token, claim) = ("p:k".into(), Token::foreign(TOKEN), Duration::from_secs(2));
-    Ask { key, token, claim, wait: true, fences, give_up: Deadline::after(claim) }
+    Ask { key, token, claim, wait: true, fences, give_up: Deadline::after(claim), pushed: false }
 }
 
 fn release(key: &str, asks_again: bool) -> Release {
@@ -163,7 +163,7 @@ proptest! {
         asked_micros in prop_oneof![0..100_000_000_u64, any::<u64>()],
     ) {
         let claim = Duration::from_millis(claim);
-        let pushed = Pushed { token: Token::foreign(TOKEN), claim, store_micros, contended: false, unconfirmed: false };
+        let pushed = Pushed { token: Token::foreign(TOKEN), claim, store_micros, contended: false, unconfirmed: false, partial: false };
         let until = pushed.until(Anchor { sent: Moment::now(), store_micros: asked_micros });
         prop_assert!(until.remaining() <= claim);
     }

@@ -10,6 +10,8 @@ use tokio::time::timeout;
 use super::super::endpoint::Alarm;
 use super::super::failure::CallError;
 use super::super::push::Receiver;
+#[cfg(feature = "quorum")]
+use super::super::vote::Vote;
 use super::{Gate, Link, Live, Made};
 use crate::clock::{Deadline, Moment};
 use crate::observe;
@@ -107,10 +109,21 @@ impl Link {
         let sent = Moment::now();
         let time: (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
         self.learn(Anchor { sent, store_micros: micros(time) });
+        #[cfg(feature = "quorum")]
+        let vote = match self.max_lease {
+            Some(max_lease) => Some(Arc::new(Vote::read(&mut connection, max_lease).await?)),
+            None => None,
+        };
         if let Some(process) = &self.process {
             connection.subscribe(format!("cache_lock:{process}")).await?;
         }
-        Ok(Live { connection, made: Made { generation, at: Moment::now() }, _listening: greeted.listening })
+        Ok(Live {
+            connection,
+            made: Made { generation, at: Moment::now() },
+            _listening: greeted.listening,
+            #[cfg(feature = "quorum")]
+            vote,
+        })
     }
 }
 

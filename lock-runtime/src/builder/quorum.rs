@@ -1,0 +1,63 @@
+//! How a manager connects to a quorum of servers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Settings;
+use crate::clock::Deadline;
+use crate::engine::Engine;
+use crate::keeper::thread::KeeperThread;
+use crate::store::AnyStore;
+use crate::store::quorum::Quorum;
+use crate::store::redis::RedisStore;
+use crate::store::redis::endpoint::Endpoint;
+use crate::store::redis::link::Link;
+use crate::token::Process;
+use crate::{BackendError, LockError, LockManager};
+
+/// For so long a server that restarts has no vote, unless the user says otherwise.
+const MAX_LEASE: Duration = Duration::from_hours(1);
+/// A server that takes so much of the command timeout is not waited for when another one will do.
+const PATIENCE: u32 = 5;
+
+impl Settings {
+    /// As they are for a quorum.
+    fn of_quorum(mut self) -> Result<Self, LockError> {
+        if self.min_replicas.is_some() {
+            let reason = "a quorum has no replicas to wait for: its servers are independent".to_owned();
+            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+        }
+        self.max_lease.get_or_insert(MAX_LEASE);
+        self.check()?;
+        Ok(self)
+    }
+}
+
+pub(super) async fn connect(settings: Settings, endpoints: &[Endpoint]) -> Result<LockManager, LockError> {
+    let settings = settings.of_quorum()?;
+    let servers: Vec<_> = endpoints.iter().map(Endpoint::address).collect();
+    let refused = |problem| LockError::Connect { server: servers.join(", "), problem };
+    if endpoints.iter().any(Endpoint::is_tls) {
+        super::choose_cryptography();
+    }
+    let process = Process::new(&settings.label);
+    let nodes = |process: Option<&str>| -> Vec<RedisStore> {
+        let node = |endpoint: &Endpoint| {
+            let (command, connect) = (settings.command_timeout, settings.connect_timeout);
+            RedisStore::new(Link::new(endpoint.clone(), process, None, settings.max_lease, command, connect))
+        };
+        endpoints.iter().map(node).collect()
+    };
+    let quorum = |nodes| Quorum::new(nodes, settings.command_timeout / PATIENCE);
+    let (front, back) = (quorum(nodes(Some(process.id()))), nodes(None));
+    front.connect(Deadline::after(settings.connect_timeout)).await.map_err(|error| refused(error.problem))?;
+    let thread = KeeperThread::shared()
+        .map_err(|error| refused(BackendError::caused_by("the keeper's thread could not be started", error)))?;
+    for look in back.clone() {
+        let by = Deadline::after(settings.connect_timeout);
+        thread.spawn(async move { look.warn_of_eviction(by).await });
+    }
+    let store = |quorum| Arc::new(AnyStore::Quorum(quorum));
+    let (front, back) = (store(front), store(quorum(back)));
+    Ok(LockManager::new(Engine::new(settings, process, front, back, Some(thread))))
+}

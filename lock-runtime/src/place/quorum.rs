@@ -1,0 +1,78 @@
+//! Where a quorum is, as users write it.
+
+use crate::LockError;
+use crate::place::{self, Place};
+use crate::store::redis::endpoint::Endpoint;
+
+/// With two servers either one's death would be that of the lock.
+const FEWEST: usize = 3;
+
+/// The URLs of the servers, when a URL is that of a quorum.
+pub(crate) fn of_url(url: &str) -> Option<Vec<String>> {
+    let (scheme, rest) = url.split_once("://")?;
+    match &*scheme.to_ascii_lowercase() {
+        "redlock" => Some(urls("redis", rest)),
+        "redlocks" => Some(urls("rediss", rest)),
+        _ => None,
+    }
+}
+
+/// Reads `[user:password@]host[:port],host[:port],…[/db]`, what follows `redlock://`. `scheme` is that of the servers.
+fn urls(scheme: &str, rest: &str) -> Vec<String> {
+    let (place, db) = rest.split_once('/').map_or((rest, String::new()), |(place, db)| (place, format!("/{db}")));
+    let (credentials, hosts) =
+        place.rsplit_once('@').map_or(("", place), |(_, hosts)| place.split_at(place.len() - hosts.len()));
+    hosts.split(',').map(|host| format!("{scheme}://{credentials}{host}{db}")).collect()
+}
+
+/// Reads the URLs of independent servers.
+pub(crate) fn of_urls(urls: &[String]) -> Result<Vec<Endpoint>, LockError> {
+    let invalid = |reason| Err(invalid(reason));
+    if urls.len() < FEWEST {
+        let reason = format!(
+            "it needs {FEWEST} servers or more, of which more than half have to answer; this is {}",
+            urls.len()
+        );
+        return invalid(reason);
+    }
+    let endpoints = urls.iter().map(|url| one_server(url)).collect::<Result<Vec<_>, _>>()?;
+    let mut addresses: Vec<_> = endpoints.iter().map(Endpoint::address).collect();
+    addresses.sort_unstable();
+    match addresses.windows(2).find_map(|pair| pair.first().filter(|first| pair.last() == Some(first))) {
+        Some(twice) => invalid(format!("{twice} is named twice, and would have two votes")),
+        None => Ok(endpoints),
+    }
+}
+
+fn one_server(url: &str) -> Result<Endpoint, LockError> {
+    match place::of_url(url)? {
+        Place::Server(endpoint) if !endpoint.moves() => Ok(endpoint),
+        place => Err(invalid(format!("{} is not one server", place.address()))),
+    }
+}
+
+fn invalid(reason: String) -> LockError {
+    LockError::InvalidSetting { setting: "quorum", reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_has_hosts_and_perhaps_credentials_and_a_database() {
+        assert_eq!(urls("redis", "a,b:7,[::1]"), ["redis://a", "redis://b:7", "redis://[::1]"]);
+        assert_eq!(urls("rediss", "ada:s%40c@a,b/3"), ["rediss://ada:s%40c@a/3", "rediss://ada:s%40c@b/3"]);
+    }
+
+    #[test]
+    fn three_servers_or_more_are_a_quorum_and_none_is_named_twice() {
+        let read = |rest| of_urls(&urls("redis", rest)).map(|endpoints| endpoints.len()).map_err(|e| e.to_string());
+        assert_eq!(read("a,b,c"), Ok(3));
+        assert_eq!(read("a,b,c,d/2"), Ok(4));
+        for (rest, told) in [("a", "needs 3"), ("a,b", "needs 3"), ("a,b,b:6379", "twice"), ("a,,b", "can't be read")] {
+            let error = read(rest).unwrap_err();
+            assert!(error.contains(told), "{rest}: {error}");
+        }
+    }
+}

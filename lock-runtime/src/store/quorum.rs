@@ -1,0 +1,326 @@
+//! [`Quorum`]: locks on a majority of independent servers (Redlock).
+//!
+//! A lock is owned by whoever owns it, under one token, on more than half of all servers. Every verb goes to all of them at
+//! once and ends as soon as their answers so far decide it; only waiting begins at one of them, so that votes don't split:
+//! docs/topologies.md.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+
+use super::{Answer, Answers, Ask, Events, Pushed, Release, Released, Renewal, Renewed, Store, StoreError, one};
+use crate::clock::{Deadline, Moment};
+use crate::token::Token;
+
+mod asking;
+mod census;
+pub(crate) mod node;
+#[cfg(test)]
+mod tests;
+mod votes;
+
+use census::Census;
+use node::{Member, Node};
+use votes::{Verdict, Votes};
+
+/// Independent servers, in the order that all managers have in common.
+pub(crate) struct Quorum<S> {
+    members: Arc<[Arc<Member<S>>]>,
+    /// For how long one server is waited for before the next is asked for its queue.
+    patience: Duration,
+    census: Arc<Census>,
+    relay: OnceLock<Arc<Relay>>,
+}
+
+/// Answers that are under way, each with its server's number. Dropping it gives them up; see [`go_on`].
+type Pending<T> = FuturesUnordered<BoxFuture<'static, (usize, T)>>;
+
+impl<S: Node> Quorum<S> {
+    pub(crate) fn new(nodes: Vec<S>, patience: Duration) -> Self {
+        let members = nodes.into_iter().enumerate().map(|(number, node)| Member::new(number, node)).collect();
+        Self { members, patience, census: Arc::default(), relay: OnceLock::new() }
+    }
+
+    fn votes<Y, N>(&self) -> Votes<Y, N> {
+        Votes::new(self.members.len())
+    }
+
+    fn name(&self, number: usize) -> String {
+        self.members.get(number).map(|member| member.node.name().to_owned()).unwrap_or_default()
+    }
+
+    fn too_few<Y, N>(&self, votes: &Votes<Y, N>) -> StoreError {
+        votes.too_few(|number| self.name(number))
+    }
+
+    /// Starts a verb on all servers, as tasks of their own: it goes on when nobody waits for it any more.
+    fn each_for_sure<T, F>(&self, verb: impl Fn(Arc<Member<S>>) -> F) -> Pending<Result<T, StoreError>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        each(self.members.iter(), |member| {
+            let task = tokio::spawn(verb(member));
+            // A task fails only with its runtime.
+            async move { task.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
+        })
+    }
+
+    /// Collects the answers for `count` items until each is decided; answers in the order of the items.
+    async fn decide<T, Y, N>(
+        &self,
+        count: usize,
+        mut pending: Pending<Answers<T>>,
+        vote: impl Fn(&mut Votes<Y, N>, usize, T),
+        verdict: impl Fn(&Votes<Y, N>) -> Verdict,
+    ) -> (Vec<Votes<Y, N>>, Pending<Answers<T>>) {
+        let mut all: Vec<Votes<Y, N>> = (0..count).map(|_| self.votes()).collect();
+        while all.iter().any(|votes| verdict(votes) == Verdict::Open)
+            && let Some((number, answers)) = pending.next().await
+        {
+            take_in(&mut all, number, answers, &vote);
+        }
+        (all, pending)
+    }
+}
+
+/// Starts a verb on servers.
+fn each<'a, S: Node, T, F>(
+    members: impl IntoIterator<Item = &'a Arc<Member<S>>>,
+    verb: impl Fn(Arc<Member<S>>) -> F,
+) -> Pending<T>
+where
+    F: Future<Output = T> + Send + 'static,
+{
+    let start = |member: &Arc<Member<S>>| {
+        let (number, answer) = (member.number, verb(Arc::clone(member)));
+        let numbered: BoxFuture<'static, (usize, T)> = Box::pin(async move { (number, answer.await) });
+        numbered
+    };
+    members.into_iter().map(start).collect()
+}
+
+/// Adds what a server answered to the votes of each item.
+fn take_in<T, Y, N>(
+    all: &mut [Votes<Y, N>],
+    number: usize,
+    answers: Answers<T>,
+    vote: &impl Fn(&mut Votes<Y, N>, usize, T),
+) {
+    let mut answers = match answers {
+        Ok(answers) => Ok(answers.into_iter()),
+        Err(error) => Err(error),
+    };
+    for votes in all {
+        let answer = match &mut answers {
+            Ok(answers) => answers.next().unwrap_or_else(|| Err(StoreError::no_answer())),
+            Err(error) => Err(error.clone()),
+        };
+        match answer {
+            Ok(answer) => vote(votes, number, answer),
+            Err(error) => votes.failed(number, error),
+        }
+    }
+}
+
+/// Lets what is under way end by itself: a server that is slow gets what the others got, and one that is silent is found out.
+fn go_on<T: Send + 'static>(pending: Pending<T>) {
+    if !pending.is_empty() {
+        tokio::spawn(pending.for_each(|_| std::future::ready(())));
+    }
+}
+
+impl<S: Node> Store for Quorum<S> {
+    async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
+        let (asks, ask) = ([ask.clone()], ask.clone());
+        let pending = each(self.members.iter(), |member| {
+            let ask = Ask { fences: 0, wait: false, ..ask.clone() };
+            async move { member.note(by, member.node.claim(&ask, by).await.map(|answer| vec![Ok(answer)])) }
+        });
+        one(self.tried(&asks, pending).await)
+    }
+
+    async fn ask(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
+        let asks: Vec<Ask> = asks.iter().map(|ask| Ask { fences: 0, ..ask.clone() }).collect();
+        if asks.iter().all(|ask| ask.wait && !ask.pushed) {
+            return self.queue(&asks, by).await;
+        }
+        let pending = asking::send_asks(self.members.iter(), &asks, by);
+        if asks.iter().all(|ask| ask.wait) {
+            return self.waited(&asks, Vec::new(), pending).await;
+        }
+        self.tried(&asks, pending).await
+    }
+
+    async fn give_back(&self, release: &Release, by: Deadline) -> Result<Released, StoreError> {
+        let alone = Release { unused_fences: None, again: None, ..release.clone() };
+        let pending = self.each_for_sure(|member| {
+            let release = alone.clone();
+            async move { member.note(by, member.node.give_back(&release, by).await.map(|released| vec![Ok(released)])) }
+        });
+        let mut released = one(self.released(1, pending).await)?;
+        if let Some((token, claim)) = &release.again
+            && released.owned
+        {
+            let by = by.counted_from(Moment::now());
+            let (key, token) = (Arc::clone(&release.key), token.clone());
+            let ask = Ask { key, token, claim: *claim, wait: true, fences: 0, give_up: by, pushed: false };
+            // Without an answer it is asked again.
+            released.again = one(self.ask(std::slice::from_ref(&ask), by).await).ok();
+        }
+        Ok(released)
+    }
+
+    async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
+        let alone = |release: &Release| Release { unused_fences: None, again: None, ..release.clone() };
+        let releases: Arc<[Release]> = releases.iter().map(alone).collect();
+        let pending = self.each_for_sure(|member| {
+            let releases = Arc::clone(&releases);
+            async move { member.note(by, member.node.release(&releases, by).await) }
+        });
+        self.released(releases.len(), pending).await
+    }
+
+    fn withdraw_behind(&self, release: &Release) {
+        for member in &*self.members {
+            member.node.withdraw_behind(release);
+        }
+    }
+
+    async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
+        let renewals: Arc<[Renewal]> = renewals.into();
+        let pending = each(self.members.iter(), |member| {
+            let renewals = Arc::clone(&renewals);
+            async move { member.note(by, member.node.renew(&renewals, by).await) }
+        });
+        let vote = |votes: &mut Votes<Deadline, ()>, number, answer| match answer {
+            Renewed::Until(until) => votes.yes.push((number, until)),
+            Renewed::NotOwned => votes.no.push((number, ())),
+        };
+        let (all, rest) = self.decide(renewals.len(), pending, vote, Votes::owned).await;
+        go_on(rest);
+        let outcome = |votes: &Votes<Deadline, ()>| match votes.owned() {
+            Verdict::Yes => Ok(Renewed::Until(votes.until())),
+            Verdict::No => Ok(Renewed::NotOwned),
+            Verdict::Open | Verdict::Unknown => Err(self.too_few(votes)),
+        };
+        Ok(all.iter().map(outcome).collect())
+    }
+
+    /// Rule Q3: the largest that a majority drew counts once a majority will draw no smaller one.
+    async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {
+        let (key, token) = (Arc::clone(key), token.clone());
+        let drawing = each(self.members.iter(), |member| {
+            let (key, token) = (Arc::clone(&key), token.clone());
+            async move { member.note(by, member.node.draw(&key, &token, count, by).await.map(|first| vec![Ok(first)])) }
+        });
+        let vote = |votes: &mut Votes<u64, ()>, number, answer: Option<u64>| match answer {
+            Some(first) => votes.yes.push((number, first)),
+            None => votes.no.push((number, ())),
+        };
+        let (drawn, rest) = self.decide(1, drawing, vote, Votes::owned).await;
+        go_on(rest);
+        let Some(drawn) = drawn.first() else { return Err(StoreError::no_answer()) };
+        match drawn.owned() {
+            Verdict::Yes => {}
+            Verdict::No => return Ok(None),
+            Verdict::Open | Verdict::Unknown => return Err(self.too_few(drawn)),
+        }
+        let first = drawn.yes.iter().map(|(_, first)| *first).max().unwrap_or_default();
+        let (last, by) = (first + u64::from(count) - 1, by.counted_from(Moment::now()));
+        let has_it = |number: usize| drawn.yes.iter().any(|(drew, own)| *drew == number && *own == first);
+        let mut raised: Votes<(), ()> = self.votes();
+        raised.yes =
+            self.members.iter().map(|member| (member.number, ())).filter(|(number, ())| has_it(*number)).collect();
+        let mut raising = each(self.members.iter().filter(|member| !has_it(member.number)), |member| {
+            let (key, token) = (Arc::clone(&key), token.clone());
+            async move { member.note(by, member.node.raise(&key, &token, last, by).await) }
+        });
+        while raised.owned() == Verdict::Open
+            && let Some((number, outcome)) = raising.next().await
+        {
+            match outcome {
+                Ok(true) => raised.yes.push((number, ())),
+                Ok(false) => raised.no.push((number, ())),
+                Err(error) => raised.failed(number, error),
+            }
+        }
+        go_on(raising);
+        match raised.owned() {
+            Verdict::Yes => Ok(Some(first)),
+            Verdict::No => Ok(None),
+            Verdict::Open | Verdict::Unknown => Err(self.too_few(&raised)),
+        }
+    }
+
+    async fn heartbeat(&self, by: Deadline) {
+        self.take_census(by).await;
+    }
+
+    fn attach(&self, process: &str, events: Weak<dyn Events>) {
+        // Attached once, by the engine that the quorum was made for.
+        let relay = self.relay.get_or_init(|| Arc::new(Relay(events)));
+        for member in &*self.members {
+            let relay: Weak<Relay> = Arc::downgrade(relay);
+            member.node.attach(process, relay);
+        }
+    }
+
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
+    fn draws_with_grants(&self) -> bool {
+        false
+    }
+}
+
+impl<S: Node> Quorum<S> {
+    /// Whether a majority owned each lock until its release.
+    async fn released(&self, count: usize, pending: Pending<Answers<Released>>) -> Answers<Released> {
+        let vote = |votes: &mut Votes<(), ()>, number, answer: Released| {
+            if answer.owned { votes.yes.push((number, ())) } else { votes.no.push((number, ())) }
+        };
+        let (all, _) = self.decide(count, pending, vote, Votes::owned).await;
+        let outcome = |votes: &Votes<(), ()>| match votes.owned() {
+            Verdict::Yes => Ok(Released { owned: true, again: None }),
+            Verdict::No => Ok(Released { owned: false, again: None }),
+            Verdict::Open | Verdict::Unknown => Err(self.too_few(votes)),
+        };
+        Ok(all.iter().map(outcome).collect())
+    }
+}
+
+/// Tells of what one server says that it is not all.
+struct Relay(Weak<dyn Events>);
+
+impl Events for Relay {
+    fn granted(&self, key: &str, pushed: &Pushed) {
+        if let Some(events) = self.0.upgrade() {
+            events.granted(key, &Pushed { partial: true, ..pushed.clone() });
+        }
+    }
+
+    fn contended(&self, key: &str) {
+        if let Some(events) = self.0.upgrade() {
+            events.contended(key);
+        }
+    }
+
+    fn interrupted(&self, affects: &dyn Fn(&str) -> bool) {
+        if let Some(events) = self.0.upgrade() {
+            events.interrupted(affects);
+        }
+    }
+}
+
+impl<S: Node> fmt::Debug for Quorum<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.members.iter().map(|member| member.node.name()).collect();
+        f.debug_tuple("Quorum").field(&names).finish()
+    }
+}

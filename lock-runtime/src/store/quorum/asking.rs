@@ -1,0 +1,284 @@
+//! How a quorum is asked for locks: all servers at once, or first the one whose queue counts.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{sleep, timeout, timeout_at};
+
+use super::node::{Member, Node};
+use super::votes::{Verdict, Votes};
+use super::{Pending, Quorum, each, go_on};
+use crate::BackendError;
+use crate::clock::{Deadline, Moment};
+use crate::store::{Answer, Answers, Ask, Busy, CLAIM, Grant, Release, Retry, StoreError};
+use crate::token::Token;
+
+/// What is granted in part is asked for again after about so long: the rest may just be being taken back.
+const AGAIN: Duration = Duration::from_millis(10);
+/// The pause before one server is told again to take back a claim.
+const TAKE_BACK_AGAIN: Duration = Duration::from_millis(500);
+
+type Polled = Votes<Grant, Busy>;
+
+fn vote(votes: &mut Polled, number: usize, answer: Answer) {
+    match answer {
+        Answer::Granted(grant) => votes.yes.push((number, grant)),
+        Answer::Busy(busy) => votes.no.push((number, busy)),
+        Answer::Late => {
+            let problem = BackendError::new("the ask came too late");
+            votes.failed(number, StoreError { out_of_time: true, ..StoreError::later(problem) });
+        }
+    }
+}
+
+/// The grant of a majority.
+fn granted(votes: &Polled) -> Answer {
+    let mut untils: Votes<Deadline, ()> = votes.same_size();
+    untils.yes = votes.yes.iter().map(|(number, grant)| (*number, grant.until)).collect();
+    let contended = votes.yes.iter().any(|(_, grant)| grant.contended);
+    Answer::Granted(Grant { until: untils.until(), contended, fence: None })
+}
+
+/// The refusal of the first server that refused; what one server's clock says dates nothing here.
+fn busy(votes: &Polled) -> Option<(usize, Busy)> {
+    let (number, busy) = votes.no.iter().min_by_key(|(number, _)| *number)?;
+    Some((*number, Busy { anchor: None, ..busy.clone() }))
+}
+
+/// Asks servers.
+pub(super) fn send_asks<'a, S: Node>(
+    members: impl IntoIterator<Item = &'a Arc<Member<S>>>,
+    asks: &[Ask],
+    by: Deadline,
+) -> Pending<Answers<Answer>> {
+    let asks: Arc<[Ask]> = asks.into();
+    each(members, |member| {
+        let asks = Arc::clone(&asks);
+        async move { member.note(by, member.node.ask(&asks, by).await) }
+    })
+}
+
+impl<S: Node> Quorum<S> {
+    /// Takes what a majority grants; otherwise takes back what any server granted, or may yet grant.
+    pub(super) async fn tried(&self, asks: &[Ask], pending: Pending<Answers<Answer>>) -> Answers<Answer> {
+        let (all, rest) = self.poll(asks.len(), Vec::new(), pending).await;
+        let mut refused = Vec::new();
+        let mut answers = Vec::with_capacity(asks.len());
+        for ((votes, verdict), ask) in all.iter().zip(asks) {
+            answers.push(match (verdict, busy(votes)) {
+                (Verdict::Yes, _) => Ok(granted(votes)),
+                (Verdict::No, Some((_, busy))) => {
+                    let doubtful = votes.failed.iter().map(|(number, _)| *number);
+                    for number in votes.yes.iter().map(|(number, _)| *number).chain(doubtful) {
+                        if let Some(member) = self.members.get(number) {
+                            tokio::spawn(take_back(Arc::clone(member), ask.withdrawal()));
+                        }
+                    }
+                    refused.push(ask.withdrawal());
+                    Ok(Answer::Busy(busy))
+                }
+                _ => Err(self.too_few(votes)),
+            });
+        }
+        self.nurse();
+        // After an error all is asked for again, or withdrawn, by whoever asked.
+        if answers.iter().all(Result::is_ok) {
+            if refused.is_empty() {
+                go_on(rest);
+            } else {
+                tokio::spawn(take_back_late(Arc::clone(&self.members), rest, refused));
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Takes what a majority grants, and keeps its place on the servers that did not; unless somebody else comes first.
+    pub(super) async fn waited(
+        &self,
+        asks: &[Ask],
+        seeds: Vec<(usize, Grant)>,
+        pending: Pending<Answers<Answer>>,
+    ) -> Answers<Answer> {
+        let (all, rest) = self.poll(asks.len(), seeds, pending).await;
+        let outcome = |((votes, verdict), ask): (&(Polled, Verdict), &Ask)| match (verdict, busy(votes)) {
+            (Verdict::Yes, _) => Ok(granted(votes)),
+            (Verdict::No, Some((refused, busy))) => {
+                let frees_in = if votes.yes.is_empty() { busy.frees_in } else { Some(soon(&ask.token)) };
+                // Whoever has the first server of those that answer goes first; the others make room (rule Q2).
+                let yields = votes.yes.iter().all(|(number, _)| refused < *number) && !votes.yes.is_empty();
+                Ok(Answer::Busy(Busy { frees_in, yields, ..busy }))
+            }
+            _ => Err(self.too_few(votes)),
+        };
+        let answers: Vec<_> = all.iter().zip(asks).map(outcome).collect();
+        self.nurse();
+        if answers.iter().all(Result::is_ok) {
+            go_on(rest);
+        }
+        Ok(answers)
+    }
+
+    /// Waits in the queue of one server, the first of those that answer; only whom that one grants the lock asks the others.
+    pub(super) async fn queue(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
+        let (first, answers) = self.sequenced(asks, by).await?;
+        let down = self.members.iter().filter(|member| member.failure().is_some()).count();
+        if down > 0 {
+            self.nurse();
+        }
+        if down > self.members.len() - self.majority() {
+            return Err(self.down());
+        }
+        let granted: Vec<usize> =
+            (0..asks.len()).filter(|place| matches!(answers.get(*place), Some(Ok(Answer::Granted(_))))).collect();
+        if granted.is_empty() {
+            return Ok(answers.into_iter().map(|answer| answer.map(without_anchor)).collect());
+        }
+        let asked: Vec<Ask> = granted.iter().filter_map(|place| asks.get(*place).cloned()).collect();
+        let seeds = answers.iter().filter_map(|answer| match answer {
+            Ok(Answer::Granted(grant)) => Some((first, grant.clone())),
+            _ => None,
+        });
+        let others = self.members.iter().filter(|member| member.number != first);
+        let mut of_others = self
+            .waited(&asked, seeds.collect(), send_asks(others, &asked, by.counted_from(Moment::now())))
+            .await?
+            .into_iter();
+        let merge = |answer| match answer {
+            Ok(Answer::Granted(_)) => of_others.next().unwrap_or_else(|| Err(StoreError::no_answer())),
+            answer => answer.map(without_anchor),
+        };
+        Ok(answers.into_iter().map(merge).collect())
+    }
+
+    /// The answers of the first server that answers, and its number. The next one is asked when one fails, or takes longer
+    /// than servers usually do.
+    async fn sequenced(
+        &self,
+        asks: &[Ask],
+        by: Deadline,
+    ) -> Result<(usize, Vec<Result<Answer, StoreError>>), StoreError> {
+        let mut order: Vec<_> = self.members.iter().collect();
+        order.sort_by_key(|member| member.is_doubtful());
+        let mut order = order.into_iter();
+        let mut asked: Option<&Arc<Member<S>>> = None;
+        let mut asking: Pending<Answers<Answer>> = FuturesUnordered::new();
+        loop {
+            if let Some(slow) = asked.take() {
+                slow.is_slow();
+            }
+            let next = order.next();
+            if let Some(member) = next {
+                asking.extend(send_asks([member], asks, by.counted_from(Moment::now())));
+            }
+            let patience = if next.is_some() { self.patience } else { by.remaining() };
+            asked = next;
+            match timeout(patience, asking.next()).await {
+                Ok(Some((number, Ok(answers)))) => {
+                    go_on(asking);
+                    return Ok((number, answers));
+                }
+                Ok(Some((_, Err(_)))) => asked = None,
+                Ok(None) if next.is_none() => return Err(self.down()),
+                Err(_) if next.is_none() => return Err(StoreError { out_of_time: true, ..self.down() }),
+                Ok(None) | Err(_) => {}
+            }
+        }
+    }
+
+    /// The error when too few servers answer.
+    fn down(&self) -> StoreError {
+        let mut votes: Votes<(), ()> = self.votes();
+        for member in &*self.members {
+            match member.failure() {
+                Some(error) => votes.failed(member.number, error),
+                None => votes.yes.push((member.number, ())),
+            }
+        }
+        self.too_few(&votes)
+    }
+
+    /// Collects the answers for `count` items until each is decided, or only servers could turn it that take longer than
+    /// servers usually do.
+    async fn poll(
+        &self,
+        count: usize,
+        seeds: Vec<(usize, Grant)>,
+        mut pending: Pending<Answers<Answer>>,
+    ) -> (Vec<(Polled, Verdict)>, Pending<Answers<Answer>>) {
+        let mut all: Vec<Polled> = (0..count).map(|_| self.votes()).collect();
+        for (votes, seed) in all.iter_mut().zip(seeds) {
+            votes.yes.push(seed);
+        }
+        let usual = Deadline::after(self.patience).on_timer();
+        let mut is_usual = true;
+        loop {
+            let verdicts: Vec<_> = all.iter().map(|votes| self.granted(votes)).collect();
+            if !verdicts.contains(&Verdict::Open) || pending.is_empty() {
+                return (all.into_iter().zip(verdicts).collect(), pending);
+            }
+            let answer = if is_usual { timeout_at(usual, pending.next()).await } else { Ok(pending.next().await) };
+            match answer {
+                Ok(Some((number, answers))) => super::take_in(&mut all, number, answers, &vote),
+                Ok(None) => {}
+                Err(_) => {
+                    is_usual = false;
+                    let is_pending = |member: &&Arc<Member<S>>| all.iter().any(|votes| votes.lacks(member.number));
+                    self.members.iter().filter(is_pending).for_each(|member| member.is_slow());
+                }
+            }
+        }
+    }
+
+    fn granted(&self, votes: &Polled) -> Verdict {
+        let is_hopeful = |member: &&Arc<Member<S>>| votes.lacks(member.number) && !member.is_doubtful();
+        votes.granted(self.members.iter().filter(is_hopeful).count())
+    }
+}
+
+fn without_anchor(answer: Answer) -> Answer {
+    match answer {
+        Answer::Busy(busy) => Answer::Busy(Busy { anchor: None, ..busy }),
+        answer => answer,
+    }
+}
+
+/// Once or twice [`AGAIN`]: two that ask at the same moment would do so again.
+fn soon(token: &Token) -> Duration {
+    let more = RandomState::new().hash_one(token) % 1024;
+    AGAIN + AGAIN.mul_f64(f64::from(u32::try_from(more).unwrap_or_default()) / 1024.0)
+}
+
+/// Has a server take back a claim, until it has answered or the claim has ended by itself.
+async fn take_back<S: Node>(member: Arc<Member<S>>, release: Release) {
+    let moot = Deadline::after(CLAIM + TAKE_BACK_AGAIN);
+    loop {
+        let by = Deadline::after(TAKE_BACK_AGAIN);
+        let outcome = member.node.release(std::slice::from_ref(&release), by).await;
+        match outcome {
+            Err(error) if error.retry == Retry::Later && !moot.has_passed() => sleep(TAKE_BACK_AGAIN).await,
+            _ => return,
+        }
+    }
+}
+
+/// Takes back what servers grant that answer only now.
+async fn take_back_late<S: Node>(
+    members: Arc<[Arc<Member<S>>]>,
+    mut rest: Pending<Answers<Answer>>,
+    refused: Vec<Release>,
+) {
+    while let Some((number, answers)) = rest.next().await {
+        let is_busy = |answer: &Result<Answer, StoreError>| matches!(answer, Ok(Answer::Busy(_)));
+        if answers.is_ok_and(|answers| answers.iter().all(is_busy)) {
+            continue;
+        }
+        if let Some(member) = members.get(number) {
+            for release in &refused {
+                take_back(Arc::clone(member), release.clone()).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Locks on a majority, over servers in memory that fail as they are told, in paused time.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::time::{Instant, sleep};
+
+use super::node::Standing;
+use crate::clock::without_drift;
+use crate::store::{Answer, Ask, CLAIM, Renewed, Retry, Store, StoreError, one};
+use crate::token::Token;
+
+mod world;
+
+use world::{COMMAND, KEY, Mode, PATIENCE, World, ask, by};
+
+fn is_granted(answer: &Result<Answer, StoreError>) -> bool {
+    matches!(answer, Ok(Answer::Granted(_)))
+}
+
+fn is_busy(answer: &Result<Answer, StoreError>) -> bool {
+    matches!(answer, Ok(Answer::Busy(_)))
+}
+
+const AWAY: [Mode; 3] = [Mode::Refuses, Mode::Silent, Mode::Mute];
+
+#[tokio::test(start_paused = true)]
+async fn no_verb_waits_for_a_minority() {
+    for mode in AWAY {
+        for away in 0..3 {
+            let world = World::of(3);
+            world.set(away, mode);
+            let start = Instant::now();
+            assert!(is_granted(&world.claim("t").await));
+            assert!(matches!(world.renew("t").await, Ok(Renewed::Until(_))));
+            assert!(world.quorum.draw(&KEY.into(), &Token::foreign("t"), 1, by()).await.unwrap().is_some());
+            assert!(world.release("t").await.unwrap());
+            assert!(start.elapsed() < Duration::from_millis(10), "{mode:?} {away}: {:?}", start.elapsed());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_majority_nothing_is_granted_and_the_error_names_who_does_not_answer() {
+    for mode in AWAY {
+        let world = World::of(3);
+        world.set(1, mode);
+        world.set(2, mode);
+        for answer in [world.claim("t").await, world.wait("t").await] {
+            let error = answer.unwrap_err();
+            assert_eq!(error.retry, Retry::Later);
+            let text = error.problem.to_string();
+            assert!(text.contains("1 of 3") && text.contains("s1: ") && text.contains("s2: "), "{text}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_lasts_as_long_as_a_majority_keeps_it() {
+    let world = World::of(3);
+    // The others are granted later, and last longer; two of three are needed, so the second best counts.
+    world.give(0, "t").await;
+    sleep(Duration::from_secs(1)).await;
+    world.give(1, "t").await;
+    sleep(Duration::from_secs(1)).await;
+    world.set(2, Mode::Silent);
+    let Ok(Answer::Granted(grant)) = world.claim("t").await else { panic!("it is granted") };
+    assert!(grant.until.remaining() <= without_drift(CLAIM.saturating_sub(Duration::from_secs(2))));
+    world.set(2, Mode::Up);
+    let Ok(Answer::Granted(grant)) = world.claim("t").await else { panic!("it is granted") };
+    assert!(grant.until.remaining() <= without_drift(CLAIM));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_refused_claim_was_granted_is_taken_back_also_late() {
+    for mode in [Mode::Up, Mode::Late(Duration::from_millis(300)), Mode::Mute] {
+        let world = World::of(3);
+        world.give(0, "x").await;
+        world.give(1, "x").await;
+        world.set(2, mode);
+        assert!(is_busy(&world.claim("t").await));
+        sleep(COMMAND + Duration::from_millis(10)).await;
+        world.set(2, Mode::Up);
+        sleep(2 * COMMAND).await;
+        assert_eq!(world.owners(), [Some("x".to_owned()), Some("x".to_owned()), None], "{mode:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_slow_is_not_waited_for_to_be_refused() {
+    let world = World::of(3);
+    world.give(1, "x").await;
+    world.set(2, Mode::Silent);
+    for longest in [PATIENCE, Duration::ZERO] {
+        let start = Instant::now();
+        assert!(is_busy(&world.claim("t").await));
+        assert!(start.elapsed() <= longest + Duration::from_millis(1), "{:?}", start.elapsed());
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_waits_in_the_queue_of_the_first_server_that_answers_and_nowhere_else() {
+    let world = World::of(5);
+    assert!(is_granted(&world.claim("x").await));
+    assert!(is_busy(&world.wait("t").await));
+    assert_eq!(world.queues(), [1, 0, 0, 0, 0]);
+    world.set(0, Mode::Silent);
+    let start = Instant::now();
+    assert!(is_busy(&world.wait("t").await));
+    assert!(start.elapsed() <= PATIENCE + Duration::from_millis(1), "{:?}", start.elapsed());
+    assert_eq!(world.queues(), [1, 1, 0, 0, 0]);
+    let start = Instant::now();
+    assert!(is_busy(&world.wait("t").await));
+    assert!(start.elapsed().is_zero(), "who was slow is asked last for a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_has_part_of_a_lock_yields_to_the_owner_of_the_first_server() {
+    let one = World::of(5);
+    let two = one.other();
+    // Each believes that another server is the first.
+    one.set(4, Mode::Refuses);
+    one.give(0, "a").await;
+    one.give(2, "a").await;
+    one.give(1, "b").await;
+    one.give(3, "b").await;
+    let pushed = |token| Ask { pushed: true, ..ask(token) };
+    let Ok(Answer::Busy(first)) = one_answer(&one, &pushed("a")).await else { panic!("it has part of it") };
+    assert!(!first.yields && first.frees_in.is_some_and(|soon| soon < Duration::from_millis(50)));
+    let Ok(Answer::Busy(second)) = one_answer(&two, &pushed("b")).await else { panic!("it has part of it") };
+    assert!(second.yields);
+    // As it is told to; the other one waits in those queues.
+    assert!(two.release("b").await.is_err(), "four of five can't tell");
+    assert!(is_granted(&one_answer(&one, &pushed("a")).await));
+}
+
+async fn one_answer(world: &World, ask: &Ask) -> Result<Answer, StoreError> {
+    one(world.quorum.ask(std::slice::from_ref(ask), by()).await)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_and_a_renewal_tell_the_truth_about_a_majority() {
+    // Who of the three still owns it: y(es), n(o), or does not answer.
+    for (states, owned) in [
+        ("yyn", Some(true)),
+        ("yy-", Some(true)),
+        ("ynn", Some(false)),
+        ("nn-", Some(false)),
+        ("yn-", None),
+        ("n--", None),
+        ("y--", None),
+    ] {
+        let world = World::of(3);
+        for (number, state) in states.chars().enumerate() {
+            world.give(number, if state == 'n' { "x" } else { "t" }).await;
+            if state == '-' {
+                world.set(number, Mode::Silent);
+            }
+        }
+        let renewed = world.renew("t").await.ok().map(|renewed| matches!(renewed, Renewed::Until(_)));
+        assert_eq!(renewed, owned, "{states}");
+        assert_eq!(world.release("t").await.ok(), owned, "{states}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_goes_on_where_it_takes_longer() {
+    let world = World::of(3);
+    assert!(is_granted(&world.claim("t").await));
+    sleep(Duration::from_millis(1)).await;
+    world.set(2, Mode::Late(Duration::from_millis(200)));
+    assert!(world.release("t").await.unwrap());
+    assert!(world.owners()[2].is_some());
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(world.owners(), [None, None, None]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_a_vote_counts_for_nothing() {
+    let world = World::of(3);
+    *world.servers[1].standing.lock().unwrap() = Standing::Restarted(Duration::from_secs(9));
+    assert!(is_granted(&world.claim("t").await));
+    assert!(world.release("t").await.unwrap());
+    world.set(2, Mode::Refuses);
+    for answer in [world.claim("t").await, world.wait("t").await] {
+        let text = answer.unwrap_err().problem.to_string();
+        assert!(text.contains("s1: ") && text.contains("no vote for another 10s"), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_are_marked_when_all_are_new_and_only_then() {
+    let new = Standing::Unmarked(Duration::from_secs(9));
+    let old = Standing::OfAge { is_marked: false };
+    let restarted = Standing::Restarted(Duration::from_secs(9));
+    let marked = Standing::InService;
+    for (before, after) in [
+        ([new, new, new], [marked, marked, marked]),
+        ([new, old, new], [marked, marked, marked]),
+        ([new, marked, new], [new, marked, new]),
+        ([new, old, marked], [new, marked, marked]),
+        ([new, new, restarted], [new, new, restarted]),
+    ] {
+        let world = World::of(3);
+        let standings = || world.servers.iter().map(|server| *server.standing.lock().unwrap()).collect::<Vec<_>>();
+        for (server, standing) in world.servers.iter().zip(before) {
+            *server.standing.lock().unwrap() = standing;
+        }
+        world.set(2, Mode::Refuses);
+        world.quorum.connect(by()).await.unwrap();
+        assert_eq!(standings()[0], if before[0] == old { marked } else { before[0] }, "not all are there");
+        world.set(2, Mode::Up);
+        for (server, standing) in world.servers.iter().zip(before) {
+            *server.standing.lock().unwrap() = standing;
+        }
+        world.quorum.connect(by()).await.unwrap();
+        assert_eq!(standings(), after, "{before:?}");
+    }
+}
+
+/// One holder after another: how many tokens it draws at a time, and which servers are away meanwhile.
+fn holders() -> impl Strategy<Value = Vec<(u32, usize, usize)>> {
+    prop::collection::vec((1..4_u32, 0..5_usize, 0..5_usize), 1..12)
+}
+
+proptest! {
+    #[test]
+    fn fencing_tokens_grow_over_changing_majorities(
+        ahead in prop::collection::vec(0..5_000_000_u64, 5),
+        holders in holders(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let drawn = runtime.block_on(async {
+            let world = World::with_clocks(&ahead);
+            let mut drawn = Vec::new();
+            for (number, (count, away, too)) in holders.into_iter().enumerate() {
+                let token = format!("t{number}");
+                for server in 0..5 {
+                    world.set(server, if server == away || server == too { Mode::Silent } else { Mode::Up });
+                }
+                assert!(is_granted(&world.claim(&token).await));
+                for _ in 0..2 {
+                    let first = world.quorum.draw(&KEY.into(), &Token::foreign(&token), count, by()).await;
+                    let first = first.unwrap().unwrap();
+                    drawn.extend((0..u64::from(count)).map(|more| first + more));
+                }
+                assert!(world.release(&token).await.unwrap());
+            }
+            drawn
+        });
+        prop_assert!(drawn.is_sorted_by(|earlier, later| earlier < later), "{drawn:?}");
+    }
+}

@@ -1,0 +1,219 @@
+//! [`World`]: servers in memory that fail as they are told.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::super::Quorum;
+use super::super::node::{Node, Standing};
+use crate::BackendError;
+use crate::clock::Deadline;
+use crate::store::memory::MemoryStore;
+use crate::store::{Answer, Answers, Ask, CLAIM, Events, Release, Released, Renewal, Renewed, Store, StoreError, one};
+use crate::token::Token;
+
+pub(super) const KEY: &str = "p:k";
+pub(super) const PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const COMMAND: Duration = Duration::from_millis(500);
+
+/// How a server behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Up,
+    Refuses,
+    /// It executes nothing, and does not answer.
+    Silent,
+    /// It executes, and its answer does not arrive.
+    Mute,
+    /// It executes only after this time.
+    Late(Duration),
+}
+
+/// A server in memory.
+#[derive(Debug)]
+pub(super) struct Server {
+    name: String,
+    store: Arc<MemoryStore>,
+    mode: Mutex<Mode>,
+    pub(super) standing: Mutex<Standing>,
+}
+
+impl Server {
+    fn mode(&self) -> Mode {
+        *self.mode.lock().unwrap()
+    }
+
+    /// Plays a verb: whatever its mode says happens to it.
+    async fn play<T>(&self, by: Deadline, verb: impl AsyncFnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let silence = || StoreError { out_of_time: true, ..StoreError::later(BackendError::new("no answer")) };
+        let limit = by.span().min(COMMAND);
+        match self.mode() {
+            Mode::Up => verb().await,
+            Mode::Refuses => Err(StoreError::later(BackendError::new("connection refused"))),
+            Mode::Late(time) => {
+                sleep(time).await;
+                verb().await
+            }
+            Mode::Silent => {
+                sleep(limit).await;
+                Err(silence())
+            }
+            Mode::Mute => {
+                let _ = verb().await;
+                sleep(limit).await;
+                Err(silence())
+            }
+        }
+    }
+}
+
+/// The quorum has its servers in an `Arc`, as the test does.
+pub(super) type Shared = Arc<Server>;
+
+impl Store for Shared {
+    async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
+        self.standing.lock().unwrap().vote()?;
+        self.play(by, async || self.store.claim(ask, by).await).await
+    }
+
+    async fn ask(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
+        self.standing.lock().unwrap().vote()?;
+        self.play(by, async || self.store.ask(asks, by).await).await
+    }
+
+    async fn give_back(&self, release: &Release, by: Deadline) -> Result<Released, StoreError> {
+        self.play(by, async || self.store.give_back(release, by).await).await
+    }
+
+    async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
+        self.play(by, async || self.store.release(releases, by).await).await
+    }
+
+    fn withdraw_behind(&self, _: &Release) {}
+
+    async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
+        self.play(by, async || self.store.renew(renewals, by).await).await
+    }
+
+    async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {
+        self.play(by, async || self.store.draw(key, token, count, by).await).await
+    }
+
+    async fn heartbeat(&self, _: Deadline) {}
+
+    fn attach(&self, process: &str, events: Weak<dyn Events>) {
+        self.store.attach(process, events);
+    }
+
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
+    fn draws_with_grants(&self) -> bool {
+        true
+    }
+}
+
+impl Node for Shared {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    async fn look(&self, by: Deadline) -> Result<Standing, StoreError> {
+        self.play(by, async || Ok(*self.standing.lock().unwrap())).await
+    }
+
+    async fn enrol(&self, by: Deadline) -> Result<(), StoreError> {
+        self.play(by, async || {
+            *self.standing.lock().unwrap() = Standing::InService;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn raise(&self, key: &str, token: &Token, fence: u64, by: Deadline) -> Result<bool, StoreError> {
+        self.play(by, async || Ok(self.store.raise(key, token, fence))).await
+    }
+}
+
+/// Servers, and a process's view of them.
+pub(super) struct World {
+    pub(super) servers: Vec<Shared>,
+    pub(super) quorum: Quorum<Shared>,
+}
+
+impl World {
+    pub(super) fn of(count: usize) -> Self {
+        Self::with_clocks(&vec![0; count])
+    }
+
+    /// Each server's clock is ahead by so many microseconds.
+    pub(super) fn with_clocks(ahead: &[u64]) -> Self {
+        let server = |(number, ahead): (usize, &u64)| {
+            Arc::new(Server {
+                name: format!("s{number}"),
+                store: Arc::new(MemoryStore::ahead(*ahead)),
+                mode: Mutex::new(Mode::Up),
+                standing: Mutex::new(Standing::InService),
+            })
+        };
+        let servers: Vec<_> = ahead.iter().enumerate().map(server).collect();
+        Self { quorum: Quorum::new(servers.clone(), PATIENCE), servers }
+    }
+
+    /// Another process on the same servers.
+    pub(super) fn other(&self) -> Self {
+        Self { servers: self.servers.clone(), quorum: Quorum::new(self.servers.clone(), PATIENCE) }
+    }
+
+    pub(super) fn set(&self, number: usize, mode: Mode) {
+        *self.servers[number].mode.lock().unwrap() = mode;
+    }
+
+    pub(super) fn owners(&self) -> Vec<Option<String>> {
+        let owner = |server: &Shared| server.store.look(KEY).0.map(|token| token.as_str().to_owned());
+        self.servers.iter().map(owner).collect()
+    }
+
+    pub(super) fn queues(&self) -> Vec<usize> {
+        self.servers.iter().map(|server| server.store.look(KEY).1).collect()
+    }
+
+    /// Has one server grant a token by itself.
+    pub(super) async fn give(&self, number: usize, token: &str) {
+        let answer = self.servers[number].store.claim(&ask(token), by()).await;
+        assert!(matches!(answer, Ok(Answer::Granted(_))));
+    }
+
+    pub(super) async fn claim(&self, token: &str) -> Result<Answer, StoreError> {
+        self.quorum.claim(&ask(token), by()).await
+    }
+
+    pub(super) async fn wait(&self, token: &str) -> Result<Answer, StoreError> {
+        one(self.quorum.ask(&[ask(token)], by()).await)
+    }
+
+    pub(super) async fn release(&self, token: &str) -> Result<bool, StoreError> {
+        self.quorum.give_back(&ask(token).withdrawal(), by()).await.map(|released| released.owned)
+    }
+
+    pub(super) async fn renew(&self, token: &str) -> Result<Renewed, StoreError> {
+        let renewal = Renewal {
+            key: KEY.into(),
+            token: Token::foreign(token),
+            lease: Duration::from_secs(30),
+            grace: Duration::ZERO,
+        };
+        one(self.quorum.renew(&[renewal], by()).await)
+    }
+}
+
+pub(super) fn by() -> Deadline {
+    Deadline::after(COMMAND)
+}
+
+pub(super) fn ask(token: &str) -> Ask {
+    let (token, give_up) = (Token::foreign(token), Deadline::after(Duration::from_mins(1)));
+    Ask { key: KEY.into(), token, claim: CLAIM, wait: true, fences: 0, give_up, pushed: false }
+}

@@ -1,0 +1,158 @@
+//! [`Votes`]: what the servers say of one lock, counted.
+
+use crate::BackendError;
+use crate::clock::{Deadline, Moment};
+use crate::store::{Retry, StoreError};
+
+/// The answers so far: those that say yes, those that say no, and the failures, each with its server's number.
+#[derive(Debug)]
+pub(super) struct Votes<Y, N> {
+    servers: usize,
+    pub(super) yes: Vec<(usize, Y)>,
+    pub(super) no: Vec<(usize, N)>,
+    pub(super) failed: Vec<(usize, StoreError)>,
+}
+
+/// What the answers so far come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Open,
+    Yes,
+    No,
+    /// Too few have answered, or will, to tell.
+    Unknown,
+}
+
+/// More than half of so many.
+pub(super) fn majority(servers: usize) -> usize {
+    servers / 2 + 1
+}
+
+impl<Y, N> Votes<Y, N> {
+    pub(super) fn new(servers: usize) -> Self {
+        Self { servers, yes: Vec::new(), no: Vec::new(), failed: Vec::new() }
+    }
+
+    pub(super) fn majority(&self) -> usize {
+        majority(self.servers)
+    }
+
+    pub(super) fn failed(&mut self, server: usize, error: StoreError) {
+        self.failed.push((server, error));
+    }
+
+    /// None yet, of as many servers.
+    pub(super) fn same_size<Z, M>(&self) -> Votes<Z, M> {
+        Votes::new(self.servers)
+    }
+
+    fn pending(&self) -> usize {
+        self.servers.saturating_sub(self.yes.len() + self.no.len() + self.failed.len())
+    }
+
+    /// Whether a server has not answered yet.
+    pub(super) fn lacks(&self, server: usize) -> bool {
+        let has = |number: &usize| *number == server;
+        let answered = self.yes.iter().map(|(number, _)| number).chain(self.no.iter().map(|(number, _)| number));
+        !answered.chain(self.failed.iter().map(|(number, _)| number)).any(has)
+    }
+
+    /// Whether enough grant, when so many of the others may soon answer. One that failed grants nothing; but that somebody
+    /// else has the lock only a majority can tell.
+    pub(super) fn granted(&self, hopeful: usize) -> Verdict {
+        let majority = self.majority();
+        if self.yes.len() >= majority {
+            Verdict::Yes
+        } else if self.failed.len() > self.servers - majority {
+            Verdict::Unknown
+        } else if self.yes.len() + hopeful < majority && self.yes.len() + self.no.len() >= majority {
+            Verdict::No
+        } else {
+            Verdict::Open
+        }
+    }
+
+    /// Whether a majority owns the lock. One that failed may own it.
+    pub(super) fn owned(&self) -> Verdict {
+        let (majority, pending) = (self.majority(), self.pending());
+        let without = self.servers - majority + 1;
+        let may_turn = self.yes.len() + pending >= majority || self.no.len() + pending >= without;
+        if self.yes.len() >= majority {
+            Verdict::Yes
+        } else if self.no.len() >= without {
+            Verdict::No
+        } else if may_turn {
+            Verdict::Open
+        } else {
+            Verdict::Unknown
+        }
+    }
+
+    /// The error of a verb that too few servers answered; `name` has the servers' names.
+    pub(super) fn too_few(&self, name: impl Fn(usize) -> String) -> StoreError {
+        let (answered, needed) = (self.yes.len() + self.no.len(), self.majority());
+        let problem = |(server, error): &(usize, StoreError)| format!("{}: {}", name(*server), error.problem);
+        let problems: Vec<_> = self.failed.iter().map(problem).collect();
+        let (servers, problems) = (self.servers, problems.join("; "));
+        let text = format!("{answered} of {servers} servers took part, and {needed} have to ({problems})");
+        let refusals = self.failed.iter().filter(|(_, error)| error.retry == Retry::Never).count();
+        let retry = if refusals > servers - needed { Retry::Never } else { Retry::Later };
+        // With more time there might have been a majority.
+        let late = self.failed.iter().filter(|(_, error)| error.out_of_time).count();
+        let out_of_time = late > 0 && self.failed.len() - late <= servers - needed;
+        StoreError { retry, out_of_time, replicas: None, problem: BackendError::new(text) }
+    }
+}
+
+impl<N> Votes<Deadline, N> {
+    /// Until when a majority keeps the lease: the shortest of the longest that make one.
+    pub(super) fn until(&self) -> Deadline {
+        let now = Moment::now();
+        let mut untils: Vec<Deadline> = self.yes.iter().map(|(_, until)| *until).collect();
+        untils.sort_by_key(|until| std::cmp::Reverse(until.remaining_at(now)));
+        untils.get(self.majority() - 1).copied().unwrap_or_else(|| Deadline::after(std::time::Duration::ZERO))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(servers: usize, yes: usize, no: usize, failed: usize) -> Votes<(), ()> {
+        let mut votes = Votes::new(servers);
+        votes.yes = (0..yes).map(|number| (number, ())).collect();
+        votes.no = (yes..yes + no).map(|number| (number, ())).collect();
+        for number in yes + no..yes + no + failed {
+            votes.failed(number, StoreError::no_answer());
+        }
+        votes
+    }
+
+    /// So many of each, among so many servers.
+    fn all(servers: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+        let counts = move || 0..=servers;
+        let each =
+            counts().flat_map(move |yes| counts().flat_map(move |no| counts().map(move |failed| (yes, no, failed))));
+        each.filter(move |(yes, no, failed)| yes + no + failed <= servers)
+    }
+
+    #[test]
+    fn what_is_decided_stays_so_whatever_is_answered_later_and_all_answers_decide() {
+        for servers in 3..=7 {
+            for (yes, no, failed) in all(servers) {
+                let votes = of(servers, yes, no, failed);
+                let pending = servers - yes - no - failed;
+                let (granted, owned) = (votes.granted(pending), votes.owned());
+                assert!(pending > 0 || (granted != Verdict::Open && owned != Verdict::Open), "{votes:?}");
+                for (more_yes, more_no, more_failed) in all(servers).filter(|(a, b, c)| a + b + c == pending) {
+                    let later = of(servers, yes + more_yes, no + more_no, failed + more_failed);
+                    assert!(owned == Verdict::Open || owned == later.owned(), "{votes:?} {later:?}");
+                    // That a majority could not be asked is told at once, also when the last one would refuse.
+                    assert!(granted == Verdict::Open || granted == later.granted(0), "{votes:?} {later:?}");
+                }
+                assert_eq!(granted == Verdict::Yes, yes * 2 > servers);
+                assert_eq!(owned == Verdict::Yes, yes * 2 > servers);
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! [`Vote`]: whether a server of a quorum may take part in granting locks.
+//!
+//! One that restarted may have forgotten a lock that is still held, and would help a second holder to a majority. So it has
+//! no vote until every lease that it may have forgotten has ended. A marker on the server tells one that is new from one that
+//! has lost its data: docs/protocol.md.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::Cmd;
+use redis::aio::MultiplexedConnection;
+
+use super::RedisStore;
+use super::failure::CallError;
+use super::link::{Link, Live};
+use super::reply::{integer, text};
+use super::scripts;
+use super::servers::Servers;
+use crate::clock::Deadline;
+use crate::store::StoreError;
+use crate::store::quorum::node::{Node, Standing};
+use crate::token::Token;
+
+/// Holds the run id of the server process that is in service.
+const MARKER: &str = "cache_lock:quorum";
+/// The server tells its age in whole seconds.
+const ROUNDING: Duration = Duration::from_secs(1);
+
+/// What is known of a server process, for as long as the connection to it lives.
+pub(super) struct Vote {
+    run_id: String,
+    /// When it has been running for longer than any lease lasts.
+    of_age: Deadline,
+    marker: Mutex<Option<String>>,
+}
+
+impl Vote {
+    /// Asks the server at the other end.
+    pub(super) async fn read(connection: &mut MultiplexedConnection, max_lease: Duration) -> Result<Self, CallError> {
+        let now = Deadline::after(Duration::ZERO).start();
+        let (info, marker): (String, Option<String>) =
+            redis::pipe().cmd("INFO").arg("server").cmd("GET").arg(MARKER).query_async(connection).await?;
+        let unknown =
+            || CallError::Unsuitable("the server does not tell its run_id and uptime (INFO server)".to_owned());
+        let (run_id, age) = read_info(&info).ok_or_else(unknown)?;
+        let of_age = Deadline::new(now, (max_lease + ROUNDING).saturating_sub(age));
+        Ok(Self { run_id, of_age, marker: Mutex::new(marker) })
+    }
+
+    fn standing(&self) -> Standing {
+        let marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner);
+        if marker.as_ref() == Some(&self.run_id) {
+            return Standing::InService;
+        }
+        let left = self.of_age.remaining();
+        match &*marker {
+            _ if left.is_zero() => Standing::OfAge { is_marked: marker.is_some() },
+            None => Standing::Unmarked(left),
+            Some(_) => Standing::Restarted(left),
+        }
+    }
+
+    fn mark(&self, marker: Option<String>) {
+        *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = marker;
+    }
+}
+
+/// The process's id and its age.
+fn read_info(info: &str) -> Option<(String, Duration)> {
+    let field = |name| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    let age = field("uptime_in_seconds")?.parse().ok()?;
+    Some((field("run_id")?.to_owned(), Duration::from_secs(age)))
+}
+
+impl Live {
+    /// Refuses what a server without a vote granted.
+    pub(super) fn check_vote(&self) -> Result<(), StoreError> {
+        self.vote.as_ref().map_or(Ok(()), |vote| vote.standing().vote())
+    }
+}
+
+impl RedisStore {
+    /// The one server's.
+    fn link(&self) -> Option<&Arc<Link>> {
+        match &self.servers {
+            Servers::One(link) => Some(link),
+            #[cfg(feature = "cluster")]
+            Servers::Cluster(_) => None,
+        }
+    }
+}
+
+impl Node for RedisStore {
+    fn name(&self) -> &str {
+        self.link().map_or("", |link| link.server())
+    }
+
+    async fn look(&self, by: Deadline) -> Result<Standing, StoreError> {
+        let called = self.servers.call(MARKER, &|_: &Link| redis::cmd("GET").arg(MARKER).clone(), by).await?;
+        let Some(vote) = &called.live.vote else { return Ok(Standing::InService) };
+        vote.mark(text(called.value));
+        Ok(vote.standing())
+    }
+
+    async fn enrol(&self, by: Deadline) -> Result<(), StoreError> {
+        let Some(vote) = self.link().and_then(|link| link.live_vote()) else { return Ok(()) };
+        let is_of_age = matches!(vote.standing(), Standing::OfAge { .. });
+        let command = |_: &Link| {
+            let mut command = redis::cmd("SET");
+            command.arg(MARKER).arg(&vote.run_id);
+            if !is_of_age {
+                command.arg("NX");
+            }
+            command.arg("GET");
+            command
+        };
+        let before = text(self.servers.call(MARKER, &command, by).await?.value);
+        vote.mark(if is_of_age { Some(vote.run_id.clone()) } else { before.or_else(|| Some(vote.run_id.clone())) });
+        Ok(())
+    }
+
+    async fn raise(&self, key: &str, token: &Token, fence: u64, by: Deadline) -> Result<bool, StoreError> {
+        let arguments = |_: &Link, command: &mut Cmd| {
+            command.arg(key).arg(format!("{{{key}}}:fence"));
+            command.arg(token.as_str()).arg(fence);
+        };
+        match integer(&self.run(&scripts::RAISE, (key, 2), arguments, by).await?.value) {
+            Some(raised) => Ok(raised == 1),
+            None => Err(StoreError::no_answer()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_tells_who_it_is_and_for_how_long() {
+        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\ntcp_port:6379\r\nuptime_in_seconds:61\r\n";
+        assert_eq!(read_info(info), Some(("abc".to_owned(), Duration::from_secs(61))));
+        assert_eq!(read_info("# Server\r\nrun_id:abc\r\n"), None);
+        assert_eq!(read_info("uptime_in_seconds:x\r\nrun_id:abc\r\n"), None);
+    }
+}

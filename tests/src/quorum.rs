@@ -1,0 +1,47 @@
+//! [`Servers`]: independent servers, for locks on a majority of them.
+
+use crate::server::{Kind, Server};
+
+/// Servers that know nothing of each other; they end with this value.
+#[derive(Debug)]
+pub struct Servers {
+    servers: Vec<Server>,
+}
+
+impl Servers {
+    /// So many, without persistence.
+    #[must_use]
+    pub fn start(count: usize) -> Self {
+        Self::of(Kind::Redis, count)
+    }
+
+    /// So many of a certain kind.
+    #[must_use]
+    pub fn of(kind: Kind, count: usize) -> Self {
+        Self { servers: (0..count).map(|_| Server::of(kind, &[])).collect() }
+    }
+
+    /// What a manager connects to.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let addresses: Vec<_> = self.servers.iter().map(Server::address).collect();
+        format!("redlock://{}", addresses.join(","))
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn server(&self, number: usize) -> &Server {
+        &self.servers[number]
+    }
+
+    /// One of them, to kill it.
+    pub fn server_mut(&mut self, number: usize) -> &mut Server {
+        &mut self.servers[number]
+    }
+
+    /// Which of them have an owner at a lock's key.
+    #[must_use]
+    pub fn owners(&self, key: &str) -> Vec<Option<String>> {
+        self.servers.iter().map(|server| server.owner(key)).collect()
+    }
+}
