@@ -34,12 +34,15 @@ fn vote(votes: &mut Polled, number: usize, answer: Answer) {
     }
 }
 
-/// The grant of a majority.
-fn granted(votes: &Polled) -> Answer {
+/// The grant of a majority. Parts of it may be about to end, when they were granted long before the last one: then it is
+/// confirmed before use.
+fn granted(votes: &Polled, ask: &Ask) -> Answer {
     let mut untils: Votes<Deadline, ()> = votes.same_size();
     untils.yes = votes.yes.iter().map(|(number, grant)| (*number, grant.until)).collect();
+    let until = untils.until();
+    let until = if until.remaining() < ask.claim / 2 { Deadline::after(Duration::ZERO) } else { until };
     let contended = votes.yes.iter().any(|(_, grant)| grant.contended);
-    Answer::Granted(Grant { until: untils.until(), contended, fence: None })
+    Answer::Granted(Grant { until, contended, fence: None })
 }
 
 /// The refusal of the first server that refused; what one server's clock says dates nothing here.
@@ -69,7 +72,7 @@ impl<S: Node> Quorum<S> {
         let mut answers = Vec::with_capacity(asks.len());
         for ((votes, verdict), ask) in all.iter().zip(asks) {
             answers.push(match (verdict, busy(votes)) {
-                (Verdict::Yes, _) => Ok(granted(votes)),
+                (Verdict::Yes, _) => Ok(granted(votes, ask)),
                 (Verdict::No, Some((_, busy))) => {
                     let doubtful = votes.failed.iter().map(|(number, _)| *number);
                     for number in votes.yes.iter().map(|(number, _)| *number).chain(doubtful) {
@@ -104,7 +107,7 @@ impl<S: Node> Quorum<S> {
     ) -> Answers<Answer> {
         let (all, rest) = self.poll(asks.len(), seeds, pending).await;
         let outcome = |((votes, verdict), ask): (&(Polled, Verdict), &Ask)| match (verdict, busy(votes)) {
-            (Verdict::Yes, _) => Ok(granted(votes)),
+            (Verdict::Yes, _) => Ok(granted(votes, ask)),
             (Verdict::No, Some((refused, busy))) => {
                 let frees_in = if votes.yes.is_empty() { busy.frees_in } else { Some(soon(&ask.token)) };
                 // Whoever has the first server of those that answer goes first; the others make room (rule Q2).
