@@ -364,7 +364,13 @@ fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
 }
 
 /// The store over the connections of the callers of `process`, and over those of its keeper.
-fn stores(place: Place, process: &Process, settings: &Settings) -> (RedisStore, RedisStore) {
+#[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "both connections are made at once"))]
+fn stores(
+    place: Place,
+    process: &Process,
+    settings: &Settings,
+    thread: &Arc<KeeperThread>,
+) -> (RedisStore, RedisStore) {
     let (command_timeout, connect_timeout) = (settings.command_timeout, settings.connect_timeout);
     match place {
         Place::Server(endpoint) => {
@@ -377,8 +383,10 @@ fn stores(place: Place, process: &Process, settings: &Settings) -> (RedisStore, 
         #[cfg(feature = "cluster")]
         Place::Cluster(seeds) => {
             let topology = Topology::new(*seeds, command_timeout, connect_timeout);
-            let masters = |process| Servers::Cluster(Cluster::new(&topology, process));
-            (RedisStore::new(masters(Some(process.id()))), RedisStore::new(masters(None)))
+            let masters = |process| Cluster::new(&topology, process);
+            let (front, back, thread) = (masters(Some(process.id())), masters(None), Arc::clone(thread));
+            front.lead(&back, move |work| thread.spawn(work));
+            (RedisStore::new(Servers::Cluster(front)), RedisStore::new(Servers::Cluster(back)))
         }
     }
 }
@@ -390,8 +398,10 @@ async fn connect(settings: Settings, place: Place) -> Result<LockManager, LockEr
     if is_tls {
         choose_cryptography();
     }
+    let thread = KeeperThread::shared()
+        .map_err(|error| refused(BackendError::caused_by("the keeper's thread could not be started", error)))?;
     let process = Process::new(&settings.label);
-    let (front, back) = stores(place, &process, &settings);
+    let (front, back) = stores(place, &process, &settings, &thread);
     match tokio::time::timeout(settings.connect_timeout, front.connect()).await {
         Ok(Ok(())) => {}
         Ok(Err(problem)) => return Err(refused(problem)),
@@ -401,8 +411,6 @@ async fn connect(settings: Settings, place: Place) -> Result<LockManager, LockEr
             return Err(refused(BackendError::new(text)));
         }
     }
-    let thread = KeeperThread::shared()
-        .map_err(|error| refused(BackendError::caused_by("the keeper's thread could not be started", error)))?;
     let (look, by) = (back.clone(), Deadline::after(settings.connect_timeout));
     thread.spawn(async move { look.warn_of_eviction(by).await });
     let store = |store| Arc::new(AnyStore::Redis(store));

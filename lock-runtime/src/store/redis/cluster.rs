@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use redis::Cmd;
 use tokio::time::sleep;
 
@@ -38,7 +38,11 @@ pub(crate) struct Cluster {
     process: Option<String>,
     events: OnceLock<Weak<dyn Events>>,
     links: Mutex<HashMap<Node, Arc<Link>>>,
+    /// Told of each master that a link is made to.
+    companion: OnceLock<Companion>,
 }
+
+type Companion = Box<dyn Fn(Node) + Send + Sync>;
 
 /// What a failed command means.
 enum Verdict {
@@ -60,7 +64,25 @@ impl Cluster {
             process: process.map(str::to_owned),
             events: OnceLock::new(),
             links: Mutex::default(),
+            companion: OnceLock::new(),
         })
+    }
+
+    /// From now on `keeper` connects to each master that this one connects to, in tasks that it hands to `spawn`: the release
+    /// of a guard that is dropped at once should not have to wait for a connection.
+    pub(crate) fn lead(&self, keeper: &Arc<Self>, spawn: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static) {
+        let keeper = Arc::clone(keeper);
+        let companion = move |node| {
+            let keeper = Arc::clone(&keeper);
+            spawn(Box::pin(async move {
+                if let Ok(link) = keeper.link(&node) {
+                    // Whoever needs it is told why it failed.
+                    let _ = link.connect().await;
+                }
+            }));
+        };
+        // Once, by the builder.
+        let _ = self.companion.set(Box::new(companion));
     }
 
     pub(super) async fn connect(&self) -> Result<(), CallError> {
@@ -100,6 +122,9 @@ impl Cluster {
         links.retain(|node, _| self.topology.is_master(node));
         links.insert(node.clone(), Arc::clone(&link));
         drop(links);
+        if let Some(tell) = self.companion.get() {
+            tell(node.clone());
+        }
         if self.process.is_none() {
             let (link, by) = (Arc::clone(&link), Deadline::after(connect_timeout));
             tokio::spawn(async move { link.warn_of_eviction(by).await });
