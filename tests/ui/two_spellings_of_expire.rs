@@ -1,6 +1,6 @@
 use lock_runtime::{LockError, cache_lock};
 
-#[cache_lock(key = id, expire = "5s", expire_ms = 5)]
+#[cache_lock(key = id, expire = "5s", expire_ms = 5000)]
 async fn f(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
