@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::clock::Deadline;
 use crate::engine::Engine;
 use crate::keeper::thread::KeeperThread;
-use crate::local::check_lease;
 use crate::place::{self, Place};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
@@ -19,136 +18,13 @@ use crate::store::redis::replicas::Replicas;
 use crate::store::redis::servers::Servers;
 use crate::store::{AnyStore, Store};
 use crate::token::Process;
-use crate::{BackendError, LockError, LockManager, key};
+use crate::{BackendError, LockError, LockManager};
 
 #[cfg(feature = "quorum")]
 mod quorum;
+mod settings;
 
-/// The allowance for a holder that is late; more than this is a lease of its own.
-const LONGEST_GRACE: Duration = Duration::from_hours(1);
-
-/// More than any server has; `WAIT` would wait for them in vain each time.
-const MOST_REPLICAS: u32 = 100;
-
-/// A label is for people to read.
-const LONGEST_LABEL: usize = 255;
-
-/// What a manager was set to.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) namespace: Option<String>,
-    pub(crate) label: String,
-    pub(crate) default_timeout: Duration,
-    pub(crate) default_expire: Duration,
-    pub(crate) command_timeout: Duration,
-    pub(crate) connect_timeout: Duration,
-    /// How many replicas have to confirm a grant, and in what time.
-    pub(crate) min_replicas: Option<(u32, Duration)>,
-    /// The longest lease that may be asked for, the grace included.
-    max_lease: Option<Duration>,
-    pub(crate) grace: Duration,
-    pub(crate) drain: Duration,
-    pub(crate) max_waiters: usize,
-    pub(crate) max_waiters_per_key: usize,
-    /// What is wrong with the above, when nobody was there to be told.
-    problem: Option<LockError>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            namespace: None,
-            label: format!("{}:{}", gethostname::gethostname().to_string_lossy(), std::process::id()),
-            default_timeout: Duration::from_secs(2),
-            default_expire: Duration::from_secs(30),
-            command_timeout: Duration::from_millis(500),
-            connect_timeout: Duration::from_secs(2),
-            min_replicas: None,
-            max_lease: None,
-            grace: Duration::ZERO,
-            drain: Duration::from_secs(5),
-            max_waiters: 1_000_000,
-            max_waiters_per_key: 250_000,
-            problem: None,
-        }
-    }
-}
-
-impl Settings {
-    /// Refuses what can't be meant.
-    fn check(&self) -> Result<(), LockError> {
-        if let Some(namespace) = &self.namespace {
-            key::check_text(namespace).map_err(|problem| LockError::InvalidSetting {
-                setting: "namespace",
-                reason: format!("it {problem}"),
-            })?;
-        }
-        if self.command_timeout.is_zero() || self.connect_timeout.is_zero() {
-            let reason = "a command timeout or connect timeout of zero would let nothing through".to_owned();
-            return Err(LockError::InvalidSetting { setting: "timeout", reason });
-        }
-        if self.min_replicas.is_some_and(|(count, _)| count > MOST_REPLICAS) {
-            let reason = format!("no server has more than {MOST_REPLICAS} replicas that could confirm a lock");
-            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
-        }
-        if self.min_replicas.is_some_and(|(_, within)| within.is_zero() || within > self.command_timeout / 2) {
-            let reason = format!(
-                "its timeout must be more than zero and at most half of the command timeout, {:?}: other commands wait for it",
-                self.command_timeout
-            );
-            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
-        }
-        if self.max_waiters == 0 || self.max_waiters_per_key == 0 {
-            let reason = "nobody could wait at all; use a timeout of zero, or `try_acquire`, to try once".to_owned();
-            return Err(LockError::InvalidSetting { setting: "max_waiters", reason });
-        }
-        if self.grace > LONGEST_GRACE {
-            let reason =
-                format!("{:?} is more than {LONGEST_GRACE:?}: it would keep others out for as long", self.grace);
-            return Err(LockError::InvalidSetting { setting: "grace", reason });
-        }
-        if self.label.len() > LONGEST_LABEL {
-            let reason = format!("it is longer than {LONGEST_LABEL} bytes, and part of every token");
-            return Err(LockError::InvalidSetting { setting: "label", reason });
-        }
-        self.check_lease("default_expire", self.default_expire)
-    }
-
-    /// Refuses a lease that can't be meant, or is longer than leases may be here.
-    pub(crate) fn check_lease(&self, setting: &'static str, lease: Duration) -> Result<(), LockError> {
-        check_lease(setting, lease)?;
-        match self.max_lease {
-            Some(longest) if lease + self.grace > longest => {
-                let grace =
-                    if self.grace.is_zero() { String::new() } else { format!(" and a grace of {:?}", self.grace) };
-                let reason =
-                    format!("a lease of {lease:?}{grace} is longer than the manager's `max_lease`, {longest:?}");
-                Err(LockError::InvalidSetting { setting, reason })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses what can't be meant of locks in this process, too.
-    fn check_in_memory(&self) -> Result<(), LockError> {
-        if self.min_replicas.is_some() {
-            let reason = "locks in this process have no replicas: leave it out".to_owned();
-            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
-        }
-        self.check()
-    }
-
-    /// A lock's name in this manager's namespace; an error when the manager could not refuse its settings itself.
-    pub(crate) fn full_name(&self, name: String) -> Result<Arc<str>, LockError> {
-        if let Some(problem) = &self.problem {
-            return Err(problem.clone());
-        }
-        match &self.namespace {
-            Some(namespace) => key::in_namespace(namespace, &name),
-            None => Ok(name.into()),
-        }
-    }
-}
+pub(crate) use settings::Settings;
 
 /// Settings of a [`LockManager`]; made by [`LockManager::builder`].
 #[derive(Clone, Debug, Default)]

@@ -27,7 +27,11 @@ use crate::clock::{Deadline, Moment};
 use crate::observe;
 use crate::store::{Anchor, Events};
 
+mod called;
 mod connect;
+
+pub(super) use called::Called;
+use called::InFlight;
 
 /// A server that only waits for something is left for another one at most this often.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
@@ -390,39 +394,5 @@ impl Link {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("server", &self.server).finish_non_exhaustive()
-    }
-}
-
-/// Counts a command while it is on its way.
-struct InFlight<'a>(&'a AtomicUsize);
-
-impl<'a> InFlight<'a> {
-    fn new(link: &'a Link) -> Self {
-        link.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self(&link.in_flight)
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A reply.
-pub(super) struct Called {
-    pub(super) value: Value,
-    /// The instant before the command was sent.
-    pub(super) sent: Moment,
-    /// It was sent before, and took effect then or did not.
-    pub(super) repeated: bool,
-    /// The connection on which it came.
-    pub(super) live: Live,
-    pub(super) link: Arc<Link>,
-}
-
-impl Called {
-    pub(super) fn take_value(&mut self) -> Value {
-        std::mem::replace(&mut self.value, Value::Nil)
     }
 }

@@ -1,0 +1,43 @@
+//! [`Called`]: a reply, and a command that waits for one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use redis::Value;
+
+use super::{Link, Live};
+use crate::clock::Moment;
+
+/// Counts a command while it is on its way.
+pub(super) struct InFlight<'a>(&'a AtomicUsize);
+
+impl<'a> InFlight<'a> {
+    pub(super) fn new(link: &'a Link) -> Self {
+        link.in_flight.fetch_add(1, Ordering::Relaxed);
+        Self(&link.in_flight)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A reply.
+pub(in super::super) struct Called {
+    pub(in super::super) value: Value,
+    /// The instant before the command was sent.
+    pub(in super::super) sent: Moment,
+    /// It was sent before, and took effect then or did not.
+    pub(in super::super) repeated: bool,
+    /// The connection on which it came.
+    pub(in super::super) live: Live,
+    pub(in super::super) link: Arc<Link>,
+}
+
+impl Called {
+    pub(in super::super) fn take_value(&mut self) -> Value {
+        std::mem::replace(&mut self.value, Value::Nil)
+    }
+}
