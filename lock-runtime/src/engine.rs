@@ -13,7 +13,7 @@ use crate::builder::Settings;
 use crate::clock::Deadline;
 use crate::keeper::Keeper;
 use crate::keeper::thread::KeeperThread;
-use crate::local::{self, Crowd, Hold, Slot, Table, Terms, Turn};
+use crate::local::{self, Crowd, Hold, Loss, Slot, Table, Terms, Turn};
 use crate::observe;
 use crate::store::{AnyStore, Events, Pushed, Release, Store};
 use crate::token::{Process, Token};
@@ -168,8 +168,8 @@ impl Engine {
 
     /// Ends the lease under its hold (rule L6), that of `token` if given. The next task's turn begins; a body that
     /// runs under the hold is woken, and the lease is given back once it is dropped (rule 14).
-    pub(crate) fn revoke(self: &Arc<Self>, slot: &Arc<Slot>, token: Option<&Token>) {
-        let Some(revoked) = slot.revoke(token) else { return };
+    pub(crate) fn revoke(self: &Arc<Self>, slot: &Arc<Slot>, token: Option<&Token>, loss: Loss) {
+        let Some(revoked) = slot.revoke(token, loss) else { return };
         self.keeper.strike(revoked.entries);
         if revoked.turn.is_some() {
             observe::lost(slot.key());
@@ -192,7 +192,7 @@ impl Engine {
         }
         if tokio::time::timeout(self.settings.drain, self.table.emptied()).await.is_err() {
             for slot in self.table.all() {
-                self.revoke(&slot, None);
+                self.revoke(&slot, None, Loss::Expired);
             }
             let _ = tokio::time::timeout(LAST_STEPS, self.bodies.ended()).await;
         }

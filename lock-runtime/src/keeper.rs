@@ -273,7 +273,7 @@ fn follow(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, attention
                 None => send_renewals(keeper, &Arc::downgrade(engine), vec![(slot, renewal)]),
             }
         }
-        Attention::Lost(token) => engine.revoke(&slot, Some(&token)),
+        Attention::Lost(token, loss) => engine.revoke(&slot, Some(&token), loss),
     }
 }
 

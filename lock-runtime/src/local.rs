@@ -28,7 +28,7 @@ pub(crate) use acquire::acquire;
 pub(crate) use care::{Attention, Due, Entries, Look};
 pub(crate) use crowd::Crowd;
 pub(crate) use hold::Hold;
-pub(crate) use slot::Slot;
+pub(crate) use slot::{Loss, Slot};
 pub(crate) use table::Table;
 pub(crate) use terms::{Terms, check_lease, problem_of_lease};
 pub(crate) use turn::{ASK_INTERVAL, SHORTEST_ANSWER, Turn};

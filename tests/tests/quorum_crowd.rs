@@ -34,6 +34,8 @@ const TASKS: u32 = 4;
 const MAX_LEASE: Duration = Duration::from_secs(1);
 /// The longest hold.
 const LONGEST: Duration = Duration::from_millis(1500);
+/// A hold so long may lose the servers that granted it one after the other.
+const VERY_LONG: Duration = Duration::from_secs(5);
 const BOUNDS: Bounds =
     Bounds { lease: MAX_LEASE, noise: Duration::from_millis(250), forgetful: false, tells: true, queues: false };
 
@@ -46,7 +48,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    async fn start(builders: Vec<Builder>) -> Self {
+    async fn start(builders: Vec<Builder>, longest: Duration) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let over = Arc::new(AtomicBool::new(false));
         let mut tasks = Vec::new();
@@ -56,7 +58,7 @@ impl Crowd {
             let lock = Arc::new(Ours::from(builder.connect().await.unwrap()));
             for task in 0..TASKS {
                 let diary = Diary::new(Recorder::new(folder.path(), &name, task));
-                tasks.push(tokio::spawn(work(Arc::clone(&lock), diary, Arc::clone(&over))));
+                tasks.push(tokio::spawn(work(Arc::clone(&lock), diary, Arc::clone(&over), longest)));
             }
         }
         // A machine with too much to do is not to blame.
@@ -81,7 +83,7 @@ impl Crowd {
     }
 }
 
-async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>) {
+async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>, longest: Duration) {
     let mut random = fastrand::Rng::new();
     while !over.load(Ordering::SeqCst) {
         let key = format!("p:{}", random.u32(..3));
@@ -89,7 +91,7 @@ async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>) {
         let wanted = Wanted { timeout, expire, renew: random.bool(), fenced: random.bool() };
         if let Some(kept) = diary.acquire(&*lock, &key, wanted, None).await {
             // Most are short; some go on past their lease.
-            let longest = if random.u32(..8) == 0 { LONGEST } else { Duration::from_millis(60) };
+            let longest = if random.u32(..8) == 0 { longest } else { Duration::from_millis(60) };
             let end = now() + random.u64(..u64::try_from(longest.as_nanos()).unwrap());
             while diary.look(&kept) && now() < end {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -114,7 +116,7 @@ fn granted_to(history: &History, process: &str) -> usize {
 }
 
 /// So many faults of one server after the other, each over before the next.
-fn torment(servers: &mut Servers, count: usize, faults: usize, folder: &Path) {
+fn torment(servers: &mut Servers, count: usize, faults: usize, pause: Duration, folder: &Path) {
     let mut recorder = Recorder::new(folder, HARNESS, 0);
     let mut random = fastrand::Rng::new();
     for number in 0..faults {
@@ -142,30 +144,39 @@ fn torment(servers: &mut Servers, count: usize, faults: usize, folder: &Path) {
             // Until it votes again.
             std::thread::sleep(MAX_LEASE + Duration::from_secs(1));
         }
-        // A hold that began without this server is not to lose another one: most of those that have it would be gone.
-        std::thread::sleep(LONGEST);
+        std::thread::sleep(pause);
     }
 }
 
-async fn keeps_its_promises(count: usize, faults: usize) {
+/// `longest` is the longest hold, and `pause` the time from when one server works again until the next one fails.
+async fn tormented(count: usize, faults: usize, longest: Duration, pause: Duration) -> History {
     let mut servers = Servers::start(count);
     let builders = (0..3).map(|_| LockManager::builder().url(&servers.url())).collect();
-    let crowd = Crowd::start(builders).await;
+    let crowd = Crowd::start(builders, longest).await;
     let path = crowd.path().to_owned();
     // The harness waits by blocking.
     let servers = tokio::task::spawn_blocking(move || {
-        torment(&mut servers, count, faults, &path);
+        torment(&mut servers, count, faults, pause, &path);
         servers
     });
     let servers = servers.await.unwrap();
     let history = crowd.end().await;
     drop(servers);
     eprintln!("{faults} faults, {} grants", grants(&history));
-    let violations =
-        found(&history, &[claims_never_overlap, fences_increase, acquires_return_in_time, errors_are_true]);
-    let drawn: Vec<_> = violations.iter().map(|violation| draw(&history, violation)).collect();
-    assert!(violations.is_empty(), "{}", drawn.join("\n"));
     assert!(grants(&history) > faults * 5, "{}", grants(&history));
+    history
+}
+
+fn assert_none(history: &History, violations: &[Violation]) {
+    let drawn: Vec<_> = violations.iter().map(|violation| draw(history, violation)).collect();
+    assert!(violations.is_empty(), "{}", drawn.join("\n"));
+}
+
+/// Each hold meets one fault at most.
+async fn keeps_its_promises(count: usize, faults: usize) {
+    let history = tormented(count, faults, LONGEST, LONGEST).await;
+    let all = [claims_never_overlap, fences_increase, acquires_return_in_time, errors_are_true];
+    assert_none(&history, &found(&history, &all));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -178,13 +189,21 @@ async fn locks_are_exclusive_and_fencing_tokens_grow_while_one_of_five_fails() {
     keeps_its_promises(5, faults(4)).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hold_whose_servers_fail_one_after_the_other_may_be_lost_and_not_shared() {
+    let history = tormented(3, faults(6), VERY_LONG, Duration::ZERO).await;
+    let mut violations = found(&history, &[claims_never_overlap, fences_increase, acquires_return_in_time]);
+    violations.extend(errors_are_true(&history, &Bounds { forgetful: true, ..BOUNDS }));
+    assert_none(&history, &violations);
+}
+
 /// Each manager reaches another majority: the one has the first two servers, the other the last two.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn managers_that_reach_different_servers_exclude_each_other() {
     let servers = Servers::start(3);
     let proxies: Vec<Vec<_>> = (0..2).map(|_| (0..3).map(|n| Proxy::unrecorded(servers.server(n))).collect()).collect();
     let builders = proxies.iter().map(|own| LockManager::builder().quorum(own.iter().map(Proxy::url))).collect();
-    let crowd = Crowd::start(builders).await;
+    let crowd = Crowd::start(builders, LONGEST).await;
     let mut proxies = proxies;
     proxies[0].remove(2);
     proxies[1].remove(0);

@@ -103,12 +103,12 @@ impl Slot {
         self.locked().ending.push((token.clone(), false));
     }
 
-    /// Notes that it has; returns whether the token was granted once more meanwhile.
-    pub(super) fn ended(self: &Arc<Self>, token: &Token) -> bool {
+    /// Notes that it has; returns whether the token was granted once more meanwhile. `None` when that was not to be.
+    pub(super) fn ended(self: &Arc<Self>, token: &Token) -> Option<bool> {
         let again = {
             let mut state = self.locked();
             let place = state.ending.iter().position(|(ending, _)| ending == token);
-            place.is_some_and(|place| state.ending.swap_remove(place).1)
+            place.map(|place| state.ending.swap_remove(place).1)
         };
         self.engine.forget_if_unused(self);
         again

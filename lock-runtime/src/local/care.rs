@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::lease::Lease;
-use super::slot::Slot;
+use super::slot::{Loss, Slot};
 use crate::clock::{Deadline, Moment};
 use crate::store::{Renewal, Renewed};
 use crate::token::Token;
@@ -39,8 +39,8 @@ pub(crate) enum Attention {
     In(Duration),
     /// A renewal now, and another look when the hold ends: the answer may not have come by then.
     Renew(Renewal, Option<Duration>),
-    /// The hold has ended by its deadline, or the store no longer knows the lease of this token.
-    Lost(Token),
+    /// The hold on the lease of this token has ended.
+    Lost(Token, Loss),
 }
 
 /// Why the keeper looks at a slot.
@@ -62,17 +62,23 @@ impl Slot {
         let Some(lease) = &mut state.lease else {
             return Attention::Done;
         };
+        lease.care.doubtful |= look == Look::Verify && lease.care.renewing;
         let attention = self.attention(lease, look, now, grace);
         if look == Look::Young && !matches!(attention, Attention::Young) {
             lease.care.entries.young = None;
         }
+        attention
+    }
+
+    fn attention(&self, lease: &mut Lease, look: Look, now: Moment, grace: Duration) -> Attention {
+        let attention = self.need(lease, look, now, grace);
         if matches!(attention, Attention::Renew(..)) {
             lease.care.renewing = true;
         }
         attention
     }
 
-    fn attention(&self, lease: &Lease, look: Look, now: Moment, grace: Duration) -> Attention {
+    fn need(&self, lease: &Lease, look: Look, now: Moment, grace: Duration) -> Attention {
         let renew = |wanted, left| {
             let token = lease.token.clone();
             Attention::Renew(Renewal { key: Arc::clone(&self.key), token, lease: wanted, grace }, left)
@@ -83,7 +89,7 @@ impl Slot {
         };
         let left = ends.remaining_at(now);
         if left.is_zero() {
-            return mutant!(LateHandOver => Attention::Done, Attention::Lost(lease.token.clone()));
+            return mutant!(LateHandOver => Attention::Done, Attention::Lost(lease.token.clone(), Loss::Expired));
         }
         let is_young = now.since(tenure.since) < YOUNG || mutant!(YoungNeverConfirmed);
         if look == Look::Young && tenure.confirmed.is_none() && is_young {
@@ -117,14 +123,15 @@ impl Slot {
             return Attention::Done;
         };
         lease.care.renewing = false;
+        let look = if std::mem::take(&mut lease.care.doubtful) { Look::Verify } else { Look::Due };
         match outcome {
             Some(Renewed::Until(until)) => {
                 lease.care.failures = 0;
                 if !lease.confirm(until) {
-                    return Attention::Lost(lease.token.clone());
+                    return Attention::Lost(lease.token.clone(), Loss::Expired);
                 }
                 let Some(tenure) = &mut lease.tenure else {
-                    return Attention::Done;
+                    return self.attention(lease, look, now, renewal.grace);
                 };
                 // A renewal that was sent for the hold before this one confirms the lease, not this hold's full time.
                 if tenure.since.since(sent).is_zero() {
@@ -132,12 +139,12 @@ impl Slot {
                     if tenure.renew {
                         tenure.own = tenure.own.max_at(Deadline::new(sent, tenure.expire), now);
                     }
-                } else if tenure.confirmed.is_none() {
+                } else if tenure.confirmed.is_none() && look == Look::Due {
                     return Attention::Done; // it is in the list of young holds
                 }
-                self.attention(lease, Look::Due, now, renewal.grace)
+                self.attention(lease, look, now, renewal.grace)
             }
-            Some(Renewed::NotOwned) => Attention::Lost(lease.token.clone()),
+            Some(Renewed::NotOwned) => Attention::Lost(lease.token.clone(), Loss::Forgotten),
             None => {
                 // Unknown is not lost: the deadline decides. Until then again, ever more slowly.
                 lease.care.failures = (lease.care.failures + 1).min(5);
@@ -145,7 +152,7 @@ impl Slot {
                 let left = lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
                 match &lease.tenure {
                     None => Attention::Done,
-                    Some(_) if left.is_zero() => Attention::Lost(lease.token.clone()),
+                    Some(_) if left.is_zero() => Attention::Lost(lease.token.clone(), Loss::Expired),
                     Some(_) => Attention::In(pause.min(left)),
                 }
             }

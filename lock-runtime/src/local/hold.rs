@@ -18,7 +18,8 @@ pub(crate) struct Hold {
     // Dropped after `drop` has ended the hold.
     turn: Option<Turn>,
     view: HoldView,
-    body: Option<BodyCount>,
+    /// Counts while it is there.
+    _body: Option<BodyCount>,
 }
 
 /// Counts the bodies that run, for the shutdown to wait for their end.
@@ -63,7 +64,7 @@ impl Hold {
 
     pub(super) fn new(turn: Turn, view: HoldView, body: bool) -> Self {
         let body = body.then(|| BodyCount::new(turn.slot()));
-        Self { turn: Some(turn), view, body }
+        Self { turn: Some(turn), view, _body: body }
     }
 
     pub(crate) fn view(&self) -> &HoldView {
@@ -79,7 +80,7 @@ impl Hold {
         let (unreleased, turn) = match ending {
             Ending::Kept => {
                 if mutant!(ReleasePerHold) {
-                    self.view.give_back_lost();
+                    self.view.give_back();
                 }
                 return Either::Left(ready(Ok(())));
             }
@@ -127,12 +128,12 @@ impl Hold {
         Ok(())
     }
 
-    /// A hold that was lost gives back what may still stand in the store, and only now: its body is gone.
+    /// A hold that was lost gives back what may still stand in the store, and only now: whoever had it is gone.
     fn give_back_lost(&self, stale: Option<Release>) {
         if let Some(release) = stale {
             self.view.engine().release_later(release);
-        } else if self.body.is_some() {
-            self.view.give_back_lost();
+        } else {
+            self.view.give_back_forgotten();
         }
     }
 }
@@ -172,7 +173,7 @@ impl Unreleased {
     fn answered(mut self) {
         if let Some(release) = self.release.take()
             && release.queued
-            && self.slot.ended(&release.token)
+            && self.slot.ended(&release.token) == Some(true)
         {
             self.slot.engine.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
         }

@@ -38,6 +38,8 @@ pub(super) struct Care {
     pub(super) entries: Entries,
     /// A renewal is on its way.
     pub(super) renewing: bool,
+    /// The store may have forgotten the lease since that was sent.
+    pub(super) doubtful: bool,
     pub(super) failures: u32,
 }
 

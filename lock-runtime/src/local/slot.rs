@@ -39,7 +39,7 @@ pub(super) struct State {
     pub(super) lease: Option<Lease>,
     /// Why the store could not be asked lately.
     pub(super) failure: Option<StoreError>,
-    /// Leases whose release a task waits for, or that a lost body has yet to give back, and whether they were granted
+    /// Leases whose release a task waits for, or that a lost hold has yet to give back, and whether they were granted
     /// once more meanwhile.
     pub(super) ending: Vec<(Token, bool)>,
 }
@@ -240,17 +240,17 @@ impl Slot {
     /// Ends the lease, that of `token` if given, and the hold on it.
     ///
     /// The turn is taken from the hold in the same step: a hold that ends by itself meanwhile has passed it on.
-    pub(crate) fn revoke(&self, token: Option<&Token>) -> Option<Revoked> {
+    pub(crate) fn revoke(&self, token: Option<&Token>, loss: Loss) -> Option<Revoked> {
         let mut state = self.locked();
         let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
         let turn = lease.tenure.is_some().then(|| state.new_id());
         if turn.is_some() {
             state.turn = turn;
         }
-        let has_body = lease.tenure.as_ref().is_some_and(|tenure| tenure.body);
-        let release = (!has_body).then(|| lease.release(&self.key));
-        if has_body {
-            // Rule 17.
+        let is_late = lease.tenure.as_ref().is_some_and(|tenure| tenure.body || loss == Loss::Forgotten);
+        let release = (!is_late).then(|| lease.release(&self.key));
+        if is_late {
+            // Rules 14 and 17.
             state.ending.push((lease.token, false));
         }
         Some(Revoked { release, entries: lease.care.entries, turn })
@@ -276,9 +276,18 @@ pub(super) struct Ended {
     pub(super) stale: Option<Release>,
 }
 
+/// Why a lease ends under its hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Its time is up, or that of the manager.
+    Expired,
+    /// The store no longer knows it. What one server of several still has of it keeps others out until the hold has ended.
+    Forgotten,
+}
+
 /// The outcome of [`Slot::revoke`].
 pub(crate) struct Revoked {
-    /// Due now; that of a body's hold has to wait until the body is dropped.
+    /// Due now; otherwise it has to wait until the hold is dropped.
     pub(crate) release: Option<Release>,
     pub(crate) entries: Entries,
     /// The turn that was the hold's, to be passed on.

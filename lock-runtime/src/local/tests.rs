@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::care::{Attention, Look};
 use super::lease::Fences;
-use super::slot::Ending;
+use super::slot::{Ending, Loss};
 use super::terms::Terms;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Events as _, Pushed, Renewal, Renewed};
@@ -147,7 +147,7 @@ async fn a_hold_whose_deadline_has_passed_does_not_come_back() {
     let lease = Duration::from_secs(9);
     let renewal = Renewal { key: guard.key().into(), token, lease, grace: Duration::ZERO };
     let outcome = Renewed::Until(Deadline::after(lease));
-    assert!(matches!(slot.renewed(&renewal, Moment::now(), Some(outcome)), Attention::Lost(_)));
+    assert!(matches!(slot.renewed(&renewal, Moment::now(), Some(outcome)), Attention::Lost(..)));
     assert!(!guard.is_valid());
     assert!(matches!(guard.extend(lease).await, Err(LockError::Lost { .. })));
 }
@@ -171,6 +171,37 @@ async fn a_hold_stays_young_while_the_renewal_of_the_one_before_it_is_on_its_way
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_forgets_during_a_renewal_is_asked_again() {
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    let slot = locks.engine().table().get(guard.key()).unwrap();
+    let verified = || slot.attend(Look::Verify, Duration::ZERO);
+    let Attention::Renew(renewal, _) = verified() else { panic!("it is verified") };
+    // Of two servers that break one after the other, the renewal may have seen the second one well.
+    assert!(!matches!(verified(), Attention::Renew(..)));
+    let answered = || Some(Renewed::Until(Deadline::after(Duration::from_secs(9))));
+    let Attention::Renew(again, _) = slot.renewed(&renewal, Moment::now(), answered()) else {
+        panic!("it is doubtful")
+    };
+    assert!(matches!(slot.renewed(&again, Moment::now(), answered()), Attention::In(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_of_a_forgotten_lease_is_given_back_once_its_guard_is_dropped() {
+    let locks = LockManager::in_memory();
+    let beside = LockManager::builder().in_memory_with(&locks).unwrap();
+    let is_free = async || beside.lock("p", "k").try_acquire().await.unwrap().is_some();
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    let slot = locks.engine().table().get(guard.key()).unwrap();
+    // As one server of several does that still has it.
+    locks.engine().revoke(&slot, None, Loss::Forgotten);
+    assert!(!guard.is_valid());
+    assert!(!is_free().await);
+    drop(guard);
+    assert!(is_free().await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
     let locks = LockManager::in_memory();
     let beside = LockManager::builder().in_memory_with(&locks).unwrap();
@@ -179,7 +210,7 @@ async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
     assert!((&mut body).now_or_never().is_none());
     let slot = locks.engine().table().get("p:k").unwrap();
     let token = slot.locked().lease.as_ref().unwrap().token.clone();
-    locks.engine().revoke(&slot, None);
+    locks.engine().revoke(&slot, None, Loss::Expired);
     let pushed = Pushed {
         token,
         claim: Duration::from_secs(2),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::lease::Fences;
-use super::slot::Slot;
+use super::slot::{Loss, Slot};
 use super::turn::Turn;
 use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
@@ -36,12 +36,17 @@ impl HoldView {
         &self.0.slot.engine
     }
 
-    /// Gives back the lease of a body that was lost (rule 14): the slot has forgotten it, the store may not have.
-    pub(super) fn give_back_lost(&self) {
+    pub(super) fn give_back(&self) {
         let Looked { slot, token, .. } = &*self.0;
-        // Whether it was granted once more makes no difference: this release is for that grant, too.
-        slot.ended(token);
         slot.engine.release_later(Release::withdrawal(&slot.key, token, CLAIM));
+    }
+
+    /// Gives back the lease of a hold that was lost (rule 14): the slot has forgotten it, the store may not have.
+    pub(super) fn give_back_forgotten(&self) {
+        // Whether it was granted once more makes no difference: this release is for that grant, too.
+        if self.0.slot.ended(&self.0.token).is_some() {
+            self.give_back();
+        }
     }
 
     pub(crate) fn key(&self) -> &str {
@@ -103,8 +108,10 @@ impl HoldView {
         let by = Deadline::new(sent, looked.slot.engine.settings().command_timeout);
         match one(looked.slot.engine.store().renew(std::slice::from_ref(&renewal), by).await) {
             Ok(Renewed::Until(until)) if self.extended(until, Deadline::new(sent, lease)) => Ok(()),
-            Ok(_) => {
-                looked.slot.engine.revoke(&looked.slot, Some(&looked.token));
+            Ok(renewed) => {
+                let is_forgotten = matches!(renewed, Renewed::NotOwned);
+                let loss = if is_forgotten { Loss::Forgotten } else { Loss::Expired };
+                looked.slot.engine.revoke(&looked.slot, Some(&looked.token), loss);
                 Err(self.lost_error(false))
             }
             Err(error) => Err(error.of_lock(self.key())),
@@ -145,7 +152,7 @@ impl HoldView {
                 Ok(self.clone())
             }
             Ok(None) => {
-                looked.slot.engine.revoke(&looked.slot, Some(&looked.token));
+                looked.slot.engine.revoke(&looked.slot, Some(&looked.token), Loss::Forgotten);
                 Err(self.lost_error(false))
             }
             Err(error) => Err(error.of_lock(self.key())),

@@ -127,8 +127,8 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     scripts("the fencing tokens are kept for ever", &[(", 'PX', FENCE_TTL)", ")")], ENDS),
     scripts(
-        "a fencing token is the server's time alone",
-        &[("math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())", "now()")],
+        "a fencing token is the server's time in milliseconds",
+        &[("math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())", "math.floor(now() / 1000)")],
         FENCES,
     ),
     scripts(
