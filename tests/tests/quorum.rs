@@ -236,6 +236,31 @@ async fn a_lock_that_a_minority_still_keeps_is_not_called_busy_while_the_majorit
     drop(guard);
 }
 
+/// Whoever waits does so in the first server's queue, which goes on.
+async fn a_task_that_waits_is_told_of(fall: impl Fn(&mut Servers, usize)) {
+    let mut servers = Servers::start(3);
+    let (holder, other) = (manager(&servers).await, manager(&servers).await);
+    let guard = held(&holder, "k").await;
+    let waiting = tokio::spawn(async move { other.lock("p", "k").timeout(Duration::from_secs(4)).acquire().await });
+    eventually("the other one waits", LONG, || servers.server(0).keys().contains_key("{p:k}:queue")).await;
+    fall(&mut servers, 1);
+    fall(&mut servers, 2);
+    let error = waiting.await.unwrap().unwrap_err();
+    assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+    assert!(error.to_string().contains(&servers.server(2).address()), "{error}");
+    drop(guard);
+}
+
+#[tokio::test]
+async fn a_task_that_waits_is_told_when_a_majority_dies() {
+    a_task_that_waits_is_told_of(|servers, number| servers.server_mut(number).kill()).await;
+}
+
+#[tokio::test]
+async fn a_task_that_waits_is_told_when_a_majority_stops() {
+    a_task_that_waits_is_told_of(|servers, number| servers.server(number).freeze()).await;
+}
+
 #[tokio::test]
 async fn what_a_minority_granted_is_taken_back() {
     let servers = Servers::start(3);

@@ -259,6 +259,12 @@ impl<S: Node> Store for Quorum<S> {
 
     async fn heartbeat(&self, by: Deadline) {
         self.take_census(by).await;
+        if self.is_down()
+            && let Some(relay) = self.relay.get()
+        {
+            // Those who wait in one server's queue don't notice that the others are gone.
+            relay.interrupted(&|_| true);
+        }
     }
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {

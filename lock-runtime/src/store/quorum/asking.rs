@@ -127,11 +127,8 @@ impl<S: Node> Quorum<S> {
     /// Waits in the queue of one server, the first of those that answer; only whom that one grants the lock asks the others.
     pub(super) async fn queue(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
         let (first, answers) = self.sequenced(asks, by).await?;
-        let down = self.members.iter().filter(|member| member.failure().is_some()).count();
-        if down > 0 {
-            self.nurse();
-        }
-        if down > self.members.len() - self.majority() {
+        self.nurse();
+        if self.is_down() {
             return Err(self.down());
         }
         let granted: Vec<usize> =
@@ -189,6 +186,12 @@ impl<S: Node> Quorum<S> {
                 Ok(None) | Err(_) => {}
             }
         }
+    }
+
+    /// Whether too few servers answer, or may vote.
+    pub(super) fn is_down(&self) -> bool {
+        let failed = self.members.iter().filter(|member| member.failure().is_some()).count();
+        failed > self.members.len() - self.majority()
     }
 
     /// The error when too few servers answer.
