@@ -192,7 +192,7 @@ impl Engine {
         }
         if tokio::time::timeout(self.settings.drain, self.table.emptied()).await.is_err() {
             for slot in self.table.all() {
-                self.revoke(&slot, None, Loss::Expired);
+                self.revoke(&slot, None, Loss::Whole);
             }
             let _ = tokio::time::timeout(LAST_STEPS, self.bodies.ended()).await;
         }

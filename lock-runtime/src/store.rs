@@ -301,6 +301,8 @@ pub(crate) enum Renewed {
     /// The lease is certain until then.
     Until(Deadline),
     NotOwned,
+    /// Not any more, but a minority of servers may still have it.
+    Partial,
 }
 
 /// A verb that failed.

@@ -89,7 +89,7 @@ impl Slot {
         };
         let left = ends.remaining_at(now);
         if left.is_zero() {
-            return mutant!(LateHandOver => Attention::Done, Attention::Lost(lease.token.clone(), Loss::Expired));
+            return mutant!(LateHandOver => Attention::Done, Attention::Lost(lease.token.clone(), Loss::Whole));
         }
         let is_young = now.since(tenure.since) < YOUNG || mutant!(YoungNeverConfirmed);
         if look == Look::Young && tenure.confirmed.is_none() && is_young {
@@ -128,7 +128,7 @@ impl Slot {
             Some(Renewed::Until(until)) => {
                 lease.care.failures = 0;
                 if !lease.confirm(until) {
-                    return Attention::Lost(lease.token.clone(), Loss::Expired);
+                    return Attention::Lost(lease.token.clone(), Loss::Whole);
                 }
                 let Some(tenure) = &mut lease.tenure else {
                     return self.attention(lease, look, now, renewal.grace);
@@ -144,7 +144,8 @@ impl Slot {
                 }
                 self.attention(lease, look, now, renewal.grace)
             }
-            Some(Renewed::NotOwned) => Attention::Lost(lease.token.clone(), Loss::Forgotten),
+            Some(Renewed::NotOwned) => Attention::Lost(lease.token.clone(), Loss::Whole),
+            Some(Renewed::Partial) => Attention::Lost(lease.token.clone(), Loss::Partial),
             None => {
                 // Unknown is not lost: the deadline decides. Until then again, ever more slowly.
                 lease.care.failures = (lease.care.failures + 1).min(5);
@@ -152,7 +153,7 @@ impl Slot {
                 let left = lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
                 match &lease.tenure {
                     None => Attention::Done,
-                    Some(_) if left.is_zero() => Attention::Lost(lease.token.clone(), Loss::Expired),
+                    Some(_) if left.is_zero() => Attention::Lost(lease.token.clone(), Loss::Whole),
                     Some(_) => Attention::In(pause.min(left)),
                 }
             }

@@ -133,7 +133,7 @@ impl Hold {
         if let Some(release) = stale {
             self.view.engine().release_later(release);
         } else {
-            self.view.give_back_forgotten();
+            self.view.give_back_late();
         }
     }
 }

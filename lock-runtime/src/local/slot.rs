@@ -247,7 +247,7 @@ impl Slot {
         if turn.is_some() {
             state.turn = turn;
         }
-        let is_late = lease.tenure.as_ref().is_some_and(|tenure| tenure.body || loss == Loss::Forgotten);
+        let is_late = lease.tenure.as_ref().is_some_and(|tenure| tenure.body || loss == Loss::Partial);
         let release = (!is_late).then(|| lease.release(&self.key));
         if is_late {
             // Rules 14 and 17.
@@ -279,10 +279,10 @@ pub(super) struct Ended {
 /// Why a lease ends under its hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// Its time is up, or that of the manager.
-    Expired,
-    /// The store no longer knows it. What one server of several still has of it keeps others out until the hold has ended.
-    Forgotten,
+    /// Its time is up, or that of the manager, or the store does not know it.
+    Whole,
+    /// Too few servers know it. What they have keeps others out until the hold has ended.
+    Partial,
 }
 
 /// The outcome of [`Slot::revoke`].

@@ -187,14 +187,13 @@ async fn a_store_that_forgets_during_a_renewal_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_a_forgotten_lease_is_given_back_once_its_guard_is_dropped() {
+async fn what_is_left_of_a_lease_is_given_back_once_its_guard_is_dropped() {
     let locks = LockManager::in_memory();
     let beside = LockManager::builder().in_memory_with(&locks).unwrap();
     let is_free = async || beside.lock("p", "k").try_acquire().await.unwrap().is_some();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let slot = locks.engine().table().get(guard.key()).unwrap();
-    // As one server of several does that still has it.
-    locks.engine().revoke(&slot, None, Loss::Forgotten);
+    locks.engine().revoke(&slot, None, Loss::Partial);
     assert!(!guard.is_valid());
     assert!(!is_free().await);
     drop(guard);
@@ -210,7 +209,7 @@ async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
     assert!((&mut body).now_or_never().is_none());
     let slot = locks.engine().table().get("p:k").unwrap();
     let token = slot.locked().lease.as_ref().unwrap().token.clone();
-    locks.engine().revoke(&slot, None, Loss::Expired);
+    locks.engine().revoke(&slot, None, Loss::Whole);
     let pushed = Pushed {
         token,
         claim: Duration::from_secs(2),

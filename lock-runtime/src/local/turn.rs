@@ -165,7 +165,7 @@ impl Turn {
                 }
             }
             // Gone in the store: nothing to give back. The next step asks under a new token (rule L3).
-            Renewed::NotOwned => state.lease = None,
+            Renewed::NotOwned | Renewed::Partial => state.lease = None,
         }
         drop(state);
         self.slot.wake();

@@ -42,7 +42,7 @@ impl HoldView {
     }
 
     /// Gives back the lease of a hold that was lost (rule 14): the slot has forgotten it, the store may not have.
-    pub(super) fn give_back_forgotten(&self) {
+    pub(super) fn give_back_late(&self) {
         // Whether it was granted once more makes no difference: this release is for that grant, too.
         if self.0.slot.ended(&self.0.token).is_some() {
             self.give_back();
@@ -109,8 +109,7 @@ impl HoldView {
         match one(looked.slot.engine.store().renew(std::slice::from_ref(&renewal), by).await) {
             Ok(Renewed::Until(until)) if self.extended(until, Deadline::new(sent, lease)) => Ok(()),
             Ok(renewed) => {
-                let is_forgotten = matches!(renewed, Renewed::NotOwned);
-                let loss = if is_forgotten { Loss::Forgotten } else { Loss::Expired };
+                let loss = if matches!(renewed, Renewed::Partial) { Loss::Partial } else { Loss::Whole };
                 looked.slot.engine.revoke(&looked.slot, Some(&looked.token), loss);
                 Err(self.lost_error(false))
             }
@@ -152,7 +151,7 @@ impl HoldView {
                 Ok(self.clone())
             }
             Ok(None) => {
-                looked.slot.engine.revoke(&looked.slot, Some(&looked.token), Loss::Forgotten);
+                looked.slot.engine.revoke(&looked.slot, Some(&looked.token), Loss::Whole);
                 Err(self.lost_error(false))
             }
             Err(error) => Err(error.of_lock(self.key())),

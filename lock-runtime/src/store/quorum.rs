@@ -199,13 +199,14 @@ impl<S: Node> Store for Quorum<S> {
         });
         let vote = |votes: &mut Votes<Deadline, ()>, number, answer| match answer {
             Renewed::Until(until) => votes.yes.push((number, until)),
-            Renewed::NotOwned => votes.no.push((number, ())),
+            Renewed::NotOwned | Renewed::Partial => votes.no.push((number, ())),
         };
         let (all, rest) = self.decide(renewals.len(), pending, vote, Votes::owned).await;
         go_on(rest);
         let outcome = |votes: &Votes<Deadline, ()>| match votes.owned() {
             Verdict::Yes => Ok(Renewed::Until(votes.until())),
-            Verdict::No => Ok(Renewed::NotOwned),
+            Verdict::No if votes.no.len() == self.members.len() => Ok(Renewed::NotOwned),
+            Verdict::No => Ok(Renewed::Partial),
             Verdict::Open | Verdict::Unknown => Err(self.too_few(votes)),
         };
         Ok(all.iter().map(outcome).collect())
