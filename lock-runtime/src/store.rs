@@ -302,6 +302,7 @@ pub(crate) enum Renewed {
     Until(Deadline),
     NotOwned,
     /// Not any more, but a minority of servers may still have it.
+    #[cfg_attr(not(feature = "quorum"), expect(dead_code, reason = "one server has it or not"))]
     Partial,
 }
 

@@ -94,13 +94,7 @@ impl Cluster {
     /// The master that a key is on, by its own account.
     #[must_use]
     pub fn server_of(&self, key: &str) -> &Server {
-        let slot = self.slot(key);
-        let mut owner = None;
-        eventually_blocking("a master serves the slot", PATIENCE, || {
-            owner = self.owner(slot);
-            owner.is_some()
-        });
-        &self.nodes[owner.expect("there is one")]
+        &self.nodes[self.owner(self.slot(key))]
     }
 
     /// One of the nodes: first the masters, then the replica of each.
@@ -132,18 +126,16 @@ impl Cluster {
         any.expect("a node answers")
     }
 
-    /// Which node serves the slot, by its own account.
+    /// Which node serves the slot, by its own account; after a failover there may be none for a moment.
     #[must_use]
-    pub fn owner(&self, slot: u16) -> Option<usize> {
-        self.nodes.iter().position(|node| {
-            let Ok(nodes) = node.try_ask::<String>("CLUSTER NODES") else { return false };
-            let Some(own) = nodes.lines().find(|line| line.contains("myself,master")) else { return false };
-            own.split(' ').skip(8).any(|range| {
-                let (first, last) = range.split_once('-').unwrap_or((range, range));
-                let bounds = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
-                bounds.is_some_and(|(first, last)| (first..=last).contains(&slot))
-            })
-        })
+    pub fn owner(&self, slot: u16) -> usize {
+        let mut owner = None;
+        eventually_blocking("a master serves the slot", PATIENCE, || {
+            let serves = |node| seen_by(node, slot).is_some_and(|seen| seen.is_itself);
+            owner = self.nodes.iter().position(serves);
+            owner.is_some()
+        });
+        owner.expect("there is one")
     }
 
     /// A replica takes over from its master, without a fault.
@@ -181,7 +173,7 @@ impl Cluster {
     /// Begins to move a slot to another master: until [`Migration::finish`] keys that are not there
     /// yet are asked for at the other one (`ASK`).
     pub fn start_migration(&self, slot: u16, to: usize) -> Migration<'_> {
-        let from = self.owner(slot).expect("somebody serves the slot");
+        let from = self.owner(slot);
         self.nodes[to].tell(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", self.id(from)));
         self.nodes[from].tell(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", self.id(to)));
         Migration { cluster: self, slot, from, to }
@@ -222,7 +214,8 @@ impl Migration<'_> {
 
     /// The slot is the other master's, and everybody is told.
     pub fn finish(self) {
-        let assign = format!("CLUSTER SETSLOT {} NODE {}", self.slot, self.cluster.id(self.to));
+        let id = self.cluster.id(self.to);
+        let assign = format!("CLUSTER SETSLOT {} NODE {id}", self.slot);
         // First where it goes to, so that there is always one who serves it.
         self.cluster.nodes[self.to].tell(&assign);
         self.cluster.nodes[self.from].tell(&assign);
@@ -230,6 +223,30 @@ impl Migration<'_> {
             // Others hear of it anyway, and a replica or a node that is down can't be told.
             let _ = node.try_ask::<redis::Value>(&assign);
         }
-        eventually_blocking("the slot has moved", PATIENCE, || self.cluster.owner(self.slot) == Some(self.to));
+        // A replica that took over before it has heard of it would not serve the slot.
+        eventually_blocking("all know that the slot has moved", PATIENCE, || {
+            let views = self.cluster.nodes.iter().filter_map(|node| seen_by(node, self.slot));
+            self.cluster.owner(self.slot) == self.to && views.into_iter().all(|seen| seen.id == id)
+        });
     }
+}
+
+/// Who serves a slot.
+struct Seen {
+    id: String,
+    is_itself: bool,
+}
+
+/// Who serves the slot by the account of a node; `None` when nobody does, or the node does not answer.
+fn seen_by(node: &Server, slot: u16) -> Option<Seen> {
+    let nodes: String = node.try_ask("CLUSTER NODES").ok()?;
+    let serves = |line: &&str| {
+        line.split(' ').skip(8).any(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let bounds = first.parse::<u16>().ok().zip(last.parse::<u16>().ok());
+            bounds.is_some_and(|(first, last)| (first..=last).contains(&slot))
+        })
+    };
+    let line = nodes.lines().find(serves)?;
+    Some(Seen { id: line.split(' ').next()?.to_owned(), is_itself: line.contains("myself,master") })
 }

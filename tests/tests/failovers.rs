@@ -137,7 +137,7 @@ impl Arena for Cluster {
 
     fn suffer(&mut self, fate: Fate) {
         let slots: Vec<_> = keys().map(|key| self.slot(&key)).collect();
-        let before = self.owner(slots[fastrand::usize(..slots.len())]).unwrap();
+        let before = self.owner(slots[fastrand::usize(..slots.len())]);
         let replica = (before + 3) % 6;
         match fate {
             Fate::Killed => {
@@ -155,7 +155,7 @@ impl Arena for Cluster {
             Fate::Replaced => self.fail_over_to(replica),
             Fate::Moved => {
                 for slot in slots {
-                    let from = self.owner(slot).unwrap();
+                    let from = self.owner(slot);
                     let masters = (0..6).filter(|node| *node != from && self.is_master(*node));
                     let others: Vec<_> = masters.collect();
                     self.migrate(slot, others[fastrand::usize(..others.len())]);
