@@ -92,7 +92,5 @@ pub(crate) const HANGING_MASTER: &[Column] = &[
     ratio("median", "p50 µs"),
     ratio("p99.9", "p99.9 µs"),
     ratio("locks per second", "locks/s"),
-    CLIENT,
-    plain("granted of the third master's, %"),
 ];
 pub(crate) const ATTRIBUTE: &[Column] = &[plain("attribute / hand")];

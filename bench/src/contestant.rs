@@ -50,7 +50,6 @@ pub(crate) enum Who {
     SixMasters,
     AllUp,
     AllUpAgain,
-    AllUpWanted,
     OneHangs,
     Raw,
     Bare,
@@ -67,14 +66,13 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Ours,
         Self::InMemory,
         Self::ThreeMasters,
         Self::SixMasters,
         Self::AllUp,
         Self::AllUpAgain,
-        Self::AllUpWanted,
         Self::OneHangs,
         Self::Raw,
         Self::Bare,
@@ -99,7 +97,6 @@ impl Who {
             Self::SixMasters => "six-masters",
             Self::AllUp => "all-up",
             Self::AllUpAgain => "all-up-again",
-            Self::AllUpWanted => "all-up-wanted",
             Self::OneHangs => "one-hangs",
             Self::Raw => "raw",
             Self::Bare => "bare",
@@ -125,7 +122,6 @@ impl Who {
             Self::SixMasters => "this project, 6 masters",
             Self::AllUp => "all masters up",
             Self::AllUpAgain => "the same once more: the noise",
-            Self::AllUpWanted => "all up, locks of the third wanted",
             Self::OneHangs => "the third hangs, its locks wanted",
             Self::Raw => "raw SET NX PX + EVALSHA",
             Self::Bare => "no lock, one after another",
@@ -154,7 +150,7 @@ impl Who {
     /// Of how many masters the cluster is that it locks on; `None`: on one server.
     pub(crate) fn masters(self) -> Option<usize> {
         match self {
-            Self::ThreeMasters | Self::AllUp | Self::AllUpAgain | Self::AllUpWanted | Self::OneHangs => Some(3),
+            Self::ThreeMasters | Self::AllUp | Self::AllUpAgain | Self::OneHangs => Some(3),
             Self::SixMasters => Some(6),
             _ => None,
         }
@@ -187,13 +183,9 @@ macro_rules! with_contestant {
             }};
         }
         match $who {
-            Who::Ours
-            | Who::ThreeMasters
-            | Who::SixMasters
-            | Who::AllUp
-            | Who::AllUpAgain
-            | Who::AllUpWanted
-            | Who::OneHangs => with!(c::Ours),
+            Who::Ours | Who::ThreeMasters | Who::SixMasters | Who::AllUp | Who::AllUpAgain | Who::OneHangs => {
+                with!(c::Ours)
+            }
             Who::InMemory => with!(c::InMemory),
             Who::Raw => with!(c::Raw),
             Who::Bare => with!(c::Bare),

@@ -64,7 +64,7 @@ fn measure_case(
             }
             progress(&format!("{} {}/{rounds} {}", case.id, round + 1, who.title()));
             let servers = who.masters().and_then(|masters| clusters.get(&masters)).unwrap_or(server);
-            let run = Run { case, who, url: servers.url(), part: 0, quick: arguments.quick, weigh: None };
+            let run = Run { case, who, url: servers.url(), part: 0, round, quick: arguments.quick, weigh: None };
             let mut outcome = measure(servers, &run, this);
             // Counting slows a process down: its other results are not used.
             if let (0, Some(column), Some(weighing)) = (round, case.weighed(), weighing)
