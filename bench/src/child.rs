@@ -20,6 +20,7 @@ pub(crate) struct Run {
     pub(crate) url: String,
     /// Which of how many processes this is.
     pub(crate) part: u32,
+    pub(crate) round: u32,
     pub(crate) quick: bool,
     pub(crate) weigh: Option<Weigh>,
 }
@@ -38,16 +39,18 @@ impl Run {
     /// The arguments that start this run in a process of its own.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let quick = if self.quick { "quick" } else { "full" };
-        ["child", self.case.id, self.who.id(), &self.url, &self.part.to_string(), quick].map(str::to_owned).into()
+        let (part, round) = (self.part.to_string(), self.round.to_string());
+        ["child", self.case.id, self.who.id(), &self.url, &part, &round, quick].map(str::to_owned).into()
     }
 
     fn read(arguments: &[String], weigh: Option<Weigh>) -> Option<Self> {
-        let [case, who, url, part, size] = arguments else { return None };
+        let [case, who, url, part, round, size] = arguments else { return None };
         Some(Self {
             case: workload::case(case)?,
             who: Who::of_id(who)?,
             url: url.clone(),
             part: part.parse().ok()?,
+            round: round.parse().ok()?,
             quick: size == "quick",
             weigh,
         })

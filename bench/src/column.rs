@@ -26,6 +26,10 @@ const CLIENT: Column = ratio("client CPU per lock", "client µs per lock");
 const SERVER: Column = ratio("server CPU per lock", "server µs per lock");
 const COMMANDS: Column = plain("commands per lock");
 
+/// The commands of the master that had most of them, and of the one that had fewest, to its share of the slots.
+pub(crate) const BUSIEST: &str = "busiest master / its share";
+pub(crate) const IDLEST: &str = "idlest master / its share";
+
 pub(crate) const PAIR: &[Column] =
     &[ratio("median", "p50 µs"), ratio("mean", "µs per pair"), ratio("p99", "p99 µs"), COMMANDS, CLIENT, SERVER];
 pub(crate) const PROFILE: &[Column] = &[
@@ -72,5 +76,21 @@ pub(crate) const CROWD: &[Column] = &[
     plain("bytes per waiter"),
     plain("resident bytes per waiter"),
     COMMANDS,
+];
+pub(crate) const SCALE_LOCKS: &[Column] =
+    &[ratio("locks per second", "locks/s"), COMMANDS, CLIENT, SERVER, plain(BUSIEST), plain(IDLEST)];
+pub(crate) const SCALE_HAND_OFFS: &[Column] = &[
+    ratio("hand-offs per second", "hand-offs/s"),
+    ratio("hand-off", "hand-off µs"),
+    plain(w6::FOLLOWED),
+    plain("commands per hand-off"),
+    CLIENT,
+    SERVER,
+];
+pub(crate) const HANGING_MASTER: &[Column] = &[
+    ratio("p99", "p99 µs"),
+    ratio("median", "p50 µs"),
+    ratio("p99.9", "p99.9 µs"),
+    ratio("locks per second", "locks/s"),
 ];
 pub(crate) const ATTRIBUTE: &[Column] = &[plain("attribute / hand")];

@@ -24,7 +24,7 @@ pub(crate) use rslock::Rslock;
 /// The lease of every contestant whose lease can be set.
 const LEASE_MS: u64 = 30_000;
 /// How long everybody may wait: longer than the slowest contestant needs.
-const PATIENCE: std::time::Duration = std::time::Duration::from_mins(10);
+pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_mins(10);
 
 /// One lock library, connected.
 pub(crate) trait Contestant: Clone + Send + Sync + 'static {
@@ -46,6 +46,11 @@ pub(crate) trait Contestant: Clone + Send + Sync + 'static {
 pub(crate) enum Who {
     Ours,
     InMemory,
+    ThreeMasters,
+    SixMasters,
+    AllUp,
+    AllUpAgain,
+    OneHangs,
     Raw,
     Bare,
     Mutex,
@@ -61,9 +66,14 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Ours,
         Self::InMemory,
+        Self::ThreeMasters,
+        Self::SixMasters,
+        Self::AllUp,
+        Self::AllUpAgain,
+        Self::OneHangs,
         Self::Raw,
         Self::Bare,
         Self::Mutex,
@@ -83,6 +93,11 @@ impl Who {
         match self {
             Self::Ours => "ours",
             Self::InMemory => "in-memory",
+            Self::ThreeMasters => "three-masters",
+            Self::SixMasters => "six-masters",
+            Self::AllUp => "all-up",
+            Self::AllUpAgain => "all-up-again",
+            Self::OneHangs => "one-hangs",
             Self::Raw => "raw",
             Self::Bare => "bare",
             Self::Mutex => "mutex",
@@ -103,6 +118,11 @@ impl Who {
         match self {
             Self::Ours => "this project",
             Self::InMemory => "this project, memory://",
+            Self::ThreeMasters => "this project, 3 masters",
+            Self::SixMasters => "this project, 6 masters",
+            Self::AllUp => "all masters up",
+            Self::AllUpAgain => "the same once more: the noise",
+            Self::OneHangs => "the third hangs, its locks wanted",
             Self::Raw => "raw SET NX PX + EVALSHA",
             Self::Bare => "no lock, one after another",
             Self::Mutex => "tokio::sync::Mutex",
@@ -125,6 +145,15 @@ impl Who {
     /// Whether it is somebody else's lock, as opposed to ours and what bounds it.
     pub(crate) fn is_peer(self) -> bool {
         self >= Self::Rslock
+    }
+
+    /// Of how many masters the cluster is that it locks on; `None`: on one server.
+    pub(crate) fn masters(self) -> Option<usize> {
+        match self {
+            Self::ThreeMasters | Self::AllUp | Self::AllUpAgain | Self::OneHangs => Some(3),
+            Self::SixMasters => Some(6),
+            _ => None,
+        }
     }
 
     /// The crates that are locks over Redis, however they are set.
@@ -154,7 +183,9 @@ macro_rules! with_contestant {
             }};
         }
         match $who {
-            Who::Ours => with!(c::Ours),
+            Who::Ours | Who::ThreeMasters | Who::SixMasters | Who::AllUp | Who::AllUpAgain | Who::OneHangs => {
+                with!(c::Ours)
+            }
             Who::InMemory => with!(c::InMemory),
             Who::Raw => with!(c::Raw),
             Who::Bare => with!(c::Bare),

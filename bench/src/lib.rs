@@ -1,7 +1,7 @@
 //! The benchmark: this project's lock beside the bare commands, a mutex, and the locks of others.
 //!
 //! `cargo run --release -p bench -- all` measures everything. Every measurement runs in processes of its own, which
-//! this program starts (`child.rs`) with a Redis that it starts as well (`server.rs`): contestants can't disturb one
+//! this program starts (`child.rs`) with servers that it starts as well (`servers.rs`): contestants can't disturb one
 //! another, one that hangs is ended, and what a process uses can be read from outside. A round runs the contestants
 //! of a case in turn, and what is shown is a ratio to the baseline of the same round (`column.rs`), because the machine's
 //! speed changes from minute to minute. Times are in the JSON file only.
@@ -14,6 +14,7 @@ mod chart;
 mod child;
 mod column;
 mod contestant;
+mod hand_off;
 mod measure;
 mod outcome;
 mod process;
@@ -21,6 +22,7 @@ mod report;
 mod results;
 mod rounds;
 mod server;
+mod servers;
 mod stats;
 mod verdict;
 mod workload;

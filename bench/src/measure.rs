@@ -1,5 +1,6 @@
 //! Starts the processes of one case for one contestant, and puts together what they say.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -7,12 +8,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crate::child::Run;
-use crate::contestant::redis_py;
+use crate::column::{BUSIEST, IDLEST};
+use crate::contestant::{Who, redis_py};
 use crate::outcome::Outcome;
 use crate::process::Usage;
-use crate::server::Server;
-use crate::stats::float;
-use crate::workload::{Flavour, Workload, w3, w5, w6};
+use crate::server::Calls;
+use crate::servers::Servers;
+use crate::stats::{Sample, float};
+use crate::workload::{Flavour, Workload, scale_hand_offs, w3, w5, w6};
 
 /// Beyond this a contestant counts as hanging.
 const LIMIT: Duration = Duration::from_mins(4);
@@ -34,14 +37,14 @@ impl Drop for Part {
 }
 
 /// Measures once. A problem of the contestant's is part of the outcome.
-pub(crate) fn measure(server: &Server, run: &Run, program: &PathBuf) -> Outcome {
-    server.pin(run.case.flavour == Flavour::Pinned);
-    let outcome = server.clear().and_then(|()| attempt(server, run, program));
-    server.pin(false);
+pub(crate) fn measure(servers: &Servers, run: &Run, program: &PathBuf) -> Outcome {
+    servers.pin(run.case.flavour == Flavour::Pinned);
+    let outcome = servers.clear().and_then(|()| attempt(servers, run, program));
+    servers.pin(false);
     outcome.unwrap_or_else(Outcome::failed)
 }
 
-fn attempt(server: &Server, run: &Run, program: &PathBuf) -> Result<Outcome, String> {
+fn attempt(servers: &Servers, run: &Run, program: &PathBuf) -> Result<Outcome, String> {
     let limit = Instant::now() + if run.quick { QUICK_LIMIT } else { LIMIT };
     let mut parts = Vec::new();
     for part in 0..run.processes() {
@@ -58,9 +61,10 @@ fn attempt(server: &Server, run: &Run, program: &PathBuf) -> Result<Outcome, Str
     if let Some(outcome) = early.into_iter().next() {
         return Ok(outcome);
     }
-    server.reset_counts()?;
+    servers.reset_counts()?;
     let ids: Vec<u32> = parts.iter().map(|part| part.process.id()).collect();
-    let before = (Usage::of(server.process_id()), ids.iter().map(|id| Usage::of(*id)).collect::<Vec<_>>());
+    let before = (servers.usage(), ids.iter().map(|id| Usage::of(*id)).collect::<Vec<_>>());
+    let hanging = if run.who == Who::OneHangs { Some(servers.hang()?) } else { None };
     for part in &mut parts {
         if let Some(input) = &mut part.input {
             input.write_all(b"go\n").and_then(|()| input.flush()).map_err(|error| error.to_string())?;
@@ -70,7 +74,8 @@ fn attempt(server: &Server, run: &Run, program: &PathBuf) -> Result<Outcome, Str
     for part in &parts {
         outcomes.push(read(&next(part, limit)?));
     }
-    let server_used = Usage::of(server.process_id()).since(&before.0);
+    drop(hanging);
+    let servers_used = servers.usage().since(&before.0);
     // The children wait to be told to end, so that their threads can still be asked.
     let (mut client_seconds, mut wakeups) = (0.0, 0.0);
     for (id, before) in ids.iter().zip(&before.1) {
@@ -79,13 +84,13 @@ fn attempt(server: &Server, run: &Run, program: &PathBuf) -> Result<Outcome, Str
         wakeups += used.wakeups;
     }
     let mut outcome = conclude(run, outcomes)?;
-    count(server, run, &mut outcome)?;
+    count(servers, run, &mut outcome)?;
     let locks = float(usize::try_from(outcome.locks).unwrap_or_default()).max(1.0);
     outcome.set("client µs per lock", client_seconds * 1e6 / locks);
-    outcome.set("server µs per lock", server_used.seconds * 1e6 / locks);
+    outcome.set("server µs per lock", servers_used.seconds * 1e6 / locks);
     outcome.set("wake-ups per lock", wakeups / locks);
     if let Some(span) = outcome.get("span s") {
-        outcome.set("server, % of a core", server_used.seconds / span * 100.0);
+        outcome.set("server, % of a core", servers_used.seconds / span * 100.0);
     }
     Ok(outcome)
 }
@@ -145,17 +150,27 @@ fn conclude(run: &Run, outcomes: Vec<Outcome>) -> Result<Outcome, String> {
             w5::conclude(&mut outcome, &processes);
         }
         Workload::HandOff => w6::conclude(&mut outcome, &holds),
+        Workload::ScaleHandOffs => scale_hand_offs::conclude(&mut outcome, &holds),
         _ => {}
     }
     Ok(outcome)
 }
 
-/// Commands, as the server counted them. `SET` counts those inside scripts as well, which makes this an upper bound.
-fn count(server: &Server, run: &Run, outcome: &mut Outcome) -> Result<(), String> {
-    let calls = server.calls()?;
-    let of =
-        |names: &[&str]| -> f64 { names.iter().filter_map(|name| calls.get(*name)).map(|calls| calls.count).sum() };
-    let mut commands = of(&["set", "setnx", "evalsha", "eval", "evalsha_ro"]);
+/// Commands, as the servers counted them. `SET` counts those inside scripts as well, which makes this an upper bound.
+fn count(servers: &Servers, run: &Run, outcome: &mut Outcome) -> Result<(), String> {
+    let by_server = servers.calls()?;
+    let at = |calls: &BTreeMap<String, Calls>, names: &[&str]| -> f64 {
+        names.iter().filter_map(|name| calls.get(*name)).map(|calls| calls.count).sum()
+    };
+    let of = |names: &[&str]| -> f64 { by_server.iter().map(|calls| at(calls, names)).sum() };
+    let locking = ["set", "setnx", "evalsha", "eval", "evalsha_ro"];
+    let mut commands = of(&locking);
+    if by_server.len() > 1 {
+        let share = commands / float(by_server.len());
+        let parts = Sample::new(by_server.iter().map(|calls| at(calls, &locking) / share));
+        outcome.set(BUSIEST, parts.max());
+        outcome.set(IDLEST, parts.min());
+    }
     let others = of(&["ping", "subscribe", "script|load"]);
     let locks = float(usize::try_from(outcome.locks).unwrap_or_default()).max(1.0);
     if run.case.workload == Workload::Sale {
@@ -163,7 +178,7 @@ fn count(server: &Server, run: &Run, outcome: &mut Outcome) -> Result<(), String
         commands -= locks;
     }
     commands += others;
-    if run.who == crate::contestant::Who::Blog {
+    if run.who == Who::Blog {
         commands += of(&["del"]);
     }
     outcome.set("commands per lock", commands / locks);
@@ -176,8 +191,9 @@ fn count(server: &Server, run: &Run, outcome: &mut Outcome) -> Result<(), String
         outcome.set("commands per 100 leases", commands / renewals);
     }
     for (name, column) in [("set", "µs per SET"), ("evalsha", "µs per EVALSHA")] {
-        if let Some(calls) = calls.get(name).filter(|calls| calls.count > 0.0) {
-            outcome.set(column, calls.micros / calls.count);
+        let micros: f64 = by_server.iter().filter_map(|calls| calls.get(name)).map(|calls| calls.micros).sum();
+        if micros > 0.0 {
+            outcome.set(column, micros / of(&[name]));
         }
     }
     Ok(())

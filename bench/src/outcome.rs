@@ -22,8 +22,8 @@ pub(crate) struct Outcome {
     pub(crate) ended: u64,
     /// Acquisitions of each task (W5).
     pub(crate) shares: Vec<f64>,
-    /// When each hold began and ended, in ns of the shared clock (W6).
-    pub(crate) holds: Vec<(u64, u64)>,
+    /// By key, when each hold began and ended, in ns of the shared clock (hand-offs).
+    pub(crate) holds: Vec<Vec<(u64, u64)>>,
 }
 
 impl Outcome {

@@ -1,6 +1,7 @@
 //! [`Usage`]: what a process has used, from /proc. Zeros where there is none.
 
 use std::fs;
+use std::iter::Sum;
 use std::path::Path;
 
 /// Totals since the process began, over its threads that still run.
@@ -35,6 +36,16 @@ impl Usage {
             wakeups: self.wakeups - before.wakeups,
             memory: self.memory - before.memory,
         }
+    }
+}
+
+impl Sum for Usage {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            seconds: sum.seconds + one.seconds,
+            wakeups: sum.wakeups + one.wakeups,
+            memory: sum.memory + one.memory,
+        })
     }
 }
 

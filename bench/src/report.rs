@@ -7,12 +7,12 @@ use crate::arguments::Arguments;
 use crate::column::Column;
 use crate::outcome::Outcome;
 use crate::results::Results;
-use crate::server::Server;
+use crate::servers::Servers;
 use crate::stats::Sample;
 use crate::verdict;
 
 /// What was measured with what.
-pub(crate) fn head(server: &Server, arguments: &Arguments, python: bool) -> String {
+pub(crate) fn head(server: &Servers, arguments: &Arguments, python: bool) -> String {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
     let mut text = format!("Redis {} on loopback, {cores} cores", server.version());
     text.push_str(if arguments.quick { ", quick run: small crowds, short rounds, the others once\n" } else { "\n" });

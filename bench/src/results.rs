@@ -42,6 +42,12 @@ impl Results {
         Sample::new(self.rounds.iter().filter_map(one))
     }
 
+    /// A contestant's value as a multiple of another's in the same round.
+    pub(crate) fn against(&self, who: Who, other: Who, value: &str) -> Sample {
+        let one = |round: &BTreeMap<Who, Outcome>| Some(round.get(&who)?.get(value)? / round.get(&other)?.get(value)?);
+        Sample::new(self.rounds.iter().filter_map(one))
+    }
+
     /// The median over the rounds of a value that has no unit of time.
     pub(crate) fn plain(&self, who: Who, value: &str) -> Option<f64> {
         let sample = Sample::new(self.rounds.iter().filter_map(|round| round.get(&who)?.get(value)));

@@ -1,6 +1,7 @@
 //! The rounds: every contestant in turn, case by case.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,19 +11,19 @@ use crate::child::Run;
 use crate::contestant::{Who, redis_py};
 use crate::measure::measure;
 use crate::results::{self, Results};
-use crate::server::Server;
+use crate::servers::Servers;
 use crate::workload::Case;
 use crate::{chart, report, verdict};
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
-    let server = Server::start()?;
+    let server = Servers::one()?;
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let weighing = weighing_program(&this);
     let head = report::head(&server, arguments, redis_py::python().is_some());
     print!("{head}");
     let mut all = arguments.from.as_ref().map_or(Ok(Vec::new()), |file| results::read(file))?;
     for case in &arguments.cases {
-        let results = measure_case(&server, arguments, case, &this, weighing.as_ref());
+        let results = measure_case(&server, arguments, case, &this, weighing.as_ref())?;
         print!("{}", report::table(&results));
         // What an earlier run says of this case is out of date.
         match all.iter_mut().find(|earlier| earlier.case.id == case.id) {
@@ -39,12 +40,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), String> {
 
 /// Everybody in turn, round by round.
 fn measure_case(
-    server: &Server,
+    server: &Servers,
     arguments: &Arguments,
     case: &'static Case,
     this: &PathBuf,
     weighing: Option<&PathBuf>,
-) -> Results {
+) -> Result<Results, String> {
+    // Only now, and only as long: idle masters have a little to do all the time.
+    let mut clusters = BTreeMap::new();
+    for masters in case.contestants.iter().filter_map(|who| who.masters()) {
+        if let Entry::Vacant(place) = clusters.entry(masters) {
+            place.insert(Servers::masters(masters)?);
+        }
+    }
     let python = redis_py::python();
     let rounds = arguments.rounds.unwrap_or(case.rounds(arguments.quick));
     let mut results = Results::new(case);
@@ -55,11 +63,12 @@ fn measure_case(
                 continue;
             }
             progress(&format!("{} {}/{rounds} {}", case.id, round + 1, who.title()));
-            let run = Run { case, who, url: server.url(), part: 0, quick: arguments.quick, weigh: None };
-            let mut outcome = measure(server, &run, this);
+            let servers = who.masters().and_then(|masters| clusters.get(&masters)).unwrap_or(server);
+            let run = Run { case, who, url: servers.url(), part: 0, round, quick: arguments.quick, weigh: None };
+            let mut outcome = measure(servers, &run, this);
             // Counting slows a process down: its other results are not used.
             if let (0, Some(column), Some(weighing)) = (round, case.weighed(), weighing)
-                && let Some(bytes) = measure(server, &run, weighing).get(column)
+                && let Some(bytes) = measure(servers, &run, weighing).get(column)
             {
                 outcome.set(column, bytes);
             }
@@ -68,7 +77,7 @@ fn measure_case(
         results.rounds.push(outcomes);
     }
     progress("");
-    results
+    Ok(results)
 }
 
 /// The verdict, and the files that were asked for.

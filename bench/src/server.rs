@@ -1,4 +1,4 @@
-//! [`Server`]: a Redis of the benchmark's own.
+//! [`Server`]: a Redis of the benchmark's own, alone or one of a cluster.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -6,8 +6,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use redis::Connection;
-use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use tempfile::TempDir;
+
+use crate::process::Usage;
 
 /// A `redis-server` on a free port of this host; it ends with this value.
 #[derive(Debug)]
@@ -26,16 +29,16 @@ pub(crate) struct Calls {
 }
 
 impl Server {
-    pub(crate) fn start() -> Result<Self, String> {
+    /// With further options.
+    pub(crate) fn start(options: &[&str]) -> Result<Self, String> {
         let folder = TempDir::new().map_err(|error| format!("no folder for the server: {error}"))?;
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
-        let port = listener.local_addr().map_err(|error| error.to_string())?.port();
-        drop(listener);
+        let port = free_port()?;
         let process = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
             // A thousand waiting clients of some contestants need a connection each.
             .args(["--maxclients", "20000", "--dir"])
             .arg(folder.path())
+            .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -53,20 +56,21 @@ impl Server {
         Ok(server)
     }
 
-    pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
     }
 
-    pub(crate) fn process_id(&self) -> u32 {
-        self.process.id()
+    /// What it has used so far.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage::of(self.process.id())
     }
 
     fn connection(&self) -> Result<Connection, String> {
-        let client = redis::Client::open(self.url()).map_err(|error| error.to_string())?;
+        let client = redis::Client::open(format!("redis://{}", self.address())).map_err(|error| error.to_string())?;
         client.get_connection().map_err(|error| error.to_string())
     }
 
-    fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> Result<T, String> {
+    pub(crate) fn ask<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> Result<T, String> {
         command.query(&mut self.connection()?).map_err(|error| error.to_string())
     }
 
@@ -95,10 +99,37 @@ impl Server {
     /// Keeps the server on the first core, or lets it run anywhere.
     pub(crate) fn pin(&self, pinned: bool) {
         let cores = if pinned { first_core() } else { self.all_cores };
-        let process = i32::try_from(self.process.id()).ok().and_then(Pid::from_raw);
         // Where pinning is refused, the "pinned" case is merely not pinned.
-        let _ = sched_setaffinity(process, &cores);
+        let _ = sched_setaffinity(self.pid(), &cores);
     }
+
+    fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.process.id()).ok().and_then(Pid::from_raw)
+    }
+
+    /// Stops it in its tracks until the value is dropped: connections stay open, nothing is answered.
+    pub(crate) fn hang(&self) -> Result<Hanging, String> {
+        let pid = self.pid().ok_or("the server has no process id")?;
+        kill_process(pid, Signal::STOP).map_err(|error| format!("the server can't be stopped: {error}"))?;
+        Ok(Hanging(pid))
+    }
+}
+
+/// A server hangs for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Hanging(Pid);
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        // It has not ended: only its owner ends it.
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// A port that nobody listens on just now.
+pub(crate) fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
+    listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
 }
 
 /// The core that pinned cases run on.

@@ -5,6 +5,9 @@ use crate::column::{self, Column};
 use crate::contestant::{Contestant, Who};
 use crate::outcome::Outcome;
 
+mod hanging_master;
+pub(crate) mod scale_hand_offs;
+mod scale_locks;
 mod w1;
 mod w2;
 pub(crate) mod w3;
@@ -38,6 +41,9 @@ pub(crate) enum Workload {
     Leases,
     Crowd { keys: u32, waiters: u32 },
     Attribute,
+    ScaleLocks,
+    ScaleHandOffs,
+    HangingMaster,
 }
 
 /// One table of the report.
@@ -58,8 +64,8 @@ pub(crate) struct Case {
 
 use Flavour::{Current, Multi, Pinned};
 use Who::{
-    Bare, Blog, DistributedLock, DistributedLockTuned, InMemory, Mutex, Ours, Raw, RedisLock, RedisLockTuned, RedisPy,
-    RedisPyTuned, Rslock, RslockTuned,
+    AllUp, AllUpAgain, Bare, Blog, DistributedLock, DistributedLockTuned, InMemory, Mutex, OneHangs, Ours, Raw,
+    RedisLock, RedisLockTuned, RedisPy, RedisPyTuned, Rslock, RslockTuned, SixMasters, ThreeMasters,
 };
 
 const EVERYBODY: &[Who] = &[
@@ -147,6 +153,9 @@ pub(crate) static CASES: &[Case] = &[
     case!("w8-1", "W8 100,000 tasks wait for one key", Workload::Crowd { keys: 1, waiters: 100_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], column::CROWD),
     case!("w8-10000", "W8 100,000 tasks wait for 10,000 keys", Workload::Crowd { keys: 10_000, waiters: 100_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], column::CROWD),
     case!("w9", "W9 the attribute and the call it stands for, in memory", Workload::Attribute, Current, 1, InMemory, &[InMemory], column::ATTRIBUTE),
+    case!("scale-locks", "Scale: 64 tasks, a key per lock; one server, and clusters", Workload::ScaleLocks, Multi, 1, Ours, &[Ours, ThreeMasters, SixMasters], column::SCALE_LOCKS),
+    case!("scale-hand-offs", "Scale: two processes pass 32 keys to and fro; one server, and clusters", Workload::ScaleHandOffs, Multi, 2, Ours, &[Ours, ThreeMasters, SixMasters], column::SCALE_HAND_OFFS),
+    case!("hanging-master", "Locks on two masters while the third hangs", Workload::HangingMaster, Multi, 1, AllUp, &[AllUp, AllUpAgain, OneHangs], column::HANGING_MASTER),
 ];
 
 /// The case of this id.
@@ -160,6 +169,8 @@ impl Case {
         match self.workload {
             Workload::Leases | Workload::Crowd { .. } if quick => 1,
             Workload::Leases | Workload::Crowd { .. } | Workload::Fairness => 3,
+            Workload::HangingMaster if quick => 5,
+            Workload::HangingMaster => 45,
             _ if quick => 3,
             _ => 7,
         }
@@ -202,6 +213,9 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
         Workload::Leases => w7::run(run).await,
         Workload::Crowd { keys, waiters } => w8::run::<C>(run, keys, waiters).await,
         Workload::Attribute => w9::run(run).await,
+        Workload::ScaleLocks => scale_locks::run(run).await,
+        Workload::ScaleHandOffs => scale_hand_offs::run(run).await,
+        Workload::HangingMaster => hanging_master::run(run).await,
     }
 }
 

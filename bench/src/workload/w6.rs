@@ -6,6 +6,7 @@ use redis::aio::MultiplexedConnection;
 
 use crate::child::{Run, nanos, ready};
 use crate::contestant::{Contestant, connect_raw};
+use crate::hand_off::HandOffs;
 use crate::outcome::Outcome;
 use crate::stats::Sample;
 
@@ -26,6 +27,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
     }
     ready();
     let end = Instant::now() + Duration::from_millis(run.size(1500, 800).into());
+    let mut holds = Vec::new();
     while Instant::now() < end {
         let body = async {
             let entered = nanos();
@@ -33,9 +35,10 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
             (entered, nanos())
         };
         if let Some(hold) = outcome.count(lock.with("w6:0", body).await) {
-            outcome.holds.push(hold);
+            holds.push(hold);
         }
     }
+    outcome.holds.push(holds);
     Ok(outcome)
 }
 
@@ -59,32 +62,18 @@ async fn pause() {
 }
 
 /// The time between holds of different processes.
-pub(crate) fn conclude(outcome: &mut Outcome, parts: &[Vec<(u64, u64)>]) {
-    let mut holds: Vec<(u64, u64, usize)> = Vec::new();
-    for (part, of_part) in parts.iter().enumerate() {
-        holds.extend(of_part.iter().map(|(began, ended)| (*began, *ended, part)));
-    }
-    holds.sort_unstable();
-    let mut gaps = Vec::new();
-    for pair in holds.windows(2) {
-        let [(_, ended, before), (began, _, after)] = pair else { continue };
-        if began < ended {
-            outcome.overlaps += 1;
-        } else if before != after {
-            gaps.push(Duration::from_nanos(began - ended).as_secs_f64() * 1e6);
-        }
-    }
-    let alternating = crate::stats::float(gaps.len()) / crate::stats::float(holds.len().max(1));
-    let gaps = Sample::new(gaps);
-    outcome.set("hand-off µs", gaps.median());
-    outcome.set("p99 µs", gaps.quantile(0.99));
+pub(crate) fn conclude(outcome: &mut Outcome, processes: &[Vec<Vec<(u64, u64)>>]) {
+    let HandOffs { micros, followed, overlaps, .. } = HandOffs::of(processes);
+    outcome.overlaps += overlaps;
+    outcome.set("hand-off µs", micros.median());
+    outcome.set("p99 µs", micros.quantile(0.99));
     for (column, gap, ping) in [
-        ("hand-off / PING", gaps.median(), "PING µs"),
-        ("hand-off / PING after a pause", gaps.median(), "PING after a pause µs"),
-        ("p99 / PING", gaps.quantile(0.99), "PING µs"),
+        ("hand-off / PING", micros.median(), "PING µs"),
+        ("hand-off / PING after a pause", micros.median(), "PING after a pause µs"),
+        ("p99 / PING", micros.quantile(0.99), "PING µs"),
     ] {
         outcome.set(column, gap / outcome.get(ping).unwrap_or(f64::NAN));
     }
-    outcome.set(FOLLOWED, alternating * 100.0);
+    outcome.set(FOLLOWED, followed * 100.0);
     outcome.holds.clear();
 }
