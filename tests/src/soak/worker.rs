@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use super::plan::Plan;
 use super::register::Register;
 use super::workload::Task;
+use history::diary::STALL;
 use history::event::now;
 use history::{Diary, Lock, Place, Recorder, What};
 
@@ -130,7 +131,6 @@ impl Counts {
 }
 
 const LOOK: Duration = Duration::from_millis(10);
-const STALL: u64 = 40_000_000;
 
 /// Writes down when this process could not run, until `is_over`.
 pub fn watch(recorder: &mut Recorder, is_over: impl Fn(u64) -> bool) {
