@@ -232,7 +232,12 @@ impl Link {
             // In one piece: it is for the very next command on this connection.
             both.cmd("ASKING").add_command(command);
             let replies = live.connection.send_packed_commands(&both, 0, 2);
-            let reply = async { Ok(replies.await?.pop().unwrap_or(Value::Nil)) };
+            let reply = async {
+                let mut replies = replies.await?;
+                let answer = replies.pop().unwrap_or(Value::Nil);
+                // Without the one, the other is only sent back to where it came from: that says nothing.
+                Ok(replies.pop().filter(|asked| matches!(asked, Value::ServerError(_))).unwrap_or(answer))
+            };
             let value = self.answered(live.made, by, reply).await?;
             Ok(Called { value, sent: by.start(), repeated: false, live, link: Arc::clone(self) })
         })
