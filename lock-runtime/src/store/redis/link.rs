@@ -232,12 +232,9 @@ impl Link {
             // In one piece: it is for the very next command on this connection.
             both.cmd("ASKING").add_command(command);
             let replies = live.connection.send_packed_commands(&both, 0, 2);
-            let reply = async {
-                let mut replies = replies.await?;
-                let answer = replies.pop().unwrap_or(Value::Nil);
-                // Without the one, the other is only sent back to where it came from: that says nothing.
-                Ok(replies.pop().filter(|asked| matches!(asked, Value::ServerError(_))).unwrap_or(answer))
-            };
+            // When the one is refused, the other is only sent back to where it came from.
+            let told = |asked, answer| if matches!(asked, Value::ServerError(_)) { asked } else { answer };
+            let reply = async { Ok(replies.await?.into_iter().reduce(told).unwrap_or(Value::Nil)) };
             let value = self.answered(live.made, by, reply).await?;
             Ok(Called { value, sent: by.start(), repeated: false, live, link: Arc::clone(self) })
         })
