@@ -212,7 +212,8 @@ impl Sentinel {
     /// One that watches over the server at the port `master`, with further settings.
     #[must_use]
     pub fn with(kind: Kind, master: u16, options: &[(&str, String)]) -> Self {
-        let options: String = options.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
+        let options: Vec<_> = options.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
+        let options = options.concat();
         // Between finding a free port and the sentinel's bind somebody else may take it: then another one.
         for _ in 0..20 {
             let folder = tempfile::tempdir().expect("a temporary folder");
@@ -303,7 +304,9 @@ impl Sentinel {
             command.arg("SETUSER").arg(user).arg(rights.split(' ').collect::<Vec<_>>());
             command.query::<()>(&mut connection).expect("the sentinel takes it");
         };
-        users.iter().for_each(|(user, rights)| tell(user, rights));
+        for (user, rights) in users {
+            tell(user, rights);
+        }
         tell("default", "off");
     }
 

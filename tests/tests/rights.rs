@@ -56,6 +56,12 @@ fn allow(server: &Server, user: &str, rights: &[String]) {
     server.tell(&format!("ACL SETUSER {user} on >canary-7f3a -@all {}", rights.join(" ")));
 }
 
+fn allow_on(servers: &[&Server], user: &str, rights: &[String]) {
+    for server in servers {
+        allow(server, user, rights);
+    }
+}
+
 fn as_user(url: &str, user: &str) -> String {
     url.replace("://", &format!("://{user}:canary-7f3a@"))
 }
@@ -122,11 +128,11 @@ async fn is_told(url: &str, servers: &[&Server], missing: &str, events: &Events)
 async fn are_the_least(url: &str, servers: &[&Server], rights: &[String], told: &[String]) {
     let events = Events::of_this_process();
     for missing in told {
-        servers.iter().for_each(|server| allow(server, &user(missing), &without(rights, missing)));
+        allow_on(servers, &user(missing), &without(rights, missing));
     }
     // First, while the scripts are unknown.
     is_told(url, servers, "+eval", &events).await;
-    servers.iter().for_each(|server| allow(server, "least", rights));
+    allow_on(servers, "least", rights);
     use_it_all(&as_user(url, "least"), "all").await.unwrap();
     is_left_alone(servers, "all").await;
     let others = told.iter().filter(|right| *right != "+eval");
@@ -148,7 +154,7 @@ async fn the_least_rights_in_a_cluster_are_all_missed() {
         told(&rights).into_iter().filter(|right| right != "+cluster|info" && right != "+asking").collect();
     are_the_least(&cluster.url(), &servers, &rights, &told).await;
     let name = user("+cluster|info");
-    servers.iter().for_each(|server| allow(server, &name, &without(&rights, "+cluster|info")));
+    allow_on(&servers, &name, &without(&rights, "+cluster|info"));
     use_it_all(&as_user(&cluster.url(), &name), &name).await.unwrap();
 }
 

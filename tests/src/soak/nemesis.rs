@@ -78,7 +78,9 @@ impl<'a> Nemesis<'a> {
                 *self.counts.entry(format!("{:?}", strike.kind)).or_default() += 1;
             }
         }
-        self.proxies.iter().for_each(|proxy| proxy.forget_plans());
+        for proxy in &self.proxies {
+            proxy.forget_plans();
+        }
         self.mend(u64::MAX);
         if let Some(suffering) = self.suffering {
             suffering.join().expect("the servers settle");

@@ -181,8 +181,7 @@ impl Kind {
         Duration::from_millis(match self {
             Self::StopOne | Self::CutOffOne => 3000,
             Self::FailOver | Self::MoveSlots | Self::StopMaster => 3500,
-            Self::RestartOne | Self::RestartOneEmpty => 5000,
-            Self::KillMaster | Self::StopMasterUntilReplaced => 5000,
+            Self::RestartOne | Self::RestartOneEmpty | Self::KillMaster | Self::StopMasterUntilReplaced => 5000,
             _ => 0,
         })
     }
