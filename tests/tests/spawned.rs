@@ -19,8 +19,8 @@ const SHORT: Duration = Duration::from_millis(200);
 
 /// Handlers and services put a few layers of their own around it.
 async fn within_layers<F: Future>(inside: F) -> F::Output {
-    async move { async move { tokio::time::timeout(SHORT * 50, async move { inside.await }).await.unwrap() }.await }
-        .await
+    let inside = tokio::task::unconstrained(inside);
+    tokio::time::timeout(SHORT * 50, inside).await.unwrap()
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn what_a_manager_returns_can_be_spawned() {
     let nested = request().run(within_layers(request().run(within_layers(async { 7 }))));
     assert_eq!(spawn(within_layers(nested)).await.unwrap().unwrap().unwrap(), 7);
     let scoped = locks.clone();
-    let number = spawn(async move { scoped.scope(within_layers(locked(3))).await }).await.unwrap();
+    let number = spawn(async move { scoped.scope(Box::pin(within_layers(locked(3)))).await }).await.unwrap();
     assert_eq!(number.unwrap(), 6);
     spawn(within_layers(async move { locks.shutdown().await })).await.unwrap();
 }
