@@ -3,18 +3,34 @@
 use std::time::{Duration, Instant};
 
 use crate::patience::eventually_blocking;
-use crate::server::{Kind, Server};
+use crate::server::{Kind, Server, free_port};
+use crate::tls::{Authority, arguments};
 
 /// All hash slots, shared out in ranges.
 const SLOTS: usize = 16_384;
 /// How long a machine with other work may take for what is done in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30);
+const OPTIONS: [&str; 10] = [
+    "--cluster-enabled",
+    "yes",
+    "--cluster-node-timeout",
+    "1000",
+    "--cluster-replica-validity-factor",
+    "0",
+    "--repl-diskless-sync-delay",
+    "0",
+    "--repl-ping-replica-period",
+    "1",
+];
 
 /// Masters and their replicas; they end with this value.
 #[derive(Debug)]
 pub struct Cluster {
     /// First the masters, then the replica of each.
     nodes: Vec<Server>,
+    /// Where they find each other, and managers them.
+    addresses: Vec<String>,
+    scheme: &'static str,
 }
 
 impl Cluster {
@@ -36,25 +52,40 @@ impl Cluster {
         Self::launch(Kind::Redis, masters, replicas)
     }
 
+    /// Three masters that speak TLS to each other and to managers, and nothing else but to this test.
+    #[must_use]
+    pub fn secured(authority: &Authority) -> Self {
+        let mut addresses = Vec::new();
+        let nodes = (0..3).map(|_| {
+            // Here the bus is 10,000 ports further up than this one.
+            let port = std::iter::repeat_with(free_port).find(|port| *port < 55_000).expect("ports have no end");
+            addresses.push(format!("127.0.0.1:{port}"));
+            let options = [arguments(&authority.options(port)), OPTIONS.map(ToOwned::to_owned).to_vec()].concat();
+            let options: Vec<_> = options.iter().map(String::as_str).collect();
+            Server::with(&[&options[..], &["--tls-cluster", "yes", "--tls-replication", "yes"]].concat())
+        });
+        let nodes = nodes.collect();
+        Self { nodes, addresses, scheme: "rediss-cluster" }.meet(3)
+    }
+
     fn launch(kind: Kind, masters: usize, replicas: bool) -> Self {
-        let options = [
-            ["--cluster-enabled", "yes"],
-            ["--cluster-node-timeout", "1000"],
-            ["--cluster-replica-validity-factor", "0"],
-            ["--repl-diskless-sync-delay", "0"],
-            ["--repl-ping-replica-period", "1"],
-        ];
         let count = if replicas { 2 * masters } else { masters };
         // The bus is 10,000 ports further up; where that is out of range or taken, the server ends and another port is tried.
-        let nodes: Vec<_> = (0..count).map(|_| Server::of(kind, options.as_flattened())).collect();
-        let cluster = Self { nodes };
+        let nodes: Vec<_> = (0..count).map(|_| Server::of(kind, &OPTIONS)).collect();
+        let addresses = nodes.iter().map(Server::address).collect();
+        Self { nodes, addresses, scheme: "redis-cluster" }.meet(masters)
+    }
+
+    /// The first are masters that share the slots, the others replicas.
+    fn meet(self, masters: usize) -> Self {
+        let (count, cluster) = (self.nodes.len(), self);
         for (index, node) in cluster.nodes.iter().enumerate() {
             node.tell(&format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
             if index < masters {
                 let (first, end) = (SLOTS * index / masters, SLOTS * (index + 1) / masters);
                 node.tell(&format!("CLUSTER ADDSLOTSRANGE {first} {}", end - 1));
             }
-            cluster.nodes[0].tell(&format!("CLUSTER MEET {}", node.address().replace(':', " ")));
+            cluster.nodes[0].tell(&format!("CLUSTER MEET {}", cluster.addresses[index].replace(':', " ")));
         }
         eventually_blocking("every node knows all others", PATIENCE, || cluster.each_knows(count));
         for (index, node) in cluster.nodes.iter().enumerate().skip(masters) {
@@ -87,14 +118,19 @@ impl Cluster {
     /// For a manager: all nodes.
     #[must_use]
     pub fn url(&self) -> String {
-        let nodes: Vec<_> = self.nodes.iter().map(Server::address).collect();
-        format!("redis-cluster://{}", nodes.join(","))
+        format!("{}://{}", self.scheme, self.addresses.join(","))
     }
 
     /// The master that a key is on, by its own account.
     #[must_use]
     pub fn server_of(&self, key: &str) -> &Server {
-        &self.nodes[self.owner(self.slot(key))]
+        &self.nodes[self.owner_of(key)]
+    }
+
+    /// The node that serves a key's slot, once there is one.
+    #[must_use]
+    pub fn owner_of(&self, key: &str) -> usize {
+        self.owner(self.slot(key))
     }
 
     /// One of the nodes: first the masters, then the replica of each.
@@ -116,7 +152,18 @@ impl Cluster {
     /// The node's name in the cluster.
     #[must_use]
     pub fn id(&self, index: usize) -> String {
-        self.nodes[index].ask("CLUSTER MYID")
+        let mut id = None;
+        eventually_blocking("the node tells its name", PATIENCE, || {
+            id = self.nodes[index].try_ask("CLUSTER MYID").ok();
+            id.is_some()
+        });
+        id.expect("it told")
+    }
+
+    /// Tells a node to whose connections something may happen just now.
+    fn insist(&self, index: usize, command: &str) {
+        let node = &self.nodes[index];
+        eventually_blocking("the node does it", PATIENCE, || node.try_ask::<redis::Value>(command).is_ok());
     }
 
     /// The slot of a key.
@@ -174,8 +221,8 @@ impl Cluster {
     /// yet are asked for at the other one (`ASK`).
     pub fn start_migration(&self, slot: u16, to: usize) -> Migration<'_> {
         let from = self.owner(slot);
-        self.nodes[to].tell(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", self.id(from)));
-        self.nodes[from].tell(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", self.id(to)));
+        self.insist(to, &format!("CLUSTER SETSLOT {slot} IMPORTING {}", self.id(from)));
+        self.insist(from, &format!("CLUSTER SETSLOT {slot} MIGRATING {}", self.id(to)));
         Migration { cluster: self, slot, from, to }
     }
 
@@ -203,7 +250,8 @@ impl Migration<'_> {
         let (from, to) = (&self.cluster.nodes[self.from], &self.cluster.nodes[self.to]);
         let address = to.address().replace(':', " ");
         eventually_blocking("all keys are moved", PATIENCE, || {
-            let keys: Vec<String> = from.ask(&format!("CLUSTER GETKEYSINSLOT {} 100", self.slot));
+            let asked = format!("CLUSTER GETKEYSINSLOT {} 100", self.slot);
+            let Ok(keys) = from.try_ask::<Vec<String>>(&asked) else { return false };
             // Refused while the other one takes the cluster for down, for a moment after a failover.
             keys.is_empty() || {
                 let _ = from.try_ask::<redis::Value>(&format!("MIGRATE {address}  0 5000 KEYS {}", keys.join(" ")));
@@ -217,8 +265,8 @@ impl Migration<'_> {
         let id = self.cluster.id(self.to);
         let assign = format!("CLUSTER SETSLOT {} NODE {id}", self.slot);
         // First where it goes to, so that there is always one who serves it.
-        self.cluster.nodes[self.to].tell(&assign);
-        self.cluster.nodes[self.from].tell(&assign);
+        self.cluster.insist(self.to, &assign);
+        self.cluster.insist(self.from, &assign);
         for node in &self.cluster.nodes {
             // Others hear of it anyway, and a replica or a node that is down can't be told.
             let _ = node.try_ask::<redis::Value>(&assign);

@@ -23,4 +23,5 @@ pub mod sentinel;
 pub mod server;
 pub mod soak;
 pub mod stores;
+pub mod tls;
 pub mod wire;

@@ -1,14 +1,15 @@
 //! [`Proxy`]: a connection to the server that misbehaves on purpose, command by command.
 
+mod line;
+
 use std::collections::VecDeque;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use socket2::SockRef;
+use line::Line;
 
 use crate::resp;
 use crate::server::Server;
@@ -75,29 +76,8 @@ struct State {
     holding: usize,
     lines: Vec<Arc<Line>>,
     last: u64,
-}
-
-/// One connection through the proxy.
-#[derive(Debug)]
-struct Line {
-    number: LineNumber,
-    client: TcpStream,
-    server: TcpStream,
-    deaf: AtomicBool,
-    mute: AtomicBool,
-    /// It ends by a reset instead of an orderly end.
-    reset: AtomicBool,
-    /// For each command that the server will answer: whether the answer is thrown away, or cuts the line.
-    expected: Mutex<VecDeque<Reply>>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reply {
-    Pass,
-    Drop,
-    Mute,
-    Delay(Duration),
-    Cut,
+    /// New connections are black holes as well.
+    cut_off: bool,
 }
 
 impl Proxy {
@@ -128,7 +108,7 @@ impl Proxy {
                 }
                 // A server that is down refuses; so does the proxy then, by closing at once.
                 if let Ok(client) = client {
-                    let _ = connect(&accepting, client);
+                    let _ = line::connect(&accepting, client);
                 }
             }
         });
@@ -189,6 +169,18 @@ impl Proxy {
     /// Swallows bytes of one connection.
     pub fn black_hole_line(&self, number: LineNumber, direction: Direction) {
         self.at(number, |line| line.swallow(direction));
+    }
+
+    /// Swallows all bytes of all connections, also of new ones, until [`rejoin`](Self::rejoin).
+    pub fn cut_off(&self) {
+        self.shared.state().cut_off = true;
+        self.black_hole(Direction::Both);
+    }
+
+    /// New connections are fine again, and those that are left are cut.
+    pub fn rejoin(&self) {
+        self.shared.state().cut_off = false;
+        self.cut();
     }
 
     /// Cuts one connection, if it is still there.
@@ -272,126 +264,5 @@ impl Shared {
             state = self.let_go.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.holding -= 1;
-    }
-}
-
-impl Line {
-    fn swallow(&self, direction: Direction) {
-        self.deaf.fetch_or(direction != Direction::ToClient, Ordering::SeqCst);
-        self.mute.fetch_or(direction != Direction::ToServer, Ordering::SeqCst);
-    }
-
-    fn cut(&self) {
-        let how = if self.reset.load(Ordering::SeqCst) { Shutdown::Read } else { Shutdown::Both };
-        let _ = self.client.shutdown(how);
-        let _ = self.server.shutdown(how);
-    }
-
-    /// The threads end, and with them the last handles: closing without lingering is a reset.
-    fn reset(&self) {
-        self.reset.store(true, Ordering::SeqCst);
-        for side in [&self.client, &self.server] {
-            let _ = SockRef::from(side).set_linger(Some(Duration::ZERO));
-        }
-        self.cut();
-    }
-
-    fn expected(&self) -> MutexGuard<'_, VecDeque<Reply>> {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
-    let server = TcpStream::connect(&shared.target)?;
-    client.set_nodelay(true)?;
-    server.set_nodelay(true)?;
-    let mut state = shared.state();
-    state.last += 1;
-    let line = Arc::new(Line {
-        number: LineNumber(state.last),
-        client,
-        server,
-        deaf: AtomicBool::new(false),
-        mute: AtomicBool::new(false),
-        reset: AtomicBool::new(false),
-        expected: Mutex::default(),
-    });
-    state.lines.push(Arc::clone(&line));
-    drop(state);
-    let (up, down) = (Arc::clone(&line), line);
-    let shared = Arc::clone(shared);
-    thread::spawn(move || {
-        let _ = carry_requests(&shared, &up);
-        up.cut();
-        shared.state().lines.retain(|line| line.number != up.number);
-    });
-    thread::spawn(move || {
-        let _ = carry_replies(&down);
-        down.cut();
-    });
-    Ok(())
-}
-
-fn carry_requests(shared: &Shared, line: &Line) -> std::io::Result<()> {
-    each_message(&line.client, |request| {
-        let (name, fault) = shared.meet(request);
-        let mut reply = Reply::Pass;
-        match fault {
-            None => {}
-            Some(Fault::DropReply) => reply = Reply::Drop,
-            Some(Fault::MuteFromReply) => reply = Reply::Mute,
-            Some(Fault::DelayReply(time)) => reply = Reply::Delay(time),
-            Some(Fault::CutAfterForward) => reply = Reply::Cut,
-            Some(Fault::CutBeforeForward) => return Err(std::io::ErrorKind::ConnectionAborted.into()),
-            Some(Fault::Delay(time)) => thread::sleep(time),
-            Some(Fault::Hold) => shared.wait_until_let_go(),
-        }
-        if line.deaf.load(Ordering::SeqCst) {
-            return Ok(());
-        }
-        // With RESP3 these are answered by pushes, which don't count as replies.
-        if !name.ends_with("SUBSCRIBE") {
-            line.expected().push_back(reply);
-        }
-        (&line.server).write_all(request)
-    })
-}
-
-fn carry_replies(line: &Line) -> std::io::Result<()> {
-    each_message(&line.server, |message| {
-        let is_push = message[0] == b'>';
-        let reply = if is_push { None } else { line.expected().pop_front() };
-        match reply {
-            Some(Reply::Drop) => Ok(()),
-            Some(Reply::Mute) => {
-                line.swallow(Direction::ToClient);
-                Ok(())
-            }
-            Some(Reply::Cut) => Err(std::io::ErrorKind::ConnectionAborted.into()),
-            Some(Reply::Delay(time)) => {
-                thread::sleep(time);
-                (&line.client).write_all(message)
-            }
-            _ if line.mute.load(Ordering::SeqCst) => Ok(()),
-            _ => (&line.client).write_all(message),
-        }
-    })
-}
-
-fn each_message(mut from: &TcpStream, mut carry: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
-    let mut bytes = Vec::new();
-    let mut chunk = [0; 16 * 1024];
-    loop {
-        let count = from.read(&mut chunk)?;
-        if count == 0 {
-            return Ok(());
-        }
-        bytes.extend_from_slice(&chunk[..count]);
-        let mut start = 0;
-        while let Some(end) = resp::length(&bytes[start..]) {
-            carry(&bytes[start..start + end])?;
-            start += end;
-        }
-        bytes.drain(..start);
     }
 }

@@ -34,6 +34,11 @@ impl Servers {
         &self.servers[number]
     }
 
+    /// All of them.
+    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.servers.iter()
+    }
+
     /// One of them, to kill it.
     pub fn server_mut(&mut self, number: usize) -> &mut Server {
         &mut self.servers[number]

@@ -121,7 +121,9 @@ impl Sentinels {
         &self.servers[self.agreed()]
     }
 
-    fn agreed(&self) -> usize {
+    /// The index of the server that is the master, once the sentinels agree.
+    #[must_use]
+    pub fn agreed(&self) -> usize {
         let mut master = None;
         eventually_blocking("the sentinels agree", PATIENCE, || {
             master = self.master();
@@ -204,6 +206,14 @@ pub struct Sentinel {
 
 impl Sentinel {
     fn start(kind: Kind, master: u16) -> Self {
+        Self::with(kind, master, &[])
+    }
+
+    /// One that watches over the server at the port `master`, with further settings.
+    #[must_use]
+    pub fn with(kind: Kind, master: u16, options: &[(&str, String)]) -> Self {
+        let options: Vec<_> = options.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
+        let options = options.concat();
         // Between finding a free port and the sentinel's bind somebody else may take it: then another one.
         for _ in 0..20 {
             let folder = tempfile::tempdir().expect("a temporary folder");
@@ -211,7 +221,7 @@ impl Sentinel {
             let file = folder.path().join("sentinel.conf");
             let settings = format!(
                 "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {master} 2\n\
-                 sentinel down-after-milliseconds {NAME} 500\nsentinel failover-timeout {NAME} 3000\n",
+                 sentinel down-after-milliseconds {NAME} 500\nsentinel failover-timeout {NAME} 3000\n{options}",
                 folder.path().display()
             );
             std::fs::write(&file, settings).expect("a file in the own folder");
@@ -250,6 +260,12 @@ impl Sentinel {
         format!("127.0.0.1:{}", self.port)
     }
 
+    /// Whether it takes the master for one that is well.
+    #[must_use]
+    pub fn sees_master(&self) -> bool {
+        self.view().is_ok_and(|view| view.get("flags").is_some_and(|flags| flags == "master"))
+    }
+
     /// What it knows of the master.
     fn view(&self) -> RedisResult<HashMap<String, String>> {
         self.try_ask(&["MASTER", NAME])
@@ -278,6 +294,20 @@ impl Sentinel {
     /// Runs one `SENTINEL` command, such as `["SET", NAME, "down-after-milliseconds", "60000"]`.
     pub fn tell(&self, words: &[&str]) {
         self.try_ask::<()>(words).expect("the sentinel answers");
+    }
+
+    /// From now on it answers nobody but these users with their rights; not even this test.
+    pub fn admit_only(&self, users: &[(String, String)]) {
+        let mut connection = self.connection().expect("the sentinel answers");
+        let mut tell = |user: &str, rights: &str| {
+            let mut command = redis::cmd("ACL");
+            command.arg("SETUSER").arg(user).arg(rights.split(' ').collect::<Vec<_>>());
+            command.query::<()>(&mut connection).expect("the sentinel takes it");
+        };
+        for (user, rights) in users {
+            tell(user, rights);
+        }
+        tell("default", "off");
     }
 
     /// Stops it in its tracks: connections stay open, nothing is answered.

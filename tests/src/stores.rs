@@ -100,6 +100,18 @@ impl World {
         }
     }
 
+    /// All servers that a manager may connect to for locks.
+    #[must_use]
+    pub fn servers(&self) -> Vec<&Server> {
+        match &self.store {
+            Store::Memory(_) => Vec::new(),
+            Store::Redis(server) => vec![server],
+            Store::Sentinel(sentinels) => sentinels.servers().collect(),
+            Store::Cluster(cluster) => cluster.nodes().collect(),
+            Store::Quorum(servers) => servers.servers().collect(),
+        }
+    }
+
     /// Whether all locks are in one place, to which a manager is connected from the start.
     #[must_use]
     pub fn has_one_server(&self) -> bool {

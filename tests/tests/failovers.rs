@@ -22,8 +22,10 @@ use history::{Diary, History, Recorder, Wanted, What};
 use lock_runtime::LockManager;
 use tests::cluster::Cluster;
 use tests::sentinel::Sentinels;
-use tests::soak::Ours;
+use tests::soak::arena::{Arena, Shards};
+use tests::soak::verdict::fences_grow;
 use tests::soak::worker::watch;
+use tests::soak::{Kind, Ours, Place, Strike};
 
 // More threads than tasks: the history is written by blocking, which beside a compiler may take half a second, and no
 // timer may wait for it.
@@ -37,28 +39,11 @@ const BOUNDS: Bounds = Bounds {
     queues: true,
 };
 
-/// What happens to a master.
-#[derive(Clone, Copy, Debug)]
-enum Fate {
-    Killed,
-    Stopped,
-    Replaced,
-    /// Its slots go to another one.
-    Moved,
-}
-
 /// Without a fault nothing is lost between a master and its replica.
-const FAULTS: [Fate; 3] = [Fate::Killed, Fate::Replaced, Fate::Stopped];
-
-/// Servers that a failover happens to.
-trait Arena: Send + 'static {
-    fn url(&self) -> String;
-    /// Returns when all is settled again.
-    fn suffer(&mut self, fate: Fate);
-}
+const FAULTS: [Kind; 3] = [Kind::KillMaster, Kind::FailOver, Kind::StopMasterUntilReplaced];
 
 /// So many failovers under load; returns what was done, and how often a lock was granted.
-async fn play(mut arena: impl Arena, fates: &'static [Fate], failovers: usize, replicas: u32) -> (History, usize) {
+async fn play(mut arena: impl Arena, kinds: &'static [Kind], failovers: usize, replicas: u32) -> (History, usize) {
     let folder = tempfile::tempdir().unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let mut tasks = Vec::new();
@@ -82,10 +67,11 @@ async fn play(mut arena: impl Arena, fates: &'static [Fate], failovers: usize, r
     let arena = tokio::task::spawn_blocking(move || {
         for number in 0..failovers {
             std::thread::sleep(Duration::from_millis(500));
-            let (fate, from) = (fates[number % fates.len()], now());
-            arena.suffer(fate);
-            let fault = What::Fault { kind: format!("{fate:?}"), target: "master".to_owned(), from };
-            Recorder::new(&path, HARNESS, 0).note(fault);
+            let (kind, from) = (kinds[number % kinds.len()], now());
+            let strike = Strike { at: Duration::ZERO, kind, victim: fastrand::usize(..), length: Duration::ZERO };
+            let (target, over) = arena.suffer(&strike);
+            let fault = What::Fault { kind: format!("{kind:?}"), target, from };
+            Recorder::new(&path, HARNESS, 0).note_of(over, HARNESS, fault);
         }
         over.store(true, Ordering::SeqCst);
         arena
@@ -102,73 +88,13 @@ async fn play(mut arena: impl Arena, fates: &'static [Fate], failovers: usize, r
     (history, granted)
 }
 
-impl Arena for Sentinels {
-    fn url(&self) -> String {
-        Self::url(self)
-    }
-
-    fn suffer(&mut self, fate: Fate) {
-        let before = self.master().unwrap();
-        match fate {
-            Fate::Killed => {
-                self.server_mut(before).kill();
-                let _ = self.await_another(before);
-                self.server_mut(before).restart();
-            }
-            Fate::Stopped => {
-                self.server(before).freeze();
-                let _ = self.await_another(before);
-                self.server(before).thaw();
-            }
-            Fate::Replaced => {
-                let _ = self.fail_over();
-            }
-            Fate::Moved => panic!("there is nothing to move"),
-        }
-        self.settle();
-    }
-}
-
-/// Three masters, each with a replica.
-impl Arena for Cluster {
-    fn url(&self) -> String {
-        Self::url(self)
-    }
-
-    fn suffer(&mut self, fate: Fate) {
-        let slots: Vec<_> = keys().map(|key| self.slot(&key)).collect();
-        let before = self.owner(slots[fastrand::usize(..slots.len())]);
-        let replica = (before + 3) % 6;
-        match fate {
-            Fate::Killed => {
-                self.node_mut(before).kill();
-                self.await_master(replica);
-                self.node_mut(before).restart();
-                self.await_replica(before);
-            }
-            Fate::Stopped => {
-                self.node(before).freeze();
-                self.await_master(replica);
-                self.node(before).thaw();
-                self.await_replica(before);
-            }
-            Fate::Replaced => self.fail_over_to(replica),
-            Fate::Moved => {
-                for slot in slots {
-                    let from = self.owner(slot);
-                    let masters = (0..6).filter(|node| *node != from && self.is_master(*node));
-                    let others: Vec<_> = masters.collect();
-                    self.migrate(slot, others[fastrand::usize(..others.len())]);
-                }
-            }
-        }
-        self.settle();
-    }
-}
-
 /// What is locked.
 fn keys() -> impl Iterator<Item = String> {
     (0..3).map(|key| format!("p:{key}"))
+}
+
+fn shards() -> Shards {
+    Shards { cluster: Cluster::with(3, true), keys: keys().collect() }
 }
 
 async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>) {
@@ -195,10 +121,11 @@ fn found(history: &History, checks: &[Check], bounds: Bounds) -> Vec<Violation> 
 }
 
 /// Exclusion is what a failover may cost; nothing else.
-async fn cost_no_more_than_exclusion(arena: impl Arena, failovers: usize) {
+async fn cost_no_more_than_exclusion(place: Place, arena: impl Arena, failovers: usize) {
     let (history, granted) = play(arena, &FAULTS, failovers, 0).await;
     let bounds = Bounds { forgetful: true, ..BOUNDS };
-    let violations = found(&history, &[fences_increase, acquires_return_in_time, errors_are_true], bounds);
+    let mut violations = found(&history, &[acquires_return_in_time, errors_are_true], bounds);
+    violations.extend(fences_grow(place, &history, &BOUNDS));
     let overlaps = found(&history, &[claims_never_overlap], BOUNDS).len();
     eprintln!("{failovers} failovers, {granted} grants, {overlaps} overlaps");
     assert!(violations.is_empty(), "{violations:#?}");
@@ -206,8 +133,8 @@ async fn cost_no_more_than_exclusion(arena: impl Arena, failovers: usize) {
 }
 
 /// With every replica's confirmation not even that, nor without a fault.
-async fn cost_nothing(arena: impl Arena, fates: &'static [Fate], failovers: usize, replicas: u32) {
-    let (history, granted) = play(arena, fates, failovers, replicas).await;
+async fn cost_nothing(arena: impl Arena, kinds: &'static [Kind], failovers: usize, replicas: u32) {
+    let (history, granted) = play(arena, kinds, failovers, replicas).await;
     let violations = found(&history, &[claims_never_overlap, fences_increase, acquires_return_in_time], BOUNDS);
     eprintln!("{failovers} failovers, {granted} grants");
     assert!(violations.is_empty(), "{violations:#?}");
@@ -216,7 +143,7 @@ async fn cost_nothing(arena: impl Arena, fates: &'static [Fate], failovers: usiz
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn fencing_tokens_grow_over_failovers_and_all_goes_on() {
-    cost_no_more_than_exclusion(Sentinels::start(1), failovers(3)).await;
+    cost_no_more_than_exclusion(Place::Sentinel, Sentinels::start(1), failovers(3)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
@@ -226,12 +153,12 @@ async fn locks_that_the_replica_confirmed_are_exclusive_over_failovers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn fencing_tokens_grow_over_failovers_in_a_cluster_and_all_goes_on() {
-    cost_no_more_than_exclusion(Cluster::with(3, true), failovers(3)).await;
+    cost_no_more_than_exclusion(Place::Cluster, shards(), failovers(3)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn slots_that_move_and_failovers_without_a_fault_cost_nothing() {
-    cost_nothing(Cluster::with(3, true), &[Fate::Moved, Fate::Moved, Fate::Replaced], failovers(6), 0).await;
+    cost_nothing(shards(), &[Kind::MoveSlots, Kind::MoveSlots, Kind::FailOver], failovers(6), 0).await;
 }
 
 /// `FAILOVERS=100` for more than usual.

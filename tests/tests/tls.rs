@@ -11,10 +11,10 @@
 use std::time::{Duration, Instant};
 
 use lock_runtime::{LockError, LockManager};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use redis::TlsCertificates;
 use tests::patience::{NOISE, eventually};
 use tests::server::{Server, free_port};
+use tests::tls::{Authority, arguments};
 
 const LONG: Duration = Duration::from_secs(10);
 const CONNECT: Duration = Duration::from_millis(700);
@@ -23,47 +23,19 @@ const CONNECT: Duration = Duration::from_millis(700);
 struct Secured {
     server: Server,
     port: u16,
-    /// The certificate of the authority, as PEM.
-    authority: String,
-    _folder: tempfile::TempDir,
+    authority: Authority,
 }
 
 impl Secured {
     fn start() -> Self {
-        Self::named("127.0.0.1")
+        Self::by(Authority::new())
     }
 
-    /// With a certificate for another name than the one that it is called by.
-    fn named(host: &str) -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let authority = params.self_signed(&key).unwrap().pem();
-        let issuer = Issuer::new(params, key);
-        let key = KeyPair::generate().unwrap();
-        let certificate =
-            CertificateParams::new(vec![host.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap().pem();
-
-        let folder = tempfile::tempdir().unwrap();
-        let file = |name: &str, text: &str| {
-            let path = folder.path().join(name);
-            std::fs::write(&path, text).unwrap();
-            path.to_str().unwrap().to_owned()
-        };
-        let certificate = file("server.crt", &certificate);
-        let key = file("server.key", &key.serialize_pem());
+    fn by(authority: Authority) -> Self {
         let port = free_port();
-        let server = Server::with(&[
-            "--tls-port",
-            &port.to_string(),
-            "--tls-cert-file",
-            &certificate,
-            "--tls-key-file",
-            &key,
-            "--tls-auth-clients",
-            "no",
-        ]);
-        Self { server, port, authority, _folder: folder }
+        let options = arguments(&authority.options(port));
+        let options: Vec<_> = options.iter().map(String::as_str).collect();
+        Self { server: Server::with(&options), port, authority }
     }
 
     fn url(&self) -> String {
@@ -71,7 +43,8 @@ impl Secured {
     }
 
     fn client(&self) -> redis::Client {
-        let certificates = TlsCertificates { client_tls: None, root_cert: Some(self.authority.clone().into_bytes()) };
+        let certificates =
+            TlsCertificates { client_tls: None, root_cert: Some(self.authority.pem().to_owned().into_bytes()) };
         redis::Client::build_with_tls(self.url(), certificates).unwrap()
     }
 
@@ -127,7 +100,7 @@ async fn a_certificate_of_an_unknown_authority_is_refused_with_the_remedy() {
 
 #[tokio::test]
 async fn a_certificate_for_another_host_is_refused() {
-    let secured = Secured::named("somewhere.else");
+    let secured = Secured::by(Authority::for_host("somewhere.else"));
     let start = Instant::now();
     let error = LockManager::from_client(secured.client()).await.unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(2) + NOISE);

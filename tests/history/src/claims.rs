@@ -226,6 +226,13 @@ impl History {
         self.faults_in(range).next().is_none() && !stalled() && !killed()
     }
 
+    /// The last that a process did by itself, as far as is known.
+    #[must_use]
+    pub fn last_of(&self, process: &str) -> u64 {
+        let own = |event: &&Event| event.process == process && event.what != What::Killed;
+        self.events.iter().rev().find(own).map_or(0, |event| event.t)
+    }
+
     /// The last instant that is known of.
     #[must_use]
     pub fn last(&self) -> u64 {

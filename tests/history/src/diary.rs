@@ -8,6 +8,9 @@ use std::time::Duration;
 use super::event::{Event, How, NEVER, Wanted, What, now, span};
 use super::lock::{Failure, Hold, Lock};
 
+/// A pause of a process that is worth to be known, in nanoseconds.
+pub const STALL: u64 = 40_000_000;
+
 /// One append-only file. An event is one `write`, so that what a killed process did is there to its last call.
 #[derive(Debug)]
 pub struct Recorder {
@@ -33,8 +36,18 @@ impl Recorder {
 
     /// Writes down what happened to another process, or at another time.
     pub fn note_of(&mut self, t: u64, process: &str, what: What) {
-        let event = Event { t, process: process.to_owned(), task: self.task, what };
-        let mut line = serde_json::to_vec(&event).expect("an event is plain data");
+        let before = now();
+        self.write(&Event { t, process: process.to_owned(), task: self.task, what });
+        let after = now();
+        // The disk has other work: whoever writes could do nothing else meanwhile.
+        if after - before > STALL {
+            let what = What::Stalled { from: before };
+            self.write(&Event { t: after, process: self.process.clone(), task: self.task, what });
+        }
+    }
+
+    fn write(&mut self, event: &Event) {
+        let mut line = serde_json::to_vec(event).expect("an event is plain data");
         line.push(b'\n');
         self.file.write_all(&line).expect("the history is written");
     }

@@ -14,18 +14,21 @@ use clap::Parser;
 use tests::child;
 use tests::soak::round::Setting;
 use tests::soak::worker::Role;
-use tests::soak::{Ours, Plan, Report, round, serve};
+use tests::soak::{OnQuorum, Ours, Place, Plan, Report, round, serve};
 
 /// Uses locks from several processes while servers, connections and processes fail, and judges what was seen.
 #[derive(Debug, Parser)]
 struct Arguments {
+    /// Where the locks are: each place has faults of its own.
+    #[arg(long, value_enum, default_value_t = Place::Redis)]
+    place: Place,
     /// For how long, in rounds of half a minute; at least one.
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
     /// Repeats the random decisions of an earlier run; without one, the time.
     #[arg(long)]
     seed: Option<u64>,
-    /// The server also forgets: holds may overlap then, and fencing tokens must still grow.
+    /// The one server also forgets: holds may overlap then, and fencing tokens must still grow.
     #[arg(long)]
     forgetful: bool,
     /// A folder for the histories, which are thrown away otherwise.
@@ -35,13 +38,22 @@ struct Arguments {
 
 fn main() -> ExitCode {
     if let Some(role) = child::role() {
-        serve::<Ours>(&Role::read(&role));
+        let role = Role::read(&role);
+        match role.plan.place {
+            Place::Quorum => serve::<OnQuorum>(&role),
+            _ => serve::<Ours>(&role),
+        }
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::parse();
+    if arguments.forgetful && arguments.place != Place::Redis {
+        eprintln!("--forgetful is for one server; where there are several they fail as they may");
+        return ExitCode::from(2);
+    }
     let seed = arguments.seed.unwrap_or_else(|| history::event::wall() / 1_000_000_000);
     let time = Duration::try_from_secs_f64(arguments.minutes * 60.0).unwrap_or(Duration::MAX);
-    println!("seed {seed}, {time:?}{}", if arguments.forgetful { ", with a server that forgets" } else { "" });
+    let forgetful = if arguments.forgetful { ", with a server that forgets" } else { "" };
+    println!("seed {seed}, {time:?}, {:?}{forgetful}", arguments.place);
     let interrupted = watch_for_signals();
     let is_over = || interrupted.load(Ordering::SeqCst);
     let mut total = Report::default();
@@ -51,9 +63,12 @@ fn main() -> ExitCode {
     while number == 0 || start.elapsed() + longest < time {
         let begun = Instant::now();
         // The first round has the seed itself: what it prints is all that is needed to repeat a round.
-        let plan = Plan { forgetful: arguments.forgetful, ..Plan::new(seed.wrapping_add(number)) };
+        let plan = Plan { forgetful: arguments.forgetful, ..Plan::at(arguments.place, seed.wrapping_add(number)) };
         let setting = Setting { lock: "ours", test: None, is_over: &is_over, keep: arguments.keep.as_deref() };
-        let report = round::<Ours>(&plan, setting);
+        let report = match plan.place {
+            Place::Quorum => round::<OnQuorum>(&plan, setting),
+            _ => round::<Ours>(&plan, setting),
+        };
         if is_over() {
             return ExitCode::from(130);
         }

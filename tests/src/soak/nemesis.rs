@@ -1,27 +1,30 @@
 //! [`Nemesis`]: breaks things as planned, and mends them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::plan::{Kind, Strike};
+use super::lookout::{Lookout, lock};
+use super::strike::{Kind, Strike};
 use super::workers::Workers;
 use crate::proxy::{Direction, Fault, LineNumber, Proxy};
-use crate::server::Server;
 use history::event::{now, span};
 use history::{Recorder, What};
 
 /// Whoever breaks things in one round.
 #[derive(Debug)]
 pub struct Nemesis<'a> {
-    server: &'a mut Server,
-    proxy: &'a Proxy,
+    lookout: Arc<Mutex<Lookout>>,
+    /// The servers' own URLs.
+    servers: Vec<String>,
+    proxies: Vec<Arc<Proxy>>,
     workers: &'a mut Workers,
     commands: &'static [&'static str],
     recorder: Arc<Mutex<Recorder>>,
-    frozen: bool,
     pending: Vec<Pending>,
+    /// What happens to the servers right now.
+    suffering: Option<JoinHandle<()>>,
     /// Commands to the server that may take as long as it is stopped.
     talks: Vec<JoinHandle<()>>,
     counts: BTreeMap<String, u64>,
@@ -41,8 +44,7 @@ struct Pending {
 enum Repair {
     GoOn(usize),
     Respawn(usize),
-    Thaw,
-    Cut(LineNumber),
+    Cut(usize, LineNumber),
     Nothing,
 }
 
@@ -52,14 +54,16 @@ const COMES_BY: Duration = Duration::from_millis(500);
 impl<'a> Nemesis<'a> {
     /// For one round; `commands` are those whose faults count.
     pub fn new(
-        server: &'a mut Server,
-        proxy: &'a Proxy,
+        lookout: &Arc<Mutex<Lookout>>,
         workers: &'a mut Workers,
         commands: &'static [&'static str],
         recorder: Arc<Mutex<Recorder>>,
     ) -> Self {
+        let servers = lock(lookout).arena().servers();
+        let proxies = lock(lookout).arena().proxies();
         let (pending, talks, counts) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Self { server, proxy, workers, commands, recorder, frozen: false, pending, talks, counts }
+        let lookout = Arc::clone(lookout);
+        Self { lookout, servers, proxies, workers, commands, recorder, pending, suffering: None, talks, counts }
     }
 
     /// Strikes as planned unless it `is_over` before, then mends everything. Returns how often it did what.
@@ -74,8 +78,13 @@ impl<'a> Nemesis<'a> {
                 *self.counts.entry(format!("{:?}", strike.kind)).or_default() += 1;
             }
         }
-        self.proxy.forget_plans();
+        for proxy in &self.proxies {
+            proxy.forget_plans();
+        }
         self.mend(u64::MAX);
+        if let Some(suffering) = self.suffering {
+            suffering.join().expect("the servers settle");
+        }
         for talk in self.talks {
             let _ = talk.join();
         }
@@ -104,11 +113,7 @@ impl<'a> Nemesis<'a> {
             match one.repair {
                 Repair::GoOn(worker) => self.workers.go_on(worker),
                 Repair::Respawn(worker) => self.workers.respawn(worker),
-                Repair::Thaw => {
-                    self.server.thaw();
-                    self.frozen = false;
-                }
-                Repair::Cut(line) => self.proxy.cut_line(line),
+                Repair::Cut(proxy, line) => self.proxies[proxy].cut_line(line),
                 Repair::Nothing => {}
             }
         }
@@ -140,20 +145,13 @@ impl<'a> Nemesis<'a> {
                 self.workers.kill(worker);
                 self.later(strike, &name, Repair::Respawn(worker));
             }
-            Kind::StopServer if !self.frozen => {
-                self.server.freeze();
-                self.frozen = true;
-                self.later(strike, "server", Repair::Thaw);
-            }
-            Kind::RestartServer if !self.frozen => self.restart(strike, false),
-            Kind::RestartEmpty if !self.frozen => self.restart(strike, true),
-            Kind::KillClients => self.tell(strike.kind, "CLIENT KILL TYPE normal", 0),
-            Kind::KillSubscribers => self.tell(strike.kind, "CLIENT KILL TYPE pubsub", 0),
-            Kind::FlushScripts => self.tell(strike.kind, "SCRIPT FLUSH", 0),
-            Kind::FlushAll => self.tell(strike.kind, "FLUSHALL", 0),
-            Kind::PauseAll => self.tell(strike.kind, &format!("CLIENT PAUSE {pause} ALL"), span(strike.length)),
-            Kind::PauseWrites => self.tell(strike.kind, &format!("CLIENT PAUSE {pause} WRITE"), span(strike.length)),
-            Kind::SleepServer => self.tell(strike.kind, &format!("DEBUG SLEEP {}", strike.length.as_secs_f32()), 0),
+            Kind::KillClients => self.tell(strike, "CLIENT KILL TYPE normal", 0),
+            Kind::KillSubscribers => self.tell(strike, "CLIENT KILL TYPE pubsub", 0),
+            Kind::FlushScripts => self.tell(strike, "SCRIPT FLUSH", 0),
+            Kind::FlushAll => self.tell(strike, "FLUSHALL", 0),
+            Kind::PauseAll => self.tell(strike, &format!("CLIENT PAUSE {pause} ALL"), span(strike.length)),
+            Kind::PauseWrites => self.tell(strike, &format!("CLIENT PAUSE {pause} WRITE"), span(strike.length)),
+            Kind::SleepServer => self.tell(strike, &format!("DEBUG SLEEP {}", strike.length.as_secs_f32()), 0),
             Kind::DelayCommand => self.plan(strike, Fault::Delay(strike.length)),
             Kind::DelayReply => self.plan(strike, Fault::DelayReply(strike.length)),
             Kind::CutBeforeCommand => self.plan(strike, Fault::CutBeforeForward),
@@ -163,50 +161,62 @@ impl<'a> Nemesis<'a> {
             Kind::MuteLine => return self.swallow(strike, Direction::ToClient),
             Kind::BlackHole => return self.swallow(strike, Direction::Both),
             Kind::ResetLine => {
-                let Some(line) = self.line(strike) else { return false };
-                self.proxy.reset_line(line);
+                let Some((proxy, line)) = self.line(strike) else { return false };
+                self.proxies[proxy].reset_line(line);
                 self.later(strike, "wire", Repair::Nothing);
             }
-            Kind::StopWorker | Kind::KillWorker | Kind::StopServer | Kind::RestartServer | Kind::RestartEmpty => {
-                return false;
-            }
+            kind if kind.is_of_servers() => return self.torment(strike),
+            _ => return false,
         }
         true
     }
 
-    fn restart(&mut self, strike: &Strike, empty: bool) {
-        let from = now();
-        self.server.kill();
-        if empty {
-            std::fs::remove_dir_all(self.server.folder().join("appendonlydir")).expect("the server's files");
+    /// Has something happen to the servers, in a thread of its own, unless they suffer from something else.
+    fn torment(&mut self, strike: &Strike) -> bool {
+        if self.suffering.as_ref().is_some_and(|suffering| !suffering.is_finished()) {
+            return false;
         }
-        self.server.restart();
-        let (kind, target, repair) = (strike.kind, "server".to_owned(), Repair::Nothing);
-        self.note(&Pending { at: now(), from, kind, target, repair });
+        if let Some(suffered) = self.suffering.take() {
+            suffered.join().expect("the servers settle");
+        }
+        let (lookout, recorder, strike) = (Arc::clone(&self.lookout), Arc::clone(&self.recorder), strike.clone());
+        self.suffering = Some(std::thread::spawn(move || {
+            let from = now();
+            let (target, over) = lock(&lookout).suffer(&strike);
+            note(&recorder, over, What::Fault { kind: format!("{:?}", strike.kind), target, from });
+        }));
+        true
     }
 
     /// Hits the next command that counts, on whatever connection it comes.
     fn plan(&mut self, strike: &Strike, fault: Fault) {
-        self.proxy.plan(self.commands[strike.victim % self.commands.len()], fault);
+        self.proxies[self.proxy(strike)].plan(self.commands[strike.victim % self.commands.len()], fault);
         let until = strike.length + COMES_BY;
         self.later(&Strike { length: until, ..strike.clone() }, "wire", Repair::Nothing);
     }
 
-    fn line(&self, strike: &Strike) -> Option<LineNumber> {
-        let lines = self.proxy.lines();
-        lines.get(strike.victim % lines.len().max(1)).copied()
+    /// Another choice than that of the command.
+    fn proxy(&self, strike: &Strike) -> usize {
+        (strike.victim / 64) % self.proxies.len()
+    }
+
+    fn line(&self, strike: &Strike) -> Option<(usize, LineNumber)> {
+        let proxy = self.proxy(strike);
+        let lines = self.proxies[proxy].lines();
+        Some((proxy, *lines.get(strike.victim % lines.len().max(1))?))
     }
 
     fn swallow(&mut self, strike: &Strike, direction: Direction) -> bool {
-        let Some(line) = self.line(strike) else { return false };
-        self.proxy.black_hole_line(line, direction);
-        self.later(strike, "wire", Repair::Cut(line));
+        let Some((proxy, line)) = self.line(strike) else { return false };
+        self.proxies[proxy].black_hole_line(line, direction);
+        self.later(strike, "wire", Repair::Cut(proxy, line));
         true
     }
 
-    /// Has the server do something, in a thread of its own: it may be stopped. Its effect lasts `after` its answer.
-    fn tell(&mut self, kind: Kind, command: &str, after: u64) {
-        let (url, recorder, from) = (self.server.url(), Arc::clone(&self.recorder), now());
+    /// Has a server do something, in a thread of its own: it may be stopped. Its effect lasts `after` its answer.
+    fn tell(&mut self, strike: &Strike, command: &str, after: u64) {
+        let (kind, url) = (strike.kind, self.servers[strike.victim % self.servers.len()].clone());
+        let (recorder, from) = (Arc::clone(&self.recorder), now());
         let words: Vec<String> = command.split(' ').map(ToOwned::to_owned).collect();
         self.talks.retain(|talk| !talk.is_finished());
         self.talks.push(std::thread::spawn(move || {
@@ -227,8 +237,4 @@ impl<'a> Nemesis<'a> {
 
 fn note(recorder: &Mutex<Recorder>, at: u64, what: What) {
     lock(recorder).note_of(at, history::claims::HARNESS, what);
-}
-
-fn lock(recorder: &Mutex<Recorder>) -> std::sync::MutexGuard<'_, Recorder> {
-    recorder.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lock_runtime::{LockError, LockGuard, LockManager};
 
+use super::plan::MAX_LEASE;
 use history::{Failure, Hold, Lock, Place, Wanted};
 
 /// A manager.
@@ -35,6 +36,31 @@ impl Lock for Ours {
 
     async fn close(&self) {
         self.0.shutdown().await;
+    }
+}
+
+/// The same on a quorum, with a `max_lease` that suits a round.
+#[derive(Debug)]
+pub struct OnQuorum(Ours);
+
+impl Lock for OnQuorum {
+    type Hold = Held;
+    const DROPS: bool = true;
+    const TELLS: bool = true;
+
+    async fn connect(place: &Place) -> Result<Self, Failure> {
+        let longest = Duration::from_millis(MAX_LEASE);
+        let builder = LockManager::builder().url(&place.url).label(&place.label);
+        let manager = builder.default_expire(longest).max_lease(longest).connect().await;
+        manager.map(|manager| Self(manager.into())).map_err(failure)
+    }
+
+    async fn acquire(&self, key: &str, wanted: &Wanted) -> Result<Held, Failure> {
+        self.0.acquire(key, wanted).await
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
     }
 }
 

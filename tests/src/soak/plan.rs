@@ -5,6 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
+use super::strike::{Kind, Place, Strike};
 use history::{Bounds, Lock, Wanted};
 
 /// What is tried in one round.
@@ -12,6 +13,8 @@ use history::{Bounds, Lock, Wanted};
 pub struct Plan {
     /// Decides every random choice.
     pub seed: u64,
+    /// Where the locks are.
+    pub place: Place,
     /// How many processes.
     pub workers: u32,
     /// How many tasks in each.
@@ -40,70 +43,8 @@ pub struct Plan {
     pub forgetful: bool,
 }
 
-/// A fault to come.
-#[derive(Clone, Debug)]
-pub struct Strike {
-    /// When, counted from the first one.
-    pub at: Duration,
-    /// What.
-    pub kind: Kind,
-    /// A random number that chooses the victim.
-    pub victim: usize,
-    /// For how long.
-    pub length: Duration,
-}
-
-/// What a nemesis can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it, and `nemesis.rs` what is done")]
-pub enum Kind {
-    StopWorker,
-    KillWorker,
-    StopServer,
-    RestartServer,
-    KillClients,
-    KillSubscribers,
-    FlushScripts,
-    PauseAll,
-    PauseWrites,
-    SleepServer,
-    DelayCommand,
-    DelayReply,
-    CutBeforeCommand,
-    CutAfterCommand,
-    MuteFromReply,
-    DeafLine,
-    MuteLine,
-    BlackHole,
-    ResetLine,
-    FlushAll,
-    RestartEmpty,
-}
-
-/// How often each comes, relative to the others.
-const KINDS: [(Kind, u32); 19] = [
-    (Kind::StopWorker, 10),
-    (Kind::KillWorker, 5),
-    (Kind::StopServer, 6),
-    (Kind::RestartServer, 2),
-    (Kind::KillClients, 4),
-    (Kind::KillSubscribers, 4),
-    (Kind::FlushScripts, 4),
-    (Kind::PauseAll, 3),
-    (Kind::PauseWrites, 3),
-    (Kind::SleepServer, 3),
-    (Kind::DelayCommand, 14),
-    (Kind::DelayReply, 14),
-    (Kind::CutBeforeCommand, 6),
-    (Kind::CutAfterCommand, 8),
-    (Kind::MuteFromReply, 8),
-    (Kind::DeafLine, 3),
-    (Kind::MuteLine, 3),
-    (Kind::BlackHole, 3),
-    (Kind::ResetLine, 3),
-];
-/// What comes on top when the server may be made to forget.
-const FORGETFUL: [(Kind, u32); 2] = [(Kind::FlushAll, 10), (Kind::RestartEmpty, 5)];
+/// On a quorum no lease is longer, in milliseconds, so that a server that restarted soon votes again.
+pub const MAX_LEASE: u64 = 1000;
 
 impl Plan {
     /// A round of half a minute.
@@ -111,6 +52,7 @@ impl Plan {
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
+            place: Place::Redis,
             workers: 4,
             tasks: 5,
             hot: 2,
@@ -124,6 +66,18 @@ impl Plan {
             rests: true,
             patience: Duration::from_secs(9),
             forgetful: false,
+        }
+    }
+
+    /// A round at some place; where there are several servers it is longer, since a failover takes seconds.
+    #[must_use]
+    pub fn at(place: Place, seed: u64) -> Self {
+        let plan = Self { place, ..Self::new(seed) };
+        let faults = Duration::from_secs(24);
+        match place {
+            Place::Redis => plan,
+            Place::Sentinel | Place::Cluster => Self { faults, ..plan },
+            Place::Quorum => Self { faults, leases: vec![150, 300, 600, MAX_LEASE], ..plan },
         }
     }
 
@@ -205,13 +159,12 @@ impl Plan {
     #[must_use]
     pub fn strikes(&self) -> Vec<Strike> {
         let mut random = self.random("nemesis");
-        let forgetful: &[_] = if self.forgetful { &FORGETFUL } else { &[] };
         let often = |kind| if matches!(kind, Kind::DelayCommand | Kind::DelayReply) { self.delays } else { 1 };
-        let all = KINDS.iter().chain(forgetful);
-        let kinds: Vec<_> = all.map(|(kind, weight)| (*kind, weight * often(*kind))).collect();
+        let all = self.place.kinds(self.forgetful);
+        let kinds: Vec<_> = all.map(|(kind, weight)| (kind, weight * often(kind))).collect();
         let total: u32 = kinds.iter().map(|(_, weight)| weight).sum();
         let mut strikes = Vec::new();
-        let mut at = Duration::ZERO;
+        let (mut at, mut settled) = (Duration::ZERO, Duration::ZERO);
         while at < self.faults {
             let mut drawn = random.u32(..total);
             let kind = kinds.iter().find(|(_, weight)| {
@@ -227,7 +180,12 @@ impl Plan {
                 _ => random.u64(10..200),
             };
             let length = Duration::from_millis(lease * part / 100);
-            strikes.push(Strike { at, kind, victim: random.usize(..), length });
+            let strike = Strike { at, kind, victim: random.usize(..), length };
+            // The servers suffer one fault at a time, and no longer than there are faults.
+            if kind.lasts().is_zero() || (at >= settled && at + kind.lasts() <= self.faults) {
+                settled = settled.max(at + kind.lasts());
+                strikes.push(strike);
+            }
             let pause = if self.rests && random.u32(..40) == 0 { 3000 } else { random.u64(self.pause.0..self.pause.1) };
             at += Duration::from_millis(pause);
         }

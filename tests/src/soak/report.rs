@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use super::lookout::UNPLANNED;
 use super::plan::Plan;
-use history::checks::{judge, longest_wait};
+use super::verdict::Verdict;
+use history::checks::longest_wait;
 use history::event::How;
 use history::timeline::draw;
 use history::{Bounds, History, Violation, What};
@@ -17,6 +19,8 @@ pub struct Report {
     pub operations: BTreeMap<String, u64>,
     /// Faults by their kind.
     pub faults: BTreeMap<String, u64>,
+    /// How often two held one lock when a server may have forgotten it.
+    pub allowed: usize,
     /// What each check found.
     pub violations: Vec<Violation>,
     /// For each check that found something: the seed, and the shortest stretch that shows it.
@@ -30,8 +34,8 @@ pub struct Report {
 impl Report {
     /// Judges a history.
     #[must_use]
-    pub fn of(plan: &Plan, history: &History, bounds: &Bounds, faults: BTreeMap<String, u64>) -> Self {
-        let violations = judge(history, bounds);
+    pub fn of(plan: &Plan, history: &History, bounds: &Bounds, mut faults: BTreeMap<String, u64>) -> Self {
+        let Verdict { violations, allowed } = Verdict::of(plan, history, bounds);
         let mut operations: BTreeMap<String, u64> = BTreeMap::new();
         for event in &history.events {
             let (call, how) = match &event.what {
@@ -46,6 +50,10 @@ impl Report {
             };
             *operations.entry(format!("{call} {how:?}").to_lowercase()).or_default() += 1;
         }
+        let unplanned = history.faults.iter().filter(|fault| fault.kind == UNPLANNED).count();
+        if unplanned > 0 {
+            faults.insert(UNPLANNED.to_owned(), unplanned as u64);
+        }
         let mut drawn: Vec<String> = Vec::new();
         for checked in violations.chunk_by(|one, next| one.check == next.check) {
             drawn.push(format!("seed {}, {} times: {}", plan.seed, checked.len(), draw(history, &checked[0])));
@@ -55,7 +63,7 @@ impl Report {
             _ => None,
         });
         let (longest_wait, leaks) = (longest_wait(history), left.sum());
-        Self { operations, faults, violations, drawn, longest_wait, leaks }
+        Self { operations, faults, allowed, violations, drawn, longest_wait, leaks }
     }
 
     /// Whether no check found anything.
@@ -71,6 +79,7 @@ impl Report {
                 *into.entry(name).or_default() += count;
             }
         }
+        self.allowed += other.allowed;
         self.violations.extend(other.violations);
         self.drawn.extend(other.drawn);
         self.longest_wait = self.longest_wait.max(other.longest_wait);
@@ -89,6 +98,7 @@ impl fmt::Display for Report {
         }
         writeln!(f, "operations:   {}", list(&self.operations))?;
         writeln!(f, "faults:       {}", list(&self.faults))?;
+        writeln!(f, "overlaps that are allowed: {}", self.allowed)?;
         writeln!(f, "longest wait: {:?}", self.longest_wait)?;
         writeln!(f, "leaks:        {}", self.leaks)?;
         write!(f, "violations:   {}", self.violations.len())

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::arena::{self, Arena};
+use super::lookout::{Lookout, keep_watch, lock};
 use super::nemesis::Nemesis;
 use super::plan::Plan;
 use super::report::Report;
 use super::worker::{Role, watch};
 use super::workers::Workers;
-use crate::aof::{self, Tail};
+use crate::aof::Tail;
 use crate::server::Server;
 use history::claims::HARNESS;
 use history::event::{now, span};
@@ -52,32 +54,38 @@ pub fn round<L: Lock>(plan: &Plan, setting: Setting<'_>) -> Report {
 }
 
 fn play<L: Lock>(plan: &Plan, setting: Setting<'_>, folder: &Path) -> BTreeMap<String, u64> {
-    let options = [&aof::OPTIONS[..], &["--enable-debug-command", "yes"]].concat();
-    let mut server = Server::with(&options);
+    let arena = arena::start(plan);
     let register = Server::start();
-    let proxy = crate::proxy::Proxy::unrecorded(&server);
     let recorder = Arc::new(Mutex::new(Recorder::new(folder, HARNESS, 0)));
-    let tail = Tail::of(server.folder(), "soak:", Recorder::new(folder, "server", 0));
+    let tail = arena.record().map(|files| Tail::of(files, "soak:", Recorder::new(folder, "server", 0)));
     let begin = now() + span(plan.calm);
     let end = begin + span(plan.faults + plan.healing());
     let role = Role {
         lock: setting.lock.to_owned(),
         plan: plan.clone(),
         name: String::new(),
-        url: proxy.url(),
+        url: arena.url(),
         register: register.url(),
         folder: folder.to_owned(),
         faults: begin,
         end,
     };
+    let lookout = Arc::new(Mutex::new(Lookout::over(arena, Recorder::new(folder, HARNESS, 2))));
+    let over = Arc::new(AtomicBool::new(false));
+    let watch = {
+        let (lookout, over) = (Arc::clone(&lookout), Arc::clone(&over));
+        std::thread::spawn(move || keep_watch(&lookout, || over.load(Ordering::SeqCst)))
+    };
     let mut workers = Workers::start(role, setting.test);
     wait_until(begin, setting.is_over);
-    let nemesis = Nemesis::new(&mut server, &proxy, &mut workers, L::COMMANDS, Arc::clone(&recorder));
+    let nemesis = Nemesis::new(&lookout, &mut workers, L::COMMANDS, Arc::clone(&recorder));
     let faults = nemesis.run(&plan.strikes(), setting.is_over);
     let note = |what| recorder.lock().expect("no writer panics").note(what);
     note(What::Healed);
     wait_until(end, setting.is_over);
     workers.wait(plan.patience * 4 + Duration::from_secs(20), setting.is_over);
+    over.store(true, Ordering::SeqCst);
+    watch.join().expect("the watch ends");
     if (setting.is_over)() {
         return faults;
     }
@@ -85,18 +93,18 @@ fn play<L: Lock>(plan: &Plan, setting: Setting<'_>, folder: &Path) -> BTreeMap<S
         let value: Option<u64> = register.ask(&format!("HGET {key} value"));
         note(What::Final { key, value: value.unwrap_or_default() });
     }
-    for (thing, after) in leftovers(&server, plan) {
+    for (thing, after) in leftovers(lock(&lookout).arena(), plan) {
         note(What::Left { thing: thing.to_owned(), before: 0, after });
     }
     drop(tail);
     faults
 }
 
-/// What stays in the server when nobody wants anything any more, after the time that a crash may cost.
-fn leftovers(server: &Server, plan: &Plan) -> [(&'static str, u64); 2] {
+/// What stays in the servers when nobody wants anything any more, after the time that a crash may cost.
+fn leftovers(arena: &dyn Arena, plan: &Plan) -> [(&'static str, u64); 2] {
     let end = now() + span(plan.lease() + Duration::from_secs(1));
     loop {
-        let keys = server.keys();
+        let keys = arena.keys();
         let count =
             |is_left: &dyn Fn(&str, i64) -> bool| keys.iter().filter(|(key, left)| is_left(key, **left)).count();
         let locks = count(&|key, _| key.starts_with("soak:"));

@@ -41,8 +41,8 @@ impl CallError {
             ErrorKind::Io if error.is_connection_refusal() => Self::Failed(error),
             // Every TLS library's own type: only its text tells.
             ErrorKind::Io if is_tls && error.to_string().contains("certificate") => Self::Setup(
-                "the server's certificate is not trusted: give its authority's certificate to a client of the `redis` \
-                 crate, and the client to `LockManager::from_client`",
+                "the server's certificate is not trusted: name its authority's certificate in `SSL_CERT_FILE`, or have a \
+                 client of the `redis` crate trust it, and give that to `LockManager::from_client`",
                 error,
             ),
             ErrorKind::Io | ErrorKind::Parse if is_tls && is_no_tls(&error) => {

@@ -232,7 +232,9 @@ impl Link {
             // In one piece: it is for the very next command on this connection.
             both.cmd("ASKING").add_command(command);
             let replies = live.connection.send_packed_commands(&both, 0, 2);
-            let reply = async { Ok(replies.await?.pop().unwrap_or(Value::Nil)) };
+            // When the one is refused, the other is only sent back to where it came from.
+            let told = |asked, answer| if matches!(asked, Value::ServerError(_)) { asked } else { answer };
+            let reply = async { Ok(replies.await?.into_iter().reduce(told).unwrap_or(Value::Nil)) };
             let value = self.answered(live.made, by, reply).await?;
             Ok(Called { value, sent: by.start(), repeated: false, live, link: Arc::clone(self) })
         })

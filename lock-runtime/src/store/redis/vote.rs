@@ -7,8 +7,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::Cmd;
 use redis::aio::MultiplexedConnection;
+use redis::{Cmd, FromRedisValue, Value};
 
 use super::RedisStore;
 use super::failure::CallError;
@@ -38,10 +38,12 @@ impl Vote {
     /// Asks the server at the other end.
     pub(super) async fn read(connection: &mut MultiplexedConnection, max_lease: Duration) -> Result<Self, CallError> {
         let now = Deadline::after(Duration::ZERO).start();
-        let (info, marker): (String, Option<String>) =
-            redis::pipe().cmd("INFO").arg("server").cmd("GET").arg(MARKER).query_async(connection).await?;
-        let unknown =
-            || CallError::Unsuitable("the server does not tell its run_id and uptime (INFO server)".to_owned());
+        let mut both = redis::pipe();
+        both.cmd("INFO").arg("server").cmd("GET").arg(MARKER);
+        let mut replies = connection.send_packed_commands(&both, 0, 2).await?.into_iter();
+        let info: String = read(replies.next(), "+info")?;
+        let marker = read(replies.next(), "+get or ~cache_lock:quorum")?;
+        let unknown = || CallError::Unsuitable("the server does not tell its run_id and uptime".to_owned());
         let (run_id, age) = read_info(&info).ok_or_else(unknown)?;
         let of_age = Deadline::new(now, (max_lease + ROUNDING).saturating_sub(age));
         Ok(Self { run_id, of_age, marker: Mutex::new(marker) })
@@ -63,6 +65,17 @@ impl Vote {
     fn mark(&self, marker: Option<String>) {
         *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = marker;
     }
+}
+
+/// A reply, which is refused to a user without the `right`.
+fn read<T: FromRedisValue>(reply: Option<Value>, right: &str) -> Result<T, CallError> {
+    let reply = reply.unwrap_or(Value::Nil).extract_error().map_err(|error| match error.code() {
+        Some("NOPERM") => {
+            CallError::Unsuitable(format!("its user lacks {right}; \"Rights\" in docs/protocol.md has the whole list"))
+        }
+        _ => error.into(),
+    })?;
+    redis::from_redis_value(reply).map_err(|_| CallError::Unsuitable("its answer can't be read".to_owned()))
 }
 
 /// The process's id and its age.

@@ -50,8 +50,11 @@ pub fn all_goes_on_after_the_faults(history: &History, bounds: &Bounds) -> Vec<V
 pub fn acquires_return_in_time(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
     for attempt in &history.attempts {
-        let end = history.killed.get(&attempt.process).copied().unwrap_or(history.last());
-        let returned = attempt.returned().unwrap_or(end);
+        let returned = attempt.returned().unwrap_or_else(|| {
+            // Why one that was killed did nothing just before, nobody can tell.
+            let killed = history.killed.contains_key(&attempt.process);
+            if killed { history.last_of(&attempt.process) } else { history.last() }
+        });
         let allowed = bounds.allow(attempt.wanted.timeout() + Duration::from_millis(100));
         let took = returned.saturating_sub(attempt.invoked);
         if took > allowed && took > allowed + history.stalled(&attempt.process, (attempt.invoked, returned)) {
@@ -108,5 +111,8 @@ mod tests {
     fn an_acquire_that_never_returns_is_found() {
         let hangs = Sample::default().asks(10, "a").and(2000, "b", What::Ended);
         assert_eq!(hangs.finds(acquires_return_in_time), 1);
+        let killed = Sample::default().asks(10, "a").and(2000, "a", What::Killed);
+        assert_eq!(killed.finds(acquires_return_in_time), 0);
+        assert_eq!(killed.and(1990, "a", What::Healed).finds(acquires_return_in_time), 1);
     }
 }

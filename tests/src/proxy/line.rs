@@ -1,0 +1,162 @@
+//! [`Line`]: one connection through the proxy, and the threads that carry its messages.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use socket2::SockRef;
+
+use super::{Direction, Fault, LineNumber, Shared};
+use crate::resp;
+
+/// One connection through the proxy.
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) number: LineNumber,
+    client: TcpStream,
+    server: TcpStream,
+    deaf: AtomicBool,
+    mute: AtomicBool,
+    /// It ends by a reset instead of an orderly end.
+    reset: AtomicBool,
+    /// For each command that the server will answer: whether the answer is thrown away, or cuts the line.
+    expected: Mutex<VecDeque<Reply>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reply {
+    Pass,
+    Drop,
+    Mute,
+    Delay(Duration),
+    Cut,
+}
+
+impl Line {
+    pub(super) fn swallow(&self, direction: Direction) {
+        self.deaf.fetch_or(direction != Direction::ToClient, Ordering::SeqCst);
+        self.mute.fetch_or(direction != Direction::ToServer, Ordering::SeqCst);
+    }
+
+    pub(super) fn cut(&self) {
+        let how = if self.reset.load(Ordering::SeqCst) { Shutdown::Read } else { Shutdown::Both };
+        let _ = self.client.shutdown(how);
+        let _ = self.server.shutdown(how);
+    }
+
+    /// The threads end, and with them the last handles: closing without lingering is a reset.
+    pub(super) fn reset(&self) {
+        self.reset.store(true, Ordering::SeqCst);
+        for side in [&self.client, &self.server] {
+            let _ = SockRef::from(side).set_linger(Some(Duration::ZERO));
+        }
+        self.cut();
+    }
+
+    fn expected(&self) -> MutexGuard<'_, VecDeque<Reply>> {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Connects to the server for `client`, and carries what both say.
+pub(super) fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Result<()> {
+    let server = TcpStream::connect(&shared.target)?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let mut state = shared.state();
+    state.last += 1;
+    let line = Arc::new(Line {
+        number: LineNumber(state.last),
+        client,
+        server,
+        deaf: AtomicBool::new(false),
+        mute: AtomicBool::new(false),
+        reset: AtomicBool::new(false),
+        expected: Mutex::default(),
+    });
+    if state.cut_off {
+        line.swallow(Direction::Both);
+    }
+    state.lines.push(Arc::clone(&line));
+    drop(state);
+    let (up, down) = (Arc::clone(&line), line);
+    let shared = Arc::clone(shared);
+    thread::spawn(move || {
+        let _ = carry_requests(&shared, &up);
+        up.cut();
+        shared.state().lines.retain(|line| line.number != up.number);
+    });
+    thread::spawn(move || {
+        let _ = carry_replies(&down);
+        down.cut();
+    });
+    Ok(())
+}
+
+fn carry_requests(shared: &Shared, line: &Line) -> std::io::Result<()> {
+    each_message(&line.client, |request| {
+        let (name, fault) = shared.meet(request);
+        let mut reply = Reply::Pass;
+        match fault {
+            None => {}
+            Some(Fault::DropReply) => reply = Reply::Drop,
+            Some(Fault::MuteFromReply) => reply = Reply::Mute,
+            Some(Fault::DelayReply(time)) => reply = Reply::Delay(time),
+            Some(Fault::CutAfterForward) => reply = Reply::Cut,
+            Some(Fault::CutBeforeForward) => return Err(std::io::ErrorKind::ConnectionAborted.into()),
+            Some(Fault::Delay(time)) => thread::sleep(time),
+            Some(Fault::Hold) => shared.wait_until_let_go(),
+        }
+        if line.deaf.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        // With RESP3 these are answered by pushes, which don't count as replies.
+        if !name.ends_with("SUBSCRIBE") {
+            line.expected().push_back(reply);
+        }
+        (&line.server).write_all(request)
+    })
+}
+
+fn carry_replies(line: &Line) -> std::io::Result<()> {
+    each_message(&line.server, |message| {
+        let is_push = message[0] == b'>';
+        let reply = if is_push { None } else { line.expected().pop_front() };
+        match reply {
+            Some(Reply::Drop) => Ok(()),
+            Some(Reply::Mute) => {
+                line.swallow(Direction::ToClient);
+                Ok(())
+            }
+            Some(Reply::Cut) => Err(std::io::ErrorKind::ConnectionAborted.into()),
+            Some(Reply::Delay(time)) => {
+                thread::sleep(time);
+                (&line.client).write_all(message)
+            }
+            _ if line.mute.load(Ordering::SeqCst) => Ok(()),
+            _ => (&line.client).write_all(message),
+        }
+    })
+}
+
+fn each_message(mut from: &TcpStream, mut carry: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 16 * 1024];
+    loop {
+        let count = from.read(&mut chunk)?;
+        if count == 0 {
+            return Ok(());
+        }
+        bytes.extend_from_slice(&chunk[..count]);
+        let mut start = 0;
+        while let Some(end) = resp::length(&bytes[start..]) {
+            carry(&bytes[start..start + end])?;
+            start += end;
+        }
+        bytes.drain(..start);
+    }
+}

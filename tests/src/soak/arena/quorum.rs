@@ -1,0 +1,79 @@
+//! [`Voters`]: independent servers, of which one at a time fails.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::{Arena, options, restart_empty, stop};
+use crate::proxy::Proxy;
+use crate::server::Server;
+use crate::soak::plan::MAX_LEASE;
+use crate::soak::strike::{Kind, Strike};
+use history::event::now;
+
+/// A server that restarted votes again after `max_lease`, and the second by which it rounds its age.
+const NO_VOTE: Duration = Duration::from_millis(MAX_LEASE + 1000);
+
+/// Each behind a proxy.
+#[derive(Debug)]
+pub struct Voters {
+    servers: Vec<Server>,
+    proxies: Vec<Arc<Proxy>>,
+}
+
+impl Voters {
+    /// So many, all new.
+    #[must_use]
+    pub fn start(count: usize) -> Self {
+        let servers: Vec<_> = (0..count).map(|_| Server::with(&options())).collect();
+        let proxies = servers.iter().map(|server| Arc::new(Proxy::unrecorded(server))).collect();
+        Self { servers, proxies }
+    }
+}
+
+impl Arena for Voters {
+    fn url(&self) -> String {
+        let addresses: Vec<_> = self.proxies.iter().map(|proxy| proxy.url().replace("redis://", "")).collect();
+        format!("redlock://{}", addresses.join(","))
+    }
+
+    fn suffer(&mut self, strike: &Strike) -> (String, u64) {
+        let victim = strike.victim % self.servers.len();
+        let (server, proxy) = (&mut self.servers[victim], &self.proxies[victim]);
+        match strike.kind {
+            Kind::StopOne => {
+                let _ = stop(server, strike);
+            }
+            Kind::CutOffOne => {
+                proxy.cut_off();
+                sleep(strike.length);
+                proxy.rejoin();
+            }
+            Kind::RestartOne => {
+                server.kill();
+                sleep(strike.length);
+                server.restart();
+                sleep(NO_VOTE);
+            }
+            Kind::RestartOneEmpty => {
+                restart_empty(server);
+                sleep(NO_VOTE);
+            }
+            other => panic!("{other:?} does not happen to a quorum"),
+        }
+        (format!("server {victim}"), now())
+    }
+
+    fn servers(&self) -> Vec<String> {
+        self.servers.iter().map(Server::url).collect()
+    }
+
+    fn proxies(&self) -> Vec<Arc<Proxy>> {
+        self.proxies.clone()
+    }
+
+    fn keys(&self) -> BTreeMap<String, i64> {
+        self.servers.iter().flat_map(Server::keys).collect()
+    }
+}

@@ -1,0 +1,81 @@
+//! [`Authority`]: signs the certificates of a test's own servers.
+
+use std::path::PathBuf;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+/// An authority that nobody knows, and a certificate for one host; gone with the test.
+#[derive(Debug)]
+pub struct Authority {
+    pem: String,
+    folder: tempfile::TempDir,
+}
+
+impl Authority {
+    /// For servers that are called by their address.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::for_host("127.0.0.1")
+    }
+
+    /// For servers that are called `host`.
+    #[must_use]
+    pub fn for_host(host: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).expect("no names to be wrong");
+        // OpenSSL takes a certificate for its own issuer when both have one name.
+        params.distinguished_name.push(DnType::CommonName, "authority");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let pem = params.self_signed(&key).expect("a certificate").pem();
+        let issuer = Issuer::new(params, key);
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new(vec![host.to_owned()]).expect("a host");
+        let certificate = params.signed_by(&key, &issuer).expect("a certificate").pem();
+        let authority = Self { pem, folder: tempfile::tempdir().expect("a temporary folder") };
+        for (name, text) in [("authority", &authority.pem), ("server", &certificate), ("key", &key.serialize_pem())] {
+            std::fs::write(authority.file(name), text).expect("a file in the own folder");
+        }
+        authority
+    }
+
+    /// Its own certificate.
+    #[must_use]
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// The file with its own certificate.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.file("authority")
+    }
+
+    /// What makes a server speak TLS on `port`, beside what it speaks on its own.
+    #[must_use]
+    pub fn options(&self, port: u16) -> Vec<(&'static str, String)> {
+        let file = |name| self.file(name).to_str().expect("a path in UTF-8").to_owned();
+        vec![
+            ("tls-port", port.to_string()),
+            ("tls-cert-file", file("server")),
+            ("tls-key-file", file("key")),
+            ("tls-ca-cert-file", file("authority")),
+            ("tls-auth-clients", "no".to_owned()),
+        ]
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{name}.pem"))
+    }
+}
+
+impl Default for Authority {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Options as arguments.
+#[must_use]
+pub fn arguments(options: &[(&'static str, String)]) -> Vec<String> {
+    options.iter().flat_map(|(name, value)| [format!("--{name}"), value.clone()]).collect()
+}
