@@ -40,6 +40,12 @@ pub(crate) fn keeper_refused(key: &str, error: &StoreError) {
     tracing::warn!(target: "lock_runtime", key, error = %error.problem, "the server refused a background command");
 }
 
+/// A server of a quorum refuses what it is told, for want of a right most often.
+#[cfg(feature = "quorum")]
+pub(crate) fn member_refused(server: &str, error: &StoreError) {
+    tracing::warn!(target: "lock_runtime", server, error = %error.problem, "a server of the quorum refuses commands");
+}
+
 /// The server may drop locks to make room for other keys.
 pub(crate) fn evicts(server: &str, policy: &str, maxmemory: u64) {
     tracing::warn!(

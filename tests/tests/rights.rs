@@ -109,14 +109,17 @@ async fn is_told(url: &str, servers: &[&Server], missing: &str, events: &Events)
     is_left_alone(servers, &name).await;
     // On a quorum one waits at one server, and the others are enough to release without it.
     let of_queues = ["+lrem", "+rpush", "+lpop", "+lpos", "+pttl"].contains(&missing);
+    let is_logged = || !events.with(&["WARN", missing]).is_empty();
     let error = match outcome {
-        Ok(()) if of_queues && url.starts_with("redlock") => return,
-        Err(error) if error.is_timeout() && of_queues && url.starts_with("redlock") => return,
+        Ok(()) if of_queues && url.starts_with("redlock") => return assert!(is_logged(), "{missing}"),
+        Err(error) if error.is_timeout() && of_queues && url.starts_with("redlock") => {
+            return assert!(is_logged(), "{missing}: {error}");
+        }
         outcome => outcome.expect_err(missing),
     };
     let text = error.to_string();
     if error.is_lost() {
-        assert!(!events.with(&["WARN", missing]).is_empty(), "{missing}: {error}");
+        assert!(is_logged(), "{missing}: {error}");
     } else {
         let quoted = format!("'{}'", missing.trim_start_matches('+'));
         assert!(text.contains(missing) || text.contains(&quoted), "{missing}: {text}");

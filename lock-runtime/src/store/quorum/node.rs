@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Store, StoreError};
+use crate::observe;
+use crate::store::{Retry, Store, StoreError};
 use crate::token::Token;
 
 /// What a quorum needs of a server beside the verbs.
@@ -95,6 +96,12 @@ impl<S: Node> Member<S> {
             return outcome;
         }
         let mut failed = self.locked();
+        // The others may be enough without it, and then no caller hears of it.
+        if let Some(error) = error.as_ref().filter(|error| error.retry == Retry::Never)
+            && failed.as_ref().is_none_or(|failed| failed.error.is_none())
+        {
+            observe::member_refused(self.node.name(), error);
+        }
         if error.is_some() || failed.is_some() {
             *failed = error.map(|error| Failed { at: Moment::now(), error: Some(error) });
         }
