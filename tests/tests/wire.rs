@@ -11,8 +11,10 @@
 use std::time::Duration;
 
 use lock_runtime::{LockError, LockManager};
+use tests::cluster::Cluster;
 use tests::patience::{NOISE, eventually};
 use tests::proxy::Proxy;
+use tests::quorum::Servers;
 use tests::server::Server;
 use tokio::time::sleep;
 
@@ -56,6 +58,40 @@ async fn a_free_lock_costs_one_command_and_its_release_another() {
     assert_eq!(calls.of("set"), 50, "{calls:?}");
     assert!((50..60).contains(&calls.of("evalsha")), "{calls:?}");
     assert_eq!((calls.of("eval"), calls.of("script|load"), calls.of("publish")), (0, 0, 0), "{calls:?}");
+}
+
+/// Fifty locks and releases cost as many claims and scripts as is enough: a hold on a busy machine is confirmed as well.
+async fn costs<'a>(url: &str, servers: impl Fn() -> Vec<&'a Server>, is_enough: impl Fn(&[(u64, u64)]) -> bool) {
+    let manager = LockManager::connect(url).await.unwrap();
+    let once = async || manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    // The scripts are known from now on.
+    once().await;
+    let before: Vec<_> = servers().into_iter().map(Server::commandstats).collect();
+    for _ in 0..50 {
+        once().await;
+    }
+    let counts = || -> Vec<_> {
+        let calls = servers().into_iter().zip(&before).map(|(server, before)| server.commandstats().since(before));
+        calls.map(|calls| (calls.of("set"), calls.of("evalsha"))).collect()
+    };
+    // A majority had the last release before `release` returned, and the others soon have it, too.
+    eventually("each server has had its commands", Duration::from_secs(5), || is_enough(&counts())).await;
+}
+
+#[tokio::test]
+async fn on_a_quorum_a_free_lock_costs_a_command_to_each_server_and_its_release_another() {
+    let all = Servers::start(3);
+    let is_enough =
+        |counts: &[(u64, u64)]| counts.iter().all(|(sets, scripts)| *sets == 50 && (50..90).contains(scripts));
+    costs(&all.url(), || all.servers().collect(), is_enough).await;
+}
+
+#[tokio::test]
+async fn in_a_cluster_a_free_lock_costs_one_command_and_its_release_another() {
+    let cluster = Cluster::start();
+    let sum = |counts: &[(u64, u64)]| counts.iter().fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+    let is_enough = |counts: &[(u64, u64)]| sum(counts).0 == 50 && (50..90).contains(&sum(counts).1);
+    costs(&cluster.url(), || cluster.nodes().collect(), is_enough).await;
 }
 
 #[tokio::test]
