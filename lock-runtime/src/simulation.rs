@@ -6,6 +6,7 @@
 
 mod embedded;
 mod faults;
+mod links;
 mod network;
 mod process;
 mod record;
