@@ -288,3 +288,19 @@ impl Asked {
         Release::withdrawal(key, &self.token, self.claim)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_back_is_the_last_fencing_token_used() {
+        let mut fences = Fences::new(10, 3);
+        assert_eq!(fences.unused(), Some((12, 9)));
+        assert_eq!((fences.take(), fences.unused()), (Some(10), Some((12, 10))));
+        assert_eq!((fences.take(), fences.unused()), (Some(11), Some((12, 11))));
+        assert_eq!((fences.take(), fences.unused()), (Some(12), None));
+        assert_eq!((fences.take(), fences.unused()), (None, None));
+        assert_eq!(Fences::default().unused(), None);
+    }
+}
