@@ -10,6 +10,7 @@ use crate::store::{Events as _, Pushed, Renewal, Renewed};
 use crate::{LockError, LockGuard, LockManager};
 use futures_util::FutureExt as _;
 
+mod asked;
 mod waiters;
 
 #[tokio::test(start_paused = true)]

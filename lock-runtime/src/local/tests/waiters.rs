@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::{LockError, LockGuard, LockManager};
 use futures_util::FutureExt as _;
 
@@ -41,4 +43,18 @@ async fn as_many_fencing_tokens_are_reserved_as_there_are_tasks_that_want_one() 
     released.unwrap();
     assert_eq!((first, second, third), (2, 1, 0));
     assert_eq!(waiting().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_fails_those_who_wait_at_once_and_not_when_the_holder_is_done() {
+    let locks = LockManager::in_memory();
+    let _guard = locks.lock("p", "k").acquire().await.unwrap();
+    let wait = async {
+        let waiting = locks.lock("p", "k").timeout(Duration::from_mins(1)).acquire().await;
+        (waiting, Instant::now())
+    };
+    let start = Instant::now();
+    let ((waiting, failed), ()) = tokio::join!(biased; wait, locks.shutdown());
+    assert!(matches!(waiting, Err(LockError::ShutDown { .. })), "{waiting:?}");
+    assert_eq!(failed, start);
 }
