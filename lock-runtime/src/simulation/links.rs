@@ -16,7 +16,7 @@ use crate::clock::Deadline;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
-use crate::store::{Answer, Ask, Events, Pushed, Store, one};
+use crate::store::{Answer, Ask, Events, Pushed, Renewal, Renewed, Store, one};
 use crate::token::Process as Caller;
 
 const COMMAND: Duration = Duration::from_millis(500);
@@ -123,6 +123,24 @@ async fn a_heartbeat_finds_a_connection_that_is_gone_and_makes_another() {
     scene.beat().await;
     assert!(!scene.network.is_deaf(scene.caller.id()));
     assert_eq!(scene.interruptions(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_keeps_a_lease_for_longer_than_its_holder_counts_on() {
+    let scene = Scene::begin().await;
+    let ask = scene.ask(COMMAND);
+    let by = || Deadline::after(COMMAND);
+    assert!(matches!(scene.store.claim(&ask, by()).await, Ok(Answer::Granted(_))));
+    let (lease, grace) = (Duration::from_secs(9), Duration::from_secs(1));
+    let renewal = Renewal { key: Arc::clone(&ask.key), token: ask.token.clone(), lease, grace };
+    let renewed = one(scene.store.renew(&[renewal], by()).await);
+    assert!(matches!(renewed, Ok(Renewed::Until(until)) if until.span() < lease), "{renewed:?}");
+    let kept = scene.network.server(|server, now| {
+        let keys = server.snapshot(now);
+        let (_, lock) = keys.into_iter().find(|(key, _)| **key == *ask.key).unwrap();
+        Duration::from_micros(lock.expires_micros.unwrap() - now)
+    });
+    assert!(kept > lease + grace / 2 && kept <= lease + grace, "{kept:?}");
 }
 
 #[cfg(feature = "quorum")]
