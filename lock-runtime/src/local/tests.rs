@@ -11,6 +11,7 @@ use crate::{LockError, LockGuard, LockManager};
 use futures_util::FutureExt as _;
 
 mod asked;
+mod managers;
 mod waiters;
 
 #[tokio::test(start_paused = true)]
