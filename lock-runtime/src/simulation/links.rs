@@ -16,7 +16,7 @@ use crate::clock::Deadline;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
-use crate::store::{Answer, Ask, Events, Pushed, Renewal, Renewed, Store, one};
+use crate::store::{Answer, Ask, Events, Pushed, Release, Renewal, Renewed, Store, one};
 use crate::token::Process as Caller;
 
 const COMMAND: Duration = Duration::from_millis(500);
@@ -110,6 +110,27 @@ async fn a_connection_on_which_something_was_answered_meanwhile_is_kept() {
         scene.beat().await;
     }
     assert_eq!(scene.interruptions(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_no_reason_to_give_up_a_connection() {
+    let scene = Scene::begin().await;
+    // The server does not know the script yet, and says so.
+    let answer = one(scene.store.ask(&[scene.ask(COMMAND)], Deadline::after(COMMAND)).await);
+    assert!(matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
+    assert_eq!(scene.interruptions(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_waits_for_others_to_go_together_goes_alone_when_there_are_none() {
+    let scene = Scene::begin().await;
+    let ask = scene.ask(COMMAND);
+    assert!(matches!(scene.store.claim(&ask, Deadline::after(COMMAND)).await, Ok(Answer::Granted(_))));
+    scene.network.freeze(COMMAND / 10);
+    let release = Release { contended: false, ..ask.withdrawal() };
+    let give_back = scene.store.give_back(&release, Deadline::after(COMMAND));
+    let ((), (), released) = tokio::join!(biased; scene.beat(), scene.beat(), give_back);
+    assert!(released.unwrap().owned);
 }
 
 #[tokio::test(start_paused = true)]
