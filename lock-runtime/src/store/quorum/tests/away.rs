@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::super::node::Standing;
 use super::super::votes::Votes;
 use super::world::{COMMAND, Mode, PATIENCE, World, ask, by};
 use super::{AWAY, is_busy, is_granted};
@@ -115,6 +116,20 @@ async fn that_a_brief_command_is_not_answered_says_nothing_about_a_server() {
         world.set(0, Mode::Up);
         assert!(is_busy(&world.wait("t").await));
         assert_eq!(world.queues(), queues, "{time:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_are_not_marked_as_new_while_one_has_not_said_that_it_is() {
+    let new = Standing::Unmarked(Duration::from_secs(9));
+    for mode in AWAY {
+        let world = World::of(3);
+        for server in &world.servers {
+            *server.standing.lock().unwrap() = new;
+        }
+        world.set(2, mode);
+        world.quorum.connect(Deadline::after(COMMAND * 9)).await.unwrap();
+        assert!(world.servers.iter().all(|server| *server.standing.lock().unwrap() == new), "{mode:?}");
     }
 }
 
