@@ -4,7 +4,9 @@
 //! reorders between connections, loses and cuts, a server that stops, and a host that is suspended. The same seed gives
 //! the same history, and the history checker judges it.
 
+mod embedded;
 mod faults;
+mod links;
 mod network;
 mod process;
 mod record;

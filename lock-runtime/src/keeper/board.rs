@@ -176,6 +176,20 @@ pub(super) struct Sleep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::CLAIM;
+    use crate::token::Token;
+    use crate::{LockGuard, LockManager};
+
+    /// The slot of a lock that is held.
+    async fn slot(locks: &LockManager, key: &str) -> (LockGuard, Arc<Slot>) {
+        let guard = locks.lock("p", key).acquire().await.unwrap();
+        let slot = locks.engine().table().get(guard.key()).unwrap();
+        (guard, slot)
+    }
+
+    fn unsent() -> Unsent {
+        Unsent::new(Release::withdrawal(&"p:k".into(), &Token::foreign("t"), CLAIM))
+    }
 
     #[test]
     fn with_nothing_to_do_but_to_wait_for_an_answer_the_keeper_of_a_manager_that_is_gone_sleeps() {
@@ -183,5 +197,51 @@ mod tests {
         let mut board = Board { in_flight: 1, next_ask: now, is_closed: true, ..Board::default() };
         assert!(!board.last_work().1);
         assert_eq!(board.pause(IDLE_TICKS), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_there_is_to_do_at_once_is_done_without_a_pause_and_wakes_once() {
+        let locks = LockManager::in_memory();
+        let (_guard, slot) = slot(&locks, "k").await;
+        assert_eq!(Board::default().pause(IDLE_TICKS), None);
+        let changes: [&dyn Fn(&mut Board); 4] = [
+            &|board| board.dropped.push(Arc::clone(&slot)),
+            &|board| board.verify.push(Arc::clone(&slot)),
+            &|board| board.unsent.push(unsent()),
+            &|board| board.is_closed = true,
+        ];
+        for change in changes {
+            let mut board = Board::default();
+            board.pause(IDLE_TICKS);
+            assert!(!board.has_to_wake());
+            change(&mut board);
+            assert!(board.has_to_wake() && !board.has_to_wake());
+            assert_eq!(board.pause(IDLE_TICKS), Some(Duration::ZERO));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_two_holds_that_are_due_at_one_instant_both_are_looked_at_and_those_that_ended_are_not() {
+        let locks = LockManager::in_memory();
+        let ((_one, one), (_other, other)) = (slot(&locks, "one").await, slot(&locks, "other").await);
+        let (mut board, at) = (Board::default(), Instant::now());
+        let entries = [&one, &other, &one].map(|slot| board.schedule(at, slot));
+        let young = [&one, &other].map(|slot| board.enlist(slot));
+        board.strike(Entries { young: Some(young[0]), due: Some(entries[0]) });
+        let (_, young, due, ..) = board.take_due(at);
+        assert_eq!((young.len(), due.len()), (1, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_not_answered_is_repeated_also_for_a_manager_that_is_gone() {
+        let again = Duration::from_millis(100);
+        let mut board =
+            Board { unsent: unsent().again(Instant::now() + again).into_iter().collect(), ..Board::default() };
+        let (work, is_done) = board.last_work();
+        assert!(work.releases.is_empty() && !is_done);
+        assert_eq!(board.pause(IDLE_TICKS), Some(again));
+        tokio::time::advance(again).await;
+        assert_eq!(board.last_work().0.releases.len(), 1);
+        assert!(board.last_work().1);
     }
 }

@@ -290,3 +290,73 @@ impl Asked {
         Release::withdrawal(key, &self.token, self.claim)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_back_is_the_last_fencing_token_used() {
+        let mut fences = Fences::new(10, 3);
+        assert_eq!(fences.unused(), Some((12, 9)));
+        assert_eq!((fences.take(), fences.unused()), (Some(10), Some((12, 10))));
+        assert_eq!((fences.take(), fences.unused()), (Some(11), Some((12, 11))));
+        assert_eq!((fences.take(), fences.unused()), (Some(12), None));
+        assert_eq!((fences.take(), fences.unused()), (None, None));
+        assert_eq!(Fences::default().unused(), None);
+    }
+
+    fn asked() -> Asked {
+        Asked::new(Token::foreign("t"), CLAIM)
+    }
+
+    fn busy(owner: &str, store_micros: u64, frees_in: u64) -> Busy {
+        let anchor = Some(Anchor { sent: Moment::now(), store_micros });
+        let (owner, frees_in) = (Token::foreign(owner), Some(Duration::from_millis(frees_in)));
+        Busy { owner, frees_in, endless: false, anchor, yields: false }
+    }
+
+    #[test]
+    fn a_pushed_grant_is_over_when_the_server_says_later_that_another_has_the_lock() {
+        for (asked_at, is_granted) in [(99, true), (100, true), (101, false)] {
+            let mut asked = asked();
+            let (token, claim) = (asked.token.clone(), CLAIM);
+            asked.push(&Pushed {
+                token,
+                claim,
+                store_micros: 100,
+                contended: false,
+                unconfirmed: false,
+                partial: false,
+            });
+            asked.answer(Answer::Busy(busy("x", asked_at, 9)), true);
+            assert_eq!(asked.is_granted(), is_granted, "{asked_at}");
+        }
+    }
+
+    #[test]
+    fn an_owner_that_was_to_be_gone_and_is_not_renews() {
+        let mut asked = asked();
+        for (owner, frees_in, renews) in
+            [("x", 9000, false), ("x", 0, false), ("x", 0, true), ("x", 9000, true), ("y", 0, false), ("y", 9, true)]
+        {
+            asked.answer(Answer::Busy(busy(owner, 1, frees_in)), true);
+            assert_eq!(asked.owner_renews, renews, "{owner} {frees_in}");
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_taken_back_is_begun_anew_under_another_token_and_once() {
+        let mut asked = asked();
+        asked.answer(Answer::Busy(busy("x", 1, 9)), true);
+        assert!(!asked.yields());
+        asked.answer(Answer::Busy(Busy { yields: true, ..busy("x", 1, 9) }), true);
+        assert!(asked.yields() && asked.may_stand());
+        asked.unanswered = true;
+        assert!(!asked.yields(), "an answer is on its way");
+        asked.unanswered = false;
+        asked.begin_anew(Token::foreign("u"));
+        assert!(!asked.yields() && !asked.may_stand() && asked.token == Token::foreign("u"));
+        assert!(asked.busy.is_some_and(|busy| busy.owner == Token::foreign("x")) && asked.answered.is_some());
+    }
+}

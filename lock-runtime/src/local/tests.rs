@@ -10,6 +10,10 @@ use crate::store::{Events as _, Pushed, Renewal, Renewed};
 use crate::{LockError, LockGuard, LockManager};
 use futures_util::FutureExt as _;
 
+mod asked;
+mod managers;
+mod waiters;
+
 #[tokio::test(start_paused = true)]
 async fn a_released_lock_is_free_and_forgotten() {
     let locks = LockManager::in_memory();

@@ -49,6 +49,30 @@ async fn a_lock_lives_on_the_master_of_its_slot_of_valkey() {
     lives_on_the_master_of_its_slot(Kind::Valkey).await;
 }
 
+/// A script may use the keys of one slot only.
+#[tokio::test]
+async fn many_locks_on_one_master_are_renewed_and_given_back() {
+    let cluster = Cluster::start();
+    let (holder, waiter) = (manager(&cluster).await, manager(&cluster).await);
+    let (keys, lease) = (keys_on(&cluster, 0, 8), Duration::from_secs(6));
+    let acquire = async |manager: &LockManager, key: &String| {
+        manager.lock("p", key).expire(lease).renew(true).timeout(LONG).acquire().await.unwrap()
+    };
+    let guards = join_all(keys.iter().map(|key| acquire(&holder, key))).await;
+    let waiting = async {
+        join_all(keys.iter().map(|key| acquire(&waiter, key))).await;
+        Instant::now()
+    };
+    let holding = async {
+        tokio::time::sleep(lease + Duration::from_secs(1)).await;
+        assert!(guards.iter().all(LockGuard::is_valid));
+        drop(guards);
+        Instant::now()
+    };
+    let (granted, dropped) = tokio::join!(waiting, holding);
+    assert!(granted - dropped < lease / 2, "{:?}: not by the end of a lease", granted - dropped);
+}
+
 #[tokio::test]
 async fn a_master_that_no_lock_lives_on_is_not_connected_to() {
     let cluster = Cluster::start();

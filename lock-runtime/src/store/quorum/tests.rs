@@ -10,6 +10,7 @@ use crate::clock::without_drift;
 use crate::store::{Answer, Ask, CLAIM, Renewed, Retry, Store, StoreError, one};
 use crate::token::Token;
 
+mod away;
 mod world;
 
 use world::{COMMAND, KEY, Mode, PATIENCE, World, ask, by};

@@ -265,3 +265,62 @@ impl fmt::Debug for Cluster {
         f.debug_tuple("Cluster").field(&self.topology).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn said_of(error: &CallError) -> String {
+        let at = Node { host: "here".into(), port: 7 };
+        match verdict(error, &at) {
+            Verdict::Moved(to) => format!("moved to {to}"),
+            Verdict::Ask(to) => format!("on its way to {to}"),
+            Verdict::Again => "again".to_owned(),
+            Verdict::Doubt => "doubt".to_owned(),
+            Verdict::Final => "final".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_a_node_refuses_says_where_to_go_whether_to_wait_or_that_it_is_doubtful() {
+        for (text, said) in [
+            ("MOVED 7 there:8", "moved to there:8"),
+            ("MOVED 7 :8", "moved to here:8"),
+            ("ASK 7 there:8", "on its way to there:8"),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", "again"),
+            ("CLUSTERDOWN The cluster is down", "doubt"),
+            ("LOADING Redis is loading the dataset in memory", "doubt"),
+            ("MASTERDOWN Link with MASTER is down", "doubt"),
+            ("READONLY You can't write against a read only replica.", "doubt"),
+            ("NOPERM User has no permissions", "final"),
+            ("MOVED nowhere", "final"),
+        ] {
+            let reply = redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap();
+            assert_eq!(said_of(&reply.extract_error().unwrap_err().into()), said, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_does_not_answer_is_doubtful_unless_the_time_was_brief() {
+        let broken = redis::RedisError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe));
+        assert_eq!(said_of(&broken.into()), "doubt");
+        for error in [CallError::Silent, CallError::NoConnection] {
+            assert_eq!(said_of(&error(BRIEF)), "doubt");
+            assert_eq!(said_of(&error(BRIEF / 2)), "final");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_on_its_way_is_waited_for_ever_longer_and_not_beyond_the_end() {
+        let (mut pause, error) = (PAUSES.0, CallError::Silent(BRIEF));
+        let (start, end) = (Instant::now(), Deadline::after(Duration::from_mins(1)));
+        for passed in [5, 15, 35, 60] {
+            again(&mut pause, end, &error).await.unwrap();
+            assert!(start.elapsed().abs_diff(Duration::from_millis(passed)) < Duration::from_millis(5), "{passed}");
+        }
+        assert!(again(&mut pause, Deadline::after(PAUSES.1 / 2), &error).await.is_err());
+        assert!(start.elapsed() < Duration::from_millis(65), "{:?}", start.elapsed());
+    }
+}

@@ -8,6 +8,8 @@ use super::*;
 use crate::key;
 use crate::store::Pushed;
 
+mod answers;
+
 const TOKEN: &str = "0123456789abcdef0123456789abcdef.7@me";
 
 fn ask(fences: u32) -> Ask {

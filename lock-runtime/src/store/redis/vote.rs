@@ -156,4 +156,20 @@ mod tests {
         assert_eq!(read_info("# Server\r\nrun_id:abc\r\n"), None);
         assert_eq!(read_info("uptime_in_seconds:x\r\nrun_id:abc\r\n"), None);
     }
+
+    #[test]
+    fn a_server_is_in_service_of_age_new_or_has_restarted() {
+        let second = Duration::from_secs(1);
+        let standing = |marker: Option<&str>, left: Duration| {
+            let marker = Mutex::new(marker.map(str::to_owned));
+            Vote { run_id: "abc".to_owned(), of_age: Deadline::after(left), marker }.standing()
+        };
+        for left in [Duration::ZERO, second] {
+            assert_eq!(standing(Some("abc"), left), Standing::InService);
+        }
+        assert_eq!(standing(None, Duration::ZERO), Standing::OfAge { is_marked: false });
+        assert_eq!(standing(Some("other"), Duration::ZERO), Standing::OfAge { is_marked: true });
+        assert!(matches!(standing(None, second), Standing::Unmarked(left) if left <= second));
+        assert!(matches!(standing(Some("other"), second), Standing::Restarted(left) if left <= second));
+    }
 }

@@ -165,6 +165,18 @@ mod tests {
     }
 
     #[test]
+    fn a_master_is_one_that_serves_a_slot() {
+        let [one, two, replica] = ["one", "two", "replica"].map(|host| Node { host: host.into(), port: 7 });
+        let range = [Value::Int(0), Value::Int(16_383), node(named("one"), 7), node(named("replica"), 7)];
+        let mut map = Map::read(&Value::Array(vec![Value::Array(range.into())]), &asked()).unwrap();
+        assert_eq!([&one, &two, &replica].map(|node| map.is_master(node)), [true, false, false]);
+        map.assign(3, two.clone());
+        assert_eq!((map.master(3), map.master(4)), (Some(&two), Some(&one)));
+        assert_eq!([&one, &two, &replica].map(|node| map.is_master(node)), [true, true, false]);
+        assert_eq!(map.nodes().collect::<Vec<_>>(), [&one, &replica, &two]);
+    }
+
+    #[test]
     fn the_epoch_is_read_from_what_a_node_says_of_itself() {
         let info = named("cluster_state:ok\r\ncluster_current_epoch:17\r\ncluster_my_epoch:3\r\n");
         assert_eq!(Map::default().of_epoch(info).epoch, 17);

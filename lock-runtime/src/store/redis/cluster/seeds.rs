@@ -147,4 +147,25 @@ mod tests {
         let seeds = read("redis-cluster://ada:canary@one").unwrap();
         assert!(!seeds.to_string().contains("canary") && !format!("{seeds:?}").contains("canary"));
     }
+
+    #[test]
+    fn every_node_is_reached_as_the_seeds_are() {
+        let node = Node { host: "other".into(), port: 7 };
+        let seeds = read("redis-cluster://ada:canary@one").unwrap();
+        let client = seeds.client(&node).unwrap();
+        assert!(matches!(client.get_connection_info().addr(), ConnectionAddr::Tcp(host, 7) if host == "other"));
+        assert_eq!(client.get_connection_info().redis_settings().password(), Some("canary"));
+        assert!(!seeds.is_tls());
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn every_node_is_reached_over_tls_when_the_seeds_are() {
+        let node = Node { host: "other".into(), port: 7 };
+        let seeds = read("rediss-cluster://one").unwrap();
+        let client = seeds.client(&node).unwrap();
+        let is_tls =
+            |addr: &ConnectionAddr| matches!(addr, ConnectionAddr::TcpTls { host, port: 7, .. } if host == "other");
+        assert!(seeds.is_tls() && is_tls(client.get_connection_info().addr()));
+    }
 }

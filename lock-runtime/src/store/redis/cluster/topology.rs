@@ -253,26 +253,122 @@ mod tests {
     use redis::Value;
 
     use super::*;
+    use crate::store::Pushed;
 
-    fn map(epoch: u64, port: i64) -> Map {
-        let node = Value::Array(vec![Value::BulkString(b"one".to_vec()), Value::Int(port)]);
-        let range = Value::Array(vec![Value::Int(0), Value::Int(16_383), node]);
-        let of = Node { host: "one".into(), port: 1 };
-        let mut map = Map::read(&Value::Array(vec![range]), &of).unwrap();
+    /// Half of the slots are at `one` on each of two ports.
+    fn map(epoch: u64, first: i64, second: i64) -> Map {
+        let node = |port| Value::Array(vec![Value::BulkString(b"one".to_vec()), Value::Int(port)]);
+        let range = |from, to, port| Value::Array(vec![Value::Int(from), Value::Int(to), node(port)]);
+        let ranges = [range(0, 8191, first), range(8192, 16_383, second)];
+        let mut map = Map::read(&Value::Array(ranges.into()), &at(1)).unwrap();
         map.epoch = epoch;
         map
     }
 
+    fn at(port: u16) -> Node {
+        Node { host: "one".into(), port }
+    }
+
+    fn topology(seeds: &str) -> Arc<Topology> {
+        let second = Duration::from_secs(1);
+        Topology::new(Seeds::read("redis", seeds).unwrap(), second, second)
+    }
+
     #[test]
     fn a_node_that_is_behind_is_not_believed() {
-        let seeds = Seeds::read("redis", "one").unwrap();
-        let topology = Topology::new(seeds, Duration::from_secs(1), Duration::from_secs(1));
+        let topology = topology("one");
         let master = || topology.master(7).map(|(node, _)| node.port);
-        topology.learn(map(5, 10));
-        topology.learn(map(4, 11));
+        topology.learn(map(5, 10, 10));
+        topology.learn(map(4, 11, 11));
         assert_eq!(master(), Some(10));
-        topology.learn(map(5, 12));
-        topology.learn(map(6, 13));
+        topology.learn(map(5, 12, 12));
+        topology.learn(map(6, 13, 13));
         assert_eq!(master(), Some(13));
+    }
+
+    #[test]
+    fn a_master_is_doubtful_until_it_is_trusted_again_or_is_none_any_more() {
+        let topology = topology("one");
+        topology.learn(map(1, 10, 20));
+        let doubtful = || [7, 9000].map(|slot| topology.master(slot).unwrap().1);
+        assert_eq!(doubtful(), [false, false]);
+        topology.doubt(&at(20));
+        assert_eq!(doubtful(), [false, true]);
+        topology.trust(&at(20));
+        assert_eq!(doubtful(), [false, false]);
+        topology.doubt(&at(20));
+        topology.learn(map(2, 10, 10));
+        topology.learn(map(3, 10, 20));
+        assert_eq!(doubtful(), [false, false]);
+    }
+
+    /// Which of two keys, one of each half, the last interruption was about.
+    #[derive(Default)]
+    struct Heard(Mutex<Option<[bool; 2]>>);
+
+    impl Events for Heard {
+        fn granted(&self, _: &str, _: &Pushed) {}
+
+        fn contended(&self, _: &str) {}
+
+        fn interrupted(&self, affects: &dyn Fn(&str) -> bool) {
+            *self.0.lock().unwrap() = Some(["b", "foo"].map(affects));
+        }
+    }
+
+    #[test]
+    fn only_locks_that_have_another_master_now_are_asked_for_again() {
+        let (topology, heard) = (topology("one"), Arc::new(Heard::default()));
+        let events: Weak<Heard> = Arc::downgrade(&heard);
+        topology.attach(events);
+        assert_eq!(["b", "foo"].map(|key| slot_of(key) > 8191), [false, true]);
+        for (epoch, first, second, affected) in [
+            (1, 10, 20, None),
+            (2, 10, 20, None),
+            (3, 10, 30, Some([false, true])),
+            (4, 20, 30, Some([true, false])),
+            (5, 40, 50, Some([true, true])),
+        ] {
+            topology.learn(map(epoch, first, second));
+            assert_eq!(heard.0.lock().unwrap().take(), affected, "{epoch}");
+        }
+    }
+
+    #[test]
+    fn nodes_and_seeds_are_asked_but_not_the_doubtful_while_there_are_others() {
+        let topology = topology("one:10,one:20,one:7");
+        topology.learn(map(1, 10, 30));
+        let witnesses = || topology.witnesses().iter().map(|node| node.port).collect::<Vec<_>>();
+        assert_eq!(witnesses(), [10, 30, 20, 7]);
+        topology.doubt(&at(30));
+        assert_eq!(witnesses(), [10, 20, 7]);
+        for port in [10, 20, 7] {
+            topology.doubt(&at(port));
+        }
+        assert_eq!(witnesses(), [10, 30, 20, 7]);
+    }
+
+    #[test]
+    fn of_many_nodes_some_are_asked_and_others_the_next_time() {
+        let seeds: Vec<_> = (1..=20).map(|port| format!("one:{port}")).collect();
+        let topology = topology(&seeds.join(","));
+        let mut asked = HashSet::new();
+        for _ in 0..3 {
+            let nodes = topology.witnesses();
+            assert_eq!(nodes.len(), MOST);
+            asked.extend(nodes);
+        }
+        assert_eq!(asked.len(), 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_nodes_are_asked_by_one_at_a_time_and_not_all_the_time() {
+        let topology = topology("one");
+        assert!(topology.begin() && !topology.begin());
+        tokio::time::advance(PAUSE / 2).await;
+        topology.end();
+        assert!(!topology.begin());
+        tokio::time::advance(PAUSE).await;
+        assert!(topology.begin());
     }
 }

@@ -1,0 +1,100 @@
+//! What a slot makes of answers, and of no answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::care::{Attention, Look};
+use super::super::lease::Asked;
+use super::super::slot::Slot;
+use crate::clock::{Deadline, Moment};
+use crate::store::{Answer, Ask, Busy, CLAIM, Grant, Pushed, Renewal, Renewed};
+use crate::token::{Process, Token};
+use crate::{LockGuard, LockManager};
+
+/// A lock that is held, and its slot.
+async fn held() -> (LockManager, LockGuard, Arc<Slot>) {
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    let slot = locks.engine().table().get(guard.key()).unwrap();
+    (locks, guard, slot)
+}
+
+fn ask(token: &Token, wait: bool) -> Ask {
+    let (key, give_up) = ("p:k".into(), Deadline::after(CLAIM));
+    Ask { key, token: token.clone(), claim: CLAIM, wait, fences: 0, give_up, pushed: false }
+}
+
+fn busy(owner: Token, endless: bool) -> Busy {
+    Busy { owner, frees_in: None, endless, anchor: None, yields: false }
+}
+
+fn refused() -> Answer {
+    Answer::Busy(busy(Token::foreign("x"), false))
+}
+
+fn granted() -> Answer {
+    Answer::Granted(Grant { until: Deadline::after(CLAIM), contended: false, fence: None })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_refused_claim_was_asked_under_is_not_asked_under_again() {
+    for (wait, is_kept) in [(false, false), (true, true)] {
+        let (locks, _guard, slot) = held().await;
+        let token = locks.engine().next_token();
+        slot.locked().asked = Some(Box::new(Asked::new(token.clone(), CLAIM)));
+        assert!(slot.answered(&ask(&token, wait), refused()));
+        assert_eq!(slot.locked().asked.take().unwrap().token == token, is_kept, "rule L3");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_nobody_waits_for_is_told_from_one_that_somebody_has() {
+    let (locks, _guard, slot) = held().await;
+    let own = slot.locked().lease.as_ref().unwrap().token.clone();
+    let [given_up, ending] = [(); 2].map(|()| locks.engine().next_token());
+    slot.ending(&ending);
+    for (token, is_known) in [(&own, true), (&given_up, false), (&ending, true)] {
+        let (claim, token) = (CLAIM, token.clone());
+        assert_eq!(slot.answered(&ask(&token, true), granted()), is_known);
+        assert!(slot.answered(&ask(&token, true), refused()), "there is nothing to give back");
+        let pushed = Pushed { token, claim, store_micros: 0, contended: false, unconfirmed: false, partial: false };
+        assert_eq!(slot.granted(&pushed), is_known);
+    }
+    assert!(slot.ended(&ending), "it was granted once more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
+    let (locks, _guard, slot) = held().await;
+    let ours = Process::new("ada").next_token();
+    let stranger = || Token::foreign("a stranger's");
+    for (busy, holder) in [
+        (busy(ours.clone(), false), Some("ada")),
+        (busy(ours, true), Some("ada")),
+        (busy(stranger(), false), None),
+        (busy(stranger(), true), Some("another client, without an expiry")),
+    ] {
+        let mut asked = Asked::new(locks.engine().next_token(), CLAIM);
+        asked.busy = Some(busy);
+        slot.locked().asked = Some(Box::new(asked));
+        assert_eq!(slot.holder_elsewhere().as_deref(), holder);
+    }
+    slot.locked().asked = None;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_without_an_answer_is_owed_and_sent_again_ever_more_slowly_until_the_hold_ends() {
+    let (_locks, guard, slot) = held().await;
+    let (key, token) = (guard.key().into(), slot.locked().lease.as_ref().unwrap().token.clone());
+    let renewal = Renewal { key, token, lease: Duration::from_secs(30), grace: Duration::ZERO };
+    let confirmed = Renewed::Until(Deadline::after(renewal.lease));
+    assert!(matches!(slot.renewed(&renewal, Moment::now(), Some(confirmed)), Attention::In(_)));
+    for millis in [50, 100, 200, 400, 800, 800] {
+        let attention = slot.renewed(&renewal, Moment::now(), None);
+        assert!(matches!(attention, Attention::In(pause) if pause == Duration::from_millis(millis)), "{attention:?}");
+        let attention = slot.attend(Look::Due, Duration::ZERO);
+        assert!(matches!(attention, Attention::Renew(..)), "{attention:?}");
+    }
+    slot.locked().lease.as_mut().unwrap().until = Deadline::after(Duration::ZERO);
+    assert!(matches!(slot.renewed(&renewal, Moment::now(), None), Attention::Lost(_)));
+}

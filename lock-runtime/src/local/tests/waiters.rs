@@ -1,0 +1,60 @@
+//! Who waits for a slot's turn, and who does not any more.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::{LockError, LockGuard, LockManager};
+use futures_util::FutureExt as _;
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_gone_is_none() {
+    let builder = LockManager::builder().url("memory://").max_waiters_per_key(1);
+    let locks = builder.connect().await.unwrap();
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    for _ in 0..3 {
+        let waiting = locks.lock("p", "k").timeout(Duration::from_millis(10)).acquire().await;
+        assert!(matches!(waiting, Err(LockError::Timeout { .. })), "{waiting:?}");
+        assert!(locks.lock("p", "k").acquire().now_or_never().is_none());
+    }
+    guard.release().await.unwrap();
+    assert!(locks.engine().table().all().is_empty());
+}
+
+/// How many fencing tokens the lease of a hold has left for those who come next.
+async fn reserved(locks: &LockManager, acquiring: impl Future<Output = Result<LockGuard, LockError>>) -> usize {
+    let guard = acquiring.await.unwrap();
+    let slot = locks.engine().table().get(guard.key()).unwrap();
+    let mut fences = slot.locked().lease.as_ref().unwrap().fences;
+    guard.release().await.unwrap();
+    std::iter::from_fn(|| fences.take()).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_fencing_tokens_are_reserved_as_there_are_tasks_that_want_one() {
+    let locks = LockManager::in_memory();
+    let fenced = || locks.lock("p", "k").fenced(true).timeout(Duration::from_mins(1)).acquire();
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    for _ in 0..9 {
+        assert!(fenced().now_or_never().is_none(), "it waits, and is dropped");
+    }
+    let waiting = || reserved(&locks, fenced());
+    let (first, second, third, released) = tokio::join!(biased; waiting(), waiting(), waiting(), guard.release());
+    released.unwrap();
+    assert_eq!((first, second, third), (2, 1, 0));
+    assert_eq!(waiting().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_fails_those_who_wait_at_once_and_not_when_the_holder_is_done() {
+    let locks = LockManager::in_memory();
+    let _guard = locks.lock("p", "k").acquire().await.unwrap();
+    let wait = async {
+        let waiting = locks.lock("p", "k").timeout(Duration::from_mins(1)).acquire().await;
+        (waiting, Instant::now())
+    };
+    let start = Instant::now();
+    let ((waiting, failed), ()) = tokio::join!(biased; wait, locks.shutdown());
+    assert!(matches!(waiting, Err(LockError::ShutDown { .. })), "{waiting:?}");
+    assert_eq!(failed, start);
+}

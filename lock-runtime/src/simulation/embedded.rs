@@ -1,0 +1,277 @@
+//! The embedded store beside the scripts: what both are told, both answer alike, and they tell the same processes.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use fastrand::Rng;
+use server_model::ModelServer;
+use tokio::time::{Instant, sleep_until};
+
+use super::network::Network;
+use super::time::Simulated;
+use crate::clock::Deadline;
+use crate::store::memory::MemoryStore;
+use crate::store::redis::RedisStore;
+use crate::store::redis::endpoint::Endpoint;
+use crate::store::redis::link::Link;
+use crate::store::{Answer, Ask, Events, Pushed, Release, Renewal, Renewed, Store, one};
+use crate::token::{Process as Caller, Token};
+
+/// Something is done at each beat. Leases end between two of them, where it makes no difference that a command takes some
+/// milliseconds.
+const BEAT: Duration = Duration::from_millis(100);
+const HALF: Duration = Duration::from_millis(50);
+/// Who waits for a lock that nobody asks for any more is forgotten by a server: it ends before.
+const BEATS: u32 = 40;
+const KEYS: [&str; 2] = ["p:a", "p:b"];
+
+/// What a store said.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Granted { contended: bool, fence: Option<Time>, left: Option<Time> },
+    Busy { owner: Token, left: Option<Time>, at: Option<Time> },
+    Late,
+    Released { owned: bool, again: Option<Box<Said>> },
+    Renewed(Option<Time>),
+    Drawn(Option<Time>),
+    Passed { key: String, token: Token, contended: bool, claim: Duration, at: Time },
+    Wanted(String),
+}
+
+/// In milliseconds, from now or since the store began; equal when there is no more between two than a few commands take.
+#[derive(Debug)]
+struct Time(u64);
+
+impl PartialEq for Time {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.abs_diff(other.0) < 20
+    }
+}
+
+impl From<Duration> for Time {
+    fn from(span: Duration) -> Self {
+        Self(span.as_millis().try_into().unwrap())
+    }
+}
+
+/// What one process was told.
+#[derive(Default)]
+struct Heard(Mutex<Vec<(String, Option<Pushed>)>>);
+
+impl Events for Heard {
+    fn granted(&self, key: &str, pushed: &Pushed) {
+        self.0.lock().unwrap().push((key.to_owned(), Some(pushed.clone())));
+    }
+
+    fn contended(&self, key: &str) {
+        self.0.lock().unwrap().push((key.to_owned(), None));
+    }
+
+    fn interrupted(&self, _: &dyn Fn(&str) -> bool) {}
+}
+
+/// One of the two stores.
+struct Side<'a, S> {
+    store: &'a S,
+    heard: Vec<Arc<Heard>>,
+    /// What its clock showed when it began, in microseconds.
+    began: u64,
+}
+
+impl<'a, S: Store> Side<'a, S> {
+    /// With a store that each process listens to.
+    async fn new(stores: &[&'a S], callers: &[Caller]) -> Self {
+        let listen = |(store, caller): (&&S, &Caller)| {
+            let heard = Arc::new(Heard::default());
+            let events: Weak<Heard> = Arc::downgrade(&heard);
+            store.attach(caller.id(), events);
+            heard
+        };
+        let heard = stores.iter().zip(callers).map(listen).collect();
+        let first = ask("p:first", callers[0].next_token(), HALF, 1);
+        let Ok(Answer::Granted(grant)) = one(stores[0].ask(&[first], by()).await) else { unreachable!("it is free") };
+        Self { store: stores[0], heard, began: grant.fence.unwrap() }
+    }
+
+    fn since(&self, micros: u64) -> Time {
+        Time(micros.wrapping_sub(self.began) / 1000)
+    }
+
+    fn answer(&self, answer: Answer) -> Said {
+        match answer {
+            Answer::Granted(grant) => Said::Granted {
+                contended: grant.contended,
+                fence: grant.fence.map(|fence| self.since(fence)),
+                left: Some(grant.until.remaining().into()),
+            },
+            Answer::Busy(busy) => Said::Busy {
+                owner: busy.owner,
+                left: busy.frees_in.map(Time::from),
+                at: busy.anchor.map(|anchor| self.since(anchor.store_micros)),
+            },
+            Answer::Late => Said::Late,
+        }
+    }
+
+    async fn does(&self, verb: &Verb) -> Said {
+        match verb {
+            Verb::Claim(ask) => match self.answer(self.store.claim(ask, by()).await.unwrap()) {
+                // A plain `SET` tells nothing more: of a token's own lock not even how much of its claim is left.
+                Said::Busy { owner, .. } => Said::Busy { owner, left: None, at: None },
+                Said::Granted { contended, fence, .. } => Said::Granted { contended, fence, left: None },
+                said => said,
+            },
+            Verb::Ask(ask) => self.answer(one(self.store.ask(std::slice::from_ref(ask), by()).await).unwrap()),
+            Verb::GiveBack(release) => {
+                let released = self.store.give_back(release, by()).await.unwrap();
+                let again = released.again.map(|again| Box::new(self.answer(again)));
+                Said::Released { owned: released.owned, again }
+            }
+            Verb::Renew(renewal) => match one(self.store.renew(std::slice::from_ref(renewal), by()).await).unwrap() {
+                Renewed::Until(until) => Said::Renewed(Some(until.remaining().into())),
+                Renewed::NotOwned => Said::Renewed(None),
+            },
+            Verb::Draw(key, token, count) => {
+                let first = self.store.draw(key, token, *count, by()).await.unwrap();
+                Said::Drawn(first.map(|first| self.since(first)))
+            }
+        }
+    }
+
+    fn told(&self, process: usize) -> Vec<Said> {
+        let told = std::mem::take(&mut *self.heard[process].0.lock().unwrap());
+        let said = |(key, pushed): (String, Option<Pushed>)| match pushed {
+            Some(Pushed { token, claim, store_micros, contended, .. }) => {
+                Said::Passed { key, token, contended, claim, at: self.since(store_micros) }
+            }
+            None => Said::Wanted(key),
+        };
+        told.into_iter().map(said).collect()
+    }
+}
+
+fn by() -> Deadline {
+    Deadline::after(Duration::from_secs(1))
+}
+
+fn ask(key: &str, token: Token, claim: Duration, fences: u32) -> Ask {
+    let give_up = Deadline::after(Duration::from_mins(1));
+    Ask { key: key.into(), token, claim, wait: true, fences, give_up, pushed: false }
+}
+
+#[derive(Debug)]
+enum Verb {
+    Claim(Ask),
+    Ask(Ask),
+    GiveBack(Release),
+    Renew(Renewal),
+    Draw(Arc<str>, Token, u32),
+}
+
+/// Makes up what is asked of both.
+struct Script<'a> {
+    random: Rng,
+    callers: &'a [Caller],
+    /// Each with its claim.
+    tokens: Vec<(Token, Duration)>,
+    /// A plain claim takes a free lock past its queue, on a server.
+    queued: BTreeSet<Arc<str>>,
+}
+
+impl Script<'_> {
+    fn new_token(&mut self) -> (Token, Duration) {
+        let caller = &self.callers[self.random.usize(..self.callers.len())];
+        self.tokens.push((caller.next_token(), BEAT * self.random.u32(1..12) + HALF));
+        self.tokens[self.tokens.len() - 1].clone()
+    }
+
+    fn some_token(&mut self) -> (Token, Duration) {
+        let recent = self.tokens.len().saturating_sub(5)..self.tokens.len();
+        if recent.is_empty() || self.random.u8(..4) == 0 {
+            return self.new_token();
+        }
+        self.tokens[self.random.usize(recent)].clone()
+    }
+
+    fn verb(&mut self) -> Verb {
+        let (token, claim) = self.some_token();
+        let key = self.random.choice(KEYS).unwrap_or_default();
+        let fences = self.random.u32(..3);
+        let ask = ask(key, token, claim, fences);
+        match self.random.u8(..10) {
+            0 if !self.queued.contains(&ask.key) => Verb::Claim(Ask { fences: 0, ..ask }),
+            0 => Verb::Ask(Ask { wait: false, ..ask }),
+            1..=4 => Verb::Ask(ask),
+            5..=7 => {
+                let again = (self.random.u8(..4) == 0).then(|| self.new_token());
+                Verb::GiveBack(Release { again, contended: self.random.bool(), ..ask.withdrawal() })
+            }
+            8 => {
+                let lease = BEAT * self.random.u32(1..20) + HALF;
+                Verb::Renew(Renewal { key: ask.key, token: ask.token, lease, grace: Duration::ZERO })
+            }
+            _ => Verb::Draw(ask.key, ask.token, 1 + fences),
+        }
+    }
+
+    fn went(&mut self, verb: &Verb, said: &Said) {
+        let queued = match verb {
+            Verb::Ask(ask) if ask.wait && matches!(said, Said::Busy { .. }) => &ask.key,
+            Verb::GiveBack(release) if release.again.is_some() => &release.key,
+            _ => return,
+        };
+        self.queued.insert(Arc::clone(queued));
+    }
+}
+
+async fn play(seed: u64) {
+    let _time = Simulated::begin();
+    let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(seed));
+    // The last one is gone: nobody can tell it that it has a lock.
+    let callers = ["a", "b", "gone"].map(Caller::new);
+    let over_network = |caller: &Caller| {
+        let (endpoint, limit) = (Endpoint::Simulated(network.host(caller.id())), Duration::from_secs(1));
+        RedisStore::new(Link::new(endpoint, Some(caller.id()), None, None, limit, limit))
+    };
+    let scripts = [over_network(&callers[0]), over_network(&callers[1])];
+    for store in &scripts {
+        store.connect().await.unwrap();
+    }
+    let memory = MemoryStore::default();
+    let server = Side::new(&scripts.each_ref(), &callers).await;
+    let embedded = Side::new(&[&memory, &memory], &callers).await;
+    memory.attach(callers[2].id(), Weak::<Heard>::new());
+    let start = Instant::now();
+    let random = Rng::with_seed(seed);
+    let mut script = Script { random, callers: &callers, tokens: Vec::new(), queued: BTreeSet::new() };
+    for beat in 1..BEATS {
+        sleep_until(start + BEAT * beat).await;
+        let verb = script.verb();
+        let (there, here) = (server.does(&verb).await, embedded.does(&verb).await);
+        assert_eq!(here, there, "seed {seed}, beat {beat}: {verb:?}");
+        script.went(&verb, &here);
+        // The pushes arrive.
+        sleep_until(start + BEAT * beat + HALF / 2).await;
+        for process in 0..2 {
+            let (there, here) = (server.told(process), embedded.told(process));
+            assert_eq!(here, there, "seed {seed}, beat {beat}, process {process}: {verb:?}");
+        }
+    }
+    for key in KEYS {
+        for (token, claim) in &script.tokens {
+            embedded.does(&Verb::GiveBack(ask(key, token.clone(), *claim, 0).withdrawal())).await;
+        }
+    }
+    assert_eq!(format!("{memory:?}"), "MemoryStore { locks: 1, .. }", "seed {seed}: only the first ask's is left");
+}
+
+#[test]
+fn the_embedded_store_says_what_the_scripts_say() {
+    for seed in 0..50 {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(play(seed));
+    }
+}

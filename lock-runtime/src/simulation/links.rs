@@ -1,0 +1,183 @@
+//! What a connection makes of silence, and the server of what reaches it late.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use fastrand::Rng;
+use server_model::ModelServer;
+use tokio::time::sleep;
+
+use super::network::Network;
+use super::time::Simulated;
+use crate::clock::Deadline;
+use crate::store::redis::RedisStore;
+use crate::store::redis::endpoint::Endpoint;
+use crate::store::redis::link::Link;
+use crate::store::{Answer, Ask, Events, Pushed, Release, Renewal, Renewed, Store, one};
+use crate::token::Process as Caller;
+
+const COMMAND: Duration = Duration::from_millis(500);
+
+/// Counts how often the connection was given up, or made anew.
+#[derive(Default)]
+struct Interruptions(AtomicU32);
+
+impl Events for Interruptions {
+    fn granted(&self, _: &str, _: &Pushed) {}
+
+    fn contended(&self, _: &str) {}
+
+    fn interrupted(&self, _: &dyn Fn(&str) -> bool) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A store over one connection, and the interruptions of it.
+struct Scene {
+    network: Arc<Network>,
+    caller: Caller,
+    store: RedisStore,
+    seen: Arc<Interruptions>,
+    _time: Simulated,
+}
+
+impl Scene {
+    async fn begin() -> Self {
+        let time = Simulated::begin();
+        let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(0));
+        let caller = Caller::new("p");
+        let endpoint = Endpoint::Simulated(network.host(caller.id()));
+        let store = RedisStore::new(Link::new(endpoint, Some(caller.id()), None, None, COMMAND, COMMAND));
+        let seen = Arc::new(Interruptions::default());
+        let events: Weak<Interruptions> = Arc::downgrade(&seen);
+        store.attach(caller.id(), events);
+        store.connect().await.unwrap();
+        Self { network, caller, store, seen, _time: time }
+    }
+
+    /// An ask of which the asker gives up after so long; the command itself may take longer.
+    fn ask(&self, give_up: Duration) -> Ask {
+        let (token, claim, give_up) = (self.caller.next_token(), COMMAND * 4, Deadline::after(give_up));
+        Ask { key: "p:k".into(), token, claim, wait: true, fences: 0, give_up, pushed: false }
+    }
+
+    async fn beat(&self) {
+        self.store.heartbeat(Deadline::after(COMMAND)).await;
+    }
+
+    fn interruptions(&self) -> u32 {
+        self.seen.0.load(Ordering::Relaxed)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ask_that_arrives_when_its_asker_has_given_up_does_nothing() {
+    let scene = Scene::begin().await;
+    for (frozen, is_late) in [(COMMAND / 10, false), (COMMAND / 2, true)] {
+        scene.network.freeze(frozen);
+        let ask = scene.ask(COMMAND / 4);
+        let answer = one(scene.store.ask(std::slice::from_ref(&ask), Deadline::after(COMMAND)).await).unwrap();
+        assert_eq!(matches!(answer, Answer::Late), is_late, "{answer:?}");
+        let released = scene.store.give_back(&ask.withdrawal(), Deadline::after(COMMAND)).await.unwrap();
+        assert_eq!(released.owned, !is_late);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_given_up_when_nothing_was_answered_for_two_command_timeouts() {
+    let scene = Scene::begin().await;
+    scene.network.freeze(COMMAND * 9);
+    scene.beat().await;
+    assert_eq!(scene.interruptions(), 0);
+    scene.beat().await;
+    assert_eq!(scene.interruptions(), 1);
+    scene.network.freeze(Duration::ZERO);
+    scene.beat().await;
+    // The new connection: whatever was pushed in between was missed.
+    assert_eq!(scene.interruptions(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_on_which_something_was_answered_meanwhile_is_kept() {
+    let scene = Scene::begin().await;
+    for _ in 0..4 {
+        scene.network.freeze(COMMAND + COMMAND / 10);
+        scene.beat().await;
+        sleep(COMMAND).await;
+        scene.beat().await;
+    }
+    assert_eq!(scene.interruptions(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_no_reason_to_give_up_a_connection() {
+    let scene = Scene::begin().await;
+    // The server does not know the script yet, and says so.
+    let answer = one(scene.store.ask(&[scene.ask(COMMAND)], Deadline::after(COMMAND)).await);
+    assert!(matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
+    assert_eq!(scene.interruptions(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_waits_for_others_to_go_together_goes_alone_when_there_are_none() {
+    let scene = Scene::begin().await;
+    let ask = scene.ask(COMMAND);
+    assert!(matches!(scene.store.claim(&ask, Deadline::after(COMMAND)).await, Ok(Answer::Granted(_))));
+    scene.network.freeze(COMMAND / 10);
+    let release = Release { contended: false, ..ask.withdrawal() };
+    let give_back = scene.store.give_back(&release, Deadline::after(COMMAND));
+    let ((), (), released) = tokio::join!(biased; scene.beat(), scene.beat(), give_back);
+    assert!(released.unwrap().owned);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_finds_a_connection_that_is_gone_and_makes_another() {
+    let scene = Scene::begin().await;
+    scene.network.deafen(scene.caller.id());
+    for _ in 0..2 {
+        scene.beat().await;
+    }
+    assert_eq!(scene.interruptions(), 1);
+    scene.beat().await;
+    assert!(!scene.network.is_deaf(scene.caller.id()));
+    assert_eq!(scene.interruptions(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_keeps_a_lease_for_longer_than_its_holder_counts_on() {
+    let scene = Scene::begin().await;
+    let ask = scene.ask(COMMAND);
+    let by = || Deadline::after(COMMAND);
+    assert!(matches!(scene.store.claim(&ask, by()).await, Ok(Answer::Granted(_))));
+    let (lease, grace) = (Duration::from_secs(9), Duration::from_secs(1));
+    let renewal = Renewal { key: Arc::clone(&ask.key), token: ask.token.clone(), lease, grace };
+    let renewed = one(scene.store.renew(&[renewal], by()).await);
+    assert!(matches!(renewed, Ok(Renewed::Until(until)) if until.span() < lease), "{renewed:?}");
+    let kept = scene.network.server(|server, now| {
+        let keys = server.snapshot(now);
+        let (_, lock) = keys.into_iter().find(|(key, _)| **key == *ask.key).unwrap();
+        Duration::from_micros(lock.expires_micros.unwrap() - now)
+    });
+    assert!(kept > lease + grace / 2 && kept <= lease + grace, "{kept:?}");
+}
+
+#[cfg(feature = "quorum")]
+#[tokio::test(start_paused = true)]
+async fn only_for_the_owner_of_a_lock_a_server_raises_what_it_draws_next() {
+    use crate::store::quorum::node::Node;
+
+    let scene = Scene::begin().await;
+    let (owner, other) = (scene.ask(COMMAND), scene.ask(COMMAND));
+    let by = || Deadline::after(COMMAND);
+    assert!(matches!(scene.store.claim(&owner, by()).await, Ok(Answer::Granted(_))));
+    let draw = async || scene.store.draw(&owner.key, &owner.token, 1, by()).await.unwrap().unwrap();
+    let first = draw().await;
+    let ahead = first + 1_000_000_000;
+    assert!(!scene.store.raise(&owner.key, &other.token, ahead, by()).await.unwrap());
+    assert!((first + 1..ahead).contains(&draw().await));
+    assert!(scene.store.raise(&owner.key, &owner.token, ahead, by()).await.unwrap());
+    assert_eq!(draw().await, ahead + 1);
+}

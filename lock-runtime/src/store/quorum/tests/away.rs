@@ -1,0 +1,214 @@
+//! What servers that are away, slow or ahead of the others make of an ask, and what one of them tells by itself.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::super::node::Standing;
+use super::super::votes::Votes;
+use super::world::{COMMAND, Mode, PATIENCE, World, ask, by};
+use super::{AWAY, is_busy, is_granted};
+use crate::BackendError;
+use crate::clock::Deadline;
+use crate::store::{Answer, CLAIM, Events, Pushed, Release, Retry, Store, StoreError};
+use crate::token::Token;
+
+#[tokio::test(start_paused = true)]
+async fn of_five_servers_any_two_may_be_away() {
+    for mode in AWAY {
+        for (one, other) in [(0, 1), (0, 4), (3, 4)] {
+            let world = World::of(5);
+            world.set(one, mode);
+            world.set(other, mode);
+            assert!(is_granted(&world.claim("t").await));
+            assert!(world.release("t").await.unwrap());
+            sleep(COMMAND).await;
+            assert!(is_granted(&world.wait("u").await), "{mode:?} {one} {other}");
+            assert!(is_busy(&world.wait("t").await), "{mode:?} {one} {other}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_all_servers_away_an_ask_ends_at_once_or_with_its_time() {
+    for (mode, longest) in [(Mode::Refuses, Duration::ZERO), (Mode::Silent, COMMAND)] {
+        let world = World::of(3);
+        (0..3).for_each(|number| world.set(number, mode));
+        for _ in 0..2 {
+            let start = Instant::now();
+            let error = world.wait("t").await.unwrap_err();
+            assert!(start.elapsed() <= longest + Duration::from_millis(3), "{mode:?}: {:?}", start.elapsed());
+            assert_eq!((error.retry, error.out_of_time), (Retry::Later, mode == Mode::Silent));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_a_minority_refuses_nobody_as_long_as_others_may_soon_answer() {
+    let world = World::of(3);
+    world.give(0, "x").await;
+    world.set(2, Mode::Late(PATIENCE / 2));
+    assert!(is_granted(&world.claim("t").await));
+    let owner = |token: &str| Some(token.to_owned());
+    assert_eq!(world.owners(), [owner("x"), owner("t"), owner("t")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_can_not_take_back_at_once_is_told_again_until_it_has_or_its_claim_is_over() {
+    let refused = async |away: Duration| {
+        let world = World::of(3);
+        world.give(1, "x").await;
+        world.give(2, "x").await;
+        assert!(is_busy(&world.claim("t").await));
+        world.set(0, Mode::Refuses);
+        sleep(away).await;
+        world.set(0, Mode::Up);
+        world
+    };
+    let world = refused(COMMAND / 2).await;
+    sleep(COMMAND).await;
+    assert_eq!(world.owners()[0], None);
+    // Whoever has the lock long after that has a claim of its own.
+    let world = refused(CLAIM * 2).await;
+    world.give(0, "t").await;
+    sleep(CLAIM / 2).await;
+    assert_eq!(world.owners()[0].as_deref(), Some("t"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_refused_claim_was_granted_is_taken_back_wherever_that_was() {
+    for mode in [Mode::Up, Mode::Mute] {
+        for number in 0..3 {
+            let world = World::of(3);
+            for other in (0..3).filter(|other| *other != number) {
+                world.give(other, "x").await;
+            }
+            world.set(number, mode);
+            assert!(is_busy(&world.claim("t").await));
+            world.set(number, Mode::Up);
+            sleep(COMMAND * 2).await;
+            assert_eq!(world.owners()[number], None, "{mode:?} {number}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_asked_last_until_it_answers() {
+    let world = World::of(3);
+    world.set(0, Mode::Silent);
+    assert!(is_granted(&world.claim("t").await));
+    // Longer than one is remembered that was only slow.
+    sleep(Duration::from_secs(2)).await;
+    let start = Instant::now();
+    assert!(is_granted(&world.wait("t").await));
+    assert!(start.elapsed() < Duration::from_millis(3), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_a_brief_command_is_not_answered_says_nothing_about_a_server() {
+    for (time, queues) in [(Duration::from_millis(20), [1, 0, 0]), (COMMAND, [0, 1, 0])] {
+        let world = World::of(3);
+        assert!(is_granted(&world.claim("x").await));
+        world.set(0, Mode::Silent);
+        assert!(is_busy(&world.quorum.claim(&ask("t"), Deadline::after(time)).await));
+        sleep(time + Duration::from_millis(1)).await;
+        world.set(0, Mode::Up);
+        assert!(is_busy(&world.wait("t").await));
+        assert_eq!(world.queues(), queues, "{time:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_are_not_marked_as_new_while_one_has_not_said_that_it_is() {
+    let new = Standing::Unmarked(Duration::from_secs(9));
+    for mode in AWAY {
+        let world = World::of(3);
+        for server in &world.servers {
+            *server.standing.lock().unwrap() = new;
+        }
+        world.set(2, mode);
+        world.quorum.connect(Deadline::after(COMMAND * 9)).await.unwrap();
+        assert!(world.servers.iter().all(|server| *server.standing.lock().unwrap() == new), "{mode:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ask_that_goes_along_with_a_release_waits_at_one_server_behind_those_who_wait() {
+    let world = World::of(3);
+    let heard = Heard::attach(&world, "x");
+    assert!(is_granted(&world.claim("t").await));
+    assert!(is_busy(&world.wait("x").await));
+    let again = Some((Token::foreign("u"), CLAIM));
+    let released = world.quorum.give_back(&Release { again, ..ask("t").withdrawal() }, by()).await.unwrap();
+    assert!(released.owned && matches!(released.again, Some(Answer::Busy(_))), "{released:?}");
+    assert_eq!(world.owners(), [Some("x".to_owned()), None, None]);
+    assert_eq!(world.queues(), [1, 0, 0]);
+    assert_eq!(heard.take(), ["part of p:k is granted to x", "p:k is waited for"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_another_process_waits_is_told_by_the_server_that_it_waits_at() {
+    let world = World::of(3);
+    let heard = Heard::attach(&world, "t");
+    assert!(is_granted(&world.claim("t").await));
+    assert!(is_busy(&world.other().wait("u").await));
+    assert_eq!(heard.take(), ["p:k is waited for"]);
+}
+
+/// What a process is told.
+#[derive(Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl Heard {
+    fn attach(world: &World, process: &str) -> Arc<Self> {
+        let heard = Arc::new(Self::default());
+        let events: Weak<Self> = Arc::downgrade(&heard);
+        world.quorum.attach(process, events);
+        heard
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+impl Events for Heard {
+    fn granted(&self, key: &str, pushed: &Pushed) {
+        let part = if pushed.partial { "part" } else { "all" };
+        self.0.lock().unwrap().push(format!("{part} of {key} is granted to {}", pushed.token.as_str()));
+    }
+
+    fn contended(&self, key: &str) {
+        self.0.lock().unwrap().push(format!("{key} is waited for"));
+    }
+
+    fn interrupted(&self, _: &dyn Fn(&str) -> bool) {}
+}
+
+#[test]
+fn too_few_votes_are_final_without_a_majority_to_come_and_late_when_time_was_all_that_lacked() {
+    for servers in [3_usize, 5, 7] {
+        for (never, late, other) in (0..=servers)
+            .flat_map(|never| (0..=servers).map(move |late| (never, late)))
+            .flat_map(|(never, late)| (0..=servers).map(move |other| (never, late, other)))
+            .filter(|(never, late, other)| never + late + other <= servers)
+        {
+            let mut votes: Votes<(), ()> = Votes::new(servers);
+            let problem = || BackendError::new("why");
+            let refused = (0..never).map(|_| StoreError::never(problem()));
+            let silent = (0..late).map(|_| StoreError { out_of_time: true, ..StoreError::later(problem()) });
+            let failed = (0..other).map(|_| StoreError::later(problem()));
+            for (number, error) in refused.chain(silent).chain(failed).enumerate() {
+                votes.failed(number, error);
+            }
+            votes.yes = (never + late + other..servers).map(|number| (number, ())).collect();
+            let error = votes.too_few(|number| format!("s{number}"));
+            let is_final = 2 * (servers - never) <= servers;
+            assert_eq!(error.retry == Retry::Never, is_final, "{votes:?}");
+            assert_eq!(error.out_of_time, late > 0 && 2 * (servers - never - other) > servers, "{votes:?}");
+            let took_part = format!("{} of {servers} servers took part", votes.yes.len());
+            assert!(error.problem.to_string().contains(&took_part), "{error:?}");
+        }
+    }
+}
