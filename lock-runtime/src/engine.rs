@@ -112,6 +112,11 @@ impl Engine {
         self.is_closed.load(Ordering::SeqCst)
     }
 
+    /// Whether this manager made the token.
+    pub(crate) fn made(&self, token: &Token) -> bool {
+        token.is_of(&self.process)
+    }
+
     pub(crate) fn next_token(&self) -> Token {
         self.process.next_token()
     }

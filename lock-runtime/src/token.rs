@@ -23,6 +23,11 @@ impl Token {
         Self(text.into())
     }
 
+    /// Whether `process` made it.
+    pub(crate) fn is_of(&self, process: &Process) -> bool {
+        self.0.strip_prefix(&process.id).is_some_and(|rest| rest.starts_with('.'))
+    }
+
     /// The label of the manager that made it; `None` when another client did.
     pub(crate) fn label(&self) -> Option<String> {
         let (identity, label) = self.0.split_once('@')?;
@@ -112,6 +117,7 @@ mod tests {
         let process = Process::new("host 1|%:7 ü");
         let (first, second) = (process.next_token(), process.next_token());
         assert_ne!(first, second);
+        assert!(first.is_of(&process) && !first.is_of(&Process::new("host 1|%:7 ü")));
         assert_eq!(first.label().as_deref(), Some("host 1|%:7 ü"));
         assert!(!first.as_str().contains([' ', '|']));
     }

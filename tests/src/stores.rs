@@ -112,12 +112,6 @@ impl World {
         }
     }
 
-    /// Whether all locks are in one place, to which a manager is connected from the start.
-    #[must_use]
-    pub fn has_one_server(&self) -> bool {
-        matches!(self.store, Store::Memory(_) | Store::Redis(_) | Store::Sentinel(_))
-    }
-
     /// Every key with the milliseconds it has left, when there are servers.
     #[must_use]
     pub fn keys(&self) -> Option<BTreeMap<String, i64>> {

@@ -177,6 +177,9 @@ async fn drive(
                     slot.asked(None);
                 }
                 attempt.succeeded();
+                if terms.timeout.is_zero() && slot.is_behind_itself() {
+                    attempt.begin_anew();
+                }
             }
             Err(error) if error.retry == Retry::Never => {
                 return Err(error.of_lock(&terms.key));

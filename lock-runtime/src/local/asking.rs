@@ -125,6 +125,13 @@ impl Slot {
         label
     }
 
+    /// Whether what was asked for was refused for a lease of this process that is just being given back.
+    pub(super) fn is_behind_itself(&self) -> bool {
+        let state = self.locked();
+        let busy = state.asked.as_ref().filter(|asked| !asked.is_granted()).and_then(|asked| asked.busy.as_ref());
+        busy.is_some_and(|busy| self.engine.made(&busy.owner))
+    }
+
     /// Whether the store has answered the ask that is pending.
     pub(super) fn was_answered(&self) -> bool {
         self.locked().asked.as_ref().is_some_and(|asked| asked.answered.is_some())

@@ -15,6 +15,8 @@ use crate::token::Token;
 const MOST_FENCES: u32 = 64;
 /// A timeout of zero still has to wait for one answer.
 pub(crate) const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
+/// The shortest pause before a single try is repeated that came just before a release of its own process.
+const TOO_EARLY: Duration = Duration::from_millis(2);
 /// A waiter repeats its ask at most this often (rule 5).
 pub(crate) const ASK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -288,7 +290,8 @@ impl Attempt {
             return Some(Step::GiveUp);
         }
         let pause = self.failures.as_ref().map_or(Duration::ZERO, |failures| failures.retry_at.remaining_at(now));
-        (!pause.is_zero()).then(|| Step::Wait(pause.min(left)))
+        let limit = if left.is_zero() { self.by().remaining_at(now) } else { left };
+        (!pause.is_zero()).then(|| Step::Wait(pause.min(limit)))
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -297,6 +300,13 @@ impl Attempt {
 
     pub(super) fn succeeded(&mut self) {
         self.failures = None;
+    }
+
+    /// A single try that came too early to count: again, after as much time as it has taken so far.
+    pub(super) fn begin_anew(&mut self) {
+        self.tried = false;
+        let pause = self.started.elapsed().max(TOO_EARLY);
+        self.failures = Some(Box::new(Failures { count: 0, retry_at: Deadline::after(pause) }));
     }
 
     /// Pauses after a failure: 10 ms, doubling up to 320 ms.

@@ -132,7 +132,7 @@ impl<'a, S: Store> Side<'a, S> {
             }
             Verb::Renew(renewal) => match one(self.store.renew(std::slice::from_ref(renewal), by()).await).unwrap() {
                 Renewed::Until(until) => Said::Renewed(Some(until.remaining().into())),
-                Renewed::NotOwned => Said::Renewed(None),
+                Renewed::NotOwned | Renewed::Partial => Said::Renewed(None),
             },
             Verb::Draw(key, token, count) => {
                 let first = self.store.draw(key, token, *count, by()).await.unwrap();
