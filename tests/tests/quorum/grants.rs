@@ -1,0 +1,73 @@
+//! What some servers grant and others don't, and how a lock is passed on.
+
+use std::time::{Duration, Instant};
+
+use tests::patience::{NOISE, eventually};
+use tests::quorum::Servers;
+
+use super::{LONG, ORPHAN, QUICK, SOON, held, manager, median};
+
+#[tokio::test]
+async fn what_a_minority_granted_is_taken_back() {
+    let servers = Servers::start(3);
+    let (one, two) = (manager(&servers).await, manager(&servers).await);
+    // Another client of the two servers has them.
+    servers.server(1).tell("SET p:k other PX 3000");
+    servers.server(2).tell("SET p:k other PX 3000");
+    assert!(one.lock("p", "k").try_acquire().await.unwrap().is_none());
+    eventually("the claim is taken back", SOON, || servers.owners("p:k")[0].is_none()).await;
+    let guard = held(&two, "k").await;
+    guard.release().await.unwrap();
+    eventually("nothing is left", SOON, || servers.owners("p:k").iter().all(Option::is_none)).await;
+}
+
+#[tokio::test]
+async fn the_token_of_a_refused_claim_is_not_used_again() {
+    let servers = Servers::start(3);
+    let (one, two) = (manager(&servers).await, manager(&servers).await);
+    let guard = held(&one, "k").await;
+    let waiting = tokio::spawn(async move { held(&two, "k").await });
+    eventually("the other one waits", LONG, || servers.server(0).keys().contains_key("{p:k}:queue")).await;
+    // What a server that was slow to grant the claim takes back must not be what waits there now.
+    let queue: Vec<String> = servers.server(0).ask("LRANGE {p:k}:queue 0 -1");
+    assert!(queue.len() == 1 && queue[0].contains(".2@"), "{queue:?}");
+    guard.release().await.unwrap();
+    waiting.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_granted_after_its_asker_gave_up_is_taken_back() {
+    let servers = Servers::start(3);
+    let manager = manager(&servers).await;
+    servers.server(1).freeze();
+    servers.server(2).freeze();
+    for key in ["a", "b", "c"] {
+        assert!(manager.lock("p", key).timeout(Duration::from_millis(50)).acquire().await.is_err());
+    }
+    servers.server(1).thaw();
+    servers.server(2).thaw();
+    for number in 0..3 {
+        eventually("nothing is left", ORPHAN + NOISE, || servers.server(number).keys().is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lock_is_passed_to_another_manager_by_push() {
+    let servers = Servers::start(5);
+    let (one, two) = (manager(&servers).await, manager(&servers).await);
+    let mut rounds = Vec::new();
+    for _ in 0..30 {
+        let guard = held(&one, "k").await;
+        let waiting = tokio::spawn({
+            let two = two.clone();
+            async move { held(&two, "k").await }
+        });
+        eventually("the other one waits", LONG, || servers.server(0).keys().contains_key("{p:k}:queue")).await;
+        let start = Instant::now();
+        guard.release().await.unwrap();
+        let guard = waiting.await.unwrap();
+        rounds.push(start.elapsed());
+        guard.release().await.unwrap();
+    }
+    assert!(median(&mut rounds) < QUICK && rounds.last() < Some(&SOON), "{rounds:?}");
+}

@@ -1,0 +1,79 @@
+//! What is no quorum, or can't be reached, is told when it is asked for.
+
+use std::time::{Duration, Instant};
+
+use lock_runtime::{Builder, LockError, LockManager};
+use tests::patience::NOISE;
+use tests::quorum::Servers;
+
+use super::{held, manager};
+
+async fn refused(builder: Builder) -> String {
+    let error = builder.connect().await.expect_err("it is refused");
+    assert!(matches!(error, LockError::InvalidSetting { .. }), "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn what_is_no_quorum_is_refused() {
+    let builder = LockManager::builder;
+    for (url, told) in [
+        ("redlock://a", "needs 3 servers"),
+        ("redlock://a,b", "needs 3 servers"),
+        ("redlock://a,b,a:6379", "a:6379 is named twice"),
+        ("redlock://a,,b", "can't be read"),
+        ("redlock://", "needs 3 servers"),
+    ] {
+        let error = refused(builder().url(url)).await;
+        assert!(error.contains(told), "{url}: {error}");
+    }
+    let error = refused(builder().quorum(["redis://a", "redis-sentinel://b/name", "redis://c"])).await;
+    assert!(error.contains("not one server"), "{error}");
+    let three = ["redis://a", "redis://b", "redis://c"];
+    let error = refused(builder().quorum(three).min_replicas(1, Duration::from_millis(100))).await;
+    assert!(error.contains("min_replicas"), "{error}");
+    let error = refused(builder().quorum(three).max_lease(Duration::from_secs(1))).await;
+    assert!(error.contains("default_expire") && error.contains("max_lease"), "{error}");
+}
+
+#[tokio::test]
+async fn a_lease_longer_than_a_restarted_server_abstains_is_refused_before_anything_is_sent() {
+    let servers = Servers::start(3);
+    let manager = manager(&servers).await;
+    let before = servers.server(0).commandstats();
+    let error = manager.lock("p", "k").expire(Duration::from_secs(3601)).acquire().await.unwrap_err();
+    assert!(matches!(error, LockError::InvalidSetting { .. }), "{error:?}");
+    assert_eq!(servers.server(0).commandstats().since(&before).of("set"), 0);
+    let guard = held(&manager, "k").await;
+    let error = guard.extend(Duration::from_secs(3601)).await.unwrap_err();
+    assert!(matches!(error, LockError::InvalidSetting { .. }), "{error:?}");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn managers_that_start_at_once_on_new_servers_all_work() {
+    for _ in 0..5 {
+        let servers = Servers::start(3);
+        let (one, two, three) = tokio::join!(manager(&servers), manager(&servers), manager(&servers));
+        for manager in [one, two, three] {
+            let guard = manager.lock("p", "k").acquire().await.unwrap();
+            assert!(servers.owners("p:k").iter().flatten().count() >= 2);
+            guard.release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_reached_is_named_and_no_password_is() {
+    let mut servers = Servers::start(3);
+    servers.server_mut(0).kill();
+    servers.server_mut(1).kill();
+    let start = Instant::now();
+    let url = servers.url().replace("://", "://ada:canary@");
+    let error = LockManager::connect(&url).await.unwrap_err();
+    assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
+    let text = format!("{error} {error:?}");
+    assert!(text.contains("of 3 servers") && text.contains(&servers.server(0).address()), "{text}");
+    assert!(!text.contains("canary"), "{text}");
+    assert!(start.elapsed() < Duration::from_secs(2) + NOISE);
+}
