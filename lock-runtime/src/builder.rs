@@ -76,7 +76,7 @@ impl Builder {
 
     /// Locks on a majority of independent servers, three or more (Redlock), each with a URL as [`url`](Self::url) takes it for
     /// one server. An odd number: one more that makes it even has to be up as well, and gains nothing. All managers have to
-    /// name the same servers, best in the same order.
+    /// name the same servers in the same order: who waits does so at the first one that answers.
     ///
     /// What it promises, and what it costs, is in `docs/topologies.md`.
     #[cfg(feature = "quorum")]

@@ -40,10 +40,10 @@ pub(crate) fn keeper_refused(key: &str, error: &StoreError) {
     tracing::warn!(target: "lock_runtime", key, error = %error.problem, "the server refused a background command");
 }
 
-/// A server of a quorum refuses what it is told, for want of a right most often.
+/// A server of a quorum fails, or has no vote: the others have to be enough.
 #[cfg(feature = "quorum")]
-pub(crate) fn member_refused(server: &str, error: &StoreError) {
-    tracing::warn!(target: "lock_runtime", server, error = %error.problem, "a server of the quorum refuses commands");
+pub(crate) fn member_failed(server: &str, error: &StoreError) {
+    tracing::warn!(target: "lock_runtime", server, error = %error.problem, "a server of the quorum does not take part");
 }
 
 /// The server may drop locks to make room for other keys.

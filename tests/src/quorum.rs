@@ -18,7 +18,10 @@ impl Servers {
     /// So many of a certain kind.
     #[must_use]
     pub fn of(kind: Kind, count: usize) -> Self {
-        Self { servers: (0..count).map(|_| Server::of(kind, &[])).collect() }
+        let mut servers: Vec<_> = (0..count).map(|_| Server::of(kind, &[])).collect();
+        // As a manager does with those of a URL.
+        servers.sort_unstable_by_key(Server::address);
+        Self { servers }
     }
 
     /// What a manager connects to.
@@ -28,7 +31,7 @@ impl Servers {
         format!("redlock://{}", addresses.join(","))
     }
 
-    /// One of them.
+    /// One of them; managers wait at the first one that answers.
     #[must_use]
     pub fn server(&self, number: usize) -> &Server {
         &self.servers[number]

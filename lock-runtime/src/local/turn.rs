@@ -92,7 +92,7 @@ impl Turn {
         }
         if let Some(lease) = &mut state.lease {
             if !lease.is_good_for(terms, now) {
-                if let Some(step) = attempt.pause(now) {
+                if let Some(step) = attempt.pause(now, true) {
                     return step;
                 }
                 return Step::Confirm(Renewal {
@@ -103,7 +103,7 @@ impl Turn {
                 });
             }
             if terms.fenced && lease.fences.is_empty() {
-                if let Some(step) = attempt.pause(now) {
+                if let Some(step) = attempt.pause(now, true) {
                     return step;
                 }
                 return Step::Draw(lease.token.clone(), fences);
@@ -121,7 +121,7 @@ impl Turn {
             return Step::TakeBack(withdrawal);
         }
         let is_first = asked.answered.is_none() && !asked.unanswered && !asked.queued;
-        if let Some(step) = attempt.pause(now) {
+        if let Some(step) = attempt.pause(now, false) {
             return step;
         }
         if asked.queued
@@ -282,10 +282,11 @@ impl Attempt {
         self.answers == Some(answers)
     }
 
-    /// What stands in the way of asking the store now.
-    fn pause(&self, now: Moment) -> Option<Step> {
+    /// What stands in the way of asking the store now. Whoever `owns` the lease may take the time of an answer for what is
+    /// still to be done, with any timeout.
+    fn pause(&self, now: Moment, owns: bool) -> Option<Step> {
         let left = self.give_up().remaining_at(now);
-        let is_late = self.tried || self.waited || self.by().remaining_at(now).is_zero();
+        let is_late = (!owns && (self.tried || self.waited)) || self.by().remaining_at(now).is_zero();
         if left.is_zero() && is_late {
             return Some(Step::GiveUp);
         }

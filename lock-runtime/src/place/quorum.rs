@@ -22,7 +22,10 @@ fn urls(scheme: &str, rest: &str) -> Vec<String> {
     let (place, db) = rest.split_once('/').map_or((rest, String::new()), |(place, db)| (place, format!("/{db}")));
     let (credentials, hosts) =
         place.rsplit_once('@').map_or(("", place), |(_, hosts)| place.split_at(place.len() - hosts.len()));
-    hosts.split(',').map(|host| format!("{scheme}://{credentials}{host}{db}")).collect()
+    let mut hosts: Vec<_> = hosts.split(',').collect();
+    // All managers have one order, however each of them names the servers: waiting begins at the first.
+    hosts.sort_unstable_by_key(|host| host.strip_suffix(":6379").unwrap_or(host));
+    hosts.iter().map(|host| format!("{scheme}://{credentials}{host}{db}")).collect()
 }
 
 /// Reads the URLs of independent servers.
@@ -65,7 +68,8 @@ mod tests {
 
     #[test]
     fn a_url_has_hosts_and_perhaps_credentials_and_a_database() {
-        assert_eq!(urls("redis", "a,b:7,[::1]"), ["redis://a", "redis://b:7", "redis://[::1]"]);
+        assert_eq!(urls("redis", "c,a:6379,b:7"), ["redis://a:6379", "redis://b:7", "redis://c"]);
+        assert_eq!(urls("redis", "[::1],[::2]:7"), ["redis://[::1]", "redis://[::2]:7"]);
         assert_eq!(urls("rediss", "ada:s%40c@a,b/3"), ["rediss://ada:s%40c@a/3", "rediss://ada:s%40c@b/3"]);
     }
 

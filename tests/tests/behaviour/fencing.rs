@@ -15,7 +15,30 @@ over_every_store![
     fencing_tokens_grow_over_a_hold_that_expired,
     a_nested_bodys_token_is_below_the_next_holds,
     no_token_is_drawn_unasked,
+    a_single_try_gets_a_free_lock_with_a_token,
+    a_single_try_gets_a_token_with_what_is_left_of_a_lease,
 ];
+
+async fn a_single_try_gets_a_free_lock_with_a_token(world: World) {
+    let manager = world.manager().await;
+    for key in 0..20 {
+        let guard = manager.lock("p", &key).fenced(true).try_acquire().await.unwrap().expect("it is free");
+        assert!(guard.fencing_token().is_some());
+        guard.release().await.unwrap();
+    }
+}
+
+/// Which is too short, and has to be confirmed before a token is drawn.
+async fn a_single_try_gets_a_token_with_what_is_left_of_a_lease(world: World) {
+    let manager = world.manager().await;
+    for _ in 0..5 {
+        let guard = manager.lock("p", "k").expire(Duration::from_millis(400)).renew(false).acquire().await.unwrap();
+        tokio::time::sleep(Duration::from_millis(260)).await;
+        drop(guard);
+        let guard = manager.lock("p", "k").fenced(true).try_acquire().await.unwrap().expect("it is free");
+        guard.release().await.unwrap();
+    }
+}
 
 async fn fencing_tokens_grow_from_hold_to_hold(world: World) {
     let manager = world.manager().await;

@@ -149,3 +149,26 @@ async fn a_task_that_waits_is_told_when_a_majority_dies() {
 async fn a_task_that_waits_is_told_when_a_majority_stops() {
     a_task_that_waits_is_told_of(|servers, number| servers.server(number).freeze()).await;
 }
+
+/// They wait at the same server, or each would keep what another one lacks.
+#[tokio::test]
+async fn managers_that_name_the_servers_in_different_orders_share_what_is_left() {
+    let mut servers = Servers::start(3);
+    let (scheme, hosts) = servers.url().split_once("://").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let reversed: Vec<_> = hosts.rsplit(',').collect();
+    let other = LockManager::connect(&format!("{scheme}://{}", reversed.join(","))).await.unwrap();
+    let managers = [manager(&servers).await, other];
+    servers.server_mut(0).kill();
+    let tasks = managers.map(|manager| {
+        tokio::spawn(async move {
+            for _ in 0..20 {
+                let guard = held(&manager, "k").await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                guard.release().await.unwrap();
+            }
+        })
+    });
+    for task in tasks {
+        tokio::time::timeout(LONG, task).await.expect("all are soon served").unwrap();
+    }
+}

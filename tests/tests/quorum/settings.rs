@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use lock_runtime::{Builder, LockError, LockManager};
-use tests::patience::NOISE;
+use tests::events::Events;
+use tests::patience::{NOISE, eventually};
 use tests::quorum::Servers;
 
-use super::{held, manager};
+use super::{LONG, held, manager};
 
 async fn refused(builder: Builder) -> String {
     let error = builder.connect().await.expect_err("it is refused");
@@ -76,4 +77,26 @@ async fn what_cannot_be_reached_is_named_and_no_password_is() {
     assert!(text.contains("of 3 servers") && text.contains(&servers.server(0).address()), "{text}");
     assert!(!text.contains("canary"), "{text}");
     assert!(start.elapsed() < Duration::from_secs(2) + NOISE);
+}
+
+#[tokio::test]
+async fn a_server_that_is_named_twice_in_different_words_has_no_two_votes() {
+    let servers = Servers::start(2);
+    let (one, two) = (servers.server(0).address(), servers.server(1).address());
+    let url = format!("redlock://{one},{two},{}", two.replace("127.0.0.1", "localhost"));
+    let error = LockManager::connect(&url).await.unwrap_err().to_string();
+    assert!(error.contains("are the same server") && error.contains("localhost"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_take_part_is_named_in_the_log() {
+    let events = Events::of_this_process();
+    let servers = Servers::start(3);
+    // All have to be there once, to be put in service.
+    drop(manager(&servers).await);
+    servers.server(2).tell("CONFIG SET requirepass canary");
+    let manager = manager(&servers).await;
+    held(&manager, "k").await.release().await.unwrap();
+    let name = servers.server(2).address();
+    eventually("it is named", LONG, || !events.with(&["WARN", &name, "does not take part"]).is_empty()).await;
 }

@@ -1,5 +1,6 @@
 //! [`Census`]: which servers answer, and which of them may vote.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use super::node::{Member, Node, Standing};
 use super::votes::{Votes, majority};
 use super::{Pending, Quorum, go_on};
+use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::StoreError;
 
@@ -52,6 +54,16 @@ impl<S: Node> Quorum<S> {
                     Err(error) => votes.failed(*number, error.clone()),
                 }
             }
+            for member in &*self.members {
+                if votes.lacks(member.number) {
+                    let silence = || member.node.unanswered(by.span());
+                    votes.failed(member.number, member.failure().unwrap_or_else(silence));
+                }
+            }
+            if let Some((one, other)) = self.one_named_twice() {
+                let problem = format!("{one} and {other} are the same server, which would have two votes");
+                return Err(StoreError::never(BackendError::new(problem)));
+            }
             if votes.yes.len() < self.majority() {
                 return Err(self.too_few(&votes));
             }
@@ -62,6 +74,15 @@ impl<S: Node> Quorum<S> {
             sleep(SHORTLY).await;
         }
         Ok(())
+    }
+
+    /// Two names of one server.
+    fn one_named_twice(&self) -> Option<(&str, &str)> {
+        let mut known: BTreeMap<String, &str> = BTreeMap::new();
+        self.members.iter().find_map(|member| {
+            let name = member.node.name();
+            known.insert(member.node.identity()?, name).map(|before| (before, name))
+        })
     }
 
     /// Looks at servers that fail now and then, in the background.

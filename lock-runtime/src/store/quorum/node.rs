@@ -6,13 +6,16 @@ use std::time::Duration;
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::observe;
-use crate::store::{Retry, Store, StoreError};
+use crate::store::{Store, StoreError};
 use crate::token::Token;
 
 /// What a quorum needs of a server beside the verbs.
 pub(crate) trait Node: Store + Send + Sync + 'static {
     /// As people write it.
     fn name(&self) -> &str;
+
+    /// Which server process it is, as far as is known.
+    fn identity(&self) -> Option<String>;
 
     /// Connects if need be, and finds out whether it may vote.
     fn look(&self, by: Deadline) -> impl Future<Output = Result<Standing, StoreError>> + Send;
@@ -97,10 +100,10 @@ impl<S: Node> Member<S> {
         }
         let mut failed = self.locked();
         // The others may be enough without it, and then no caller hears of it.
-        if let Some(error) = error.as_ref().filter(|error| error.retry == Retry::Never)
+        if let Some(error) = &error
             && failed.as_ref().is_none_or(|failed| failed.error.is_none())
         {
-            observe::member_refused(self.node.name(), error);
+            observe::member_failed(self.node.name(), error);
         }
         if error.is_some() || failed.is_some() {
             *failed = error.map(|error| Failed { at: Moment::now(), error: Some(error) });

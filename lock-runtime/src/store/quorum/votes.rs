@@ -90,11 +90,11 @@ impl<Y, N> Votes<Y, N> {
 
     /// The error of a verb that too few servers answered; `name` has the servers' names.
     pub(super) fn too_few(&self, name: impl Fn(usize) -> String) -> StoreError {
-        let (answered, needed) = (self.yes.len() + self.no.len(), self.majority());
+        let needed = self.majority();
         let problem = |(server, error): &(usize, StoreError)| format!("{}: {}", name(*server), error.problem);
         let problems: Vec<_> = self.failed.iter().map(problem).collect();
-        let (servers, problems) = (self.servers, problems.join("; "));
-        let text = format!("{answered} of {servers} servers took part, and {needed} have to ({problems})");
+        let (failed, servers, problems) = (self.failed.len(), self.servers, problems.join("; "));
+        let text = format!("{failed} of {servers} servers failed, and {needed} have to agree ({problems})");
         let refusals = self.failed.iter().filter(|(_, error)| error.retry == Retry::Never).count();
         let retry = if refusals > servers - needed { Retry::Never } else { Retry::Later };
         // With more time there might have been a majority.

@@ -109,6 +109,10 @@ impl Node for RedisStore {
         self.link().map_or("", |link| link.server())
     }
 
+    fn identity(&self) -> Option<String> {
+        Some(self.link()?.live_vote()?.run_id.clone())
+    }
+
     async fn look(&self, by: Deadline) -> Result<Standing, StoreError> {
         let called = self.servers.call(MARKER, &|_: &Link| redis::cmd("GET").arg(MARKER).clone(), by).await?;
         let Some(vote) = &called.live.vote else { return Ok(Standing::InService) };

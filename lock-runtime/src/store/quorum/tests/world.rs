@@ -120,6 +120,10 @@ impl Node for Shared {
         &self.name
     }
 
+    fn identity(&self) -> Option<String> {
+        Some(self.name.clone())
+    }
+
     async fn look(&self, by: Deadline) -> Result<Standing, StoreError> {
         self.play(by, async || Ok(*self.standing.lock().unwrap())).await
     }
