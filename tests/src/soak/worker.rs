@@ -1,7 +1,5 @@
 //! [`serve`]: a worker, which is a process of its own.
 
-use std::collections::HashMap;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,27 +132,15 @@ impl Counts {
 
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Writes down when this process, or a thread of it, could not run, until `is_over`.
+/// Writes down when this process could not run, until `is_over`.
 pub fn watch(recorder: &mut Recorder, is_over: impl Fn(u64) -> bool) {
-    let (mut last, mut before) = (now(), waits());
+    let mut last = now();
     while !is_over(last) {
         std::thread::sleep(LOOK);
-        let (woken, after) = (now(), waits());
-        let waited = after.iter().filter_map(|(thread, wait)| wait.checked_sub(*before.get(thread)?));
-        let paused = waited.max().unwrap_or_default().max(woken - last);
-        if paused > STALL {
-            recorder.note(What::Stalled { from: woken - paused });
+        let woken = now();
+        if woken - last > STALL {
+            recorder.note(What::Stalled { from: last });
         }
-        (last, before) = (woken, after);
+        last = woken;
     }
-}
-
-/// How long each thread of this process was ready to run and did not, in nanoseconds, up to when it ran last.
-fn waits() -> HashMap<OsString, u64> {
-    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let wait = |thread: std::fs::DirEntry| {
-        let text = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
-        Some((thread.file_name(), text.split(' ').nth(1)?.parse().ok()?))
-    };
-    threads.filter_map(wait).collect()
 }
