@@ -60,15 +60,17 @@ impl Builder {
     /// `redis-sentinel://[user:password@]host[:26379],host[:26379],…/master-name[/db]` with the feature `sentinel`,
     /// `rediss-sentinel://` for TLS to all of them. The credentials are the servers'; a sentinel that wants some gets the
     /// same. Or the masters of a cluster, of which some nodes are named: `redis-cluster://[user:password@]host[:6379],…` with
-    /// the feature `cluster`, `rediss-cluster://` for TLS.
-    /// same. `redlock://[user:password@]host[:port],host[:port],host[:port][/db]`, with the feature `quorum`, is what
+    /// the feature `cluster`, `rediss-cluster://` for TLS. Or a majority of independent servers:
+    /// `redlock://[user:password@]host[:port],host[:port],host[:port][/db]`, with the feature `quorum`, is what
     /// `Builder::quorum` does for servers of one user; `redlocks://` is the same over TLS.
+    ///
+    /// Of `url`, `client` and `quorum` the one that is called last counts.
     pub fn url(mut self, url: &str) -> Self {
         self.server = Some(Server::Url(url.to_owned()));
         self
     }
 
-    /// A client of the `redis` crate whose address, credentials and certificates are to be used.
+    /// A client of the `redis` crate whose address, credentials and certificates are to be used. It takes the place of a [`url`](Self::url).
     pub fn client(mut self, client: redis::Client) -> Self {
         self.server = Some(Server::Client(Box::new(client)));
         self
@@ -77,6 +79,7 @@ impl Builder {
     /// Locks on a majority of independent servers, three or more (Redlock), each with a URL as [`url`](Self::url) takes it for
     /// one server. An odd number: one more that makes it even has to be up as well, and gains nothing. All managers have to
     /// name the same servers in the same order: who waits does so at the first one that answers.
+    /// They take the place of a [`url`](Self::url) or [`client`](Self::client).
     ///
     /// What it promises, and what it costs, is in `docs/topologies.md`.
     #[cfg(feature = "quorum")]
@@ -190,8 +193,8 @@ impl Builder {
                 return quorum::connect(self.settings, &place::quorum::of_urls(&urls)?).await;
             }
             #[cfg(feature = "quorum")]
-            Some(Server::Url(url)) if let Some(urls) = place::quorum::of_url(&url) => {
-                return quorum::connect(self.settings, &place::quorum::of_urls(&urls)?).await;
+            Some(Server::Url(url)) if let Some(endpoints) = place::quorum::of_url(&url) => {
+                return quorum::connect(self.settings, &endpoints?).await;
             }
             Some(Server::Url(url)) => place::of_url(&url)?,
             None => {

@@ -103,7 +103,8 @@ impl LockManager {
 
     /// Gives everything back: refuses new locks, fails waiters with [`ShutDown`](LockError::ShutDown), lets holds
     /// end for the builder's [`drain`](Builder::drain) time, then ends the rest (their bodies are dropped) and
-    /// releases it all.
+    /// releases it all. It takes the drain time and, while servers do not answer, up to 6 s more: 2 s each for bodies that
+    /// do not end, for the last releases, and for the keeper's. What could not be given back by then is left to expire.
     ///
     /// Call it at the end of `main` and on SIGTERM: a process that just exits leaves its locks to expire.
     ///

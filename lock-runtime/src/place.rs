@@ -7,6 +7,7 @@ use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::sentinel::Sentinels;
 use crate::{BackendError, LockError};
 
+mod mistakes;
 #[cfg(feature = "quorum")]
 pub(crate) mod quorum;
 
@@ -53,12 +54,9 @@ pub(crate) fn is_memory(url: &str) -> bool {
 
 /// Reads a URL.
 pub(crate) fn of_url(url: &str) -> Result<Place, LockError> {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("no scheme", ""));
-    let scheme = &*scheme.to_ascii_lowercase();
-    let unreadable = || unreadable(scheme, misread(scheme, rest));
-    if misread(scheme, rest).is_some() {
-        return Err(unreadable());
-    }
+    let (scheme, rest) = taken_apart(url)?;
+    let scheme = &*scheme;
+    let unreadable = || unreadable(scheme, None);
     if let Some(servers) = scheme.strip_suffix("-cluster") {
         return of_nodes(servers, rest).ok_or_else(unreadable);
     }
@@ -69,25 +67,14 @@ pub(crate) fn of_url(url: &str) -> Result<Place, LockError> {
     of_client(&redis::Client::open(url).map_err(|_| unreadable())?)
 }
 
-/// What would be read as something else than it is meant to be: a part of a password as a port, which errors show.
-fn misread(scheme: &str, rest: &str) -> Option<&'static str> {
-    if scheme.ends_with("unix") {
-        return None;
+/// The scheme, and what follows it, if there is no mistake in it.
+fn taken_apart(url: &str) -> Result<(String, &str), LockError> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("no scheme", ""));
+    let scheme = scheme.to_ascii_lowercase();
+    match mistakes::find(&scheme, rest) {
+        Some(mistake) => Err(unreadable(&scheme, Some(mistake))),
+        None => Ok((scheme, rest)),
     }
-    let (place, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    if path.contains('@') {
-        return Some("`/`, `?` and `#` in a user name or password are written %2F, %3F and %23");
-    }
-    if !scheme.contains('-') {
-        return None;
-    }
-    if path.starts_with(['?', '#']) {
-        return Some("there is nothing that a `?` or `#` could mean; in a password they are written %3F and %23");
-    }
-    let (credentials, _) = place.rsplit_once('@')?;
-    credentials
-        .contains(['@', ','])
-        .then_some("credentials are written once, before the first host; `@` and `,` in them are written %40 and %2C")
 }
 
 /// Takes the place, the credentials and the certificates from a client.
@@ -130,21 +117,22 @@ fn unreadable(scheme: &str, problem: Option<&str>) -> LockError {
 }
 
 /// Why a URL can't be read by a build without some features.
-fn unreadable_without(scheme: &str, problem: Option<&str>, mut missing: impl Iterator<Item = &'static str>) -> String {
+fn unreadable_without(scheme: &str, problem: Option<&str>, missing: impl Iterator<Item = &'static str>) -> String {
     let (servers, kind) = scheme.split_once('-').unwrap_or((scheme, ""));
     let is_needed = |feature: &&str| match *feature {
         "tls" => matches!(servers, "rediss" | "valkeys" | "redlocks"),
         "quorum" => matches!(servers, "redlock" | "redlocks"),
         feature => feature == kind,
     };
-    match missing.find(is_needed) {
-        Some(feature) => {
-            format!("{scheme}:// needs the feature `{feature}` of lock-runtime; switch it on in Cargo.toml")
-        }
-        None => match problem {
-            Some(problem) => format!("this one (scheme: {scheme}) can't be read: {problem}; {FORMS}"),
-            None => format!("this one (scheme: {scheme}) can't be read; {FORMS}"),
-        },
+    let needed: Vec<_> = missing.filter(is_needed).map(|feature| format!("`{feature}`")).collect();
+    if !needed.is_empty() {
+        let (features, them) = if needed.len() == 1 { ("feature", "it") } else { ("features", "them") };
+        let needed = needed.join(" and ");
+        return format!("{scheme}:// needs the {features} {needed} of lock-runtime; switch {them} on in Cargo.toml");
+    }
+    match problem {
+        Some(problem) => format!("this one (scheme: {scheme}) can't be read: {problem}; {FORMS}"),
+        None => format!("this one (scheme: {scheme}) can't be read; {FORMS}"),
     }
 }
 
@@ -162,6 +150,12 @@ mod tests {
         assert!(told("redis-sentinel", &["tls", "sentinel"]).contains("feature `sentinel`"));
         assert!(told("redis-cluster", &["tls", "sentinel", "cluster"]).contains("feature `cluster`"));
         assert!(told("redlock", &["quorum"]).contains("feature `quorum`"));
+        for (scheme, second) in
+            [("rediss-cluster", "cluster"), ("valkeys-sentinel", "sentinel"), ("redlocks", "quorum")]
+        {
+            let told = told(scheme, &["tls", "sentinel", "cluster", "quorum"]);
+            assert!(told.contains(&format!("features `tls` and `{second}`")), "{told}");
+        }
         assert!(!told("redis", &["tls", "sentinel", "cluster", "quorum"]).contains("feature"));
     }
 }

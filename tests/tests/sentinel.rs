@@ -55,6 +55,15 @@ async fn a_url_that_names_no_master_is_told_the_forms() {
             assert!(error.to_string().contains("redis-sentinel://[user:password@]host"), "{error}");
         }
     }
+    for (place, told) in [
+        ("127.0.0.1", "master's name is missing"),
+        ("127.0.0.1/till/x", "not a number"),
+        ("127.0.0.1/till?db=3", "`?` or `#`"),
+        ("canary@127.0.0.1/till", ":password@"),
+    ] {
+        let error = refused(&format!("redis-sentinel://{place}")).await.to_string();
+        assert!(error.contains(told) && !error.contains("canary"), "{place}: {error}");
+    }
     let error = refused("http-sentinel://127.0.0.1/till").await;
     assert!(matches!(error, LockError::InvalidSetting { .. }), "{error:?}");
 }
@@ -91,7 +100,7 @@ async fn a_server_for_a_sentinel_and_a_sentinel_for_a_server_are_told_apart() {
     let error = refused(&format!("redis://{}", sentinels.sentinel(0).address())).await;
     assert!(error.to_string().contains("redis-sentinel://"), "{error}");
     let error = refused(&format!("redis-sentinel://{}/{NAME}", sentinels.server(0).address())).await;
-    assert!(error.to_string().contains("the sentinel"), "{error}");
+    assert!(error.to_string().contains("the sentinel") && error.to_string().contains("write redis://"), "{error}");
     let error = refused(&format!("redis-sentinel://{}/other", sentinels.sentinel(0).address())).await;
     assert!(error.to_string().contains("no master called `other`"), "{error}");
 }
@@ -128,7 +137,7 @@ async fn credentials_are_for_the_servers_and_for_sentinels_that_want_some() {
     let one = format!("redis-sentinel://ada:secret@{}/{NAME}", sentinels.sentinel(0).address());
     LockManager::connect(&one).await.unwrap();
     let error = refused(&one.replace("ada:secret@", "")).await;
-    assert!(error.to_string().contains("wants a password"), "{error}");
+    assert!(error.to_string().contains("redis-sentinel://:password@host"), "{error}");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lock_runtime::{LockError, LockManager};
 use tests::patience::NOISE;
@@ -37,6 +37,36 @@ async fn a_url_that_cannot_be_read_is_an_invalid_setting() {
         assert!(matches!(error, LockError::InvalidSetting { .. }), "{url:?}: {error:?}");
         assert!(error.to_string().contains("redis://"), "{error} does not say what is right");
         assert!(start.elapsed() < NOISE);
+    }
+}
+
+#[tokio::test]
+async fn what_would_mean_nothing_is_refused_and_not_shown() {
+    for (place, told) in [
+        ("redis://canary@127.0.0.1:1", ":password@"),
+        ("redis://canary:@127.0.0.1:1", ":password@"),
+        ("redis://127.0.0.1:1?canary=y", "behind the `?`"),
+        ("valkey://127.0.0.1:1/3#canary", "`#`"),
+        ("unix:///nowhere?canary=y", "behind the `?`"),
+    ] {
+        let error = refused(place).await;
+        assert!(matches!(error, LockError::InvalidSetting { .. }), "{place}: {error:?}");
+        let text = format!("{error} {error:?}");
+        assert!(text.contains(told) && !text.contains("canary"), "{place}: {text}");
+    }
+    let error = refused("redis://127.0.0.1:1?protocol=resp3").await;
+    assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_timeout_of_zero_is_named() {
+    let builder = || LockManager::builder().url("redis://127.0.0.1:1");
+    let zero = Duration::ZERO;
+    for (builder, name) in
+        [(builder().command_timeout(zero), "command_timeout"), (builder().connect_timeout(zero), "connect_timeout")]
+    {
+        let error = builder.connect().await.unwrap_err();
+        assert!(matches!(error, LockError::InvalidSetting { setting, .. } if setting == name), "{error:?}");
     }
 }
 

@@ -65,9 +65,9 @@ impl Settings {
                 reason: format!("it {problem}"),
             })?;
         }
-        if self.command_timeout.is_zero() || self.connect_timeout.is_zero() {
-            let reason = "a command timeout or connect timeout of zero would let nothing through".to_owned();
-            return Err(LockError::InvalidSetting { setting: "timeout", reason });
+        let timeouts = [("command_timeout", self.command_timeout), ("connect_timeout", self.connect_timeout)];
+        if let Some((setting, _)) = timeouts.into_iter().find(|(_, timeout)| timeout.is_zero()) {
+            return Err(LockError::InvalidSetting { setting, reason: "zero would let nothing through".to_owned() });
         }
         if self.min_replicas.is_some_and(|(count, _)| count > MOST_REPLICAS) {
             let reason = format!("no server has more than {MOST_REPLICAS} replicas that could confirm a lock");

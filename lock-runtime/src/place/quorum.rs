@@ -7,14 +7,19 @@ use crate::store::redis::endpoint::Endpoint;
 /// With two servers either one's death would be that of the lock.
 const FEWEST: usize = 3;
 
-/// The URLs of the servers, when a URL is that of a quorum.
-pub(crate) fn of_url(url: &str) -> Option<Vec<String>> {
-    let (scheme, rest) = url.split_once("://")?;
-    match &*scheme.to_ascii_lowercase() {
-        "redlock" => Some(urls("redis", rest)),
-        "redlocks" => Some(urls("rediss", rest)),
-        _ => None,
-    }
+/// Reads a URL, if it is that of a quorum.
+pub(crate) fn of_url(url: &str) -> Option<Result<Vec<Endpoint>, LockError>> {
+    let (scheme, _) = url.split_once("://")?;
+    let servers = match &*scheme.to_ascii_lowercase() {
+        "redlock" => "redis",
+        "redlocks" => "rediss",
+        _ => return None,
+    };
+    let read = |(scheme, rest): (String, &str)| {
+        // The user has written none of the servers' own URLs.
+        independent(&urls(servers, rest), |_| place::unreadable(&scheme, None))
+    };
+    Some(place::taken_apart(url).and_then(read))
 }
 
 /// Reads `[user:password@]host[:port],host[:port],…[/db]`, what follows `redlock://`. `scheme` is that of the servers.
@@ -30,6 +35,11 @@ fn urls(scheme: &str, rest: &str) -> Vec<String> {
 
 /// Reads the URLs of independent servers.
 pub(crate) fn of_urls(urls: &[String]) -> Result<Vec<Endpoint>, LockError> {
+    independent(urls, |error| error)
+}
+
+/// The servers, or what is wrong with them; what is wrong with one's URL is told as `told` has it.
+fn independent(urls: &[String], told: impl Fn(LockError) -> LockError) -> Result<Vec<Endpoint>, LockError> {
     let invalid = |reason| Err(invalid(reason));
     if urls.len() < FEWEST {
         let reason = format!(
@@ -38,7 +48,7 @@ pub(crate) fn of_urls(urls: &[String]) -> Result<Vec<Endpoint>, LockError> {
         );
         return invalid(reason);
     }
-    let endpoints = urls.iter().map(|url| one_server(url)).collect::<Result<Vec<_>, _>>()?;
+    let endpoints = urls.iter().map(|url| one_server(url).map_err(&told)).collect::<Result<Vec<_>, _>>()?;
     let mut addresses: Vec<_> = endpoints.iter().map(Endpoint::address).collect();
     addresses.sort_unstable();
     match addresses.windows(2).find_map(|pair| pair.first().filter(|first| pair.last() == Some(first))) {
@@ -75,10 +85,20 @@ mod tests {
 
     #[test]
     fn three_servers_or_more_are_a_quorum_and_none_is_named_twice() {
-        let read = |rest| of_urls(&urls("redis", rest)).map(|endpoints| endpoints.len()).map_err(|e| e.to_string());
+        let read = |rest: &str| {
+            let read = of_url(&format!("redlock://{rest}")).unwrap();
+            read.map(|endpoints| endpoints.len()).map_err(|error| error.to_string())
+        };
         assert_eq!(read("a,b,c"), Ok(3));
         assert_eq!(read("a,b,c,d/2"), Ok(4));
-        for (rest, told) in [("a", "needs 3"), ("a,b", "needs 3"), ("a,b,b:6379", "twice"), ("a,,b", "can't be read")] {
+        for (rest, told) in [
+            ("a", "needs 3"),
+            ("a,b", "needs 3"),
+            ("a,b,b:6379", "twice"),
+            ("a,,b", "redlock) can't be read: a host is missing"),
+            ("a,b,c/x", "redlock) can't be read: the database"),
+            ("a,b,c:port", "redlock) can't be read"),
+        ] {
             let error = read(rest).unwrap_err();
             assert!(error.contains(told), "{rest}: {error}");
         }

@@ -22,6 +22,15 @@ async fn a_url_that_names_no_node_or_a_database_is_told_the_forms() {
             assert!(error.to_string().contains("redis-cluster://[user:password@]host"), "{error}");
         }
     }
+    for (place, told) in [
+        ("127.0.0.1/1", "no database but 0"),
+        ("127.0.0.1/0", "no database but 0"),
+        ("127.0.0.1,", "a host is missing"),
+        ("canary@127.0.0.1", ":password@"),
+    ] {
+        let error = refused(&format!("redis-cluster://{place}")).await.to_string();
+        assert!(error.contains(told) && !error.contains("canary"), "{place}: {error}");
+    }
     let error = refused("http-cluster://127.0.0.1").await;
     assert!(matches!(error, LockError::InvalidSetting { .. }), "{error:?}");
 }

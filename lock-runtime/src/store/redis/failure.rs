@@ -128,9 +128,13 @@ impl CallError {
                     ErrorKind::Parse => "what answers there does not speak Redis's protocol".to_owned(),
                     _ => match error.code() {
                         Some("WRONGPASS") => "the server refused the user name or password (WRONGPASS)".to_owned(),
-                        Some("NOAUTH") => "it wants a password and was given none: write it in the URL, as in \
-                                           redis://:password@host or redis://user:password@host (NOAUTH)"
+                        Some("NOAUTH") => "it wants a password and was given none: write it in the URL, before the \
+                                           first host, as in redis://:password@host, redis://user:password@host or \
+                                           redis-sentinel://:password@host/master-name (NOAUTH)"
                             .to_owned(),
+                        Some("ERR") if is_no_sentinel(&error) => {
+                            "a server answers there, and no sentinel: write redis://host:port".to_owned()
+                        }
                         Some(code) => said(&format!("{code} {}", error.detail().unwrap_or_default())),
                         None => format!("the server or the connection failed: {error}"),
                     },
@@ -144,6 +148,11 @@ impl CallError {
 /// Whether something answers, or keeps silent, in a way that TLS does not.
 fn is_no_tls(error: &RedisError) -> bool {
     error.is_connection_dropped() || error.is_timeout() || error.to_string().contains("corrupt message")
+}
+
+/// Whether a server that is not one was asked what only a sentinel knows.
+fn is_no_sentinel(error: &RedisError) -> bool {
+    error.detail().is_some_and(|said| said.to_ascii_lowercase().contains("unknown command 'sentinel'"))
 }
 
 /// What the server says, and what it means.
