@@ -70,7 +70,8 @@ impl Builder {
         self
     }
 
-    /// A client of the `redis` crate whose address, credentials and certificates are to be used. It takes the place of a [`url`](Self::url).
+    /// A client of the `redis` crate whose address, credentials and certificates are to be used. Of this and
+    /// [`url`](Self::url) the one that is called last counts.
     pub fn client(mut self, client: redis::Client) -> Self {
         self.server = Some(Server::Client(Box::new(client)));
         self
@@ -78,7 +79,8 @@ impl Builder {
 
     /// Locks on a majority of independent servers, three or more (Redlock), each with a URL as [`url`](Self::url) takes it for
     /// one server. An odd number: one more that makes it even has to be up as well, and gains nothing. All managers have to
-    /// name the same servers, best in the same order. They take the place of a [`url`](Self::url) or [`client`](Self::client).
+    /// name the same servers, best in the same order.
+    /// Of this, [`url`](Self::url) and [`client`](Self::client) the one that is called last counts.
     ///
     /// What it promises, and what it costs, is in `docs/topologies.md`.
     #[cfg(feature = "quorum")]
