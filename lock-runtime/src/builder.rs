@@ -70,7 +70,8 @@ impl Builder {
         self
     }
 
-    /// A client of the `redis` crate whose address, credentials and certificates are to be used. It takes the place of a [`url`](Self::url).
+    /// A client of the `redis` crate whose address, credentials and certificates are to be used. Of this and
+    /// [`url`](Self::url) the one that is called last counts.
     pub fn client(mut self, client: redis::Client) -> Self {
         self.server = Some(Server::Client(Box::new(client)));
         self

@@ -51,14 +51,13 @@ fn in_path(kind: &str, path: &str) -> Option<&'static str> {
         ("cluster", _) if !path.is_empty() => {
             Some("there is no database but 0 in a cluster: leave out what is behind the hosts")
         }
-        ("cluster", _) => None,
-        ("sentinel", None | Some(("", _))) if path.is_empty() || path.starts_with('/') => {
+        ("sentinel", _) if path.is_empty() || path.starts_with('/') => {
             Some("the master's name is missing behind the hosts, as in redis-sentinel://host:port/master-name")
         }
         ("sentinel", Some((_, db))) if !is_number(db) => {
             Some("the database, which stands behind the master's name, is not a number")
         }
-        ("sentinel", _) => None,
+        ("cluster" | "sentinel", _) => None,
         _ => (!path.is_empty() && !is_number(path.strip_suffix('/').unwrap_or(path)))
             .then_some("the database, which stands behind the hosts, is not a number"),
     }
@@ -71,8 +70,9 @@ fn in_query(path: &str, known: &[&str], has_fragment: bool) -> Option<&'static s
         return Some("there is nothing that a `#` could mean; in a path it is written %23");
     }
     let (_, query) = path.split_once('?')?;
-    let is_known = |setting: &str| setting.is_empty() || known.contains(&setting.split('=').next().unwrap_or(setting));
-    (!query.split('&').all(is_known)).then_some("something behind the `?` means nothing: leave it out")
+    let is_unknown =
+        |setting: &str| !setting.is_empty() && setting.split('=').next().is_none_or(|name| !known.contains(&name));
+    query.split('&').any(is_unknown).then_some("something behind the `?` means nothing: leave it out")
 }
 
 #[cfg(test)]

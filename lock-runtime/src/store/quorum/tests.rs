@@ -51,7 +51,7 @@ async fn without_a_majority_nothing_is_granted_and_the_error_names_who_does_not_
             let error = answer.unwrap_err();
             assert_eq!(error.retry, Retry::Later);
             let text = error.problem.to_string();
-            assert!(text.contains("1 of 3") && text.contains("s1: ") && text.contains("s2: "), "{text}");
+            assert!(text.contains("2 of 3") && text.contains("s1: ") && text.contains("s2: "), "{text}");
         }
     }
 }
