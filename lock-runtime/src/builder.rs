@@ -80,7 +80,7 @@ impl Builder {
     /// Locks on a majority of independent servers, three or more (Redlock), each with a URL as [`url`](Self::url) takes it for
     /// one server. An odd number: one more that makes it even has to be up as well, and gains nothing. All managers have to
     /// name the same servers in the same order: who waits does so at the first one that answers.
-    /// They take the place of a [`url`](Self::url) or [`client`](Self::client).
+    /// Of this, [`url`](Self::url) and [`client`](Self::client) the one that is called last counts.
     ///
     /// What it promises, and what it costs, is in `docs/topologies.md`.
     #[cfg(feature = "quorum")]
