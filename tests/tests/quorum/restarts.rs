@@ -71,6 +71,9 @@ async fn a_hold_that_a_majority_forgot_is_lost() {
     let mut servers = Servers::start(3);
     let manager = manager(&servers).await;
     let guard = held(&manager, "k").await;
+    // The claim that one server has not answered yet is sent to it again when it is back.
+    eventually("all have it", LONG, || servers.owners("p:k").iter().all(Option::is_some)).await;
+    eventually("it is confirmed", LONG, || guard.remaining() > ORPHAN).await;
     for number in [0, 1] {
         servers.server_mut(number).kill();
         servers.server_mut(number).restart();
