@@ -99,16 +99,15 @@ impl<S: Node> Member<S> {
             return outcome;
         }
         let mut failed = self.locked();
-        // The others may be enough without it, and then no caller hears of it.
-        if let Some(error) = &error
-            && failed.as_ref().is_none_or(|failed| failed.error.is_none())
-        {
-            observe::member_failed(self.node.name(), error);
-        }
+        let is_news = failed.as_ref().is_none_or(|failed| failed.error.is_none());
         if error.is_some() || failed.is_some() {
-            *failed = error.map(|error| Failed { at: Moment::now(), error: Some(error) });
+            *failed = error.clone().map(|error| Failed { at: Moment::now(), error: Some(error) });
         }
         drop(failed);
+        // The others may be enough without it, and then no caller hears of it.
+        if let Some(error) = error.filter(|_| is_news) {
+            observe::member_failed(self.node.name(), &error);
+        }
         outcome
     }
 
