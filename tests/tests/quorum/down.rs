@@ -161,7 +161,7 @@ async fn managers_that_name_the_servers_in_different_orders_share_what_is_left()
     servers.server_mut(0).kill();
     let tasks = managers.map(|manager| {
         tokio::spawn(async move {
-            for _ in 0..20 {
+            for _ in 0..100 {
                 let guard = held(&manager, "k").await;
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 guard.release().await.unwrap();
