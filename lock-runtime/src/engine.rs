@@ -1,12 +1,12 @@
 //! [`Engine`]: one manager's inside, where the queue, the store and the keeper meet.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
 
 use crate::LockError;
 use crate::builder::Settings;
@@ -33,8 +33,8 @@ pub(crate) struct Engine {
     keeper: Arc<Keeper>,
     /// How many answers tasks have had from the store.
     answers: AtomicU64,
-    bodies: Tally,
-    releases: Tally,
+    bodies: TaskTracker,
+    releases: TaskTracker,
     is_closed: AtomicBool,
 }
 
@@ -56,8 +56,8 @@ impl Engine {
             table: Table::default(),
             store,
             answers: AtomicU64::new(0),
-            bodies: Tally::default(),
-            releases: Tally::default(),
+            bodies: TaskTracker::new(),
+            releases: TaskTracker::new(),
             is_closed: AtomicBool::new(false),
         });
         let events: Weak<dyn Events> = Weak::<Engine>::clone(&engine.this);
@@ -91,12 +91,12 @@ impl Engine {
         &self.keeper
     }
 
-    pub(crate) fn bodies(&self) -> &Tally {
+    pub(crate) fn bodies(&self) -> &TaskTracker {
         &self.bodies
     }
 
     /// The releases that tasks wait for.
-    pub(crate) fn releases(&self) -> &Tally {
+    pub(crate) fn releases(&self) -> &TaskTracker {
         &self.releases
     }
 
@@ -199,9 +199,15 @@ impl Engine {
             for slot in self.table.all() {
                 self.revoke(&slot, None, Loss::Whole);
             }
-            let _ = tokio::time::timeout(LAST_STEPS, self.bodies.ended()).await;
+            self.bodies.close();
+            let _ = tokio::time::timeout(LAST_STEPS, self.bodies.wait()).await;
         }
-        let _ = tokio::time::timeout(LAST_STEPS, self.releases.ended()).await;
+        self.releases.close();
+        let released = async {
+            self.releases.wait().await;
+            self.store.settled().await;
+        };
+        let _ = tokio::time::timeout(LAST_STEPS, released).await;
         let _ = tokio::time::timeout(LAST_STEPS, self.keeper.quiet()).await;
     }
 }
@@ -246,34 +252,5 @@ impl fmt::Debug for Engine {
             .field("label", &self.settings.label)
             .field("store", &self.store)
             .finish_non_exhaustive()
-    }
-}
-
-/// Counts what is under way, for the shutdown to wait for its end.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    count: AtomicUsize,
-    ended: Notify,
-}
-
-impl Tally {
-    pub(crate) fn enter(&self) {
-        self.count.fetch_add(1, Ordering::SeqCst);
-    }
-
-    pub(crate) fn leave(&self) {
-        if self.count.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.ended.notify_waiters();
-        }
-    }
-
-    async fn ended(&self) {
-        loop {
-            let ended = self.ended.notified();
-            if self.count.load(Ordering::SeqCst) == 0 {
-                return;
-            }
-            ended.await;
-        }
     }
 }

@@ -155,10 +155,11 @@ impl Keeper {
         loop {
             let quiet = self.quiet.notified();
             if self.locked().is_quiet() {
-                return;
+                break;
             }
             quiet.await;
         }
+        self.store.settled().await;
     }
 
     fn by(&self) -> Deadline {
@@ -200,7 +201,7 @@ async fn run(keeper: Arc<Keeper>, engine: Weak<Engine>, _running: Running) {
             None => keeper.locked().last_work(),
         };
         if is_done {
-            return;
+            return keeper.store.settled().await;
         }
         idle_ticks = if keeper.locked().had_young() { 0 } else { idle_ticks + 1 };
         dispatch(&keeper, &engine, work);

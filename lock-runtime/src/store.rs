@@ -68,6 +68,11 @@ pub(crate) trait Store {
         StoreError::later(BackendError::new(format!("no answer from the server within {since:?}")))
     }
 
+    /// Resolves when no release is under way that goes on though its verb was answered.
+    fn settled(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// From now on pushes for tokens of `process`, and the news of a broken connection, go to `events`.
     fn attach(&self, process: &str, events: Weak<dyn Events>);
 
@@ -137,6 +142,10 @@ impl Store for AnyStore {
         of_any!(self, store => store.heartbeat(by).await);
     }
 
+    async fn settled(&self) {
+        of_any!(self, store => store.settled().await);
+    }
+
     fn unanswered(&self, since: Duration) -> StoreError {
         of_any!(self, store => store.unanswered(since))
     }
@@ -182,9 +191,19 @@ pub(crate) struct Ask {
     pub(crate) fences: u32,
     /// When the asker gives up: a store must not act on an ask that reaches it later.
     pub(crate) give_up: Deadline,
+    #[cfg_attr(not(feature = "quorum"), expect(dead_code, reason = "one server is asked the same whatever the cause"))]
+    pub(crate) cause: Cause,
+}
+
+/// Why the store is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A task wants the lock.
+    Task,
     /// Part of it was pushed as granted: see [`Pushed::partial`].
-    #[cfg_attr(not(feature = "quorum"), expect(dead_code, reason = "one server grants the whole of it"))]
-    pub(crate) pushed: bool,
+    Push,
+    /// Nothing was heard for a while.
+    Silence,
 }
 
 /// The longest lease that a grant starts with (rule 11). An acquire whose reply is lost, or that a hanging server executes long

@@ -1,13 +1,18 @@
 //! [`World`]: a place where locks live and the managers on it, so that one suite of behaviours runs over every store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use lock_runtime::{Builder, LockManager};
 
 use crate::cluster::Cluster;
+use crate::patience::eventually;
 use crate::quorum::Servers;
 use crate::sentinel::Sentinels;
 use crate::server::{Kind, Server};
+
+/// More than a server that is up takes to do what the others have done.
+const AGREED: Duration = Duration::from_secs(1);
 
 /// A store of its own for one test.
 #[derive(Debug)]
@@ -110,6 +115,14 @@ impl World {
             Store::Cluster(cluster) => cluster.nodes().collect(),
             Store::Quorum(servers) => servers.servers().collect(),
         }
+    }
+
+    /// On a quorum, waits until all servers have what most of them have: no verb waits for the slowest.
+    pub async fn agrees(&self) {
+        let Store::Quorum(servers) = &self.store else { return };
+        let locks = |server: &Server| server.keys().into_keys().filter(|key| !key.starts_with('{')).collect::<Vec<_>>();
+        let agree = || servers.servers().map(locks).collect::<BTreeSet<_>>().len() == 1;
+        eventually("all servers agree", AGREED, agree).await;
     }
 
     /// Every key with the milliseconds it has left, when there are servers.

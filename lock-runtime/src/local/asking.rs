@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::slot::{Slot, State};
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, Pushed, StoreError};
+use crate::store::{Answer, Ask, Cause, Pushed, StoreError};
 use crate::token::Token;
 
 /// A store that leaves an ask unanswered for so long is not called busy.
@@ -71,7 +71,7 @@ impl Slot {
             wait: true,
             fences: 0,
             give_up,
-            pushed: false,
+            cause: Cause::Silence,
         })
     }
 

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::{Either, ready};
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::slot::{Ended, Ending, Slot};
 use super::terms::Terms;
@@ -10,7 +11,7 @@ use super::turn::Turn;
 use super::view::HoldView;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Ask, CLAIM, Release, Store};
+use crate::store::{Ask, CLAIM, Cause, Release, Store};
 
 /// A held lock. Dropping it gives the lock back: to the next task here at once, to others in the background.
 #[derive(Debug)]
@@ -18,25 +19,8 @@ pub(crate) struct Hold {
     // Dropped after `drop` has ended the hold.
     turn: Option<Turn>,
     view: HoldView,
-    /// Counts while it is there.
-    _body: Option<BodyCount>,
-}
-
-/// Counts the bodies that run, for the shutdown to wait for their end.
-#[derive(Debug)]
-struct BodyCount(Arc<Slot>);
-
-impl BodyCount {
-    fn new(slot: &Arc<Slot>) -> Self {
-        slot.engine.bodies().enter();
-        Self(Arc::clone(slot))
-    }
-}
-
-impl Drop for BodyCount {
-    fn drop(&mut self) {
-        self.0.engine.bodies().leave();
-    }
+    /// The shutdown waits for its end.
+    _body: Option<TaskTrackerToken>,
 }
 
 impl Hold {
@@ -63,7 +47,7 @@ impl Hold {
     }
 
     pub(super) fn new(turn: Turn, view: HoldView, body: bool) -> Self {
-        let body = body.then(|| BodyCount::new(turn.slot()));
+        let body = body.then(|| turn.engine().bodies().token());
         Self { turn: Some(turn), view, _body: body }
     }
 
@@ -121,7 +105,7 @@ impl Hold {
             return Err(self.view.lost_error(true));
         }
         if let (Some(turn), Some((token, claim)), Some(answer)) = (turn, again, released.again) {
-            let ask = Ask { key, token, claim, wait: true, fences: 0, give_up: by, pushed: false };
+            let ask = Ask { key, token, claim, wait: true, fences: 0, give_up: by, cause: Cause::Task };
             turn.slot().answered(&ask, answer);
             engine.keeper().watch_queue(turn.slot());
         }
@@ -159,6 +143,8 @@ impl Drop for Hold {
 struct Unreleased {
     slot: Arc<Slot>,
     release: Option<Release>,
+    /// The shutdown waits for its end.
+    _running: TaskTrackerToken,
 }
 
 impl Unreleased {
@@ -166,8 +152,8 @@ impl Unreleased {
         if release.queued {
             turn.slot().ending(&release.token);
         }
-        turn.engine().releases().enter();
-        Self { slot: Arc::clone(turn.slot()), release: Some(release) }
+        let running = turn.engine().releases().token();
+        Self { slot: Arc::clone(turn.slot()), release: Some(release), _running: running }
     }
 
     fn answered(mut self) {
@@ -190,6 +176,5 @@ impl Drop for Unreleased {
             release.again = None;
             self.slot.engine.release_later(release);
         }
-        self.slot.engine.releases().leave();
     }
 }

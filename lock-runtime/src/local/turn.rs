@@ -8,7 +8,7 @@ use super::slot::{Passed, Slot};
 use super::terms::Terms;
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
-use crate::store::{Answer, Ask, CLAIM, Release, Renewal, Renewed, Store};
+use crate::store::{Answer, Ask, CLAIM, Cause, Release, Renewal, Renewed, Store};
 use crate::token::Token;
 
 /// A lease reserves no more fencing tokens than this, so that they never run far ahead of the clock.
@@ -142,7 +142,7 @@ impl Turn {
             wait: !terms.timeout.is_zero(),
             fences,
             give_up: attempt.by(),
-            pushed: std::mem::take(&mut asked.granted_in_part),
+            cause: if std::mem::take(&mut asked.granted_in_part) { Cause::Push } else { Cause::Task },
         };
         // The plain claim can't draw fencing tokens.
         if is_first && (fences == 0 || !self.slot.engine.store().draws_with_grants()) {

@@ -17,7 +17,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
-use crate::store::{Answer, Ask, Events, Pushed, Release, Renewal, Renewed, Store, one};
+use crate::store::{Answer, Ask, Cause, Events, Pushed, Release, Renewal, Renewed, Store, one};
 use crate::token::{Process as Caller, Token};
 
 /// Something is done at each beat. Leases end between two of them, where it makes no difference that a command takes some
@@ -159,7 +159,7 @@ fn by() -> Deadline {
 
 fn ask(key: &str, token: Token, claim: Duration, fences: u32) -> Ask {
     let give_up = Deadline::after(Duration::from_mins(1));
-    Ask { key: key.into(), token, claim, wait: true, fences, give_up, pushed: false }
+    Ask { key: key.into(), token, claim, wait: true, fences, give_up, cause: Cause::Task }
 }
 
 #[derive(Debug)]

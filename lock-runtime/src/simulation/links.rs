@@ -16,7 +16,7 @@ use crate::clock::Deadline;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
-use crate::store::{Answer, Ask, Events, Pushed, Release, Renewal, Renewed, Store, one};
+use crate::store::{Answer, Ask, Cause, Events, Pushed, Release, Renewal, Renewed, Store, one};
 use crate::token::Process as Caller;
 
 const COMMAND: Duration = Duration::from_millis(500);
@@ -61,7 +61,7 @@ impl Scene {
     /// An ask of which the asker gives up after so long; the command itself may take longer.
     fn ask(&self, give_up: Duration) -> Ask {
         let (token, claim, give_up) = (self.caller.next_token(), COMMAND * 4, Deadline::after(give_up));
-        Ask { key: "p:k".into(), token, claim, wait: true, fences: 0, give_up, pushed: false }
+        Ask { key: "p:k".into(), token, claim, wait: true, fences: 0, give_up, cause: Cause::Task }
     }
 
     async fn beat(&self) {

@@ -11,8 +11,9 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use tokio_util::task::TaskTracker;
 
-use super::{Answer, Answers, Ask, Events, Pushed, Release, Released, Renewal, Renewed, Store, StoreError, one};
+use super::{Answer, Answers, Ask, Cause, Events, Pushed, Release, Released, Renewal, Renewed, Store, StoreError, one};
 use crate::clock::{Deadline, Moment};
 use crate::token::Token;
 
@@ -33,6 +34,8 @@ pub(crate) struct Quorum<S> {
     /// For how long one server is waited for before the next is asked for its queue.
     patience: Duration,
     census: Arc<Census>,
+    /// Releases, and what is taken back.
+    behind: TaskTracker,
     relay: OnceLock<Arc<Relay>>,
 }
 
@@ -42,7 +45,7 @@ type Pending<T> = FuturesUnordered<BoxFuture<'static, (usize, T)>>;
 impl<S: Node> Quorum<S> {
     pub(crate) fn new(nodes: Vec<S>, patience: Duration) -> Self {
         let members = nodes.into_iter().enumerate().map(|(number, node)| Member::new(number, node)).collect();
-        Self { members, patience, census: Arc::default(), relay: OnceLock::new() }
+        Self { members, patience, census: Arc::default(), behind: TaskTracker::new(), relay: OnceLock::new() }
     }
 
     fn votes<Y, N>(&self) -> Votes<Y, N> {
@@ -64,7 +67,7 @@ impl<S: Node> Quorum<S> {
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         each(self.members.iter(), |member| {
-            let task = tokio::spawn(verb(member));
+            let task = self.behind.spawn(verb(member));
             // A task fails only with its runtime.
             async move { task.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
         })
@@ -146,7 +149,7 @@ impl<S: Node> Store for Quorum<S> {
 
     async fn ask(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
         let asks: Vec<Ask> = asks.iter().map(|ask| Ask { fences: 0, ..ask.clone() }).collect();
-        if asks.iter().all(|ask| ask.wait && !ask.pushed) {
+        if asks.iter().all(|ask| ask.wait && ask.cause != Cause::Push) {
             return self.queue(&asks, by).await;
         }
         let pending = asking::send_asks(self.members.iter(), &asks, by);
@@ -168,7 +171,7 @@ impl<S: Node> Store for Quorum<S> {
         {
             let by = by.counted_from(Moment::now());
             let (key, token) = (Arc::clone(&release.key), token.clone());
-            let ask = Ask { key, token, claim: *claim, wait: true, fences: 0, give_up: by, pushed: false };
+            let ask = Ask { key, token, claim: *claim, wait: true, fences: 0, give_up: by, cause: Cause::Task };
             // Without an answer it is asked again.
             released.again = one(self.ask(std::slice::from_ref(&ask), by).await).ok();
         }
@@ -266,6 +269,11 @@ impl<S: Node> Store for Quorum<S> {
             // Those who wait in one server's queue don't notice that the others are gone.
             relay.interrupted(&|_| true);
         }
+    }
+
+    async fn settled(&self) {
+        self.behind.close();
+        self.behind.wait().await;
     }
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {

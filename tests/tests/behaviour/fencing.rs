@@ -120,6 +120,7 @@ async fn no_token_is_drawn_unasked(world: World) {
     let manager = world.manager().await;
     let guard = manager.lock("p", "k").acquire().await.unwrap();
     assert_eq!(guard.fencing_token(), None);
+    world.agrees().await;
     if let Some(keys) = world.keys() {
         assert_eq!(keys.into_keys().collect::<Vec<_>>(), ["p:k"], "no fence record");
     }

@@ -36,6 +36,7 @@ async fn a_key_is_named_prefix_and_escaped_parts(world: World) {
     let manager = world.manager_with(LockManager::builder().label("till-3")).await;
     let guard = manager.lock("p", &("a:b", 7_u8, '{')).expire(Duration::from_millis(1500)).acquire().await.unwrap();
     assert_eq!(guard.key(), "p:a%3Ab:7:%7B");
+    world.agrees().await;
     if let Some(server) = world.server_of(guard.key()) {
         assert_eq!(server.ask::<String>("TYPE p:a%3Ab:7:%7B"), "string");
         let owner = server.owner(guard.key()).unwrap();
@@ -45,6 +46,7 @@ async fn a_key_is_named_prefix_and_escaped_parts(world: World) {
         assert_eq!(keys.len(), 1, "{keys:?}");
     }
     guard.release().await.unwrap();
+    world.agrees().await;
     if let Some(keys) = world.keys() {
         assert!(keys.is_empty());
     }

@@ -111,6 +111,7 @@ async fn a_timeout_of_zero_never_queues(world: World) {
         assert!(refused.unwrap_err().is_timeout());
         assert!(start.elapsed() < Duration::from_millis(100) + NOISE);
     }
+    world.agrees().await;
     if let Some(keys) = world.keys() {
         assert_eq!(keys.into_keys().collect::<Vec<_>>(), ["p:k"], "no queue");
     }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use tests::patience::{NOISE, eventually};
 use tests::quorum::Servers;
+use tokio::time::sleep;
 
 use super::{LONG, ORPHAN, QUICK, SOON, held, manager, median};
 
@@ -70,4 +71,41 @@ async fn a_lock_is_passed_to_another_manager_by_push() {
         guard.release().await.unwrap();
     }
     assert!(median(&mut rounds) < QUICK && rounds.last() < Some(&SOON), "{rounds:?}");
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_for_a_server_that_is_slower_than_the_majority() {
+    let servers = Servers::start(3);
+    let manager = manager(&servers).await;
+    let guard = held(&manager, "k").await;
+    eventually("all servers have it", SOON, || servers.owners("p:k").iter().all(Option::is_some)).await;
+    servers.server(0).freeze();
+    guard.release().await.unwrap();
+    let late = async {
+        sleep(Duration::from_millis(200)).await;
+        servers.server(0).thaw();
+    };
+    tokio::join!(manager.shutdown(), late);
+    assert_eq!(servers.owners("p:k"), [None, None, None]);
+}
+
+#[tokio::test]
+async fn what_one_server_was_left_with_does_not_keep_others_waiting() {
+    for number in 0..3 {
+        let servers = Servers::start(3);
+        let (one, two) = (manager(&servers).await, manager(&servers).await);
+        // As a process leaves it that was cut off from this server, or died, while it gave a lock back.
+        servers.server(number).tell("SET p:k left-over PX 60000");
+        let guard = held(&one, "k").await;
+        let waiting = tokio::spawn(async move { held(&two, "k").await });
+        eventually("the other one waits", LONG, || {
+            servers.servers().any(|server| server.keys().contains_key("{p:k}:queue"))
+        })
+        .await;
+        let start = Instant::now();
+        guard.release().await.unwrap();
+        waiting.await.unwrap().release().await.unwrap();
+        // Nobody tells that it is free: it is found out at the next look, once a second.
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?} behind server {number}", start.elapsed());
+    }
 }

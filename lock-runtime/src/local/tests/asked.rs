@@ -7,7 +7,7 @@ use super::super::care::{Attention, Look};
 use super::super::lease::Asked;
 use super::super::slot::Slot;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, Busy, CLAIM, Grant, Pushed, Renewal, Renewed};
+use crate::store::{Answer, Ask, Busy, CLAIM, Cause, Grant, Pushed, Renewal, Renewed};
 use crate::token::{Process, Token};
 use crate::{LockGuard, LockManager};
 
@@ -21,7 +21,7 @@ async fn held() -> (LockManager, LockGuard, Arc<Slot>) {
 
 fn ask(token: &Token, wait: bool) -> Ask {
     let (key, give_up) = ("p:k".into(), Deadline::after(CLAIM));
-    Ask { key, token: token.clone(), claim: CLAIM, wait, fences: 0, give_up, pushed: false }
+    Ask { key, token: token.clone(), claim: CLAIM, wait, fences: 0, give_up, cause: Cause::Task }
 }
 
 fn busy(owner: Token, endless: bool) -> Busy {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::observe;
-use crate::store::{Store, StoreError};
+use crate::store::{Answers, Store, StoreError};
 use crate::token::Token;
 
 /// What a quorum needs of a server beside the verbs.
@@ -22,6 +22,9 @@ pub(crate) trait Node: Store + Send + Sync + 'static {
 
     /// Marks it as being in service from now on; another's mark stays, unless it is of age.
     fn enrol(&self, by: Deadline) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Whether nobody owns these locks.
+    fn are_free(&self, keys: &[Arc<str>], by: Deadline) -> impl Future<Output = Answers<bool>> + Send;
 
     /// Has it draw no fencing token that is not greater than `fence`; `false` when it does not own the lock.
     fn raise(

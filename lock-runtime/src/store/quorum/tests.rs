@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::node::Standing;
 use crate::clock::without_drift;
-use crate::store::{Answer, Ask, CLAIM, Renewed, Retry, Store, StoreError, one};
+use crate::store::{Answer, Ask, CLAIM, Cause, Renewed, Retry, Store, StoreError, one};
 use crate::token::Token;
 
 mod away;
@@ -126,7 +126,7 @@ async fn whoever_has_part_of_a_lock_yields_to_the_owner_of_the_first_server() {
     one.give(2, "a").await;
     one.give(1, "b").await;
     one.give(3, "b").await;
-    let pushed = |token| Ask { pushed: true, ..ask(token) };
+    let pushed = |token| Ask { cause: Cause::Push, ..ask(token) };
     let Ok(Answer::Busy(first)) = one_answer(&one, &pushed("a")).await else { panic!("it has part of it") };
     assert!(!first.yields && first.frees_in.is_some_and(|soon| soon < Duration::from_millis(50)));
     let Ok(Answer::Busy(second)) = one_answer(&two, &pushed("b")).await else { panic!("it has part of it") };
@@ -134,6 +134,31 @@ async fn whoever_has_part_of_a_lock_yields_to_the_owner_of_the_first_server() {
     // As it is told to; the other one waits in those queues.
     assert!(two.release("b").await.is_err(), "four of five can't tell");
     assert!(is_granted(&one_answer(&one, &pushed("a")).await));
+}
+
+/// Whether the safety net of who waits under this token gets the lock.
+async fn looks(world: &World, token: &str) -> bool {
+    is_granted(&one_answer(world, &Ask { cause: Cause::Silence, ..ask(token) }).await)
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_behind_what_one_server_alone_still_has_asks_the_others() {
+    let world = World::of(5);
+    world.give(0, "left over").await;
+    assert!(is_busy(&world.wait("t").await), "a first ask does not look at the others");
+    assert!(looks(&world, "t").await);
+    // Now somebody has a majority.
+    assert!(is_busy(&world.wait("u").await) && !looks(&world, "u").await);
+    assert_eq!(world.queues(), [2, 0, 0, 0, 0], "who only looks queues nowhere else");
+    assert!(world.release("t").await.unwrap());
+    // Only those count that say so, and none is waited for long.
+    world.set(1, Mode::Refuses);
+    world.set(2, Mode::Silent);
+    let start = Instant::now();
+    assert!(!looks(&world, "u").await);
+    assert!(start.elapsed() <= PATIENCE, "{:?}", start.elapsed());
+    world.set(2, Mode::Up);
+    assert!(looks(&world, "u").await);
 }
 
 async fn one_answer(world: &World, ask: &Ask) -> Result<Answer, StoreError> {
@@ -173,7 +198,7 @@ async fn a_release_goes_on_where_it_takes_longer() {
     world.set(2, Mode::Late(Duration::from_millis(200)));
     assert!(world.release("t").await.unwrap());
     assert!(world.owners()[2].is_some());
-    sleep(Duration::from_millis(300)).await;
+    world.quorum.settled().await;
     assert_eq!(world.owners(), [None, None, None]);
 }
 

@@ -6,7 +6,7 @@ use server_model::{Client, ModelServer};
 
 use super::*;
 use crate::key;
-use crate::store::Pushed;
+use crate::store::{Cause, Pushed};
 
 mod answers;
 
@@ -14,7 +14,7 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef.7@me";
 
 fn ask(fences: u32) -> Ask {
     let (key, token, claim) = ("p:k".into(), Token::foreign(TOKEN), Duration::from_secs(2));
-    Ask { key, token, claim, wait: true, fences, give_up: Deadline::after(claim), pushed: false }
+    Ask { key, token, claim, wait: true, fences, give_up: Deadline::after(claim), cause: Cause::Task }
 }
 
 fn release(key: &str, asks_again: bool) -> Release {

@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, FromRedisValue, Value};
 
@@ -17,8 +18,8 @@ use super::reply::{integer, text};
 use super::scripts;
 use super::servers::Servers;
 use crate::clock::Deadline;
-use crate::store::StoreError;
 use crate::store::quorum::node::{Node, Standing};
+use crate::store::{Answers, StoreError};
 use crate::token::Token;
 
 /// Holds the run id of the server process that is in service.
@@ -135,6 +136,25 @@ impl Node for RedisStore {
         let before = text(self.servers.call(MARKER, &command, by).await?.value);
         vote.mark(if is_of_age { Some(vote.run_id.clone()) } else { before.or_else(|| Some(vote.run_id.clone())) });
         Ok(())
+    }
+
+    async fn are_free(&self, keys: &[Arc<str>], by: Deadline) -> Answers<bool> {
+        let count = async |keys: &[Arc<str>]| {
+            let command = |_: &Link| {
+                let mut command = redis::cmd("EXISTS");
+                for key in keys {
+                    command.arg(&**key);
+                }
+                command
+            };
+            let called = self.servers.call(keys.first().map_or("", |key| key), &command, by).await?;
+            integer(&called.value).ok_or_else(StoreError::no_answer)
+        };
+        // Hardly ever is any of them.
+        if count(keys).await? == i64::try_from(keys.len()).unwrap_or(i64::MAX) {
+            return Ok(keys.iter().map(|_| Ok(false)).collect());
+        }
+        Ok(join_all(keys.chunks(1).map(async |key| Ok(count(key).await? == 0))).await)
     }
 
     async fn raise(&self, key: &str, token: &Token, fence: u64, by: Deadline) -> Result<bool, StoreError> {

@@ -10,7 +10,9 @@ use super::super::node::{Node, Standing};
 use crate::BackendError;
 use crate::clock::Deadline;
 use crate::store::memory::MemoryStore;
-use crate::store::{Answer, Answers, Ask, CLAIM, Events, Release, Released, Renewal, Renewed, Store, StoreError, one};
+use crate::store::{
+    Answer, Answers, Ask, CLAIM, Cause, Events, Release, Released, Renewal, Renewed, Store, StoreError, one,
+};
 use crate::token::Token;
 
 pub(super) const KEY: &str = "p:k";
@@ -136,6 +138,10 @@ impl Node for Shared {
         .await
     }
 
+    async fn are_free(&self, keys: &[Arc<str>], by: Deadline) -> Answers<bool> {
+        self.play(by, async || Ok(keys.iter().map(|key| Ok(self.store.look(key).0.is_none())).collect())).await
+    }
+
     async fn raise(&self, key: &str, token: &Token, fence: u64, by: Deadline) -> Result<bool, StoreError> {
         self.play(by, async || Ok(self.store.raise(key, token, fence))).await
     }
@@ -219,5 +225,5 @@ pub(super) fn by() -> Deadline {
 
 pub(super) fn ask(token: &str) -> Ask {
     let (token, give_up) = (Token::foreign(token), Deadline::after(Duration::from_mins(1)));
-    Ask { key: KEY.into(), token, claim: CLAIM, wait: true, fences: 0, give_up, pushed: false }
+    Ask { key: KEY.into(), token, claim: CLAIM, wait: true, fences: 0, give_up, cause: Cause::Task }
 }
