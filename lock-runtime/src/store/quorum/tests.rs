@@ -158,6 +158,10 @@ async fn who_waits_behind_what_one_server_alone_still_has_asks_the_others() {
     assert!(!looks(&world, "u").await);
     assert!(start.elapsed() <= PATIENCE, "{:?}", start.elapsed());
     world.set(2, Mode::Up);
+    *world.servers[2].standing.lock().unwrap() = Standing::Restarted(Duration::from_secs(9));
+    assert!(!looks(&world, "u").await);
+    assert_eq!(world.queues()[3], 0, "it asks only those that would be enough");
+    *world.servers[2].standing.lock().unwrap() = Standing::InService;
     assert!(looks(&world, "u").await);
 }
 

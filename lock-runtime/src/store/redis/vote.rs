@@ -148,6 +148,7 @@ impl Node for RedisStore {
                 command
             };
             let called = self.servers.call(keys.first().map_or("", |key| key), &command, by).await?;
+            called.live.check_vote()?;
             integer(&called.value).ok_or_else(StoreError::no_answer)
         };
         // Hardly ever is any of them.

@@ -139,6 +139,7 @@ impl Node for Shared {
     }
 
     async fn are_free(&self, keys: &[Arc<str>], by: Deadline) -> Answers<bool> {
+        self.standing.lock().unwrap().vote()?;
         self.play(by, async || Ok(keys.iter().map(|key| Ok(self.store.look(key).0.is_none())).collect())).await
     }
 
