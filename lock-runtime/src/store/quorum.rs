@@ -19,6 +19,7 @@ use crate::token::Token;
 
 mod asking;
 mod census;
+mod left_over;
 pub(crate) mod node;
 #[cfg(test)]
 mod tests;

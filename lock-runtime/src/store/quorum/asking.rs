@@ -13,11 +13,11 @@ use super::votes::{Verdict, Votes};
 use super::{Pending, Quorum, each, go_on};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Answers, Ask, Busy, CLAIM, Cause, Grant, Release, Retry, StoreError};
+use crate::store::{Answer, Answers, Ask, Busy, CLAIM, Grant, Release, Retry, StoreError};
 use crate::token::Token;
 
 /// What is granted in part is asked for again after about so long: the rest may just be being taken back.
-const AGAIN: Duration = Duration::from_millis(10);
+pub(super) const AGAIN: Duration = Duration::from_millis(10);
 /// The pause before one server is told again to take back a claim.
 const TAKE_BACK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -127,8 +127,7 @@ impl<S: Node> Quorum<S> {
     /// Waits in the queue of one server, the first of those that answer; only whom that one grants the lock asks the others.
     pub(super) async fn queue(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
         let (first, mut answers) = self.sequenced(asks, by).await?;
-        let others = || self.members.iter().filter(|member| member.number != first);
-        let left_over = self.left_over(asks, &answers, others(), by.counted_from(Moment::now())).await;
+        let left_over = self.left_over(first, asks, &mut answers, by).await;
         self.nurse();
         if self.is_down() {
             return Err(self.down());
@@ -140,7 +139,8 @@ impl<S: Node> Quorum<S> {
             _ => None,
         });
         let seeds = seeds.collect();
-        self.ask_on(asks, &mut answers, &granted, seeds, others(), by).await?;
+        let others = self.members.iter().filter(|member| member.number != first);
+        self.ask_on(asks, &mut answers, &granted, seeds, others, by).await?;
         self.ask_on(asks, &mut answers, &left_over, Vec::new(), self.members.iter(), by).await?;
         Ok(answers.into_iter().map(|answer| answer.map(without_anchor)).collect())
     }
@@ -166,44 +166,6 @@ impl<S: Node> Quorum<S> {
             }
         }
         Ok(())
-    }
-
-    /// Which locks one server alone still has, and most others would grant: their holder was cut off from that server, or died,
-    /// while it gave the lock back, and nobody will pass it on there. The safety net looks for them.
-    async fn left_over<'a>(
-        &'a self,
-        asks: &[Ask],
-        answers: &[Result<Answer, StoreError>],
-        others: impl Iterator<Item = &'a Arc<Member<S>>>,
-        by: Deadline,
-    ) -> Vec<usize> {
-        let is_refused = |place: &usize| matches!(answers.get(*place), Some(Ok(Answer::Busy(_))));
-        let waiting = asks.iter().enumerate().filter(|(place, ask)| ask.cause == Cause::Silence && is_refused(place));
-        let (places, keys): (Vec<usize>, Vec<_>) = waiting.map(|(place, ask)| (place, Arc::clone(&ask.key))).unzip();
-        if keys.is_empty() {
-            return places;
-        }
-        let keys: Arc<[Arc<str>]> = keys.into();
-        let looking = each(others, |member| {
-            let keys = Arc::clone(&keys);
-            // A task: that a server is silent is noticed also when nobody waits for it any more.
-            let looking = tokio::spawn(async move {
-                let looked = member.node.are_free(&keys, by).await;
-                // A look that is refused says nothing about the server.
-                if looked.as_ref().is_err_and(|error| error.retry == Retry::Never) {
-                    return looked;
-                }
-                member.note(by, looked)
-            });
-            async move { looking.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
-        });
-        let vote = |votes: &mut Votes<(), ()>, number, is_free| {
-            if is_free { votes.yes.push((number, ())) } else { votes.no.push((number, ())) }
-        };
-        let looked = self.decide(keys.len(), looking, vote, Votes::owned);
-        let Ok((found, _)) = timeout(self.patience, looked).await else { return Vec::new() };
-        let found = places.into_iter().zip(found).filter(|(_, votes)| votes.owned() == Verdict::Yes);
-        found.map(|(place, _)| place).collect()
     }
 
     /// The answers of the first server that answers, and its number. The next one is asked when one fails, or takes longer

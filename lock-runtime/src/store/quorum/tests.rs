@@ -165,6 +165,32 @@ async fn who_waits_behind_what_one_server_alone_still_has_asks_the_others() {
     assert!(looks(&world, "u").await);
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_is_just_being_passed_on_is_not_a_left_over() {
+    let world = World::of(3);
+    world.give(0, "passed on").await;
+    let others = async {
+        sleep(Duration::from_millis(1)).await;
+        world.give(1, "passed on").await;
+        world.give(2, "passed on").await;
+    };
+    assert!(!tokio::join!(looks(&world, "t"), others).0);
+    assert_eq!(world.queues(), [1, 0, 0], "it did not ask the others");
+    assert!(world.release("passed on").await.unwrap());
+    assert!(is_granted(&world.wait("t").await));
+    // Nor is it, when the first server passes it on to the one who looks.
+    let other = world.other();
+    assert!(world.release("t").await.unwrap());
+    world.give(0, "left over").await;
+    let end = async {
+        sleep(Duration::from_millis(1)).await;
+        let _ = other.release("left over").await;
+    };
+    assert!(tokio::join!(looks(&world, "u"), end).0);
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(world.owners(), [(); 3].map(|()| Some("u".to_owned())));
+}
+
 async fn one_answer(world: &World, ask: &Ask) -> Result<Answer, StoreError> {
     one(world.quorum.ask(std::slice::from_ref(ask), by()).await)
 }
