@@ -89,7 +89,7 @@ impl Arena for Shards {
                 cluster.node_mut(before).kill();
                 cluster.await_master(replica);
                 cluster.node_mut(before).restart();
-                cluster.await_replica(before);
+                cluster.await_one_master(before);
             }
             Kind::StopMaster => {
                 let _ = stop(cluster.node(before), strike);
@@ -98,7 +98,7 @@ impl Arena for Shards {
                 cluster.node(before).freeze();
                 cluster.await_master(replica);
                 cluster.node(before).thaw();
-                cluster.await_replica(before);
+                cluster.await_one_master(before);
             }
             Kind::MoveSlots => self.move_slots(strike.victim),
             other => panic!("{other:?} does not happen to a cluster"),
