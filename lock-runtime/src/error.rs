@@ -24,7 +24,7 @@ pub enum LockError {
         holder: Option<String>,
     },
 
-    /// As many tasks of this process wait already as may. Said at once, and nothing is left in Redis: shed the load,
+    /// As many tasks of this manager wait already as may. Said at once, and nothing is left in Redis: shed the load,
     /// or allow more with [`Builder::max_waiters`](crate::Builder::max_waiters) and
     /// [`max_waiters_per_key`](crate::Builder::max_waiters_per_key).
     #[error(

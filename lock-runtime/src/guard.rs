@@ -74,7 +74,7 @@ impl LockGuard {
         self.view.lost().await;
     }
 
-    /// Moves the deadline to at least `lease` from now. It never shortens the hold.
+    /// Moves the deadline to `lease` from now, less what clocks may drift (1 % + 2 ms). It never shortens the hold.
     ///
     /// # Errors
     ///

@@ -162,6 +162,17 @@ impl Keeper {
         self.store.settled().await;
     }
 
+    fn tell_if_quiet(&self, engine: &Weak<Engine>) {
+        if !self.locked().is_quiet() {
+            return;
+        }
+        self.quiet.notify_waiters();
+        if engine.strong_count() == 0 {
+            // That was the last of its work; nothing else would wake it.
+            self.wake.notify_one();
+        }
+    }
+
     fn by(&self) -> Deadline {
         Deadline::after(self.command_timeout)
     }
@@ -205,6 +216,8 @@ async fn run(keeper: Arc<Keeper>, engine: Weak<Engine>, _running: Running) {
         }
         idle_ticks = if keeper.locked().had_young() { 0 } else { idle_ticks + 1 };
         dispatch(&keeper, &engine, work);
+        keeper.locked().is_in_hand = false;
+        keeper.tell_if_quiet(&engine);
         let pause = keeper.locked().pause(idle_ticks);
         match pause {
             Some(pause) => drop(tokio::time::timeout(pause, woken).await),
@@ -300,9 +313,9 @@ fn dispatch(keeper: &Arc<Keeper>, engine: &Weak<Engine>, work: Work) {
         tokio::spawn(async move { engine.store().heartbeat(by).await });
     }
     for batch in batches(keeper, releases, |unsent| &unsent.release.key) {
-        let keeper = Arc::clone(keeper);
+        let (keeper, engine) = (Arc::clone(keeper), Weak::clone(engine));
         keeper.locked().in_flight += 1;
-        tokio::spawn(async move { send_releases(&keeper, batch).await });
+        tokio::spawn(async move { send_releases(&keeper, &engine, batch).await });
     }
 }
 
@@ -357,13 +370,13 @@ async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: Vec<(Arc<Slo
             && !slot.answered(ask, answer)
             && let Some(engine) = engine.upgrade()
         {
-            // Granted to a token that was given up meanwhile (rules 12 and L3).
+            // Granted to a token that was given up meanwhile, or queued under it (rules 12 and L3).
             engine.release_later(ask.withdrawal());
         }
     }
 }
 
-async fn send_releases(keeper: &Keeper, mut batch: Vec<Unsent>) {
+async fn send_releases(keeper: &Keeper, engine: &Weak<Engine>, mut batch: Vec<Unsent>) {
     let releases: Vec<Release> = batch.iter().map(|unsent| unsent.release.clone()).collect();
     let answers = match keeper.store.release(&releases, keeper.by()).await {
         Ok(answers) => answers,
@@ -384,7 +397,5 @@ async fn send_releases(keeper: &Keeper, mut batch: Vec<Unsent>) {
         board.in_flight -= 1;
         board.unsent.extend(batch.into_iter().filter_map(|unsent| unsent.again(retry_at)));
     });
-    if keeper.locked().is_quiet() {
-        keeper.quiet.notify_waiters();
-    }
+    keeper.tell_if_quiet(engine);
 }

@@ -22,8 +22,8 @@ pub const MAX_NAME_BYTES: usize = 1024;
 /// A value that names what a lock protects: an id, a text, a tuple of them, or a struct with
 /// `#[derive(LockKey)]`.
 ///
-/// Equal keys share a lock; different keys never do, whatever text they contain, because each part is escaped
-/// before the parts are joined. There is deliberately no implementation for floats (two of them that print alike may
+/// Under one prefix equal keys share a lock, and different keys never do, whatever text they contain, because each part is
+/// escaped before the parts are joined. There is deliberately no implementation for floats (two of them that print alike may
 /// differ) and none for whole collections.
 ///
 /// ```

@@ -125,6 +125,23 @@ async fn managers_that_are_gone_leave_no_thread_and_no_connection(world: World) 
     eventually("the last connections end", SOON, || connections(&world) <= none).await;
 }
 
+/// The keeper has nothing to do any more but to hear of this release.
+async fn a_manager_that_is_gone_while_its_last_release_is_on_its_way_leaves_no_connection(world: World) {
+    let none = connections(&world);
+    let manager = world.manager().await;
+    let guard = manager.lock("p", "k").acquire().await.unwrap();
+    // It is confirmed, and the keeper has gone to sleep.
+    sleep(Duration::from_millis(300)).await;
+    world.servers().into_iter().for_each(Server::freeze);
+    drop(guard);
+    sleep(Duration::from_millis(50)).await;
+    drop(manager);
+    sleep(Duration::from_millis(50)).await;
+    world.servers().into_iter().for_each(Server::thaw);
+    eventually("its connections end", SOON, || connections(&world) <= none).await;
+    assert!(no_lock_is_left(&world));
+}
+
 async fn all_that_stays_in_redis_ends_by_itself(world: World) {
     let north = world.manager().await;
     let south = world.manager().await;
@@ -183,6 +200,7 @@ over_servers!(redis = server(Redis):
     a_manager_leaves_no_task,
     a_shut_down_manager_leaves_no_task_and_no_connection,
     managers_that_are_gone_leave_no_thread_and_no_connection,
+    a_manager_that_is_gone_while_its_last_release_is_on_its_way_leaves_no_connection,
     all_that_stays_in_redis_ends_by_itself,
     thousands_of_cancellations_leave_nothing
 );
@@ -190,6 +208,7 @@ over_servers!(cluster = cluster(Redis):
     a_manager_leaves_no_task,
     a_shut_down_manager_leaves_no_task_and_no_connection,
     managers_that_are_gone_leave_no_thread_and_no_connection,
+    a_manager_that_is_gone_while_its_last_release_is_on_its_way_leaves_no_connection,
     all_that_stays_in_redis_ends_by_itself,
     thousands_of_cancellations_leave_nothing
 );
@@ -197,6 +216,7 @@ over_servers!(quorum_of_three = quorum_of_three(Redis):
     a_manager_leaves_no_task,
     a_shut_down_manager_leaves_no_task_and_no_connection,
     managers_that_are_gone_leave_no_thread_and_no_connection,
+    a_manager_that_is_gone_while_its_last_release_is_on_its_way_leaves_no_connection,
     all_that_stays_in_redis_ends_by_itself,
     thousands_of_cancellations_leave_nothing
 );

@@ -25,6 +25,8 @@ pub(super) struct Board {
     pub(super) unsent: Vec<Unsent>,
     /// Releases on their way.
     pub(super) in_flight: usize,
+    /// What was taken off the board is not on its way yet.
+    pub(super) is_in_hand: bool,
     /// Slots whose ask is in the store's queue; weak, because the keeper of a runtime that is gone forgets nothing.
     watched: BTreeMap<Arc<str>, Weak<Slot>>,
     next_ask: Option<Instant>,
@@ -59,6 +61,7 @@ type Found = (Vec<Arc<Slot>>, Vec<(u64, Arc<Slot>)>, Vec<Arc<Slot>>, Vec<Arc<Slo
 
 impl Board {
     pub(super) fn take_due(&mut self, now: Instant) -> Found {
+        self.is_in_hand = true;
         let mut due = Vec::new();
         while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
             due.push(entry.remove());
@@ -127,7 +130,7 @@ impl Board {
     }
 
     pub(super) fn is_quiet(&self) -> bool {
-        self.unsent.is_empty() && self.in_flight == 0 && self.dropped.is_empty()
+        self.unsent.is_empty() && self.in_flight == 0 && self.dropped.is_empty() && !self.is_in_hand
     }
 
     /// How long to sleep; `None` until woken.
@@ -218,6 +221,19 @@ mod tests {
             assert!(board.has_to_wake() && !board.has_to_wake());
             assert_eq!(board.pause(IDLE_TICKS), Some(Duration::ZERO));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_taken_off_the_board_and_not_sent_is_not_given_back() {
+        let locks = LockManager::in_memory();
+        let (_guard, slot) = slot(&locks, "k").await;
+        let mut board = Board::default();
+        assert!(board.is_quiet());
+        board.dropped.push(slot);
+        board.take_due(Instant::now());
+        assert!(!board.is_quiet());
+        board.is_in_hand = false;
+        assert!(board.is_quiet());
     }
 
     #[tokio::test(start_paused = true)]

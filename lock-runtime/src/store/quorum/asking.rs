@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{sleep, timeout, timeout_at};
+use tokio_util::task::TaskTracker;
 
 use super::node::{Member, Node};
 use super::votes::{Verdict, Votes};
@@ -92,7 +93,7 @@ impl<S: Node> Quorum<S> {
             if refused.is_empty() {
                 go_on(rest);
             } else {
-                self.behind.spawn(take_back_late(Arc::clone(&self.members), rest, refused));
+                self.behind.spawn(take_back_late(self.behind.clone(), Arc::clone(&self.members), rest, refused));
             }
         }
         Ok(answers)
@@ -127,7 +128,6 @@ impl<S: Node> Quorum<S> {
     /// Waits in the queue of one server, the first of those that answer; only whom that one grants the lock asks the others.
     pub(super) async fn queue(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
         let (first, mut answers) = self.sequenced(asks, by).await?;
-        let left_over = self.left_over(first, asks, &mut answers, by).await;
         self.nurse();
         if self.is_down() {
             return Err(self.down());
@@ -141,6 +141,10 @@ impl<S: Node> Quorum<S> {
         let seeds = seeds.collect();
         let others = self.members.iter().filter(|member| member.number != first);
         self.ask_on(asks, &mut answers, &granted, seeds, others, by).await?;
+        let left_over = self.left_over(first, asks, &mut answers, by).await;
+        if self.is_down() {
+            return Err(self.down());
+        }
         self.ask_on(asks, &mut answers, &left_over, Vec::new(), self.members.iter(), by).await?;
         Ok(answers.into_iter().map(|answer| answer.map(without_anchor)).collect())
     }
@@ -287,6 +291,7 @@ async fn take_back<S: Node>(member: Arc<Member<S>>, release: Release) {
 
 /// Takes back what servers grant that answer only now.
 async fn take_back_late<S: Node>(
+    behind: TaskTracker,
     members: Arc<[Arc<Member<S>>]>,
     mut rest: Pending<Answers<Answer>>,
     refused: Vec<Release>,
@@ -298,7 +303,7 @@ async fn take_back_late<S: Node>(
         }
         if let Some(member) = members.get(number) {
             for release in &refused {
-                take_back(Arc::clone(member), release.clone()).await;
+                behind.spawn(take_back(Arc::clone(member), release.clone()));
             }
         }
     }

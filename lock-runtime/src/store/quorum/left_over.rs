@@ -8,15 +8,16 @@ use std::sync::Arc;
 use tokio::time::{sleep, timeout};
 
 use super::asking::AGAIN;
-use super::node::{Member, Node};
+use super::node::Node;
 use super::votes::{Verdict, Votes};
 use super::{Quorum, each};
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Answers, Ask, Cause, Retry, StoreError};
+use crate::store::{Answer, Ask, Cause, StoreError};
 use crate::token::Token;
 
 impl<S: Node> Quorum<S> {
-    /// The places of those locks that the `first` server refused the safety net, and a majority would grant it.
+    /// The places of those locks that all servers are to be asked for, since whom the `first` server named to the safety net as
+    /// their owner is not.
     pub(super) async fn left_over(
         &self,
         first: usize,
@@ -24,62 +25,65 @@ impl<S: Node> Quorum<S> {
         answers: &mut [Result<Answer, StoreError>],
         by: Deadline,
     ) -> Vec<usize> {
-        let overdue = asks.iter().enumerate().filter(|(_, ask)| ask.cause == Cause::Silence).map(|(place, _)| place);
-        let refused = overdue.filter(|place| owner(answers, *place).is_some()).collect();
-        let suspects = self.free_elsewhere(first, asks, refused, by).await;
+        let overdue = asks.iter().enumerate().filter(|(_, ask)| ask.cause == Cause::Silence);
+        let refused = overdue.filter_map(|(place, _)| Some((place, owner(answers.get(place))?)));
+        let suspects = self.owned_by_first_alone(first, asks, refused.collect(), by).await;
         let (Some(member), false) = (self.members.get(first), suspects.is_empty()) else { return Vec::new() };
         // So it is for a moment whenever a lock is passed on: then its owner is soon another one, or has the others, too.
         sleep(AGAIN).await;
-        let asked: Vec<Ask> = suspects.iter().filter_map(|place| asks.get(*place).cloned()).collect();
+        let asked: Vec<Ask> = suspects.iter().filter_map(|(place, _)| asks.get(*place).cloned()).collect();
         let Ok(again) = member.node.ask(&asked, by.counted_from(Moment::now())).await else { return Vec::new() };
-        let mut same = Vec::new();
-        for (place, answer) in suspects.into_iter().zip(again) {
-            let before = owner(answers, place).cloned();
+        let (mut granted, mut same) = (Vec::new(), Vec::new());
+        for ((place, before), answer) in suspects.into_iter().zip(again) {
+            match &answer {
+                Ok(Answer::Granted(_)) => granted.push(place),
+                Ok(Answer::Busy(busy)) if busy.owner == before => same.push((place, before)),
+                _ => {}
+            }
             if let Some(known) = answers.get_mut(place) {
                 *known = answer;
             }
-            if owner(answers, place) == before.as_ref() {
-                same.push(place);
-            }
         }
-        self.free_elsewhere(first, asks, same, by).await
+        granted.extend(self.owned_by_first_alone(first, asks, same, by).await.into_iter().map(|(place, _)| place));
+        granted
     }
 
-    /// Those of the locks that a majority without the `first` server would grant.
-    async fn free_elsewhere(&self, first: usize, asks: &[Ask], places: Vec<usize>, by: Deadline) -> Vec<usize> {
-        if places.is_empty() {
-            return places;
+    /// Those of the locks whose owner on the `first` server owns them on too few of all servers.
+    async fn owned_by_first_alone(
+        &self,
+        first: usize,
+        asks: &[Ask],
+        owned: Vec<(usize, Token)>,
+        by: Deadline,
+    ) -> Vec<(usize, Token)> {
+        if owned.is_empty() {
+            return owned;
         }
-        let by = by.counted_from(Moment::now());
-        let keys: Arc<[_]> =
-            places.iter().filter_map(|place| asks.get(*place)).map(|ask| Arc::clone(&ask.key)).collect();
-        let looking = each(self.members.iter().filter(|member| member.number != first), |member| {
+        let (by, patience) = (by.counted_from(Moment::now()), self.patience);
+        let keys = owned.iter().filter_map(|(place, _)| asks.get(*place)).map(|ask| Arc::clone(&ask.key));
+        let keys: Arc<[Arc<str>]> = keys.collect();
+        let others = self.members.iter().filter(|member| member.number != first && !member.is_doubtful());
+        let looking = each(others, |member| {
+            let keys = Arc::clone(&keys);
             // A task: that a server is silent is noticed also when nobody waits for it any more.
-            let looking = tokio::spawn(look(member, Arc::clone(&keys), by));
-            async move { looking.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
+            let looking = tokio::spawn(async move { member.note(by, member.node.owners(&keys, by).await) });
+            async move {
+                let looked = timeout(patience, looking).await.ok().and_then(Result::ok);
+                looked.unwrap_or_else(|| Err(StoreError::no_answer()))
+            }
         });
-        let vote = |votes: &mut Votes<(), ()>, number, is_free| {
-            if is_free { votes.yes.push((number, ())) } else { votes.no.push((number, ())) }
+        let vote = |votes: &mut Votes<Option<Token>, ()>, number, owner| votes.yes.push((number, owner));
+        let (found, _) = self.decide(keys.len(), looking, vote, |_| Verdict::Open).await;
+        let lacks = |((_, token), votes): &((usize, Token), Votes<Option<Token>, ()>)| {
+            votes.yes.iter().filter(|(_, owner)| owner.as_ref() != Some(token)).count() >= self.majority()
         };
-        let looked = self.decide(keys.len(), looking, vote, Votes::owned);
-        let Ok((found, _)) = timeout(self.patience, looked).await else { return Vec::new() };
-        let free = places.into_iter().zip(found).filter(|(_, votes)| votes.owned() == Verdict::Yes);
-        free.map(|(place, _)| place).collect()
+        owned.into_iter().zip(found).filter(lacks).map(|(owned, _)| owned).collect()
     }
 }
 
-fn owner(answers: &[Result<Answer, StoreError>], place: usize) -> Option<&Token> {
-    match answers.get(place) {
-        Some(Ok(Answer::Busy(busy))) => Some(&busy.owner),
+fn owner(answer: Option<&Result<Answer, StoreError>>) -> Option<Token> {
+    match answer {
+        Some(Ok(Answer::Busy(busy))) => Some(busy.owner.clone()),
         _ => None,
     }
-}
-
-async fn look<S: Node>(member: Arc<Member<S>>, keys: Arc<[Arc<str>]>, by: Deadline) -> Answers<bool> {
-    let looked = member.node.are_free(&keys, by).await;
-    // A look that is refused says nothing about the server.
-    if looked.as_ref().is_err_and(|error| error.retry == Retry::Never) {
-        return looked;
-    }
-    member.note(by, looked)
 }

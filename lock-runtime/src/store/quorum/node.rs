@@ -23,8 +23,8 @@ pub(crate) trait Node: Store + Send + Sync + 'static {
     /// Marks it as being in service from now on; another's mark stays, unless it is of age.
     fn enrol(&self, by: Deadline) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Whether nobody owns these locks, and it may vote on them.
-    fn are_free(&self, keys: &[Arc<str>], by: Deadline) -> impl Future<Output = Answers<bool>> + Send;
+    /// Who owns these locks; a failure when it may not vote.
+    fn owners(&self, keys: &[Arc<str>], by: Deadline) -> impl Future<Output = Answers<Option<Token>>> + Send;
 
     /// Has it draw no fencing token that is not greater than `fence`; `false` when it does not own the lock.
     fn raise(

@@ -19,7 +19,7 @@ use super::scripts;
 use super::servers::Servers;
 use crate::clock::Deadline;
 use crate::store::quorum::node::{Node, Standing};
-use crate::store::{Answers, StoreError};
+use crate::store::{Answers, Retry, StoreError};
 use crate::token::Token;
 
 /// Holds the run id of the server process that is in service.
@@ -138,24 +138,15 @@ impl Node for RedisStore {
         Ok(())
     }
 
-    async fn are_free(&self, keys: &[Arc<str>], by: Deadline) -> Answers<bool> {
-        let count = async |keys: &[Arc<str>]| {
-            let command = |_: &Link| {
-                let mut command = redis::cmd("EXISTS");
-                for key in keys {
-                    command.arg(&**key);
-                }
-                command
-            };
-            let called = self.servers.call(keys.first().map_or("", |key| key), &command, by).await?;
+    async fn owners(&self, keys: &[Arc<str>], by: Deadline) -> Answers<Option<Token>> {
+        let owner = async |key: &Arc<str>| {
+            let called = self.servers.call(key, &|_: &Link| redis::cmd("GET").arg(&**key).clone(), by).await?;
             called.live.check_vote()?;
-            integer(&called.value).ok_or_else(StoreError::no_answer)
+            Ok(text(called.value).map(|owner| Token::foreign(&owner)))
         };
-        // Hardly ever is any of them.
-        if count(keys).await? == i64::try_from(keys.len()).unwrap_or(i64::MAX) {
-            return Ok(keys.iter().map(|_| Ok(false)).collect());
-        }
-        Ok(join_all(keys.chunks(1).map(async |key| Ok(count(key).await? == 0))).await)
+        let owners: Vec<Result<_, StoreError>> = join_all(keys.iter().map(owner)).await;
+        let failure = owners.iter().filter_map(|owner| owner.as_ref().err()).find(|error| error.retry == Retry::Later);
+        failure.cloned().map_or(Ok(owners), Err)
     }
 
     async fn raise(&self, key: &str, token: &Token, fence: u64, by: Deadline) -> Result<bool, StoreError> {

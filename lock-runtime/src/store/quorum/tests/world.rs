@@ -138,9 +138,9 @@ impl Node for Shared {
         .await
     }
 
-    async fn are_free(&self, keys: &[Arc<str>], by: Deadline) -> Answers<bool> {
+    async fn owners(&self, keys: &[Arc<str>], by: Deadline) -> Answers<Option<Token>> {
         self.standing.lock().unwrap().vote()?;
-        self.play(by, async || Ok(keys.iter().map(|key| Ok(self.store.look(key).0.is_none())).collect())).await
+        self.play(by, async || Ok(keys.iter().map(|key| Ok(self.store.look(key).0)).collect())).await
     }
 
     async fn raise(&self, key: &str, token: &Token, fence: u64, by: Deadline) -> Result<bool, StoreError> {
