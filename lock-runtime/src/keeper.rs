@@ -370,7 +370,7 @@ async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: Vec<(Arc<Slo
             && !slot.answered(ask, answer)
             && let Some(engine) = engine.upgrade()
         {
-            // Granted to a token that was given up meanwhile, or queued under it (rules 12 and L3).
+            // Granted to a token that was given up meanwhile (rules 12 and L3).
             engine.release_later(ask.withdrawal());
         }
     }

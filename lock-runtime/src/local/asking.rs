@@ -79,9 +79,10 @@ impl Slot {
         self.locked().asked.as_ref().is_some_and(|asked| asked.queued && !asked.is_granted())
     }
 
-    /// Takes in an answer; `false` when it grants, or queues, a token that nobody here waits for.
+    /// Takes in an answer; `false` when it grants a token that nobody here waits for.
     pub(crate) fn answered(&self, ask: &Ask, answer: Answer) -> bool {
         let mut state = self.locked();
+        let granted = matches!(answer, Answer::Granted(_));
         state.failure = None;
         if let Some(asked) = state.asked.as_mut().filter(|asked| asked.token == ask.token) {
             asked.fences = ask.fences;
@@ -94,9 +95,7 @@ impl Slot {
             self.changed.notify_waiters();
             return true;
         }
-        matches!(answer, Answer::Late)
-            || state.is_ending(&ask.token)
-            || state.lease.as_ref().is_some_and(|lease| lease.token == ask.token)
+        !granted || state.is_ending(&ask.token) || state.lease.as_ref().is_some_and(|lease| lease.token == ask.token)
     }
 
     /// Notes that a task is about to give back the lease of `token`.
