@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use redis::Connection;
+use tests::patience::eventually_blocking;
 use tests::proxy::{ANY, Direction, Fault, LineNumber, Proxy};
 use tests::server::Server;
 
@@ -84,6 +87,20 @@ fn a_connection_that_is_mute_from_a_reply_on_stays_mute() {
     assert!(proxy.is_through());
     assert_eq!(server.ask::<u64>("GET n"), 1, "it is executed");
     assert_eq!(count(&mut connect(&proxy)).unwrap(), 2, "others are well");
+}
+
+/// A reply that came through would be taken for that of the command before it.
+#[test]
+fn a_mute_connection_lets_no_delayed_reply_through() {
+    let server = Server::start();
+    let proxy = Proxy::before(&server);
+    let mut connection = TcpStream::connect(proxy.url().trim_start_matches("redis://")).unwrap();
+    proxy.plan("INCR", Fault::MuteFromReply);
+    proxy.plan("INCR", Fault::DelayReply(Duration::from_millis(1)));
+    connection.write_all(&b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n".repeat(2)).unwrap();
+    eventually_blocking("both are executed", Duration::from_secs(1), || server.ask::<Option<u64>>("GET n") == Some(2));
+    connection.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    assert!(connection.read(&mut [0; 64]).is_err(), "nothing comes");
 }
 
 #[test]

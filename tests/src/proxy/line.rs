@@ -127,19 +127,16 @@ fn carry_replies(line: &Line) -> std::io::Result<()> {
         let is_push = message[0] == b'>';
         let reply = if is_push { None } else { line.expected().pop_front() };
         match reply {
-            Some(Reply::Drop) => Ok(()),
-            Some(Reply::Mute) => {
-                line.swallow(Direction::ToClient);
-                Ok(())
-            }
-            Some(Reply::Cut) => Err(std::io::ErrorKind::ConnectionAborted.into()),
-            Some(Reply::Delay(time)) => {
-                thread::sleep(time);
-                (&line.client).write_all(message)
-            }
-            _ if line.mute.load(Ordering::SeqCst) => Ok(()),
-            _ => (&line.client).write_all(message),
+            Some(Reply::Drop) => return Ok(()),
+            Some(Reply::Mute) => line.swallow(Direction::ToClient),
+            Some(Reply::Cut) => return Err(std::io::ErrorKind::ConnectionAborted.into()),
+            Some(Reply::Delay(time)) => thread::sleep(time),
+            Some(Reply::Pass) | None => {}
         }
+        if line.mute.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        (&line.client).write_all(message)
     })
 }
 
