@@ -16,8 +16,8 @@ use crate::store::{Answer, Ask, Cause, StoreError};
 use crate::token::Token;
 
 impl<S: Node> Quorum<S> {
-    /// The places of those locks that all servers are to be asked for, since whom the `first` server named to the safety net as
-    /// their owner is not.
+    /// The places of those locks that all servers are to be asked for: the `first` refused them to the safety net, and the others
+    /// would not.
     pub(super) async fn left_over(
         &self,
         first: usize,
@@ -27,7 +27,7 @@ impl<S: Node> Quorum<S> {
     ) -> Vec<usize> {
         let overdue = asks.iter().enumerate().filter(|(_, ask)| ask.cause == Cause::Silence);
         let refused = overdue.filter_map(|(place, _)| Some((place, owner(answers.get(place))?)));
-        let suspects = self.owned_by_first_alone(first, asks, refused.collect(), by).await;
+        let suspects = self.free_elsewhere(first, asks, refused.collect(), by).await;
         let (Some(member), false) = (self.members.get(first), suspects.is_empty()) else { return Vec::new() };
         // So it is for a moment whenever a lock is passed on: then its owner is soon another one, or has the others, too.
         sleep(AGAIN).await;
@@ -44,12 +44,12 @@ impl<S: Node> Quorum<S> {
                 *known = answer;
             }
         }
-        granted.extend(self.owned_by_first_alone(first, asks, same, by).await.into_iter().map(|(place, _)| place));
+        granted.extend(self.free_elsewhere(first, asks, same, by).await.into_iter().map(|(place, _)| place));
         granted
     }
 
-    /// Those of the locks whose owner on the `first` server owns them on too few of all servers.
-    async fn owned_by_first_alone(
+    /// Those of the locks that a majority of all servers would grant, without the `first`.
+    async fn free_elsewhere(
         &self,
         first: usize,
         asks: &[Ask],
@@ -74,10 +74,11 @@ impl<S: Node> Quorum<S> {
         });
         let vote = |votes: &mut Votes<Option<Token>, ()>, number, owner| votes.yes.push((number, owner));
         let (found, _) = self.decide(keys.len(), looking, vote, |_| Verdict::Open).await;
-        let lacks = |((_, token), votes): &((usize, Token), Votes<Option<Token>, ()>)| {
-            votes.yes.iter().filter(|(_, owner)| owner.as_ref() != Some(token)).count() >= self.majority()
+        // Where somebody else has them, asking would queue there, and split the votes at the next hand-off.
+        let are_free = |(_, votes): &(_, Votes<Option<Token>, ()>)| {
+            votes.yes.iter().filter(|(_, owner)| owner.is_none()).count() >= self.majority()
         };
-        owned.into_iter().zip(found).filter(lacks).map(|(owned, _)| owned).collect()
+        owned.into_iter().zip(found).filter(are_free).map(|(owned, _)| owned).collect()
     }
 }
 
