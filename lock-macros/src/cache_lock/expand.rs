@@ -175,10 +175,10 @@ fn borrowed(place: &TokenStream) -> TokenStream {
 //     let outcome = 'lock: {
 //         let held = match Spec::enter(spec, manager).await {
 //             Ok(held) => held,
-//             Err(error) => break 'lock Err(error),
+//             Err(error) => break 'lock { Err(error) },
 //         };
 //         let guard: &LockGuard = Held::guard(&held);
-//         let outcome = Held::protect(&held, async move { body }).await;
+//         let outcome = Held::protect(&held, async move { let _ = (&user, &id); body }).await;
 //         Held::finish(held, outcome).await
 //     };
 //     match outcome {
@@ -189,14 +189,16 @@ fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
     let site = Span::mixed_site();
     let private = private(lock);
     let names = names(lock);
+    let arguments = arguments(lock);
     quote_spanned! {site=>
         let __outcome = 'lock: {
             let __held = match #private::Spec::enter(__spec, __manager).await {
                 #private::Ok(__held) => __held,
-                #private::Err(__error) => break 'lock #private::Err(__error),
+                // In braces: `break 'lock ::path` reads as the label of a loop to the parser of some attributes.
+                #private::Err(__error) => break 'lock { #private::Err(__error) },
             };
             #names
-            let __outcome = #private::Held::protect(&__held, async move { #body }).await;
+            let __outcome = #private::Held::protect(&__held, async move { #arguments #body }).await;
             #private::Held::finish(__held, __outcome).await
         };
         match __outcome {
@@ -206,6 +208,14 @@ fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
             #private::Err(__error) => #fail,
         }
     }
+}
+
+/// Moves every argument into the body as a whole. Otherwise an argument that the body does not mention, and the fields
+/// that it leaves of another one, would be dropped after the release: a transaction would be rolled back without the lock.
+fn arguments(lock: &Lock) -> Option<TokenStream> {
+    let site = Span::mixed_site();
+    let arguments = &lock.arguments;
+    (!arguments.is_empty()).then(|| quote_spanned!(site=> let _ = (#(&#arguments,)*);))
 }
 
 /// The variables that the user asked for.

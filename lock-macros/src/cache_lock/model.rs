@@ -1,12 +1,13 @@
 //! What was meant: every rule of the attribute, one function each.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 use syn::{Expr, ExprLit, Ident, Lit, LitStr, Path, parse_quote};
 
 use super::parse::{Function, Written};
 use crate::mistakes::Mistakes;
 pub(super) use bindings::bindings;
+use bindings::variables;
 use constant::is_const;
 pub(super) use duration::Setting;
 pub(super) use key::Key;
@@ -36,6 +37,8 @@ pub(super) struct Lock {
     /// The name of the fencing token in the body.
     pub(super) fenced: Option<Ident>,
     pub(super) shape: Shape,
+    /// The variables that move into the body.
+    pub(super) arguments: Vec<Ident>,
 }
 
 pub(super) enum Prefix {
@@ -76,7 +79,8 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let runtime = runtime(&mut options, mistakes);
     let shape = shape?;
     check_failure_can_be_returned(&shape, &on_fail, function, mistakes);
-    Some(Lock { runtime, prefix, key: key?, settings, on_lost, manager, on_fail, guard, fenced, shape })
+    let arguments = arguments(&shape, &on_fail, function);
+    Some(Lock { runtime, prefix, key: key?, settings, on_lost, manager, on_fail, guard, fenced, shape, arguments })
 }
 
 /// The expression without parentheses and without the invisible group that `macro_rules!` puts around a fragment.
@@ -213,6 +217,26 @@ fn runtime(options: &mut Options, mistakes: &mut Mistakes) -> Path {
             default
         }
     }
+}
+
+/// All variables that the arguments introduce, but for those that `on_fail` mentions: they are used after the body.
+fn arguments(shape: &Shape, on_fail: &OnFail, function: &Function) -> Vec<Ident> {
+    let mut arguments = shape.variables_of_prelude().unwrap_or_else(|| variables(&function.signature.inputs));
+    if let OnFail::Value(after) | OnFail::Closure(after) = on_fail {
+        let after = after.to_token_stream();
+        arguments.retain(|argument| !mentions(after.clone(), argument));
+    }
+    arguments
+}
+
+fn mentions(tokens: TokenStream, name: &Ident) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => ident == *name,
+        TokenTree::Group(group) => mentions(group.stream(), name),
+        // `format!("{name}")` mentions it, too.
+        TokenTree::Literal(literal) => literal.to_string().contains(&name.to_string()),
+        TokenTree::Punct(_) => false,
+    })
 }
 
 /// The type system tells most of these by the runtime's `FromLockError`; a fn that returns nothing has no return type

@@ -11,12 +11,13 @@ pub async fn sec_kill(user_id: &str, mut commodity_id: u64) -> Result<u64, ShopE
         {
             ::lock_runtime::__private::Ok(__held) => __held,
             ::lock_runtime::__private::Err(__error) => {
-                break 'lock ::lock_runtime::__private::Err(__error);
+                break 'lock { ::lock_runtime::__private::Err(__error) };
             }
         };
         let __outcome = ::lock_runtime::__private::Held::protect(
                 &__held,
                 async move {
+                    let _ = (&user_id, &commodity_id);
                     #[allow(unreachable_code)]
                     if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                         Result<u64, ShopError>,

@@ -15,7 +15,7 @@ impl Shop {
                 {
                     ::lock_runtime::__private::Ok(__held) => __held,
                     ::lock_runtime::__private::Err(__error) => {
-                        break 'lock ::lock_runtime::__private::Err(__error);
+                        break 'lock { ::lock_runtime::__private::Err(__error) };
                     }
                 };
                 let guard: &::lock_runtime::LockGuard = ::lock_runtime::__private::Held::guard(
@@ -24,6 +24,7 @@ impl Shop {
                 let __outcome = ::lock_runtime::__private::Held::protect(
                         &__held,
                         async move {
+                            let _ = (&id,);
                             ::lock_runtime::__private::start::<
                                 Result<u64, ShopError>,
                                 Pin<

@@ -12,12 +12,13 @@ async fn pay(id: u64) -> Result<(), ShopError> {
         {
             ::lock_runtime::__private::Ok(__held) => __held,
             ::lock_runtime::__private::Err(__error) => {
-                break 'lock ::lock_runtime::__private::Err(__error);
+                break 'lock { ::lock_runtime::__private::Err(__error) };
             }
         };
         let __outcome = ::lock_runtime::__private::Held::protect(
                 &__held,
                 async move {
+                    let _ = (&id,);
                     #[allow(unreachable_code)]
                     if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                         Result<(), ShopError>,

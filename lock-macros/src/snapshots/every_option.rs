@@ -18,7 +18,7 @@ impl Shop {
             {
                 shop::locks::__private::Ok(__held) => __held,
                 shop::locks::__private::Err(__error) => {
-                    break 'lock shop::locks::__private::Err(__error);
+                    break 'lock { shop::locks::__private::Err(__error) };
                 }
             };
             let guard: &shop::locks::LockGuard = shop::locks::__private::Held::guard(
@@ -30,6 +30,7 @@ impl Shop {
             let __outcome = shop::locks::__private::Held::protect(
                     &__held,
                     async move {
+                        let _ = (&order,);
                         #[allow(unreachable_code)]
                         if let shop::locks::__private::Some(__never) = shop::locks::__private::None::<
                             Receipt,

@@ -8,7 +8,7 @@ async fn sweep() {
         {
             ::lock_runtime::__private::Ok(__held) => __held,
             ::lock_runtime::__private::Err(__error) => {
-                break 'lock ::lock_runtime::__private::Err(__error);
+                break 'lock { ::lock_runtime::__private::Err(__error) };
             }
         };
         let __outcome = ::lock_runtime::__private::Held::protect(

@@ -21,6 +21,41 @@ async fn into_response() -> axum::response::Response {
     StatusCode::OK.into_response()
 }
 
+/// Attributes that read the whole fn, its body included, with another version of the parser.
+mod debugged {
+    use super::{Path, Result, ShopError, cache_lock};
+
+    // It checks a copy of the body from which it takes all other attributes. So nothing in the body can be named by
+    // `guard` or `fenced` when it stands above.
+    #[axum::debug_handler]
+    #[cache_lock(prefix = "debugged", key = id)]
+    pub(super) async fn above(Path(id): Path<u64>) -> Result<String, ShopError> {
+        Ok(id.to_string())
+    }
+
+    #[cache_lock(prefix = "debugged", key = id, guard = guard, fenced = token)]
+    #[axum::debug_handler]
+    pub(super) async fn below(Path(id): Path<u64>) -> Result<String, ShopError> {
+        Ok(format!("{} {}", guard.key(), u64::from(token) > 0))
+    }
+
+    #[cache_lock(prefix = "debugged", key = "all", timeout_ms = 0)]
+    #[axum::debug_handler]
+    pub(super) async fn plain() -> Result<String, ShopError> {
+        Ok("all".to_owned())
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_another_attribute_reads_is_locked() {
+    alone(async {
+        assert_eq!(debugged::above(Path(1)).await.unwrap(), "1");
+        assert_eq!(debugged::below(Path(1)).await.unwrap(), "debugged:1 true");
+        assert_eq!(debugged::plain().await.unwrap(), "all");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_handler_of_axum_is_locked() {
     use tower_service::Service as _;

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use lock_runtime::{FencingToken, LockManager, cache_lock};
 use tokio::time::sleep;
 
@@ -51,6 +52,78 @@ async fn fenced() -> Result<FencingToken> {
     assert_eq!(guard.fencing_token(), Some(token));
     assert!(guard.is_valid());
     Ok(token)
+}
+
+/// Rolls back when it is dropped, and notes whether the lock was free by then.
+#[derive(Debug)]
+struct Transaction<'a>(&'a AtomicU32);
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        let locks = LockManager::current().unwrap();
+        if let Some(Ok(Some(_))) = locks.lock("body", "tx").try_acquire().now_or_never() {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+struct Unit<'a> {
+    amount: u32,
+    transaction: Transaction<'a>,
+}
+
+#[cache_lock(prefix = "body", key = "tx")]
+async fn not_mentioned(transaction: Transaction<'_>) -> Result<()> {
+    Ok(())
+}
+
+#[cache_lock(prefix = "body", key = "tx")]
+async fn another_field(unit: Unit<'_>) -> Result<u32> {
+    Ok(unit.amount)
+}
+
+impl Unit<'_> {
+    #[cache_lock(prefix = "body", key = "tx")]
+    async fn of_self(self) -> Result<u32> {
+        Ok(self.amount)
+    }
+}
+
+#[cache_lock(prefix = "body", key = "tx")]
+fn boxed(unit: Unit<'_>) -> std::pin::Pin<Box<dyn Future<Output = Result<u32>> + '_>> {
+    Box::pin(async move { Ok(unit.amount) })
+}
+
+#[cache_lock(prefix = "body", key = "tx", on_fail = format!("{name}"))]
+async fn used_after_the_body(name: String) -> String {
+    String::new()
+}
+
+#[tokio::test]
+async fn what_an_argument_does_when_it_is_dropped_is_done_under_the_lock() {
+    alone(async {
+        let unprotected = AtomicU32::new(0);
+        let unit = || Unit { amount: 1, transaction: Transaction(&unprotected) };
+        not_mentioned(unit().transaction).await.unwrap();
+        another_field(unit()).await.unwrap();
+        unit().of_self().await.unwrap();
+        boxed(unit()).await.unwrap();
+        assert_eq!(unprotected.load(Ordering::SeqCst), 0);
+        drop(unit());
+        assert_eq!(unprotected.load(Ordering::SeqCst), 1, "a drop without the lock is seen");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_used_when_the_lock_fails_need_not_be_copied() {
+    alone(async {
+        let held = hold("body", "tx").await;
+        assert_eq!(used_after_the_body("ada".to_owned()).await, "ada");
+        drop(held);
+        assert_eq!(used_after_the_body("ada".to_owned()).await, "");
+    })
+    .await;
 }
 
 #[tokio::test]

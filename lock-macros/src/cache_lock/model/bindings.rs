@@ -1,7 +1,8 @@
 //! The variables that a fn's argument introduces.
 
+use syn::punctuated::Punctuated;
 use syn::visit_mut::VisitMut;
-use syn::{FnArg, Ident, Pat, PatIdent};
+use syn::{FnArg, Ident, Pat, PatIdent, ReceiverKind, Token};
 
 /// The variables of one argument: none for `self` and `_`, one for `id` and `Path(id)`, several for `(a, b)`.
 pub(in crate::cache_lock) fn bindings(argument: &FnArg) -> Vec<Ident> {
@@ -9,6 +10,15 @@ pub(in crate::cache_lock) fn bindings(argument: &FnArg) -> Vec<Ident> {
         FnArg::Receiver(_) => Vec::new(),
         FnArg::Typed(typed) => bindings_of_pattern(&typed.pat),
     }
+}
+
+/// The variables of all arguments, `self` included when it is taken by value.
+pub(super) fn variables(arguments: &Punctuated<FnArg, Token![,]>) -> Vec<Ident> {
+    let variables = arguments.iter().flat_map(|argument| match argument {
+        FnArg::Receiver(receiver) if !matches!(receiver.kind, ReceiverKind::Reference(..)) => vec![Ident::from(receiver.self_token)],
+        argument => bindings(argument),
+    });
+    variables.collect()
 }
 
 pub(super) fn bindings_of_pattern(pattern: &Pat) -> Vec<Ident> {

@@ -8,6 +8,7 @@ use syn::{
     PathSegment, ReturnType, Stmt, Type, TypeInfer, TypeParamBound, parse_quote_spanned,
 };
 
+use super::bindings::bindings_of_pattern;
 use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
@@ -92,6 +93,18 @@ impl Shape {
 
     pub(super) fn returns_nothing(&self) -> bool {
         matches!(plain_type(self.output()), Type::Tuple(tuple) if tuple.elems.is_empty())
+    }
+
+    /// The variables under which the body of an `#[async_trait]` fn sees the arguments.
+    pub(super) fn variables_of_prelude(&self) -> Option<Vec<Ident>> {
+        let Self::AsyncTrait { prelude, .. } = self else {
+            return None;
+        };
+        let patterns = prelude.iter().filter_map(|statement| match statement {
+            Stmt::Local(local) => Some(&local.pat),
+            _ => None,
+        });
+        Some(patterns.flat_map(bindings_of_pattern).collect())
     }
 
     /// The pattern of an argument that `#[async_trait]` has renamed:
