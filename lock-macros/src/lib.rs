@@ -34,10 +34,10 @@ mod snapshots;
 /// | option | means | when left out |
 /// |---|---|---|
 /// | `prefix = "…"` | first part of the lock's name, taken as it is: a string literal or the path of a `const` | module path and fn name |
-/// | `key = EXPR` | what the lock protects: any expression over the arguments and `self` whose type is `LockKey`. It is borrowed as `&(EXPR)`, the parts of a tuple one by one, never moved | the marked arguments |
+/// | `key = EXPR` | what the lock protects: any expression over the arguments and `self` whose type is `LockKey`. It is borrowed as `&(EXPR)`, the parts of a tuple one by one, never moved. `key = (from, to)` is *one* lock, of the pair: a body for `(to, from)` or for `from` alone runs beside it | the marked arguments |
 /// | `timeout_ms = INTEGER`, `timeout_s = INTEGER`, `timeout = "1500ms"` or a `Duration` | how long to wait for the lock; 0 tries once | the manager's, 2 s |
-/// | `expire_ms = INTEGER`, `expire_s = INTEGER`, `expire = "2s"` or a `Duration` | the lease: how long a crashed holder keeps others out | the manager's, 30 s, renewed |
-/// | `renew`, `renew = BOOL` | keep renewing the lease while the body runs | on when no expire is given, else off |
+/// | `expire_ms = INTEGER`, `expire_s = INTEGER`, `expire = "2s"` or a `Duration` | the lease: how long a *crashed* holder keeps others out. It does not limit a healthy body: the lease is renewed until the body ends | the manager's, 30 s |
+/// | `renew = BOOL` | `renew = false` never renews the lease: the body is stopped when the lease ends | on (`renew` alone means `renew = true`) |
 /// | `on_fail = EXPR`, `on_fail = \|err\| EXPR` | what to return when the lock was not obtained, or was lost | `Err(E::from(LockError))` |
 /// | `on_lost = "cancel"`, `on_lost = "continue"` | whether a body whose lease is lost under it is stopped | `"cancel"` |
 /// | `manager = EXPR` | the `LockManager`, or a reference or `Arc` to one; borrowed, never moved | that of the enclosing `LockManager::scope`, else the installed one |
@@ -60,13 +60,17 @@ mod snapshots;
 /// `async fn` that is at the first poll. Then the lock is waited for, the body runs, and the lock is given back, also
 /// when the body returns early, fails with `?`, panics or is dropped.
 ///
-/// Arguments move into the body. So `on_fail`, which comes after it, sees only what is `Copy` (shared references too),
-/// with the value that it had at the call, and what the body doesn't use.
+/// Arguments move into the body, each as a whole, and are dropped before the lock is given back: a transaction among them
+/// that rolls back when it is dropped does so under the lock. So `on_fail`, which comes after the body, sees only what is
+/// `Copy` (shared references too), with the value that it had at the call. An argument that `on_fail` mentions and the
+/// body does not stays outside. So does what a pattern leaves out: `_: T`, and the fields behind the `..` of `Order { id, .. }`.
 ///
 /// # Which fns
 ///
 /// `async fn`s of all kinds: free, methods, in traits and their impls, generic, with `impl Trait`, with argument
-/// patterns; also inside `#[async_trait]`, and above or below attributes such as `#[tracing::instrument]`.
+/// patterns; also inside `#[async_trait]`, and above or below attributes such as `#[tracing::instrument]`. Put it above
+/// `#[axum::debug_handler]`, which checks a copy of the body without its other attributes: the names of `guard` and
+/// `fenced` are not known there.
 ///
 /// A fn that is not `async` counts when it returns `impl Future<Output = T>` or `Pin<Box<dyn Future<Output = T>>>`, in
 /// these words. It evaluates the options, the key and a named manager at the call; a manager of the scope is looked up

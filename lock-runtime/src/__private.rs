@@ -118,7 +118,7 @@ impl Spec {
             key: settings.full_name(self.name?)?,
             timeout: self.timeout.unwrap_or(settings.default_timeout),
             expire: self.expire.unwrap_or(settings.default_expire),
-            renew: self.renew.unwrap_or(self.expire.is_none()),
+            renew: self.renew.unwrap_or(true),
             fenced: self.fenced,
             body: body && self.on_lost == OnLost::Cancel,
         };

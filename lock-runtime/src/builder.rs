@@ -114,7 +114,7 @@ impl Builder {
         self
     }
 
-    /// The lease of a request that does not say so itself; such a lease is renewed. By default 30 s.
+    /// The lease of a request that does not set its own. By default 30 s.
     pub fn default_expire(mut self, expire: Duration) -> Self {
         self.settings.default_expire = expire;
         self

@@ -1,6 +1,7 @@
-//! A distributed lock on Redis as one attribute on an async fn. Bodies under one key run one at a time across tasks,
-//! processes and hosts; only a server that forgets (restarted without its data, evicting, flushed, failed over) or whose
-//! clock is stepped forward can let a second one in, and the [fencing token](FencingToken) is for that.
+//! A distributed lock on Redis as one attribute on an async fn. Two bodies with the same key never run at the same time,
+//! across tasks, processes and hosts. There are two exceptions. A holder that is paused past its lease may make one step
+//! when it wakes, and a server that forgets (restarted without its data, evicting, flushed, failed over) or whose clock is
+//! stepped forward gives the lock away. The [fencing token](FencingToken) is for both.
 //!
 //! ```no_run
 //! use lock_runtime::{LockError, LockManager, cache_lock};

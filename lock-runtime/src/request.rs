@@ -39,16 +39,19 @@ impl LockRequest {
         self
     }
 
-    /// The lease: for how long a crashed holder keeps others out. By default the manager's (30 s), renewed.
+    /// The lease: for how long a crashed holder keeps others out. By default the manager's (30 s). From 10 ms to one year.
     ///
-    /// Setting it turns renewal off, unless [`renew`](Self::renew) says otherwise: the hold then ends after this
-    /// time. From 10 ms to one year.
+    /// The lease says nothing about how long a healthy holder may take: it is renewed until the lock is released, unless
+    /// [`renew(false)`](Self::renew) is set.
     pub fn expire(mut self, expire: Duration) -> Self {
         self.spec = self.spec.expire(expire);
         self
     }
 
-    /// Whether the lease is renewed for as long as the lock is held.
+    /// Whether the lease is renewed for as long as the lock is held. By default it is.
+    ///
+    /// Without renewal the hold ends with its lease: a body under it is stopped then, and its caller gets
+    /// [`LockError::Lost`](crate::LockError::Lost).
     pub fn renew(mut self, renew: bool) -> Self {
         self.spec = self.spec.renew(renew);
         self

@@ -245,7 +245,7 @@ fn guards_dropped_the_moment_they_are_lost_pass_the_lock_on() {
                 .map(|_| {
                     let manager = manager.clone();
                     tokio::spawn(async move {
-                        let request = manager.lock("p", "k").expire(Duration::from_millis(12));
+                        let request = manager.lock("p", "k").expire(Duration::from_millis(12)).renew(false);
                         let guard = request.timeout(SOON).acquire().await.unwrap();
                         guard.lost().await;
                     })

@@ -28,7 +28,7 @@ fn example(language: &str) -> String {
 async fn stale_and_fresh(server: &Server) -> (FencingToken, FencingToken) {
     let manager = LockManager::connect(&server.url()).await.unwrap();
     let other = LockManager::connect(&server.url()).await.unwrap();
-    let request = manager.lock("stock", &7).fenced(true).expire(Duration::from_millis(50));
+    let request = manager.lock("stock", &7).fenced(true).expire(Duration::from_millis(50)).renew(false);
     let paused = request.acquire().await.unwrap();
     paused.lost().await;
     let next = other.lock("stock", &7).fenced(true).timeout(Duration::from_secs(10)).acquire().await.unwrap();

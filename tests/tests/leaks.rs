@@ -49,7 +49,7 @@ async fn use_it_all(manager: &LockManager) {
                 1 => drop(request().acquire().await.unwrap()),
                 2 => drop(manager.lock("p", &0).timeout(Duration::from_millis(1)).acquire().await),
                 3 => {
-                    let guard = request().expire(Duration::from_millis(30)).acquire().await.unwrap();
+                    let guard = request().expire(Duration::from_millis(30)).renew(false).acquire().await.unwrap();
                     guard.lost().await;
                 }
                 4 => request().run(request().run(sleep(Duration::from_millis(1)))).await.unwrap().unwrap(),

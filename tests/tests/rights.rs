@@ -70,7 +70,7 @@ fn as_user(url: &str, user: &str) -> String {
 async fn use_it_all(url: &str, key: &str) -> Result<(), LockError> {
     let (north, south) = (LockManager::connect(url).await?, LockManager::connect(url).await?);
     north.lock("p", key).acquire().await?.release().await?;
-    let guard = north.lock("p", key).fenced(true).expire(Duration::from_secs(20)).acquire().await?;
+    let guard = north.lock("p", key).fenced(true).expire(Duration::from_secs(20)).renew(false).acquire().await?;
     guard.extend(Duration::from_secs(25)).await?;
     // One that gives up.
     match south.lock("p", key).timeout(TIMEOUT).acquire().await {

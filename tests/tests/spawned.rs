@@ -27,7 +27,7 @@ async fn within_layers<F: Future>(inside: F) -> F::Output {
 async fn what_a_manager_returns_can_be_spawned() {
     let locks = LockManager::in_memory();
     let request = || locks.lock("p", "k");
-    let guard = spawn(within_layers(request().expire(SHORT).acquire())).await.unwrap().unwrap();
+    let guard = spawn(within_layers(request().expire(SHORT).renew(false).acquire())).await.unwrap().unwrap();
     assert!(spawn(within_layers(request().try_acquire())).await.unwrap().unwrap().is_none());
     let guard = spawn(within_layers(async move {
         guard.extend(SHORT).await.unwrap();

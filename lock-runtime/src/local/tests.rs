@@ -52,7 +52,7 @@ async fn waiters_are_served_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_hold_without_renewal_ends_and_one_with_it_lasts() {
     let locks = LockManager::in_memory();
-    let short = locks.lock("p", "k").expire(Duration::from_secs(4)).acquire().await.unwrap();
+    let short = locks.lock("p", "k").expire(Duration::from_secs(4)).renew(false).acquire().await.unwrap();
     let long = locks.lock("p", "l").expire(Duration::from_secs(4)).renew(true).acquire().await.unwrap();
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(short.is_valid());
@@ -72,7 +72,7 @@ async fn a_body_that_blocks_past_its_deadline_has_completed_too_late() {
         // The keeper of the embedded store is on this thread, and has no chance to notice.
         std::thread::sleep(Duration::from_millis(80));
     };
-    let late = locks.lock("p", "k").expire(Duration::from_millis(40)).run(body);
+    let late = locks.lock("p", "k").expire(Duration::from_millis(40)).renew(false).run(body);
     let (late, next) = tokio::join!(late, locks.lock("p", "k").acquire());
     assert!(matches!(late, Err(LockError::Lost { completed: true, .. })), "{late:?}");
     assert!(next.unwrap().is_valid());
@@ -81,8 +81,12 @@ async fn a_body_that_blocks_past_its_deadline_has_completed_too_late() {
 #[tokio::test(start_paused = true)]
 async fn a_lost_body_is_dropped() {
     let locks = LockManager::in_memory();
-    let outcome =
-        locks.lock("p", "k").expire(Duration::from_secs(1)).run(tokio::time::sleep(Duration::from_secs(9))).await;
+    let outcome = locks
+        .lock("p", "k")
+        .expire(Duration::from_secs(1))
+        .renew(false)
+        .run(tokio::time::sleep(Duration::from_secs(9)))
+        .await;
     assert!(matches!(outcome, Err(LockError::Lost { completed: false, .. })));
     assert!(locks.lock("p", "k").try_acquire().await.unwrap().is_some());
 }
@@ -90,7 +94,7 @@ async fn a_lost_body_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_almost_over_is_confirmed_before_it_is_handed_over() {
     let locks = LockManager::in_memory();
-    let ending = locks.lock("p", "k").expire(Duration::from_secs(3)).acquire().await.unwrap();
+    let ending = locks.lock("p", "k").expire(Duration::from_secs(3)).renew(false).acquire().await.unwrap();
     let (waited, ()) = tokio::join!(locks.lock("p", "k").timeout(Duration::from_secs(9)).acquire(), async {
         tokio::time::sleep(Duration::from_millis(2800)).await;
         drop(ending);

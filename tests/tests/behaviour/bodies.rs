@@ -49,6 +49,7 @@ async fn a_lost_body_is_never_polled_again(world: World) {
     let error = manager
         .lock("p", "k")
         .expire(SHORT)
+        .renew(false)
         .run(async {
             loop {
                 steps.lock().unwrap().push(Instant::now());
@@ -69,7 +70,7 @@ async fn a_lost_body_is_dropped_before_the_next_holder_enters(world: World) {
     let manager = world.manager().await;
     let gone = Arc::new(AtomicBool::new(false));
     let body = Dropped(Arc::clone(&gone));
-    let lost = manager.lock("p", "k").expire(SHORT).run(async move {
+    let lost = manager.lock("p", "k").expire(SHORT).renew(false).run(async move {
         let _body = body;
         std::future::pending::<()>().await;
     });
@@ -91,6 +92,7 @@ async fn a_body_that_may_continue_runs_to_its_end(world: World) {
     let error = manager
         .lock("p", "k")
         .expire(Duration::from_millis(100))
+        .renew(false)
         .on_lost(OnLost::Continue)
         .run(async {
             sleep(SHORT).await;
@@ -107,6 +109,7 @@ async fn a_body_that_ends_too_late_says_so(world: World) {
     let error = manager
         .lock("p", "k")
         .expire(Duration::from_millis(50))
+        .renew(false)
         .run(async {
             // One step that blocks its thread for longer than the lease: nobody can stop it.
             std::thread::sleep(Duration::from_millis(120));

@@ -109,7 +109,7 @@ async fn a_nested_bodys_token_is_below_the_next_holds(world: World) {
 
 async fn fencing_tokens_grow_over_a_hold_that_expired(world: World) {
     let manager = world.manager().await;
-    let request = || manager.lock("p", "k").fenced(true).expire(Duration::from_millis(60)).timeout(LONG);
+    let request = || manager.lock("p", "k").fenced(true).expire(Duration::from_millis(60)).renew(false).timeout(LONG);
     let first = request().acquire().await.unwrap();
     first.lost().await;
     let second = request().acquire().await.unwrap();

@@ -13,7 +13,7 @@ use crate::{LONG, SHORT, is_free};
 over_every_store![
     a_hold_ends_with_its_expire,
     a_renewed_hold_outlives_its_lease,
-    a_hold_without_an_expire_is_renewed,
+    an_expire_is_no_limit_for_a_healthy_holder,
     a_dropped_guard_frees_the_lock,
     extending_moves_the_deadline,
     extending_never_shortens,
@@ -26,7 +26,7 @@ over_every_store![
 async fn a_hold_ends_with_its_expire(world: World) {
     let manager = world.manager().await;
     let start = Instant::now();
-    let guard = manager.lock("p", "k").expire(SHORT).acquire().await.unwrap();
+    let guard = manager.lock("p", "k").expire(SHORT).renew(false).acquire().await.unwrap();
     assert!(guard.is_valid());
     assert!(guard.remaining() > Duration::ZERO && guard.remaining() <= SHORT);
     guard.lost().await;
@@ -51,12 +51,16 @@ async fn a_renewed_hold_outlives_its_lease(world: World) {
     assert!(is_free(&manager, "k").await);
 }
 
-async fn a_hold_without_an_expire_is_renewed(world: World) {
+async fn an_expire_is_no_limit_for_a_healthy_holder(world: World) {
     let manager = world.manager_with(LockManager::builder().default_expire(SHORT)).await;
-    let guard = manager.lock("p", "k").acquire().await.unwrap();
-    sleep(SHORT * 3).await;
-    assert!(guard.is_valid());
-    guard.release().await.unwrap();
+    let by_default = manager.lock("p", "default").acquire().await.unwrap();
+    let by_request = manager.lock("p", "request").expire(SHORT).acquire().await.unwrap();
+    let body = manager.lock("p", "body").expire(SHORT).run(sleep(SHORT * 3));
+    assert!(body.await.is_ok());
+    for guard in [by_default, by_request] {
+        assert!(guard.is_valid());
+        guard.release().await.unwrap();
+    }
 }
 
 async fn a_dropped_guard_frees_the_lock(world: World) {
@@ -70,7 +74,7 @@ async fn a_dropped_guard_frees_the_lock(world: World) {
 
 async fn extending_moves_the_deadline(world: World) {
     let manager = world.manager().await;
-    let guard = manager.lock("p", "k").expire(SHORT).acquire().await.unwrap();
+    let guard = manager.lock("p", "k").expire(SHORT).renew(false).acquire().await.unwrap();
     guard.extend(LONG).await.unwrap();
     assert!(guard.remaining() > LONG / 2 && guard.remaining() <= LONG, "{:?}", guard.remaining());
     sleep(SHORT * 2).await;
@@ -81,7 +85,7 @@ async fn extending_moves_the_deadline(world: World) {
 
 async fn extending_never_shortens(world: World) {
     let manager = world.manager().await;
-    let guard = manager.lock("p", "k").expire(LONG).acquire().await.unwrap();
+    let guard = manager.lock("p", "k").expire(LONG).renew(false).acquire().await.unwrap();
     guard.extend(LONG).await.unwrap();
     guard.extend(Duration::from_millis(50)).await.unwrap();
     assert!(guard.remaining() > LONG / 2, "{:?}", guard.remaining());
@@ -90,7 +94,7 @@ async fn extending_never_shortens(world: World) {
 
 async fn a_lost_hold_is_not_extended(world: World) {
     let manager = world.manager().await;
-    let guard = manager.lock("p", "k").expire(Duration::from_millis(50)).acquire().await.unwrap();
+    let guard = manager.lock("p", "k").expire(Duration::from_millis(50)).renew(false).acquire().await.unwrap();
     guard.lost().await;
     assert!(guard.extend(LONG).await.unwrap_err().is_lost());
     assert!(!guard.is_valid());
@@ -108,7 +112,7 @@ async fn a_lease_out_of_bounds_is_not_extended_to(world: World) {
 
 async fn a_lease_that_was_left_behind_is_not_taken_over_for_its_last_moments(world: World) {
     let manager = world.manager().await;
-    let request = || manager.lock("p", "k").expire(SHORT * 3).timeout(LONG);
+    let request = || manager.lock("p", "k").expire(SHORT * 3).renew(false).timeout(LONG);
     for _ in 0..5 {
         let guard = request().acquire().await.unwrap();
         sleep(SHORT * 5 / 2).await;
@@ -124,7 +128,7 @@ async fn a_lease_asked_for_by_another_is_not_too_short(world: World) {
     let (north, south) = (world.manager().await, world.manager().await);
     for _ in 0..5 {
         let guard = north.lock("p", "k").acquire().await.unwrap();
-        let impatient = south.lock("p", "k").expire(Duration::from_millis(10)).timeout(SHORT).acquire();
+        let impatient = south.lock("p", "k").expire(Duration::from_millis(10)).renew(false).timeout(SHORT).acquire();
         let patient = async {
             sleep(Duration::from_millis(2)).await;
             let guard = south.lock("p", "k").timeout(LONG).acquire().await.unwrap();

@@ -141,7 +141,7 @@ async fn crowds(world: World, keys: u32) {
     let manager = world.manager().await;
     let mut held = Vec::new();
     for key in 0..keys {
-        held.push(manager.lock("p", &key).expire(Duration::from_mins(5)).acquire().await.unwrap());
+        held.push(manager.lock("p", &key).expire(Duration::from_mins(5)).renew(false).acquire().await.unwrap());
     }
     let mut crowd: FuturesUnordered<_> = (0..CROWD)
         .map(|number| Box::pin(manager.lock("p", &(number % keys)).timeout(Duration::from_mins(5)).acquire()))

@@ -34,7 +34,13 @@ async fn namespaces_are_separate(world: World) {
 
 async fn a_key_is_named_prefix_and_escaped_parts(world: World) {
     let manager = world.manager_with(LockManager::builder().label("till-3")).await;
-    let guard = manager.lock("p", &("a:b", 7_u8, '{')).expire(Duration::from_millis(1500)).acquire().await.unwrap();
+    let guard = manager
+        .lock("p", &("a:b", 7_u8, '{'))
+        .expire(Duration::from_millis(1500))
+        .renew(false)
+        .acquire()
+        .await
+        .unwrap();
     assert_eq!(guard.key(), "p:a%3Ab:7:%7B");
     world.agrees().await;
     if let Some(server) = world.server_of(guard.key()) {

@@ -55,8 +55,9 @@ async fn a_nested_body_ends_with_the_outer_hold(world: World) {
     let outcome = manager
         .lock("p", "k")
         .expire(SHORT)
+        .renew(false)
         .on_lost(OnLost::Continue)
-        .run(manager.lock("p", "k").expire(LONG).run(sleep(LONG)))
+        .run(manager.lock("p", "k").expire(LONG).renew(false).run(sleep(LONG)))
         .await;
     assert!(start.elapsed() < SHORT + NOISE, "the inner body ran on under a lost lock");
     assert!(outcome.unwrap_err().is_lost());

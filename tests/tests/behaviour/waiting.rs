@@ -121,7 +121,7 @@ async fn a_timeout_of_zero_never_queues(world: World) {
 
 async fn a_waiter_gets_a_lock_that_expires(world: World) {
     let manager = world.manager().await;
-    let holder = manager.lock("p", "k").expire(SHORT).acquire().await.unwrap();
+    let holder = manager.lock("p", "k").expire(SHORT).renew(false).acquire().await.unwrap();
     let start = Instant::now();
     let next = manager.lock("p", "k").timeout(LONG).acquire().await.unwrap();
     assert!(!holder.is_valid(), "both hold it");

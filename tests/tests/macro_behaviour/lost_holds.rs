@@ -8,21 +8,21 @@ use tokio::time::sleep;
 
 use crate::{Result, alone};
 
-#[cache_lock(prefix = "lost", key = "k", expire_ms = 100)]
+#[cache_lock(prefix = "lost", key = "k", expire_ms = 100, renew = false)]
 async fn cancelled(done: &AtomicU32) -> Result<()> {
     sleep(Duration::from_secs(5)).await;
     done.fetch_add(1, Ordering::SeqCst);
     Ok(())
 }
 
-#[cache_lock(prefix = "lost", key = "k", expire = "100ms", on_lost = "continue")]
+#[cache_lock(prefix = "lost", key = "k", expire = "100ms", renew = false, on_lost = "continue")]
 async fn continued(done: &AtomicU32) -> Result<()> {
     sleep(Duration::from_secs(5)).await;
     done.fetch_add(1, Ordering::SeqCst);
     Ok(())
 }
 
-#[cache_lock(prefix = "lost", key = "k", expire_ms = 100, on_fail = fallback)]
+#[cache_lock(prefix = "lost", key = "k", expire_ms = 100, renew = false, on_fail = fallback)]
 async fn replaced(fallback: u8) -> u8 {
     sleep(Duration::from_secs(5)).await;
     2

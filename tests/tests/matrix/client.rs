@@ -26,7 +26,7 @@ async fn child_process() {
     let words: Vec<_> = role.split(' ').collect();
     let (what, lease, url) = (words[0], Duration::from_millis(words[1].parse().unwrap()), words[2]);
     let locks = LockManager::builder().url(url).drain(SECOND / 2).connect().await.unwrap();
-    let request = || locks.lock("p", "k").timeout(LONG * 6).expire(lease);
+    let request = || locks.lock("p", "k").timeout(LONG * 6).expire(lease).renew(false);
     match what {
         "hold" => {
             let guard = request().renew(true).acquire().await.unwrap();
@@ -238,7 +238,7 @@ async fn row_42_a_body_that_blocks_its_thread_is_renewed_all_the_same() {
 async fn row_42_a_body_that_blocks_its_thread_past_its_lease_ends_as_lost() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
-    let request = || manager.lock("p", "k").expire(Duration::from_millis(400));
+    let request = || manager.lock("p", "k").expire(Duration::from_millis(400)).renew(false);
     let outcome: Result<(), _> = request().run(async { std::thread::sleep(SECOND) }).await;
     assert!(matches!(outcome, Err(LockError::Lost { completed: true, .. })), "{outcome:?}");
     let mut steps = 0;

@@ -45,7 +45,7 @@ async fn row_35_a_server_clock_that_steps_back_only_keeps_a_crashed_holders_lock
     let crowd = Crowd::on(&server.url()).await;
     let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
     let lease = Duration::from_millis(900);
-    let guard = north.lock("p", "k").expire(lease).fenced(true).acquire().await.unwrap();
+    let guard = north.lock("p", "k").expire(lease).renew(false).fenced(true).acquire().await.unwrap();
     let fence = guard.fencing_token();
     let waiter = tokio::spawn(south.lock("p", "k").timeout(LONG).fenced(true).acquire());
     is_queued(&server).await;

@@ -50,7 +50,7 @@ async fn use_it_all(server: &Server, url: &str) -> Result<Duration, LockError> {
     let (north, south) = (LockManager::connect(url).await?, LockManager::connect(url).await?);
     // A short one, one that is confirmed and extended, and one that is renewed.
     north.lock("p", "k").acquire().await?.release().await?;
-    let guard = north.lock("p", "k").fenced(true).expire(Duration::from_secs(20)).acquire().await?;
+    let guard = north.lock("p", "k").fenced(true).expire(Duration::from_secs(20)).renew(false).acquire().await?;
     guard.extend(Duration::from_secs(25)).await?;
     let waiter = tokio::spawn(async move {
         let guard = south.lock("p", "k").fenced(true).timeout(LONG).acquire().await?;

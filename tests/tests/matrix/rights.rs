@@ -66,7 +66,8 @@ async fn lacks(server: &Server, right: &str) {
     match LockManager::connect(&url).await {
         Err(error) => is_clear(&error, start),
         Ok(poor) => {
-            let request = || poor.lock("p", right).timeout(TIMEOUT).expire(Duration::from_secs(2)).fenced(true);
+            let request =
+                || poor.lock("p", right).timeout(TIMEOUT).expire(Duration::from_secs(2)).renew(false).fenced(true);
             let start = Instant::now();
             match request().acquire().await {
                 Err(error) => is_clear(&error, start),

@@ -14,7 +14,7 @@ async fn a_late_release_never_frees_the_lock_of_another() {
     let server = Server::start();
     let north = manager(&server.url()).await;
     let south = manager(&server.url()).await;
-    let request = || north.lock("p", "k").expire(Duration::from_millis(100));
+    let request = || north.lock("p", "k").expire(Duration::from_millis(100)).renew(false);
     let (one, two) = (request().acquire().await.unwrap(), south);
     is_lost(&one).await;
     let next = two.lock("p", "k").timeout(LONG).acquire().await.unwrap();

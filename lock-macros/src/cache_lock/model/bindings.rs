@@ -15,7 +15,9 @@ pub(in crate::cache_lock) fn bindings(argument: &FnArg) -> Vec<Ident> {
 /// The variables of all arguments, `self` included when it is taken by value.
 pub(super) fn variables(arguments: &Punctuated<FnArg, Token![,]>) -> Vec<Ident> {
     let variables = arguments.iter().flat_map(|argument| match argument {
-        FnArg::Receiver(receiver) if !matches!(receiver.kind, ReceiverKind::Reference(..)) => vec![Ident::from(receiver.self_token)],
+        FnArg::Receiver(receiver) if !matches!(receiver.kind, ReceiverKind::Reference(..)) => {
+            vec![Ident::from(receiver.self_token)]
+        }
         argument => bindings(argument),
     });
     variables.collect()
