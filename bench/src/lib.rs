@@ -17,6 +17,7 @@ mod contestant;
 mod hand_off;
 mod measure;
 mod outcome;
+mod page;
 mod process;
 mod report;
 mod results;

@@ -1,7 +1,6 @@
 //! Tables.
 
 use std::fmt::Write;
-use std::path::Path;
 
 use crate::arguments::Arguments;
 use crate::column::Column;
@@ -86,20 +85,6 @@ pub(crate) fn cell(sample: &Sample, spread: bool) -> String {
     let median = number(sample.median());
     let (low, high) = (number(sample.min()), number(sample.max()));
     if spread && low != high { format!("{median} ({low}–{high})") } else { median }
-}
-
-const BEGIN: &str = "<!-- measured: begin -->";
-const END: &str = "<!-- measured: end -->";
-
-/// Writes the tables into `file`: between its marks, if it has them, so that the words around them stay.
-pub(crate) fn place(file: &Path, tables: &str) -> Result<(), String> {
-    let before = std::fs::read_to_string(file).unwrap_or_default();
-    let around = before.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let text = match around {
-        Some((head, tail)) => format!("{head}{BEGIN}\n\n{tables}\n{END}{tail}"),
-        None => tables.to_owned(),
-    };
-    std::fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 /// A number that is round, without the zeros that say how exact it is.

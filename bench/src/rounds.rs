@@ -10,6 +10,7 @@ use crate::arguments::Arguments;
 use crate::child::Run;
 use crate::contestant::{Who, redis_py};
 use crate::measure::measure;
+use crate::page::{self, Page};
 use crate::results::{self, Results};
 use crate::servers::Servers;
 use crate::workload::Case;
@@ -82,11 +83,14 @@ fn measure_case(
 
 /// The verdict, and the files that were asked for.
 fn publish(arguments: &Arguments, all: &[Results], head: &str) -> Result<(), String> {
-    let verdict = verdict::table(all);
-    print!("{verdict}");
+    let page = Page {
+        head: head.trim().to_owned(),
+        targets: all.iter().flat_map(verdict::rows).collect(),
+        cases: all.iter().filter_map(|results| page::Case::read(&report::table(results))).collect(),
+    };
+    print!("\n{}", page.verdict());
     if let Some(file) = &arguments.markdown {
-        let tables: String = all.iter().map(report::table).collect();
-        report::place(file, &format!("{head}{verdict}{tables}"))?;
+        page.place(file)?;
     }
     if let Some(folder) = &arguments.svg {
         chart::draw_all(folder, all, arguments.quick)?;

@@ -132,18 +132,14 @@ pub(crate) fn of(results: &Results) -> String {
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 
-/// All targets at once.
-pub(crate) fn table(all: &[Results]) -> String {
-    let all: Vec<Judged> = all.iter().flat_map(judged).collect();
-    let met = all.iter().filter(|judged| judged.is_met()).count();
-    let mut text = format!("\n### Verdict: {met} of {} targets met\n\n", all.len());
-    text.push_str("| case | what | measured, median (min–max) | wanted | |\n|---|---|---|---|---|\n");
-    for judged in &all {
+/// A row for each target, for the table of all.
+pub(crate) fn rows(results: &Results) -> Vec<String> {
+    let row = |judged: Judged| {
         let (case, what) = (judged.target.case, judged.target.what);
         let (measured, wanted, word) = (cell(&judged.sample, true), judged.wanted(), judged.word());
-        let _ = writeln!(text, "| {case} | {what} | {measured} | {wanted} | {word} |");
-    }
-    text
+        format!("| {case} | {what} | {measured} | {wanted} | {word} |")
+    };
+    judged(results).into_iter().map(row).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! docs/faults.md and the tests agree.
+//! docs/faults.md and the tests agree, and every table of the docs is one.
 
 use std::fs;
 use std::path::Path;
@@ -38,4 +38,49 @@ fn every_test_that_the_docs_name_exists_and_every_row_is_named() {
     let untold: Vec<_> = found.iter().filter(is_row).filter(|name| !named.contains(&name.as_str())).collect();
     assert!(untold.is_empty(), "tests of rows that the docs do not name: {untold:?}");
     assert!(named.len() > 40, "the table is not read: {named:?}");
+}
+
+/// How many cells a row of a table has; `None` when the line is no row. `\|` is no border.
+fn cells(line: &str) -> Option<usize> {
+    let line = line.trim().strip_prefix('|')?;
+    Some(line.replace("\\|", "").matches('|').count())
+}
+
+fn is_rule(line: &str) -> bool {
+    cells(line).is_some() && line.contains("---") && line.chars().all(|c| matches!(c, '|' | '-' | ':' | ' '))
+}
+
+/// The tables of a page that no reader sees as tables: without a header, or with rows that are longer or shorter.
+fn broken_tables(page: &str) -> Vec<String> {
+    let lines: Vec<&str> = page.lines().collect();
+    let mut broken = Vec::new();
+    for (number, line) in lines.iter().enumerate().filter(|(_, line)| is_rule(line)) {
+        let header = number.checked_sub(1).and_then(|before| cells(lines[before]));
+        let starts = number < 2 || cells(lines[number - 2]).is_none();
+        if header != cells(line) || !starts {
+            broken.push(format!("line {number}: no header of as many cells alone above the rule"));
+        }
+        let rows = lines[number + 1..].iter().enumerate().take_while(|(_, row)| cells(row).is_some());
+        let odd = rows.filter(|(_, row)| cells(row) != cells(line));
+        broken.extend(odd.map(|(place, row)| format!("line {}: {row}", number + 2 + place)));
+    }
+    broken
+}
+
+#[test]
+fn every_table_of_the_docs_has_a_header_and_rows_of_as_many_cells() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let docs = fs::read_dir(workspace.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = docs.chain([workspace.join("README.md"), workspace.join("ARCHITECTURE.md")]);
+    let pages = pages.filter(|page| page.extension().is_some_and(|ending| ending == "md"));
+    let mut tables = 0;
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        tables += text.lines().filter(|line| is_rule(line)).count();
+        assert_eq!(broken_tables(&text), Vec::<String>::new(), "{}", page.display());
+    }
+    assert!(tables > 30, "{tables}");
+    for broken in ["|---|\n| a |", "| a |\n|---|---|", "| a |\n| b |\n|---|", "| a |\n|---|\n| a | b |"] {
+        assert_eq!(broken_tables(broken).len(), 1, "{broken}");
+    }
 }
