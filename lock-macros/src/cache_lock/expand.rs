@@ -13,8 +13,8 @@ use syn::{Block, Type, token};
 use super::model::{Key, Lock, OnFail, OnLost, Prefix, Setting, Shape, Start};
 use super::parse::Function;
 
-/// As many parts as the runtime implements `LockKey` for in one tuple.
-const TUPLE_PARTS: usize = 8;
+/// The runtime implements `LockKey` for tuples of up to so many parts.
+const TUPLE_PARTS: usize = 12;
 
 pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
     let site = Span::mixed_site();
@@ -96,7 +96,7 @@ fn request(lock: &Lock) -> TokenStream {
     }
 }
 
-/// Of what the compiler knows.
+/// Checks that the compiler makes: of constants.
 fn checks(lock: &Lock) -> TokenStream {
     let private = private(lock);
     let prefix = match &lock.prefix {

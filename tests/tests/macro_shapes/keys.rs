@@ -1,6 +1,6 @@
 //! Types that are keys.
 
-use lock_runtime::{LockGuard, LockKey, LockManager};
+use lock_runtime::{LockGuard, LockKey, LockManager, cache_lock};
 
 use crate::{Result, Seat};
 
@@ -49,4 +49,27 @@ async fn derived_keys_write_their_marked_fields() -> Result<()> {
     assert_eq!(name(&tagged).await?, "p:n:ice:7");
     assert_eq!(tagged.rest, [0]);
     Ok(())
+}
+
+#[cache_lock(prefix = "p", key = (a, b, a, b, a, b, a, b, a, b, a, b), guard = guard)]
+async fn twelve_parts(a: u8, b: u8) -> Result<String> {
+    Ok(guard.key().to_owned())
+}
+
+#[cache_lock(prefix = "p", key = (a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a, b, a), guard = guard)]
+async fn twenty_five_parts(a: u8, b: u8) -> Result<String> {
+    Ok(guard.key().to_owned())
+}
+
+/// A key of more parts than a tuple may have has the same name as if it could.
+#[tokio::test]
+async fn a_key_may_have_any_number_of_parts() -> Result<()> {
+    let parts = |count: usize| (0..count).map(|part| if part % 2 == 0 { ":1" } else { ":2" }).collect::<String>();
+    LockManager::in_memory()
+        .scope(async {
+            assert_eq!(twelve_parts(1, 2).await?, format!("p{}", parts(12)));
+            assert_eq!(twenty_five_parts(1, 2).await?, format!("p{}", parts(25)));
+            Ok(())
+        })
+        .await
 }
