@@ -1,40 +1,4 @@
-//! A distributed lock on Redis as one attribute on an async fn. Two bodies with the same key never run at the same time,
-//! across tasks, processes and hosts. There are two exceptions. A holder that is paused past its lease may make one step
-//! when it wakes, and a server that forgets (restarted without its data, evicting, flushed, failed over) or whose clock is
-//! stepped forward gives the lock away. The [fencing token](FencingToken) is for both.
-//!
-//! ```no_run
-//! use lock_runtime::{LockError, LockManager, cache_lock};
-//!
-//! #[cache_lock(prefix = "seckill", key = commodity_id, timeout_ms = 2000, expire_s = 1000)]
-//! async fn sec_kill(user: &str, commodity_id: u64) -> Result<u64, LockError> {
-//!     // Nobody else is here for this commodity: not in this process, not on another host.
-//!     Ok(commodity_id)
-//! }
-//!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), LockError> {
-//! let locks = LockManager::connect("redis://127.0.0.1:6379").await?;
-//! locks.install()?;
-//! sec_kill("ada", 7).await?;
-//! locks.shutdown().await;
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! # When not to use a lock
-//!
-//! Inside one process `tokio::sync::Mutex` will do. For the safety of database rows use the database: a transaction, a
-//! unique index, and this lock at most to keep the crowd off. What has to hold while Redis fails over needs a consensus
-//! system.
-//!
-//! # What is promised
-//!
-//! A lock with a lease can't stop a holder that is paused after its last look at the clock, and can't remember what its
-//! server forgot; against both there is the [fencing token](FencingToken). Apart from that holds of one key never overlap, the
-//! deadline is looked at before every poll of a body, a crashed holder delays others by its lease and a second at
-//! most, and a future that is dropped anywhere leaves nothing behind. The file `docs/guarantees.md` of the repository has
-//! the promises in full, each with its tests.
+#![doc = include_str!("../README.md")]
 //!
 //! # Where to go
 //!
