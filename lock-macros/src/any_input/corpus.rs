@@ -19,9 +19,9 @@ pub(super) struct Use {
 const SOURCES: [&str; 5] = [
     "src/snapshots.rs",
     "../tests/ui",
-    "../tests/tests/macro_shapes",
-    "../tests/tests/macro_behaviour",
-    "../tests/tests/macro_futures.rs",
+    "../tests/tests/macros/shapes",
+    "../tests/tests/macros/behaviour",
+    "../tests/tests/macros/futures.rs",
 ];
 
 thread_local! {

@@ -3,7 +3,7 @@
 //!
 //! `data` has the commands on keys, which scripts call as well; `connection` those that are about one connection;
 //! `scripts` runs Lua, `convert` is what passes between Lua and the server.
-//! `tests/tests/model_server` checks that it does what real servers do; the words of its errors are those of Redis 7.0.
+//! `tests/tests/checks/model_server.rs` checks that it does what real servers do; the words of its errors are those of Redis 7.0.
 //!
 //! Not in it: other databases, users, transactions, memory that runs out, persistence, RESP2, and all commands that
 //! neither the lock nor its tests send.

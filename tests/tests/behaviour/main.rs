@@ -10,13 +10,20 @@
     reason = "a test fails by panicking"
 )]
 
+mod api;
 mod bodies;
+mod cancellation;
+mod drops;
+mod fenced_resources;
 mod fencing;
+mod installed;
+mod leaks;
 mod leases;
 mod limits;
 mod managers;
 mod names;
 mod reentry;
+mod spawned;
 mod waiting;
 
 use std::sync::Arc;

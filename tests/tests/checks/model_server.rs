@@ -1,0 +1,54 @@
+//! The model of a server is right: it answers, pushes and stores what real servers do, step by step through histories
+//! that are made at random. It is a model of Redis 7.0; the words in which Valkey refuses are told apart in `pair`.
+
+mod pair;
+mod real;
+mod steps;
+mod texts;
+
+use pair::{Failure, Pair};
+use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+use tests::server::{Kind, Server};
+
+#[test]
+fn the_model_does_what_redis_does() {
+    compare(Kind::Redis);
+}
+
+#[test]
+fn the_model_does_what_valkey_does() {
+    compare(Kind::Valkey);
+}
+
+#[test]
+fn scripts_of_any_kind_do_what_they_do_on_redis() {
+    texts::compare(Kind::Redis);
+}
+
+#[test]
+fn scripts_of_any_kind_do_what_they_do_on_valkey() {
+    texts::compare(Kind::Valkey);
+}
+
+fn compare(kind: Kind) {
+    let server = Server::of(kind, &[]);
+    let config = Config { cases: 150, failure_persistence: None, max_shrink_time: 10_000, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&steps::history(), |history| {
+        for _ in 0..10 {
+            match Pair::new(&server).run(&history) {
+                Ok(()) => return Ok(()),
+                Err(Failure::Different(how)) => return Err(TestCaseError::fail(how)),
+                Err(Failure::Unclear) => {}
+            }
+        }
+        Err(TestCaseError::fail("this machine is too slow to tell what ended before what"))
+    });
+    match outcome {
+        Ok(()) => {}
+        Err(TestError::Abort(reason)) => panic!("{reason}"),
+        Err(TestError::Fail(reason, history)) => {
+            let steps: Vec<_> = history.iter().enumerate().map(|(index, step)| format!("{index}: {step:?}")).collect();
+            panic!("{reason}\n{}", steps.join("\n"));
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! [`Pair`]: a server and its model, which are given the same and have to answer the same.
+
+use std::time::{Duration, Instant};
+
+use server_model::{Client, Entry, ModelServer, Reply, Stored};
+use tests::server::Server;
+
+use crate::model_server::real::{Connection, words};
+use crate::model_server::steps::{Known, PROCESSES, Step};
+
+/// No command goes out while a key has less left than this: on which side of its end the command comes must be certain.
+const MARGIN: Duration = Duration::from_millis(8);
+const PAUSE: Duration = Duration::from_millis(35);
+/// Lengths that are far apart stay far apart so long.
+const LONGEST: Duration = Duration::from_secs(2);
+/// From here on a number is a time of the server in microseconds, or a fencing token, which is made from one.
+const TIME: u64 = 1_000_000_000_000_000;
+
+/// Why a history says nothing, or what differs.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The machine was too slow: a key ended while a command was under way.
+    Unclear,
+    Different(String),
+}
+
+struct Side<T> {
+    clients: Vec<T>,
+    known: Known,
+}
+
+pub(crate) struct Pair {
+    server: ModelServer,
+    model: Side<Client>,
+    real: Side<Connection>,
+    started: Instant,
+    /// How far the two may be apart.
+    slack: Slack,
+}
+
+/// What commands took at most so far.
+#[derive(Default)]
+struct Slack {
+    micros: u64,
+    /// By how many milliseconds the server's clock went on.
+    millis: u64,
+}
+
+/// When the server executed a command: not before and not after.
+#[derive(Clone, Copy)]
+struct Span {
+    from: u64,
+    to: u64,
+}
+
+impl Span {
+    fn micros(self) -> u64 {
+        self.to - self.from
+    }
+
+    fn millis(self) -> u64 {
+        self.to / 1000 - self.from / 1000
+    }
+}
+
+impl Pair {
+    pub(crate) fn new(server: &Server) -> Self {
+        server.tell("FLUSHALL");
+        server.tell("SCRIPT FLUSH");
+        let mut model = ModelServer::new();
+        let clients = (0..PROCESSES).map(|_| model.connect()).collect();
+        let connections = (0..PROCESSES).map(|_| Connection::to(server)).collect();
+        Self {
+            server: model,
+            model: Side { clients, known: Known::default() },
+            real: Side { clients: connections, known: Known::default() },
+            started: Instant::now(),
+            slack: Slack::default(),
+        }
+    }
+
+    pub(crate) fn run(&mut self, history: &[Step]) -> Result<(), Failure> {
+        for (index, step) in history.iter().enumerate() {
+            self.step(index, step)?;
+        }
+        self.same_keys()
+    }
+
+    fn step(&mut self, index: usize, step: &Step) -> Result<(), Failure> {
+        self.wait_for_certainty();
+        let Some(command) = step.command(index, &self.real.known) else {
+            std::thread::sleep(PAUSE);
+            return Ok(());
+        };
+        let (span, real) = self.ask_real(step.process, bytes(command));
+        let command = step.command(index, &self.model.known).unwrap_or_default();
+        let model = self.server.execute(self.model.clients[step.process], span.from, &bytes(command));
+        self.is_clear(span)?;
+        let is_left = |path: &[usize]| step.is_left(path, &model);
+        let what = || format!("step {index}, {step:?}");
+        self.same(&model, &real, span, &mut Vec::new(), &is_left)
+            .then_some(())
+            .ok_or_else(|| differ(&what(), &shown(&model), &shown(&real)))?;
+        step.learn(&model, &mut self.model.known);
+        step.learn(&real, &mut self.real.known);
+        self.widen(span);
+        let model = self.server.take_pushes();
+        for (index, client) in self.model.clients.iter().enumerate() {
+            let model = model.iter().filter(|(to, _)| to == client).map(|(_, push)| push.clone()).collect();
+            let (model, real) = (Reply::Array(model), Reply::Array(self.real.clients[index].take_pushes()));
+            if !self.same(&model, &real, span, &mut Vec::new(), &|_| false) {
+                return Err(differ(&format!("pushes to {index} after {}", what()), &shown(&model), &shown(&real)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes a command on the server, between two looks at its clock.
+    fn ask_real(&mut self, process: usize, command: Vec<Vec<u8>>) -> (Span, Reply) {
+        let time = || words(&["TIME"]);
+        let mut replies = self.real.clients[process].ask(&[time(), command, time()]);
+        let span = Span { from: micros(&replies[0]), to: micros(&replies[2]) };
+        (span, replies.swap_remove(1))
+    }
+
+    /// Sleeps until no key is about to end.
+    fn wait_for_certainty(&mut self) {
+        loop {
+            let now = micros(&self.real.clients[0].ask(&[words(&["TIME"])])[0]);
+            self.real.known.micros = now;
+            self.model.known.micros = now;
+            let soon = now + u64::try_from(MARGIN.as_micros()).unwrap();
+            let end = self.ends(now).filter(|end| *end < soon).max();
+            let Some(end) = end else { return };
+            std::thread::sleep(Duration::from_micros(end - now));
+        }
+    }
+
+    /// When keys end, at the latest, of those that may still be there at `now`.
+    fn ends(&mut self, now: u64) -> impl Iterator<Item = u64> {
+        let slack = 1000 * (self.slack.millis + 1);
+        let entries = self.server.snapshot(now.saturating_sub(slack));
+        entries
+            .into_iter()
+            .filter_map(move |(_, entry)| Some(entry.expires_micros? + slack))
+            .filter(move |end| *end > now)
+    }
+
+    fn is_clear(&mut self, span: Span) -> Result<(), Failure> {
+        let slack = 1000 * (self.slack.millis + 1);
+        let ended = self.ends(span.from).any(|end| end <= span.to + 2 * slack);
+        if ended || self.started.elapsed() > LONGEST { Err(Failure::Unclear) } else { Ok(()) }
+    }
+
+    fn widen(&mut self, span: Span) {
+        self.slack.micros = self.slack.micros.max(span.micros());
+        self.slack.millis = self.slack.millis.max(span.millis());
+    }
+
+    fn same_keys(&mut self) -> Result<(), Failure> {
+        self.wait_for_certainty();
+        let (_, Reply::Array(names)) = self.ask_real(0, words(&["KEYS", "*"])) else { panic!("no list of keys") };
+        let mut names: Vec<String> = names.iter().map(text).collect();
+        names.sort();
+        let real: Vec<(String, Entry)> = names.into_iter().map(|name| (name.clone(), self.real_entry(&name))).collect();
+        let now = micros(&self.real.clients[0].ask(&[words(&["TIME"])])[0]);
+        self.is_clear(Span { from: now, to: now })?;
+        let model = self.server.snapshot(now);
+        let close = |model: Option<u64>, real: Option<u64>| match (model, real) {
+            (Some(model), Some(real)) => model.abs_diff(real) <= 1000 * (self.slack.millis + 1),
+            (model, real) => model == real,
+        };
+        let same = |model: &(String, Entry), real: &(String, Entry)| {
+            model.0 == real.0
+                && close(model.1.expires_micros, real.1.expires_micros)
+                && match (&model.1.value, &real.1.value) {
+                    (Stored::String(model), Stored::String(real)) => self.same_text(model, real, 0),
+                    (model, real) => model == real,
+                }
+        };
+        if model.len() == real.len() && model.iter().zip(&real).all(|(model, real)| same(model, real)) {
+            return Ok(());
+        }
+        Err(differ("what is left", &format!("{model:?}"), &format!("{real:?}")))
+    }
+
+    fn real_entry(&mut self, name: &str) -> Entry {
+        let (_, kind) = self.ask_real(0, words(&["TYPE", name]));
+        let value = if kind == Reply::Simple("list".to_owned()) {
+            let (_, Reply::Array(items)) = self.ask_real(0, words(&["LRANGE", name, "0", "-1"])) else {
+                panic!("no list")
+            };
+            Stored::List(items.iter().map(text).collect())
+        } else {
+            Stored::String(text(&self.ask_real(0, words(&["GET", name])).1))
+        };
+        let (span, Reply::Integer(left)) = self.ask_real(0, words(&["PTTL", name])) else { panic!("no time left") };
+        self.widen(span);
+        let expires_micros = u64::try_from(left).ok().map(|left| (span.from / 1000 + left) * 1000);
+        Entry { value, expires_micros }
+    }
+
+    /// Whether replies agree; `path` is the place of this part.
+    fn same(
+        &self,
+        model: &Reply,
+        real: &Reply,
+        span: Span,
+        path: &mut Vec<usize>,
+        is_left: &impl Fn(&[usize]) -> bool,
+    ) -> bool {
+        match (model, real) {
+            (Reply::Array(model), Reply::Array(real)) | (Reply::Push(model), Reply::Push(real)) => {
+                let same = |(index, (model, real)): (usize, (&Reply, &Reply))| {
+                    path.push(index);
+                    let same = self.same(model, real, span, path, is_left);
+                    path.pop();
+                    same
+                };
+                model.len() == real.len() && model.iter().zip(real).enumerate().all(same)
+            }
+            (Reply::Integer(model), Reply::Integer(real)) if is_left(path) && *model > 0 && *real > 0 => {
+                model.abs_diff(*real) <= self.slack.millis + span.millis()
+            }
+            (Reply::Integer(model), Reply::Integer(real)) => {
+                self.same_text(&model.to_string(), &real.to_string(), span.micros())
+            }
+            (Reply::Error(model), Reply::Error(real)) => {
+                model == real || in_words_of_valkey(model) == real.replace("Valkey command", "command")
+            }
+            (Reply::Bulk(_), Reply::Bulk(_)) => self.same_text(&text(model), &text(real), span.micros()),
+            (model, real) => model == real,
+        }
+    }
+
+    /// Word by word; times may be a little apart.
+    fn same_text(&self, model: &str, real: &str, micros: u64) -> bool {
+        let time = |word: &str| word.parse::<u64>().ok().filter(|number| *number > TIME);
+        let same = |(model, real): (&str, &str)| match (time(model), time(real)) {
+            (Some(model), Some(real)) => real.abs_diff(model) <= self.slack.micros + micros,
+            _ => model == real,
+        };
+        let (model, real) = (model.split(' '), real.split(' '));
+        model.clone().count() == real.clone().count() && model.zip(real).all(same)
+    }
+}
+
+fn differ(what: &str, model: &str, real: &str) -> Failure {
+    Failure::Different(format!("{what}\n model: {model}\n real:  {real}"))
+}
+
+/// As it is on the wire.
+fn shown(reply: &Reply) -> String {
+    let mut bytes = Vec::new();
+    reply.encode(&mut bytes);
+    String::from_utf8_lossy(&bytes).replace("\r\n", " ")
+}
+
+/// An error of Redis as Valkey words it: without advice, its rival's name and the script's digest.
+fn in_words_of_valkey(error: &str) -> String {
+    let error = error.trim_end_matches(" Please use EVAL.").replace("Redis command", "command");
+    match error.split_once(" script: ").and_then(|(what, rest)| Some((what, rest.split_once(", on ")?.1))) {
+        Some((what, place)) => format!("{what} script: on {place}"),
+        None => error,
+    }
+}
+
+fn bytes(command: Vec<String>) -> Vec<Vec<u8>> {
+    command.into_iter().map(String::into_bytes).collect()
+}
+
+fn text(reply: &Reply) -> String {
+    let Reply::Bulk(bytes) = reply else { panic!("{reply:?} is no text") };
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn micros(time: &Reply) -> u64 {
+    let Reply::Array(parts) = time else { panic!("{time:?} is no time") };
+    let part = |index: usize| text(&parts[index]).parse::<u64>().unwrap();
+    part(0) * 1_000_000 + part(1)
+}

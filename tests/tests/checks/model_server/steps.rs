@@ -1,0 +1,372 @@
+//! [`Step`]: one thing that a process, or a stranger, does to locks.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use server_model::Reply;
+
+/// Processes, each with a connection, a channel and two tokens.
+pub(crate) const PROCESSES: usize = 3;
+const LOCKS: usize = 3;
+
+/// Long enough that it never ends while a history runs, or so short that it ends soon.
+const LONG_CLAIM: u64 = 62_000;
+const SHORT_CLAIM: u64 = 30;
+const LEASE: u64 = 42_000;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// Whose connection it is sent on.
+    pub(crate) process: usize,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Claim(Lock, Token),
+    Ask {
+        items: Vec<Ask>,
+        by_text: bool,
+    },
+    Free {
+        items: Vec<(Lock, Token)>,
+        by_text: bool,
+    },
+    Release {
+        items: Vec<Release>,
+        by_text: bool,
+    },
+    Renew {
+        items: Vec<(Lock, Token)>,
+        by_text: bool,
+    },
+    Draw {
+        lock: Lock,
+        token: Token,
+        count: u8,
+        by_text: bool,
+    },
+    Denied(Lock, Token),
+    Subscribe(usize),
+    Unsubscribe(usize),
+    FlushScripts,
+    ByHand(Vec<String>),
+    /// To a length that no other step sets.
+    Extend(String, &'static str),
+    Pause,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    lock: Lock,
+    token: Token,
+    wait: bool,
+    fences: u8,
+    not_after: NotAfter,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum NotAfter {
+    Never,
+    Past,
+    Future,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Release {
+    lock: Lock,
+    token: Token,
+    /// Whether to write fencing tokens back: those that were drawn last.
+    unused: bool,
+    again: Option<Token>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lock(usize);
+
+impl Lock {
+    fn key(self) -> String {
+        format!("p:{}", self.0)
+    }
+
+    fn queue(self) -> String {
+        format!("{{p:{}}}:queue", self.0)
+    }
+
+    pub(crate) fn fence(self) -> String {
+        format!("{{p:{}}}:fence", self.0)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Token {
+    Of { process: usize, short: bool },
+    Foreign,
+}
+
+impl Token {
+    fn text(self) -> String {
+        match self {
+            Self::Of { process, short } => format!("{process:032x}.{}@host", u8::from(short) + 1),
+            Self::Foreign => "somebody's".to_owned(),
+        }
+    }
+
+    fn claim(self) -> String {
+        let short = matches!(self, Self::Of { short: true, .. });
+        if short { SHORT_CLAIM } else { LONG_CLAIM }.to_string()
+    }
+}
+
+/// What a side answered that later commands to it repeat.
+#[derive(Default)]
+pub(crate) struct Known {
+    pub(crate) micros: u64,
+    /// The last number drawn per fence.
+    pub(crate) drawn: HashMap<String, u64>,
+}
+
+struct Script {
+    text: String,
+    digest: String,
+}
+
+macro_rules! script {
+    ($file:literal) => {
+        LazyLock::new(|| {
+            let file = include_str!(concat!("../../../../lock-runtime/src/store/redis/scripts/", $file));
+            let queue = include_str!("../../../../lock-runtime/src/store/redis/scripts/queue.lua");
+            let text = file.replacen("-- include queue.lua\n", queue, 1);
+            Script { digest: redis::Script::new(&text).get_hash().to_owned(), text }
+        })
+    };
+}
+
+static ASK: LazyLock<Script> = script!("ask.lua");
+static FREE: LazyLock<Script> = script!("free.lua");
+static RELEASE: LazyLock<Script> = script!("release.lua");
+static RENEW: LazyLock<Script> = script!("renew.lua");
+static DRAW: LazyLock<Script> = script!("draw.lua");
+static DENIED: LazyLock<Script> = script!("denied.lua");
+
+impl Script {
+    fn command(&self, by_text: bool, keys: Vec<String>, arguments: Vec<String>) -> Vec<String> {
+        let (name, script) = if by_text { ("EVAL", &self.text) } else { ("EVALSHA", &self.digest) };
+        let mut words = vec![name.to_owned(), script.clone(), keys.len().to_string()];
+        words.extend(keys);
+        words.extend(arguments);
+        words
+    }
+}
+
+impl Step {
+    /// The command for a side; `None` for a pause. `index` is the step's place in the history.
+    pub(crate) fn command(&self, index: usize, known: &Known) -> Option<Vec<String>> {
+        let all = |lock: Lock| [lock.key(), lock.queue(), lock.fence()];
+        Some(match &self.what {
+            What::Claim(lock, token) => {
+                let words = ["SET", &lock.key(), &token.text(), "NX", "GET", "PX", &token.claim()];
+                words.map(str::to_owned).into()
+            }
+            What::Ask { items, by_text } => {
+                let arguments = items.iter().flat_map(|ask| ask.arguments(known)).collect();
+                ASK.command(*by_text, items.iter().flat_map(|ask| all(ask.lock)).collect(), arguments)
+            }
+            What::Free { items, by_text } => {
+                let keys = items.iter().flat_map(|(lock, _)| [lock.key(), lock.queue()]).collect();
+                FREE.command(*by_text, keys, items.iter().map(|(_, token)| token.text()).collect())
+            }
+            What::Release { items, by_text } => {
+                let arguments = items.iter().flat_map(|release| release.arguments(known)).collect();
+                RELEASE.command(*by_text, items.iter().flat_map(|release| all(release.lock)).collect(), arguments)
+            }
+            What::Renew { items, by_text } => {
+                let arguments = items.iter().flat_map(|(_, token)| [token.text(), LEASE.to_string()]).collect();
+                RENEW.command(*by_text, items.iter().map(|(lock, _)| lock.key()).collect(), arguments)
+            }
+            What::Draw { lock, token, count, by_text } => {
+                DRAW.command(*by_text, vec![lock.key(), lock.fence()], vec![token.text(), count.to_string()])
+            }
+            What::Denied(lock, token) => DENIED.command(true, vec![lock.key()], vec![token.text()]),
+            What::Subscribe(process) => vec!["SUBSCRIBE".to_owned(), format!("cache_lock:{process:032x}")],
+            What::Unsubscribe(process) => vec!["UNSUBSCRIBE".to_owned(), format!("cache_lock:{process:032x}")],
+            What::FlushScripts => vec!["SCRIPT".to_owned(), "FLUSH".to_owned()],
+            What::ByHand(words) => words.clone(),
+            What::Extend(key, option) => {
+                // Each is far from all others and from the claims and leases, so that which is later is no matter of
+                // milliseconds.
+                let millis = 5_000 + 10_000 * (index * 37 % 71);
+                let words = ["PEXPIRE", key, &millis.to_string(), option];
+                words.into_iter().filter(|word| !word.is_empty()).map(str::to_owned).collect()
+            }
+            What::Pause => return None,
+        })
+    }
+
+    /// Whether the number at this place of the reply is the time that a key has left.
+    pub(crate) fn is_left(&self, path: &[usize], reply: &Reply) -> bool {
+        match (&self.what, path) {
+            (What::Ask { .. }, [item, 1]) => *item > 0 && matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1))),
+            (What::Release { .. }, [item, 2]) => matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1))),
+            (What::ByHand(words), []) => words[0] == "PTTL",
+            _ => false,
+        }
+    }
+
+    /// Remembers the fencing tokens in a reply.
+    pub(crate) fn learn(&self, reply: &Reply, known: &mut Known) {
+        let mut learn = |lock: Lock, count: u8, place: &[usize]| {
+            if let Some(Reply::Integer(first)) = at(reply, place)
+                && *first > 0
+            {
+                known.drawn.insert(lock.fence(), first.cast_unsigned() + u64::from(count) - 1);
+            }
+        };
+        match &self.what {
+            What::Ask { items, .. } => {
+                for (index, ask) in items.iter().enumerate().filter(|(_, ask)| ask.fences > 0) {
+                    learn(ask.lock, ask.fences, &[index + 1, 3]);
+                }
+            }
+            What::Draw { lock, count, .. } => learn(*lock, *count, &[]),
+            _ => {}
+        }
+    }
+}
+
+impl Ask {
+    fn arguments(&self, known: &Known) -> [String; 5] {
+        let far = 100_000_000;
+        let not_after = match self.not_after {
+            NotAfter::Never => 0,
+            NotAfter::Past => known.micros - far,
+            NotAfter::Future => known.micros + far,
+        };
+        let wait = u8::from(self.wait).to_string();
+        [self.token.text(), self.token.claim(), wait, self.fences.to_string(), not_after.to_string()]
+    }
+}
+
+impl Release {
+    fn arguments(&self, known: &Known) -> [String; 6] {
+        let reserved = known.drawn.get(&self.lock.fence()).filter(|_| self.unused);
+        let [reserved, used] = reserved.map_or([0, 0], |last| [*last, last - 1]).map(|number| number.to_string());
+        let (again, claim) = self.again.map_or((String::new(), "0".to_owned()), |again| (again.text(), again.claim()));
+        [self.token.text(), self.token.claim(), reserved, used, again, claim]
+    }
+}
+
+/// The part of a reply at a place.
+fn at<'a>(reply: &'a Reply, path: &[usize]) -> Option<&'a Reply> {
+    path.iter().try_fold(reply, |reply, index| match reply {
+        Reply::Array(items) => items.get(*index),
+        _ => None,
+    })
+}
+
+pub(crate) fn history() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..70)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    (0..PROCESSES, what()).prop_map(|(process, what)| Step { process, what })
+}
+
+fn what() -> impl Strategy<Value = What> {
+    let one = || (lock(), token());
+    let several = || prop::collection::vec((lock(), token()), 1..4);
+    let by_text = || prop::bool::weighted(0.3);
+    prop_oneof![
+        4 => one().prop_map(|(lock, token)| What::Claim(lock, token)),
+        10 => (prop::collection::vec(ask(), 1..4), by_text()).prop_map(|(items, by_text)| What::Ask { items, by_text }),
+        3 => (several(), by_text()).prop_map(|(items, by_text)| What::Free { items, by_text }),
+        10 => (prop::collection::vec(release(), 1..4), by_text())
+            .prop_map(|(items, by_text)| What::Release { items, by_text }),
+        4 => (several(), by_text()).prop_map(|(items, by_text)| What::Renew { items, by_text }),
+        4 => (one(), 1..4_u8, by_text())
+            .prop_map(|((lock, token), count, by_text)| What::Draw { lock, token, count, by_text }),
+        1 => one().prop_map(|(lock, token)| What::Denied(lock, token)),
+        6 => (0..PROCESSES).prop_map(What::Subscribe),
+        2 => (0..PROCESSES).prop_map(What::Unsubscribe),
+        1 => Just(What::FlushScripts),
+        6 => by_hand(),
+        2 => (key(), select(&["", "NX", "XX", "GT", "LT"][..])).prop_map(|(key, option)| What::Extend(key, option)),
+        2 => Just(What::Pause),
+    ]
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    let not_after = prop_oneof![4 => Just(NotAfter::Never), 4 => Just(NotAfter::Future), 1 => Just(NotAfter::Past)];
+    (lock(), token(), prop::bool::weighted(0.8), 0..3_u8, not_after)
+        .prop_map(|(lock, token, wait, fences, not_after)| Ask { lock, token, wait, fences, not_after })
+}
+
+fn release() -> impl Strategy<Value = Release> {
+    (lock(), token(), any::<bool>(), prop::option::weighted(0.3, token()))
+        .prop_map(|(lock, token, unused, again)| Release { lock, token, unused, again })
+}
+
+fn lock() -> impl Strategy<Value = Lock> {
+    (0..LOCKS).prop_map(Lock)
+}
+
+fn token() -> impl Strategy<Value = Token> {
+    let own = (0..PROCESSES, prop::bool::weighted(0.2)).prop_map(|(process, short)| Token::Of { process, short });
+    prop_oneof![15 => own, 1 => Just(Token::Foreign)]
+}
+
+fn key() -> impl Strategy<Value = String> {
+    (lock(), 0..3).prop_map(|(lock, which)| match which {
+        0 => lock.key(),
+        1 => lock.queue(),
+        _ => lock.fence(),
+    })
+}
+
+/// What strangers do, mistakes and values that are no lock's included.
+fn by_hand() -> impl Strategy<Value = What> {
+    let commands: &[&str] = &[
+        "GET KEY",
+        "GET KEY",
+        "PTTL KEY",
+        "PTTL KEY",
+        "PTTL KEY",
+        "DEL KEY",
+        "DEL KEY",
+        "TYPE KEY",
+        "EXISTS KEY KEY",
+        "STRLEN KEY",
+        "LLEN KEY",
+        "LRANGE KEY 0 -1",
+        "LRANGE KEY -2 0",
+        "LPOP KEY",
+        "LREM KEY -1 junk",
+        "LPOS KEY junk",
+        "SET KEY stranger",
+        "SET KEY stranger PX 30",
+        "SET KEY 7 XX KEEPTTL",
+        "SET KEY 7 GET",
+        "RPUSH KEY junk 30|junk junk",
+        "SET KEY 7 PX 0",
+        "SET KEY 7 NX XX",
+        "SET KEY 7 PX",
+        "PEXPIRE KEY -1",
+        "PEXPIRE KEY soon",
+        "PEXPIRE KEY 1 NX GT",
+        "PEXPIRE KEY 1 SOON",
+        "GET",
+        "get KEY KEY",
+        "NONSENSE KEY 1",
+        "EVALSHA nothing 0",
+        "EVAL error('bad') 0",
+        "EVALSHA nothing 2 KEY",
+        "FLUSHALL",
+        "PUBLISH cache_lock:00000000000000000000000000000000 hello",
+        "ECHO KEY",
+    ];
+    (select(commands), key()).prop_map(|(command, key)| {
+        What::ByHand(command.split(' ').map(|word| if word == "KEY" { key.clone() } else { word.to_owned() }).collect())
+    })
+}

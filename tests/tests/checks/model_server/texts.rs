@@ -1,0 +1,64 @@
+//! Scripts that do what the lock's own do not, for the conversions between Lua and the server.
+
+use tests::server::{Kind, Server};
+
+use crate::model_server::pair::Pair;
+use crate::model_server::steps::{Step, What};
+
+const TEXTS: &[&str] = &[
+    // What a script returns.
+    "return 3.9",
+    "return -3.9",
+    "return true",
+    "return false",
+    "return nil",
+    "return { 1, 'a', nil, 2 }",
+    "return { false, true, { 1 }, { name = 1 } }",
+    "return { ok = 'fine' }",
+    "return { err = 'BAD' }",
+    "return { 1, { err = 'BAD luck' }, { ok = 'fine' } }",
+    "return redis.status_reply('fine')",
+    "return redis.error_reply('BAD luck')",
+    "return redis.error_reply('-BAD luck')",
+    "return redis.error_reply('bad')",
+    "return { KEYS[1], ARGV[1], #KEYS, #ARGV }",
+    // What it is answered.
+    "return redis.call('SET', 'a', 1).ok",
+    "return redis.call('SET', 'a', 1)",
+    "return { redis.call('GET', 'none') == false, type(redis.call('EXISTS', 'none')) }",
+    "redis.call('SET', 'a', 0.5) return redis.call('GET', 'a')",
+    "redis.call('SET', 'a', 1e15) return redis.call('GET', 'a')",
+    "return #redis.call('TIME')",
+    "redis.call('RPUSH', 'l', 1, 2) return redis.call('LRANGE', 'l', 0, -1)",
+    "redis.call('RPUSH', 'r', 1, 2, 1, 1) return redis.call('LREM', 'r', -2, 1)",
+    "return { redis.call('LREM', 'r', 0, 1), redis.call('LPOS', 'r', 2), redis.call('LREM', 'r', 1, 2), redis.call('EXISTS', 'r') }",
+    "return redis.pcall('LLEN', 'a')",
+    "return redis.pcall('LLEN', 'a').err",
+    "return type(redis.pcall('LLEN', 'a'))",
+    "return redis.pcall('LLEN')",
+    "return redis.pcall('NONE')",
+    "return redis.pcall('SUBSCRIBE', 'a')",
+    "return redis.acl_check_cmd('GET', 'a')",
+    // What it raises.
+    "\nerror('bad')",
+    "error({ err = 'BAD luck' })",
+    "local a\nreturn a.b",
+    "local length = redis.call('LLEN', 'a')",
+    "local function length(key)\n return 1 + redis.call('LLEN', key)\nend\nlocal a = length('a')",
+    "local ran, problem = pcall(redis.call, 'LLEN', 'a') return { ran, problem }",
+    "local ran, problem = pcall(error, 'bad') return { ran, problem }",
+    "local text = string.rep()",
+    "a = 1",
+    "return a",
+    "return { print, os and os.getenv, type(pcall) }",
+];
+
+pub(crate) fn compare(kind: Kind) {
+    let server = Server::of(kind, &[]);
+    let step = |text: &&str| Step {
+        process: 0,
+        what: What::ByHand(["EVAL", text, "1", "key", "value"].map(str::to_owned).into()),
+    };
+    let history: Vec<Step> = TEXTS.iter().map(step).collect();
+    Pair::new(&server).run(&history).unwrap();
+}

@@ -1,0 +1,7 @@
+//! The attribute and the derive.
+
+mod behaviour;
+mod futures;
+mod hygiene;
+mod shapes;
+mod ui;

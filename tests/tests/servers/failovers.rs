@@ -1,0 +1,159 @@
+//! Failovers while several managers work, and the history checker looks at what they did.
+//!
+//! A hundred of each, in some twenty minutes: `FAILOVERS=100 cargo test -p tests --test servers failovers::`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use history::checks::{Bounds, Check, Violation};
+use history::checks::{acquires_return_in_time, claims_never_overlap, errors_are_true, fences_increase};
+use history::claims::HARNESS;
+use history::event::now;
+use history::{Diary, History, Recorder, Wanted, What};
+use lock_runtime::LockManager;
+use tests::cluster::Cluster;
+use tests::sentinel::Sentinels;
+use tests::soak::arena::{Arena, Shards};
+use tests::soak::verdict::fences_grow;
+use tests::soak::worker::watch;
+use tests::soak::{Kind, Ours, Place, Strike};
+
+// More threads than tasks: the history is written by blocking, which beside a compiler may take half a second, and no
+// timer may wait for it.
+const MANAGERS: u32 = 3;
+const TASKS: u32 = 4;
+const BOUNDS: Bounds = Bounds {
+    lease: Duration::from_secs(3),
+    noise: Duration::from_millis(250),
+    forgetful: false,
+    tells: true,
+    queues: true,
+};
+
+/// Without a fault nothing is lost between a master and its replica.
+const FAULTS: [Kind; 3] = [Kind::KillMaster, Kind::FailOver, Kind::StopMasterUntilReplaced];
+
+/// So many failovers under load; returns what was done, and how often a lock was granted.
+async fn play(mut arena: impl Arena, kinds: &'static [Kind], failovers: usize, replicas: u32) -> (History, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let over = Arc::new(AtomicBool::new(false));
+    let mut tasks = Vec::new();
+    for number in 0..MANAGERS {
+        let name = format!("m{number}");
+        let builder = LockManager::builder().url(&arena.url()).label(&name);
+        let within = Duration::from_millis(200);
+        let lock = Arc::new(Ours::from(builder.min_replicas(replicas, within).connect().await.unwrap()));
+        for task in 0..TASKS {
+            let diary = Diary::new(Recorder::new(folder.path(), &name, task));
+            tasks.push(tokio::spawn(work(Arc::clone(&lock), diary, Arc::clone(&over))));
+        }
+    }
+    // A machine with too much to do is not to blame.
+    let watcher = {
+        let (mut recorder, over) = (Recorder::new(folder.path(), HARNESS, 1), Arc::clone(&over));
+        std::thread::spawn(move || watch(&mut recorder, |_| over.load(Ordering::SeqCst)))
+    };
+    let path = folder.path().to_owned();
+    // The harness waits by blocking.
+    let arena = tokio::task::spawn_blocking(move || {
+        for number in 0..failovers {
+            std::thread::sleep(Duration::from_millis(500));
+            let (kind, from) = (kinds[number % kinds.len()], now());
+            let strike = Strike { at: Duration::ZERO, kind, victim: fastrand::usize(..), length: Duration::ZERO };
+            let (target, over) = arena.suffer(&strike);
+            let fault = What::Fault { kind: format!("{kind:?}"), target, from };
+            Recorder::new(&path, HARNESS, 0).note_of(over, HARNESS, fault);
+        }
+        over.store(true, Ordering::SeqCst);
+        arena
+    })
+    .await
+    .unwrap();
+    watcher.join().unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    drop(arena);
+    let history = History::read(folder.path());
+    let granted = history.attempts.iter().filter(|attempt| attempt.claim.is_some()).count();
+    (history, granted)
+}
+
+/// What is locked.
+fn keys() -> impl Iterator<Item = String> {
+    (0..3).map(|key| format!("p:{key}"))
+}
+
+fn shards() -> Shards {
+    Shards { cluster: Cluster::with(3, true), keys: keys().collect() }
+}
+
+async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>) {
+    let mut random = fastrand::Rng::new();
+    while !over.load(Ordering::SeqCst) {
+        let key = format!("p:{}", random.u32(..3));
+        let (timeout, expire) = ([0, 100, 1000, 5000][random.usize(..4)], [300, 1000, 3000][random.usize(..3)]);
+        let wanted = Wanted { timeout, expire, renew: random.bool(), fenced: random.bool() };
+        if let Some(kept) = diary.acquire(&*lock, &key, wanted, None).await {
+            // Most are short; some go on past their lease.
+            let longest = if random.u32(..8) == 0 { expire * 3 / 2 } else { 60 };
+            let end = now() + random.u64(..longest * 1_000_000);
+            while diary.look(&kept) && now() < end {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            diary.release(kept).await;
+        }
+        tokio::time::sleep(Duration::from_millis(random.u64(..5))).await;
+    }
+}
+
+fn found(history: &History, checks: &[Check], bounds: Bounds) -> Vec<Violation> {
+    checks.iter().flat_map(|check| check(history, &bounds)).collect()
+}
+
+/// Exclusion is what a failover may cost; nothing else.
+async fn cost_no_more_than_exclusion(place: Place, arena: impl Arena, failovers: usize) {
+    let (history, granted) = play(arena, &FAULTS, failovers, 0).await;
+    let bounds = Bounds { forgetful: true, ..BOUNDS };
+    let mut violations = found(&history, &[acquires_return_in_time, errors_are_true], bounds);
+    violations.extend(fences_grow(place, &history, &BOUNDS));
+    let overlaps = found(&history, &[claims_never_overlap], BOUNDS).len();
+    eprintln!("{failovers} failovers, {granted} grants, {overlaps} overlaps");
+    assert!(violations.is_empty(), "{violations:#?}");
+    assert!(granted > failovers * 5, "{granted}");
+}
+
+/// With every replica's confirmation not even that, nor without a fault.
+async fn cost_nothing(arena: impl Arena, kinds: &'static [Kind], failovers: usize, replicas: u32) {
+    let (history, granted) = play(arena, kinds, failovers, replicas).await;
+    let violations = found(&history, &[claims_never_overlap, fences_increase, acquires_return_in_time], BOUNDS);
+    eprintln!("{failovers} failovers, {granted} grants");
+    assert!(violations.is_empty(), "{violations:#?}");
+    assert!(granted > failovers * 5, "{granted}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
+async fn fencing_tokens_grow_over_failovers_and_all_goes_on() {
+    cost_no_more_than_exclusion(Place::Sentinel, Sentinels::start(1), failovers(3)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
+async fn locks_that_the_replica_confirmed_are_exclusive_over_failovers() {
+    cost_nothing(Sentinels::start(1), &FAULTS, failovers(3), 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
+async fn fencing_tokens_grow_over_failovers_in_a_cluster_and_all_goes_on() {
+    cost_no_more_than_exclusion(Place::Cluster, shards(), failovers(3)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
+async fn slots_that_move_and_failovers_without_a_fault_cost_nothing() {
+    cost_nothing(shards(), &[Kind::MoveSlots, Kind::MoveSlots, Kind::FailOver], failovers(6), 0).await;
+}
+
+/// `FAILOVERS=100` for more than usual.
+fn failovers(usually: usize) -> usize {
+    std::env::var("FAILOVERS").ok().and_then(|text| text.parse().ok()).unwrap_or(usually)
+}

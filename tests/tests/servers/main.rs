@@ -1,0 +1,23 @@
+//! Where locks live: what each place adds to one server, and what happens when its servers fail.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::large_futures,
+    reason = "a test fails by panicking"
+)]
+
+mod cluster;
+mod failovers;
+mod listening;
+mod quorum;
+mod quorum_crowd;
+mod replicas;
+mod rights;
+mod sentinel;
+mod tls;
+mod tls_places;
+mod topologies;
+mod urls;

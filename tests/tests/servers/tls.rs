@@ -1,0 +1,121 @@
+//! Locks over TLS, with a server whose certificate an authority of the test's own has signed.
+
+use std::time::{Duration, Instant};
+
+use lock_runtime::{LockError, LockManager};
+use redis::TlsCertificates;
+use tests::patience::{NOISE, eventually};
+use tests::server::{Server, free_port};
+use tests::tls::{Authority, arguments};
+
+const LONG: Duration = Duration::from_secs(10);
+const CONNECT: Duration = Duration::from_millis(700);
+
+/// A server with a plain port, for the test itself, and one with TLS.
+struct Secured {
+    server: Server,
+    port: u16,
+    authority: Authority,
+}
+
+impl Secured {
+    fn start() -> Self {
+        Self::by(Authority::new())
+    }
+
+    fn by(authority: Authority) -> Self {
+        let port = free_port();
+        let options = arguments(&authority.options(port));
+        let options: Vec<_> = options.iter().map(String::as_str).collect();
+        Self { server: Server::with(&options), port, authority }
+    }
+
+    fn url(&self) -> String {
+        format!("rediss://127.0.0.1:{}", self.port)
+    }
+
+    fn client(&self) -> redis::Client {
+        let certificates =
+            TlsCertificates { client_tls: None, root_cert: Some(self.authority.pem().to_owned().into_bytes()) };
+        redis::Client::build_with_tls(self.url(), certificates).unwrap()
+    }
+
+    async fn manager(&self) -> LockManager {
+        LockManager::from_client(self.client()).await.unwrap()
+    }
+}
+
+/// The connection is refused, in time; returns what the error says.
+async fn is_refused(url: &str) -> String {
+    let start = Instant::now();
+    let error = LockManager::builder().url(url).connect_timeout(CONNECT).connect().await.unwrap_err();
+    assert!(start.elapsed() < CONNECT + Duration::from_millis(100) + NOISE, "{:?}", start.elapsed());
+    assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn locks_pass_between_managers_over_tls() {
+    let secured = Secured::start();
+    let (north, south) = (secured.manager().await, secured.manager().await);
+    let guard = north.lock("p", "k").fenced(true).acquire().await.unwrap();
+    eventually("the lease is confirmed", Duration::from_secs(2), || guard.remaining() > LONG).await;
+    let waiter = tokio::spawn(async move { south.lock("p", "k").timeout(LONG).acquire().await });
+    let is_queued = || secured.server.keys().contains_key("{p:k}:queue");
+    eventually("the waiter is queued", Duration::from_secs(2), is_queued).await;
+    guard.release().await.unwrap();
+    let released = Instant::now();
+    waiter.await.unwrap().unwrap().release().await.unwrap();
+    assert!(released.elapsed() < Duration::from_millis(500), "{:?}", released.elapsed());
+    north.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_cut_connection_over_tls_is_made_anew() {
+    let secured = Secured::start();
+    let manager = secured.manager().await;
+    for _ in 0..3 {
+        manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+        secured.server.tell("CLIENT KILL TYPE normal");
+        secured.server.tell("CLIENT KILL TYPE pubsub");
+    }
+    manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_certificate_of_an_unknown_authority_is_refused_with_the_remedy() {
+    let secured = Secured::start();
+    let text = is_refused(&secured.url()).await;
+    assert!(text.contains("not trusted") && text.contains("from_client"), "{text}");
+    assert!(text.contains("UnknownIssuer"), "the cause is not told: {text}");
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_host_is_refused() {
+    let secured = Secured::by(Authority::for_host("somewhere.else"));
+    let start = Instant::now();
+    let error = LockManager::from_client(secured.client()).await.unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(2) + NOISE);
+    assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
+    assert!(error.to_string().contains("certificate"), "{error}");
+}
+
+#[tokio::test]
+async fn a_plain_url_to_a_port_with_tls_is_told_so() {
+    let secured = Secured::start();
+    let text = is_refused(&secured.url().replace("rediss://", "redis://")).await;
+    assert!(text.contains("rediss://"), "{text}");
+}
+
+#[tokio::test]
+async fn a_tls_url_to_a_plain_port_is_told_so() {
+    let server = Server::start();
+    let text = is_refused(&server.url().replace("redis://", "rediss://")).await;
+    assert!(text.contains("TLS"), "{text}");
+}
+
+#[tokio::test]
+async fn a_tls_url_to_nobody_is_a_refused_connection() {
+    let text = is_refused(&format!("rediss://127.0.0.1:{}", free_port())).await;
+    assert!(text.contains("connection refused"), "{text}");
+}
