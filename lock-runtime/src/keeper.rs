@@ -21,6 +21,9 @@ use crate::store::{AnyStore, Ask, Events, Release, Renewal, Retry, Store, StoreE
 mod board;
 pub(crate) mod thread;
 
+#[cfg(test)]
+mod tests;
+
 use board::{Board, Unsent};
 use thread::KeeperThread;
 

@@ -121,15 +121,22 @@ impl HoldView {
         let sent = Moment::now();
         let by = Deadline::new(sent, looked.slot.engine.settings().command_timeout);
         match one(looked.slot.engine.store().renew(std::slice::from_ref(&renewal), by).await) {
-            Ok(Renewed::Until(until)) => match self.extended(until, Deadline::new(sent, lease)) {
+            Ok(renewed) => self.on_renewed(renewed, Deadline::new(sent, lease)),
+            Err(error) => Err(error.of_lock(self.key())),
+        }
+    }
+
+    /// Takes in what the store says to an extension, not beyond `own`.
+    pub(super) fn on_renewed(&self, renewed: Renewed, own: Deadline) -> Result<(), LockError> {
+        match renewed {
+            Renewed::Until(until) => match self.extended(until, own) {
                 Extended::Yes => Ok(()),
                 Extended::TooLate => Err(self.revoked(Loss::Whole)),
                 // The store keeps the lease, which is another hold's now.
                 Extended::Ended => Err(self.lost_error(false)),
             },
-            Ok(Renewed::NotOwned) => Err(self.revoked(Loss::Whole)),
-            Ok(Renewed::Partial) => Err(self.revoked(Loss::Partial)),
-            Err(error) => Err(error.of_lock(self.key())),
+            Renewed::NotOwned => Err(self.revoked(Loss::Whole)),
+            Renewed::Partial => Err(self.revoked(Loss::Partial)),
         }
     }
 
