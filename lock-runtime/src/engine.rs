@@ -121,7 +121,7 @@ impl Engine {
         self.origin.is_some_and(Origin::is_inherited)
     }
 
-    /// The same, a millisecond late at most: it costs a waiter nothing.
+    /// The same, a millisecond late at most: it costs next to nothing.
     pub(crate) fn is_inherited_at(&self, now: Moment) -> bool {
         self.origin.is_some_and(|origin| origin.is_inherited_at(now))
     }

@@ -29,7 +29,8 @@ impl Origin {
         self != Self::here()
     }
 
-    /// The same without a system call, unless this thread has not made one for a millisecond.
+    /// The same as far as this thread knew at most a millisecond before `now`: on most calls without a system call, which
+    /// would cost more than a hand-over has room for.
     pub(crate) fn is_inherited_at(self, now: Moment) -> bool {
         let lately = KNOWN.try_with(|known| match known.get() {
             Some((at, process)) if now.since(at) < LATELY => Self(process),

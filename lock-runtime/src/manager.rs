@@ -69,6 +69,8 @@ impl LockManager {
 
     /// Makes this the process's default manager, which `#[cache_lock]` uses when it names none.
     ///
+    /// A child after a fork can't use its parent's manager, and installs one of its own in its place.
+    ///
     /// # Errors
     ///
     /// [`AlreadyInstalled`](LockError::AlreadyInstalled) when there is one already.
@@ -79,7 +81,7 @@ impl LockManager {
     /// Runs `inside` with this as the default manager: for tests, and for tenants with a Redis of their own.
     ///
     /// It goes before the installed one, and an inner scope before an outer one. Tasks spawned inside do not
-    /// inherit it.
+    /// inherit it, also when an executor that is driven inside polls them.
     ///
     /// # Cancel safety
     ///

@@ -137,6 +137,8 @@ async fn drive(
             waiting = Some(engine.crowd().enter(0).map_err(|limit| too_many(terms, limit))?);
         }
         let outcome = match step {
+            // A token is made once: that is worth a system call beside the round trip.
+            Step::Claim(_) | Step::Ask(_) if engine.is_inherited() => return Err(forked(terms)),
             Step::Hold => match Hold::start(&turn, terms, now) {
                 Some(view) => return Ok(Hold::new(turn, view, terms.body)),
                 None => continue,

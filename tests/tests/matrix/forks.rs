@@ -19,13 +19,18 @@ fn runtime() -> Runtime {
 fn in_a_fork(child: impl FnOnce()) {
     match fork().unwrap() {
         Fork::Child => {
+            // One that hangs must not outlive the test.
+            std::thread::spawn(|| {
+                std::thread::sleep(LONG);
+                std::process::exit(2);
+            });
             // Nothing else of the test may run here: it would stop the parent's server.
             let outcome = catch_unwind(AssertUnwindSafe(child));
             std::process::exit(i32::from(outcome.is_err()));
         }
         Fork::Parent(child) => {
             let mut status = None;
-            eventually_blocking("the child ends", LONG, || {
+            eventually_blocking("the child ends", LONG * 2, || {
                 status = waitpid_nohang(child).unwrap();
                 status.is_some()
             });
@@ -75,7 +80,7 @@ async fn child(url: &str, inherited: LockManager, dropped: LockGuard, released: 
 }
 
 #[test]
-fn row_51_a_child_after_a_fork_can_not_use_its_parents_manager_and_can_make_its_own() {
+fn row_61_a_child_after_a_fork_can_not_use_its_parents_manager_and_can_make_its_own() {
     let server = Server::start();
     let parent = runtime();
     let locks = parent.block_on(manager(&server.url()));
@@ -102,7 +107,7 @@ fn row_51_a_child_after_a_fork_can_not_use_its_parents_manager_and_can_make_its_
 
 /// Two processes that go on from one copy of a manager would make the same tokens.
 #[test]
-fn row_51_parent_and_child_never_hold_one_lock_under_one_token() {
+fn row_61_parent_and_child_never_hold_one_lock_under_one_token() {
     let server = Server::start();
     let parent = runtime();
     let locks = parent.block_on(manager(&server.url()));

@@ -212,12 +212,15 @@ impl Link {
 
     /// The connection, and the deadline counted from when there is one.
     async fn live(&self, by: Deadline) -> Result<(Live, Deadline), CallError> {
-        if self.origin.is_inherited() {
+        if self.origin.is_inherited_at(by.start()) {
             return Err(CallError::Inherited);
         }
         let live = self.locked().live.clone();
         if let Some(live) = live {
             return Ok((live, by));
+        }
+        if self.origin.is_inherited() {
+            return Err(CallError::Inherited);
         }
         // What is left: the deadline may count from an earlier step of the same verb.
         let by = by.counted_from(Moment::now());
