@@ -221,7 +221,7 @@ impl Held {
     /// [`LockError::Lost`] when the hold was lost and the body was dropped for it.
     pub fn protect<F: Future>(&self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
         let view = self.guard.view();
-        let body = Frame::push(view.clone()).around(body);
+        let body = Frame::new(view.clone()).around(body);
         Protected::new(view, self.on_lost == OnLost::Cancel, body)
     }
 

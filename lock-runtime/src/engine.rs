@@ -10,7 +10,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::LockError;
 use crate::builder::Settings;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Moment};
+use crate::fork::Origin;
 use crate::keeper::Keeper;
 use crate::keeper::thread::KeeperThread;
 use crate::local::{self, Crowd, Hold, Loss, Slot, Table, Terms, Turn};
@@ -36,6 +37,8 @@ pub(crate) struct Engine {
     bodies: TaskTracker,
     releases: TaskTracker,
     is_closed: AtomicBool,
+    /// The process whose locks these are; `None` for locks that are in the process itself, and so in each copy of it.
+    origin: Option<Origin>,
 }
 
 impl Engine {
@@ -49,6 +52,7 @@ impl Engine {
     ) -> Arc<Self> {
         let engine = Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
+            origin: thread.is_some().then(Origin::here),
             keeper: Keeper::new(keeper_store, settings.command_timeout, thread),
             crowd: Crowd::new(settings.max_waiters, settings.max_waiters_per_key),
             settings,
@@ -110,6 +114,16 @@ impl Engine {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// Whether this process is a fork of the one that made the manager.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.origin.is_some_and(Origin::is_inherited)
+    }
+
+    /// The same, a millisecond late at most: it costs next to nothing.
+    pub(crate) fn is_inherited_at(&self, now: Moment) -> bool {
+        self.origin.is_some_and(|origin| origin.is_inherited_at(now))
     }
 
     /// Whether this manager made the token.
@@ -189,18 +203,35 @@ impl Engine {
         self.table.forget_if_unused(slot);
     }
 
-    /// See [`LockManager::shutdown`](crate::LockManager::shutdown).
-    pub(crate) async fn shutdown(self: &Arc<Self>) {
+    /// See [`LockManager::shutdown`](crate::LockManager::shutdown). The bodies that hold the locks `own` wait for it
+    /// themselves: they are not waited for, and go on after it.
+    pub(crate) async fn shutdown(self: &Arc<Self>, own: &[Arc<str>]) {
+        if self.is_inherited() {
+            // All that there is to give back is the parent's.
+            return;
+        }
+        if let Some(key) = own.first() {
+            observe::shut_down_inside(key);
+        }
         self.is_closed.store(true, Ordering::SeqCst);
         for slot in self.table.all() {
             slot.close();
         }
-        if tokio::time::timeout(self.settings.drain, self.table.emptied()).await.is_err() {
+        if tokio::time::timeout(self.settings.drain, self.table.emptied_but(own)).await.is_err() {
             for slot in self.table.all() {
-                self.revoke(&slot, None, Loss::Whole);
+                if !own.contains(slot.key()) {
+                    self.revoke(&slot, None, Loss::Whole);
+                }
             }
             self.bodies.close();
-            let _ = tokio::time::timeout(LAST_STEPS, self.bodies.wait()).await;
+            let ended = async {
+                if own.is_empty() {
+                    self.bodies.wait().await;
+                } else {
+                    self.table.emptied_but(own).await;
+                }
+            };
+            let _ = tokio::time::timeout(LAST_STEPS, ended).await;
         }
         self.releases.close();
         let released = async {

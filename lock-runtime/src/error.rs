@@ -114,6 +114,17 @@ pub enum LockError {
         problem: BackendError,
     },
 
+    /// This process is a fork of the one that made the manager. The child would make the same tokens as its parent, on the same
+    /// connections, so its copy of the manager does nothing: make a new manager in the child.
+    #[error(
+        "lock `{key}`: this process is a fork of the one that made the lock manager, and can't use its copy: make a new \
+         manager in the child"
+    )]
+    Forked {
+        /// The lock's name in Redis.
+        key: String,
+    },
+
     /// The manager is shutting down, or has shut down.
     #[error("lock `{key}`: the lock manager is shut down")]
     ShutDown {

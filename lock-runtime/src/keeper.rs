@@ -1,13 +1,14 @@
 //! The keeper: confirms claims, renews leases, notices loss, repeats asks, and gives back what was dropped.
 //!
 //! For a store on the network it runs on a thread of its own with a connection of its own, so that a blocked, dropped
-//! or missing user runtime can neither lose a live hold nor strand a lock. For the embedded store it is a task on the
-//! caller's runtime, so that it lives in that runtime's (perhaps paused) time.
+//! or missing user runtime can neither lose a live hold nor strand a lock. For the embedded store it is a task on each of the
+//! callers' runtimes, so that it lives in that runtime's (perhaps paused) time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::runtime::{self, Handle};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -19,6 +20,9 @@ use crate::store::{AnyStore, Ask, Events, Release, Renewal, Retry, Store, StoreE
 
 mod board;
 pub(crate) mod thread;
+
+#[cfg(test)]
+mod tests;
 
 use board::{Board, Unsent};
 use thread::KeeperThread;
@@ -74,22 +78,36 @@ impl Keeper {
     }
 
     /// Starts the work for `engine`, or makes sure that it goes on: a task on a user's runtime ends with it.
+    ///
+    /// There is a task for each runtime that the manager is used on: another one may live and not be polled. All of them
+    /// work from one board, and whoever is polled does what is due.
     pub(crate) fn start(self: &Arc<Self>, engine: &Weak<Engine>) {
+        let runtime = match self.thread {
+            Some(_) => None,
+            None => match Handle::try_current() {
+                Ok(runtime) => Some(runtime),
+                // Outside a runtime there is nobody to look after yet: the next acquire starts it.
+                Err(_) => return,
+            },
+        };
+        let place = runtime.as_ref().map(Handle::id);
         let mut board = self.locked();
-        if board.is_running {
+        if board.running.contains(&place) {
             return;
         }
-        let work = run(Arc::clone(self), Weak::clone(engine), Running(Arc::clone(self)));
-        board.is_running = true;
+        board.running.push(place);
         drop(board);
-        match &self.thread {
-            Some(thread) => thread.spawn(work),
-            // Outside a runtime there is nobody to look after yet: the next acquire starts it.
-            None => match tokio::runtime::Handle::try_current() {
-                Ok(runtime) => drop(runtime.spawn(work)),
-                Err(_) => drop(work),
-            },
+        let work = run(Arc::clone(self), Weak::clone(engine), Running(Arc::clone(self), place));
+        match (&self.thread, runtime) {
+            (Some(thread), _) => thread.spawn(work),
+            (None, Some(runtime)) => drop(runtime.spawn(work)),
+            (None, None) => drop(work),
         }
+    }
+
+    /// Has every keeper look at the board: each of them may be on a runtime that is not polled.
+    fn wake_up(&self) {
+        self.wake.notify_waiters();
     }
 
     /// Changes the board, and wakes the keeper when that brings work before it would wake by itself.
@@ -99,7 +117,7 @@ impl Keeper {
         let wake = board.has_to_wake();
         drop(board);
         if wake {
-            self.wake.notify_one();
+            self.wake_up();
         }
         result
     }
@@ -111,7 +129,7 @@ impl Keeper {
         let wake = board.has_to_beat();
         drop(board);
         if wake {
-            self.wake.notify_one();
+            self.wake_up();
         }
         entry
     }
@@ -169,7 +187,7 @@ impl Keeper {
         self.quiet.notify_waiters();
         if engine.strong_count() == 0 {
             // That was the last of its work; nothing else would wake it.
-            self.wake.notify_one();
+            self.wake_up();
         }
     }
 
@@ -178,12 +196,12 @@ impl Keeper {
     }
 }
 
-/// Marks the keeper as not running when its task ends, in whatever way.
-struct Running(Arc<Keeper>);
+/// Marks the keeper as not running at a place when its task ends there, in whatever way.
+struct Running(Arc<Keeper>, Option<runtime::Id>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.locked().is_running = false;
+        self.0.locked().running.retain(|place| *place != self.1);
     }
 }
 

@@ -15,6 +15,7 @@ mod clock;
 mod engine;
 mod error;
 mod fencing;
+mod fork;
 mod guard;
 mod keeper;
 mod key;

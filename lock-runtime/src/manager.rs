@@ -42,8 +42,8 @@ impl LockManager {
 
     /// A manager whose locks live in this process: for tests, examples, and services with one replica.
     ///
-    /// What renews its holds is a task of the runtime that first uses it, and lives in that runtime's time, which tests may
-    /// pause. When that runtime is gone, the next acquire on another one goes on with it.
+    /// What renews its holds is a task on each runtime that acquires a lock, and lives in that runtime's time, which tests may
+    /// pause. So a hold is renewed while the runtime that acquired it is driven, or any other one that the manager is used on.
     #[must_use]
     pub fn in_memory() -> Self {
         Self::builder().in_memory()
@@ -69,6 +69,8 @@ impl LockManager {
 
     /// Makes this the process's default manager, which `#[cache_lock]` uses when it names none.
     ///
+    /// A child after a fork can't use its parent's manager, and installs one of its own in its place.
+    ///
     /// # Errors
     ///
     /// [`AlreadyInstalled`](LockError::AlreadyInstalled) when there is one already.
@@ -79,7 +81,7 @@ impl LockManager {
     /// Runs `inside` with this as the default manager: for tests, and for tenants with a Redis of their own.
     ///
     /// It goes before the installed one, and an inner scope before an outer one. Tasks spawned inside do not
-    /// inherit it.
+    /// inherit it, also when an executor that is driven inside polls them.
     ///
     /// # Cancel safety
     ///
@@ -106,13 +108,16 @@ impl LockManager {
     /// releases it all. It takes the drain time and, while servers do not answer, up to 6 s more: 2 s each for bodies that
     /// do not end, for the last releases, and for the keeper's. What could not be given back by then is left to expire.
     ///
-    /// Call it at the end of `main` and on SIGTERM: a process that just exits leaves its locks to expire.
+    /// Call it at the end of `main` and on SIGTERM: a process that just exits leaves its locks to expire. A body that calls it
+    /// under a lock of this manager would wait for itself: that body's locks are not waited for, it goes on when all others are
+    /// given back, and gives back its own at its end. A warning tells of it.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: call it again to go on.
     pub async fn shutdown(&self) {
-        self.engine.shutdown().await;
+        let own = scope::held_keys(&self.engine);
+        self.engine.shutdown(&own).await;
     }
 }
 

@@ -20,6 +20,16 @@ pub(crate) fn unreleased(error: &LockError) {
     tracing::warn!(target: "lock_runtime", error = %error, "release failed after a body");
 }
 
+/// A body waits for the shutdown of the manager whose lock it holds.
+pub(crate) fn shut_down_inside(key: &str) {
+    tracing::warn!(
+        target: "lock_runtime",
+        key,
+        "`shutdown` was called inside a body that holds this lock: it does not wait for that body, which gives the lock \
+         back when it ends"
+    );
+}
+
 /// A connection was set up.
 pub(crate) fn connected(server: &str) {
     tracing::debug!(target: "lock_runtime", server, "connected");

@@ -76,7 +76,8 @@ impl LockRequest {
     /// [`Timeout`](LockError::Timeout) when it stayed busy, [`Backend`](LockError::Backend) when Redis could not be
     /// asked until then, [`InvalidKey`](LockError::InvalidKey) or [`InvalidSetting`](LockError::InvalidSetting)
     /// before anything is sent, [`TooManyWaiters`](LockError::TooManyWaiters), [`AlreadyHeld`](LockError::AlreadyHeld) inside a body that holds this very lock,
-    /// [`ShutDown`](LockError::ShutDown), [`TooFewReplicas`](LockError::TooFewReplicas) with
+    /// [`ShutDown`](LockError::ShutDown), [`Forked`](LockError::Forked) in a child of the process that made the manager,
+    /// [`TooFewReplicas`](LockError::TooFewReplicas) with
     /// [`Builder::min_replicas`](crate::Builder::min_replicas). All of them at the latest 100 ms after the timeout.
     ///
     /// # Cancel safety
@@ -113,7 +114,8 @@ impl LockRequest {
     ///
     /// This is what `#[cache_lock]` expands to. The lock's deadline is looked at before every poll of `body`. When
     /// the running task holds this very lock already, inside another `run`, `body` enters at once and borrows the
-    /// outer hold's deadline and fencing token.
+    /// outer hold's deadline and fencing token. Joined, selected and buffered futures are the same task; spawned ones are
+    /// not, also when an executor that is driven inside of the outer body polls them.
     ///
     /// # Errors
     ///

@@ -1,60 +1,71 @@
 //! Which manager is meant when none is named, and which locks the running task holds already.
 //!
-//! This is the only global state: one installed manager per process, and two task-locals. A spawned task starts
-//! without either task-local, which is what keeps re-entry from leaking into work that runs beside its parent.
+//! This is the only global state: one installed manager per process, and on each thread what its polls are inside of. A
+//! task starts outside of everything, wherever it is polled: that keeps re-entry from leaking into work that runs beside its
+//! parent, or inside of a stranger's poll.
 
 use std::sync::{Arc, OnceLock};
 
-use tokio::task::futures::TaskLocalFuture;
-
+use crate::engine::Engine;
 use crate::local::HoldView;
 use crate::{LockError, LockManager};
 
-static INSTALLED: OnceLock<LockManager> = OnceLock::new();
+mod inside;
+mod installed;
+mod task;
+#[cfg(test)]
+mod tests;
 
-tokio::task_local! {
-    static SCOPED: LockManager;
-    static HELD: Arc<Frame>;
+use inside::{Inside, Stack};
+
+thread_local! {
+    static SCOPED: Stack<LockManager> = const { Stack::new() };
+    static HELD: Stack<Arc<Frame>> = const { Stack::new() };
 }
 
 pub(crate) fn install(manager: &LockManager) -> Result<(), LockError> {
-    INSTALLED.set(manager.clone()).map_err(|_| LockError::AlreadyInstalled)
+    installed::install(manager)
 }
 
 /// The manager of the enclosing scope, else the installed one.
 pub(crate) fn current() -> Option<LockManager> {
-    SCOPED.try_with(LockManager::clone).ok().or_else(|| INSTALLED.get().cloned())
+    let scoped = SCOPED.try_with(|scoped| scoped.find(|manager| Some(manager.clone())));
+    scoped.ok().flatten().or_else(installed::installed)
 }
 
 pub(crate) async fn with_manager<F: Future>(manager: LockManager, inside: F) -> F::Output {
-    SCOPED.scope(manager, inside).await
+    Inside::new(&SCOPED, manager, inside).await
 }
 
-/// A lock that the running body holds; frames of nested bodies form a list, innermost first.
+/// The keys of the locks of `engine` whose bodies the running task is inside of.
+pub(crate) fn held_keys(engine: &Arc<Engine>) -> Vec<Arc<str>> {
+    let mut keys = Vec::new();
+    let all = |frame: &Arc<Frame>| {
+        keys.extend(frame.hold.key_in(engine));
+        None::<()>
+    };
+    // A thread that is ending is inside of nothing.
+    let _ = HELD.try_with(|held| held.find(all));
+    keys
+}
+
+/// A lock that the running body holds.
 #[derive(Debug)]
 pub(crate) struct Frame {
     hold: HoldView,
     /// Joined calls that re-enter this frame exclude each other here.
     inner: OnceLock<Arc<tokio::sync::Mutex<()>>>,
-    outer: Option<Arc<Frame>>,
 }
 
 impl Frame {
-    /// A frame for `hold` on top of what the running task holds.
-    pub(crate) fn push(hold: HoldView) -> Arc<Self> {
-        Arc::new(Self { hold, inner: OnceLock::new(), outer: HELD.try_with(Arc::clone).ok() })
+    pub(crate) fn new(hold: HoldView) -> Arc<Self> {
+        Arc::new(Self { hold, inner: OnceLock::new() })
     }
 
-    /// The innermost frame of the running task that holds `hold`'s key in the same manager.
+    /// The innermost frame of the running task that holds the meant key in the same manager.
     pub(crate) fn find(is_meant: impl Fn(&HoldView) -> bool) -> Option<Arc<Self>> {
-        let mut frame = HELD.try_with(Arc::clone).ok();
-        while let Some(this) = frame.take() {
-            if is_meant(&this.hold) {
-                return Some(this);
-            }
-            frame.clone_from(&this.outer);
-        }
-        None
+        let found = HELD.try_with(|held| held.find(|frame| is_meant(&frame.hold).then(|| Arc::clone(frame))));
+        found.ok().flatten()
     }
 
     pub(crate) fn hold(&self) -> &HoldView {
@@ -65,8 +76,8 @@ impl Frame {
         Arc::clone(self.inner.get_or_init(Arc::default))
     }
 
-    /// Runs `body` with this frame on the stack: during each of its polls, and while it is dropped.
-    pub(crate) fn around<F: Future>(self: Arc<Self>, body: F) -> TaskLocalFuture<Arc<Self>, F> {
-        HELD.scope(self, body)
+    /// Runs `body` inside of this frame: during each of its polls, and while it is dropped.
+    pub(crate) fn around<F: Future>(self: Arc<Self>, body: F) -> Inside<Arc<Self>, F> {
+        Inside::new(&HELD, self, body)
     }
 }

@@ -15,10 +15,20 @@ impl Servers {
         Self::of(Kind::Redis, count)
     }
 
+    /// So many, each with a wall clock of its own; `None` where that can't be.
+    #[must_use]
+    pub fn with_clocks(count: usize) -> Option<Self> {
+        let servers: Option<Vec<_>> = (0..count).map(|_| Server::with_clock()).collect();
+        servers.map(Self::sorted)
+    }
+
     /// So many of a certain kind.
     #[must_use]
     pub fn of(kind: Kind, count: usize) -> Self {
-        let mut servers: Vec<_> = (0..count).map(|_| Server::of(kind, &[])).collect();
+        Self::sorted((0..count).map(|_| Server::of(kind, &[])).collect())
+    }
+
+    fn sorted(mut servers: Vec<Server>) -> Self {
         // As a manager does with those of a URL.
         servers.sort_unstable_by_key(Server::address);
         Self { servers }

@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::keeper::thread::KeeperThread;
 use crate::store::AnyStore;
 use crate::store::quorum::Quorum;
+use crate::store::quorum::node::MARKER;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
@@ -28,6 +29,7 @@ impl Settings {
             return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
         }
         self.max_lease.get_or_insert(MAX_LEASE);
+        self.reserved = Some(MARKER);
         self.check()?;
         Ok(self)
     }

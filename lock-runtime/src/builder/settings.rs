@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::local::check_lease;
-use crate::{LockError, key};
+use crate::{InvalidKey, LockError, key};
 
 /// The allowance for a holder that is late; more than this is a lease of its own.
 const LONGEST_GRACE: Duration = Duration::from_hours(1);
@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) min_replicas: Option<(u32, Duration)>,
     /// The longest lease that may be asked for, the grace included.
     pub(super) max_lease: Option<Duration>,
+    /// A key of the protocol, which is no lock's name.
+    pub(super) reserved: Option<&'static str>,
     pub(crate) grace: Duration,
     pub(crate) drain: Duration,
     pub(crate) max_waiters: usize,
@@ -47,6 +49,7 @@ impl Default for Settings {
             connect_timeout: Duration::from_secs(2),
             min_replicas: None,
             max_lease: None,
+            reserved: None,
             grace: Duration::ZERO,
             drain: Duration::from_secs(5),
             max_waiters: 1_000_000,
@@ -125,9 +128,14 @@ impl Settings {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());
         }
-        match &self.namespace {
-            Some(namespace) => key::in_namespace(namespace, &name),
-            None => Ok(name.into()),
+        let name = match &self.namespace {
+            Some(namespace) => key::in_namespace(namespace, &name)?,
+            None => name.into(),
+        };
+        if self.reserved.is_some_and(|reserved| *name == *reserved) {
+            let reason = InvalidKey::new("a quorum keeps its own record under this name: use another prefix or key");
+            return Err(LockError::InvalidKey { key: name.to_string(), reason });
         }
+        Ok(name)
     }
 }

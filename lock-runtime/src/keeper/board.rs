@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::runtime;
 use tokio::time::Instant;
 
 use super::{IDLE_TICKS, LONGEST_SLEEP, TICK, Work};
@@ -33,7 +34,8 @@ pub(super) struct Board {
     /// Slots whose lease the store may have forgotten.
     pub(super) verify: Vec<Arc<Slot>>,
     sleeps: Option<Sleep>,
-    pub(super) is_running: bool,
+    /// Where the keeper runs: on its thread (`None`), or on these runtimes.
+    pub(super) running: Vec<Option<runtime::Id>>,
     pub(super) is_closed: bool,
 }
 
@@ -91,7 +93,8 @@ impl Board {
         let releases = self.take_unsent(Instant::now());
         // Nobody is left to look after, and what was noticed is no reason any more to look again at once.
         let (unsent, in_flight) = (std::mem::take(&mut self.unsent), self.in_flight);
-        *self = Self { unsent, in_flight, is_running: self.is_running, ..Self::default() };
+        let running = std::mem::take(&mut self.running);
+        *self = Self { unsent, in_flight, running, ..Self::default() };
         let is_done = releases.is_empty() && self.is_quiet();
         (Work { releases, ..Work::default() }, is_done)
     }

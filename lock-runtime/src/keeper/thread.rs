@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc;
 
+use crate::fork::Origin;
+
 /// The thread, for as long as a manager needs it; it ends when the last one is gone and its work is done.
 #[derive(Debug)]
 pub(crate) struct KeeperThread {
@@ -13,13 +15,15 @@ pub(crate) struct KeeperThread {
     alive: mpsc::Sender<()>,
 }
 
-static THREAD: Mutex<Weak<KeeperThread>> = Mutex::new(Weak::new());
+/// The thread, and the process that has it: a child after a fork has none.
+static THREAD: Mutex<Option<(Origin, Weak<KeeperThread>)>> = Mutex::new(None);
 
 impl KeeperThread {
     /// The process's thread, started when there is none.
     pub(crate) fn shared() -> std::io::Result<Arc<Self>> {
         let mut current = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(thread) = current.upgrade() {
+        let started = current.as_ref().filter(|(origin, _)| !origin.is_inherited());
+        if let Some(thread) = started.and_then(|(_, thread)| thread.upgrade()) {
             return Ok(thread);
         }
         let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -29,7 +33,7 @@ impl KeeperThread {
             // Nothing is ever sent: this waits for the last sender to go.
             runtime.block_on(all_gone.recv());
         })?;
-        *current = Arc::downgrade(&thread);
+        *current = Some((Origin::here(), Arc::downgrade(&thread)));
         Ok(thread)
     }
 

@@ -30,6 +30,9 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
         return Err(shut_down(terms));
     }
     let mut attempt = Attempt::new(terms.timeout);
+    if engine.is_inherited_at(attempt.started) {
+        return Err(forked(terms));
+    }
     // Whether the clocks were read a moment ago.
     let mut is_first = true;
     loop {
@@ -134,6 +137,8 @@ async fn drive(
             waiting = Some(engine.crowd().enter(0).map_err(|limit| too_many(terms, limit))?);
         }
         let outcome = match step {
+            // A token is made once: that is worth a system call beside the round trip.
+            Step::Claim(_) | Step::Ask(_) if engine.is_inherited() => return Err(forked(terms)),
             Step::Hold => match Hold::start(&turn, terms, now) {
                 Some(view) => return Ok(Hold::new(turn, view, terms.body)),
                 None => continue,
@@ -181,6 +186,7 @@ async fn drive(
                     attempt.begin_anew();
                 }
             }
+            Err(_) if engine.is_inherited() => return Err(forked(terms)),
             Err(error) if error.retry == Retry::Never => {
                 return Err(error.of_lock(&terms.key));
             }
@@ -202,6 +208,10 @@ fn too_many(terms: &Terms, limit: usize) -> LockError {
 
 fn shut_down(terms: &Terms) -> LockError {
     LockError::ShutDown { key: terms.key.to_string() }
+}
+
+fn forked(terms: &Terms) -> LockError {
+    LockError::Forked { key: terms.key.to_string() }
 }
 
 /// The error of a task whose time is up: busy and unreachable never look alike.

@@ -1,6 +1,7 @@
 //! [`Table`]: the keys in use in this process.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -22,7 +23,10 @@ type Slots = HashMap<Arc<str>, Arc<Slot>, Hasher>;
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     slots: Mutex<Slots>,
+    /// So few keys are left in use as whoever waits for it wants.
     emptied: Notify,
+    /// So many keys may be left: those of the bodies that wait for it themselves.
+    rest: AtomicUsize,
 }
 
 impl Table {
@@ -67,16 +71,19 @@ impl Table {
                 if slots.capacity() > 1024 {
                     slots.shrink_to_fit();
                 }
+            }
+            if slots.len() <= self.rest.load(Ordering::Relaxed) {
                 self.emptied.notify_waiters();
             }
         }
     }
 
-    /// Resolves when no key is in use.
-    pub(crate) async fn emptied(&self) {
+    /// Resolves when no key is in use but `own`.
+    pub(crate) async fn emptied_but(&self, own: &[Arc<str>]) {
+        self.rest.fetch_max(own.len(), Ordering::Relaxed);
         loop {
             let emptied = self.emptied.notified();
-            if self.locked().is_empty() {
+            if self.locked().keys().all(|key| own.contains(key)) {
                 return;
             }
             emptied.await;

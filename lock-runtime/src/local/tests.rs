@@ -12,6 +12,7 @@ use futures_util::FutureExt as _;
 
 mod asked;
 mod managers;
+mod views;
 mod waiters;
 
 #[tokio::test(start_paused = true)]

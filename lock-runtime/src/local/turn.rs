@@ -17,8 +17,9 @@ const MOST_FENCES: u32 = 64;
 pub(crate) const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
 /// The shortest pause before a single try is repeated that came just before a release of its own process.
 const TOO_EARLY: Duration = Duration::from_millis(2);
-/// A waiter repeats its ask at most this often (rule 5).
-pub(crate) const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// A waiter repeats its ask at most this often (rule 5). A lost wake-up costs at most a second (promise 4): this, the age that
+/// an answer may have without being asked for again (`JUST_NOW`), and a round trip.
+pub(crate) const ASK_INTERVAL: Duration = Duration::from_millis(900);
 
 /// The turn in a slot. Dropping it passes it on, and gives back what nobody needs any more.
 #[derive(Debug)]

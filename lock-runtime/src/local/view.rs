@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::lease::Fences;
+use super::lease::{Fences, Lease};
 use super::slot::{Loss, Slot};
 use super::turn::Turn;
 use super::watch::Lost;
@@ -18,6 +18,15 @@ use crate::{FencingToken, LockError};
 /// A look at a hold, which may have ended.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldView(Arc<Looked>);
+
+/// How an extension went that the store has confirmed.
+enum Extended {
+    Yes,
+    /// The hold's deadline had passed before (rule 13: it does not come back).
+    TooLate,
+    /// The hold had ended before.
+    Ended,
+}
 
 #[derive(Debug)]
 struct Looked {
@@ -56,6 +65,11 @@ impl HoldView {
     /// Whether it is a hold of `key` in `engine`.
     pub(crate) fn is_of(&self, engine: &Arc<Engine>, key: &str) -> bool {
         Arc::ptr_eq(&self.0.slot.engine, engine) && *self.0.slot.key == *key
+    }
+
+    /// Its key, when it is a hold in `engine`.
+    pub(crate) fn key_in(&self, engine: &Arc<Engine>) -> Option<Arc<str>> {
+        Arc::ptr_eq(&self.0.slot.engine, engine).then(|| Arc::clone(&self.0.slot.key))
     }
 
     pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
@@ -107,28 +121,49 @@ impl HoldView {
         let sent = Moment::now();
         let by = Deadline::new(sent, looked.slot.engine.settings().command_timeout);
         match one(looked.slot.engine.store().renew(std::slice::from_ref(&renewal), by).await) {
-            Ok(Renewed::Until(until)) if self.extended(until, Deadline::new(sent, lease)) => Ok(()),
-            Ok(renewed) => {
-                let loss = if matches!(renewed, Renewed::Partial) { Loss::Partial } else { Loss::Whole };
-                looked.slot.engine.revoke(&looked.slot, Some(&looked.token), loss);
-                Err(self.lost_error(false))
-            }
+            Ok(renewed) => self.on_renewed(renewed, Deadline::new(sent, lease)),
             Err(error) => Err(error.of_lock(self.key())),
         }
     }
 
-    /// Whether the hold was still there to be extended: confirmed until `until`, and not beyond `own`.
-    fn extended(&self, until: Deadline, own: Deadline) -> bool {
+    /// Takes in what the store says to an extension, not beyond `own`.
+    pub(super) fn on_renewed(&self, renewed: Renewed, own: Deadline) -> Result<(), LockError> {
+        match renewed {
+            Renewed::Until(until) => match self.extended(until, own) {
+                Extended::Yes => Ok(()),
+                Extended::TooLate => Err(self.revoked(Loss::Whole)),
+                // The store keeps the lease, which is another hold's now.
+                Extended::Ended => Err(self.lost_error(false)),
+            },
+            Renewed::NotOwned => Err(self.revoked(Loss::Whole)),
+            Renewed::Partial => Err(self.revoked(Loss::Partial)),
+        }
+    }
+
+    /// Ends the lease, which is the same for every hold that had it; returns what the caller is told.
+    fn revoked(&self, loss: Loss) -> LockError {
+        let Looked { slot, token, .. } = &*self.0;
+        slot.engine.revoke(slot, Some(token), loss);
+        self.lost_error(false)
+    }
+
+    /// Lengthens the hold if it is still there: confirmed until `until`, and not beyond `own`.
+    fn extended(&self, until: Deadline, own: Deadline) -> Extended {
         let mut state = self.0.slot.locked();
         let now = Moment::now();
-        let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == self.0.token) else {
-            return false;
+        let lease = state.lease.as_mut().filter(|lease| lease.token == self.0.token);
+        let is_own = |lease: &Lease| lease.tenure.as_ref().is_some_and(|tenure| tenure.id == self.0.id);
+        let Some(lease) = lease.filter(|lease| is_own(lease)) else {
+            // It ended while the store was asked, and may have been handed over under the same token.
+            return Extended::Ended;
         };
         if !lease.confirm(until) {
-            return false;
+            return Extended::TooLate;
         }
-        let tenure = lease.tenure.as_mut().filter(|tenure| tenure.id == self.0.id);
-        tenure.map(|tenure| tenure.own = tenure.own.max_at(own, now)).is_some()
+        if let Some(tenure) = &mut lease.tenure {
+            tenure.own = tenure.own.max_at(own, now);
+        }
+        Extended::Yes
     }
 
     /// The hold for a nested body: the same, with a fencing token if it wants one.

@@ -17,6 +17,7 @@ use super::{Answer, Answers, Ask, Cause, Events, Pushed, Release, Released, Rene
 use crate::clock::{Deadline, Moment};
 use crate::token::Token;
 
+pub(crate) mod age;
 mod asking;
 mod census;
 mod left_over;

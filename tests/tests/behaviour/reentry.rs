@@ -18,6 +18,7 @@ over_every_store![
     a_nested_body_of_another_key_takes_its_own_lock,
     a_spawned_task_does_not_inherit_the_hold,
     a_plain_acquire_of_a_held_key_is_reported_at_once,
+    a_plain_acquire_under_a_plain_guard_waits_and_names_this_process,
     a_cloned_manager_is_the_same_manager_to_a_nested_body,
 ];
 
@@ -121,6 +122,21 @@ async fn a_plain_acquire_of_a_held_key_is_reported_at_once(world: World) {
     let error = waiting.unwrap_err();
     assert!(matches!(&error, LockError::AlreadyHeld { key } if key == "p:k"), "{error:?}");
     assert!(matches!(trying.unwrap_err(), LockError::AlreadyHeld { .. }));
+}
+
+/// A guard belongs to nobody in particular: it may be released by another task while this one waits.
+async fn a_plain_acquire_under_a_plain_guard_waits_and_names_this_process(world: World) {
+    let manager = world.manager_with(LockManager::builder().label("this process")).await;
+    let guard = manager.lock("p", "k").acquire().await.unwrap();
+    let start = Instant::now();
+    let error = manager.lock("p", "k").timeout(SHORT).acquire().await.unwrap_err();
+    assert!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
+    let LockError::Timeout { holder, .. } = error else { panic!("{error:?}") };
+    assert_eq!(holder.as_deref(), Some("this process"));
+    let waiting = manager.lock("p", "k").timeout(LONG).acquire();
+    let (next, released) = tokio::join!(waiting, guard.release());
+    released.unwrap();
+    next.unwrap().release().await.unwrap();
 }
 
 async fn a_cloned_manager_is_the_same_manager_to_a_nested_body(world: World) {

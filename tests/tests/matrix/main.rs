@@ -18,6 +18,7 @@ mod crowd;
 mod denials;
 mod docs;
 mod eviction;
+mod forks;
 mod names;
 mod queues;
 mod rights;

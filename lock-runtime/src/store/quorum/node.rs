@@ -9,6 +9,9 @@ use crate::observe;
 use crate::store::{Answers, Store, StoreError};
 use crate::token::Token;
 
+/// Holds the run id of the server process that is in service. No lock can have this name.
+pub(crate) const MARKER: &str = "cache_lock:quorum";
+
 /// What a quorum needs of a server beside the verbs.
 pub(crate) trait Node: Store + Send + Sync + 'static {
     /// As people write it.

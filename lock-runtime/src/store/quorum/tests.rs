@@ -11,6 +11,7 @@ use crate::store::{Answer, Ask, CLAIM, Cause, Renewed, Retry, Store, StoreError,
 use crate::token::Token;
 
 mod away;
+mod restarts;
 mod world;
 
 use world::{COMMAND, KEY, Mode, PATIENCE, World, ask, by};

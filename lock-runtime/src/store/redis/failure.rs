@@ -18,6 +18,8 @@ pub(crate) enum CallError {
     Unconfirmed(Duration, u32),
     /// No connection within this time.
     NoConnection(Duration),
+    /// The connection is a parent's, and this process a fork of it.
+    Inherited,
     /// The server is older than what the protocol needs.
     TooOld(String),
     /// What answers there is nothing to lock on, for this reason.
@@ -84,7 +86,7 @@ impl CallError {
             // The next time it may be another server.
             #[cfg(any(feature = "sentinel", feature = "cluster"))]
             Self::Of(..) => false,
-            Self::TooOld(_) => true,
+            Self::Inherited | Self::TooOld(_) => true,
             Self::Failed(error) => {
                 matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
                     || matches!(error.code(), Some("NOPERM" | "NOAUTH" | "WRONGPASS" | "WRONGTYPE"))
@@ -110,6 +112,9 @@ impl CallError {
                 BackendError::new(format!("no answer within {limit:?}: the server waits for {count} replicas"))
             }
             Self::NoConnection(limit) => BackendError::new(format!("no connection to the server within {limit:?}")),
+            Self::Inherited => BackendError::new(
+                "this process is a fork of the one that made the lock manager: make a new manager in the child",
+            ),
             Self::TooOld(found) => BackendError::new(format!(
                 "{found} is too old: needs Redis {}.{} or newer, or any Valkey",
                 OLDEST.0, OLDEST.1

@@ -24,7 +24,10 @@ use super::reply;
 #[cfg(feature = "quorum")]
 use super::vote::Vote;
 use crate::clock::{Deadline, Moment};
+use crate::fork::Origin;
 use crate::observe;
+#[cfg(feature = "quorum")]
+use crate::store::quorum::age::Sighting;
 use crate::store::{Anchor, Events};
 
 mod called;
@@ -47,6 +50,11 @@ pub(crate) struct Link {
     /// On a server of a quorum, the longest lease that it may have forgotten in a restart.
     #[cfg_attr(not(feature = "quorum"), expect(dead_code, reason = "there are no other servers to ask"))]
     max_lease: Option<Duration>,
+    /// Since when the server process there has been known.
+    #[cfg(feature = "quorum")]
+    sighting: Sighting,
+    /// The process that may use the connection. A child has the same socket, and would take the parent's replies.
+    origin: Origin,
     events: OnceLock<Weak<dyn Events>>,
     /// Which locks live on this server; all when it is not set.
     own: OnceLock<Own>,
@@ -112,6 +120,9 @@ impl Link {
             process: process.map(str::to_owned),
             replicas,
             max_lease,
+            #[cfg(feature = "quorum")]
+            sighting: Sighting::default(),
+            origin: Origin::here(),
             events: OnceLock::new(),
             own: OnceLock::new(),
             command_timeout,
@@ -201,9 +212,15 @@ impl Link {
 
     /// The connection, and the deadline counted from when there is one.
     async fn live(&self, by: Deadline) -> Result<(Live, Deadline), CallError> {
+        if self.origin.is_inherited_at(by.start()) {
+            return Err(CallError::Inherited);
+        }
         let live = self.locked().live.clone();
         if let Some(live) = live {
             return Ok((live, by));
+        }
+        if self.origin.is_inherited() {
+            return Err(CallError::Inherited);
         }
         // What is left: the deadline may count from an earlier step of the same verb.
         let by = by.counted_from(Moment::now());
@@ -317,6 +334,9 @@ impl Link {
     /// Hands a command to the connection behind all that was sent before, without waiting for anything. Without a
     /// connection, or with a full one, it is not sent.
     pub(super) fn send_behind(&self, command: &Cmd) {
+        if self.origin.is_inherited() {
+            return;
+        }
         let Some(mut live) = self.locked().live.clone() else {
             return;
         };

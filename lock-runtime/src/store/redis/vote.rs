@@ -18,36 +18,35 @@ use super::reply::{integer, text};
 use super::scripts;
 use super::servers::Servers;
 use crate::clock::Deadline;
-use crate::store::quorum::node::{Node, Standing};
+use crate::store::quorum::age::{Age, Sighting};
+use crate::store::quorum::node::{MARKER, Node, Standing};
 use crate::store::{Answers, Retry, StoreError};
 use crate::token::Token;
-
-/// Holds the run id of the server process that is in service.
-const MARKER: &str = "cache_lock:quorum";
-/// The server tells its age in whole seconds.
-const ROUNDING: Duration = Duration::from_secs(1);
 
 /// What is known of a server process, for as long as the connection to it lives.
 pub(super) struct Vote {
     run_id: String,
-    /// When it has been running for longer than any lease lasts.
-    of_age: Deadline,
+    age: Age,
+    max_lease: Duration,
     marker: Mutex<Option<String>>,
 }
 
 impl Vote {
     /// Asks the server at the other end.
-    pub(super) async fn read(connection: &mut MultiplexedConnection, max_lease: Duration) -> Result<Self, CallError> {
-        let now = Deadline::after(Duration::ZERO).start();
+    pub(super) async fn read(
+        connection: &mut MultiplexedConnection,
+        max_lease: Duration,
+        sighting: &Sighting,
+    ) -> Result<Self, CallError> {
         let mut both = redis::pipe();
         both.cmd("INFO").arg("server").cmd("GET").arg(MARKER);
         let mut replies = connection.send_packed_commands(&both, 0, 2).await?.into_iter();
         let info: String = read(replies.next(), "+info")?;
         let marker = read(replies.next(), "+get or ~cache_lock:quorum")?;
         let unknown = || CallError::Unsuitable("the server does not tell its run_id and uptime".to_owned());
-        let (run_id, age) = read_info(&info).ok_or_else(unknown)?;
-        let of_age = Deadline::new(now, (max_lease + ROUNDING).saturating_sub(age));
-        Ok(Self { run_id, of_age, marker: Mutex::new(marker) })
+        let (run_id, told) = read_info(&info).ok_or_else(unknown)?;
+        let age = Age::new(sighting.first(&run_id), told);
+        Ok(Self { run_id, age, max_lease, marker: Mutex::new(marker) })
     }
 
     fn standing(&self) -> Standing {
@@ -55,7 +54,7 @@ impl Vote {
         if marker.as_ref() == Some(&self.run_id) {
             return Standing::InService;
         }
-        let left = self.of_age.remaining();
+        let left = self.age.left(self.max_lease);
         match &*marker {
             _ if left.is_zero() => Standing::OfAge { is_marked: marker.is_some() },
             None => Standing::Unmarked(left),
@@ -79,7 +78,7 @@ fn read<T: FromRedisValue>(reply: Option<Value>, right: &str) -> Result<T, CallE
     redis::from_redis_value(reply).map_err(|_| CallError::Unsuitable("its answer can't be read".to_owned()))
 }
 
-/// The process's id and its age.
+/// The process's id and its age, as it says.
 fn read_info(info: &str) -> Option<(String, Duration)> {
     let field = |name| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
     let age = field("uptime_in_seconds")?.parse().ok()?;
@@ -163,6 +162,8 @@ impl Node for RedisStore {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
 
     #[test]
@@ -173,19 +174,20 @@ mod tests {
         assert_eq!(read_info("uptime_in_seconds:x\r\nrun_id:abc\r\n"), None);
     }
 
-    #[test]
-    fn a_server_is_in_service_of_age_new_or_has_restarted() {
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_in_service_of_age_new_or_has_restarted() {
         let second = Duration::from_secs(1);
-        let standing = |marker: Option<&str>, left: Duration| {
-            let marker = Mutex::new(marker.map(str::to_owned));
-            Vote { run_id: "abc".to_owned(), of_age: Deadline::after(left), marker }.standing()
+        let seen = Instant::now();
+        let standing = |marker: Option<&str>| {
+            let (age, marker) = (Age::new(seen, Duration::ZERO), Mutex::new(marker.map(str::to_owned)));
+            Vote { run_id: "abc".to_owned(), age, max_lease: second, marker }.standing()
         };
-        for left in [Duration::ZERO, second] {
-            assert_eq!(standing(Some("abc"), left), Standing::InService);
-        }
-        assert_eq!(standing(None, Duration::ZERO), Standing::OfAge { is_marked: false });
-        assert_eq!(standing(Some("other"), Duration::ZERO), Standing::OfAge { is_marked: true });
-        assert!(matches!(standing(None, second), Standing::Unmarked(left) if left <= second));
-        assert!(matches!(standing(Some("other"), second), Standing::Restarted(left) if left <= second));
+        assert_eq!(standing(Some("abc")), Standing::InService);
+        assert_eq!(standing(None), Standing::Unmarked(2 * second));
+        assert_eq!(standing(Some("other")), Standing::Restarted(2 * second));
+        tokio::time::advance(2 * second).await;
+        assert_eq!(standing(Some("abc")), Standing::InService);
+        assert_eq!(standing(None), Standing::OfAge { is_marked: false });
+        assert_eq!(standing(Some("other")), Standing::OfAge { is_marked: true });
     }
 }

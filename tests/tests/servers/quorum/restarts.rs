@@ -39,6 +39,29 @@ async fn a_server_that_restarted_without_its_data_helps_nobody_to_a_second_hold(
     assert!(told.contains(&servers.server(2).address()) && told.contains("no vote for another"), "{told}");
 }
 
+/// A machine's clock is most often set right just after it started: then its servers seem to have been up for long.
+#[tokio::test]
+async fn servers_whose_clocks_step_at_their_restart_help_nobody_to_a_second_hold() {
+    let Some(mut servers) = Servers::with_clocks(3) else { return };
+    let (holder, other) = (manager(&servers).await, manager(&servers).await);
+    let guard = held(&holder, "k").await;
+    eventually("all have it", LONG, || servers.owners("p:k").iter().all(Option::is_some)).await;
+    for number in [1, 2] {
+        let server = servers.server_mut(number);
+        server.kill();
+        server.restart();
+        server.step_to(3_600_000);
+    }
+    let late = manager(&servers).await;
+    for manager in [&other, &late] {
+        for timeout in [Duration::ZERO, Duration::from_millis(1500)] {
+            let error = manager.lock("p", "k").timeout(timeout).acquire().await.unwrap_err();
+            assert!(error.to_string().contains("no vote for another"), "{error}");
+        }
+    }
+    drop(guard);
+}
+
 #[tokio::test]
 async fn a_server_that_restarted_votes_again_when_every_lease_it_forgot_is_over() {
     let mut servers = Servers::start(3);

@@ -48,6 +48,19 @@ async fn what_is_no_quorum_is_refused() {
     assert!(error.contains("default_expire") && error.contains("max_lease"), "{error}");
 }
 
+/// Its key would be the record by which the servers' votes are told, and its token taken for a restart.
+#[tokio::test]
+async fn the_name_of_the_record_on_each_server_is_refused_before_anything_is_sent() {
+    let servers = Servers::start(3);
+    let manager = manager(&servers).await;
+    let before = servers.server(0).commandstats();
+    let error = manager.lock("cache_lock", "quorum").acquire().await.unwrap_err();
+    assert!(matches!(&error, LockError::InvalidKey { key, .. } if key == "cache_lock:quorum"), "{error:?}");
+    assert!(error.to_string().contains("use another prefix or key"), "{error}");
+    assert_eq!(servers.server(0).commandstats().since(&before).of("set"), 0);
+    held(&manager, "quorum").await.release().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_lease_longer_than_a_restarted_server_abstains_is_refused_before_anything_is_sent() {
     let servers = Servers::start(3);

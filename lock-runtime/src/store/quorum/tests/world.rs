@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::super::Quorum;
+use super::super::age::{Age, Sighting};
 use super::super::node::{Node, Standing};
 use crate::BackendError;
 use crate::clock::Deadline;
@@ -18,6 +19,8 @@ use crate::token::Token;
 pub(super) const KEY: &str = "p:k";
 pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 pub(super) const COMMAND: Duration = Duration::from_millis(500);
+/// No lease is longer.
+pub(super) const LONGEST: Duration = Duration::from_secs(30);
 
 /// How a server behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +42,33 @@ pub(super) struct Server {
     store: Arc<MemoryStore>,
     mode: Mutex<Mode>,
     pub(super) standing: Mutex<Standing>,
+    /// Its last restart, if it had one.
+    restarted: Mutex<Option<Restarted>>,
+    sighting: Sighting,
+}
+
+/// A server process that began without the data of the one before.
+#[derive(Clone, Debug)]
+struct Restarted {
+    run_id: String,
+    at: Instant,
+    /// By so much its wall clock was set forward since.
+    step: Duration,
 }
 
 impl Server {
+    /// As [`crate::store::redis`] has it, with what a server says of its age.
+    fn standing(&self) -> Standing {
+        let mut standing = self.standing.lock().unwrap();
+        if let Some(Restarted { run_id, at, step }) = self.restarted.lock().unwrap().clone()
+            && *standing != Standing::InService
+        {
+            let left = Age::new(self.sighting.first(&run_id), at.elapsed() + step).left(LONGEST);
+            *standing = if left.is_zero() { Standing::OfAge { is_marked: true } } else { Standing::Restarted(left) };
+        }
+        *standing
+    }
+
     fn mode(&self) -> Mode {
         *self.mode.lock().unwrap()
     }
@@ -127,7 +154,7 @@ impl Node for Shared {
     }
 
     async fn look(&self, by: Deadline) -> Result<Standing, StoreError> {
-        self.play(by, async || Ok(*self.standing.lock().unwrap())).await
+        self.play(by, async || Ok(self.standing())).await
     }
 
     async fn enrol(&self, by: Deadline) -> Result<(), StoreError> {
@@ -167,6 +194,8 @@ impl World {
                 store: Arc::new(MemoryStore::ahead(*ahead)),
                 mode: Mutex::new(Mode::Up),
                 standing: Mutex::new(Standing::InService),
+                restarted: Mutex::default(),
+                sighting: Sighting::default(),
             })
         };
         let servers: Vec<_> = ahead.iter().enumerate().map(server).collect();
@@ -180,6 +209,18 @@ impl World {
 
     pub(super) fn set(&self, number: usize, mode: Mode) {
         *self.servers[number].mode.lock().unwrap() = mode;
+    }
+
+    /// Has a server begin anew, with a wall clock that is set forward just after.
+    pub(super) async fn restart(&self, number: usize, step: Duration) {
+        let server = &self.servers[number];
+        if let Some(owner) = server.store.look(KEY).0 {
+            // It is forgotten.
+            one(server.store.release(&[ask(owner.as_str()).withdrawal()], by()).await).unwrap();
+        }
+        let run_id = format!("{:?}", Instant::now());
+        *server.restarted.lock().unwrap() = Some(Restarted { run_id, at: Instant::now(), step });
+        *server.standing.lock().unwrap() = Standing::Restarted(LONGEST);
     }
 
     pub(super) fn owners(&self) -> Vec<Option<String>> {

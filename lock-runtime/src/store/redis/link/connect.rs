@@ -111,7 +111,7 @@ impl Link {
         self.learn(Anchor { sent, store_micros: micros(time) });
         #[cfg(feature = "quorum")]
         let vote = match self.max_lease {
-            Some(max_lease) => Some(Arc::new(Vote::read(&mut connection, max_lease).await?)),
+            Some(max_lease) => Some(Arc::new(Vote::read(&mut connection, max_lease, &self.sighting).await?)),
             None => None,
         };
         if let Some(process) = &self.process {

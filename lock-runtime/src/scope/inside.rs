@@ -1,0 +1,105 @@
+//! [`Inside`]: a future that is polled inside of something, and [`Stack`], what the polls of a thread are inside of.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::thread::LocalKey;
+
+use pin_project_lite::pin_project;
+
+use super::task::Task;
+
+/// What the polls that are under way on a thread are inside of, and the task of each: the innermost is the last.
+///
+/// A task-local of tokio would not do: an executor that is driven inside of a poll polls other tasks there, which would
+/// see it. And a future that moves to another task would take along what it was inside of before.
+#[derive(Debug)]
+pub(super) struct Stack<T>(RefCell<Vec<(Task, T)>>);
+
+impl<T> Stack<T> {
+    pub(super) const fn new() -> Self {
+        Self(RefCell::new(Vec::new()))
+    }
+
+    /// The first that is `chosen` of what the running task is inside of, the innermost first.
+    pub(super) fn find<R>(&self, chosen: impl FnMut(&T) -> Option<R>) -> Option<R> {
+        let polls = self.0.borrow();
+        if polls.is_empty() {
+            return None;
+        }
+        let running = Task::running();
+        // A task that is polled inside of another one's poll is inside of nothing of that one's.
+        let own = polls.iter().rev().take_while(|(task, _)| *task == running);
+        own.map(|(_, value)| value).find_map(chosen)
+    }
+}
+
+pin_project! {
+    /// A future that is inside of `value` during each of its polls, and while it is dropped.
+    #[derive(Debug)]
+    pub(crate) struct Inside<T: 'static, F> {
+        stack: &'static LocalKey<Stack<T>>,
+        // `None` while it is on the stack.
+        value: Option<T>,
+        // `None` when it is done.
+        #[pin]
+        future: Option<F>,
+    }
+
+    impl<T: 'static, F> PinnedDrop for Inside<T, F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            if this.future.is_some() {
+                let _poll = Polling::begin(this.stack, this.value);
+                this.future.set(None);
+            }
+        }
+    }
+}
+
+impl<T: 'static, F> Inside<T, F> {
+    pub(super) fn new(stack: &'static LocalKey<Stack<T>>, value: T, future: F) -> Self {
+        Self { stack, value: Some(value), future: Some(future) }
+    }
+}
+
+impl<T: 'static, F: Future> Future for Inside<T, F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let mut this = self.project();
+        let _poll = Polling::begin(this.stack, this.value);
+        let Some(future) = this.future.as_mut().as_pin_mut() else {
+            // Nobody polls a future that is done.
+            return Poll::Pending;
+        };
+        let outcome = future.poll(context);
+        if outcome.is_ready() {
+            this.future.set(None);
+        }
+        outcome
+    }
+}
+
+/// A poll that is under way. The value is moved to the stack and back: counting references would cost more.
+struct Polling<'a, T: 'static> {
+    stack: &'static LocalKey<Stack<T>>,
+    value: &'a mut Option<T>,
+}
+
+impl<'a, T> Polling<'a, T> {
+    fn begin(stack: &'static LocalKey<Stack<T>>, value: &'a mut Option<T>) -> Option<Self> {
+        let inside = value.take()?;
+        // A thread that is ending has no stack any more: there the future is inside of nothing.
+        stack.try_with(|stack| stack.0.borrow_mut().push((Task::running(), inside))).ok()?;
+        Some(Self { stack, value })
+    }
+}
+
+impl<T> Drop for Polling<'_, T> {
+    fn drop(&mut self) {
+        // Polls end in the opposite order, also by a panic: the last one is this.
+        let last = self.stack.try_with(|stack| stack.0.borrow_mut().pop());
+        *self.value = last.ok().flatten().map(|(_, value)| value);
+    }
+}

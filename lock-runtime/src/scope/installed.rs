@@ -1,0 +1,42 @@
+//! [`Installed`]: the process's default manager.
+
+use std::sync::OnceLock;
+
+use crate::{LockError, LockManager};
+
+static INSTALLED: OnceLock<Installed> = OnceLock::new();
+
+/// A manager that was installed.
+#[derive(Debug)]
+struct Installed {
+    manager: LockManager,
+    /// The manager that a child of this process installed: the child can't use this one.
+    in_child: OnceLock<Box<Installed>>,
+}
+
+impl Installed {
+    /// The one that was installed last.
+    fn last(&self) -> &Self {
+        let mut last = self;
+        while let Some(next) = last.in_child.get() {
+            last = next;
+        }
+        last
+    }
+}
+
+pub(super) fn install(manager: &LockManager) -> Result<(), LockError> {
+    let new = Installed { manager: manager.clone(), in_child: OnceLock::new() };
+    let Some(first) = INSTALLED.get() else {
+        return INSTALLED.set(new).map_err(|_| LockError::AlreadyInstalled);
+    };
+    let last = first.last();
+    if !last.manager.engine().is_inherited() {
+        return Err(LockError::AlreadyInstalled);
+    }
+    last.in_child.set(Box::new(new)).map_err(|_| LockError::AlreadyInstalled)
+}
+
+pub(super) fn installed() -> Option<LockManager> {
+    INSTALLED.get().map(|first| first.last().manager.clone())
+}

@@ -1,0 +1,98 @@
+//! [`Age`]: for how long a server process has surely been running.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A server tells its age in whole seconds.
+const ROUNDING: Duration = Duration::from_secs(1);
+/// A server's wall clock is not stepped by more than this after its start: the wrong time zone, and a clock that ran wrong while
+/// the machine was off, are less.
+const LARGEST_STEP: Duration = Duration::from_hours(24);
+
+/// Since when a manager has known a server process, by a clock of its own that nobody can set. Kept over reconnects.
+#[derive(Debug, Default)]
+pub(crate) struct Sighting(Mutex<Option<(String, Instant)>>);
+
+impl Sighting {
+    /// When the process `run_id` was first seen; now, if it is a new one.
+    pub(crate) fn first(&self, run_id: &str) -> Instant {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*seen {
+            Some((known, first)) if known == run_id => *first,
+            _ => {
+                let now = Instant::now();
+                *seen = Some((run_id.to_owned(), now));
+                now
+            }
+        }
+    }
+}
+
+/// What is known of a server process's age: for how long this manager has seen it, and what the server says.
+///
+/// A server counts its age by its wall clock, which is often set right just after a start: then it says an age that it does not
+/// have. So its word counts only for what no such step explains. Without it a server would stay without a vote for ever when no
+/// manager lives for as long as the longest lease.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Age {
+    seen: Instant,
+    told: Duration,
+    told_at: Instant,
+}
+
+impl Age {
+    /// `told` is what the server says now.
+    pub(crate) fn new(seen: Instant, told: Duration) -> Self {
+        Self { seen, told, told_at: Instant::now() }
+    }
+
+    /// The time until every lease is over that the process may have forgotten at its start, and is no longer than `longest`.
+    pub(crate) fn left(&self, longest: Duration) -> Duration {
+        let needed = longest.saturating_add(ROUNDING);
+        let by_sight = needed.saturating_sub(self.seen.elapsed());
+        let told = self.told.saturating_add(self.told_at.elapsed());
+        by_sight.min(needed.saturating_add(LARGEST_STEP).saturating_sub(told))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    const LONGEST: Duration = Duration::from_secs(60);
+    const NEEDED: Duration = Duration::from_secs(61);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_is_as_old_as_it_was_seen_whatever_its_clock_was_set_to() {
+        let sighting = Sighting::default();
+        for told in [Duration::ZERO, NEEDED, Duration::from_hours(1), LARGEST_STEP] {
+            let age = Age::new(sighting.first(&format!("{told:?}")), told);
+            assert_eq!(age.left(LONGEST), NEEDED, "{told:?}");
+            advance(Duration::from_secs(60)).await;
+            assert_eq!(age.left(LONGEST), Duration::from_secs(1), "{told:?}");
+            advance(Duration::from_secs(1)).await;
+            assert!(age.left(LONGEST).is_zero(), "{told:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reconnect_does_not_begin_anew_and_a_restart_does() {
+        let sighting = Sighting::default();
+        let first = sighting.first("one");
+        advance(Duration::from_secs(60)).await;
+        assert_eq!(sighting.first("one"), first);
+        assert_eq!(Age::new(sighting.first("one"), Duration::ZERO).left(LONGEST), Duration::from_secs(1));
+        assert_eq!(Age::new(sighting.first("other"), Duration::ZERO).left(LONGEST), NEEDED);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_age_that_no_step_explains_is_believed() {
+        let age = Age::new(Instant::now(), LARGEST_STEP + Duration::from_secs(59));
+        assert_eq!(age.left(LONGEST), Duration::from_secs(2));
+        advance(Duration::from_secs(2)).await;
+        assert!(age.left(LONGEST).is_zero());
+    }
+}
