@@ -341,3 +341,10 @@ impl Calls {
         Self(new.filter(|(_, calls)| *calls > 0).collect())
     }
 }
+
+impl std::fmt::Display for Calls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let calls: Vec<_> = self.0.iter().map(|(name, calls)| format!("{name} {calls}")).collect();
+        f.write_str(&calls.join(", "))
+    }
+}
