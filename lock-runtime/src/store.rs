@@ -6,9 +6,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::BackendError;
 use crate::clock::{Deadline, Moment, without_drift};
 use crate::token::Token;
-use crate::BackendError;
 
 mod error;
 pub(crate) mod memory;

@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use lock_runtime::{LockError, LockManager};
 
 use crate::proxy::Proxy;
-use crate::server::Server;
+use crate::server::{Calls, Server};
 
 /// How the server is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -28,6 +28,9 @@ pub enum Kind {
     Silent,
 }
 
+/// What nobody gave back has ended by itself by then.
+const CLAIM: Duration = Duration::from_secs(3);
+
 /// How many try, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
@@ -39,6 +42,8 @@ pub struct Load {
     pub outage: Duration,
     /// The time of one row of the report.
     pub step: Duration,
+    /// How long all go on trying when it is back.
+    pub after: Duration,
 }
 
 /// The server, and what may stand in front of it.
@@ -96,6 +101,8 @@ pub struct Row {
     pub memory: u64,
     /// The processor time of the step.
     pub processor: Duration,
+    /// How late a thread woke at most that does nothing else but sleep: by so much the machine is to blame.
+    pub machine: Duration,
 }
 
 impl Row {
@@ -129,8 +136,11 @@ impl fmt::Display for Row {
         let (granted, failed) = (self.granted, self.failed());
         let [half, most, all] = [50, 99, 100].map(|percent| self.overshoot(percent));
         let (memory, processor) = (self.memory / 1024, self.processor);
-        write!(f, "{granted:>7} granted {failed:>7} failed, overshoot p50 {half:>8.1?} p99 {most:>8.1?} max {all:>8.1?}")?;
-        write!(f, ", rss {memory:>4} MB, cpu {processor:>8.2?}, {:?}", self.errors)
+        write!(
+            f,
+            "{granted:>7} granted {failed:>7} failed, overshoot p50 {half:>8.1?} p99 {most:>8.1?} max {all:>8.1?}"
+        )?;
+        write!(f, ", rss {memory:>4} MB, cpu {processor:>8.2?}, machine {:>8.1?}, {:?}", self.machine, self.errors)
     }
 }
 
@@ -145,8 +155,8 @@ pub struct Report {
     pub last_failure: Duration,
     /// Locks and queues in the server once every claim had time to end.
     pub left: usize,
-    /// The commands that the server did after its return, until nobody tried any more.
-    pub commands: String,
+    /// The commands that the server did, after its return when it was killed, until nobody tried any more.
+    pub calls: Calls,
     /// How long the shutdown took.
     pub shutdown: Duration,
 }
@@ -175,7 +185,10 @@ pub async fn outage(kind: Kind, load: &Load, mut tell: impl FnMut(&Row)) -> Repo
         first_grant: Mutex::default(),
         last_failure: Mutex::default(),
     });
-    let tasks: Vec<_> = (0..load.tasks).map(|_| tokio::spawn(tries(locks.clone(), Arc::clone(&tally), *load))).collect();
+    let tasks: Vec<_> =
+        (0..load.tasks).map(|_| tokio::spawn(tries(locks.clone(), Arc::clone(&tally), *load))).collect();
+    let looking = Arc::clone(&tally);
+    let machine = std::thread::spawn(move || look_at_machine(&looking));
     tokio::time::sleep(Duration::from_millis(500)).await;
     site.go_away();
     *locked(&tally.row) = Row::default();
@@ -195,16 +208,19 @@ pub async fn outage(kind: Kind, load: &Load, mut tell: impl FnMut(&Row)) -> Repo
     let back = Instant::now();
     *locked(&tally.first_grant) = None;
     site.come_back();
-    tokio::time::sleep(Duration::from_secs(4)).await;
+    tokio::time::sleep(load.after).await;
     tally.is_over.store(true, Ordering::SeqCst);
     for task in tasks {
         task.await.unwrap();
     }
-    let since = |instant: &Mutex<Option<Instant>>| locked(instant).map_or(Duration::ZERO, |at| at.saturating_duration_since(back));
+    machine.join().unwrap();
+    let since = |instant: &Mutex<Option<Instant>>| {
+        locked(instant).map_or(Duration::ZERO, |at| at.saturating_duration_since(back))
+    };
     report.first_grant = since(&tally.first_grant);
     report.last_failure = since(&tally.last_failure);
-    report.commands = site.server.commandstats().to_string();
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    report.calls = site.server.commandstats();
+    tokio::time::sleep(CLAIM).await;
     report.left = site.left();
     let begin = Instant::now();
     locks.shutdown().await;
@@ -232,6 +248,18 @@ async fn tries(locks: LockManager, tally: Arc<Tally>, load: Load) {
     }
 }
 
+/// Notes how late the machine is, which tries can't help either.
+fn look_at_machine(tally: &Tally) {
+    const LOOK: Duration = Duration::from_millis(5);
+    while !tally.is_over.load(Ordering::SeqCst) {
+        let begin = Instant::now();
+        std::thread::sleep(LOOK);
+        let late = begin.elapsed().saturating_sub(LOOK);
+        let mut row = locked(&tally.row);
+        row.machine = row.machine.max(late);
+    }
+}
+
 fn name(error: &LockError) -> &'static str {
     match error {
         LockError::Timeout { .. } => "busy",
@@ -246,7 +274,8 @@ pub fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/self/stat").expect("the process's state");
     let (_, fields) = text.rsplit_once(')').expect("a name in brackets");
     // User and system time, in ticks: Linux shows a hundred in a second, whatever it counts itself.
-    let ticks: u64 = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap_or_default()).sum();
+    let ticks: u64 =
+        fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().unwrap_or_default()).sum();
     Duration::from_millis(ticks * 10)
 }
 

@@ -324,7 +324,7 @@ pub fn free_port() -> u16 {
 }
 
 /// Calls by command name, in small letters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Calls(BTreeMap<String, u64>);
 
 impl Calls {

@@ -34,12 +34,13 @@ fn main() {
         timeout: Duration::from_millis(arguments.timeout),
         outage: Duration::from_secs(arguments.seconds),
         step: Duration::from_secs(arguments.step),
+        after: Duration::from_secs(4),
     };
     println!("{:?}, {load:?}", arguments.kind);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let report = runtime.expect("a runtime").block_on(outage(arguments.kind, &load, |row| println!("{row}")));
     println!(
         "back: first grant after {:.1?}, last failure after {:.1?}, {} keys left, shutdown {:.1?}\n{}",
-        report.first_grant, report.last_failure, report.left, report.shutdown, report.commands
+        report.first_grant, report.last_failure, report.left, report.shutdown, report.calls
     );
 }

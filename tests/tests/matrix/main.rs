@@ -19,6 +19,7 @@ mod denials;
 mod docs;
 mod eviction;
 mod names;
+mod outages;
 mod queues;
 mod rights;
 mod server;

@@ -11,8 +11,7 @@ use crate::BackendError;
 use crate::clock::Deadline;
 use crate::store::memory::MemoryStore;
 use crate::store::{
-    Answer, Answers, Ask, CLAIM, Cause, Events, Reach, Release, Released, Renewal, Renewed, Store, StoreError,
-    one,
+    Answer, Answers, Ask, CLAIM, Cause, Events, Reach, Release, Released, Renewal, Renewed, Store, StoreError, one,
 };
 use crate::token::Token;
 
