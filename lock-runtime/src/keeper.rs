@@ -15,13 +15,14 @@ use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
 use crate::local::{Attention, Entries, Look, Slot};
 use crate::observe;
-use crate::store::{AnyStore, Ask, Events, Reach, Release, Released, Renewal, Retry, Store, StoreError};
+use crate::store::{AnyStore, Ask, Events, Release, Renewal, Retry, Store, StoreError};
 
 mod backlog;
 mod board;
+mod releases;
 pub(crate) mod thread;
 
-use backlog::{Batch, Fate};
+use backlog::Batch;
 use board::Board;
 use thread::KeeperThread;
 
@@ -327,7 +328,7 @@ fn dispatch(keeper: &Arc<Keeper>, engine: &Weak<Engine>, work: Work) {
     }
     for batch in releases {
         let (keeper, engine) = (Arc::clone(keeper), Weak::clone(engine));
-        tokio::spawn(async move { send_releases(&keeper, &engine, batch).await });
+        tokio::spawn(async move { releases::send(&keeper, &engine, batch).await });
     }
 }
 
@@ -385,33 +386,5 @@ async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: Vec<(Arc<Slo
             // Granted to a token that was given up meanwhile (rules 12 and L3).
             engine.release_later(ask.withdrawal());
         }
-    }
-}
-
-async fn send_releases(keeper: &Keeper, engine: &Weak<Engine>, batch: Batch) {
-    let releases = batch.releases();
-    let answers = match keeper.store.release(&releases, keeper.by()).await {
-        Ok(answers) => answers,
-        Err(error) => releases.iter().map(|_| Err(error.clone())).collect(),
-    };
-    let mut answers = answers.into_iter();
-    let fates: Vec<Fate> = releases.iter().map(|release| fate(&release.key, answers.next())).collect();
-    keeper.change(|board| board.backlog.on_answers(batch, &fates, Instant::now()));
-    keeper.tell_if_quiet(engine);
-}
-
-fn fate(key: &str, answer: Option<Result<Released, StoreError>>) -> Fate {
-    match answer {
-        Some(Ok(_)) => Fate::Over,
-        Some(Err(error)) => {
-            failed(key, &error);
-            match error.retry {
-                // What was refused for good would be refused again.
-                Retry::Never => Fate::Over,
-                Retry::Later if error.reach == Reach::Refused => Fate::Refused,
-                Retry::Later => Fate::Unanswered,
-            }
-        }
-        None => Fate::Unanswered,
     }
 }

@@ -59,7 +59,7 @@ pub(super) async fn befall(
     }
     sleep(FOUND_OUT).await;
     let before: Vec<_> = processes.iter().map(sent).collect();
-    sleep(span - FOUND_OUT).await;
+    sleep(span.saturating_sub(FOUND_OUT)).await;
     for (process, before) in processes.iter().zip(before) {
         judge(network, plan, process, sent(process) - before, span);
     }

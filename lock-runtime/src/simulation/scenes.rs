@@ -137,7 +137,7 @@ async fn what_was_never_sent_is_not_withdrawn() {
     // The first one found out that the connection is gone, and may have been executed.
     assert!(kept() <= 1, "{} are kept: connections were refused", kept());
     network.set_weather(Weather::default());
-    network.part("p", Duration::from_secs(60));
+    network.part("p", Duration::from_mins(1));
     fail(&locks, 100).await;
     assert!(kept() <= 1, "{} are kept: no connection was made", kept());
 }
@@ -147,7 +147,7 @@ async fn what_was_sent_to_a_server_that_is_silent_is_withdrawn_for_some_seconds_
     let (_time, network) = world();
     let locks = connect(&network, "p");
     locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
-    network.freeze(Duration::from_secs(60));
+    network.freeze(Duration::from_mins(1));
     fail(&locks, 10).await;
     let (kept, sent) = locks.engine().keeper().releases();
     assert!((1..=10).contains(&kept), "{kept} are kept");
@@ -163,7 +163,7 @@ async fn what_an_outage_left_is_given_back_as_soon_as_there_is_a_connection() {
     let (_time, network) = world();
     let locks = connect(&network, "p");
     let guards = futures_util::future::join_all((0..300_u32).map(|key| {
-        let request = locks.lock("k", &key).expire(Duration::from_secs(60));
+        let request = locks.lock("k", &key).expire(Duration::from_mins(1));
         async { request.acquire().await.unwrap() }
     }));
     let guards = guards.await;

@@ -100,7 +100,7 @@ impl<Y, N> Votes<Y, N> {
         // With more time there might have been a majority.
         let late = self.failed.iter().filter(|(_, error)| error.out_of_time).count();
         let out_of_time = late > 0 && self.failed.len() - late <= servers - needed;
-        StoreError { out_of_time, retry, ..StoreError::later(BackendError::new(text)) }
+        StoreError { retry, out_of_time, ..StoreError::later(BackendError::new(text)) }
     }
 
     /// How far a verb came that every server failed: only when it was sent to none of them it has certainly no effect.
