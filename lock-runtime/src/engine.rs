@@ -265,6 +265,7 @@ impl Events for Engine {
         for slot in &affected {
             slot.interrupted();
         }
+        self.keeper.retry();
         if !mutant!(NoVerification) {
             self.keeper.verify(affected);
         }

@@ -18,13 +18,16 @@ use crate::local::{Attention, Entries, Look, Slot};
 use crate::observe;
 use crate::store::{AnyStore, Ask, Events, Release, Renewal, Retry, Store, StoreError};
 
+mod backlog;
 mod board;
+mod releases;
 pub(crate) mod thread;
 
 #[cfg(test)]
 mod tests;
 
-use board::{Board, Unsent};
+use backlog::Batch;
+use board::Board;
 use thread::KeeperThread;
 
 /// The beat while there are young holds: a hold that lives longer than this is confirmed.
@@ -39,9 +42,6 @@ const MISSED: Duration = Duration::from_millis(100);
 const BATCH: usize = 128;
 /// How old an answer to an ask is at least when the ask is repeated: a lost wake-up costs that on top of the interval.
 const JUST_NOW: Duration = Duration::from_millis(50);
-/// The pause before a release is repeated that was not answered.
-const RELEASE_AGAIN: Duration = Duration::from_millis(100);
-
 /// The keeper of one manager, as others see it.
 #[derive(Debug)]
 pub(crate) struct Keeper {
@@ -153,14 +153,27 @@ impl Keeper {
         self.change(|board| board.dropped.push(Arc::clone(slot)));
     }
 
-    /// Has `release` sent until it is answered.
+    /// Has `release` sent until it is answered, or nothing is left to give back.
     pub(crate) fn release(&self, release: Release) {
-        self.change(|board| board.unsent.push(Unsent::new(release)));
+        let server = self.store.server_of(&release.key);
+        self.change(|board| board.backlog.add(server, release));
+    }
+
+    /// How many releases wait to be sent, and how many batches of them were sent so far.
+    #[cfg(test)]
+    pub(crate) fn releases(&self) -> (usize, u64) {
+        let board = self.locked();
+        (board.backlog.len(), board.backlog.sent())
     }
 
     /// Has the leases of these slots verified: the store may have forgotten some.
     pub(crate) fn verify(&self, slots: Vec<Arc<Slot>>) {
         self.change(|board| board.verify.extend(slots));
+    }
+
+    /// Has what is not answered yet sent again at once: there is news of a connection.
+    pub(crate) fn retry(&self) {
+        self.change(|board| board.backlog.reopen());
     }
 
     /// Has the keeper end when its work is done.
@@ -210,7 +223,7 @@ impl Drop for Running {
 struct Work {
     renewals: Vec<(Arc<Slot>, Renewal)>,
     asks: Vec<(Arc<Slot>, Ask)>,
-    releases: Vec<Unsent>,
+    releases: Vec<Batch>,
     heartbeat: bool,
 }
 
@@ -251,7 +264,8 @@ fn look(keeper: &Arc<Keeper>, engine: &Arc<Engine>, missed: bool) -> Work {
     let (verify, young, due, dropped, watched) = keeper.locked().take_due(now);
     for slot in dropped {
         if let Some(release) = slot.take_unused() {
-            work.releases.push(Unsent::new(release));
+            let server = keeper.store.server_of(&release.key);
+            keeper.locked().backlog.add(server, release);
         }
         engine.forget_if_unused(&slot);
     }
@@ -279,7 +293,7 @@ fn look(keeper: &Arc<Keeper>, engine: &Arc<Engine>, missed: bool) -> Work {
             }
         }
     }
-    work.releases.extend(keeper.locked().take_unsent(now));
+    work.releases = keeper.locked().backlog.take_due(Instant::now());
     work
 }
 
@@ -330,10 +344,9 @@ fn dispatch(keeper: &Arc<Keeper>, engine: &Weak<Engine>, work: Work) {
         let by = keeper.by();
         tokio::spawn(async move { engine.store().heartbeat(by).await });
     }
-    for batch in batches(keeper, releases, |unsent| &unsent.release.key) {
+    for batch in releases {
         let (keeper, engine) = (Arc::clone(keeper), Weak::clone(engine));
-        keeper.locked().in_flight += 1;
-        tokio::spawn(async move { send_releases(&keeper, &engine, batch).await });
+        tokio::spawn(async move { releases::send(&keeper, &engine, batch).await });
     }
 }
 
@@ -392,28 +405,4 @@ async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: Vec<(Arc<Slo
             engine.release_later(ask.withdrawal());
         }
     }
-}
-
-async fn send_releases(keeper: &Keeper, engine: &Weak<Engine>, mut batch: Vec<Unsent>) {
-    let releases: Vec<Release> = batch.iter().map(|unsent| unsent.release.clone()).collect();
-    let answers = match keeper.store.release(&releases, keeper.by()).await {
-        Ok(answers) => answers,
-        Err(error) => releases.iter().map(|_| Err(error.clone())).collect(),
-    };
-    let mut answers = answers.into_iter();
-    // What was refused for good would be refused again.
-    batch.retain(|unsent| match answers.next() {
-        Some(Ok(_)) => false,
-        Some(Err(error)) => {
-            failed(&unsent.release.key, &error);
-            error.retry == Retry::Later
-        }
-        None => true,
-    });
-    let retry_at = Instant::now() + RELEASE_AGAIN;
-    keeper.change(|board| {
-        board.in_flight -= 1;
-        board.unsent.extend(batch.into_iter().filter_map(|unsent| unsent.again(retry_at)));
-    });
-    keeper.tell_if_quiet(engine);
 }

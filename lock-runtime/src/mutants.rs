@@ -51,11 +51,13 @@ mod seeded {
         NotedAfterSending,
         OutageIsBusy,
         ReleasePerHold,
+        RepeatedWithoutPause,
         RetryUnderNewToken,
         SameFence,
         StreakOfDropsUncounted,
         StreakWithoutBound,
         SuspendUnseen,
+        UnsentWithdrawn,
         WholeLeaseClaimed,
         YoungNeverConfirmed,
     }

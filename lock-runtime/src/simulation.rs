@@ -8,6 +8,7 @@ mod embedded;
 mod faults;
 mod links;
 mod network;
+mod outage;
 mod process;
 mod record;
 mod scenes;

@@ -6,15 +6,17 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::BackendError;
 use crate::clock::{Deadline, Moment, without_drift};
 use crate::token::Token;
-use crate::{BackendError, LockError};
 
+mod error;
 pub(crate) mod memory;
 #[cfg(feature = "quorum")]
 pub(crate) mod quorum;
 pub(crate) mod redis;
 
+pub(crate) use error::{Reach, Retry, StoreError};
 use memory::MemoryStore;
 #[cfg(feature = "quorum")]
 use quorum::Quorum;
@@ -325,41 +327,6 @@ pub(crate) enum Renewed {
     Partial,
 }
 
-/// A verb that failed.
-#[derive(Clone, Debug)]
-pub(crate) struct StoreError {
-    pub(crate) retry: Retry,
-    /// It failed only for lack of time: its deadline came before an answer.
-    pub(crate) out_of_time: bool,
-    /// Only so many replicas confirmed it, of so many that must.
-    pub(crate) replicas: Option<(u32, u32)>,
-    pub(crate) problem: BackendError,
-}
-
-impl StoreError {
-    pub(crate) fn later(problem: BackendError) -> Self {
-        Self { retry: Retry::Later, out_of_time: false, replicas: None, problem }
-    }
-
-    pub(crate) fn never(problem: BackendError) -> Self {
-        Self { retry: Retry::Never, out_of_time: false, replicas: None, problem }
-    }
-
-    /// What a caller is told who wanted the lock `key`.
-    pub(crate) fn of_lock(self, key: &str) -> LockError {
-        let key = key.to_owned();
-        match self.replicas {
-            Some((confirmed, wanted)) => LockError::TooFewReplicas { key, confirmed, wanted },
-            None => LockError::Backend { key, problem: self.problem },
-        }
-    }
-
-    /// A reply that is not what the script returns.
-    pub(crate) fn no_answer() -> Self {
-        Self::later(BackendError::new("the server's reply is not one of the lock's scripts"))
-    }
-}
-
 impl Ask {
     /// The release that takes this ask back.
     pub(crate) fn withdrawal(&self) -> Release {
@@ -368,8 +335,12 @@ impl Ask {
 }
 
 impl Release {
-    /// How long an ask that was given up may still come to effect on a server that hangs, and then lasts.
-    const LATE: Duration = Duration::from_mins(1);
+    /// For how long a withdrawal is repeated.
+    ///
+    /// What the ask may have left behind is a claim, which ends by itself, or a place in a queue, which is given a claim
+    /// when its time comes. A server that hangs for longer may execute the ask after this time; then it most often executes
+    /// right behind it the withdrawal that went the same way, and else the claim ends by itself, too.
+    const LATE: Duration = CLAIM.saturating_mul(2);
 
     /// Takes back whatever may have come of an ask.
     pub(crate) fn withdrawal(key: &Arc<str>, token: &Token, claim: Duration) -> Self {
@@ -386,19 +357,15 @@ impl Release {
         }
     }
 
+    /// Whether it may be forgotten where too many wait to be sent: what it would give back ends soon by itself.
+    pub(crate) fn ends_soon(&self) -> bool {
+        self.moot.remaining() <= Self::LATE
+    }
+
     /// Whether most likely nobody waits, and there is nothing else to do but to give back.
     pub(crate) fn is_lone(&self) -> bool {
         !self.contended && self.unused_fences.is_none() && self.again.is_none()
     }
-}
-
-/// What may be done about a failed verb.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Retry {
-    /// Again after a pause: unreachable, loading, out of memory. It may or may not have taken effect.
-    Later,
-    /// Never: the same will fail again, such as a missing right or a key of another type.
-    Never,
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub mod child;
 pub mod clock;
 pub mod cluster;
 pub mod events;
+pub mod outage;
 pub mod patience;
 pub mod proxy;
 pub mod quorum;

@@ -324,7 +324,7 @@ pub fn free_port() -> u16 {
 }
 
 /// Calls by command name, in small letters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Calls(BTreeMap<String, u64>);
 
 impl Calls {
@@ -339,5 +339,12 @@ impl Calls {
     pub fn since(&self, earlier: &Self) -> Self {
         let new = self.0.iter().map(|(name, calls)| (name.clone(), calls - earlier.of(name)));
         Self(new.filter(|(_, calls)| *calls > 0).collect())
+    }
+}
+
+impl std::fmt::Display for Calls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let calls: Vec<_> = self.0.iter().map(|(name, calls)| format!("{name} {calls}")).collect();
+        f.write_str(&calls.join(", "))
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::runtime;
 use tokio::time::Instant;
 
+use super::backlog::Backlog;
 use super::{IDLE_TICKS, LONGEST_SLEEP, TICK, Work};
 use crate::local::{ASK_INTERVAL, Due, Entries, Slot};
-use crate::store::Release;
 
 #[derive(Debug, Default)]
 pub(super) struct Board {
@@ -22,10 +22,8 @@ pub(super) struct Board {
     entries: u64,
     /// Slots with a lease that nobody uses.
     pub(super) dropped: Vec<Arc<Slot>>,
-    /// Releases to send, or to repeat.
-    pub(super) unsent: Vec<Unsent>,
-    /// Releases on their way.
-    pub(super) in_flight: usize,
+    /// Releases that are not answered yet.
+    pub(super) backlog: Backlog,
     /// What was taken off the board is not on its way yet.
     pub(super) is_in_hand: bool,
     /// Slots whose ask is in the store's queue; weak, because the keeper of a runtime that is gone forgets nothing.
@@ -37,24 +35,6 @@ pub(super) struct Board {
     /// Where the keeper runs: on its thread (`None`), or on these runtimes.
     pub(super) running: Vec<Option<runtime::Id>>,
     pub(super) is_closed: bool,
-}
-
-/// A release that is not answered yet.
-#[derive(Debug)]
-pub(super) struct Unsent {
-    pub(super) release: Release,
-    retry_at: Option<Instant>,
-}
-
-impl Unsent {
-    pub(super) fn new(release: Release) -> Self {
-        Self { release, retry_at: None }
-    }
-
-    pub(super) fn again(mut self, retry_at: Instant) -> Option<Self> {
-        self.retry_at = Some(retry_at);
-        (!self.release.moot.has_passed()).then_some(self)
-    }
 }
 
 /// What [`Board::take_due`] found: what to verify, then young, due and dropped slots, and the watched ones
@@ -84,17 +64,12 @@ impl Board {
         )
     }
 
-    pub(super) fn take_unsent(&mut self, now: Instant) -> Vec<Unsent> {
-        self.unsent.extract_if(.., |unsent| unsent.retry_at.is_none_or(|at| at <= now)).collect()
-    }
-
     /// What is left to do for a manager that is gone, and whether that is all.
     pub(super) fn last_work(&mut self) -> (Work, bool) {
-        let releases = self.take_unsent(Instant::now());
+        let releases = self.backlog.take_due(Instant::now());
         // Nobody is left to look after, and what was noticed is no reason any more to look again at once.
-        let (unsent, in_flight) = (std::mem::take(&mut self.unsent), self.in_flight);
-        let running = std::mem::take(&mut self.running);
-        *self = Self { unsent, in_flight, running, ..Self::default() };
+        let (backlog, running) = (std::mem::take(&mut self.backlog), std::mem::take(&mut self.running));
+        *self = Self { backlog, running, ..Self::default() };
         let is_done = releases.is_empty() && self.is_quiet();
         (Work { releases, ..Work::default() }, is_done)
     }
@@ -133,7 +108,7 @@ impl Board {
     }
 
     pub(super) fn is_quiet(&self) -> bool {
-        self.unsent.is_empty() && self.in_flight == 0 && self.dropped.is_empty() && !self.is_in_hand
+        self.backlog.is_empty() && self.dropped.is_empty() && !self.is_in_hand
     }
 
     /// How long to sleep; `None` until woken.
@@ -150,8 +125,7 @@ impl Board {
             return Some(now);
         }
         let first_due = self.due.first_key_value().map(|((at, _), _)| (*at).min(now + LONGEST_SLEEP));
-        let first_release = self.unsent.iter().map(|unsent| unsent.retry_at.unwrap_or(now)).min();
-        [first_due, first_release, self.next_ask].into_iter().flatten().min()
+        [first_due, self.backlog.next_try(), self.next_ask].into_iter().flatten().min()
     }
 
     /// Whether a change brought work before the sleep would end. It is asked after every change, and says so once.
@@ -181,8 +155,9 @@ pub(super) struct Sleep {
 
 #[cfg(test)]
 mod tests {
+    use super::super::backlog::Fate;
     use super::*;
-    use crate::store::CLAIM;
+    use crate::store::{CLAIM, Release};
     use crate::token::Token;
     use crate::{LockGuard, LockManager};
 
@@ -193,14 +168,16 @@ mod tests {
         (guard, slot)
     }
 
-    fn unsent() -> Unsent {
-        Unsent::new(Release::withdrawal(&"p:k".into(), &Token::foreign("t"), CLAIM))
+    fn release() -> Release {
+        Release::withdrawal(&"p:k".into(), &Token::foreign("t"), CLAIM)
     }
 
     #[test]
     fn with_nothing_to_do_but_to_wait_for_an_answer_the_keeper_of_a_manager_that_is_gone_sleeps() {
         let now = Some(Instant::now());
-        let mut board = Board { in_flight: 1, next_ask: now, is_closed: true, ..Board::default() };
+        let mut board = Board { next_ask: now, is_closed: true, ..Board::default() };
+        board.backlog.add(0, release());
+        assert_eq!(board.last_work().0.releases.len(), 1);
         assert!(!board.last_work().1);
         assert_eq!(board.pause(IDLE_TICKS), None);
     }
@@ -213,7 +190,7 @@ mod tests {
         let changes: [&dyn Fn(&mut Board); 4] = [
             &|board| board.dropped.push(Arc::clone(&slot)),
             &|board| board.verify.push(Arc::clone(&slot)),
-            &|board| board.unsent.push(unsent()),
+            &|board| board.backlog.add(0, release()),
             &|board| board.is_closed = true,
         ];
         for change in changes {
@@ -253,14 +230,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_not_answered_is_repeated_also_for_a_manager_that_is_gone() {
-        let again = Duration::from_millis(100);
-        let mut board =
-            Board { unsent: unsent().again(Instant::now() + again).into_iter().collect(), ..Board::default() };
+        let mut board = Board::default();
+        board.backlog.add(0, release());
+        let answer = |board: &mut Board, fate| {
+            let mut work = board.last_work().0;
+            board.backlog.on_answers(work.releases.pop().unwrap(), &[fate], Instant::now());
+        };
+        answer(&mut board, Fate::Unanswered);
         let (work, is_done) = board.last_work();
         assert!(work.releases.is_empty() && !is_done);
+        let again = Duration::from_millis(100);
         assert_eq!(board.pause(IDLE_TICKS), Some(again));
         tokio::time::advance(again).await;
-        assert_eq!(board.last_work().0.releases.len(), 1);
+        answer(&mut board, Fate::Over);
         assert!(board.last_work().1);
     }
 }

@@ -145,14 +145,16 @@ async fn drive(
             },
             Step::Claim(ask) => {
                 attempt.tried = true;
-                store.claim(&ask, by).await.map(|answer| turn.claimed(&ask, answer))
+                let claimed = store.claim(&ask, by).await.map(|answer| turn.claimed(&ask, answer));
+                claimed.inspect_err(|error| slot.on_failed_ask(&ask, error))
             }
             Step::Ask(ask) => {
                 attempt.tried = true;
-                one(store.ask(std::slice::from_ref(&ask), by).await).map(|answer| {
+                let asked = one(store.ask(std::slice::from_ref(&ask), by).await).map(|answer| {
                     turn.slot().answered(&ask, answer);
                     engine.keeper().watch_queue(turn.slot());
-                })
+                });
+                asked.inspect_err(|error| slot.on_failed_ask(&ask, error))
             }
             Step::Confirm(renewal) => {
                 attempt.tried = true;

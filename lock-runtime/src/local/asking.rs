@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::slot::{Slot, State};
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, Cause, Pushed, StoreError};
+use crate::store::{Answer, Ask, Cause, Pushed, Reach, StoreError};
 use crate::token::Token;
 
 /// A store that leaves an ask unanswered for so long is not called busy.
@@ -135,6 +135,17 @@ impl Slot {
     /// Whether the store has answered the ask that is pending.
     pub(super) fn was_answered(&self) -> bool {
         self.locked().asked.as_ref().is_some_and(|asked| asked.answered.is_some())
+    }
+
+    /// Takes in that an ask failed. Of one that was never sent nothing is to be withdrawn; what was sent before may stand.
+    pub(super) fn on_failed_ask(&self, ask: &Ask, error: &StoreError) {
+        if error.reach == Reach::Unsent
+            && !mutant!(UnsentWithdrawn)
+            && let Some(asked) = self.locked().asked.as_mut().filter(|asked| asked.token == ask.token)
+        {
+            // An answer to an earlier one may have come meanwhile.
+            asked.unanswered &= asked.was_unanswered;
+        }
     }
 
     /// Notes how asking the store went.

@@ -176,6 +176,8 @@ pub(super) struct Asked {
     pub(super) claim: Duration,
     /// A command is on its way, or was given up on its way.
     pub(super) unanswered: bool,
+    /// As it was before the last command was noted.
+    pub(super) was_unanswered: bool,
     /// When it was last sent.
     pub(super) sent: Option<Moment>,
     /// The store has the token in its queue.
@@ -207,6 +209,7 @@ impl Asked {
             token,
             claim,
             unanswered: false,
+            was_unanswered: false,
             sent: None,
             queued: false,
             doubtful: false,

@@ -133,6 +133,7 @@ impl Turn {
         {
             return Step::Wait(pause.min(attempt.give_up().remaining_at(now)));
         }
+        asked.was_unanswered = asked.unanswered;
         asked.unanswered = !mutant!(NotedAfterSending);
         asked.sent = Some(now);
         asked.fences = fences;

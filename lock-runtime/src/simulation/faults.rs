@@ -9,6 +9,7 @@ use history::event::What;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::network::{Network, Weather};
+use super::outage;
 use super::process::Process;
 use super::time;
 use super::world::Plan;
@@ -45,6 +46,9 @@ pub(super) async fn befall(
             note(network, "FlushAll", "server", time::now().unwrap_or_default());
         }
         sleep(ALONE).await;
+    }
+    if plan.load > 0 {
+        outage::befall(network, plan, processes, calm, random).await;
     }
     if let Some(pause) = plan.pause {
         loop {

@@ -10,13 +10,13 @@ use fastrand::Rng;
 use server_model::ModelServer;
 use tokio::time::sleep;
 
-use super::network::Network;
+use super::network::{Network, Weather};
 use super::time::Simulated;
 use crate::clock::Deadline;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
-use crate::store::{Answer, Ask, Cause, Events, Pushed, Release, Renewal, Renewed, Store, one};
+use crate::store::{Answer, Ask, Cause, Events, Pushed, Reach, Release, Renewal, Renewed, Store, one};
 use crate::token::Process as Caller;
 
 const COMMAND: Duration = Duration::from_millis(500);
@@ -119,6 +119,29 @@ async fn a_refusal_is_no_reason_to_give_up_a_connection() {
     let answer = one(scene.store.ask(&[scene.ask(COMMAND)], Deadline::after(COMMAND)).await);
     assert!(matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
     assert_eq!(scene.interruptions(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_is_certainly_not_sent_when_there_was_no_connection_from_the_first() {
+    let scene = Scene::begin().await;
+    let reach = async || {
+        let claimed = scene.store.claim(&scene.ask(COMMAND), Deadline::after(COMMAND)).await;
+        claimed.unwrap_err().reach
+    };
+    scene.network.freeze(COMMAND * 3);
+    assert_eq!(reach().await, Reach::Unanswered, "the connection is silent");
+    sleep(COMMAND * 3).await;
+    scene.beat().await;
+    scene.network.set_weather(Weather { cut_before: 1.0, ..Weather::default() });
+    assert_eq!(reach().await, Reach::Unanswered, "the connection broke after it was sent, and there is no other");
+    assert_eq!(reach().await, Reach::Unsent, "no connection can be set up");
+    scene.network.set_weather(Weather { refused: 1.0, ..Weather::default() });
+    sleep(COMMAND).await;
+    assert_eq!(reach().await, Reach::Unsent, "connections are refused");
+    scene.network.set_weather(Weather::default());
+    scene.network.part(scene.caller.id(), COMMAND * 9);
+    sleep(COMMAND).await;
+    assert_eq!(reach().await, Reach::Unsent, "none is made in time");
 }
 
 #[tokio::test(start_paused = true)]

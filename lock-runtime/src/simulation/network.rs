@@ -143,6 +143,11 @@ impl Network {
         self.locked().record.take_seen()
     }
 
+    /// Adds what somebody else has seen.
+    pub(super) fn see(&self, violation: Violation) {
+        self.locked().record.see(violation);
+    }
+
     pub(super) fn set_weather(&self, weather: Weather) {
         self.locked().weather = weather;
     }

@@ -48,6 +48,10 @@ impl Process {
         &self.name
     }
 
+    pub(super) fn manager(&self) -> &LockManager {
+        &self.manager
+    }
+
     /// It is gone from one instant to the next, and another takes its place. What it has sent may still arrive.
     pub(super) fn kill(&mut self, plan: &Plan, end: Instant, random: &mut Rng) {
         for task in &self.tasks {

@@ -78,6 +78,10 @@ impl Record {
         self.keys.clear();
     }
 
+    pub(super) fn see(&mut self, violation: Violation) {
+        self.seen.push(violation);
+    }
+
     pub(super) fn take_seen(&mut self) -> Vec<Violation> {
         std::mem::take(&mut self.seen)
     }

@@ -116,3 +116,67 @@ async fn a_lost_wake_up_costs_a_second() {
     drop(granted);
     other.abort();
 }
+
+/// So many tries that all fail, one after the other, each on a key of its own.
+async fn fail(locks: &crate::LockManager, tries: u32) {
+    for key in 0..tries {
+        let outcome = locks.lock("k", &key).timeout(Duration::from_millis(30)).acquire().await;
+        assert!(matches!(outcome, Err(LockError::Backend { .. })), "{outcome:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_never_sent_is_not_withdrawn() {
+    let (_time, network) = world();
+    let locks = connect(&network, "p");
+    locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
+    network.set_weather(Weather { refused: 1.0, ..Weather::default() });
+    network.cut(None);
+    fail(&locks, 100).await;
+    let kept = || locks.engine().keeper().releases().0;
+    // The first one found out that the connection is gone, and may have been executed.
+    assert!(kept() <= 1, "{} are kept: connections were refused", kept());
+    network.set_weather(Weather::default());
+    network.part("p", Duration::from_mins(1));
+    fail(&locks, 100).await;
+    assert!(kept() <= 1, "{} are kept: no connection was made", kept());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_to_a_server_that_is_silent_is_withdrawn_for_some_seconds_and_not_for_ever() {
+    let (_time, network) = world();
+    let locks = connect(&network, "p");
+    locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
+    network.freeze(Duration::from_mins(1));
+    fail(&locks, 10).await;
+    let (kept, sent) = locks.engine().keeper().releases();
+    assert!((1..=10).contains(&kept), "{kept} are kept");
+    // The last of them has ended by itself by then, and the keeper looks at least once a second.
+    sleep(Duration::from_secs(8)).await;
+    let (kept, later) = locks.engine().keeper().releases();
+    assert_eq!(kept, 0);
+    assert!(later - sent <= 10, "{} batches", later - sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_outage_left_is_given_back_as_soon_as_there_is_a_connection() {
+    let (_time, network) = world();
+    let locks = connect(&network, "p");
+    let guards = futures_util::future::join_all((0..300_u32).map(|key| {
+        let request = locks.lock("k", &key).expire(Duration::from_mins(1));
+        async { request.acquire().await.unwrap() }
+    }));
+    let guards = guards.await;
+    sleep(Duration::from_millis(50)).await;
+    network.set_weather(Weather { refused: 1.0, ..Weather::default() });
+    network.cut(None);
+    drop(guards);
+    sleep(Duration::from_secs(9)).await;
+    let locked = || network.server(ModelServer::snapshot).iter().filter(|(key, _)| key.starts_with("k:")).count();
+    assert_eq!((locked(), locks.engine().keeper().releases().0), (300, 300));
+    network.set_weather(Weather::default());
+    // Whoever connects next has the keeper try at once.
+    locks.lock("k", &300).acquire().await.unwrap().release().await.unwrap();
+    sleep(Duration::from_millis(20)).await;
+    assert_eq!((locked(), locks.engine().keeper().releases().0), (0, 0));
+}

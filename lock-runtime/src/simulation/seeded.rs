@@ -63,6 +63,11 @@ const fn cutting(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.cut > 0.0, ..seeded }
 }
 
+/// Where many try all the time while the server is away.
+const fn under_load(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.load > 0, ..seeded }
+}
+
 const OVERLAP: &str = "C1 claims never overlap";
 const FENCES: &str = "C2 fences increase";
 const GOES_ON: &str = "C4 all goes on after the faults";
@@ -76,6 +81,7 @@ const ERRORS: &str = "C8 errors are true";
 const LOSSES: &str = "C8 losses are told";
 const ENDS: &str = "C9 what the server keeps has an end";
 const LASTS: &str = "C10 holds last";
+const CHEAP: &str = "C11 an outage costs little";
 const HEAD: &str = "rule 4: a free lock is the queue's";
 const ORDER: &str = "promise 6: waiters are not passed over";
 
@@ -170,11 +176,13 @@ pub(super) const ALL: &[Seeded] = &[
     troubled(code("what is asked is noted when it is answered", Mutant::NotedAfterSending, UNUSED)),
     troubled(code("an outage is told as a busy lock", Mutant::OutageIsBusy, ERRORS)),
     code("L3: each hold of a lease releases it", Mutant::ReleasePerHold, BACKED),
+    under_load(code("a release is repeated without a pause", Mutant::RepeatedWithoutPause, CHEAP)),
     cutting(code("a retry has a new token and leaves the old one", Mutant::RetryUnderNewToken, UNUSED)),
     code("L2: the holds of a lease have one fencing token", Mutant::SameFence, FENCES),
     code("hand-overs of dropped guards do not count", Mutant::StreakOfDropsUncounted, ORDER),
     code("L4: a streak has no end", Mutant::StreakWithoutBound, ORDER),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
+    under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),
     code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT),
     code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),
 ];

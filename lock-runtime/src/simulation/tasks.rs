@@ -277,7 +277,7 @@ async fn polled<F: Future>(future: F, most: Option<u32>) -> Option<F::Output> {
 }
 
 /// The instant until which a hold is good; 0 when it is good no more.
-fn until(guard: &LockGuard) -> u64 {
+pub(super) fn until(guard: &LockGuard) -> u64 {
     let now = time::now().unwrap_or_default();
     match guard.remaining() {
         Duration::ZERO => 0,
@@ -285,7 +285,7 @@ fn until(guard: &LockGuard) -> u64 {
     }
 }
 
-fn told(error: &LockError) -> (How, String) {
+pub(super) fn told(error: &LockError) -> (How, String) {
     let how = match error {
         LockError::Timeout { .. } => How::Busy,
         LockError::Lost { .. } => How::Lost,

@@ -21,6 +21,8 @@ use crate::mutants::Seeded;
 
 /// No world lasts longer, in its own time.
 const LONGEST: Duration = Duration::from_mins(5);
+/// An outage under load comes before the other faults, and takes so many milliseconds at most.
+const OUTAGE: u64 = 10_000;
 
 /// How many tasks and faults, and of which kinds; all by the seed.
 #[derive(Clone, Debug)]
@@ -44,6 +46,8 @@ pub(super) struct Plan {
     pub(super) rate: f64,
     /// The server may lose its data.
     pub(super) forgetful: bool,
+    /// How many tasks of each process try all the time during an outage; there is one when it is not 0.
+    pub(super) load: u32,
 }
 
 impl Plan {
@@ -62,6 +66,9 @@ impl Plan {
             () if forgetful => random.u64(8000..=12_000),
             () => random.u64(3000..=9000),
         };
+        // Drawn from a copy: all else stays as it is without it.
+        let load = if !is_busy && !forgetful && random.clone().u8(..6) == 0 { 8 } else { 0 };
+        let faults = if load > 0 { faults + OUTAGE } else { faults };
         Self {
             processes: random.usize(2..=4),
             tasks: if is_busy { random.choice([1, 6]).unwrap_or(1) } else { random.u32(1..=4) },
@@ -74,6 +81,7 @@ impl Plan {
             pause: random.choice(pauses).filter(|_| !is_busy).flatten().map(Duration::from_millis),
             rate: 0.992 + 0.016 * random.f64(),
             forgetful,
+            load,
         }
     }
 

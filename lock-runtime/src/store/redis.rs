@@ -75,7 +75,8 @@ impl RedisStore {
             Err(CallError::UnknownScript { repeated }) if !mutant!(NoEvalFallback) => {
                 let by = by.counted_from(Moment::now());
                 let by_text = |link: &Link| script.by_text(keys, &|command: &mut Cmd| arguments(link, command));
-                let called = self.servers.call(key, &by_text, by).await?;
+                let called = self.servers.call(key, &by_text, by).await;
+                let called = called.map_err(|error| if repeated { error.after_sending() } else { error })?;
                 Ok(Called { repeated: called.repeated || repeated, ..called })
             }
             outcome => outcome.map_err(StoreError::from),

@@ -94,6 +94,13 @@ impl Arena for One {
                 self.server.restart();
                 now()
             }
+            Kind::KillServer => {
+                self.server.kill();
+                std::thread::sleep(strike.length);
+                let over = now();
+                self.server.restart();
+                over
+            }
             Kind::RestartEmpty => {
                 restart_empty(&mut self.server);
                 now()

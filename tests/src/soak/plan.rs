@@ -41,7 +41,12 @@ pub struct Plan {
     pub patience: Duration,
     /// The server may be made to forget.
     pub forgetful: bool,
+    /// Before all other faults the server is away for so long, while more tasks of each worker try locks all the time.
+    pub outage: Option<Duration>,
 }
+
+/// How many more tasks of each worker try locks while the server is away.
+pub(super) const FLOOD: u32 = 8;
 
 /// On a quorum no lease is longer, in milliseconds, so that a server that restarted soon votes again.
 pub const MAX_LEASE: u64 = 1000;
@@ -66,6 +71,7 @@ impl Plan {
             rests: true,
             patience: Duration::from_secs(9),
             forgetful: false,
+            outage: None,
         }
     }
 
@@ -75,6 +81,11 @@ impl Plan {
         let plan = Self { place, ..Self::new(seed) };
         let faults = Duration::from_secs(24);
         match place {
+            // One round in four has an outage of a minute.
+            Place::Redis if seed % 4 == 3 => {
+                let outage = Duration::from_mins(1);
+                Self { outage: Some(outage), faults: plan.faults + outage, ..plan }
+            }
             Place::Redis => plan,
             Place::Sentinel | Place::Cluster => Self { faults, ..plan },
             Place::Quorum => Self { faults, leases: vec![150, 300, 600, MAX_LEASE], ..plan },
@@ -165,6 +176,13 @@ impl Plan {
         let total: u32 = kinds.iter().map(|(_, weight)| weight).sum();
         let mut strikes = Vec::new();
         let (mut at, mut settled) = (Duration::ZERO, Duration::ZERO);
+        if let Some(length) = self.outage {
+            let kind = if random.bool() { Kind::StopServer } else { Kind::KillServer };
+            strikes.push(Strike { at, kind, victim: 0, length });
+            // Then there is a moment for everybody to find the server again.
+            at = length + Duration::from_secs(3);
+            settled = at;
+        }
         while at < self.faults {
             let mut drawn = random.u32(..total);
             let kind = kinds.iter().find(|(_, weight)| {
@@ -207,6 +225,16 @@ mod tests {
         };
         assert_eq!(all(7), all(7));
         assert_ne!(all(7), all(8));
+    }
+
+    #[test]
+    fn one_round_in_four_has_an_outage_of_a_minute_before_all_else() {
+        for seed in 0..8 {
+            let plan = Plan::at(Place::Redis, seed);
+            let first = plan.strikes().swap_remove(0);
+            assert_eq!(first.length >= Duration::from_mins(1), seed % 4 == 3);
+            assert_eq!(plan.outage.is_some(), seed % 4 == 3);
+        }
     }
 
     #[test]

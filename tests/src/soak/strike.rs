@@ -57,6 +57,8 @@ pub enum Kind {
     StopServer,
     RestartServer,
     RestartEmpty,
+    /// Killed, and started again after a while.
+    KillServer,
     // Of a master with a replica.
     FailOver,
     KillMaster,
@@ -164,6 +166,7 @@ impl Kind {
             Self::StopServer
                 | Self::RestartServer
                 | Self::RestartEmpty
+                | Self::KillServer
                 | Self::FailOver
                 | Self::KillMaster
                 | Self::StopMaster

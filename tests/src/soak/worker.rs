@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Handle};
 use tokio::time::sleep;
 
-use super::plan::Plan;
+use super::plan::{FLOOD, Plan};
 use super::register::Register;
 use super::workload::Task;
 use history::diary::STALL;
-use history::event::now;
+use history::event::{now, span};
 use history::{Diary, Lock, Place, Recorder, What};
 
 /// What a worker is told by the process that starts it.
@@ -70,7 +70,8 @@ async fn work<L: Lock>(role: &Role) {
     let before = Counts::now();
     if let Some(lock) = connect::<L>(role).await {
         let lock = Arc::new(lock);
-        let tasks: Vec<_> = (0..role.plan.tasks)
+        let flood = role.plan.outage.map_or(0, |_| FLOOD);
+        let tasks: Vec<_> = (0..role.plan.tasks + flood)
             .map(|number| {
                 let (lock, register, role) = (Arc::clone(&lock), Arc::clone(&register), role.clone());
                 tokio::spawn(async move {
@@ -81,6 +82,10 @@ async fn work<L: Lock>(role: &Role) {
                         diary: Diary::new(Recorder::new(&role.folder, &role.name, number)),
                         random: role.plan.random(&format!("{}/{number}", role.name)),
                     };
+                    if let Some(outage) = role.plan.outage.filter(|_| number >= role.plan.tasks) {
+                        let end = role.faults + span(outage) + span(AFTER);
+                        return task.flood(&format!("{}-{number}", role.name), end).await;
+                    }
                     task.rush(role.faults).await;
                     task.work(role.end).await;
                     task.probe(number as usize).await;
@@ -106,6 +111,9 @@ async fn work<L: Lock>(role: &Role) {
     }
     recorder.note(What::Ended);
 }
+
+/// How long the flood goes on after an outage.
+const AFTER: Duration = Duration::from_secs(1);
 
 /// A server that is just stopped refuses for a while.
 async fn connect<L: Lock>(role: &Role) -> Option<L> {

@@ -33,6 +33,21 @@ impl<L: Lock> Task<'_, L> {
         }
     }
 
+    /// Tries locks that nobody else wants, one after the other, until the instant `end`.
+    pub(super) async fn flood(&mut self, name: &str, end: u64) {
+        let mut number = 0;
+        while now() < end {
+            number += 1;
+            let key = format!("soak:flood-{name}-{number}");
+            let wanted = Wanted { timeout: self.random.u64(20..150), expire: 1000, renew: false, fenced: false };
+            if let Some(kept) = self.diary.acquire(self.lock, &key, wanted, None).await {
+                self.give_back(kept).await;
+                // While all is well this is not meant to be a load.
+                sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+
     /// Works until the instant `end`.
     pub(super) async fn work(&mut self, end: u64) {
         while now() < end {

@@ -20,6 +20,7 @@ mod docs;
 mod eviction;
 mod forks;
 mod names;
+mod outages;
 mod queues;
 mod rights;
 mod server;

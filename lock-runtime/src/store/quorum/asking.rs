@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::time::{sleep, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
@@ -14,7 +14,7 @@ use super::votes::{Verdict, Votes};
 use super::{Pending, Quorum, each, go_on};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Answers, Ask, Busy, CLAIM, Grant, Release, Retry, StoreError};
+use crate::store::{Answer, Answers, Ask, Busy, CLAIM, Grant, Reach, Release, Retry, StoreError};
 use crate::token::Token;
 
 /// What is granted in part is asked for again after about so long: the rest may just be being taken back.
@@ -75,7 +75,8 @@ impl<S: Node> Quorum<S> {
             answers.push(match (verdict, busy(votes)) {
                 (Verdict::Yes, _) => Ok(granted(votes, ask)),
                 (Verdict::No, Some((_, busy))) => {
-                    let doubtful = votes.failed.iter().map(|(number, _)| *number);
+                    let may_stand = |(_, error): &&(usize, StoreError)| error.reach != Reach::Unsent;
+                    let doubtful = votes.failed.iter().filter(may_stand).map(|(number, _)| *number);
                     for number in votes.yes.iter().map(|(number, _)| *number).chain(doubtful) {
                         if let Some(member) = self.members.get(number) {
                             self.behind.spawn(take_back(Arc::clone(member), ask.withdrawal()));
@@ -84,7 +85,7 @@ impl<S: Node> Quorum<S> {
                     refused.push(ask.withdrawal());
                     Ok(Answer::Busy(busy))
                 }
-                _ => Err(self.too_few(votes)),
+                _ => Err(self.unpolled(votes)),
             });
         }
         self.nurse();
@@ -115,7 +116,7 @@ impl<S: Node> Quorum<S> {
                 let yields = votes.yes.iter().all(|(number, _)| refused < *number) && !votes.yes.is_empty();
                 Ok(Answer::Busy(Busy { frees_in, yields, ..busy }))
             }
-            _ => Err(self.too_few(votes)),
+            _ => Err(self.unpolled(votes)),
         };
         let answers: Vec<_> = all.iter().zip(asks).map(outcome).collect();
         self.nurse();
@@ -184,6 +185,7 @@ impl<S: Node> Quorum<S> {
         let mut order = order.into_iter();
         let mut asked: Option<&Arc<Member<S>>> = None;
         let mut asking: Pending<Answers<Answer>> = FuturesUnordered::new();
+        let mut failed: Votes<(), ()> = self.votes();
         loop {
             if let Some(slow) = asked.take() {
                 slow.is_slow();
@@ -199,9 +201,18 @@ impl<S: Node> Quorum<S> {
                     go_on(asking);
                     return Ok((number, answers));
                 }
-                Ok(Some((_, Err(_)))) => asked = None,
-                Ok(None) if next.is_none() => return Err(self.down()),
-                Err(_) if next.is_none() => return Err(StoreError { out_of_time: true, ..self.down() }),
+                Ok(Some((number, Err(error)))) => {
+                    failed.failed(number, error);
+                    asked = None;
+                }
+                Ok(None) if next.is_none() => return Err(StoreError { reach: failed.reach(), ..self.down() }),
+                Err(_) if next.is_none() => {
+                    // The time of the last ones may be up in the same instant.
+                    while let Some(Some((number, Err(error)))) = asking.next().now_or_never() {
+                        failed.failed(number, error);
+                    }
+                    return Err(StoreError { out_of_time: true, reach: failed.reach(), ..self.down() });
+                }
                 Ok(None) | Err(_) => {}
             }
         }
@@ -241,6 +252,12 @@ impl<S: Node> Quorum<S> {
         let mut is_usual = true;
         loop {
             let verdicts: Vec<_> = all.iter().map(|votes| self.granted(votes)).collect();
+            if verdicts.iter().all(|verdict| *verdict == Verdict::Unknown) {
+                // The last ones may have failed in the same instant. Whether anything was sent to them is to be known.
+                while let Some(Some((number, answers))) = pending.next().now_or_never() {
+                    super::take_in(&mut all, number, answers, &vote);
+                }
+            }
             if !verdicts.contains(&Verdict::Open) || pending.is_empty() {
                 return (all.into_iter().zip(verdicts).collect(), pending);
             }
@@ -255,6 +272,11 @@ impl<S: Node> Quorum<S> {
                 }
             }
         }
+    }
+
+    /// The error of an ask that too few servers answered.
+    fn unpolled(&self, votes: &Polled) -> StoreError {
+        StoreError { reach: votes.reach(), ..self.too_few(votes) }
     }
 
     fn granted(&self, votes: &Polled) -> Verdict {
@@ -298,7 +320,11 @@ async fn take_back_late<S: Node>(
 ) {
     while let Some((number, answers)) = rest.next().await {
         let is_busy = |answer: &Result<Answer, StoreError>| matches!(answer, Ok(Answer::Busy(_)));
-        if answers.is_ok_and(|answers| answers.iter().all(is_busy)) {
+        let stands_nothing = match answers {
+            Ok(answers) => answers.iter().all(is_busy),
+            Err(error) => error.reach == Reach::Unsent,
+        };
+        if stands_nothing {
             continue;
         }
         if let Some(member) = members.get(number) {

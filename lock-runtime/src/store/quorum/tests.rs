@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::node::Standing;
 use crate::clock::without_drift;
-use crate::store::{Answer, Ask, CLAIM, Cause, Renewed, Retry, Store, StoreError, one};
+use crate::store::{Answer, Ask, CLAIM, Cause, Reach, Renewed, Retry, Store, StoreError, one};
 use crate::token::Token;
 
 mod away;
@@ -53,6 +53,24 @@ async fn without_a_majority_nothing_is_granted_and_the_error_names_who_does_not_
             assert_eq!(error.retry, Retry::Later);
             let text = error.problem.to_string();
             assert!(text.contains("2 of 3") && text.contains("s1: ") && text.contains("s2: "), "{text}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_was_sent_to_no_server_is_certain_to_have_no_effect() {
+    use Mode::{Mute, Refuses, Silent, Up};
+
+    for (modes, reach) in [
+        ([Refuses, Refuses, Refuses], Reach::Unsent),
+        ([Up, Refuses, Refuses], Reach::Unanswered),
+        ([Refuses, Refuses, Silent], Reach::Unanswered),
+        ([Mute, Refuses, Refuses], Reach::Unanswered),
+    ] {
+        let world = World::of(3);
+        (0..).zip(modes).for_each(|(number, mode)| world.set(number, mode));
+        for answer in [world.claim("t").await, world.wait("t").await] {
+            assert_eq!(answer.unwrap_err().reach, reach, "{modes:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Retry, StoreError};
+use crate::store::{Reach, Retry, StoreError};
 
 /// The answers so far: those that say yes, those that say no, and the failures, each with its server's number.
 #[derive(Debug)]
@@ -100,7 +100,17 @@ impl<Y, N> Votes<Y, N> {
         // With more time there might have been a majority.
         let late = self.failed.iter().filter(|(_, error)| error.out_of_time).count();
         let out_of_time = late > 0 && self.failed.len() - late <= servers - needed;
-        StoreError { retry, out_of_time, replicas: None, problem: BackendError::new(text) }
+        StoreError { retry, out_of_time, ..StoreError::later(BackendError::new(text)) }
+    }
+
+    /// How far a verb came that every server failed: only when it was sent to none of them it has certainly no effect.
+    pub(super) fn reach(&self) -> Reach {
+        let is_unsent = |(_, error): &(usize, StoreError)| error.reach == Reach::Unsent;
+        if self.failed.len() == self.servers && self.failed.iter().all(is_unsent) {
+            Reach::Unsent
+        } else {
+            Reach::Unanswered
+        }
     }
 }
 

@@ -23,7 +23,7 @@ use super::endpoint::Endpoint;
 use super::failure::CallError;
 use super::link::{Called, Link};
 use crate::clock::{Deadline, Moment};
-use crate::store::Events;
+use crate::store::{Events, Reach};
 
 /// The first and the longest pause before a command is sent again whose slot is on its way to another master.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(25));
@@ -137,7 +137,21 @@ impl Cluster {
         &self,
         key: &str,
         command: &(dyn Fn(&Link) -> Cmd + Send + Sync),
+        by: Deadline,
+    ) -> Result<Called, CallError> {
+        let mut was_sent = false;
+        let outcome = self.send(key, command, by, &mut was_sent).await;
+        // What came before the last try counts as well.
+        outcome.map_err(|error| if was_sent { error.after_sending() } else { error })
+    }
+
+    /// Notes in `was_sent` whether the command was sent to any master.
+    async fn send(
+        &self,
+        key: &str,
+        command: &(dyn Fn(&Link) -> Cmd + Send + Sync),
         mut by: Deadline,
+        was_sent: &mut bool,
     ) -> Result<Called, CallError> {
         let slot = slot_of(key);
         // Being sent here and there takes no longer than one answer may.
@@ -150,11 +164,11 @@ impl Cluster {
             let (node, is_asking, was_doubtful) = if let Some(node) = asking.take() {
                 (node, true, false)
             } else {
-                let (node, was_doubtful) = self.master(slot, by).await?;
+                let (node, was_doubtful) = self.master(slot, by).await.map_err(CallError::before_sending)?;
                 (node, false, was_doubtful)
             };
             by = by.counted_from(Moment::now());
-            let link = self.link(&node)?;
+            let link = self.link(&node).map_err(CallError::before_sending)?;
             // A server that has gone without a word would have all the time there is for a new connection.
             let limit = if was_doubtful { by.min_at(end, by.start()) } else { by };
             let outcome = match link.ready(limit).await {
@@ -175,6 +189,7 @@ impl Cluster {
                 }
                 Err(error) => error,
             };
+            *was_sent |= error.reach() != Reach::Unsent;
             match verdict(&error, &node) {
                 Verdict::Final => return Err(refused.filter(|_| error.is_out_of_time()).unwrap_or(error)),
                 Verdict::Moved(to) => {
@@ -245,6 +260,7 @@ async fn again(pause: &mut Duration, end: Deadline, error: &CallError) -> Result
 fn verdict(error: &CallError, at: &Node) -> Verdict {
     let error = match error {
         CallError::Failed(error) => error,
+        CallError::Unsent(error) => return verdict(error, at),
         // Whoever waited so briefly knows nothing of the server.
         CallError::Silent(limit) | CallError::NoConnection(limit) if *limit < BRIEF => return Verdict::Final,
         _ => return Verdict::Doubt,

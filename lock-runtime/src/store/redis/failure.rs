@@ -7,7 +7,7 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use super::endpoint::OLDEST;
 use crate::BackendError;
-use crate::store::{Retry, StoreError};
+use crate::store::{Reach, Retry, StoreError};
 
 /// A call without a usable reply.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub(crate) enum CallError {
     TooOld(String),
     /// What answers there is nothing to lock on, for this reason.
     Unsuitable(String),
+    /// There was no connection to send the command on, for this reason: nothing was sent.
+    Unsent(Box<CallError>),
     /// As the other says, of one server among several.
     #[cfg(any(feature = "sentinel", feature = "cluster"))]
     Of(String, Box<CallError>),
@@ -72,6 +74,33 @@ impl CallError {
         }
     }
 
+    /// The same, of a command that was not sent.
+    pub(super) fn before_sending(self) -> Self {
+        Self::Unsent(Box::new(self))
+    }
+
+    /// The same, of a command that had been sent before, over another connection.
+    pub(super) fn after_sending(self) -> Self {
+        match self {
+            Self::Unsent(error) => *error,
+            #[cfg(any(feature = "sentinel", feature = "cluster"))]
+            Self::Of(server, error) => Self::Of(server, Box::new(error.after_sending())),
+            other => other,
+        }
+    }
+
+    /// How far the command came.
+    pub(super) fn reach(&self) -> Reach {
+        match self {
+            Self::Unsent(_) => Reach::Unsent,
+            Self::UnknownScript { .. } => Reach::Refused,
+            Self::Failed(error) if error.code().is_some() => Reach::Refused,
+            #[cfg(any(feature = "sentinel", feature = "cluster"))]
+            Self::Of(_, error) => error.reach(),
+            _ => Reach::Unanswered,
+        }
+    }
+
     /// The same, of one server among several.
     #[cfg(any(feature = "sentinel", feature = "cluster"))]
     pub(super) fn of(self, server: &str) -> Self {
@@ -83,6 +112,7 @@ impl CallError {
         match self {
             Self::Silent(_) | Self::Unconfirmed(..) | Self::NoConnection(_) => false,
             Self::Unsuitable(_) | Self::Setup(..) | Self::UnknownScript { .. } => false,
+            Self::Unsent(error) => error.is_final(),
             // The next time it may be another server.
             #[cfg(any(feature = "sentinel", feature = "cluster"))]
             Self::Of(..) => false,
@@ -99,6 +129,7 @@ impl CallError {
     pub(super) fn is_out_of_time(&self) -> bool {
         match self {
             Self::Silent(_) | Self::Unconfirmed(..) | Self::NoConnection(_) => true,
+            Self::Unsent(error) => error.is_out_of_time(),
             #[cfg(any(feature = "sentinel", feature = "cluster"))]
             Self::Of(_, error) => error.is_out_of_time(),
             _ => false,
@@ -121,6 +152,7 @@ impl CallError {
             )),
             Self::Unsuitable(text) => BackendError::new(text),
             Self::UnknownScript { .. } => BackendError::new("the server does not know the script"),
+            Self::Unsent(error) => error.into_problem(),
             #[cfg(any(feature = "sentinel", feature = "cluster"))]
             Self::Of(server, error) => error.into_problem().of(&server),
             Self::Setup(text, error) => BackendError::caused_by(format!("{text} ({error})"), error),
@@ -202,7 +234,7 @@ impl From<CallError> for StoreError {
         let retry = if error.is_final() { Retry::Never } else { Retry::Later };
         let out_of_time = error.is_out_of_time();
         let replicas = if let CallError::Unconfirmed(_, count) = error { Some((0, count)) } else { None };
-        Self { retry, out_of_time, replicas, problem: error.into_problem() }
+        Self { retry, reach: error.reach(), out_of_time, replicas, problem: error.into_problem() }
     }
 }
 

@@ -194,7 +194,7 @@ impl Link {
                     match self.send(&command, by.counted_from(Moment::now())).await {
                         Ok(called) => Ok(Called { repeated: true, ..called }),
                         Err(CallError::UnknownScript { .. }) => Err(CallError::UnknownScript { repeated: true }),
-                        failed => failed,
+                        Err(error) => Err(error.after_sending()),
                     }
                 }
                 outcome => outcome,
@@ -210,7 +210,7 @@ impl Link {
         Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
     }
 
-    /// The connection, and the deadline counted from when there is one.
+    /// The connection, and the deadline counted from when there is one. Its error says that nothing was sent.
     async fn live(&self, by: Deadline) -> Result<(Live, Deadline), CallError> {
         if self.origin.is_inherited_at(by.start()) {
             return Err(CallError::Inherited);
@@ -227,7 +227,7 @@ impl Link {
         // Boxed: otherwise every command's future would have room for a whole connection set-up. Its type is hidden: to see
         // that it is `Send` a compiler would have to look deeper than it does by default, in each user's crate.
         let made: BoxFuture<'_, _> = Box::pin(self.made_live(by));
-        Ok((made.await?, by.counted_from(Moment::now())))
+        Ok((made.await.map_err(CallError::before_sending)?, by.counted_from(Moment::now())))
     }
 
     /// Connects if there is no connection; returns the deadline counted from when there is one.

@@ -14,7 +14,7 @@ use super::link::{Called, Link, Live};
 use super::millis;
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Retry, StoreError};
+use crate::store::StoreError;
 
 /// Nobody listens there. A message to it is a write, which replicas are sent: a server that did not write for a connection
 /// since it was made answers its `WAIT` at once, though the grant that it repeats may have reached nobody.
@@ -117,7 +117,7 @@ impl Replicas {
         }
         let text = format!("{confirmed} of {} replicas confirmed within {within:?}", self.count);
         let replicas = Some((confirmed, self.count));
-        Err(StoreError { retry: Retry::Never, out_of_time: false, replicas, problem: BackendError::new(text) })
+        Err(StoreError { replicas, ..StoreError::never(BackendError::new(text)) })
     }
 }
 

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use crate::BackendError;
-use crate::store::StoreError;
+use crate::store::{Reach, StoreError};
 
 /// `{ now µs, answer… }`.
 pub(super) struct Reply {
@@ -77,5 +77,6 @@ pub(super) fn error_of_one(value: Value) -> StoreError {
     // What is being loaded, promoted or written out passes; what the server refuses, it will refuse again.
     let passes = ["OOM", "READONLY", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "BUSY", "TRYAGAIN"];
     let code = message.split_whitespace().next().unwrap_or_default();
-    if passes.contains(&code) { StoreError::later(problem) } else { StoreError::never(problem) }
+    let error = if passes.contains(&code) { StoreError::later(problem) } else { StoreError::never(problem) };
+    StoreError { reach: Reach::Refused, ..error }
 }

@@ -12,7 +12,7 @@ use crate::BackendError;
 use crate::clock::Deadline;
 use crate::store::memory::MemoryStore;
 use crate::store::{
-    Answer, Answers, Ask, CLAIM, Cause, Events, Release, Released, Renewal, Renewed, Store, StoreError, one,
+    Answer, Answers, Ask, CLAIM, Cause, Events, Reach, Release, Released, Renewal, Renewed, Store, StoreError, one,
 };
 use crate::token::Token;
 
@@ -79,7 +79,10 @@ impl Server {
         let limit = by.span().min(COMMAND);
         match self.mode() {
             Mode::Up => verb().await,
-            Mode::Refuses => Err(StoreError::later(BackendError::new("connection refused"))),
+            Mode::Refuses => {
+                let refused = StoreError::later(BackendError::new("connection refused"));
+                Err(StoreError { reach: Reach::Unsent, ..refused })
+            }
             Mode::Late(time) => {
                 sleep(time).await;
                 verb().await

@@ -1,0 +1,307 @@
+//! [`Backlog`]: the releases that are not answered yet, and when each is sent next.
+//!
+//! Each server has a lane of its own. While a server answers, each release is sent at once, and one that was refused for
+//! now is repeated by itself. A server that does not answer is tried with one batch at a time, after growing pauses; all
+//! the rest waits, costs nothing meanwhile, and follows as soon as that batch is answered.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::BATCH;
+use crate::store::Release;
+
+/// The first and the longest pause before a release is repeated, or a server tried again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+/// How many releases are kept at most, not counting those of leases that others would wait for.
+pub(super) const MOST: usize = 10_000;
+/// Batches on their way to one server: what an outage left must not hold up the server's other clients.
+const BATCHES: usize = 32;
+
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    lanes: BTreeMap<usize, Lane>,
+    entries: u64,
+    /// Batches so far.
+    #[cfg(test)]
+    sent: u64,
+}
+
+/// What is to be sent to one server.
+#[derive(Debug, Default)]
+struct Lane {
+    /// By the time from which each may be sent.
+    waiting: BTreeMap<(Instant, u64), Unsent>,
+    /// Batches on their way.
+    in_flight: usize,
+    /// How often in a row the server has not answered.
+    failures: u32,
+    /// Nothing is sent before: the server did not answer a moment ago.
+    closed_until: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Unsent {
+    release: Release,
+    /// How often the server has refused it for now.
+    refusals: u32,
+}
+
+/// Releases that go to one server together.
+#[derive(Debug)]
+pub(super) struct Batch {
+    server: usize,
+    unsent: Vec<Unsent>,
+}
+
+/// What became of a release that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is done, or refused for good.
+    Over,
+    /// The server refuses it for now.
+    Refused,
+    /// The server did not answer.
+    Unanswered,
+}
+
+impl Backlog {
+    /// Takes in a release for the server of this number; one that ends soon by itself is left to that when there are too many.
+    pub(super) fn add(&mut self, server: usize, release: Release) {
+        if self.len() >= MOST && release.ends_soon() {
+            return;
+        }
+        self.insert(server, Instant::now(), Unsent { release, refusals: 0 });
+    }
+
+    fn insert(&mut self, server: usize, at: Instant, unsent: Unsent) {
+        self.entries += 1;
+        self.lanes.entry(server).or_default().waiting.insert((at, self.entries), unsent);
+    }
+
+    /// How many wait to be sent.
+    pub(super) fn len(&self) -> usize {
+        self.lanes.values().map(|lane| lane.waiting.len()).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Whether nothing waits, and nothing is on its way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lanes.values().all(|lane| lane.waiting.is_empty() && lane.in_flight == 0)
+    }
+
+    /// When the next one is to be sent; `None` when there is none, or an answer has to come first.
+    pub(super) fn next_try(&self) -> Option<Instant> {
+        self.lanes.values().filter_map(Lane::next_try).min()
+    }
+
+    /// Takes what is to be sent now.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<Batch> {
+        let mut batches = Vec::new();
+        for (server, lane) in &mut self.lanes {
+            while lane.next_try().is_some_and(|at| at <= now) {
+                let unsent = lane.take_batch(now);
+                if unsent.is_empty() {
+                    break;
+                }
+                lane.in_flight += 1;
+                #[cfg(test)]
+                {
+                    self.sent += 1;
+                }
+                batches.push(Batch { server: *server, unsent });
+            }
+        }
+        batches
+    }
+
+    /// Takes in what became of a batch, release by release.
+    pub(super) fn on_answers(&mut self, batch: Batch, fates: &[Fate], now: Instant) {
+        let Batch { server, unsent } = batch;
+        let lane = self.lanes.entry(server).or_default();
+        lane.in_flight = lane.in_flight.saturating_sub(1);
+        if fates.iter().any(|fate| *fate != Fate::Unanswered) {
+            lane.failures = 0;
+            lane.closed_until = None;
+        } else if lane.closed_until.is_none_or(|until| until <= now) {
+            // Of several batches that fail together only the first counts.
+            lane.failures += 1;
+            lane.closed_until = Some(now + pause(lane.failures));
+        }
+        let is_open = lane.closed_until.is_none();
+        for (mut unsent, fate) in unsent.into_iter().zip(fates) {
+            if *fate == Fate::Over || unsent.release.moot.has_passed() {
+                continue;
+            }
+            unsent.refusals += u32::from(*fate == Fate::Refused);
+            // While the lane is closed, that is the pause of all.
+            let at = if is_open { now + pause(unsent.refusals) } else { now };
+            self.insert(server, at, unsent);
+        }
+    }
+
+    /// Has servers that did not answer tried again at once: there is news of a connection.
+    pub(super) fn reopen(&mut self) {
+        for lane in self.lanes.values_mut() {
+            lane.closed_until = None;
+        }
+    }
+}
+
+impl Lane {
+    fn next_try(&self) -> Option<Instant> {
+        let most = if self.failures > 0 { 1 } else { BATCHES };
+        let ((first, _), _) = self.waiting.first_key_value().filter(|_| self.in_flight < most)?;
+        Some(self.closed_until.map_or(*first, |until| until.max(*first)))
+    }
+
+    fn take_batch(&mut self, now: Instant) -> Vec<Unsent> {
+        if self.failures > 0 {
+            // What has ended by itself meanwhile need not be sent any more.
+            self.waiting.retain(|_, unsent| !unsent.release.moot.has_passed());
+        }
+        let mut batch = Vec::new();
+        while batch.len() < BATCH
+            && let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= now)
+        {
+            batch.push(first.remove());
+        }
+        batch
+    }
+}
+
+impl Batch {
+    pub(super) fn releases(&self) -> Vec<Release> {
+        self.unsent.iter().map(|unsent| unsent.release.clone()).collect()
+    }
+}
+
+/// The pause after so many failures in a row.
+fn pause(failures: u32) -> Duration {
+    if mutant!(RepeatedWithoutPause) {
+        return super::TICK;
+    }
+    (PAUSES.0 * 2_u32.pow(failures.saturating_sub(1).min(9))).min(PAUSES.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Deadline;
+    use crate::store::CLAIM;
+    use crate::token::Token;
+
+    fn withdrawal() -> Release {
+        Release::withdrawal(&"p:k".into(), &Token::foreign("t"), CLAIM)
+    }
+
+    fn add(backlog: &mut Backlog, count: usize) {
+        (0..count).for_each(|_| backlog.add(0, withdrawal()));
+    }
+
+    /// Sends what is due, all with the same fate; how many that were, in how many batches.
+    fn send(backlog: &mut Backlog, fate: Fate) -> (usize, usize) {
+        let now = Instant::now();
+        let batches = backlog.take_due(now);
+        let counts = (batches.iter().map(|batch| batch.unsent.len()).sum(), batches.len());
+        for batch in batches {
+            let fates = vec![fate; batch.unsent.len()];
+            backlog.on_answers(batch, &fates, now);
+        }
+        counts
+    }
+
+    /// The time until the next one is to be sent.
+    fn left(backlog: &Backlog) -> Option<Duration> {
+        backlog.next_try().map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_is_tried_with_one_batch_after_growing_pauses() {
+        let mut backlog = Backlog::default();
+        add(&mut backlog, 1000);
+        assert_eq!(send(&mut backlog, Fate::Unanswered), (1000, 8));
+        for millis in [100, 200, 400, 800, 1000, 1000] {
+            let pause = Duration::from_millis(millis);
+            add(&mut backlog, 1);
+            assert_eq!(left(&backlog), Some(pause), "what comes meanwhile does not shorten the pause");
+            assert_eq!(send(&mut backlog, Fate::Unanswered), (0, 0));
+            tokio::time::advance(pause).await;
+            assert_eq!(send(&mut backlog, Fate::Unanswered), (BATCH, 1));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn when_a_server_answers_again_all_the_rest_follows_at_once() {
+        let mut backlog = Backlog::default();
+        add(&mut backlog, 1000);
+        send(&mut backlog, Fate::Unanswered);
+        backlog.reopen();
+        assert_eq!(send(&mut backlog, Fate::Over), (BATCH, 1));
+        assert_eq!(send(&mut backlog, Fate::Over), (1000 - BATCH, 7));
+        assert!(backlog.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_server_refuses_for_now_is_repeated_by_itself_and_holds_up_nothing_else() {
+        let mut backlog = Backlog::default();
+        add(&mut backlog, 1);
+        for millis in [100, 200, 400, 800, 1000] {
+            assert_eq!(send(&mut backlog, Fate::Refused), (1, 1));
+            assert_eq!(left(&backlog), Some(Duration::from_millis(millis)));
+            add(&mut backlog, 2);
+            assert_eq!(send(&mut backlog, Fate::Over), (2, 1));
+            tokio::time::advance(Duration::from_millis(millis)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_ended_by_itself_is_not_kept_and_not_sent() {
+        let mut backlog = Backlog::default();
+        add(&mut backlog, 1000);
+        send(&mut backlog, Fate::Unanswered);
+        let lasting = Release { moot: Deadline::after(CLAIM * 100), ..withdrawal() };
+        backlog.add(0, lasting);
+        tokio::time::advance(CLAIM * 3).await;
+        assert_eq!(send(&mut backlog, Fate::Unanswered), (1, 1));
+        assert_eq!(backlog.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_are_kept_and_no_more_but_for_leases_that_last() {
+        let mut backlog = Backlog::default();
+        add(&mut backlog, MOST + 10);
+        assert_eq!(backlog.len(), MOST);
+        backlog.add(1, Release { moot: Deadline::after(CLAIM * 100), ..withdrawal() });
+        assert_eq!(backlog.len(), MOST + 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_delays_what_is_for_no_other() {
+        let mut backlog = Backlog::default();
+        add(&mut backlog, 1);
+        send(&mut backlog, Fate::Unanswered);
+        backlog.add(1, withdrawal());
+        assert_eq!(left(&backlog), Some(Duration::ZERO));
+        assert_eq!(send(&mut backlog, Fate::Over), (1, 1));
+        assert_eq!(left(&backlog), Some(PAUSES.0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_so_many_batches_are_on_their_way_at_once() {
+        let mut backlog = Backlog::default();
+        add(&mut backlog, BATCH * (BATCHES + 3));
+        let batches = backlog.take_due(Instant::now());
+        assert_eq!((batches.len(), backlog.next_try()), (BATCHES, None));
+        for batch in batches {
+            let fates = vec![Fate::Over; batch.unsent.len()];
+            backlog.on_answers(batch, &fates, Instant::now());
+        }
+        assert_eq!(send(&mut backlog, Fate::Over), (BATCH * 3, 3));
+    }
+}

@@ -1,0 +1,130 @@
+//! An outage with traffic: beside all else, tasks try locks all the time, each on a key of its own, while the server is
+//! away. That has to cost little, however long it lasts: what was never sent is not withdrawn, what was sent is withdrawn
+//! with pauses and not for ever.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use history::claims::HARNESS;
+use history::event::What;
+use history::{Violation, Wanted};
+use tokio::time::{Instant, sleep};
+
+use super::network::{Network, Weather};
+use super::process::Process;
+use super::tasks::{told, until};
+use super::time;
+use super::world::{Plan, nanos};
+use crate::LockManager;
+
+const CHECK: &str = "C11 an outage costs little";
+
+/// The keys of the load begin here, and its tasks, too.
+const FIRST: u32 = 1000;
+/// How long the load goes on before the server is away, and after.
+const AROUND: Duration = Duration::from_millis(300);
+/// By then a connection on which nothing is answered is given up.
+const FOUND_OUT: Duration = Duration::from_secs(2);
+/// Batches of releases that a process may send in a second to a server that is away.
+const BATCHES: u64 = 2;
+
+/// Has the server be away under load; `calm` is the weather around it.
+pub(super) async fn befall(
+    network: &Arc<Network>,
+    plan: &Plan,
+    processes: &[Process],
+    calm: Weather,
+    random: &mut Rng,
+) {
+    // For longer than a withdrawal is repeated.
+    let span = Duration::from_millis(random.u64(8000..9000));
+    let end = Instant::now() + AROUND + span + AROUND;
+    let mut load = Vec::new();
+    for process in processes {
+        for number in 0..plan.load {
+            let (network, name, manager) = (Arc::clone(network), process.name().to_owned(), process.manager().clone());
+            load.push(tokio::spawn(tries(network, name, FIRST + number, manager, end, random.fork())));
+        }
+    }
+    sleep(AROUND).await;
+    let from = time::now().unwrap_or_default();
+    match random.u8(..3) {
+        0 => {
+            network.set_weather(Weather { refused: 1.0, ..calm });
+            network.cut(None);
+        }
+        1 => network.freeze(span),
+        _ => processes.iter().for_each(|process| network.part(process.name(), span)),
+    }
+    sleep(FOUND_OUT).await;
+    let before: Vec<_> = processes.iter().map(sent).collect();
+    sleep(span.saturating_sub(FOUND_OUT)).await;
+    for (process, before) in processes.iter().zip(before) {
+        judge(network, plan, process, sent(process) - before, span);
+    }
+    network.set_weather(calm);
+    // The history's word for a server that does not answer.
+    let fault = What::Fault { kind: "StopServer".to_owned(), target: "server".to_owned(), from };
+    network.note(HARNESS, 0, fault);
+    for task in load {
+        task.await.unwrap();
+    }
+}
+
+fn sent(process: &Process) -> u64 {
+    process.manager().engine().keeper().releases().1
+}
+
+/// Counts what the keeper keeps and does at the end of the outage.
+fn judge(network: &Network, plan: &Plan, process: &Process, sent: u64, span: Duration) {
+    let (kept, _) = process.manager().engine().keeper().releases();
+    // What was on its way when the server went, and the leases of holds that ended since.
+    let most = usize::try_from(plan.load + 2 * plan.tasks).unwrap_or(usize::MAX);
+    if kept > most {
+        see(network, format!("{} keeps {kept} releases at the end of an outage, and not {most}", process.name()));
+    }
+    let most = BATCHES * span.as_secs();
+    if sent > most {
+        see(network, format!("{} sends {sent} batches of releases in an outage, and not {most}", process.name()));
+    }
+}
+
+fn see(network: &Network, text: String) {
+    let now = time::now().unwrap_or_default();
+    network.see(Violation { check: CHECK, text, key: None, range: (now, now + 1) });
+}
+
+/// One try after the other.
+async fn tries(network: Arc<Network>, process: String, task: u32, manager: LockManager, end: Instant, mut random: Rng) {
+    let mut attempt = 0;
+    while Instant::now() < end {
+        attempt += 1;
+        let timeout = Duration::from_millis(random.u64(1..80));
+        let expire = Duration::from_secs(1);
+        let key = u64::from(task) * u64::from(FIRST) + u64::from(attempt);
+        let wanted = Wanted {
+            timeout: nanos(timeout) / 1_000_000,
+            expire: nanos(expire) / 1_000_000,
+            renew: false,
+            fenced: random.bool(),
+        };
+        let note = |what| network.note(&process, task, what);
+        note(What::Acquire { attempt, key: format!("k:{key}"), wanted });
+        let request = manager.lock("k", &key).timeout(timeout).expire(expire).renew(false).fenced(wanted.fenced);
+        match request.acquire().await {
+            Ok(guard) => {
+                note(What::Granted { attempt, until: until(&guard), fence: guard.fencing_token().map(u64::from) });
+                note(What::Release { attempt, dropped: true });
+                drop(guard);
+                let text = String::new();
+                note(What::Released { attempt, how: history::event::How::Done, text });
+            }
+            Err(error) => {
+                let (how, text) = told(&error);
+                note(What::Refused { attempt, how, text });
+            }
+        }
+        sleep(Duration::from_millis(random.u64(0..40))).await;
+    }
+}
