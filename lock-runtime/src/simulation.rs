@@ -12,6 +12,7 @@ mod process;
 mod record;
 mod scenes;
 mod seeded;
+mod stall;
 mod tasks;
 mod tests;
 pub(crate) mod time;
