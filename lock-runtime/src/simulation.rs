@@ -13,6 +13,7 @@ mod process;
 mod record;
 mod scenes;
 mod seeded;
+mod stall;
 mod tasks;
 mod tests;
 pub(crate) mod time;

@@ -23,6 +23,9 @@ const CALM: Weather = Weather {
     push_lost: 0.0,
 };
 
+/// The server stands still inside a script for no longer than this.
+const STALL: Duration = Duration::from_millis(250);
+
 /// Faults are felt for so long.
 const ALONE: Duration = Duration::from_millis(3200);
 
@@ -36,6 +39,9 @@ pub(super) async fn befall(
 ) {
     let calm = Weather { push_lost: plan.push_lost, cut_after: plan.cut, ..CALM };
     network.set_weather(calm);
+    if plan.stalls > 0.0 {
+        network.stall(plan.stalls, STALL);
+    }
     if plan.forgetful {
         // With nothing else around it that would excuse what follows.
         sleep(ALONE).await;
@@ -68,6 +74,9 @@ pub(super) async fn befall(
     }
     sleep_until(end).await;
     network.set_weather(CALM);
+    if plan.stalls > 0.0 {
+        network.stall(0.0, Duration::ZERO);
+    }
 }
 
 /// One fault, from its begin to its end.

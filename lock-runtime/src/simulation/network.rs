@@ -21,6 +21,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::record::Record;
+use super::stall::Stall;
 use super::time;
 
 /// Micros since 1970 when a world begins.
@@ -163,6 +164,13 @@ impl Network {
         self.locked().frozen = Instant::now() + span;
     }
 
+    /// The server stands still inside scripts: before one command of a script in so many, for no longer than `most`.
+    pub(super) fn stall(&self, chance: f64, most: Duration) {
+        let shared = &mut *self.locked();
+        let (mut random, most) = (shared.random.fork(), u64::try_from(most.as_micros()).unwrap_or(u64::MAX));
+        shared.server.set_pace(move || if random.f64() < chance { random.u64(..=most) } else { 0 });
+    }
+
     /// Nothing passes between a process and the server for so long; then all of it does.
     pub(super) fn part(&self, process: &str, span: Duration) {
         self.locked().parted.insert(process.into(), Instant::now() + span);
@@ -239,7 +247,7 @@ async fn receive(network: Arc<Network>, mut reader: ReadHalf<DuplexStream>, inbo
     while matches!(reader.read_buf(&mut buffer).await, Ok(1..)) {
         while let Some(command) = take_command(&mut buffer) {
             // Nothing overtakes on one connection.
-            last = last.max(network.locked().arrival());
+            last = last.max(network.locked().arrival(Instant::now()));
             let _ = inbox.send((last, command));
         }
     }
@@ -252,7 +260,10 @@ async fn execute(network: Arc<Network>, process: Arc<str>, client: Client, mut i
     while let Some((at, command)) = inbox.recv().await {
         sleep_until(at).await;
         network.reachable(&process).await;
-        network.locked().execute(client, &command);
+        let stall = network.locked().execute(client, &command);
+        if let Some(stall) = stall {
+            tokio::spawn(stall.note(Arc::clone(&network)));
+        }
     }
     // The process has closed it.
     network.locked().hang_up(client);
@@ -295,18 +306,24 @@ impl Shared {
         self.random.f64() < chance
     }
 
-    fn arrival(&mut self) -> Instant {
+    fn arrival(&mut self, leaves: Instant) -> Instant {
         let most = u64::try_from(self.weather.delay.as_millis()).unwrap_or_default();
         let times = if self.rolls(self.weather.slow) { 100 } else { 1 };
-        Instant::now() + Duration::from_millis(self.random.u64(0..=most) * times)
+        leaves + Duration::from_millis(self.random.u64(0..=most) * times)
     }
 
-    fn execute(&mut self, client: Client, command: &[Vec<u8>]) {
+    /// Executes a command; says how long the server stood still inside it, if it did.
+    fn execute(&mut self, client: Client, command: &[Vec<u8>]) -> Option<Stall> {
         if self.rolls(self.weather.cut_before) {
-            return self.cut_one(client);
+            self.cut_one(client);
+            return None;
         }
         let now = self.micros();
         let reply = self.server.execute(client, now, command);
+        let stall = Stall::of(self.server.taken(), self.rate);
+        // What the server says leaves it when the command ends.
+        let leaves = stall.map_or_else(Instant::now, |stall| stall.ends);
+        self.frozen = self.frozen.max(leaves);
         self.observe(now, command);
         for (listener, push) in self.server.take_pushes() {
             if self.rolls(self.weather.push_lost) {
@@ -317,17 +334,19 @@ impl Shared {
                     What::Fault { kind: "LosePush".into(), target: "wire".into(), from },
                 );
             } else {
-                self.post(listener, &push);
+                self.post(listener, &push, leaves);
             }
         }
         if self.rolls(self.weather.cut_after) {
-            return self.cut_one(client);
+            self.cut_one(client);
+        } else {
+            self.post(client, &reply, leaves);
         }
-        self.post(client, &reply);
+        stall
     }
 
-    fn post(&mut self, client: Client, reply: &Reply) {
-        let arrival = self.arrival();
+    fn post(&mut self, client: Client, reply: &Reply, leaves: Instant) {
+        let arrival = self.arrival(leaves);
         if let Some(wire) = self.wires.get(&client).filter(|wire| !wire.is_deaf) {
             let mut bytes = Vec::new();
             reply.encode(&mut bytes);

@@ -1,5 +1,7 @@
 //! Every bug that is seeded, with the check that has to catch it. docs/faults.md has the same list.
 
+use server_model::ScriptTime;
+
 use super::world::Plan;
 use crate::mutants::Mutant;
 
@@ -56,6 +58,11 @@ const fn forgetful(seeded: Seeded) -> Seeded {
 /// Where there are faults of all kinds.
 const fn troubled(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.pause.is_some(), ..seeded }
+}
+
+/// Where the server stands still inside scripts, and they see that.
+const fn stalling(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.stalls > 0.0 && matches!(plan.script_time, ScriptTime::Passes), ..seeded }
 }
 
 /// Where replies are lost all the time.
@@ -128,9 +135,18 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     scripts(
         "a lock is passed on without an end",
-        &[("redis.pcall('SET', lock, token, 'PX', claim)", "redis.pcall('SET', lock, token)")],
+        &[(", 'PXAT', number(math.ceil(granted_at / 1000) + claim))", ")")],
         ENDS,
     ),
+    stalling(scripts(
+        "a lock is passed on before the clock is read",
+        &[
+            ("local granted_at, tried = now(), false", "local tried = false"),
+            ("'PXAT', number(math.ceil(granted_at / 1000) + claim)", "'PX', claim"),
+            ("number(granted_at)", "number(now())"),
+        ],
+        BACKED,
+    )),
     scripts("the fencing tokens are kept for ever", &[(", 'PX', FENCE_TTL)", ")")], ENDS),
     scripts(
         "a fencing token is the server's time in milliseconds",

@@ -27,6 +27,8 @@ pub(super) struct Task {
     /// Until when there are faults.
     end: Instant,
     is_busy: bool,
+    /// What is wrong with the server shows under those who rely on it for long.
+    is_long: bool,
     is_forgetful: bool,
     /// It drops what it holds, and asks for it in the same instant.
     is_greedy: bool,
@@ -91,6 +93,7 @@ impl Task {
             lease: plan.lease,
             end,
             is_busy,
+            is_long: plan.forgetful || plan.stalls > 0.0,
             is_forgetful: plan.forgetful,
             is_greedy,
             random,
@@ -145,8 +148,7 @@ impl Task {
         let left = self.end.saturating_duration_since(Instant::now() + timeout);
         let longest = left.min(Duration::from_millis((self.lease * 2).min(8000)));
         let longest = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX).max(40);
-        // What a server forgot shows under those who rely on it for long.
-        let most = if self.is_forgetful { [1, 40, 40, longest, longest] } else { [1, 8, 40, 40, longest] };
+        let most = if self.is_long { [1, 40, 40, longest, longest] } else { [1, 8, 40, 40, longest] };
         let most = *self.random.choice(&most).unwrap_or(&1);
         Duration::from_millis(self.random.u64(0..=most))
     }

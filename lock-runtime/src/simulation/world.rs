@@ -9,7 +9,7 @@ use fastrand::Rng;
 use futures_util::FutureExt as _;
 use history::event::What;
 use history::{Bounds, History, Violation};
-use server_model::ModelServer;
+use server_model::{ModelServer, ScriptTime};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::faults;
@@ -40,6 +40,10 @@ pub(super) struct Plan {
     pub(super) push_lost: f64,
     /// After how many commands the connection is cut before the reply.
     pub(super) cut: f64,
+    /// How often the server stands still before a command of a script.
+    pub(super) stalls: f64,
+    /// What scripts see of that.
+    pub(super) script_time: ScriptTime,
     /// The mean time between two faults; `None` for a calm world.
     pub(super) pause: Option<Duration>,
     /// How fast the server's clock is.
@@ -69,7 +73,7 @@ impl Plan {
         // Drawn from a copy: all else stays as it is without it.
         let load = if !is_busy && !forgetful && random.clone().u8(..6) == 0 { 8 } else { 0 };
         let faults = if load > 0 { faults + OUTAGE } else { faults };
-        Self {
+        let plan = Self {
             processes: random.usize(2..=4),
             tasks: if is_busy { random.choice([1, 6]).unwrap_or(1) } else { random.u32(1..=4) },
             keys: if is_busy { 1 } else { random.choice([1, 2, 3, 12, 12]).unwrap_or(1) },
@@ -82,7 +86,14 @@ impl Plan {
             rate: 0.992 + 0.016 * random.f64(),
             forgetful,
             load,
+            stalls: 0.0,
+            script_time: random.choice([ScriptTime::Passes, ScriptTime::StandsStill]).unwrap_or_default(),
+        };
+        if is_busy || forgetful || load > 0 || random.u8(..6) != 0 {
+            return plan;
         }
+        // What a holder believes for too long shows where locks pass from hand to hand and are used to their end.
+        Self { stalls: 0.02, keys: random.u64(1..=2), lease: random.u64(300..=2500), ..plan }
     }
 
     fn bounds(&self) -> Bounds {
@@ -123,6 +134,7 @@ pub(super) fn run(seed: u64, bug: Option<Bug>) -> Outcome {
     for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
         server.patch(from, to);
     }
+    server.set_script_time(plan.script_time);
     let (history, mut violations) = runtime.block_on(live(&plan, server, &mut random));
     violations.extend(history::checks::judge(&history, &plan.bounds()));
     Outcome { plan, history, violations }

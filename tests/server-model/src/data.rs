@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 
 use crate::Reply;
 use crate::channels::Channels;
+use crate::clock::Clock;
 use crate::keyspace::{Keyspace, Millis, Slot, Value};
 
-/// All that commands work on. While a script runs the time stands still.
+/// All that commands work on.
 #[derive(Default)]
 pub(crate) struct Data {
     pub(crate) keys: Keyspace,
     pub(crate) channels: Channels,
-    pub(crate) micros: u64,
+    pub(crate) clock: Clock,
 }
 
 /// Why a command was not even tried; a client and a script are told in different words.
@@ -58,12 +59,12 @@ fn is_name(name: &[u8]) -> bool {
 impl Data {
     /// From here on it is `micros`.
     pub(crate) fn begin(&mut self, micros: u64) {
-        self.micros = micros;
+        self.clock.begin(micros);
         self.keys.expire(self.now());
     }
 
     fn now(&self) -> Millis {
-        millis(self.micros)
+        self.clock.millis()
     }
 
     /// `name` is in capitals.
@@ -139,10 +140,14 @@ impl Data {
     fn set(&mut self, key: &[u8], value: &[u8], options: &[&[u8]]) -> Outcome {
         let options = SetOptions::read(options)?;
         let end = match options.lease {
-            Some((number, unit)) => {
+            Some(Lease { number, unit, from }) => {
                 let invalid = || Reply::error("ERR invalid expire time in 'set' command");
-                let left = integer(number)?.checked_mul(unit).filter(|left| *left > 0);
-                Some(left.and_then(|left| left.checked_add(self.now())).ok_or_else(invalid)?)
+                let from = match from {
+                    From::Now => self.now(),
+                    From::Epoch => 0,
+                };
+                let span = integer(number)?.checked_mul(unit).filter(|span| *span > 0);
+                Some(span.and_then(|span| span.checked_add(from)).ok_or_else(invalid)?)
             }
             None if options.keeps_end => self.keys.get(key).and_then(Slot::end),
             None => None,
@@ -274,7 +279,8 @@ impl Data {
 
     fn time(&self) -> Reply {
         let part = |number: u64| Reply::bulk(number.to_string());
-        Reply::Array(vec![part(self.micros / 1_000_000), part(self.micros % 1_000_000)])
+        let micros = self.clock.micros();
+        Reply::Array(vec![part(micros / 1_000_000), part(micros % 1_000_000)])
     }
 }
 
@@ -284,8 +290,20 @@ struct SetOptions<'a> {
     only_if: Option<bool>,
     gets: bool,
     keeps_end: bool,
-    /// The number and how many milliseconds it counts.
-    lease: Option<(&'a [u8], i64)>,
+    lease: Option<Lease<'a>>,
+}
+
+struct Lease<'a> {
+    number: &'a [u8],
+    /// How many milliseconds the number counts.
+    unit: i64,
+    from: From,
+}
+
+/// Where an end is counted from.
+enum From {
+    Now,
+    Epoch,
 }
 
 impl<'a> SetOptions<'a> {
@@ -298,9 +316,11 @@ impl<'a> SetOptions<'a> {
                 b"XX" if options.only_if != Some(false) => options.only_if = Some(true),
                 b"GET" => options.gets = true,
                 b"KEEPTTL" if options.lease.is_none() => options.keeps_end = true,
-                unit @ (b"PX" | b"EX") if options.lease.is_none() && !options.keeps_end => {
+                name @ (b"PX" | b"EX" | b"PXAT") if options.lease.is_none() && !options.keeps_end => {
                     let number = words.next().ok_or_else(syntax_error)?;
-                    options.lease = Some((number, if unit == b"PX" { 1 } else { 1000 }));
+                    let unit = if name == b"EX" { 1000 } else { 1 };
+                    let from = if name == b"PXAT" { From::Epoch } else { From::Now };
+                    options.lease = Some(Lease { number, unit, from });
                 }
                 _ => return Err(syntax_error()),
             }
@@ -315,10 +335,6 @@ enum Condition {
     AnEnd,
     Later,
     Earlier,
-}
-
-pub(crate) fn millis(micros: u64) -> Millis {
-    Millis::try_from(micros / 1000).unwrap_or(Millis::MAX)
 }
 
 fn type_of(slot: Option<&Slot>) -> &'static str {

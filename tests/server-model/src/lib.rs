@@ -1,6 +1,8 @@
 //! A Redis server without sockets and without a clock of its own: commands go in with the time, replies and pushes come
 //! out. It runs the very Lua files of the lock, on the Lua that Redis has.
 //!
+//! Scripts take no time, or as much as [`ModelServer::set_pace`] says: then time passes between their commands.
+//!
 //! `data` has the commands on keys, which scripts call as well; `connection` those that are about one connection;
 //! `scripts` runs Lua, `convert` is what passes between Lua and the server.
 //! `tests/tests/checks/model_server.rs` checks that it does what real servers do; the words of its errors are those of Redis 7.0.
@@ -9,6 +11,7 @@
 //! neither the lock nor its tests send.
 
 mod channels;
+mod clock;
 mod command;
 mod connection;
 mod convert;
@@ -18,6 +21,7 @@ mod reply;
 mod scripts;
 mod server;
 
+pub use clock::ScriptTime;
 pub use command::take_command;
 pub use reply::Reply;
 pub use server::{Client, Entry, ModelServer, Stored};

@@ -155,7 +155,9 @@ fn invoke(lua: &Lua, data: &Mutex<Data>, words: &[Value]) -> Result<Reply> {
     let Some(name) = command.first().map(|name| name.to_ascii_uppercase()) else {
         return Ok(Reply::error("ERR Please specify at least one argument for this redis.call() call"));
     };
-    let outcome = locked(data).execute(&name, &arguments);
+    let mut data = locked(data);
+    data.clock.go_on();
+    let outcome = data.execute(&name, &arguments);
     Ok(outcome.unwrap_or_else(|refusal| {
         Reply::error(match refusal {
             Refusal::WrongCount => "ERR Wrong number of args calling Redis command from script",

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Reply;
-use crate::data::{Data, millis};
+use crate::clock::{ScriptTime, millis};
+use crate::data::Data;
 use crate::keyspace::{Slot, Value};
 use crate::scripts::Scripts;
 
@@ -76,6 +77,23 @@ impl ModelServer {
     /// A server sends a client what the client's own command told it after the reply to that command.
     pub fn take_pushes(&mut self) -> Vec<(Client, Reply)> {
         self.data().channels.take_pushes()
+    }
+
+    /// How long the last command took, in microseconds. It is for the caller to have nothing else executed meanwhile, and
+    /// to let the reply and the pushes out only then.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.data().clock.taken()
+    }
+
+    /// From now on the server takes so many microseconds before each command of a script. Without this it takes none.
+    pub fn set_pace(&mut self, pace: impl FnMut() -> u64 + Send + 'static) {
+        self.data().clock.set_pace(Box::new(pace));
+    }
+
+    /// From now on scripts see the time in this way.
+    pub fn set_script_time(&mut self, script_time: ScriptTime) {
+        self.data().clock.set_script_time(script_time);
     }
 
     /// Forgets all scripts: each `EVALSHA` is answered with `NOSCRIPT` until the next `EVAL`.

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use bytes::BytesMut;
-use server_model::{Client, ModelServer, Reply, take_command};
+use server_model::{Client, ModelServer, Reply, ScriptTime, take_command};
 
 const NOW: u64 = 1_700_000_000_000_999;
 
@@ -171,4 +171,39 @@ fn a_server_moves_between_threads() {
     let mut world = World::new();
     let reply = std::thread::spawn(move || world.script("return 1")).join().unwrap();
     assert_eq!(reply, Reply::Integer(1));
+}
+
+/// Where a script's commands count from when 100 ms pass before each of them.
+#[test]
+fn time_passes_inside_a_script_as_it_does_on_old_servers_and_as_it_does_on_new_ones() {
+    let script = "redis.call('SET', 'a', 'x', 'PX', 1000)
+        local time = redis.call('TIME')
+        redis.call('SET', 'b', 'x', 'PXAT', '1700000001000')
+        return { time[2], redis.call('PTTL', 'a'), redis.call('PTTL', 'b') }";
+    for (script_time, micros, left) in [
+        // Set after 100 ms, read after 200 and 400; the other ends at a time of its own.
+        (ScriptTime::Passes, "200999", [700, 500]),
+        (ScriptTime::StandsStill, "999", [1000, 1000]),
+    ] {
+        let mut world = World::new();
+        world.server.set_script_time(script_time);
+        world.server.set_pace(|| 100_000);
+        let [a, b] = left.map(Reply::Integer);
+        assert_eq!(world.script(script), Reply::Array(vec![text(micros), a, b]), "{script_time:?}");
+        assert_eq!(world.server.taken(), 500_000);
+        assert_eq!(world.words(&["PTTL", "b"]), Reply::Integer(1000));
+        assert_eq!(world.server.taken(), 0, "outside of scripts no command takes time");
+    }
+}
+
+/// A key is there for a script from its beginning to its end, however long that is.
+#[test]
+fn no_key_ends_under_a_script() {
+    for script_time in [ScriptTime::Passes, ScriptTime::StandsStill] {
+        let mut world = World::new();
+        world.server.set_script_time(script_time);
+        world.words(&["SET", "key", "x", "PX", "1"]);
+        world.server.set_pace(|| 100_000);
+        assert_eq!(world.script("redis.call('TIME') return redis.call('EXISTS', KEYS[1])"), Reply::Integer(1));
+    }
 }

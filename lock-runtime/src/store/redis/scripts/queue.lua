@@ -9,7 +9,9 @@
 local QUEUE_TTL = 5000 -- waiters repeat their ask every second; a queue nobody asks for any more goes away
 local FENCE_TTL = 172800000 -- two days: outlives any sane step back of the server's clock
 
--- Server time in microseconds, read at most once; exact in a double until the year 2255.
+-- Server time in microseconds, read at most once; exact in a double until the year 2255. Time may pass between two
+-- calls of a script (7.0 shows it, newer servers show the time at which the script began), so this is a time not before
+-- the script began and not after now.
 local micros
 local function now()
   if not micros then
@@ -36,8 +38,11 @@ end
 -- as free as it was.
 -- `caller` is a token that reads the outcome from this script's reply.
 -- A waiter whose channel has no listener is dead or not connected: it is passed over (rule 3 of docs/protocol.md).
+-- The lock's end and the message to its owner are counted from one reading of the clock (rule 7): if the server stands
+-- still in here, the lock ends no sooner than its owner believes. A lock may have ended by the time its owner hears of it:
+-- the owner then asks before it uses the lock (rule 16).
 local function hand_off(lock, queue, caller)
-  local tried = false
+  local granted_at, tried = now(), false
   while true do
     local entry = redis.call('LPOP', queue)
     if not entry then
@@ -51,7 +56,7 @@ local function hand_off(lock, queue, caller)
     if address then
       local waiting = redis.call('EXISTS', queue)
       tried = true
-      local set = redis.pcall('SET', lock, token, 'PX', claim)
+      local set = redis.pcall('SET', lock, token, 'PXAT', number(math.ceil(granted_at / 1000) + claim))
       if set.err then -- out of memory, say: the lock is freed instead, and waiters ask again within a second
         redis.call('DEL', lock)
         return nil
@@ -60,7 +65,7 @@ local function hand_off(lock, queue, caller)
         return token
       end
       local told = redis.pcall('PUBLISH', address,
-        'grant ' .. claim .. ' ' .. number(now()) .. ' ' .. waiting .. ' ' .. token .. ' ' .. lock)
+        'grant ' .. claim .. ' ' .. number(granted_at) .. ' ' .. waiting .. ' ' .. token .. ' ' .. lock)
       if type(told) == 'table' or told > 0 then
         return token -- a failed PUBLISH counts as told: the waiter finds its grant when it asks again
       end
