@@ -53,6 +53,7 @@ mod seeded {
         ReleasePerHold,
         RetryUnderNewToken,
         SameFence,
+        StrangerIsInside,
         StreakOfDropsUncounted,
         StreakWithoutBound,
         SuspendUnseen,
