@@ -54,6 +54,7 @@ mod seeded {
         RepeatedWithoutPause,
         RetryUnderNewToken,
         SameFence,
+        StrangerIsInside,
         StreakOfDropsUncounted,
         StreakWithoutBound,
         SuspendUnseen,

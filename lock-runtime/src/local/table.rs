@@ -67,10 +67,8 @@ impl Table {
         let is_listed = slots.get(&slot.key).is_some_and(|listed| Arc::ptr_eq(listed, slot));
         if is_listed && slot.is_unused() {
             slots.remove(&slot.key);
-            if slots.is_empty() {
-                if slots.capacity() > 1024 {
-                    slots.shrink_to_fit();
-                }
+            if slots.is_empty() && slots.capacity() > 1024 {
+                slots.shrink_to_fit();
             }
             if slots.len() <= self.rest.load(Ordering::Relaxed) {
                 self.emptied.notify_waiters();

@@ -195,6 +195,7 @@ pub(super) const ALL: &[Seeded] = &[
     under_load(code("a release is repeated without a pause", Mutant::RepeatedWithoutPause, CHEAP)),
     cutting(code("a retry has a new token and leaves the old one", Mutant::RetryUnderNewToken, UNUSED)),
     code("L2: the holds of a lease have one fencing token", Mutant::SameFence, FENCES),
+    code("whatever is polled inside of a body is part of it", Mutant::StrangerIsInside, OVERLAP),
     code("hand-overs of dropped guards do not count", Mutant::StreakOfDropsUncounted, ORDER),
     code("L4: a streak has no end", Mutant::StreakWithoutBound, ORDER),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fastrand::Rng;
+use futures_executor::LocalPool;
 use history::Wanted;
 use history::event::{How, What};
 use tokio::time::{Instant, Sleep, sleep};
@@ -64,6 +65,22 @@ impl Notes {
     fn released(&self, outcome: Result<(), LockError>) {
         let (how, text) = outcome.map_or_else(|error| told(&error), |()| (How::Done, String::new()));
         self.note(What::Released { attempt: self.attempt, how, text });
+    }
+
+    /// How a body ended that was `entered`, or was not; `None` when it was dropped.
+    fn ended(&self, outcome: Option<Result<(), LockError>>, entered: &AtomicBool) {
+        match outcome {
+            Some(outcome) if entered.load(Ordering::Relaxed) => self.released(outcome),
+            None if entered.load(Ordering::Relaxed) => {
+                let (attempt, text) = (self.attempt, String::new());
+                self.note(What::Released { attempt, how: How::Cancelled, text });
+            }
+            Some(Err(error)) => {
+                let (how, text) = told(&error);
+                self.refused(how, text);
+            }
+            Some(Ok(())) | None => self.refused(How::Cancelled, String::new()),
+        }
     }
 
     /// Looks at the deadline of a hold; whether there is time left.
@@ -133,10 +150,30 @@ impl Task {
         let is_patient = timeout == PATIENT;
         // Of a body it is not known until when it relies on the lock.
         if !self.is_greedy && !self.is_forgetful && self.random.u8(..3) == 0 {
-            self.run(request, used, is_patient).await;
+            let stranger = self.stranger(key);
+            self.run(request, used, is_patient, stranger).await;
         } else {
             self.hold(request, used, is_patient).await;
         }
+    }
+
+    /// Somebody else who tries to get the lock, polled by an executor that a body drives.
+    fn stranger(&self, key: u64) -> Option<Stranger> {
+        if !self.notes.attempt.is_multiple_of(4) {
+            return None;
+        }
+        let wanted = Wanted { timeout: 0, expire: self.lease.max(50), renew: true, fenced: false };
+        let task = STRANGER + self.notes.task;
+        let notes = Notes { task, ..self.notes.clone() };
+        let request = self.manager.lock("k", &key).timeout(Duration::ZERO).expire(wanted.expire()).renew(true);
+        Some(Box::pin(async move {
+            notes.note(What::Acquire { attempt: notes.attempt, key: format!("k:{key}"), wanted });
+            let body = Body::new(&notes, Duration::from_millis(5), None);
+            let entered = Arc::clone(&body.entered);
+            // It is polled with the body that drives it, and has to be through by then.
+            let outcome = polled(request.run(body), Some(2)).await;
+            notes.ended(outcome, &entered);
+        }))
     }
 
     /// How long the lock is used: mostly not for long, and sometimes for longer than it lasts.
@@ -202,30 +239,19 @@ impl Task {
         }
     }
 
-    async fn run(&mut self, request: LockRequest, used: Duration, is_patient: bool) {
+    async fn run(&mut self, request: LockRequest, used: Duration, is_patient: bool, stranger: Option<Stranger>) {
         let patience = self.patience(is_patient);
-        let entered = Arc::new(AtomicBool::new(false));
-        let body = Body {
-            notes: self.notes.clone(),
-            work: Box::pin(sleep(used)),
-            entered: Arc::clone(&entered),
-            is_over: false,
-        };
+        let body = Body::new(&self.notes, used, stranger);
+        let entered = Arc::clone(&body.entered);
         let outcome = polled(request.run(body), patience).await;
-        match outcome {
-            Some(outcome) if entered.load(Ordering::Relaxed) => self.notes.released(outcome),
-            None if entered.load(Ordering::Relaxed) => {
-                let (attempt, text) = (self.notes.attempt, String::new());
-                self.notes.note(What::Released { attempt, how: How::Cancelled, text });
-            }
-            Some(Err(error)) => {
-                let (how, text) = told(&error);
-                self.notes.refused(how, text);
-            }
-            Some(Ok(())) | None => self.notes.refused(How::Cancelled, String::new()),
-        }
+        self.notes.ended(outcome, &entered);
     }
 }
+
+/// A task of an executor that is driven inside of a body.
+type Stranger = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// The number of a stranger is that of the task whose body polls it, and so much more.
+const STRANGER: u32 = 1000;
 
 /// A body, which believes that it holds the lock from its first poll to its last.
 struct Body {
@@ -233,6 +259,24 @@ struct Body {
     work: Pin<Box<Sleep>>,
     entered: Arc<AtomicBool>,
     is_over: bool,
+    /// Until it is through.
+    stranger: Option<Stranger>,
+}
+
+impl Body {
+    fn new(notes: &Notes, used: Duration, stranger: Option<Stranger>) -> Self {
+        let (notes, work) = (notes.clone(), Box::pin(sleep(used)));
+        Self { notes, work, entered: Arc::default(), is_over: false, stranger }
+    }
+
+    /// Drives an executor for one poll.
+    fn poll_stranger(&mut self) {
+        let Some(stranger) = &mut self.stranger else { return };
+        let poll = std::future::poll_fn(|context| Poll::Ready(stranger.as_mut().poll(context)));
+        if LocalPool::new().run_until(poll).is_ready() {
+            self.stranger = None;
+        }
+    }
 }
 
 impl Future for Body {
@@ -245,6 +289,7 @@ impl Future for Body {
         } else {
             self.notes.granted(until, None);
         }
+        self.poll_stranger();
         let polled = self.work.as_mut().poll(context);
         if polled.is_ready() {
             self.is_over = true;

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use tokio::time::advance;
 
-    const LONGEST: Duration = Duration::from_secs(60);
+    const LONGEST: Duration = Duration::from_mins(1);
     const NEEDED: Duration = Duration::from_secs(61);
 
     #[tokio::test(start_paused = true)]
@@ -71,7 +71,7 @@ mod tests {
         for told in [Duration::ZERO, NEEDED, Duration::from_hours(1), LARGEST_STEP] {
             let age = Age::new(sighting.first(&format!("{told:?}")), told);
             assert_eq!(age.left(LONGEST), NEEDED, "{told:?}");
-            advance(Duration::from_secs(60)).await;
+            advance(Duration::from_mins(1)).await;
             assert_eq!(age.left(LONGEST), Duration::from_secs(1), "{told:?}");
             advance(Duration::from_secs(1)).await;
             assert!(age.left(LONGEST).is_zero(), "{told:?}");
@@ -82,7 +82,7 @@ mod tests {
     async fn a_reconnect_does_not_begin_anew_and_a_restart_does() {
         let sighting = Sighting::default();
         let first = sighting.first("one");
-        advance(Duration::from_secs(60)).await;
+        advance(Duration::from_mins(1)).await;
         assert_eq!(sighting.first("one"), first);
         assert_eq!(Age::new(sighting.first("one"), Duration::ZERO).left(LONGEST), Duration::from_secs(1));
         assert_eq!(Age::new(sighting.first("other"), Duration::ZERO).left(LONGEST), NEEDED);
