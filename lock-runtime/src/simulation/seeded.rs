@@ -70,6 +70,11 @@ const fn cutting(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.cut > 0.0, ..seeded }
 }
 
+/// Where many processes wait for the same locks.
+const fn crowded(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.keys <= 3, ..seeded }
+}
+
 /// Where many try all the time while the server is away.
 const fn under_load(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.load > 0, ..seeded }
@@ -168,11 +173,11 @@ pub(super) const ALL: &[Seeded] = &[
         &[("redis.pcall('PUBLISH', address, 'wait ' .. lock)", "")],
         ORDER,
     ),
-    scripts(
+    crowded(scripts(
         "a withdrawal leaves the queue as it is",
         &[("redis.call('LREM', queue, 0, claim .. '|' .. token)", "")],
         UNUSED,
-    ),
+    )),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),

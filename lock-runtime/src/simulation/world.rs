@@ -21,8 +21,8 @@ use crate::mutants::Seeded;
 
 /// No world lasts longer, in its own time.
 const LONGEST: Duration = Duration::from_mins(5);
-/// An outage under load comes before the other faults, and takes so many milliseconds at most.
-const OUTAGE: u64 = 10_000;
+/// An outage under load takes no longer.
+const OUTAGE: Duration = Duration::from_secs(10);
 
 /// How many tasks and faults, and of which kinds; all by the seed.
 #[derive(Clone, Debug)]
@@ -70,10 +70,7 @@ impl Plan {
             () if forgetful => random.u64(8000..=12_000),
             () => random.u64(3000..=9000),
         };
-        // Drawn from a copy: all else stays as it is without it.
-        let load = if !is_busy && !forgetful && random.clone().u8(..6) == 0 { 8 } else { 0 };
-        let faults = if load > 0 { faults + OUTAGE } else { faults };
-        let plan = Self {
+        let mut plan = Self {
             processes: random.usize(2..=4),
             tasks: if is_busy { random.choice([1, 6]).unwrap_or(1) } else { random.u32(1..=4) },
             keys: if is_busy { 1 } else { random.choice([1, 2, 3, 12, 12]).unwrap_or(1) },
@@ -85,11 +82,17 @@ impl Plan {
             pause: random.choice(pauses).filter(|_| !is_busy).flatten().map(Duration::from_millis),
             rate: 0.992 + 0.016 * random.f64(),
             forgetful,
-            load,
+            load: 0,
             stalls: 0.0,
             script_time: random.choice([ScriptTime::Passes, ScriptTime::StandsStill]).unwrap_or_default(),
         };
-        if is_busy || forgetful || load > 0 || random.u8(..6) != 0 {
+        // Instead of some calm worlds; all others stay as they are.
+        if plan.pause.is_none() && !is_busy && !forgetful && random.clone().bool() {
+            plan.load = 8;
+            plan.faults += OUTAGE;
+            return plan;
+        }
+        if is_busy || forgetful || random.u8(..6) != 0 {
             return plan;
         }
         // What a holder believes for too long shows where locks pass from hand to hand and are used to their end.
