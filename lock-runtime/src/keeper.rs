@@ -35,7 +35,7 @@ const MISSED: Duration = Duration::from_millis(100);
 const BATCH: usize = 128;
 /// How old an answer to an ask is at least when the ask is repeated: a lost wake-up costs that on top of the interval.
 const JUST_NOW: Duration = Duration::from_millis(50);
-/// The pause before a release is repeated that was not answered.
+/// The pause before a release is repeated that was not answered. What is refused is repeated after a longer one.
 const RELEASE_AGAIN: Duration = Duration::from_millis(100);
 
 /// The keeper of one manager, as others see it.
@@ -383,19 +383,19 @@ async fn send_releases(keeper: &Keeper, engine: &Weak<Engine>, mut batch: Vec<Un
         Err(error) => releases.iter().map(|_| Err(error.clone())).collect(),
     };
     let mut answers = answers.into_iter();
-    // What was refused for good would be refused again.
-    batch.retain(|unsent| match answers.next() {
-        Some(Ok(_)) => false,
-        Some(Err(error)) => {
-            failed(&unsent.release.key, &error);
-            error.retry == Retry::Later
+    batch.retain_mut(|unsent| {
+        let answer = answers.next();
+        // What is refused for good is told once.
+        if let Some(Err(error)) = &answer
+            && (error.retry == Retry::Later || unsent.on_refusal())
+        {
+            failed(&unsent.release.key, error);
         }
-        None => true,
+        !matches!(answer, Some(Ok(_)))
     });
-    let retry_at = Instant::now() + RELEASE_AGAIN;
     keeper.change(|board| {
         board.in_flight -= 1;
-        board.unsent.extend(batch.into_iter().filter_map(|unsent| unsent.again(retry_at)));
+        board.unsent.extend(batch.into_iter().filter_map(|unsent| unsent.again(Instant::now())));
     });
     keeper.tell_if_quiet(engine);
 }

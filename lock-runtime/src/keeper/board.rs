@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{IDLE_TICKS, LONGEST_SLEEP, TICK, Work};
+use super::{IDLE_TICKS, LONGEST_SLEEP, RELEASE_AGAIN, TICK, Work};
 use crate::local::{ASK_INTERVAL, Due, Entries, Slot};
 use crate::store::Release;
 
@@ -37,20 +37,37 @@ pub(super) struct Board {
     pub(super) is_closed: bool,
 }
 
+/// The longest pause before a release is repeated that the server refuses.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// A release that is not answered yet.
 #[derive(Debug)]
 pub(super) struct Unsent {
     pub(super) release: Release,
     retry_at: Option<Instant>,
+    /// How often the server refused it for good. What it lacks may be put right before the lease is over.
+    refusals: u32,
 }
 
 impl Unsent {
     pub(super) fn new(release: Release) -> Self {
-        Self { release, retry_at: None }
+        Self { release, retry_at: None, refusals: 0 }
     }
 
-    pub(super) fn again(mut self, retry_at: Instant) -> Option<Self> {
-        self.retry_at = Some(retry_at);
+    /// The server refused it for good; whether for the first time.
+    pub(super) fn on_refusal(&mut self) -> bool {
+        self.refusals = self.refusals.saturating_add(1);
+        self.refusals == 1
+    }
+
+    fn is_refused(&self) -> bool {
+        self.refusals > 0
+    }
+
+    /// The same, to be repeated after a pause; `None` when there is nothing left to give back. A refusal doubles the pause.
+    pub(super) fn again(mut self, now: Instant) -> Option<Self> {
+        let pause = RELEASE_AGAIN.saturating_mul(1 << self.refusals.min(8)).min(LONGEST_PAUSE);
+        self.retry_at = Some(now + pause);
         (!self.release.moot.has_passed()).then_some(self)
     }
 }
@@ -92,7 +109,7 @@ impl Board {
         // Nobody is left to look after, and what was noticed is no reason any more to look again at once.
         let (unsent, in_flight) = (std::mem::take(&mut self.unsent), self.in_flight);
         *self = Self { unsent, in_flight, is_running: self.is_running, ..Self::default() };
-        let is_done = releases.is_empty() && self.is_quiet();
+        let is_done = releases.is_empty() && self.unsent.is_empty() && self.is_quiet();
         (Work { releases, ..Work::default() }, is_done)
     }
 
@@ -129,8 +146,9 @@ impl Board {
         std::mem::take(&mut self.born) > 0 || !self.young.is_empty()
     }
 
+    /// Whether nothing is left to give back that a shutdown should wait for: not for what the server refuses.
     pub(super) fn is_quiet(&self) -> bool {
-        self.unsent.is_empty() && self.in_flight == 0 && self.dropped.is_empty() && !self.is_in_hand
+        self.unsent.iter().all(Unsent::is_refused) && self.in_flight == 0 && self.dropped.is_empty() && !self.is_in_hand
     }
 
     /// How long to sleep; `None` until woken.
@@ -251,13 +269,34 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_was_not_answered_is_repeated_also_for_a_manager_that_is_gone() {
         let again = Duration::from_millis(100);
-        let mut board =
-            Board { unsent: unsent().again(Instant::now() + again).into_iter().collect(), ..Board::default() };
+        let mut board = Board { unsent: unsent().again(Instant::now()).into_iter().collect(), ..Board::default() };
         let (work, is_done) = board.last_work();
         assert!(work.releases.is_empty() && !is_done);
         assert_eq!(board.pause(IDLE_TICKS), Some(again));
         tokio::time::advance(again).await;
         assert_eq!(board.last_work().0.releases.len(), 1);
         assert!(board.last_work().1);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_is_repeated_less_and_less_often_until_it_is_moot_and_no_shutdown_waits_for_it() {
+        let mut refused = unsent();
+        let mut pauses = Vec::new();
+        for nth in 1.. {
+            assert_eq!(refused.on_refusal(), nth == 1);
+            let now = Instant::now();
+            let Some(again) = refused.again(now) else { break };
+            let pause = again.retry_at.unwrap() - now;
+            pauses.push(pause.as_millis());
+            tokio::time::advance(pause).await;
+            refused = again;
+        }
+        assert_eq!(pauses[..5], [200, 400, 800, 1000, 1000]);
+        assert_eq!(pauses.iter().sum::<u128>(), 60_400, "it is moot after a minute");
+        let mut board = Board::default();
+        let mut refused = unsent();
+        refused.on_refusal();
+        board.unsent.extend(refused.again(Instant::now()));
+        assert!(board.is_quiet());
+        assert!(!board.last_work().1, "the keeper of a manager that is gone goes on with it");
     }
 }

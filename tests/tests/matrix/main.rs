@@ -22,6 +22,7 @@ mod names;
 mod queues;
 mod rights;
 mod server;
+mod stalls;
 mod values;
 
 use std::time::{Duration, Instant};

@@ -23,15 +23,18 @@ use super::replicas::Replicas;
 use super::reply;
 #[cfg(feature = "quorum")]
 use super::vote::Vote;
-use crate::clock::{Deadline, Moment};
+use crate::clock::{Deadline, Drift, Moment};
 use crate::observe;
 use crate::store::{Anchor, Events};
 
 mod called;
 mod connect;
+mod drifting;
+mod server_clock;
 
 pub(super) use called::Called;
 use called::InFlight;
+use drifting::Drifting;
 
 /// A server that only waits for something is left for another one at most this often.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
@@ -47,6 +50,8 @@ pub(crate) struct Link {
     /// On a server of a quorum, the longest lease that it may have forgotten in a restart.
     #[cfg_attr(not(feature = "quorum"), expect(dead_code, reason = "there are no other servers to ask"))]
     max_lease: Option<Duration>,
+    /// How the server's clock and ours may run apart.
+    pub(super) drift: Drift,
     events: OnceLock<Weak<dyn Events>>,
     /// Which locks live on this server; all when it is not set.
     own: OnceLock<Own>,
@@ -75,6 +80,8 @@ struct State {
     silent_since: Option<Moment>,
     failed: Option<(Moment, CallError)>,
     clock: Option<Anchor>,
+    drifting: Drifting,
+    is_drift_told: bool,
     was_connected: bool,
     /// The last generation whose connection leads to the wrong server.
     overtaken: u64,
@@ -102,8 +109,8 @@ impl Link {
         process: Option<&str>,
         replicas: Option<Replicas>,
         max_lease: Option<Duration>,
-        command_timeout: Duration,
-        connect_timeout: Duration,
+        drift: Drift,
+        (command_timeout, connect_timeout): (Duration, Duration),
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
@@ -112,6 +119,7 @@ impl Link {
             process: process.map(str::to_owned),
             replicas,
             max_lease,
+            drift,
             events: OnceLock::new(),
             own: OnceLock::new(),
             command_timeout,
@@ -378,18 +386,6 @@ impl Link {
         if let Some(events) = self.events.get().and_then(Weak::upgrade) {
             events.interrupted(&|key| self.is_own(key));
         }
-    }
-
-    /// Remembers what the server's clock shows.
-    pub(super) fn learn(&self, anchor: Anchor) {
-        self.locked().clock = Some(anchor);
-    }
-
-    /// What the server's clock will show at `deadline`; at most a round trip too late.
-    pub(super) fn store_micros_at(&self, deadline: Deadline) -> Option<u64> {
-        let anchor = self.locked().clock?;
-        let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_hours(366 * 24));
-        anchor.store_micros.checked_add(u64::try_from(ahead.as_micros()).ok()?)
     }
 }
 
