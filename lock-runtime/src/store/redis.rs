@@ -154,8 +154,8 @@ impl RedisStore {
         let (freed, repeated) = match self.free(releases, by).await {
             // Nothing was changed: what is denied is the script itself, or its only write.
             Err(error) if error.is_denied() => (vec![false; releases.len()], false),
-            // It may have failed half-way, with some of the locks freed.
-            Err(error) if error.retry == Retry::Never => (vec![false; releases.len()], true),
+            // Of several it may have freed some before it failed.
+            Err(error) if error.retry == Retry::Never => (vec![false; releases.len()], releases.len() > 1),
             outcome => outcome?,
         };
         if freed.iter().all(|freed| *freed) {
