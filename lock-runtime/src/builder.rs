@@ -153,6 +153,18 @@ impl Builder {
         self
     }
 
+    /// How much faster the server's clock may run than this machine's, in parts per million: each deadline is earlier than
+    /// the end of its lease by so much, and by 2 ms. By default 10,000, which is 1 %; 1,000 to 500,000 are possible.
+    ///
+    /// It has to cover the fastest slewing of both clocks: with chrony's `maxslewrate 5000` on both, one may run 5,000 too
+    /// fast and the other 5,000 too slow. chrony's own default is 83,333, for which 166,667 would be needed here. A server
+    /// whose clock is found to run faster is told once, by an event of level `WARN`. All managers of a lock should have the
+    /// same. For locks in this process it has no effect: there is one clock.
+    pub fn max_clock_drift_ppm(mut self, ppm: u32) -> Self {
+        self.settings.max_clock_drift_ppm = ppm;
+        self
+    }
+
     /// How long [`LockManager::shutdown`] lets running holds end by themselves. By default 5 s.
     pub fn drain(mut self, drain: Duration) -> Self {
         self.settings.drain = drain;
@@ -256,13 +268,20 @@ fn stores(
         Place::Server(endpoint) => {
             let link = |process| {
                 let replicas = settings.min_replicas.map(|(count, within)| Replicas::new(count, within));
-                Link::new(endpoint.clone(), process, replicas, None, command_timeout, connect_timeout)
+                Link::new(
+                    endpoint.clone(),
+                    process,
+                    replicas,
+                    None,
+                    settings.drift(),
+                    (command_timeout, connect_timeout),
+                )
             };
             (RedisStore::new(link(Some(process.id()))), RedisStore::new(link(None)))
         }
         #[cfg(feature = "cluster")]
         Place::Cluster(seeds) => {
-            let topology = Topology::new(*seeds, command_timeout, connect_timeout);
+            let topology = Topology::new(*seeds, settings.drift(), command_timeout, connect_timeout);
             let masters = |process| Cluster::new(&topology, process);
             let (front, back, thread) = (masters(Some(process.id())), masters(None), Arc::clone(thread));
             front.lead(&back, move |work| thread.spawn(work));

@@ -9,6 +9,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
+mod drift;
+
+pub(crate) use drift::{Drift, without_drift};
+
 /// A point in time on all three clocks; the first two in nanoseconds, good until the year 2554.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
@@ -132,13 +136,6 @@ impl Deadline {
     }
 }
 
-/// A lease as its holder may trust it: shorter by what two clocks may drift apart (1 % + 2 ms; rule 15).
-///
-/// The allowance is Redlock's, as redsync, node-redlock and rslock have it.
-pub(crate) fn without_drift(lease: Duration) -> Duration {
-    mutant!(NoDriftAllowance => lease, lease.saturating_sub(lease / 100 + Duration::from_millis(2)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,6 +183,11 @@ mod tests {
     fn the_drift_allowance_leaves_nothing_of_a_tiny_lease() {
         assert_eq!(without_drift(Duration::from_millis(2)), Duration::ZERO);
         assert_eq!(without_drift(Duration::from_secs(1)), Duration::from_millis(988));
+        for (ppm, left) in [(1_000, 997), (166_667, 831), (500_000, 498)] {
+            let trusted = Drift::of_ppm(ppm).unwrap().trusted(Duration::from_secs(1));
+            assert_eq!(trusted.as_millis(), left, "{ppm}");
+        }
+        assert!(Drift::of_ppm(999).is_none() && Drift::of_ppm(500_001).is_none());
     }
 
     /// Any readings of the three clocks, near each other or far apart.

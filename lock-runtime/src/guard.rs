@@ -93,7 +93,9 @@ impl LockGuard {
     /// # Errors
     ///
     /// [`Lost`](LockError::Lost) when it had been lost before, [`Backend`](LockError::Backend) when Redis did not
-    /// answer; the release is then repeated in the background.
+    /// answer, or refused. The release is then repeated in the background, at least once a second, until it succeeds or the
+    /// lease is over. A lock that is free, and could only not be passed on because something else is at the key of its queue,
+    /// is `Ok`, and an event of level `WARN`.
     ///
     /// # Cancel safety
     ///

@@ -37,6 +37,7 @@ mod seeded {
         ConnectionNeverGivenUp,
         DeadTurnNotPassed,
         DeadlineFromReply,
+        DriftAsUsual,
         DroppedGuardKept,
         EndlessCommand,
         ForgivenLoss,

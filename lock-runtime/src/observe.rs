@@ -2,6 +2,8 @@
 //!
 //! Events name keys and labels, never tokens or credentials. Target: `lock_runtime`.
 
+use std::time::Duration;
+
 use crate::LockError;
 use crate::store::StoreError;
 
@@ -35,6 +37,19 @@ pub(crate) fn connected(server: &str) {
     tracing::debug!(target: "lock_runtime", server, "connected");
 }
 
+/// The server's clock runs faster than leases allow for: a lease may end while its holder still trusts it.
+pub(crate) fn drifts(server: &str, allowed_ppm: u32, measured_ppm: u128, within: Duration) {
+    tracing::warn!(
+        target: "lock_runtime",
+        server,
+        allowed_ppm,
+        measured_ppm,
+        ?within,
+        "the server's clock runs faster than this process's, by more than leases allow for: slow down how clocks are \
+         slewed (chrony's `maxslewrate`), or raise `max_clock_drift_ppm`"
+    );
+}
+
 /// A connection was given up.
 pub(crate) fn disconnected(server: &str) {
     tracing::warn!(target: "lock_runtime", server, "connection lost; connecting anew");
@@ -48,6 +63,16 @@ pub(crate) fn stray_grant(key: &str) {
 /// A background command was refused, and would be again.
 pub(crate) fn keeper_refused(key: &str, error: &StoreError) {
     tracing::warn!(target: "lock_runtime", key, error = %error.problem, "the server refused a background command");
+}
+
+/// A lock was released, and could not be passed on: what is at the key of its queue is no queue.
+pub(crate) fn queue_unusable(key: &str, error: &StoreError) {
+    tracing::warn!(
+        target: "lock_runtime",
+        key,
+        error = %error.problem,
+        "the lock is free, but its queue can't be used: nobody can wait for the lock until the queue's key is deleted"
+    );
 }
 
 /// A server of a quorum fails, or has no vote: the others have to be enough.

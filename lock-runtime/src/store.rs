@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::BackendError;
-use crate::clock::{Deadline, Moment, without_drift};
+use crate::clock::{Deadline, Drift, Moment};
 use crate::token::Token;
 
 mod error;
@@ -248,6 +248,8 @@ pub(crate) struct Busy {
 pub(crate) struct Anchor {
     pub(crate) sent: Moment,
     pub(crate) store_micros: u64,
+    /// How the two clocks may run apart.
+    pub(crate) drift: Drift,
 }
 
 /// A grant that a store pushed.
@@ -274,9 +276,9 @@ impl Pushed {
             return Deadline::new(now, Duration::ZERO); // the ask was answered after the grant: it can't date it
         };
         // The store's clock may have run too fast all the while, and not only during the claim.
-        let dated = Deadline::new(anchor.sent, without_drift(Duration::from_micros(passed) + self.claim));
+        let dated = Deadline::new(anchor.sent, anchor.drift.trusted(Duration::from_micros(passed) + self.claim));
         // The grant was made before it arrived here: a store clock that stepped forward can't lengthen it past that.
-        dated.min_at(Deadline::new(now, without_drift(self.claim)), now)
+        dated.min_at(Deadline::new(now, anchor.drift.trusted(self.claim)), now)
     }
 }
 

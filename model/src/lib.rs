@@ -15,7 +15,8 @@
 //! and every kind of fault are too many for that; `cargo run --release -p model -- --depth N` searches them as deep as
 //! there is time. Tasks that wait in one process get the turn in any order here, not first come first served.
 //!
-//! Not in the model: more than one key, batches, scripts that fail half-way (rule 9), a server that forgets, the TTLs of
+//! Not in the model: time that passes inside a script (the simulation has it), more than one key, batches, scripts that
+//! fail half-way (rule 9), a server that forgets, the TTLs of
 //! queue and fence, the time in a fencing token, guards that outlive a shutdown, `extend`, of re-entry all but its
 //! fencing tokens, and the 10 ms of rule L4.
 #![expect(clippy::indexing_slicing, reason = "processes and tasks are named by their index in lists that never change")]

@@ -46,7 +46,14 @@ pub(super) async fn connect(settings: Settings, endpoints: &[Endpoint]) -> Resul
     let nodes = |process: Option<&str>| -> Vec<RedisStore> {
         let node = |endpoint: &Endpoint| {
             let (command, connect) = (settings.command_timeout, settings.connect_timeout);
-            RedisStore::new(Link::new(endpoint.clone(), process, None, settings.max_lease, command, connect))
+            RedisStore::new(Link::new(
+                endpoint.clone(),
+                process,
+                None,
+                settings.max_lease,
+                settings.drift(),
+                (command, connect),
+            ))
         };
         endpoints.iter().map(node).collect()
     };

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::Drift;
 use crate::local::check_lease;
 use crate::{InvalidKey, LockError, key};
 
@@ -31,6 +32,7 @@ pub(crate) struct Settings {
     /// A key of the protocol, which is no lock's name.
     pub(super) reserved: Option<&'static str>,
     pub(crate) grace: Duration,
+    pub(crate) max_clock_drift_ppm: u32,
     pub(crate) drain: Duration,
     pub(crate) max_waiters: usize,
     pub(crate) max_waiters_per_key: usize,
@@ -51,6 +53,7 @@ impl Default for Settings {
             max_lease: None,
             reserved: None,
             grace: Duration::ZERO,
+            max_clock_drift_ppm: Drift::DEFAULT.ppm(),
             drain: Duration::from_secs(5),
             max_waiters: 1_000_000,
             max_waiters_per_key: 250_000,
@@ -92,6 +95,15 @@ impl Settings {
                 format!("{:?} is more than {LONGEST_GRACE:?}: it would keep others out for as long", self.grace);
             return Err(LockError::InvalidSetting { setting: "grace", reason });
         }
+        if Drift::of_ppm(self.max_clock_drift_ppm).is_none() {
+            let reason = format!(
+                "it is {}, in parts per million, and has to be {} (0.1 %) to {} (50 %)",
+                self.max_clock_drift_ppm,
+                Drift::LEAST_PPM,
+                Drift::MOST_PPM
+            );
+            return Err(LockError::InvalidSetting { setting: "max_clock_drift_ppm", reason });
+        }
         if self.label.len() > LONGEST_LABEL {
             let reason = format!("it is longer than {LONGEST_LABEL} bytes, and part of every token");
             return Err(LockError::InvalidSetting { setting: "label", reason });
@@ -121,6 +133,12 @@ impl Settings {
             return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
         }
         self.check()
+    }
+
+    /// How the clocks may run apart.
+    pub(crate) fn drift(&self) -> Drift {
+        // Checked before anything is made of these settings.
+        Drift::of_ppm(self.max_clock_drift_ppm).unwrap_or(Drift::DEFAULT)
     }
 
     /// A lock's name in this manager's namespace; an error when the manager could not refuse its settings itself.

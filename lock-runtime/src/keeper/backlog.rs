@@ -44,8 +44,10 @@ struct Lane {
 #[derive(Debug)]
 struct Unsent {
     release: Release,
-    /// How often the server has refused it for now.
+    /// How often the server has refused it.
     refusals: u32,
+    /// The server has refused it for good. What it lacks may be put right before the lease is over.
+    is_denied: bool,
 }
 
 /// Releases that go to one server together.
@@ -58,10 +60,12 @@ pub(super) struct Batch {
 /// What became of a release that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is done, or refused for good.
+    /// It is done.
     Over,
     /// The server refuses it for now.
     Refused,
+    /// The server refuses it for good.
+    Denied,
     /// The server did not answer.
     Unanswered,
 }
@@ -72,7 +76,7 @@ impl Backlog {
         if self.len() >= MOST && release.ends_soon() {
             return;
         }
-        self.insert(server, Instant::now(), Unsent { release, refusals: 0 });
+        self.insert(server, Instant::now(), Unsent { release, refusals: 0, is_denied: false });
     }
 
     fn insert(&mut self, server: usize, at: Instant, unsent: Unsent) {
@@ -93,6 +97,12 @@ impl Backlog {
     /// Whether nothing waits, and nothing is on its way.
     pub(super) fn is_empty(&self) -> bool {
         self.lanes.values().all(|lane| lane.waiting.is_empty() && lane.in_flight == 0)
+    }
+
+    /// Whether nothing is left that a shutdown should wait for: not for what the server refuses for good.
+    pub(super) fn is_quiet(&self) -> bool {
+        let is_quiet = |lane: &Lane| lane.in_flight == 0 && lane.waiting.values().all(|unsent| unsent.is_denied);
+        self.lanes.values().all(is_quiet)
     }
 
     /// When the next one is to be sent; `None` when there is none, or an answer has to come first.
@@ -138,9 +148,10 @@ impl Backlog {
             if *fate == Fate::Over || unsent.release.moot.has_passed() {
                 continue;
             }
-            unsent.refusals += u32::from(*fate == Fate::Refused);
+            unsent.is_denied |= *fate == Fate::Denied;
+            unsent.refusals += u32::from(*fate != Fate::Unanswered);
             // While the lane is closed, that is the pause of all.
-            let at = if is_open { now + pause(unsent.refusals) } else { now };
+            let at = if is_open { now + pause(unsent.refusals + u32::from(unsent.is_denied)) } else { now };
             self.insert(server, at, unsent);
         }
     }
@@ -178,6 +189,11 @@ impl Lane {
 impl Batch {
     pub(super) fn releases(&self) -> Vec<Release> {
         self.unsent.iter().map(|unsent| unsent.release.clone()).collect()
+    }
+
+    /// Whether the server has refused each for good before, in the order of the releases.
+    pub(super) fn were_denied(&self) -> impl Iterator<Item = bool> {
+        self.unsent.iter().map(|unsent| unsent.is_denied)
     }
 }
 
@@ -258,6 +274,22 @@ mod tests {
             assert_eq!(send(&mut backlog, Fate::Over), (2, 1));
             tokio::time::advance(Duration::from_millis(millis)).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_refused_for_good_is_repeated_less_and_less_often_and_no_shutdown_waits_for_it() {
+        let mut backlog = Backlog::default();
+        add(&mut backlog, 1);
+        for millis in [200, 400, 800, 1000, 1000] {
+            assert_eq!(send(&mut backlog, Fate::Denied), (1, 1));
+            assert!(backlog.is_quiet() && !backlog.is_empty());
+            assert_eq!(left(&backlog), Some(Duration::from_millis(millis)));
+            tokio::time::advance(Duration::from_millis(millis)).await;
+        }
+        let batch = backlog.take_due(Instant::now()).remove(0);
+        assert!(batch.were_denied().all(|denied| denied), "it is told once");
+        backlog.on_answers(batch, &[Fate::Over], Instant::now());
+        assert!(backlog.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -70,7 +70,7 @@ impl Board {
         // Nobody is left to look after, and what was noticed is no reason any more to look again at once.
         let (backlog, running) = (std::mem::take(&mut self.backlog), std::mem::take(&mut self.running));
         *self = Self { backlog, running, ..Self::default() };
-        let is_done = releases.is_empty() && self.is_quiet();
+        let is_done = releases.is_empty() && self.backlog.is_empty() && self.is_quiet();
         (Work { releases, ..Work::default() }, is_done)
     }
 
@@ -107,8 +107,9 @@ impl Board {
         std::mem::take(&mut self.born) > 0 || !self.young.is_empty()
     }
 
+    /// Whether nothing is left to give back that a shutdown should wait for: not for what the server refuses.
     pub(super) fn is_quiet(&self) -> bool {
-        self.backlog.is_empty() && self.dropped.is_empty() && !self.is_in_hand
+        self.backlog.is_quiet() && self.dropped.is_empty() && !self.is_in_hand
     }
 
     /// How long to sleep; `None` until woken.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::backlog::{Batch, Fate};
 use super::{Keeper, failed};
 use crate::engine::Engine;
-use crate::store::{Reach, Released, Retry, Store, StoreError};
+use crate::store::{Reach, Release, Released, Retry, Store, StoreError};
 
 /// Sends a batch, and notes what became of it.
 pub(super) async fn send(keeper: &Keeper, engine: &Weak<Engine>, batch: Batch) {
@@ -17,19 +17,22 @@ pub(super) async fn send(keeper: &Keeper, engine: &Weak<Engine>, batch: Batch) {
         Err(error) => releases.iter().map(|_| Err(error.clone())).collect(),
     };
     let mut answers = answers.into_iter();
-    let fates: Vec<Fate> = releases.iter().map(|release| fate(&release.key, answers.next())).collect();
+    let told = |(release, was_denied): (&Release, bool)| fate(&release.key, was_denied, answers.next());
+    let fates: Vec<Fate> = releases.iter().zip(batch.were_denied()).map(told).collect();
     keeper.change(|board| board.backlog.on_answers(batch, &fates, Instant::now()));
     keeper.tell_if_quiet(engine);
 }
 
-fn fate(key: &str, answer: Option<Result<Released, StoreError>>) -> Fate {
+fn fate(key: &str, was_denied: bool, answer: Option<Result<Released, StoreError>>) -> Fate {
     match answer {
         Some(Ok(_)) => Fate::Over,
         Some(Err(error)) => {
-            failed(key, &error);
+            // What is refused for good is told once.
+            if error.retry == Retry::Later || !was_denied {
+                failed(key, &error);
+            }
             match error.retry {
-                // What was refused for good would be refused again.
-                Retry::Never => Fate::Over,
+                Retry::Never => Fate::Denied,
                 Retry::Later if error.reach == Reach::Refused => Fate::Refused,
                 Retry::Later => Fate::Unanswered,
             }

@@ -297,6 +297,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Drift;
 
     #[test]
     fn what_is_written_back_is_the_last_fencing_token_used() {
@@ -314,7 +315,7 @@ mod tests {
     }
 
     fn busy(owner: &str, store_micros: u64, frees_in: u64) -> Busy {
-        let anchor = Some(Anchor { sent: Moment::now(), store_micros });
+        let anchor = Some(Anchor { sent: Moment::now(), store_micros, drift: Drift::DEFAULT });
         let (owner, frees_in) = (Token::foreign(owner), Some(Duration::from_millis(frees_in)));
         Busy { owner, frees_in, endless: false, anchor, yields: false }
     }

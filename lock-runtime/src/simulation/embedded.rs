@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::network::Network;
 use super::time::Simulated;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Drift};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
@@ -234,7 +234,7 @@ async fn play(seed: u64) {
     let callers = ["a", "b", "gone"].map(Caller::new);
     let over_network = |caller: &Caller| {
         let (endpoint, limit) = (Endpoint::Simulated(network.host(caller.id())), Duration::from_secs(1));
-        RedisStore::new(Link::new(endpoint, Some(caller.id()), None, None, limit, limit))
+        RedisStore::new(Link::new(endpoint, Some(caller.id()), None, None, Drift::DEFAULT, (limit, limit)))
     };
     let scripts = [over_network(&callers[0]), over_network(&callers[1])];
     for store in &scripts {

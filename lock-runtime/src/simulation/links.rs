@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::network::{Network, Weather};
 use super::time::Simulated;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Drift};
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
@@ -50,7 +50,8 @@ impl Scene {
         let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(0));
         let caller = Caller::new("p");
         let endpoint = Endpoint::Simulated(network.host(caller.id()));
-        let store = RedisStore::new(Link::new(endpoint, Some(caller.id()), None, None, COMMAND, COMMAND));
+        let store =
+            RedisStore::new(Link::new(endpoint, Some(caller.id()), None, None, Drift::DEFAULT, (COMMAND, COMMAND)));
         let seen = Arc::new(Interruptions::default());
         let events: Weak<Interruptions> = Arc::downgrade(&seen);
         store.attach(caller.id(), events);

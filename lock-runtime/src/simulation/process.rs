@@ -35,7 +35,7 @@ impl Process {
 
     fn born(network: &Arc<Network>, host: &str, generation: u32, plan: &Plan, end: Instant, random: &mut Rng) -> Self {
         let name = format!("{host}.{generation}");
-        let manager = connect(network, &name);
+        let manager = connect_allowing(network, &name, plan.drift_ppm);
         let tasks = (0..plan.tasks).map(|number| {
             let task = Task::new(network, &name, number, manager.clone(), plan, end, random.fork());
             tokio::spawn(task.live())
@@ -80,12 +80,26 @@ impl Process {
 }
 
 pub(super) fn connect(network: &Arc<Network>, name: &str) -> LockManager {
+    connect_allowing(network, name, Settings::default().max_clock_drift_ppm)
+}
+
+/// With so much allowance for clocks that run apart.
+fn connect_allowing(network: &Arc<Network>, name: &str, max_clock_drift_ppm: u32) -> LockManager {
     let mut settings = Settings::default();
+    settings.max_clock_drift_ppm = max_clock_drift_ppm;
     name.clone_into(&mut settings.label);
     let process = Caller::new(name);
     let endpoint = Endpoint::Simulated(network.host(name));
-    let link =
-        |process| Link::new(endpoint.clone(), process, None, None, settings.command_timeout, settings.connect_timeout);
+    let link = |process| {
+        Link::new(
+            endpoint.clone(),
+            process,
+            None,
+            None,
+            settings.drift(),
+            (settings.command_timeout, settings.connect_timeout),
+        )
+    };
     let (front, back) = (link(Some(process.id())), link(None));
     let store = |link| Arc::new(AnyStore::Redis(RedisStore::new(link)));
     LockManager::new(Engine::new(settings, process, store(front), store(back), None))

@@ -65,6 +65,11 @@ const fn stalling(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.stalls > 0.0 && matches!(plan.script_time, ScriptTime::Passes), ..seeded }
 }
 
+/// Where the server's clock is fast.
+const fn drifting(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.rate > 1.015, ..seeded }
+}
+
 /// Where replies are lost all the time.
 const fn cutting(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.cut > 0.0, ..seeded }
@@ -189,6 +194,7 @@ pub(super) const ALL: &[Seeded] = &[
     code("the keeper never renews", Mutant::KeeperNeverRenews, LASTS),
     code("L6: a hold past its deadline hands its lease over", Mutant::LateHandOver, ERRORS),
     code("no allowance for clocks that drift", Mutant::NoDriftAllowance, BACKED),
+    drifting(code("the allowance for clocks that drift is always the usual one", Mutant::DriftAsUsual, BACKED)),
     code("a script that the server does not know is not sent", Mutant::NoEvalFallback, ERRORS),
     code("L1: a hand-over does not look at the lease", Mutant::NoLeaseCheck, ERRORS),
     code("asks are not repeated", Mutant::NoSafetyNet, UNUSED),

@@ -48,6 +48,8 @@ pub(super) struct Plan {
     pub(super) pause: Option<Duration>,
     /// How fast the server's clock is.
     pub(super) rate: f64,
+    /// How fast it may be, as the managers are set.
+    pub(super) drift_ppm: u32,
     /// The server may lose its data.
     pub(super) forgetful: bool,
     /// How many tasks of each process try all the time during an outage; there is one when it is not 0.
@@ -81,6 +83,7 @@ impl Plan {
             cut: if !is_busy && random.u8(..6) == 0 { 0.02 } else { 0.0 },
             pause: random.choice(pauses).filter(|_| !is_busy).flatten().map(Duration::from_millis),
             rate: 0.992 + 0.016 * random.f64(),
+            drift_ppm: 10_000,
             forgetful,
             load: 0,
             stalls: 0.0,
@@ -92,6 +95,13 @@ impl Plan {
             plan.faults += OUTAGE;
             return plan;
         }
+        let plan = match random.u8(..8) {
+            // Leases so short that what is allowed for is less than the noise of the checks.
+            0 if !is_busy && !forgetful => {
+                Self { rate: 1.0 + 0.03 * random.f64(), drift_ppm: 40_000, lease: plan.lease.min(3000), ..plan }
+            }
+            _ => plan,
+        };
         if is_busy || forgetful || random.u8(..6) != 0 {
             return plan;
         }

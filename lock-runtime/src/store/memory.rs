@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::{
     Anchor, Answer, Answers, Ask, Busy, Events, Grant, Pushed, Release, Released, Renewal, Renewed, Store, StoreError,
 };
-use crate::clock::{Deadline, Moment, without_drift};
+use crate::clock::{Deadline, Drift, Moment, without_drift};
 use crate::token::Token;
 
 #[derive(Default)]
@@ -155,7 +155,7 @@ impl Shared {
             owner,
             frees_in: Some(until.remaining_at(now)),
             endless: false,
-            anchor: Some(Anchor { sent: now, store_micros: self.micros(now) }),
+            anchor: Some(Anchor { sent: now, store_micros: self.micros(now), drift: Drift::DEFAULT }),
             yields: false,
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::{Anchor, Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Store, StoreError, one};
+use super::{Anchor, Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Retry, Store, StoreError, one};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::token::Token;
@@ -95,7 +95,7 @@ impl RedisStore {
     async fn release_each(&self, releases: &[Release], by: Deadline) -> Vec<Result<Released, StoreError>> {
         match self.release_all(releases, by).await {
             Ok(answers) => answers,
-            Err(error) if error.is_denied() && releases.len() > 1 => {
+            Err(error) if error.retry == Retry::Never && releases.len() > 1 => {
                 let by = by.counted_from(Moment::now());
                 each(releases, |release| self.release_all(release, by)).await
             }
@@ -109,7 +109,7 @@ impl RedisStore {
         let Called { value, sent, repeated, link, .. } = self.run(&scripts::RELEASE, keys, arguments, by).await?;
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, release)| {
-            let mut released = read_released(answer, release, sent)?;
+            let mut released = read_released(answer, release, sent, link.drift)?;
             // The release that was sent before may have been the one that took effect.
             released.owned |= repeated;
             if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| link.replicas.is_some()) {
@@ -138,7 +138,7 @@ impl RedisStore {
         if mutant!(AnswersShifted) {
             reply.answers.rotate_left(1);
         }
-        let anchor = Anchor { sent: called.sent, store_micros: reply.store_micros };
+        let anchor = Anchor { sent: called.sent, store_micros: reply.store_micros, drift: called.link.drift };
         called.link.learn(anchor);
         #[cfg(feature = "quorum")]
         called.live.check_vote()?;
@@ -155,6 +155,8 @@ impl RedisStore {
         let (freed, repeated) = match self.free(releases, by).await {
             // Nothing was changed: what is denied is the script itself, or its only write.
             Err(error) if error.is_denied() => (vec![false; releases.len()], false),
+            // Of several it may have freed some before it failed.
+            Err(error) if error.retry == Retry::Never => (vec![false; releases.len()], releases.len() > 1),
             outcome => outcome?,
         };
         if freed.iter().all(|freed| *freed) {
@@ -187,7 +189,7 @@ impl RedisStore {
         let keys = (renewals.first().map_or("", |renewal| &renewal.key), renewals.len());
         let mut called = self.run(&scripts::RENEW, keys, arguments, by).await?;
         let answers = items(called.take_value()).map_err(|_| StoreError::no_answer())?;
-        let read = |(answer, renewal)| read_renewed(answer, renewal, called.sent);
+        let read = |(answer, renewal)| read_renewed(answer, renewal, called.sent, called.link.drift);
         let mut answers: Vec<_> = answers.into_iter().zip(renewals).map(read).collect();
         // What is lengthened on the master alone ends on a replica that takes its place as if it had not been.
         called.confirm_all(&mut answers, |renewed| matches!(renewed, Renewed::Until(_)), by).await;
@@ -204,7 +206,7 @@ impl RedisStore {
 
     async fn release_together(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
         let answers = self.free_or_release(releases, by).await;
-        if rights::is_denied(&answers) { self.explain_releases(releases, answers, by).await } else { answers }
+        if rights::is_refused_for_good(&answers) { self.explain_releases(releases, answers, by).await } else { answers }
     }
 
     async fn renew_together(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
@@ -226,7 +228,7 @@ impl Store for RedisStore {
         called.live.check_vote()?;
         let value = called.take_value();
         let is_taken = value == Value::Nil;
-        let answer = read_claimed(value, ask, called.sent)?;
+        let answer = read_claimed(value, ask, called.sent, called.link.drift)?;
         if is_taken {
             called.confirmed(by).await?;
         }

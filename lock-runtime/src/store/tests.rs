@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tokio::time::advance;
 
 use super::{Anchor, Pushed};
-use crate::clock::Moment;
+use crate::clock::{Drift, Moment};
 use crate::token::Process;
 
 proptest! {
@@ -19,7 +19,7 @@ proptest! {
         underway in 0..2500_u64,
     ) {
         let scene = async move {
-            let anchor = Anchor { sent: Moment::now(), store_micros: 1_700_000_000_000_000 };
+            let anchor = Anchor { sent: Moment::now(), store_micros: 1_700_000_000_000_000, drift: Drift::DEFAULT };
             let (claim, underway) = (Duration::from_millis(claim), Duration::from_millis(underway));
             let really = |server: Duration| server.div_f64(rate);
             advance(really(Duration::from_micros(passed)) + underway).await;

@@ -269,7 +269,7 @@ async fn the_longest_timeout_is_a_timeout_like_any_other() {
 
 type Mistake = fn(Builder) -> Builder;
 
-const MISTAKES: [(&str, Mistake); 11] = [
+const MISTAKES: [(&str, Mistake); 13] = [
     ("empty namespace", |builder| builder.namespace("")),
     ("namespace with a brace", |builder| builder.namespace("a{b")),
     ("namespace with a blank", |builder| builder.namespace("a b")),
@@ -279,6 +279,8 @@ const MISTAKES: [(&str, Mistake); 11] = [
     ("no command timeout", |builder| builder.command_timeout(Duration::ZERO)),
     ("no connect timeout", |builder| builder.connect_timeout(Duration::ZERO)),
     ("endless grace", |builder| builder.grace(Duration::MAX)),
+    ("no allowance for clocks that drift", |builder| builder.max_clock_drift_ppm(0)),
+    ("an allowance that leaves nothing", |builder| builder.max_clock_drift_ppm(500_001)),
     ("no waiters", |builder| builder.max_waiters(0)),
     ("no waiters for a key", |builder| builder.max_waiters_per_key(0)),
 ];

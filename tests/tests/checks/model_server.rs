@@ -1,8 +1,10 @@
 //! The model of a server is right: it answers, pushes and stores what real servers do, step by step through histories
-//! that are made at random. It is a model of Redis 7.0; the words in which Valkey refuses are told apart in `pair`.
+//! that are made at random. It is a model of Redis 7.0, and has the script time of newer servers as well; the words in which
+//! Valkey refuses are told apart in `pair`.
 
 mod pair;
 mod real;
+mod script_time;
 mod steps;
 mod texts;
 
@@ -28,6 +30,16 @@ fn scripts_of_any_kind_do_what_they_do_on_redis() {
 #[test]
 fn scripts_of_any_kind_do_what_they_do_on_valkey() {
     texts::compare(Kind::Valkey);
+}
+
+#[test]
+fn time_inside_a_script_is_that_of_redis() {
+    script_time::compare(Kind::Redis);
+}
+
+#[test]
+fn time_inside_a_script_is_that_of_valkey() {
+    script_time::compare(Kind::Valkey);
 }
 
 fn compare(kind: Kind) {

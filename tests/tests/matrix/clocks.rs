@@ -1,9 +1,12 @@
 //! Wall clocks that are stepped: the server's, by which leases end, and a client's.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lock_runtime::LockManager;
 use tests::child::{self, Child};
 use tests::clock::Clock;
+use tests::events::Events;
 use tests::patience::{NOISE, eventually};
 use tests::server::Server;
 use tokio::time::sleep;
@@ -98,4 +101,46 @@ async fn row_36_a_client_whose_wall_clock_steps_forward_gives_its_hold_up_early(
     assert!(stepped.elapsed() < Duration::from_secs(1) + LATE + NOISE, "{:?}", stepped.elapsed());
     eventually("it is given back", Duration::from_secs(2), || server.owner("p:k").is_none()).await;
     child.wait_for_end(LONG);
+}
+
+/// The server's clock is slewed as chrony slews it by default, by a twelfth: faster than leases allow for by default.
+#[tokio::test]
+async fn row_53_a_server_clock_that_is_slewed_too_fast_is_told_and_may_be_allowed_for() {
+    const LEASE: Duration = Duration::from_secs(4);
+    let Some(server) = Server::with_clock() else { return };
+    let (server, events) = (Arc::new(server), Events::of_this_process());
+    let clock = Arc::clone(&server);
+    let start = Instant::now();
+    let slewing = tokio::spawn(async move {
+        loop {
+            clock.step_to(i64::try_from(start.elapsed().as_millis()).unwrap() / 12);
+            sleep(Duration::from_millis(6)).await;
+        }
+    });
+    // Whether the server still has the lock when its holder stops to believe in it.
+    let is_kept = async |ppm| {
+        let locks = LockManager::builder().url(&server.url()).max_clock_drift_ppm(ppm).connect().await.unwrap();
+        let guard = locks.lock("p", "k").expire(LEASE).acquire().await.unwrap();
+        is_confirmed(&guard, Duration::from_millis(2600)).await;
+        while guard.is_valid() && server.owner("p:k").is_some() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        !guard.is_valid()
+    };
+    assert!(!is_kept(10_000).await, "this clock is too fast for the usual allowance");
+    assert!(is_kept(166_667).await);
+    let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
+    let _guard = north.lock("p", "k").acquire().await.unwrap();
+    let told = || events.with(&["WARN", "max_clock_drift_ppm", "allowed_ppm=10000", "measured_ppm=8"]).len();
+    let asked = Instant::now();
+    while told() == 0 {
+        assert!(asked.elapsed() < LONG + LONG, "{:?}", events.with(&["WARN"]));
+        let _ = south.lock("p", "k").timeout(Duration::from_millis(300)).acquire().await;
+    }
+    // Once.
+    for _ in 0..25 {
+        let _ = south.lock("p", "k").timeout(Duration::from_millis(300)).acquire().await;
+    }
+    assert_eq!(told(), 1);
+    slewing.abort();
 }

@@ -24,6 +24,7 @@ mod outages;
 mod queues;
 mod rights;
 mod server;
+mod stalls;
 mod values;
 
 use std::time::{Duration, Instant};

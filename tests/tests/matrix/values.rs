@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lock_runtime::LockError;
+use tests::events::Events;
 use tests::patience::{NOISE, eventually};
 use tests::server::Server;
 use tokio::time::sleep;
@@ -146,9 +147,97 @@ async fn a_helper_key_of_another_type_is_named_and_left_alone() {
     let error = south.lock("p", "k").timeout(LONG).acquire().await.unwrap_err();
     assert!(error.to_string().contains("WRONGTYPE"), "{error}");
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
-    // Whether the release is told to have failed or not: nothing of others is lost, and the lock ends.
-    let _ = guard.release().await;
+    // Nothing of others is lost, and the lock ends.
+    guard.release().await.unwrap();
     assert_eq!(server.ask::<String>("GET {p:k}:queue"), "x");
     assert_eq!(server.ask::<Vec<String>>("LRANGE {p:k}:fence 0 -1"), ["x"]);
-    eventually("the lock is free", Duration::from_secs(3), || server.owner("p:k").is_none()).await;
+    assert_eq!(server.owner("p:k"), None);
+}
+
+/// However the hold ends, and also when the helper keys are overwritten under it.
+#[tokio::test]
+async fn row_52_a_lock_is_free_when_its_owner_releases_it_whatever_is_at_its_helper_keys() {
+    let server = Server::start();
+    let events = Events::of_this_process();
+    let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
+    let lease = Duration::from_secs(20);
+    for (name, make) in
+        [("queue", "SET {p:k}:queue x"), ("queue", "HSET {p:k}:queue a b"), ("fence", "RPUSH {p:k}:fence x")]
+    {
+        for how in ["release", "drop", "run", "overwritten"] {
+            if how != "overwritten" {
+                server.tell(make);
+            }
+            let request = north.lock("p", "k").expire(lease).timeout(TIMEOUT);
+            let released = if how == "run" {
+                request.run(sleep(Duration::from_millis(60))).await.unwrap();
+                Instant::now()
+            } else {
+                let fenced = how == "overwritten";
+                let guard = request.fenced(fenced).acquire().await.unwrap();
+                is_confirmed(&guard, Duration::from_secs(15)).await;
+                if fenced {
+                    server.tell(&format!("DEL {{p:k}}:{name}"));
+                    server.tell(make);
+                }
+                let released = Instant::now();
+                if how == "drop" {
+                    drop(guard)
+                } else {
+                    guard.release().await.unwrap()
+                }
+                released
+            };
+            eventually(&format!("{make}: it is free after {how}"), LATE + NOISE, || server.owner("p:k").is_none())
+                .await;
+            assert!(released.elapsed() < Duration::from_secs(1));
+            // The next one gets it at once.
+            assert!(south.lock("p", "k").try_acquire().await.unwrap().is_some(), "{make}, {how}");
+            eventually("it is given back", LATE + NOISE, || server.owner("p:k").is_none()).await;
+            server.tell("DEL {p:k}:queue");
+            server.tell("DEL {p:k}:fence");
+        }
+    }
+    assert!(!events.with(&["WARN", "queue can't be used", "p:k", "WRONGTYPE"]).is_empty());
+}
+
+/// A server that does not know a command that releases need.
+#[tokio::test]
+async fn row_52_a_lock_is_free_when_its_owner_releases_it_on_a_server_without_del() {
+    let server = Server::with(&["--rename-command", "DEL", ""]);
+    let north = manager(&server.url()).await;
+    for is_dropped in [false, true] {
+        let guard = north.lock("p", "k").expire(LONG * 2).acquire().await.unwrap();
+        is_confirmed(&guard, LONG).await;
+        if is_dropped {
+            drop(guard);
+        } else {
+            let error = guard.release().await.unwrap_err();
+            assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+        }
+        eventually("it is free", Duration::from_secs(1), || server.owner("p:k").is_none()).await;
+    }
+}
+
+/// What the server refuses for good today it may take in a second.
+#[tokio::test]
+async fn row_52_a_release_that_was_refused_for_good_is_repeated_until_the_lease_is_over() {
+    let server = Server::start();
+    server.tell("ACL SETUSER least on >canary-7f3a ~* &cache_lock:* +@all");
+    let north = manager(&server.url().replace("redis://", "redis://least:canary-7f3a@")).await;
+    for is_dropped in [false, true] {
+        let guard = north.lock("p", "k").expire(LONG * 2).acquire().await.unwrap();
+        is_confirmed(&guard, LONG).await;
+        server.tell("ACL SETUSER least -eval -evalsha");
+        if is_dropped {
+            drop(guard);
+        } else {
+            let error = guard.release().await.unwrap_err();
+            assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+        }
+        sleep(Duration::from_millis(500)).await;
+        assert!(server.owner("p:k").is_some());
+        server.tell("ACL SETUSER least +eval +evalsha");
+        eventually("it is free", Duration::from_secs(1) + LATE + NOISE, || server.owner("p:k").is_none()).await;
+    }
 }

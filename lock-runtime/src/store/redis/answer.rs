@@ -5,13 +5,14 @@ use std::time::Duration;
 use redis::Value;
 
 use super::reply::{self, integer, items, text};
-use crate::clock::{Deadline, Moment, without_drift};
+use crate::clock::{Deadline, Drift, Moment};
+use crate::observe;
 use crate::store::{Anchor, Answer, Ask, Busy, Grant, Release, Released, Renewal, Renewed, StoreError};
 use crate::token::Token;
 
-/// Rule 7.
+/// Rule 7: from the instant before the command was sent. `lease` is what may be trusted of it.
 fn grant(sent: Moment, lease: Duration, contended: bool, fence: Option<u64>) -> Answer {
-    Answer::Granted(Grant { until: Deadline::new(sent, without_drift(lease)), contended, fence })
+    Answer::Granted(Grant { until: Deadline::new(sent, lease), contended, fence })
 }
 
 fn lease_left(millis: i64) -> Option<Duration> {
@@ -19,9 +20,9 @@ fn lease_left(millis: i64) -> Option<Duration> {
 }
 
 /// What `SET … NX GET` says: nothing, or who owns the lock.
-pub(super) fn read_claimed(value: Value, ask: &Ask, sent: Moment) -> Result<Answer, StoreError> {
+pub(super) fn read_claimed(value: Value, ask: &Ask, sent: Moment, drift: Drift) -> Result<Answer, StoreError> {
     if value == Value::Nil {
-        return Ok(grant(sent, ask.claim, false, None));
+        return Ok(grant(sent, drift.trusted(ask.claim), false, None));
     }
     let owner = text(value).ok_or_else(StoreError::no_answer)?;
     if owner == ask.token.as_str() {
@@ -36,7 +37,7 @@ pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<An
     let fields = items(answer).map_err(reply::error_of_one)?;
     match fields.as_slice() {
         [Value::Int(1), Value::Int(left), Value::Int(waits), Value::Int(fence)] => {
-            let lease = lease_left(*left).unwrap_or_default();
+            let lease = anchor.drift.trusted(lease_left(*left).unwrap_or_default());
             let fence = u64::try_from(*fence).ok().filter(|first| *first > 0 && ask.fences > 0);
             Ok(grant(anchor.sent, lease, *waits == 1, fence))
         }
@@ -51,23 +52,37 @@ pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<An
     }
 }
 
-pub(super) fn read_released(answer: Value, release: &Release, sent: Moment) -> Result<Released, StoreError> {
+pub(super) fn read_released(
+    answer: Value,
+    release: &Release,
+    sent: Moment,
+    drift: Drift,
+) -> Result<Released, StoreError> {
     if let Some(owned) = integer(&answer) {
         return Ok(Released { owned: owned == 1, again: None });
     }
     let fields = items(answer).map_err(reply::error_of_one)?;
     match fields.as_slice() {
         [Value::Int(owned), Value::Int(micros), Value::Int(left), Value::BulkString(owner), Value::Int(waits)] => {
-            let anchor = Anchor { sent, store_micros: u64::try_from(*micros).unwrap_or_default() };
+            let anchor = Anchor { sent, store_micros: u64::try_from(*micros).unwrap_or_default(), drift };
             let again = release.again.as_ref().map(|(token, _)| {
                 let lease = lease_left(*left);
                 if owner == token.as_str().as_bytes() {
-                    return grant(sent, lease.unwrap_or_default(), *waits == 1, None);
+                    return grant(sent, drift.trusted(lease.unwrap_or_default()), *waits == 1, None);
                 }
                 let owner = Token::foreign(&String::from_utf8_lossy(owner));
                 Answer::Busy(Busy { owner, frees_in: lease, endless: *left == -1, anchor: Some(anchor), yields: false })
             });
             Ok(Released { owned: *owned == 1, again })
+        }
+        [Value::Int(-3), message] => {
+            let error = reply::error_of_one(message.clone());
+            // A missing right is a mistake in the settings, which whoever releases has to hear of.
+            if error.is_denied() {
+                return Err(error);
+            }
+            observe::queue_unusable(&release.key, &error);
+            Ok(Released { owned: true, again: None })
         }
         [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
         _ => Err(StoreError::no_answer()),
@@ -83,9 +98,14 @@ pub(super) fn read_freed(value: Value, count: usize) -> Result<Vec<bool>, StoreE
     if freed.len() == count { Ok(freed) } else { Err(StoreError::no_answer()) }
 }
 
-pub(super) fn read_renewed(answer: Value, renewal: &Renewal, sent: Moment) -> Result<Renewed, StoreError> {
+pub(super) fn read_renewed(
+    answer: Value,
+    renewal: &Renewal,
+    sent: Moment,
+    drift: Drift,
+) -> Result<Renewed, StoreError> {
     match answer {
-        Value::Int(1) => Ok(Renewed::Until(Deadline::new(sent, without_drift(renewal.lease)))),
+        Value::Int(1) => Ok(Renewed::Until(Deadline::new(sent, drift.trusted(renewal.lease)))),
         Value::Int(_) => Ok(Renewed::NotOwned),
         other => Err(reply::error_of_one(other)),
     }

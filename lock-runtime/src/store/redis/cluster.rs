@@ -110,9 +110,9 @@ impl Cluster {
         if let Some(link) = links.get(node) {
             return Ok(Arc::clone(link));
         }
-        let Topology { command_timeout, connect_timeout, .. } = *self.topology;
+        let Topology { drift, command_timeout, connect_timeout, .. } = *self.topology;
         let endpoint = Endpoint::Node(Box::new(self.topology.client(node)?));
-        let link = Link::new(endpoint, self.process.as_deref(), None, None, command_timeout, connect_timeout);
+        let link = Link::new(endpoint, self.process.as_deref(), None, None, drift, (command_timeout, connect_timeout));
         let (topology, own) = (Arc::downgrade(&self.topology), node.clone());
         link.restrict(Box::new(move |key| topology.upgrade().is_some_and(|topology| topology.lives_at(key, &own))));
         if let Some(events) = self.events.get() {

@@ -23,7 +23,7 @@ use super::replicas::Replicas;
 use super::reply;
 #[cfg(feature = "quorum")]
 use super::vote::Vote;
-use crate::clock::{Deadline, Moment};
+use crate::clock::{Deadline, Drift, Moment};
 use crate::fork::Origin;
 use crate::observe;
 #[cfg(feature = "quorum")]
@@ -32,9 +32,12 @@ use crate::store::{Anchor, Events};
 
 mod called;
 mod connect;
+mod drifting;
+mod server_clock;
 
 pub(super) use called::Called;
 use called::InFlight;
+use drifting::Drifting;
 
 /// A server that only waits for something is left for another one at most this often.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
@@ -55,6 +58,8 @@ pub(crate) struct Link {
     sighting: Sighting,
     /// The process that may use the connection. A child has the same socket, and would take the parent's replies.
     origin: Origin,
+    /// How the server's clock and ours may run apart.
+    pub(super) drift: Drift,
     events: OnceLock<Weak<dyn Events>>,
     /// Which locks live on this server; all when it is not set.
     own: OnceLock<Own>,
@@ -83,6 +88,8 @@ struct State {
     silent_since: Option<Moment>,
     failed: Option<(Moment, CallError)>,
     clock: Option<Anchor>,
+    drifting: Drifting,
+    is_drift_told: bool,
     was_connected: bool,
     /// The last generation whose connection leads to the wrong server.
     overtaken: u64,
@@ -110,8 +117,8 @@ impl Link {
         process: Option<&str>,
         replicas: Option<Replicas>,
         max_lease: Option<Duration>,
-        command_timeout: Duration,
-        connect_timeout: Duration,
+        drift: Drift,
+        (command_timeout, connect_timeout): (Duration, Duration),
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             this: Weak::clone(this),
@@ -123,6 +130,7 @@ impl Link {
             #[cfg(feature = "quorum")]
             sighting: Sighting::default(),
             origin: Origin::here(),
+            drift,
             events: OnceLock::new(),
             own: OnceLock::new(),
             command_timeout,
@@ -398,18 +406,6 @@ impl Link {
         if let Some(events) = self.events.get().and_then(Weak::upgrade) {
             events.interrupted(&|key| self.is_own(key));
         }
-    }
-
-    /// Remembers what the server's clock shows.
-    pub(super) fn learn(&self, anchor: Anchor) {
-        self.locked().clock = Some(anchor);
-    }
-
-    /// What the server's clock will show at `deadline`; at most a round trip too late.
-    pub(super) fn store_micros_at(&self, deadline: Deadline) -> Option<u64> {
-        let anchor = self.locked().clock?;
-        let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_hours(366 * 24));
-        anchor.store_micros.checked_add(u64::try_from(ahead.as_micros()).ok()?)
     }
 }
 

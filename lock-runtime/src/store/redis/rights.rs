@@ -9,14 +9,28 @@ use super::link::Link;
 use super::{RedisStore, scripts};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Answers, Ask, Release, Released, Renewal, Renewed, StoreError};
+use crate::store::{Answer, Answers, Ask, Release, Released, Renewal, Renewed, Retry, StoreError};
 
 /// Whether any of it was refused for lack of a right.
 pub(super) fn is_denied<T>(answers: &Answers<T>) -> bool {
+    has_error(answers, StoreError::is_denied)
+}
+
+/// Whether the server refused any of it for good, for whatever reason: a release is then tried by `denied.lua` as well,
+/// which needs less.
+pub(super) fn is_refused_for_good<T>(answers: &Answers<T>) -> bool {
+    has_error(answers, is_refused)
+}
+
+fn has_error<T>(answers: &Answers<T>, is_meant: fn(&StoreError) -> bool) -> bool {
     match answers {
-        Ok(answers) => answers.iter().any(|answer| answer.as_ref().is_err_and(StoreError::is_denied)),
-        Err(error) => error.is_denied(),
+        Ok(answers) => answers.iter().any(|answer| answer.as_ref().is_err_and(is_meant)),
+        Err(error) => is_meant(error),
     }
+}
+
+fn is_refused(error: &StoreError) -> bool {
+    error.retry == Retry::Never
 }
 
 /// Each lock, and the token to give it back from.
@@ -31,7 +45,7 @@ fn lacking(missing: &[String]) -> String {
 impl RedisStore {
     pub(super) async fn explain_asks(&self, asks: &[Ask], answers: Answers<Answer>, by: Deadline) -> Answers<Answer> {
         let of = asks.iter().map(|ask| (&*ask.key, ask.token.as_str()));
-        Box::pin(self.explain_each(of, answers, by)).await
+        Box::pin(self.explain_each(of, answers, StoreError::is_denied, by)).await
     }
 
     pub(super) async fn explain_renewals(
@@ -42,7 +56,7 @@ impl RedisStore {
     ) -> Answers<Renewed> {
         // What is held is held on, for as long as the server knows of it.
         let of = renewals.iter().map(|renewal| (&*renewal.key, ""));
-        Box::pin(self.explain_each(of, answers, by)).await
+        Box::pin(self.explain_each(of, answers, StoreError::is_denied, by)).await
     }
 
     pub(super) async fn explain_releases(
@@ -51,14 +65,15 @@ impl RedisStore {
         answers: Answers<Released>,
         by: Deadline,
     ) -> Answers<Released> {
-        Box::pin(self.explain_each(owners(releases), answers, by)).await
+        Box::pin(self.explain_each(owners(releases), answers, is_refused, by)).await
     }
 
-    /// `of`: each lock, and the token to give it back from.
+    /// `of`: each lock, and the token to give it back from. `is_meant`: which errors are to be explained.
     async fn explain_each<'a, T>(
         &self,
         mut of: impl Iterator<Item = (&'a str, &'a str)>,
         answers: Answers<T>,
+        is_meant: fn(&StoreError) -> bool,
         by: Deadline,
     ) -> Answers<T> {
         match answers {
@@ -70,7 +85,7 @@ impl RedisStore {
                 let mut explained = Vec::with_capacity(answers.len());
                 for (answer, (key, token)) in answers.into_iter().zip(of) {
                     explained.push(match answer {
-                        Err(error) if error.is_denied() => Err(self.explained(error, key, token, by).await),
+                        Err(error) if is_meant(&error) => Err(self.explained(error, key, token, by).await),
                         answer => answer,
                     });
                 }

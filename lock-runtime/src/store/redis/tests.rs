@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use server_model::{Client, ModelServer};
 
 use super::*;
+use crate::clock::Drift;
 use crate::key;
 use crate::store::{Cause, Pushed};
 
@@ -129,20 +130,20 @@ proptest! {
     #[test]
     fn no_reply_makes_a_decoder_panic(value in any_value(), fences in 0..3_u32, asks_again: bool, micros: u64, lease: u64) {
         let sent = Moment::now();
-        let anchor = Anchor { sent, store_micros: micros };
+        let anchor = Anchor { sent, store_micros: micros, drift: Drift::DEFAULT };
         let renewal = Renewal {
             key: "p:k".into(),
             token: Token::foreign(TOKEN),
             lease: Duration::from_millis(lease),
             grace: Duration::ZERO,
         };
-        look_at(read_claimed(value.clone(), &ask(fences), sent));
+        look_at(read_claimed(value.clone(), &ask(fences), sent, Drift::DEFAULT));
         look_at(read_answer(value.clone(), &ask(fences), anchor));
-        if let Ok(Released { again: Some(answer), .. }) = read_released(value.clone(), &release("p:k", asks_again), sent) {
+        if let Ok(Released { again: Some(answer), .. }) = read_released(value.clone(), &release("p:k", asks_again), sent, Drift::DEFAULT) {
             prop_assert!(asks_again);
             look_at(Ok(answer));
         }
-        if let Ok(Renewed::Until(until)) = read_renewed(value.clone(), &renewal, sent) {
+        if let Ok(Renewed::Until(until)) = read_renewed(value.clone(), &renewal, sent, Drift::DEFAULT) {
             prop_assert!(value == Value::Int(1) && until.span() <= renewal.lease);
         }
         if let Ok(freed) = read_freed(value.clone(), 2) {
@@ -166,7 +167,7 @@ proptest! {
     ) {
         let claim = Duration::from_millis(claim);
         let pushed = Pushed { token: Token::foreign(TOKEN), claim, store_micros, contended: false, unconfirmed: false, partial: false };
-        let until = pushed.until(Anchor { sent: Moment::now(), store_micros: asked_micros });
+        let until = pushed.until(Anchor { sent: Moment::now(), store_micros: asked_micros, drift: Drift::DEFAULT });
         prop_assert!(until.remaining() <= claim);
     }
 

@@ -109,3 +109,19 @@ async fn what_one_server_was_left_with_does_not_keep_others_waiting() {
         assert!(start.elapsed() < Duration::from_secs(3), "{:?} behind server {number}", start.elapsed());
     }
 }
+
+/// On each server by itself: one of them can't be waited at, and all are freed.
+#[tokio::test]
+async fn a_lock_is_free_when_its_owner_releases_it_whatever_is_at_its_helper_keys() {
+    let servers = Servers::start(3);
+    let manager = manager(&servers).await;
+    for number in [0, 2] {
+        servers.server(number).tell("SET {p:k}:queue x");
+        let guard = manager.lock("p", "k").expire(LONG).timeout(LONG).acquire().await.unwrap();
+        eventually("the lease is confirmed", SOON, || guard.remaining() > Duration::from_secs(15)).await;
+        guard.release().await.unwrap();
+        eventually("all are free", SOON, || servers.owners("p:k").iter().all(Option::is_none)).await;
+        assert_eq!(servers.server(number).ask::<String>("GET {p:k}:queue"), "x");
+        servers.server(number).tell("DEL {p:k}:queue");
+    }
+}

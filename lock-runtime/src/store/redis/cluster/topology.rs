@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::super::failure::CallError;
 use super::map::{Map, Node, SLOTS, slot_of};
 use super::seeds::Seeds;
-use crate::clock::Moment;
+use crate::clock::{Drift, Moment};
 use crate::store::Events;
 
 /// The nodes are asked for the map at most this often.
@@ -29,6 +29,7 @@ const MOST: usize = 8;
 /// The map of one cluster, and which masters are doubtful: those that a command failed at.
 pub(crate) struct Topology {
     seeds: Seeds,
+    pub(super) drift: Drift,
     pub(super) command_timeout: Duration,
     pub(super) connect_timeout: Duration,
     state: Mutex<State>,
@@ -50,9 +51,10 @@ struct State {
 }
 
 impl Topology {
-    pub(crate) fn new(seeds: Seeds, command_timeout: Duration, connect_timeout: Duration) -> Arc<Self> {
+    pub(crate) fn new(seeds: Seeds, drift: Drift, command_timeout: Duration, connect_timeout: Duration) -> Arc<Self> {
         Arc::new(Self {
             seeds,
+            drift,
             command_timeout,
             connect_timeout,
             state: Mutex::default(),
@@ -271,7 +273,7 @@ mod tests {
 
     fn topology(seeds: &str) -> Arc<Topology> {
         let second = Duration::from_secs(1);
-        Topology::new(Seeds::read("redis", seeds).unwrap(), second, second)
+        Topology::new(Seeds::read("redis", seeds).unwrap(), Drift::DEFAULT, second, second)
     }
 
     #[test]

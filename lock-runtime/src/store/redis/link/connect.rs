@@ -108,7 +108,7 @@ impl Link {
         let mut connection = greeted.connection;
         let sent = Moment::now();
         let time: (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
-        self.learn(Anchor { sent, store_micros: micros(time) });
+        self.learn_anew(Anchor { sent, store_micros: micros(time), drift: self.drift });
         #[cfg(feature = "quorum")]
         let vote = match self.max_lease {
             Some(max_lease) => Some(Arc::new(Vote::read(&mut connection, max_lease, &self.sighting).await?)),

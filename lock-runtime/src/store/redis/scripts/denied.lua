@@ -1,5 +1,6 @@
--- After the server refused a script for lack of a right: gives the lock back by whatever the user may do, and names what
--- it may not. `{<lock>}:…` is no key of this script, since the user may lack just the right to that.
+-- After the server refused a script for lack of a right, or a release for whatever reason: gives the lock back by whatever
+-- the user may do, and names what it may not. `{<lock>}:…` is no key of this script, since the user may lack just the
+-- right to that.
 --
 -- KEYS  lock
 -- ARGV  token whose lock to give back ('' = none)

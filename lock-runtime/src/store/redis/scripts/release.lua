@@ -9,22 +9,14 @@
 --   1 if the token owned the lock, else 0
 --   { that, now µs, ms to live, owner's token now, 1 if another process waits }   when a token was queued again
 --   { -2, message }                                                               an error with this key alone
+--   { -3, message }                                                               the same; the lock is free all the same
 
 -- include queue.lua
 
-local function release(lock, queue, fence, token, claim, reserved, used, again, again_claim)
-  local owner = redis.call('GET', lock)
+-- What concerns the queue: leaves it, queues again, passes the lock on. May fail at any command, since the queue's key may
+-- hold anything. Returns the answer.
+local function pass_on(lock, queue, owner, token, claim, again, again_claim)
   local owned = owner == token
-  local queued = redis.call('EXISTS', queue) == 1
-  if owned and reserved ~= '0' and redis.call('GET', fence) == reserved then
-    redis.pcall('SET', fence, used, 'KEEPTTL') -- numbers reserved and not used run ahead of the clock no longer
-  end
-  if not queued and again == '' then -- nobody waits: most releases end here
-    if owned then
-      redis.call('DEL', lock)
-    end
-    return owned and 1 or 0
-  end
   redis.call('LREM', queue, 0, claim .. '|' .. token)
   if again ~= '' and owner ~= again then -- else this release was executed before, and the lock has passed on since
     local again_entry = again_claim .. '|' .. again
@@ -47,11 +39,40 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
   return { owned and 1 or 0, now(), redis.call('PTTL', lock), owner, redis.call('EXISTS', queue) }
 end
 
+local function message_of(problem)
+  return type(problem) == 'table' and problem.err or tostring(problem)
+end
+
+local function release(lock, queue, fence, token, claim, reserved, used, again, again_claim)
+  local owner = redis.call('GET', lock)
+  local owned = owner == token
+  local queued = redis.call('EXISTS', queue) == 1
+  if owned and reserved ~= '0' and redis.pcall('GET', fence) == reserved then
+    redis.pcall('SET', fence, used, 'KEEPTTL') -- numbers reserved and not used run ahead of the clock no longer
+  end
+  if not queued and again == '' then -- nobody waits: most releases end here
+    if owned then
+      redis.call('DEL', lock)
+    end
+    return owned and 1 or 0
+  end
+  local ran, answer = pcall(pass_on, lock, queue, owner, token, claim, again, again_claim)
+  if ran then
+    return answer
+  end
+  -- Whatever is wrong with the queue, the owner frees its lock; but not the lock of a waiter that it was passed to.
+  if owned and redis.call('GET', lock) == token then
+    redis.call('DEL', lock)
+    return { -3, message_of(answer) }
+  end
+  return { -2, message_of(answer) }
+end
+
 local replies = {}
 for i = 1, #KEYS / 3 do
   local k, a = 3 * i - 3, 6 * i - 6
   local ran, answer = pcall(release, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
     ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5], ARGV[a + 6])
-  replies[i] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
+  replies[i] = ran and answer or { -2, message_of(answer) }
 end
 return replies

@@ -18,7 +18,7 @@ fn owned<const N: usize>(fields: [i64; N], owner: &str, more: &[i64]) -> Value {
 }
 
 fn answer(value: Value, fences: u32) -> Result<Answer, StoreError> {
-    read_answer(value, &ask(fences), Anchor { sent: Moment::now(), store_micros: 7 })
+    read_answer(value, &ask(fences), Anchor { sent: Moment::now(), store_micros: 7, drift: Drift::DEFAULT })
 }
 
 /// Whether another waits, the first fencing token, and what is left to its holder of so many milliseconds.
@@ -52,7 +52,7 @@ fn an_answer_grants_or_names_who_has_the_lock() {
 
 #[test]
 fn a_claim_is_granted_confirmed_or_refused() {
-    let claimed = |value| read_claimed(value, &ask(0), Moment::now());
+    let claimed = |value| read_claimed(value, &ask(0), Moment::now(), Drift::DEFAULT);
     assert_eq!(granted(claimed(Value::Nil), 2000), (false, None));
     assert_eq!(granted(claimed(text_of(TOKEN)), 0), (false, None), "how much is left of it is not known");
     for value in [text_of("o"), Value::SimpleString("o".to_owned())] {
@@ -63,7 +63,8 @@ fn a_claim_is_granted_confirmed_or_refused() {
 
 #[test]
 fn a_release_says_whether_it_was_owned_and_how_the_ask_fared_that_went_along() {
-    let released = |value, asks_again| read_released(value, &release("p:k", asks_again), Moment::now()).unwrap();
+    let released =
+        |value, asks_again| read_released(value, &release("p:k", asks_again), Moment::now(), Drift::DEFAULT).unwrap();
     for owned in [0, 1] {
         let plain = released(Value::Int(owned), true);
         assert!(plain.owned == (owned == 1) && plain.again.is_none());
@@ -86,7 +87,8 @@ fn an_error_with_one_key_is_told_of_that_key() {
     let failed = |message: &str| Value::Array(vec![Value::Int(-2), text_of(message)]);
     for (message, retry) in [("OOM command not allowed", Retry::Later), ("WRONGTYPE Operation", Retry::Never)] {
         let of_answer = answer(failed(message), 0).unwrap_err();
-        let of_release = read_released(failed(message), &release("p:k", false), Moment::now()).unwrap_err();
+        let of_release =
+            read_released(failed(message), &release("p:k", false), Moment::now(), Drift::DEFAULT).unwrap_err();
         for error in [of_answer, of_release] {
             assert_eq!(error.retry, retry, "{message}");
             assert!(error.problem.to_string().contains(message), "{error:?}");

@@ -1,0 +1,99 @@
+//! [`Drifting`]: whether the server's clock runs faster than leases allow for.
+
+use std::time::Duration;
+
+use crate::clock::{Drift, Moment};
+use crate::store::Anchor;
+
+/// Clocks are compared over no less: over a short time the way there and back would count for too much.
+const SPAN: Duration = Duration::from_secs(5);
+
+/// What the server's clock gained on this process's, at the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gain {
+    pub(super) gained: Duration,
+    pub(super) within: Duration,
+}
+
+impl Gain {
+    /// Parts per million.
+    pub(super) fn ppm(self) -> u128 {
+        self.gained.as_nanos() * 1_000_000 / self.within.as_nanos().max(1)
+    }
+}
+
+/// The last look at both clocks, on one connection.
+#[derive(Debug, Default)]
+pub(super) struct Drifting {
+    /// The server's time, and an instant of ours that was certainly not later.
+    last: Option<(u64, Moment)>,
+}
+
+impl Drifting {
+    /// Another connection, perhaps to another server.
+    pub(super) fn begin_anew(&mut self) {
+        self.last = None;
+    }
+
+    /// An answer told the server's time. `None` unless the server's clock certainly gained more than `drift` allows: the
+    /// time here is counted from before the first reading of the server's clock to after the second, so that no delay of
+    /// an answer looks like a gain.
+    pub(super) fn on_answer(&mut self, anchor: Anchor, drift: Drift) -> Option<Gain> {
+        let Some((micros, sent)) = self.last else {
+            self.last = Some((anchor.store_micros, anchor.sent));
+            return None;
+        };
+        if anchor.sent.since(sent) < SPAN {
+            return None;
+        }
+        let here = Moment::now().since(sent);
+        let there = Duration::from_micros(anchor.store_micros.saturating_sub(micros));
+        self.last = Some((anchor.store_micros, anchor.sent));
+        // A lease of that length would have ended while its holder still trusted it.
+        (drift.trusted(there) > here).then(|| Gain { gained: there - here, within: here })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// Answers of a server whose clock runs at `rate`, each so long after the other and so long on its way.
+    async fn found(rate: f64, pause: Duration, delays: &[u64]) -> Vec<Option<Gain>> {
+        let (mut drifting, start) = (Drifting::default(), Moment::now());
+        let mut gains = Vec::new();
+        for delay in delays {
+            advance(pause).await;
+            let sent = Moment::now();
+            advance(Duration::from_millis(*delay)).await;
+            let micros = Moment::now().since(start).mul_f64(rate).as_micros();
+            let anchor =
+                Anchor { sent, store_micros: 1_000_000_000 + u64::try_from(micros).unwrap(), drift: Drift::DEFAULT };
+            advance(Duration::from_millis(*delay)).await;
+            gains.push(drifting.on_answer(anchor, Drift::DEFAULT));
+        }
+        gains
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_clock_that_is_too_fast_is_found() {
+        for (rate, is_found) in [(1.02, true), (1.0833, true), (1.005, false), (1.0, false), (0.9, false)] {
+            let gains = found(rate, Duration::from_secs(10), &[1, 1, 1]).await;
+            assert_eq!(gains.iter().any(Option::is_some), is_found, "{rate}: {gains:?}");
+            if rate > 1.08 {
+                let ppm = gains[1].unwrap().ppm();
+                assert!((80_000..=84_000).contains(&ppm), "{ppm}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_delay_of_an_answer_looks_like_a_fast_clock() {
+        for delays in [[400, 0, 400, 0, 0], [0, 450, 0, 0, 450], [450, 0, 0, 450, 450]] {
+            let gains = found(1.009, Duration::from_secs(5), &delays).await;
+            assert!(gains.iter().all(Option::is_none), "{delays:?}: {gains:?}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What a [`Link`] knows of its server's clock.
+
+use std::time::Duration;
+
+use super::Link;
+use crate::clock::Deadline;
+use crate::observe;
+use crate::store::Anchor;
+
+impl Link {
+    /// Remembers what the clock of a server shows that was just connected.
+    pub(super) fn learn_anew(&self, anchor: Anchor) {
+        let mut state = self.locked();
+        state.clock = Some(anchor);
+        state.drifting.begin_anew();
+    }
+
+    /// Remembers what the server's clock shows, and warns once when it runs faster than leases allow for.
+    pub(in super::super) fn learn(&self, anchor: Anchor) {
+        let mut state = self.locked();
+        state.clock = Some(anchor);
+        // The keeper's connection leads to the same server.
+        if self.process.is_none() || state.is_drift_told {
+            return;
+        }
+        let Some(gain) = state.drifting.on_answer(anchor, self.drift) else { return };
+        state.is_drift_told = true;
+        drop(state);
+        observe::drifts(&self.server, self.drift.ppm(), gain.ppm(), gain.within);
+    }
+
+    /// What the server's clock will show at `deadline`; at most a round trip too late.
+    pub(in super::super) fn store_micros_at(&self, deadline: Deadline) -> Option<u64> {
+        let anchor = self.locked().clock?;
+        let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_hours(366 * 24));
+        anchor.store_micros.checked_add(u64::try_from(ahead.as_micros()).ok()?)
+    }
+}

@@ -1,0 +1,106 @@
+//! A server that stands still in the middle of a script.
+
+use std::time::{Duration, Instant};
+
+use tests::server::{Kind, Server};
+
+use crate::LONG;
+
+/// `release.lua`, on a server that stands still before one command of the script.
+struct Stalled {
+    text: String,
+    /// How often a loop turns that takes 150 ms at least.
+    turns: u64,
+}
+
+impl Stalled {
+    /// The order of commands that has to be found: the lock is set before the clock is read.
+    const SET_FIRST: [(&str, &str); 3] = [
+        ("local granted_at, tried = now(), false", "local tried = false"),
+        ("'PXAT', number(math.ceil(granted_at / 1000) + claim)", "'PX', claim"),
+        ("number(granted_at)", "number(now())"),
+    ];
+
+    fn new(server: &Server, changes: &[(&str, &str)]) -> Self {
+        let file = include_str!("../../../lock-runtime/src/store/redis/scripts/release.lua");
+        let queue = include_str!("../../../lock-runtime/src/store/redis/scripts/queue.lua");
+        let mut text = file.replacen("-- include queue.lua\n", queue, 1);
+        for (from, to) in changes {
+            assert!(text.contains(from), "{from}");
+            text = text.replace(from, to);
+        }
+        let mut turns = 1_000_000;
+        loop {
+            let start = Instant::now();
+            eval(server, &format!("for _ = 1, {turns} do end"), &[]);
+            if start.elapsed() > Duration::from_millis(150) {
+                return Self { text, turns };
+            }
+            turns *= 2;
+        }
+    }
+
+    /// Passes a lock on, with the server standing still before the `nth` command: for how much longer than the server keeps
+    /// the lock its next owner believes to have it, in microseconds.
+    fn passes_on(&self, server: &Server, nth: u32) -> i64 {
+        const CLAIM: i64 = 10_000;
+        let (owner, waiter) = (format!("{:032x}.1@a", 1), format!("{:032x}.1@b", 2));
+        server.tell("FLUSHALL");
+        server.tell(&format!("SET p:k {owner} PX 60000"));
+        server.tell(&format!("RPUSH {{p:k}}:queue {CLAIM}|{waiter}"));
+        let mut listener = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+        let mut listener = listener.as_pubsub();
+        listener.set_read_timeout(Some(LONG)).unwrap();
+        listener.subscribe(format!("cache_lock:{:032x}", 2)).unwrap();
+        let slow = format!(
+            "local server, calls = redis, 0
+             local function slow(call)
+               return function(...)
+                 calls = calls + 1
+                 if calls == {nth} then
+                   for _ = 1, {} do end
+                 end
+                 return call(...)
+               end
+             end
+             local redis = {{ call = slow(server.call), pcall = slow(server.pcall) }}
+             {}",
+            self.turns, self.text
+        );
+        let words = ["p:k", "{p:k}:queue", "{p:k}:fence", &owner, "60000", "0", "0", "", "0"];
+        assert_eq!(eval(server, &slow, &words), redis::Value::Array(vec![redis::Value::Int(1)]));
+        assert_eq!(server.owner("p:k"), Some(waiter));
+        let told: String = listener.get_message().unwrap().get_payload().unwrap();
+        let granted_at: i64 = told.split(' ').nth(2).unwrap().parse().unwrap();
+        granted_at + CLAIM * 1000 - server.ask::<i64>("PEXPIRETIME p:k") * 1000
+    }
+}
+
+/// Three of the words are keys.
+fn eval(server: &Server, text: &str, words: &[&str]) -> redis::Value {
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let keys = if words.is_empty() { 0 } else { 3 };
+    redis::cmd("EVAL").arg(text).arg(keys).arg(words).query(&mut connection).unwrap()
+}
+
+/// Wherever the server stands still, also between two commands of the script that passes a lock on.
+#[test]
+fn row_51_a_server_that_stands_still_inside_a_hand_off_keeps_the_lock_for_as_long_as_its_owner_believes() {
+    const COMMANDS: std::ops::RangeInclusive<u32> = 1..=9;
+    for kind in [Kind::Redis, Kind::Valkey] {
+        let server = Server::of(kind, &[]);
+        let (right, wrong) = (Stalled::new(&server, &[]), Stalled::new(&server, &Stalled::SET_FIRST));
+        for nth in COMMANDS {
+            let late = right.passes_on(&server, nth);
+            assert!(late <= 0, "{kind:?}, before command {nth}: the lock is believed in for {late} µs too long");
+        }
+        // It would be seen here, where a script sees the time pass. Newer servers show it the time at which it began.
+        let turns = right.turns;
+        let look = format!(
+            "local a = redis.call('TIME') for _ = 1, {turns} do end return redis.call('TIME')[1] - a[1] + (redis.call('TIME')[2] - a[2]) / 1e6 > 0.05"
+        );
+        let passes = eval(&server, &look, &[]) == redis::Value::Int(1);
+        let worst = COMMANDS.map(|nth| wrong.passes_on(&server, nth)).max();
+        assert_eq!(worst > Some(100_000), passes, "{kind:?}: {worst:?} µs");
+    }
+}
