@@ -20,6 +20,7 @@ use crate::{LockError, LockGuard, LockManager, LockRequest};
 /// A timeout with which an acquire outlasts any crash, after the faults.
 const PATIENT: Duration = Duration::from_secs(20);
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the world or the task")]
 pub(super) struct Task {
     notes: Notes,
     manager: LockManager,

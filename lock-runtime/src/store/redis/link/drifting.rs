@@ -50,7 +50,7 @@ impl Drifting {
         let there = Duration::from_micros(anchor.store_micros.saturating_sub(micros));
         self.last = Some((anchor.store_micros, anchor.sent));
         // A lease of that length would have ended while its holder still trusted it.
-        (drift.trusted(there) > here).then(|| Gain { gained: there - here, within: here })
+        (drift.trusted(there) > here).then(|| Gain { gained: there.saturating_sub(here), within: here })
     }
 }
 
