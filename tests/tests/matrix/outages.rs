@@ -29,7 +29,7 @@ async fn costs_little(kind: Kind) -> Report {
 }
 
 #[tokio::test]
-async fn row_51_tries_while_the_server_is_down_leave_nothing_to_withdraw_and_all_goes_on_at_once() {
+async fn row_60_tries_while_the_server_is_down_leave_nothing_to_withdraw_and_all_goes_on_at_once() {
     let report = costs_little(Kind::Killed).await;
     // It is another server process: it has counted from its start. Each lock is taken once and looked at once, for its
     // release. What was on its way when the server died is looked at as well.
@@ -38,18 +38,18 @@ async fn row_51_tries_while_the_server_is_down_leave_nothing_to_withdraw_and_all
 }
 
 #[tokio::test]
-async fn row_51_tries_while_every_connection_is_closed_leave_nothing_to_withdraw_and_all_goes_on_at_once() {
+async fn row_60_tries_while_every_connection_is_closed_leave_nothing_to_withdraw_and_all_goes_on_at_once() {
     let report = costs_little(Kind::Closed).await;
     let (taken, looked_at) = (report.calls.of("set"), report.calls.of("get"));
     assert!(looked_at <= taken + LOAD.tasks, "{} for {taken} locks", report.calls);
 }
 
 #[tokio::test]
-async fn row_51_tries_while_the_server_hangs_cost_little_and_all_goes_on_at_once() {
+async fn row_60_tries_while_the_server_hangs_cost_little_and_all_goes_on_at_once() {
     costs_little(Kind::Stopped).await;
 }
 
 #[tokio::test]
-async fn row_51_tries_in_a_black_hole_cost_little_and_all_goes_on_soon() {
+async fn row_60_tries_in_a_black_hole_cost_little_and_all_goes_on_soon() {
     costs_little(Kind::Silent).await;
 }
