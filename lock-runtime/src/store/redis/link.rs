@@ -2,10 +2,10 @@
 //!
 //! Not the `redis` crate's `ConnectionManager`: that one never reconnects when commands time out, and blocks for
 //! seconds while the server is down. Here every call has a deadline, a connection that stays silent is replaced, and
-//! whoever needs a connection next makes it, on the runtime it runs on.
+//! whoever needs a connection next begins to make it, in a task on the runtime it runs on.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Value};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
@@ -21,6 +22,7 @@ use super::failure::CallError;
 use super::push::Message;
 use super::replicas::Replicas;
 use super::reply;
+use super::scripts::Script;
 #[cfg(feature = "quorum")]
 use super::vote::Vote;
 use crate::clock::{Deadline, Moment};
@@ -32,6 +34,7 @@ mod connect;
 
 pub(super) use called::Called;
 use called::InFlight;
+use connect::Attempt;
 
 /// A server that only waits for something is left for another one at most this often.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
@@ -53,9 +56,13 @@ pub(crate) struct Link {
     command_timeout: Duration,
     connect_timeout: Duration,
     state: Mutex<State>,
-    /// Held by whoever is connecting.
-    connecting: Mutex<Gate>,
+    /// An attempt to connect has ended.
+    attempted: Notify,
     generations: AtomicU64,
+    /// How long the server took to answer when the connection was made, in nanoseconds; 0 when that is not known.
+    round_trip: AtomicU64,
+    /// The scripts that were sent by their text on this connection, a bit for each.
+    scripts: AtomicU32,
     /// Whether `silent_since` may be set: looked at after each reply, without the lock.
     is_silent: AtomicBool,
     /// Commands on their way.
@@ -65,9 +72,6 @@ pub(crate) struct Link {
 /// Whether a lock lives on the server.
 pub(super) type Own = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// Lets one task connect for all.
-type Gate = Arc<tokio::sync::Mutex<()>>;
-
 #[derive(Default)]
 struct State {
     live: Option<Live>,
@@ -76,8 +80,8 @@ struct State {
     failed: Option<(Moment, CallError)>,
     clock: Option<Anchor>,
     was_connected: bool,
-    /// The last generation whose connection leads to the wrong server.
-    overtaken: u64,
+    /// Under way, the oldest first.
+    attempts: Vec<Attempt>,
 }
 
 #[derive(Clone)]
@@ -117,8 +121,10 @@ impl Link {
             command_timeout,
             connect_timeout,
             state: Mutex::default(),
-            connecting: Mutex::default(),
+            attempted: Notify::new(),
             generations: AtomicU64::new(0),
+            round_trip: AtomicU64::new(0),
+            scripts: AtomicU32::new(0),
             is_silent: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
         })
@@ -147,6 +153,28 @@ impl Link {
     #[cfg(feature = "cluster")]
     pub(super) fn is_connected(&self) -> bool {
         self.locked().live.is_some()
+    }
+
+    /// Whether the connection was made after `moment`.
+    #[cfg(feature = "cluster")]
+    pub(super) fn was_made_after(&self, moment: Moment) -> bool {
+        let made = self.locked().live.as_ref().map(|live| live.made.at);
+        made.is_some_and(|made| !made.since(moment).is_zero())
+    }
+
+    /// How long the server takes to answer, as far as is known.
+    pub(super) fn round_trip(&self) -> Duration {
+        Duration::from_nanos(self.round_trip.load(Ordering::Relaxed))
+    }
+
+    /// Whether the server most likely knows a script: its text was sent on this connection before.
+    pub(super) fn has_sent(&self, script: &Script) -> bool {
+        self.scripts.load(Ordering::Relaxed) & script.bit() != 0
+    }
+
+    /// Notes that the server has answered to the text of a script.
+    pub(super) fn note_sent(&self, script: &Script) {
+        self.scripts.fetch_or(script.bit(), Ordering::Relaxed);
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
@@ -366,12 +394,6 @@ impl Link {
         observe::disconnected(&self.server);
         self.interrupted();
         drop(dropped);
-    }
-
-    /// The connection of `generation` leads to the wrong server, be it in use or still being made.
-    fn overtaken(&self, generation: u64) {
-        self.locked().overtaken = generation;
-        self.drop_connection(generation);
     }
 
     fn interrupted(&self) {

@@ -9,7 +9,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use redis::{AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, Pipeline};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -23,9 +25,6 @@ mod listener;
 
 /// Where a sentinel listens when the URL does not say it.
 const PORT: u16 = 26_379;
-/// Asking a sentinel and connecting to a master have this part of the time each: one that is stopped, and one that a
-/// sentinel wrongly names, must not use up the time of the others.
-const STEPS: u32 = 4;
 /// For so long an older choice of the sentinels is not believed. Then they may have forgotten the newer one: somebody has
 /// set them up anew.
 const MEMORY: Duration = Duration::from_secs(10);
@@ -73,13 +72,15 @@ impl Sentinels {
     /// that is gone, or is a replica now. Or the server still takes itself for the master, for some ten seconds after a
     /// failover: so all sentinels are listened to for as long as the connection is used, and the `alarm` is raised when
     /// any of them tells of a later choice. One that says nothing is no reason to leave a master that answers.
+    /// A server that is named by one while another one is still tried is tried beside it: neither a server that is stopped
+    /// nor one that is far away uses up the time of the others.
     pub(super) async fn connect(
         &self,
         config: AsyncConnectionConfig,
+        wishes: &Pipeline,
         limit: Duration,
         alarm: &Alarm,
     ) -> Result<Greeted, CallError> {
-        let limit = limit / STEPS;
         let (telling, mut said) = mpsc::unbounded_channel();
         // Tasks, so that they go on while a server is tried that does not answer. They end with this value.
         let mut listening = JoinSet::new();
@@ -90,35 +91,35 @@ impl Sentinels {
         // When the runtime ends, so do they, and nobody says anything.
         drop(telling);
         let mut unheard: HashSet<usize> = (0..self.addresses.len()).collect();
-        let mut tried = Vec::new();
+        let (mut tried, mut trying) = (Vec::new(), FuturesUnordered::new());
         // What is said if there is no master: of the server that was named, rather than of a sentinel that is down.
         let (mut of_master, mut of_sentinels) = (None, None);
-        while !unheard.is_empty()
-            && let Some(Said { by, choice }) = said.recv().await
-        {
-            unheard.remove(&by);
-            let choice = match choice {
-                Ok(choice) if self.is_latest(&choice) => choice,
-                Ok(choice) => {
-                    let text = "another one was chosen in its place, as another sentinel has told".to_owned();
-                    of_master = Some(CallError::Unsuitable(text).of(&place(&choice.master)));
+        while !unheard.is_empty() || !trying.is_empty() {
+            let news = tokio::select! {
+                Some((choice, outcome)) = trying.next() => {
+                    match outcome {
+                        Ok(greeted) if self.is_latest(&choice) => {
+                            listening.spawn(self.clone().heed(choice, said, Arc::clone(alarm)));
+                            return Ok(Greeted { listening: Some(Arc::new(listening)), ..greeted });
+                        }
+                        Ok(_) => of_master = Some(outdone(&choice)),
+                        Err(error) => of_master = Some(error),
+                    }
                     continue;
                 }
-                Err(error) => {
-                    of_sentinels = Some(error);
-                    continue;
-                }
+                news = said.recv(), if !unheard.is_empty() => news,
             };
-            if tried.contains(choice.master.addr()) {
-                continue;
-            }
-            tried.push(choice.master.addr().clone());
-            match connect_to(choice.master.clone(), &config, limit).await {
-                Ok(greeted) => {
-                    listening.spawn(self.clone().heed(choice, said, Arc::clone(alarm)));
-                    return Ok(Greeted { listening: Some(Arc::new(listening)), ..greeted });
+            let Some(Said { by, choice }) = news else { break };
+            unheard.remove(&by);
+            match choice {
+                Ok(choice) if !self.is_latest(&choice) => of_master = Some(outdone(&choice)),
+                Ok(choice) if tried.contains(choice.master.addr()) => {}
+                Ok(choice) => {
+                    tried.push(choice.master.addr().clone());
+                    let connecting = connect_to(choice.master.clone(), &config, wishes, limit);
+                    trying.push(async move { (choice, connecting.await) });
                 }
-                Err(error) => of_master = Some(error),
+                Err(error) => of_sentinels = Some(error),
             }
         }
         let nobody = || CallError::Unsuitable("no sentinel could be asked".to_owned());
@@ -150,15 +151,22 @@ fn place(master: &ConnectionInfo) -> String {
     format!("the master {}", master.addr())
 }
 
+/// The choice of a sentinel that has not heard of the latest one.
+fn outdone(choice: &Choice) -> CallError {
+    let text = "another one was chosen in its place, as another sentinel has told".to_owned();
+    CallError::Unsuitable(text).of(&place(&choice.master))
+}
+
 /// Connects to a server that has to be a master: a connection to a replica would be refused every lock.
 async fn connect_to(
     master: ConnectionInfo,
     config: &AsyncConnectionConfig,
+    wishes: &Pipeline,
     limit: Duration,
 ) -> Result<Greeted, CallError> {
     let place = place(&master);
     let connecting = async {
-        let greeted = greet(&redis::Client::open(master)?, config).await?;
+        let greeted = greet(&redis::Client::open(master)?, config, wishes).await?;
         match greeted.says("role") {
             Some(role) if role != "master" => {
                 Err(CallError::Unsuitable(format!("it is a {role} now: a failover may be under way")))

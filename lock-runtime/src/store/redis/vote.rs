@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, FromRedisValue, Value};
+use redis::{Cmd, FromRedisValue, Pipeline, Value};
 
 use super::RedisStore;
 use super::failure::CallError;
@@ -17,7 +16,7 @@ use super::link::{Link, Live};
 use super::reply::{integer, text};
 use super::scripts;
 use super::servers::Servers;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Moment};
 use crate::store::quorum::node::{Node, Standing};
 use crate::store::{Answers, Retry, StoreError};
 use crate::token::Token;
@@ -36,17 +35,23 @@ pub(super) struct Vote {
 }
 
 impl Vote {
-    /// Asks the server at the other end.
-    pub(super) async fn read(connection: &mut MultiplexedConnection, max_lease: Duration) -> Result<Self, CallError> {
-        let now = Deadline::after(Duration::ZERO).start();
-        let mut both = redis::pipe();
-        both.cmd("INFO").arg("server").cmd("GET").arg(MARKER);
-        let mut replies = connection.send_packed_commands(&both, 0, 2).await?.into_iter();
-        let info: String = read(replies.next(), "+info")?;
-        let marker = read(replies.next(), "+get or ~cache_lock:quorum")?;
+    /// What [`read`](Self::read) wants to know.
+    pub(super) fn ask(pipeline: &mut Pipeline) {
+        pipeline.cmd("INFO").arg("server").cmd("GET").arg(MARKER);
+    }
+
+    /// Reads the answers to what was asked at `asked`.
+    pub(super) fn read(
+        info: Option<Value>,
+        marker: Option<Value>,
+        asked: Moment,
+        max_lease: Duration,
+    ) -> Result<Self, CallError> {
+        let info: String = read(info, "+info")?;
+        let marker = read(marker, "+get or ~cache_lock:quorum")?;
         let unknown = || CallError::Unsuitable("the server does not tell its run_id and uptime".to_owned());
         let (run_id, age) = read_info(&info).ok_or_else(unknown)?;
-        let of_age = Deadline::new(now, (max_lease + ROUNDING).saturating_sub(age));
+        let of_age = Deadline::new(asked, (max_lease + ROUNDING).saturating_sub(age));
         Ok(Self { run_id, of_age, marker: Mutex::new(marker) })
     }
 
