@@ -235,7 +235,7 @@ impl Events for Engine {
             slot.interrupted();
         }
         if !mutant!(NoVerification) {
-            self.keeper.verify(affected);
+            self.keeper.on_interruption(affected);
         }
     }
 }

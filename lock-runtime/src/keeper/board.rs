@@ -32,6 +32,8 @@ pub(super) struct Board {
     next_ask: Option<Instant>,
     /// Slots whose lease the store may have forgotten.
     pub(super) verify: Vec<Arc<Slot>>,
+    /// A connection broke, or was made anew.
+    pub(super) is_interrupted: bool,
     sleeps: Option<Sleep>,
     pub(super) is_running: bool,
     pub(super) is_closed: bool,
@@ -143,7 +145,7 @@ impl Board {
 
     /// When there is something to do, apart from young holds.
     fn next_work(&self, now: Instant) -> Option<Instant> {
-        if !self.dropped.is_empty() || !self.verify.is_empty() || self.is_closed {
+        if !self.dropped.is_empty() || !self.verify.is_empty() || self.is_interrupted || self.is_closed {
             return Some(now);
         }
         let first_due = self.due.first_key_value().map(|((at, _), _)| (*at).min(now + LONGEST_SLEEP));

@@ -13,8 +13,14 @@ use crate::token::Token;
 
 /// A lease reserves no more fencing tokens than this, so that they never run far ahead of the clock.
 const MOST_FENCES: u32 = 64;
-/// A timeout of zero still has to wait for one answer.
+/// A timeout that is next to zero still has to wait for one answer.
 pub(crate) const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
+
+/// How long an answer may take, for whoever asks with this timeout: with a timeout of zero as long as any command may,
+/// however far away the server is (promise 7: a single try waits for one answer).
+pub(crate) fn answer_time(timeout: Duration, command_timeout: Duration) -> Duration {
+    if timeout.is_zero() { command_timeout } else { timeout.max(SHORTEST_ANSWER) }
+}
 /// The shortest pause before a single try is repeated that came just before a release of its own process.
 const TOO_EARLY: Duration = Duration::from_millis(2);
 /// A waiter repeats its ask at most this often (rule 5).
@@ -240,10 +246,14 @@ impl Drop for Turn {
 pub(super) struct Attempt {
     pub(super) started: Moment,
     timeout: Duration,
+    /// How long the last command may take.
+    answer_time: Duration,
     /// Whether the store was asked at all: a timeout of zero, or next to zero, means once, not never.
     pub(super) tried: bool,
     /// Whether its time went by in the queue of the process.
     pub(super) waited: bool,
+    /// How long the store took to grant a lease that was over by then.
+    pub(super) outlived: Option<Duration>,
     /// How many answers the store had given when this task began to wait for that of a sibling.
     answers: Option<u64>,
     /// Boxed: every waiter has room for it, and few need it.
@@ -258,8 +268,17 @@ struct Failures {
 }
 
 impl Attempt {
-    pub(super) fn new(timeout: Duration) -> Self {
-        Self { started: Moment::now(), timeout, tried: false, waited: false, answers: None, failures: None }
+    pub(super) fn new(timeout: Duration, command_timeout: Duration) -> Self {
+        Self {
+            started: Moment::now(),
+            timeout,
+            answer_time: answer_time(timeout, command_timeout),
+            tried: false,
+            waited: false,
+            outlived: None,
+            answers: None,
+            failures: None,
+        }
     }
 
     /// When the task stops waiting.
@@ -267,9 +286,9 @@ impl Attempt {
         Deadline::new(self.started, self.timeout)
     }
 
-    /// When the last command has to be answered: a little later than a very short timeout.
+    /// When the last command has to be answered: later than a very short timeout.
     pub(super) fn by(&self) -> Deadline {
-        Deadline::new(self.started, self.timeout.max(SHORTEST_ANSWER))
+        Deadline::new(self.started, self.answer_time)
     }
 
     /// From now on the store's answers count, of which there have been so many.

@@ -288,6 +288,14 @@ impl Store for RedisStore {
         self.servers.heartbeat(by).await;
     }
 
+    async fn connect_again(&self, by: Deadline) {
+        self.servers.connect_again(by).await;
+    }
+
+    fn round_trip(&self) -> Duration {
+        self.servers.round_trip()
+    }
+
     fn unanswered(&self, since: Duration) -> StoreError {
         self.servers.unanswered(since).into()
     }

@@ -150,7 +150,7 @@ impl Link {
         self.own.get().is_none_or(|own| own(key))
     }
 
-    #[cfg(feature = "cluster")]
+    #[cfg(any(feature = "cluster", feature = "quorum"))]
     pub(super) fn is_connected(&self) -> bool {
         self.locked().live.is_some()
     }
@@ -160,6 +160,18 @@ impl Link {
     pub(super) fn was_made_after(&self, moment: Moment) -> bool {
         let made = self.locked().live.as_ref().map(|live| live.made.at);
         made.is_some_and(|made| !made.since(moment).is_zero())
+    }
+
+    /// Whether there was a connection at some time.
+    #[cfg(feature = "cluster")]
+    pub(super) fn was_used(&self) -> bool {
+        self.locked().was_connected
+    }
+
+    /// Connects when there is no connection.
+    pub(super) async fn connect_again(&self, by: Deadline) {
+        // Whoever needs the connection is told why there is none.
+        let _ = self.live(by).await;
     }
 
     /// How long the server takes to answer, as far as is known.
@@ -242,7 +254,7 @@ impl Link {
     }
 
     /// Connects if there is no connection; returns the deadline counted from when there is one.
-    #[cfg(feature = "cluster")]
+    #[cfg(any(feature = "cluster", feature = "quorum"))]
     pub(super) async fn ready(&self, by: Deadline) -> Result<Deadline, CallError> {
         self.live(by).await.map(|(_, by)| by)
     }
