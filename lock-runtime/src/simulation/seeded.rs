@@ -63,6 +63,11 @@ const fn cutting(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.cut > 0.0, ..seeded }
 }
 
+/// Where a connection takes longer to make than the keeper waits for a command.
+const fn far(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.round_trip >= 200, ..seeded }
+}
+
 const OVERLAP: &str = "C1 claims never overlap";
 const FENCES: &str = "C2 fences increase";
 const GOES_ON: &str = "C4 all goes on after the faults";
@@ -152,6 +157,7 @@ pub(super) const ALL: &[Seeded] = &[
         UNUSED,
     ),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
+    far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON)),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
     code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, GOES_ON),

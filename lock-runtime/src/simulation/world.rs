@@ -22,6 +22,9 @@ use crate::mutants::Seeded;
 /// No world lasts longer, in its own time.
 const LONGEST: Duration = Duration::from_mins(5);
 
+/// The distances of the table in docs/topologies.md; mostly the server is near.
+const ROUND_TRIPS: [u64; 10] = [0, 0, 0, 0, 0, 1, 30, 100, 200, 400];
+
 /// How many tasks and faults, and of which kinds; all by the seed.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -44,6 +47,8 @@ pub(super) struct Plan {
     pub(super) rate: f64,
     /// The server may lose its data.
     pub(super) forgetful: bool,
+    /// How far away the server is, in milliseconds of a round trip.
+    pub(super) round_trip: u64,
 }
 
 impl Plan {
@@ -74,13 +79,20 @@ impl Plan {
             pause: random.choice(pauses).filter(|_| !is_busy).flatten().map(Duration::from_millis),
             rate: 0.992 + 0.016 * random.f64(),
             forgetful,
+            round_trip: if is_busy { 0 } else { random.choice(ROUND_TRIPS).unwrap_or_default() },
         }
+    }
+
+    pub(super) fn round_trip(&self) -> Duration {
+        Duration::from_millis(self.round_trip)
     }
 
     fn bounds(&self) -> Bounds {
         Bounds {
             lease: Duration::from_millis(self.lease),
             noise: Duration::from_millis(100),
+            round_trip: self.round_trip(),
+            answer: Duration::from_millis(500),
             forgetful: self.forgetful,
             tells: true,
             queues: true,
@@ -123,6 +135,7 @@ pub(super) fn run(seed: u64, bug: Option<Bug>) -> Outcome {
 async fn live(plan: &Plan, server: ModelServer, random: &mut Rng) -> (History, Vec<Violation>) {
     let _time = Simulated::begin();
     let network = Network::new(server, plan.rate, random.fork());
+    network.move_away(plan.round_trip());
     // A panic here is one of a task, or of whoever saw the clock stand still.
     let went = AssertUnwindSafe(timeout(LONGEST, go_on(plan, &network, random))).catch_unwind().await;
     let why = match went {

@@ -41,6 +41,8 @@ pub struct Plan {
     pub patience: Duration,
     /// The server may be made to forget.
     pub forgetful: bool,
+    /// How far away the servers are, where there is a proxy before them.
+    pub round_trip: Duration,
 }
 
 /// On a quorum no lease is longer, in milliseconds, so that a server that restarted soon votes again.
@@ -66,13 +68,19 @@ impl Plan {
             rests: true,
             patience: Duration::from_secs(9),
             forgetful: false,
+            round_trip: Duration::ZERO,
         }
     }
 
-    /// A round at some place; where there are several servers it is longer, since a failover takes seconds.
+    /// A round at some place; where there are several servers it is longer, since a failover takes seconds. One round in four
+    /// is over a distance.
     #[must_use]
     pub fn at(place: Place, seed: u64) -> Self {
         let plan = Self { place, ..Self::new(seed) };
+        let mut random = plan.random("distance");
+        let is_far = place.has_proxies() && random.u32(..4) == 0;
+        let round_trip = if is_far { Duration::from_millis(random.u64(30..=200)) } else { Duration::ZERO };
+        let plan = Self { round_trip, ..plan };
         let faults = Duration::from_secs(24);
         match place {
             Place::Redis => plan,
@@ -118,6 +126,8 @@ impl Plan {
         Bounds {
             lease: self.lease(),
             noise: Duration::from_millis(250),
+            round_trip: self.round_trip,
+            answer: if L::TELLS { Duration::from_millis(500) } else { Duration::ZERO },
             forgetful: self.forgetful,
             tells: L::TELLS,
             queues: L::QUEUES,

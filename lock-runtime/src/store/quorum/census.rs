@@ -160,7 +160,7 @@ async fn settle<S: Node>(
             *standing = Err(error);
             return;
         }
-        *standing = member.node.look(by).await;
+        *standing = member.node.look(by.counted_from(Moment::now())).await;
         if let Ok(standing) = standing {
             let _ = member.note(by, standing.vote());
         }

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -20,8 +20,10 @@ use super::endpoint::{Alarm, Greeted, greet, is_tls, with_settings};
 use super::failure::CallError;
 use crate::clock::Moment;
 use listener::{Choice, Listener, Said};
+use search::Search;
 
 mod listener;
+mod search;
 
 /// Where a sentinel listens when the URL does not say it.
 const PORT: u16 = 26_379;
@@ -38,6 +40,8 @@ pub(crate) struct Sentinels {
     name: Arc<str>,
     /// The number of the latest failover that a sentinel told of, and when it did; of all connections.
     latest: Arc<Mutex<Option<(u64, Moment)>>>,
+    /// The master that was connected to last; of all connections.
+    known: Arc<Mutex<Option<ConnectionInfo>>>,
 }
 
 impl Sentinels {
@@ -59,7 +63,7 @@ impl Sentinels {
             format!("{scheme}://{credentials}{host}/{db}").into_connection_info().ok().map(with_settings)
         };
         let addresses = hosts.split(',').map(sentinel).collect::<Option<_>>()?;
-        Some(Self { addresses, name: name.into(), latest: Arc::default() })
+        Some(Self { addresses, name: name.into(), latest: Arc::default(), known: Arc::default() })
     }
 
     pub(crate) fn is_tls(&self) -> bool {
@@ -72,8 +76,9 @@ impl Sentinels {
     /// that is gone, or is a replica now. Or the server still takes itself for the master, for some ten seconds after a
     /// failover: so all sentinels are listened to for as long as the connection is used, and the `alarm` is raised when
     /// any of them tells of a later choice. One that says nothing is no reason to leave a master that answers.
-    /// A server that is named by one while another one is still tried is tried beside it: neither a server that is stopped
-    /// nor one that is far away uses up the time of the others.
+    /// A server that is named while another one is still tried is tried beside it: neither a server that is stopped nor one
+    /// that is far away uses up the time of the others. The master that was used last is tried at once, since most often it
+    /// is named again, and that saves three round trips of six. It is used only when a sentinel has named it.
     pub(super) async fn connect(
         &self,
         config: AsyncConnectionConfig,
@@ -91,39 +96,47 @@ impl Sentinels {
         // When the runtime ends, so do they, and nobody says anything.
         drop(telling);
         let mut unheard: HashSet<usize> = (0..self.addresses.len()).collect();
-        let (mut tried, mut trying) = (Vec::new(), FuturesUnordered::new());
-        // What is said if there is no master: of the server that was named, rather than of a sentinel that is down.
-        let (mut of_master, mut of_sentinels) = (None, None);
+        let (mut trying, mut search) = (FuturesUnordered::new(), Search::default());
+        let start = |master: ConnectionInfo| {
+            let connecting = connect_to(master.clone(), &config, wishes, limit);
+            async move { (master, connecting.await) }
+        };
+        if let Some(master) = self.known().clone() {
+            search.tried.push(master.addr().clone());
+            trying.push(start(master));
+        }
         while !unheard.is_empty() || !trying.is_empty() {
-            let news = tokio::select! {
-                Some((choice, outcome)) = trying.next() => {
-                    match outcome {
-                        Ok(greeted) if self.is_latest(&choice) => {
-                            listening.spawn(self.clone().heed(choice, said, Arc::clone(alarm)));
-                            return Ok(Greeted { listening: Some(Arc::new(listening)), ..greeted });
+            tokio::select! {
+                Some((master, outcome)) = trying.next() => search.on_outcome(&master, outcome),
+                news = said.recv(), if !unheard.is_empty() => {
+                    let Some(Said { by, choice }) = news else { break };
+                    unheard.remove(&by);
+                    match choice {
+                        Ok(choice) if !self.is_latest(&choice) => search.of_master = Some(outdone(&choice)),
+                        Ok(choice) => {
+                            if search.on_choice(&choice) {
+                                trying.push(start(choice.master));
+                            }
                         }
-                        Ok(_) => of_master = Some(outdone(&choice)),
-                        Err(error) => of_master = Some(error),
+                        Err(error) => search.of_sentinels = Some(error),
                     }
-                    continue;
                 }
-                news = said.recv(), if !unheard.is_empty() => news,
-            };
-            let Some(Said { by, choice }) = news else { break };
-            unheard.remove(&by);
-            match choice {
-                Ok(choice) if !self.is_latest(&choice) => of_master = Some(outdone(&choice)),
-                Ok(choice) if tried.contains(choice.master.addr()) => {}
-                Ok(choice) => {
-                    tried.push(choice.master.addr().clone());
-                    let connecting = connect_to(choice.master.clone(), &config, wishes, limit);
-                    trying.push(async move { (choice, connecting.await) });
+            }
+            while let Some((choice, greeted)) = search.take_master() {
+                if self.is_latest(&choice) {
+                    *self.known() = Some(choice.master.clone());
+                    listening.spawn(self.clone().heed(choice, said, Arc::clone(alarm)));
+                    return Ok(Greeted { listening: Some(Arc::new(listening)), ..greeted });
                 }
-                Err(error) => of_sentinels = Some(error),
+                search.of_master = Some(outdone(&choice));
             }
         }
-        let nobody = || CallError::Unsuitable("no sentinel could be asked".to_owned());
-        Err(of_master.or(of_sentinels).unwrap_or_else(nobody))
+        Err(search.into_error())
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<ConnectionInfo>> {
+        // Nothing that can panic runs under this lock.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether no sentinel has told of a later choice.
