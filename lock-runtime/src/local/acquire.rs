@@ -157,7 +157,9 @@ async fn drive(
             }
             Step::Confirm(renewal) => {
                 attempt.tried = true;
-                attempt.outlived = slot.outlived_lease(now).or(attempt.outlived);
+                if attempt.note_outlived(slot.outlived_lease(now)) {
+                    return Err(given_up(engine, &slot, terms, attempt));
+                }
                 one(store.renew(std::slice::from_ref(&renewal), by).await).map(|outcome| turn.confirmed(outcome))
             }
             Step::Draw(token, count) => {
@@ -214,7 +216,7 @@ fn shut_down(terms: &Terms) -> LockError {
 /// The error of a task whose time is up: busy and unreachable never look alike.
 fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> LockError {
     let key = terms.key.to_string();
-    if let Some(error) = slot.too_short(terms.expire, attempt.outlived) {
+    if let Some(error) = slot.too_short(terms.expire, attempt.outlived.map(|(took, _)| took)) {
         return error.of_lock(&key);
     }
     // Who waits for less than the usual silence has heard nothing in all its time.

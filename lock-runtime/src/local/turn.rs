@@ -21,6 +21,8 @@ pub(crate) const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
 pub(crate) fn answer_time(timeout: Duration, command_timeout: Duration) -> Duration {
     if timeout.is_zero() { command_timeout } else { timeout.max(SHORTEST_ANSWER) }
 }
+/// So often in a row a lease is asked for that is over when its grant comes.
+const MOST_OUTLIVED: u32 = 3;
 /// The shortest pause before a single try is repeated that came just before a release of its own process.
 const TOO_EARLY: Duration = Duration::from_millis(2);
 /// A waiter repeats its ask at most this often (rule 5).
@@ -252,8 +254,8 @@ pub(super) struct Attempt {
     pub(super) tried: bool,
     /// Whether its time went by in the queue of the process.
     pub(super) waited: bool,
-    /// How long the store took to grant a lease that was over by then.
-    pub(super) outlived: Option<Duration>,
+    /// How long the store took to grant a lease that was over by then, and how often in a row it did.
+    pub(super) outlived: Option<(Duration, u32)>,
     /// How many answers the store had given when this task began to wait for that of a sibling.
     answers: Option<u64>,
     /// Boxed: every waiter has room for it, and few need it.
@@ -312,6 +314,16 @@ impl Attempt {
         let pause = self.failures.as_ref().map_or(Duration::ZERO, |failures| failures.retry_at.remaining_at(now));
         let limit = if left.is_zero() { self.by().remaining_at(now) } else { left };
         (!pause.is_zero()).then(|| Step::Wait(pause.min(limit)))
+    }
+
+    /// Notes how long the store took to grant a lease that was over by then; returns whether it is time to say so. Another
+    /// try would fare no better, and keep those away who want a longer lease.
+    pub(super) fn note_outlived(&mut self, took: Option<Duration>) -> bool {
+        if let Some(took) = took {
+            let before = self.outlived.map_or(0, |(_, count)| count);
+            self.outlived = Some((took, before + 1));
+        }
+        self.outlived.is_some_and(|(_, count)| count >= MOST_OUTLIVED)
     }
 
     pub(super) fn has_failed(&self) -> bool {

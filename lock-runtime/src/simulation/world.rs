@@ -67,7 +67,7 @@ impl Plan {
             () if forgetful => random.u64(8000..=12_000),
             () => random.u64(3000..=9000),
         };
-        Self {
+        let plan = Self {
             processes: random.usize(2..=4),
             tasks: if is_busy { random.choice([1, 6]).unwrap_or(1) } else { random.u32(1..=4) },
             keys: if is_busy { 1 } else { random.choice([1, 2, 3, 12, 12]).unwrap_or(1) },
@@ -80,7 +80,13 @@ impl Plan {
             rate: 0.992 + 0.016 * random.f64(),
             forgetful,
             round_trip: if is_busy { 0 } else { random.choice(ROUND_TRIPS).unwrap_or_default() },
-        }
+        };
+        Self { lease: plan.lease.max(plan.shortest_lease()), ..plan }
+    }
+
+    /// Room for a grant, a renewal and one that fails: a lease that is shorter can't be had at this distance, or not be kept.
+    pub(super) fn shortest_lease(&self) -> u64 {
+        50 + self.round_trip * 4
     }
 
     pub(super) fn round_trip(&self) -> Duration {
