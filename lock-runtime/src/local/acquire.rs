@@ -220,7 +220,8 @@ fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> L
         return error.of_lock(&key);
     }
     // Who waits for less than the usual silence has heard nothing in all its time.
-    let silence = if terms.timeout.is_zero() { SILENCE } else { terms.timeout.clamp(TOO_SHORT, SILENCE) };
+    let usual = SILENCE.max(engine.store().round_trip() * 2);
+    let silence = if terms.timeout.is_zero() { usual } else { terms.timeout.clamp(TOO_SHORT, usual) };
     let holder = match slot.outlook(silence) {
         Outlook::Unreachable(error) => return error.of_lock(&key),
         Outlook::Silent(since) => return engine.store().unanswered(since).of_lock(&key),

@@ -9,7 +9,7 @@ use crate::clock::{Deadline, Moment};
 use crate::store::{Answer, Ask, Cause, Pushed, StoreError};
 use crate::token::Token;
 
-/// A store that leaves an ask unanswered for so long is not called busy.
+/// A store that leaves an ask unanswered for so long, or for two round trips, is not called busy.
 pub(super) const SILENCE: Duration = Duration::from_millis(50);
 
 /// See [`Slot::outlook`].
