@@ -221,7 +221,12 @@ fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> L
     }
     // Who waits for less than the usual silence has heard nothing in all its time.
     let usual = SILENCE.max(engine.store().round_trip() * 2);
-    let silence = if terms.timeout.is_zero() { usual } else { terms.timeout.clamp(TOO_SHORT, usual) };
+    let silence = match terms.timeout {
+        // Its own command was the last, and had all the time that there was.
+        _ if attempt.has_failed() => TOO_SHORT,
+        Duration::ZERO => usual,
+        timeout => timeout.clamp(TOO_SHORT, usual),
+    };
     let holder = match slot.outlook(silence) {
         Outlook::Unreachable(error) => return error.of_lock(&key),
         Outlook::Silent(since) => return engine.store().unanswered(since).of_lock(&key),
