@@ -222,8 +222,8 @@ fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> L
     // Who waits for less than the usual silence has heard nothing in all its time.
     let usual = SILENCE.max(engine.store().round_trip() * 2);
     let silence = match terms.timeout {
-        // Its own command was the last, and had all the time that there was.
-        _ if attempt.has_failed() => TOO_SHORT,
+        // Its own command had all the time that there was: it did not wait for that of a sibling first.
+        _ if attempt.has_failed() && !attempt.has_counted() => TOO_SHORT,
         Duration::ZERO => usual,
         timeout => timeout.clamp(TOO_SHORT, usual),
     };

@@ -298,6 +298,11 @@ impl Attempt {
         self.answers.get_or_insert(answers);
     }
 
+    /// Whether it has waited for the answer to a sibling.
+    pub(super) fn has_counted(&self) -> bool {
+        self.answers.is_some()
+    }
+
     /// Whether the store has answered nobody since.
     pub(super) fn has_counted_none(&self, answers: u64) -> bool {
         self.answers == Some(answers)

@@ -20,7 +20,9 @@ async fn all_works(far: Far, round_trip: u64, (connects, passes): (u32, u32)) {
     // The one verb that a default may not be enough for.
     let manager = far.builder().connect_timeout(LONG).connect().await.unwrap();
     let connected = start.elapsed();
-    assert!(connected < trips(connects), "{round_trip} ms: connected in {connected:?}");
+    // With TLS the certificates of the machine are read first, which takes a slow build on a busy machine its time.
+    let reading = if far.is_tls() { Duration::from_secs(1) } else { Duration::ZERO };
+    assert!(connected < trips(connects) + reading, "{round_trip} ms: connected in {connected:?}");
     drop(manager);
     far.move_away(Distance::default());
     let (one, other) = (far.manager().await, far.manager().await);

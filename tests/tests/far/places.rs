@@ -89,6 +89,10 @@ impl Far {
         LockManager::builder().client(redis::Client::build_with_tls(self.url.clone(), certificates).unwrap())
     }
 
+    pub(crate) fn is_tls(&self) -> bool {
+        self.authority.is_some()
+    }
+
     pub(crate) async fn manager(&self) -> LockManager {
         self.builder().connect().await.unwrap()
     }

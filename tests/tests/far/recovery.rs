@@ -40,7 +40,6 @@ async fn is_had(manager: &LockManager, number: u32) -> bool {
 async fn all_is_well_again_after_a_cut(far: Far, distance: Distance) {
     let what = format!("{distance:?}");
     let manager = far.manager().await;
-    far.move_away(Distance { first_bytes: Duration::ZERO, ..distance });
     let before = manager.lock("before", "cut").timeout(RECOVERED).acquire().await.unwrap();
     is_confirmed(&before).await;
     far.move_away(distance);
