@@ -22,7 +22,6 @@ use super::failure::CallError;
 use super::push::Message;
 use super::replicas::Replicas;
 use super::reply;
-use super::scripts::Script;
 #[cfg(feature = "quorum")]
 use super::vote::Vote;
 use crate::clock::{Deadline, Moment};
@@ -31,6 +30,7 @@ use crate::store::{Anchor, Events};
 
 mod called;
 mod connect;
+mod known;
 
 pub(super) use called::Called;
 use called::InFlight;
@@ -155,38 +155,10 @@ impl Link {
         self.locked().live.is_some()
     }
 
-    /// Whether the connection was made after `moment`.
-    #[cfg(feature = "cluster")]
-    pub(super) fn was_made_after(&self, moment: Moment) -> bool {
-        let made = self.locked().live.as_ref().map(|live| live.made.at);
-        made.is_some_and(|made| !made.since(moment).is_zero())
-    }
-
-    /// Whether there was a connection at some time.
-    #[cfg(feature = "cluster")]
-    pub(super) fn was_used(&self) -> bool {
-        self.locked().was_connected
-    }
-
     /// Connects when there is no connection.
     pub(super) async fn connect_again(&self, by: Deadline) {
         // Whoever needs the connection is told why there is none.
         let _ = self.live(by).await;
-    }
-
-    /// How long the server takes to answer, as far as is known.
-    pub(super) fn round_trip(&self) -> Duration {
-        Duration::from_nanos(self.round_trip.load(Ordering::Relaxed))
-    }
-
-    /// Whether the server most likely knows a script: its text was sent on this connection before.
-    pub(super) fn has_sent(&self, script: &Script) -> bool {
-        self.scripts.load(Ordering::Relaxed) & script.bit() != 0
-    }
-
-    /// Notes that the server has answered to the text of a script.
-    pub(super) fn note_sent(&self, script: &Script) {
-        self.scripts.fetch_or(script.bit(), Ordering::Relaxed);
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
@@ -412,18 +384,6 @@ impl Link {
         if let Some(events) = self.events.get().and_then(Weak::upgrade) {
             events.interrupted(&|key| self.is_own(key));
         }
-    }
-
-    /// Remembers what the server's clock shows.
-    pub(super) fn learn(&self, anchor: Anchor) {
-        self.locked().clock = Some(anchor);
-    }
-
-    /// What the server's clock will show at `deadline`; at most a round trip too late.
-    pub(super) fn store_micros_at(&self, deadline: Deadline) -> Option<u64> {
-        let anchor = self.locked().clock?;
-        let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_hours(366 * 24));
-        anchor.store_micros.checked_add(u64::try_from(ahead.as_micros()).ok()?)
     }
 }
 

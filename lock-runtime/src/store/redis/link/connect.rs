@@ -110,7 +110,7 @@ impl Link {
             if let Some(latest) = state.attempts.last() {
                 let age = now.since(latest.begun);
                 if age < pause {
-                    return Outlook::UnderWay(Instant::now() + (pause - age));
+                    return Outlook::UnderWay(Instant::now() + pause.saturating_sub(age));
                 }
             }
             let oldest = (state.attempts.len() >= MOST_ATTEMPTS).then(|| state.attempts.remove(0));
