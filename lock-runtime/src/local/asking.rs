@@ -186,7 +186,7 @@ impl Slot {
         let Some(asked) = &state.asked else { return Outlook::Unknown };
         match asked.sent.map(Moment::elapsed) {
             _ if asked.busy.is_some() => Outlook::HeldElsewhere,
-            Some(since) if asked.unanswered && since >= silence => Outlook::Silent(since),
+            Some(since) if asked.unanswered && since >= silence && !mutant!(OutageIsBusy) => Outlook::Silent(since),
             _ => Outlook::Unknown,
         }
     }
