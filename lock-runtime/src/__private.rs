@@ -14,7 +14,7 @@ pub use constant::{check_expire, check_expire_ms, check_expire_s, check_prefix};
 
 use crate::clock::Deadline;
 use crate::key;
-use crate::local::{Hold, Protected, SHORTEST_ANSWER, Terms};
+use crate::local::{Hold, Protected, Terms, answer_time};
 use crate::observe;
 use crate::scope::{self, Frame};
 use crate::{FencingToken, InvalidKey, LockError, LockGuard, LockKey, LockManager, OnLost};
@@ -182,7 +182,7 @@ impl Request {
                 .await
                 .map_err(|_| manager.engine().timed_out_behind_itself(terms))?,
         };
-        let by = Deadline::after(give_up.remaining().max(SHORTEST_ANSWER));
+        let by = Deadline::after(answer_time(give_up.remaining(), manager.engine().settings().command_timeout));
         let view = outer.hold().borrowed(terms.fenced, by).await?;
         Ok(Held { guard: LockGuard::borrowing(view), on_lost: *on_lost, _turn: Some(turn) })
     }

@@ -120,13 +120,15 @@ impl Builder {
         self
     }
 
-    /// How long one command may take before its connection is doubted. By default 500 ms.
+    /// How long one command may take before its connection is doubted, and so how long a single try waits for its answer. By
+    /// default 500 ms; for a server that is farther away than 400 ms it has to be more than one and a half round trips.
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.settings.command_timeout = timeout;
         self
     }
 
-    /// How long [`connect`](Self::connect) may take. By default 2 s.
+    /// How long [`connect`](Self::connect) may take: three round trips to the server, four with TLS, six with sentinels. By
+    /// default 2 s. A connection that breaks later is made anew in the background, and given up only after four times as long.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self
@@ -140,7 +142,7 @@ impl Builder {
     /// It costs a round trip for each grant, to the server and on to its replicas, in which all other commands of this
     /// manager wait: so `timeout` should be short, 100 ms say, and may be at most half of the
     /// [`command_timeout`](Self::command_timeout). A request that has less time left gives them only that; one that tries
-    /// once gives them 75 ms at most. What is still not promised is in `docs/topologies.md`. Not supported for a cluster.
+    /// once has the command timeout. What is still not promised is in `docs/topologies.md`. Not supported for a cluster.
     pub fn min_replicas(mut self, count: u32, timeout: Duration) -> Self {
         self.settings.min_replicas = (count > 0).then_some((count, timeout));
         self

@@ -267,7 +267,7 @@ impl Events for Engine {
         }
         self.keeper.retry();
         if !mutant!(NoVerification) {
-            self.keeper.verify(affected);
+            self.keeper.on_interruption(affected);
         }
     }
 }

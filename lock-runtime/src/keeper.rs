@@ -166,9 +166,12 @@ impl Keeper {
         (board.backlog.len(), board.backlog.sent())
     }
 
-    /// Has the leases of these slots verified: the store may have forgotten some.
-    pub(crate) fn verify(&self, slots: Vec<Arc<Slot>>) {
-        self.change(|board| board.verify.extend(slots));
+    /// A connection broke, or was made anew: has the leases of these slots verified, since the store may have forgotten some.
+    pub(crate) fn on_interruption(&self, slots: Vec<Arc<Slot>>) {
+        self.change(|board| {
+            board.verify.extend(slots);
+            board.is_interrupted = true;
+        });
     }
 
     /// Has what is not answered yet sent again at once: there is news of a connection.
@@ -261,6 +264,11 @@ async fn run(keeper: Arc<Keeper>, engine: Weak<Engine>, _running: Running) {
 fn look(keeper: &Arc<Keeper>, engine: &Arc<Engine>, missed: bool) -> Work {
     let mut work = Work::default();
     let now = Instant::now();
+    if std::mem::take(&mut keeper.locked().is_interrupted) {
+        let (store, by) = (Arc::clone(&keeper.store), keeper.by());
+        // The server may be far away: the next hold should not have to wait for a connection to be confirmed.
+        tokio::spawn(async move { store.connect_again(by).await });
+    }
     let (verify, young, due, dropped, watched) = keeper.locked().take_due(now);
     for slot in dropped {
         if let Some(release) = slot.take_unused() {

@@ -31,6 +31,6 @@ pub(crate) use hold::Hold;
 pub(crate) use slot::{Loss, Slot};
 pub(crate) use table::Table;
 pub(crate) use terms::{Terms, check_lease, problem_of_lease};
-pub(crate) use turn::{ASK_INTERVAL, SHORTEST_ANSWER, Turn};
+pub(crate) use turn::{ASK_INTERVAL, Turn, answer_time};
 pub(crate) use view::HoldView;
 pub(crate) use watch::Protected;

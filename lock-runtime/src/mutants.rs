@@ -33,6 +33,7 @@ mod seeded {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Mutant {
         AnswersShifted,
+        AttemptEndsWithCaller,
         BodyPolledOn,
         ConnectionNeverGivenUp,
         DeadTurnNotPassed,

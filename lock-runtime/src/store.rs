@@ -65,6 +65,16 @@ pub(crate) trait Store {
     /// Finds out whether pushes can still arrive; a dead connection is replaced.
     fn heartbeat(&self, by: Deadline) -> impl Future<Output = ()> + Send;
 
+    /// Makes connections that broke, before they are needed.
+    fn connect_again(&self, _by: Deadline) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// How long the store takes to answer, as far as is known.
+    fn round_trip(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Why there was no answer for so long.
     fn unanswered(&self, since: Duration) -> StoreError {
         StoreError::later(BackendError::new(format!("no answer from the server within {since:?}")))
@@ -142,6 +152,14 @@ impl Store for AnyStore {
 
     async fn heartbeat(&self, by: Deadline) {
         of_any!(self, store => store.heartbeat(by).await);
+    }
+
+    async fn connect_again(&self, by: Deadline) {
+        of_any!(self, store => store.connect_again(by).await);
+    }
+
+    fn round_trip(&self) -> Duration {
+        of_any!(self, store => store.round_trip())
     }
 
     async fn settled(&self) {

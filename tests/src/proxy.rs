@@ -1,5 +1,6 @@
 //! [`Proxy`]: a connection to the server that misbehaves on purpose, command by command.
 
+mod distance;
 mod line;
 
 use std::collections::VecDeque;
@@ -9,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+pub use distance::Distance;
 use line::Line;
 
 use crate::resp;
@@ -63,6 +65,8 @@ struct Shared {
     target: String,
     /// Whether what comes by is written down.
     records: bool,
+    /// Whether what comes by can be read at all: not with TLS.
+    reads: bool,
     state: Mutex<State>,
     let_go: Condvar,
     closed: AtomicBool,
@@ -78,6 +82,7 @@ struct State {
     last: u64,
     /// New connections are black holes as well.
     cut_off: bool,
+    distance: Distance,
 }
 
 impl Proxy {
@@ -96,10 +101,20 @@ impl Proxy {
     /// In front of whatever listens at the address `target`.
     #[must_use]
     pub fn to(target: String, records: bool) -> Self {
+        Self::launch(target, records, true)
+    }
+
+    /// In front of a server that speaks TLS: no command can be told from another, so no fault hits a single one.
+    #[must_use]
+    pub fn blind(target: String) -> Self {
+        Self::launch(target, false, false)
+    }
+
+    fn launch(target: String, records: bool, reads: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let (state, let_go, closed) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { target, records, state, let_go, closed });
+        let shared = Arc::new(Shared { target, records, reads, state, let_go, closed });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
             for client in listener.incoming() {
@@ -119,6 +134,17 @@ impl Proxy {
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Where it listens, without a scheme.
+    #[must_use]
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// From now on the server seems to be that far away, for connections that exist and for new ones.
+    pub fn move_away(&self, distance: Distance) {
+        self.shared.state().distance = distance;
     }
 
     /// The next command called `name` (or [`ANY`]) meets `fault`; several plans for one name are used up in order.
@@ -255,6 +281,10 @@ impl Shared {
         let next = state.planned.iter().position(|(planned, _)| *planned == name || planned == ANY);
         let fault = next.and_then(|at| state.planned.remove(at)).map(|(_, fault)| fault);
         (name, fault)
+    }
+
+    fn distance(&self) -> Distance {
+        self.state().distance
     }
 
     fn wait_until_let_go(&self) {

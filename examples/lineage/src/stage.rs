@@ -146,7 +146,15 @@ fn read(plate: &Plate, folder: &Path) -> History {
 
 fn judged(plate: &Plate, fault: Fault, history: &History) -> BTreeMap<Promise, String> {
     let (tells, queues) = (plate.tells, plate.queues);
-    let bounds = Bounds { lease: fault.lease(), noise: NOISE, forgetful: false, tells, queues };
+    let bounds = Bounds {
+        lease: fault.lease(),
+        noise: NOISE,
+        round_trip: Duration::ZERO,
+        answer: if tells { Duration::from_millis(500) } else { Duration::ZERO },
+        forgetful: false,
+        tells,
+        queues,
+    };
     let mut broken = BTreeMap::new();
     for violation in judge(history, &bounds) {
         let promise = Promise::broken_by(&violation, history);

@@ -12,6 +12,7 @@ use super::{IDLE_TICKS, LONGEST_SLEEP, TICK, Work};
 use crate::local::{ASK_INTERVAL, Due, Entries, Slot};
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub(super) struct Board {
     /// Slots whose hold began a moment ago.
     pub(super) young: BTreeMap<u64, Arc<Slot>>,
@@ -31,6 +32,8 @@ pub(super) struct Board {
     next_ask: Option<Instant>,
     /// Slots whose lease the store may have forgotten.
     pub(super) verify: Vec<Arc<Slot>>,
+    /// A connection broke, or was made anew.
+    pub(super) is_interrupted: bool,
     sleeps: Option<Sleep>,
     /// Where the keeper runs: on its thread (`None`), or on these runtimes.
     pub(super) running: Vec<Option<runtime::Id>>,
@@ -122,7 +125,7 @@ impl Board {
 
     /// When there is something to do, apart from young holds.
     fn next_work(&self, now: Instant) -> Option<Instant> {
-        if !self.dropped.is_empty() || !self.verify.is_empty() || self.is_closed {
+        if !self.dropped.is_empty() || !self.verify.is_empty() || self.is_interrupted || self.is_closed {
             return Some(now);
         }
         let first_due = self.due.first_key_value().map(|((at, _), _)| (*at).min(now + LONGEST_SLEEP));

@@ -16,7 +16,8 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::store::{Retry, Store, one};
 
-/// A server that has answered before is not called unreachable for leaving the last command unanswered so briefly.
+/// A server that has answered before is not called unreachable for leaving the last command unanswered so briefly, or for
+/// two round trips.
 const CUT_SHORT: Duration = Duration::from_millis(100);
 /// Nor is any server.
 const TOO_SHORT: Duration = Duration::from_millis(20);
@@ -29,7 +30,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
     if engine.is_closed() {
         return Err(shut_down(terms));
     }
-    let mut attempt = Attempt::new(terms.timeout);
+    let mut attempt = Attempt::new(terms.timeout, engine.settings().command_timeout);
     if engine.is_inherited_at(attempt.started) {
         return Err(forked(terms));
     }
@@ -52,15 +53,20 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
                 };
             }
             // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
-            Entered::Taken if matches!(slot.outlook(SILENCE), Outlook::Unknown) && !attempt.by().has_passed() => {
+            Entered::Taken if slot.outlook(SILENCE).is_open() && !attempt.by().has_passed() => {
                 is_first = false;
                 attempt.counts_from(engine.answers());
                 let changed = slot.changed.notified();
-                if matches!(slot.outlook(SILENCE), Outlook::Unknown) {
+                if slot.outlook(SILENCE).is_open() {
                     let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
                 }
                 // The task that asked may have failed and be gone, and from the table the slot that knows of it.
-                if matches!(slot.outlook(SILENCE), Outlook::Unreachable(_) | Outlook::Silent(_)) {
+                let is_silent = match slot.outlook(SILENCE) {
+                    Outlook::Unreachable(_) => true,
+                    Outlook::Silent(_) => attempt.by().has_passed(),
+                    _ => false,
+                };
+                if is_silent {
                     return Err(given_up(engine, &slot, terms, &attempt));
                 }
             }
@@ -158,6 +164,9 @@ async fn drive(
             }
             Step::Confirm(renewal) => {
                 attempt.tried = true;
+                if attempt.note_outlived(slot.outlived_lease(now)) {
+                    return Err(given_up(engine, &slot, terms, attempt));
+                }
                 one(store.renew(std::slice::from_ref(&renewal), by).await).map(|outcome| turn.confirmed(outcome))
             }
             Step::Draw(token, count) => {
@@ -193,7 +202,7 @@ async fn drive(
                 return Err(error.of_lock(&terms.key));
             }
             Err(error) => {
-                let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT };
+                let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT }.max(store.round_trip() * 2);
                 // A command that the timeout cut short says nothing about the server.
                 if !error.out_of_time || now.elapsed() >= brief || !attempt.give_up().has_passed() {
                     slot.asked(Some(error));
@@ -219,8 +228,17 @@ fn forked(terms: &Terms) -> LockError {
 /// The error of a task whose time is up: busy and unreachable never look alike.
 fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> LockError {
     let key = terms.key.to_string();
+    if let Some(error) = slot.too_short(terms.expire, attempt.outlived.map(|(took, _)| took)) {
+        return error.of_lock(&key);
+    }
     // Who waits for less than the usual silence has heard nothing in all its time.
-    let silence = if terms.timeout.is_zero() { SILENCE } else { terms.timeout.clamp(TOO_SHORT, SILENCE) };
+    let usual = SILENCE.max(engine.store().round_trip() * 2);
+    let silence = match terms.timeout {
+        // Its own command had all the time that there was: it did not wait for that of a sibling first.
+        _ if attempt.has_failed() && !attempt.has_counted() => TOO_SHORT,
+        Duration::ZERO => usual,
+        timeout => timeout.clamp(TOO_SHORT, usual),
+    };
     let holder = match slot.outlook(silence) {
         Outlook::Unreachable(error) => return error.of_lock(&key),
         Outlook::Silent(since) => return engine.store().unanswered(since).of_lock(&key),

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::slot::{Slot, State};
+use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Answer, Ask, Cause, Pushed, Reach, StoreError};
 use crate::token::Token;
 
-/// A store that leaves an ask unanswered for so long is not called busy.
+/// A store that leaves an ask unanswered for so long, or for two round trips, is not called busy.
 pub(super) const SILENCE: Duration = Duration::from_millis(50);
 
 /// See [`Slot::outlook`].
@@ -21,6 +22,13 @@ pub(super) enum Outlook {
     Silent(Duration),
     /// The store has not answered yet.
     Unknown,
+}
+
+impl Outlook {
+    /// Whether the store's answer may still be on its way.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Self::Unknown | Self::Silent(_))
+    }
 }
 
 impl Slot {
@@ -132,6 +140,26 @@ impl Slot {
         busy.is_some_and(|busy| self.engine.made(&busy.owner))
     }
 
+    /// How long the store took to grant the lease, when the lease was over by then.
+    pub(super) fn outlived_lease(&self, now: Moment) -> Option<Duration> {
+        self.locked().lease.as_ref()?.outlived(now)
+    }
+
+    /// Whether another process was seen to own the lock.
+    fn is_behind_another(&self) -> bool {
+        let state = self.locked();
+        let busy = state.asked.as_ref().and_then(|asked| asked.busy.as_ref());
+        busy.is_some_and(|busy| !self.engine.made(&busy.owner))
+    }
+
+    /// Why a task that the store granted a lease, which was over by then, has no lock; `None` when another one has it.
+    pub(super) fn too_short(&self, expire: Duration, outlived: Option<Duration>) -> Option<StoreError> {
+        let took = outlived.filter(|_| !self.is_behind_another())?;
+        let text =
+            format!("the lease of {expire:?} was over when its grant came, after {took:?}: ask for a longer one");
+        Some(StoreError::later(BackendError::new(text)))
+    }
+
     /// Whether the store has answered the ask that is pending.
     pub(super) fn was_answered(&self) -> bool {
         self.locked().asked.as_ref().is_some_and(|asked| asked.answered.is_some())
@@ -169,7 +197,7 @@ impl Slot {
         let Some(asked) = &state.asked else { return Outlook::Unknown };
         match asked.sent.map(Moment::elapsed) {
             _ if asked.busy.is_some() => Outlook::HeldElsewhere,
-            Some(since) if asked.unanswered && since >= silence => Outlook::Silent(since),
+            Some(since) if asked.unanswered && since >= silence && !mutant!(OutageIsBusy) => Outlook::Silent(since),
             _ => Outlook::Unknown,
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::care::Entries;
 use super::terms::Terms;
-use crate::clock::{Deadline, Moment};
+use crate::clock::{Deadline, Moment, without_drift};
 use crate::store::{Anchor, Answer, Busy, CLAIM, Grant, Pushed, Release};
 use crate::token::Token;
 
@@ -113,6 +113,12 @@ impl Lease {
     pub(super) fn is_good_for(&self, terms: &Terms, now: Moment) -> bool {
         let enough = if self.fresh { Duration::from_nanos(1) } else { (terms.expire / 2).min(GOOD_FOR) };
         self.until.remaining_at(now) >= enough || mutant!(NoLeaseCheck)
+    }
+
+    /// How long its grant took, when it was over by then.
+    pub(super) fn outlived(&self, now: Moment) -> Option<Duration> {
+        let took = now.since(self.until.start());
+        (self.fresh && self.tenure.is_none() && took >= without_drift(self.claim)).then_some(took)
     }
 
     /// The end of the hold that it carries: what the store confirmed, but not beyond the hold's own end.

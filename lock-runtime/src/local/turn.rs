@@ -13,8 +13,16 @@ use crate::token::Token;
 
 /// A lease reserves no more fencing tokens than this, so that they never run far ahead of the clock.
 const MOST_FENCES: u32 = 64;
-/// A timeout of zero still has to wait for one answer.
+/// A timeout that is next to zero still has to wait for one answer.
 pub(crate) const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
+
+/// How long an answer may take, for whoever asks with this timeout: with a timeout of zero as long as any command may,
+/// however far away the server is (promise 7: a single try waits for one answer).
+pub(crate) fn answer_time(timeout: Duration, command_timeout: Duration) -> Duration {
+    if timeout.is_zero() { command_timeout } else { timeout.max(SHORTEST_ANSWER) }
+}
+/// So often in a row a lease is asked for that is over when its grant comes.
+const MOST_OUTLIVED: u32 = 3;
 /// The shortest pause before a single try is repeated that came just before a release of its own process.
 const TOO_EARLY: Duration = Duration::from_millis(2);
 /// A waiter repeats its ask at most this often (rule 5). A lost wake-up costs at most a second (promise 4): this, the age that
@@ -242,10 +250,14 @@ impl Drop for Turn {
 pub(super) struct Attempt {
     pub(super) started: Moment,
     timeout: Duration,
+    /// How long the last command may take.
+    answer_time: Duration,
     /// Whether the store was asked at all: a timeout of zero, or next to zero, means once, not never.
     pub(super) tried: bool,
     /// Whether its time went by in the queue of the process.
     pub(super) waited: bool,
+    /// How long the store took to grant a lease that was over by then, and how often in a row it did.
+    pub(super) outlived: Option<(Duration, u32)>,
     /// How many answers the store had given when this task began to wait for that of a sibling.
     answers: Option<u64>,
     /// Boxed: every waiter has room for it, and few need it.
@@ -260,8 +272,17 @@ struct Failures {
 }
 
 impl Attempt {
-    pub(super) fn new(timeout: Duration) -> Self {
-        Self { started: Moment::now(), timeout, tried: false, waited: false, answers: None, failures: None }
+    pub(super) fn new(timeout: Duration, command_timeout: Duration) -> Self {
+        Self {
+            started: Moment::now(),
+            timeout,
+            answer_time: answer_time(timeout, command_timeout),
+            tried: false,
+            waited: false,
+            outlived: None,
+            answers: None,
+            failures: None,
+        }
     }
 
     /// When the task stops waiting.
@@ -269,14 +290,19 @@ impl Attempt {
         Deadline::new(self.started, self.timeout)
     }
 
-    /// When the last command has to be answered: a little later than a very short timeout.
+    /// When the last command has to be answered: later than a very short timeout.
     pub(super) fn by(&self) -> Deadline {
-        Deadline::new(self.started, self.timeout.max(SHORTEST_ANSWER))
+        Deadline::new(self.started, self.answer_time)
     }
 
     /// From now on the store's answers count, of which there have been so many.
     pub(super) fn counts_from(&mut self, answers: u64) {
         self.answers.get_or_insert(answers);
+    }
+
+    /// Whether it has waited for the answer to a sibling.
+    pub(super) fn has_counted(&self) -> bool {
+        self.answers.is_some()
     }
 
     /// Whether the store has answered nobody since.
@@ -295,6 +321,16 @@ impl Attempt {
         let pause = self.failures.as_ref().map_or(Duration::ZERO, |failures| failures.retry_at.remaining_at(now));
         let limit = if left.is_zero() { self.by().remaining_at(now) } else { left };
         (!pause.is_zero()).then(|| Step::Wait(pause.min(limit)))
+    }
+
+    /// Notes how long the store took to grant a lease that was over by then; returns whether it is time to say so. Another
+    /// try would fare no better, and keep those away who want a longer lease.
+    pub(super) fn note_outlived(&mut self, took: Option<Duration>) -> bool {
+        if let Some(took) = took {
+            let before = self.outlived.map_or(0, |(_, count)| count);
+            self.outlived = Some((took, before + 1));
+        }
+        self.outlived.is_some_and(|(_, count)| count >= MOST_OUTLIVED)
     }
 
     pub(super) fn has_failed(&self) -> bool {

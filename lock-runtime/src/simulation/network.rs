@@ -18,7 +18,7 @@ use server_model::{Client, ModelServer, Reply, take_command};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::record::Record;
 use super::stall::Stall;
@@ -37,6 +37,8 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
         self.network.passable(&self.process).await;
+        // The handshake of TCP. What follows on the connection takes its time by itself.
+        sleep(self.network.round_trip()).await;
         if self.network.rolls(|weather| weather.refused) {
             return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
         }
@@ -84,6 +86,8 @@ struct Shared {
     rate: f64,
     random: Rng,
     weather: Weather,
+    /// In which every message takes half of it, whatever the weather is.
+    round_trip: Duration,
     wires: BTreeMap<Client, Wire>,
     frozen: Instant,
     parted: BTreeMap<Arc<str>, Instant>,
@@ -109,6 +113,7 @@ impl Network {
             rate,
             random,
             weather: Weather::default(),
+            round_trip: Duration::ZERO,
             wires: BTreeMap::new(),
             frozen: Instant::now(),
             parted: BTreeMap::new(),
@@ -151,6 +156,15 @@ impl Network {
 
     pub(super) fn set_weather(&self, weather: Weather) {
         self.locked().weather = weather;
+    }
+
+    /// From now on the server is that far away.
+    pub(super) fn move_away(&self, round_trip: Duration) {
+        self.locked().round_trip = round_trip;
+    }
+
+    fn round_trip(&self) -> Duration {
+        self.locked().round_trip
     }
 
     pub(super) fn server<T>(&self, change: impl FnOnce(&mut ModelServer, u64) -> T) -> T {
@@ -309,7 +323,7 @@ impl Shared {
     fn arrival(&mut self, leaves: Instant) -> Instant {
         let most = u64::try_from(self.weather.delay.as_millis()).unwrap_or_default();
         let times = if self.rolls(self.weather.slow) { 100 } else { 1 };
-        leaves + Duration::from_millis(self.random.u64(0..=most) * times)
+        leaves + self.round_trip / 2 + Duration::from_millis(self.random.u64(0..=most) * times)
     }
 
     /// Executes a command; says how long the server stood still inside it, if it did.

@@ -85,6 +85,16 @@ const fn under_load(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.load > 0, ..seeded }
 }
 
+/// Where the way to the server excuses nothing.
+const fn near(shows_in: fn(&Plan) -> bool, seeded: Seeded) -> Seeded {
+    Seeded { shows_in, ..seeded }
+}
+
+/// Where a connection takes longer to make than the keeper waits for a command.
+const fn far(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.round_trip >= 200, ..seeded }
+}
+
 const OVERLAP: &str = "C1 claims never overlap";
 const FENCES: &str = "C2 fences increase";
 const GOES_ON: &str = "C4 all goes on after the faults";
@@ -184,13 +194,17 @@ pub(super) const ALL: &[Seeded] = &[
         UNUSED,
     )),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
+    far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON)),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
     code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, GOES_ON),
     code("a deadline counts from the reply", Mutant::DeadlineFromReply, BACKED),
     code("a dropped guard keeps its lease", Mutant::DroppedGuardKept, UNUSED),
     code("a command has no deadline", Mutant::EndlessCommand, IN_TIME),
-    forgetful(code("a release that finds nothing is a success", Mutant::ForgivenLoss, LOSSES)),
+    near(
+        |plan| plan.forgetful && plan.round_trip <= 1,
+        code("a release that finds nothing is a success", Mutant::ForgivenLoss, LOSSES),
+    ),
     code("the keeper never renews", Mutant::KeeperNeverRenews, LASTS),
     code("L6: a hold past its deadline hands its lease over", Mutant::LateHandOver, ERRORS),
     code("no allowance for clocks that drift", Mutant::NoDriftAllowance, BACKED),
@@ -201,7 +215,10 @@ pub(super) const ALL: &[Seeded] = &[
     forgetful(code("a reconnect verifies nothing", Mutant::NoVerification, LOSSES)),
     code("what was asked is not withdrawn", Mutant::NoWithdrawal, UNUSED),
     troubled(code("what is asked is noted when it is answered", Mutant::NotedAfterSending, UNUSED)),
-    troubled(code("an outage is told as a busy lock", Mutant::OutageIsBusy, ERRORS)),
+    near(
+        |plan| plan.pause.is_some() && plan.round_trip <= 1,
+        code("an outage is told as a busy lock", Mutant::OutageIsBusy, ERRORS),
+    ),
     code("L3: each hold of a lease releases it", Mutant::ReleasePerHold, BACKED),
     under_load(code("a release is repeated without a pause", Mutant::RepeatedWithoutPause, CHEAP)),
     cutting(code("a retry has a new token and leaves the old one", Mutant::RetryUnderNewToken, UNUSED)),

@@ -25,6 +25,8 @@ pub(super) struct Task {
     notes: Notes,
     manager: LockManager,
     keys: u64,
+    /// The shortest and the longest lease, in milliseconds.
+    shortest: u64,
     lease: u64,
     /// Until when there are faults.
     end: Instant,
@@ -108,6 +110,7 @@ impl Task {
             notes,
             manager,
             keys: plan.keys,
+            shortest: plan.shortest_lease(),
             lease: plan.lease,
             end,
             is_busy,
@@ -140,7 +143,7 @@ impl Task {
         let key = self.random.u64(..self.keys);
         let wanted = Wanted {
             timeout: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
-            expire: self.random.u64(50..=self.lease.max(50)),
+            expire: self.random.u64(self.shortest..=self.lease),
             renew: self.random.bool(),
             fenced: self.random.bool(),
         };
@@ -214,7 +217,7 @@ impl Task {
             left -= step;
             self.notes.look(&guard);
             if self.random.u8(..12) == 0 {
-                let lease = Duration::from_millis(self.random.u64(50..=self.lease.max(50)));
+                let lease = Duration::from_millis(self.random.u64(self.shortest..=self.lease));
                 let how = guard.extend(lease).await.map_or_else(|error| told(&error).0, |()| How::Done);
                 let attempt = self.notes.attempt;
                 self.notes.note(What::Extended { attempt, lease: nanos(lease) / 1_000_000, how });

@@ -24,6 +24,9 @@ const LONGEST: Duration = Duration::from_mins(5);
 /// An outage under load takes no longer.
 const OUTAGE: Duration = Duration::from_secs(10);
 
+/// The distances of the table in docs/topologies.md; mostly the server is near.
+const ROUND_TRIPS: [u64; 10] = [0, 0, 0, 0, 0, 1, 30, 100, 200, 400];
+
 /// How many tasks and faults, and of which kinds; all by the seed.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -54,6 +57,8 @@ pub(super) struct Plan {
     pub(super) forgetful: bool,
     /// How many tasks of each process try all the time during an outage; there is one when it is not 0.
     pub(super) load: u32,
+    /// How far away the server is, in milliseconds of a round trip.
+    pub(super) round_trip: u64,
 }
 
 impl Plan {
@@ -88,12 +93,13 @@ impl Plan {
             load: 0,
             stalls: 0.0,
             script_time: random.choice([ScriptTime::Passes, ScriptTime::StandsStill]).unwrap_or_default(),
+            round_trip: if is_busy { 0 } else { random.choice(ROUND_TRIPS).unwrap_or_default() },
         };
         // Instead of some calm worlds; all others stay as they are.
         if plan.pause.is_none() && !is_busy && !forgetful && random.clone().bool() {
             plan.load = 8;
             plan.faults += OUTAGE;
-            return plan;
+            return plan.with_leases_for_its_distance();
         }
         let plan = match random.u8(..8) {
             // Leases so short that what is allowed for is less than the noise of the checks.
@@ -103,16 +109,32 @@ impl Plan {
             _ => plan,
         };
         if is_busy || forgetful || random.u8(..6) != 0 {
-            return plan;
+            return plan.with_leases_for_its_distance();
         }
         // What a holder believes for too long shows where locks pass from hand to hand and are used to their end.
         Self { stalls: 0.02, keys: random.u64(1..=2), lease: random.u64(300..=2500), ..plan }
+            .with_leases_for_its_distance()
+    }
+
+    fn with_leases_for_its_distance(self) -> Self {
+        Self { lease: self.lease.max(self.shortest_lease()), ..self }
+    }
+
+    /// Room for a grant, a renewal and one that fails: a lease that is shorter can't be had at this distance, or not be kept.
+    pub(super) fn shortest_lease(&self) -> u64 {
+        50 + self.round_trip * 4
+    }
+
+    pub(super) fn round_trip(&self) -> Duration {
+        Duration::from_millis(self.round_trip)
     }
 
     fn bounds(&self) -> Bounds {
         Bounds {
             lease: Duration::from_millis(self.lease),
             noise: Duration::from_millis(100),
+            round_trip: self.round_trip(),
+            answer: Duration::from_millis(500),
             forgetful: self.forgetful,
             tells: true,
             queues: true,
@@ -156,6 +178,7 @@ pub(super) fn run(seed: u64, bug: Option<Bug>) -> Outcome {
 async fn live(plan: &Plan, server: ModelServer, random: &mut Rng) -> (History, Vec<Violation>) {
     let _time = Simulated::begin();
     let network = Network::new(server, plan.rate, random.fork());
+    network.move_away(plan.round_trip());
     // A panic here is one of a task, or of whoever saw the clock stand still.
     let went = AssertUnwindSafe(timeout(LONGEST, go_on(plan, &network, random))).catch_unwind().await;
     let why = match went {

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 use tokio_util::task::TaskTracker;
 
@@ -33,7 +33,7 @@ use votes::{Verdict, Votes};
 /// Independent servers, in the order that all managers have in common.
 pub(crate) struct Quorum<S> {
     members: Arc<[Arc<Member<S>>]>,
-    /// For how long one server is waited for before the next is asked for its queue.
+    /// For at least so long one server is waited for before the next is asked for its queue.
     patience: Duration,
     census: Arc<Census>,
     /// Releases, and what is taken back.
@@ -52,6 +52,11 @@ impl<S: Node> Quorum<S> {
 
     fn votes<Y, N>(&self) -> Votes<Y, N> {
         Votes::new(self.members.len())
+    }
+
+    /// For how long one server is waited for: two round trips of the slower ones of the nearest majority.
+    fn patience(&self) -> Duration {
+        (self.round_trip() * 2).max(self.patience)
     }
 
     fn name(&self, number: usize) -> String {
@@ -271,6 +276,17 @@ impl<S: Node> Store for Quorum<S> {
             // Those who wait in one server's queue don't notice that the others are gone.
             relay.interrupted(&|_| true);
         }
+    }
+
+    async fn connect_again(&self, by: Deadline) {
+        join_all(self.members.iter().map(|member| member.node.connect_again(by))).await;
+    }
+
+    /// In which a majority answers.
+    fn round_trip(&self) -> Duration {
+        let trips = || self.members.iter().map(|member| member.node.round_trip());
+        let is_enough = |trip: &Duration| trips().filter(|other| other <= trip).count() >= self.majority();
+        trips().filter(is_enough).min().unwrap_or_default()
     }
 
     async fn settled(&self) {

@@ -61,8 +61,9 @@ impl RedisStore {
         self.servers.warn_of_eviction(by).await;
     }
 
-    /// Runs a script by its digest, and by its text when the server does not have it. `EVAL` keeps it there, so
-    /// `SCRIPT LOAD`, which needs a right of its own, is never used.
+    /// Runs a script by its text when it is the first time on a connection, and by its digest from then on: a server that
+    /// does not have it would cost a second round trip, for which a single try from far away has no time. `EVAL` keeps it
+    /// there, so `SCRIPT LOAD`, which needs a right of its own, is never used.
     async fn run(
         &self,
         script: &Script,
@@ -70,17 +71,24 @@ impl RedisStore {
         arguments: impl Fn(&Link, &mut Cmd) + Send + Sync,
         by: Deadline,
     ) -> Result<Called, StoreError> {
-        let by_digest = |link: &Link| script.by_digest(keys, &|command: &mut Cmd| arguments(link, command));
-        match self.servers.call(key, &by_digest, by).await {
+        let by_text = |link: &Link| script.by_text(keys, &|command: &mut Cmd| arguments(link, command));
+        let by_digest = |link: &Link| {
+            let arguments = |command: &mut Cmd| arguments(link, command);
+            if link.has_sent(script) { script.by_digest(keys, &arguments) } else { script.by_text(keys, &arguments) }
+        };
+        let called = match self.servers.call(key, &by_digest, by).await {
             Err(CallError::UnknownScript { repeated }) if !mutant!(NoEvalFallback) => {
                 let by = by.counted_from(Moment::now());
-                let by_text = |link: &Link| script.by_text(keys, &|command: &mut Cmd| arguments(link, command));
                 let called = self.servers.call(key, &by_text, by).await;
                 let called = called.map_err(|error| if repeated { error.after_sending() } else { error })?;
-                Ok(Called { repeated: called.repeated || repeated, ..called })
+                Called { repeated: called.repeated || repeated, ..called }
             }
-            outcome => outcome.map_err(StoreError::from),
+            outcome => outcome?,
+        };
+        if !called.link.has_sent(script) {
+            called.link.note_sent(script);
         }
+        Ok(called)
     }
 
     async fn free(&self, releases: &[Release], by: Deadline) -> Result<(Vec<bool>, bool), StoreError> {
@@ -281,6 +289,14 @@ impl Store for RedisStore {
 
     async fn heartbeat(&self, by: Deadline) {
         self.servers.heartbeat(by).await;
+    }
+
+    async fn connect_again(&self, by: Deadline) {
+        self.servers.connect_again(by).await;
+    }
+
+    fn round_trip(&self) -> Duration {
+        self.servers.round_trip()
     }
 
     fn unanswered(&self, since: Duration) -> StoreError {

@@ -59,6 +59,10 @@ pub struct Bounds {
     pub lease: Duration,
     /// What a busy machine may add to any time.
     pub noise: Duration,
+    /// How far away the server is: what a message takes there and back.
+    pub round_trip: Duration,
+    /// For how long an acquire with a timeout of zero may wait for its one answer.
+    pub answer: Duration,
     /// The server was made to forget: exclusion is off, fencing is not.
     pub forgetful: bool,
     /// The lock reports losses, and tells busy from unreachable.
@@ -68,8 +72,14 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Nanoseconds that may pass before `promised` counts as broken.
+    /// Nanoseconds that may pass before `promised` counts as broken. A connection takes three round trips, and then the lock
+    /// is asked for and given back.
     fn allow(&self, promised: Duration) -> u64 {
+        span(promised + self.noise + self.round_trip * 5)
+    }
+
+    /// The same for what no distance makes longer.
+    fn allow_anywhere(&self, promised: Duration) -> u64 {
         span(promised + self.noise)
     }
 

@@ -12,6 +12,8 @@ pub(crate) const KEY: &str = "soak:k";
 pub(crate) const BOUNDS: Bounds = Bounds {
     lease: Duration::from_millis(300),
     noise: Duration::from_millis(100),
+    round_trip: Duration::ZERO,
+    answer: Duration::ZERO,
     forgetful: false,
     tells: true,
     queues: true,

@@ -1,7 +1,7 @@
 //! [`Line`]: one connection through the proxy, and the threads that carry its messages.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
+use super::distance::Way;
 use super::{Direction, Fault, LineNumber, Shared};
 use crate::resp;
 
@@ -19,6 +20,8 @@ pub(super) struct Line {
     pub(super) number: LineNumber,
     client: TcpStream,
     server: TcpStream,
+    up: Way,
+    down: Way,
     deaf: AtomicBool,
     mute: AtomicBool,
     /// It ends by a reset instead of an orderly end.
@@ -43,6 +46,8 @@ impl Line {
     }
 
     pub(super) fn cut(&self) {
+        self.up.cut();
+        self.down.cut();
         let how = if self.reset.load(Ordering::SeqCst) { Shutdown::Read } else { Shutdown::Both };
         let _ = self.client.shutdown(how);
         let _ = self.server.shutdown(how);
@@ -67,12 +72,15 @@ pub(super) fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Resul
     let server = TcpStream::connect(&shared.target)?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
+    let (up, down) = (Way::new(server.try_clone()?, true), Way::new(client.try_clone()?, false));
     let mut state = shared.state();
     state.last += 1;
     let line = Arc::new(Line {
         number: LineNumber(state.last),
         client,
         server,
+        up,
+        down,
         deaf: AtomicBool::new(false),
         mute: AtomicBool::new(false),
         reset: AtomicBool::new(false),
@@ -84,17 +92,46 @@ pub(super) fn connect(shared: &Arc<Shared>, client: TcpStream) -> std::io::Resul
     state.lines.push(Arc::clone(&line));
     drop(state);
     let (up, down) = (Arc::clone(&line), line);
-    let shared = Arc::clone(shared);
+    let (shared, replying) = (Arc::clone(shared), Arc::clone(shared));
     thread::spawn(move || {
-        let _ = carry_requests(&shared, &up);
-        up.cut();
+        let carried = if shared.reads { carry_requests(&shared, &up) } else { carry_up(&shared, &up) };
+        if carried.is_err() || !up.up.end(shared.distance()) {
+            up.cut();
+        }
         shared.state().lines.retain(|line| line.number != up.number);
     });
     thread::spawn(move || {
-        let _ = carry_replies(&down);
-        down.cut();
+        let carried = if replying.reads { carry_replies(&replying, &down) } else { carry_down(&replying, &down) };
+        if carried.is_err() || !down.down.end(replying.distance()) {
+            down.cut();
+        }
     });
     Ok(())
+}
+
+/// What can't be read is carried as it comes.
+fn carry_up(shared: &Shared, line: &Line) -> std::io::Result<()> {
+    each_chunk(&line.client, |chunk| {
+        let is_deaf = line.deaf.load(Ordering::SeqCst);
+        if is_deaf { Ok(()) } else { line.up.send(chunk, shared.distance()) }
+    })
+}
+
+fn carry_down(shared: &Shared, line: &Line) -> std::io::Result<()> {
+    each_chunk(&line.server, |chunk| {
+        let is_mute = line.mute.load(Ordering::SeqCst);
+        if is_mute { Ok(()) } else { line.down.send(chunk, shared.distance()) }
+    })
+}
+
+fn each_chunk(mut from: &TcpStream, mut carry: impl FnMut(&[u8]) -> std::io::Result<()>) -> std::io::Result<()> {
+    let mut chunk = [0; 16 * 1024];
+    loop {
+        match from.read(&mut chunk)? {
+            0 => return Ok(()),
+            count => carry(&chunk[..count])?,
+        }
+    }
 }
 
 fn carry_requests(shared: &Shared, line: &Line) -> std::io::Result<()> {
@@ -118,11 +155,11 @@ fn carry_requests(shared: &Shared, line: &Line) -> std::io::Result<()> {
         if !name.ends_with("SUBSCRIBE") {
             line.expected().push_back(reply);
         }
-        (&line.server).write_all(request)
+        line.up.send(request, shared.distance())
     })
 }
 
-fn carry_replies(line: &Line) -> std::io::Result<()> {
+fn carry_replies(shared: &Shared, line: &Line) -> std::io::Result<()> {
     each_message(&line.server, |message| {
         let is_push = message[0] == b'>';
         let reply = if is_push { None } else { line.expected().pop_front() };
@@ -136,7 +173,7 @@ fn carry_replies(line: &Line) -> std::io::Result<()> {
         if line.mute.load(Ordering::SeqCst) {
             return Ok(());
         }
-        (&line.client).write_all(message)
+        line.down.send(message, shared.distance())
     })
 }
 

@@ -12,7 +12,7 @@ use super::plan::Plan;
 use super::strike::{Kind, Place, Strike};
 use crate::aof;
 use crate::cluster::Cluster;
-use crate::proxy::Proxy;
+use crate::proxy::{Distance, Proxy};
 use crate::sentinel::Sentinels;
 use crate::server::Server;
 use history::event::now;
@@ -53,12 +53,16 @@ pub trait Arena: Debug + Send + 'static {
 /// The servers that the plan wants.
 #[must_use]
 pub fn start(plan: &Plan) -> Box<dyn Arena> {
-    match plan.place {
+    let arena: Box<dyn Arena> = match plan.place {
         Place::Redis => Box::new(One::start()),
         Place::Sentinel => Box::new(Sentinels::start(1)),
         Place::Cluster => Box::new(Shards { cluster: Cluster::with(3, true), keys: plan.keys() }),
         Place::Quorum => Box::new(Voters::start(3)),
+    };
+    for proxy in arena.proxies() {
+        proxy.move_away(Distance { round_trip: plan.round_trip, ..Distance::default() });
     }
+    arena
 }
 
 /// What a server needs so that its record can be followed and [`Kind::SleepServer`] can happen.

@@ -43,6 +43,8 @@ pub struct Plan {
     pub forgetful: bool,
     /// Before all other faults the server is away for so long, while more tasks of each worker try locks all the time.
     pub outage: Option<Duration>,
+    /// How far away the servers are, where there is a proxy before them.
+    pub round_trip: Duration,
 }
 
 /// How many more tasks of each worker try locks while the server is away.
@@ -72,13 +74,19 @@ impl Plan {
             patience: Duration::from_secs(9),
             forgetful: false,
             outage: None,
+            round_trip: Duration::ZERO,
         }
     }
 
-    /// A round at some place; where there are several servers it is longer, since a failover takes seconds.
+    /// A round at some place; where there are several servers it is longer, since a failover takes seconds. One round in four
+    /// is over a distance.
     #[must_use]
     pub fn at(place: Place, seed: u64) -> Self {
         let plan = Self { place, ..Self::new(seed) };
+        let mut random = plan.random("distance");
+        let is_far = place.has_proxies() && random.u32(..4) == 0;
+        let round_trip = if is_far { Duration::from_millis(random.u64(30..=200)) } else { Duration::ZERO };
+        let plan = Self { round_trip, ..plan };
         let faults = Duration::from_secs(24);
         match place {
             // One round in four has an outage of a minute.
@@ -129,6 +137,8 @@ impl Plan {
         Bounds {
             lease: self.lease(),
             noise: Duration::from_millis(250),
+            round_trip: self.round_trip,
+            answer: if L::TELLS { Duration::from_millis(500) } else { Duration::ZERO },
             forgetful: self.forgetful,
             tells: L::TELLS,
             queues: L::QUEUES,

@@ -144,6 +144,11 @@ const QUORUM: &[(Kind, u32)] = &[
 ];
 
 impl Place {
+    /// Whether something is between workers and servers that can delay what passes.
+    pub(super) fn has_proxies(self) -> bool {
+        matches!(self, Self::Redis | Self::Quorum)
+    }
+
     /// Every fault there, with how often it comes, relative to the others.
     pub(super) fn kinds(self, forgetful: bool) -> impl Iterator<Item = (Kind, u32)> {
         let kinds = match self {

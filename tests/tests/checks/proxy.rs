@@ -2,11 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::Connection;
 use tests::patience::eventually_blocking;
-use tests::proxy::{ANY, Direction, Fault, LineNumber, Proxy};
+use tests::proxy::{ANY, Direction, Distance, Fault, LineNumber, Proxy};
 use tests::server::Server;
 
 fn connect(proxy: &Proxy) -> Connection {
@@ -108,4 +108,38 @@ fn forgotten_plans_do_nothing() {
     proxy.plan(ANY, Fault::CutBeforeForward);
     proxy.forget_plans();
     assert_eq!(count(&mut connect(&proxy)).unwrap(), 1);
+}
+
+/// Twenty commands that are sent together take one round trip together, and the first bytes one more.
+#[test]
+fn a_distance_delays_and_does_not_serialise() {
+    let server = Server::start();
+    let proxy = Proxy::before(&server);
+    proxy.move_away(Distance::of_millis(100));
+    let mut stream = TcpStream::connect(proxy.address()).unwrap();
+    let mut replies = [0; 20 * "+PONG\r\n".len()];
+    for at_least in [200, 100] {
+        let start = Instant::now();
+        for _ in 0..20 {
+            stream.write_all(b"*1\r\n$4\r\nPING\r\n").unwrap();
+        }
+        stream.read_exact(&mut replies).unwrap();
+        let took = start.elapsed();
+        assert!((at_least..at_least + 90).contains(&took.as_millis()), "{took:?}");
+    }
+}
+
+#[test]
+fn the_first_bytes_of_a_connection_can_be_made_to_wait() {
+    let server = Server::start();
+    let proxy = Proxy::blind(server.address());
+    proxy.move_away(Distance { first_bytes: Duration::from_millis(300), ..Distance::default() });
+    let mut stream = TcpStream::connect(proxy.address()).unwrap();
+    for at_least in [300, 0] {
+        let start = Instant::now();
+        stream.write_all(b"PING\r\n").unwrap();
+        stream.read_exact(&mut [0; 7]).unwrap();
+        let took = start.elapsed();
+        assert!((at_least..at_least + 150).contains(&took.as_millis()), "{took:?}");
+    }
 }

@@ -247,6 +247,10 @@ async fn of_a_server_whose_commands_were_renamed() {
         match LockManager::builder().url(&world.url()).connect().await {
             Ok(manager) => {
                 assert!(connects, "{renamed}");
+                if renamed == "EVALSHA" {
+                    // The first time a script goes by its text.
+                    manager.lock("p", "first").acquire().await.unwrap().release().await.unwrap();
+                }
                 let outcome = match manager.lock("p", "k").acquire().await {
                     Ok(guard) => guard.release().await,
                     Err(error) => Err(error),

@@ -20,6 +20,8 @@ const WANTED: Wanted = Wanted { timeout: 5000, expire: 1000, renew: false, fence
 const BOUNDS: Bounds = Bounds {
     lease: Duration::from_millis(WANTED.expire),
     noise: Duration::from_millis(500),
+    round_trip: Duration::ZERO,
+    answer: Duration::from_millis(500),
     forgetful: false,
     tells: true,
     queues: true,

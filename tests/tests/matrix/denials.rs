@@ -137,9 +137,7 @@ async fn a_missing_right_is_named_and_leaves_no_lock_behind() {
 async fn a_body_under_a_lock_that_cannot_be_released_is_done_and_the_reason_is_told() {
     let events = Events::of_this_process();
     // The last: all keys but the helper keys.
-    for (missing, told) in
-        [("+del", "+del"), ("+exists", "+exists"), ("+evalsha", "+evalsha"), (ANY_KEY, "~{p:k}:queue")]
-    {
+    for (missing, told) in [("+del", "+del"), ("+exists", "+exists"), ("+eval", "'eval'"), (ANY_KEY, "~{p:k}:queue")] {
         let mut rights: Vec<_> = all_rights().into_iter().filter(|right| *right != missing).collect();
         if missing == ANY_KEY {
             rights.push("~p:*");

@@ -26,6 +26,8 @@ const TASKS: u32 = 4;
 const BOUNDS: Bounds = Bounds {
     lease: Duration::from_secs(3),
     noise: Duration::from_millis(250),
+    round_trip: Duration::ZERO,
+    answer: Duration::from_millis(500),
     forgetful: false,
     tells: true,
     queues: true,

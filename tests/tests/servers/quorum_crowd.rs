@@ -28,8 +28,15 @@ const MAX_LEASE: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_millis(1500);
 /// A hold so long may lose the servers that granted it one after the other.
 const VERY_LONG: Duration = Duration::from_secs(5);
-const BOUNDS: Bounds =
-    Bounds { lease: MAX_LEASE, noise: Duration::from_millis(250), forgetful: false, tells: true, queues: false };
+const BOUNDS: Bounds = Bounds {
+    lease: MAX_LEASE,
+    noise: Duration::from_millis(250),
+    round_trip: Duration::ZERO,
+    answer: Duration::from_millis(500),
+    forgetful: false,
+    tells: true,
+    queues: false,
+};
 
 /// Managers that work as long as a harness does something to their servers.
 struct Crowd {

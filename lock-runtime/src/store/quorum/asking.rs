@@ -194,7 +194,7 @@ impl<S: Node> Quorum<S> {
             if let Some(member) = next {
                 asking.extend(send_asks([member], asks, by.counted_from(Moment::now())));
             }
-            let patience = if next.is_some() { self.patience } else { by.remaining() };
+            let patience = if next.is_some() { self.patience() } else { by.remaining() };
             asked = next;
             match timeout(patience, asking.next()).await {
                 Ok(Some((number, Ok(answers)))) => {
@@ -248,7 +248,7 @@ impl<S: Node> Quorum<S> {
         for (votes, seed) in all.iter_mut().zip(seeds) {
             votes.yes.push(seed);
         }
-        let usual = Deadline::after(self.patience).on_timer();
+        let usual = Deadline::after(self.patience()).on_timer();
         let mut is_usual = true;
         loop {
             let verdicts: Vec<_> = all.iter().map(|votes| self.granted(votes)).collect();

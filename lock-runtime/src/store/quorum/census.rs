@@ -17,7 +17,8 @@ use crate::store::StoreError;
 
 /// While servers fail, all are looked at so often.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// How long to wait for the last servers once a majority has answered.
+/// How long at least to wait for the last servers once a majority has answered; as long as the majority took, if that was
+/// longer.
 const LAST: Duration = Duration::from_millis(200);
 /// When too few may vote, another manager may just be marking them all as new.
 const SHORTLY: Duration = Duration::from_millis(50);
@@ -114,12 +115,15 @@ async fn look_at<S: Node>(members: &Arc<[Arc<Member<S>>]>, by: Deadline) -> Vec<
     let mut looking: Pending<Result<Standing, StoreError>> =
         members.iter().map(look).map(|looking| -> BoxFuture<'static, _> { Box::pin(looking) }).collect();
     let mut found = Vec::new();
-    let mut reached = 0;
+    let (mut reached, mut last) = (0, LAST);
     loop {
-        let limit = if reached >= majority(members.len()) { LAST } else { by.remaining() };
+        let limit = if reached >= majority(members.len()) { last } else { by.remaining() };
         match timeout(limit, looking.next()).await {
             Ok(Some((number, standing))) => {
                 reached += usize::from(standing.is_ok());
+                if reached == majority(members.len()) {
+                    last = LAST.max(by.start().elapsed());
+                }
                 found.push((number, standing));
             }
             Ok(None) => break,
@@ -156,7 +160,7 @@ async fn settle<S: Node>(
             *standing = Err(error);
             return;
         }
-        *standing = member.node.look(by).await;
+        *standing = member.node.look(by.counted_from(Moment::now())).await;
         if let Ok(standing) = standing {
             let _ = member.note(by, standing.vote());
         }

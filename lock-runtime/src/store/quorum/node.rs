@@ -83,7 +83,7 @@ struct Failed {
     error: Option<StoreError>,
 }
 
-/// What has to be answered sooner says nothing about the server.
+/// What has to be answered sooner, or in less than two round trips, says nothing about the server.
 const CUT_SHORT: Duration = Duration::from_millis(50);
 /// One that was only slow is a first choice again after this time.
 const SLOW: Duration = Duration::from_secs(1);
@@ -101,7 +101,9 @@ impl<S: Node> Member<S> {
     /// Notes how a verb went that had to end `by` then.
     pub(super) fn note<T>(&self, by: Deadline, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         let error = outcome.as_ref().err().cloned();
-        if error.as_ref().is_some_and(|error| error.out_of_time) && by.span() < CUT_SHORT {
+        if error.as_ref().is_some_and(|error| error.out_of_time)
+            && by.span() < CUT_SHORT.max(self.node.round_trip() * 2)
+        {
             return outcome;
         }
         let mut failed = self.locked();

@@ -28,7 +28,7 @@ use crate::store::{Events, Reach};
 /// The first and the longest pause before a command is sent again whose slot is on its way to another master.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(25));
 
-/// A master is not doubtful for leaving a command unanswered so briefly.
+/// A master is not doubtful for leaving a command unanswered so briefly, or for two round trips.
 const BRIEF: Duration = Duration::from_millis(100);
 
 /// Connections to the masters of a cluster.
@@ -190,7 +190,7 @@ impl Cluster {
                 Err(error) => error,
             };
             *was_sent |= error.reach() != Reach::Unsent;
-            match verdict(&error, &node) {
+            match verdict(&error, &node, BRIEF.max(link.round_trip() * 2)) {
                 Verdict::Final => return Err(refused.filter(|_| error.is_out_of_time()).unwrap_or(error)),
                 Verdict::Moved(to) => {
                     self.topology.moved(slot, &to);
@@ -221,14 +221,35 @@ impl Cluster {
         }
     }
 
-    /// The slot's master. When it is doubtful the other nodes are asked first.
+    /// The slot's master, and whether it is doubtful: then the other nodes are asked first.
     async fn master(&self, slot: u16, by: Deadline) -> Result<(Node, bool), CallError> {
         match self.topology.master(slot) {
-            Some((node, false)) => return Ok((node, false)),
+            Some((node, None)) => return Ok((node, false)),
+            // It was only slow to connect to.
+            Some((node, Some(since))) if self.has_connected_to(&node, since) => {
+                self.topology.trust(&node);
+                return Ok((node, false));
+            }
             _ => self.topology.look_for(slot, by.remaining() / 2).await,
         }
         let nobody = || CallError::Unsuitable("no master serves the lock's hash slot".to_owned());
-        self.topology.master(slot).ok_or_else(nobody)
+        let (node, doubtful) = self.topology.master(slot).ok_or_else(nobody)?;
+        Ok((node, doubtful.is_some()))
+    }
+
+    fn has_connected_to(&self, node: &Node, since: Moment) -> bool {
+        self.links().get(node).is_some_and(|link| link.was_made_after(since))
+    }
+
+    /// How long the farthest of the masters takes to answer.
+    pub(super) fn round_trip(&self) -> Duration {
+        self.links().values().map(|link| link.round_trip()).max().unwrap_or_default()
+    }
+
+    /// Makes the connections that broke.
+    pub(super) async fn connect_again(&self, by: Deadline) {
+        let links: Vec<_> = self.links().values().filter(|link| link.was_used()).cloned().collect();
+        join_all(links.iter().map(|link| link.connect_again(by))).await;
     }
 
     /// As [`Link::send_behind`].
@@ -257,12 +278,12 @@ async fn again(pause: &mut Duration, end: Deadline, error: &CallError) -> Result
     Ok(())
 }
 
-fn verdict(error: &CallError, at: &Node) -> Verdict {
+fn verdict(error: &CallError, at: &Node, brief: Duration) -> Verdict {
     let error = match error {
         CallError::Failed(error) => error,
-        CallError::Unsent(error) => return verdict(error, at),
+        CallError::Unsent(error) => return verdict(error, at, brief),
         // Whoever waited so briefly knows nothing of the server.
-        CallError::Silent(limit) | CallError::NoConnection(limit) if *limit < BRIEF => return Verdict::Final,
+        CallError::Silent(limit) | CallError::NoConnection(limit) if *limit < brief => return Verdict::Final,
         _ => return Verdict::Doubt,
     };
     let to = error.redirect_node().and_then(|(to, _)| Node::read(to, at));
@@ -290,7 +311,7 @@ mod tests {
 
     fn said_of(error: &CallError) -> String {
         let at = Node { host: "here".into(), port: 7 };
-        match verdict(error, &at) {
+        match verdict(error, &at, BRIEF) {
             Verdict::Moved(to) => format!("moved to {to}"),
             Verdict::Ask(to) => format!("on its way to {to}"),
             Verdict::Again => "again".to_owned(),

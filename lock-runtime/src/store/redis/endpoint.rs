@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, RedisResult, Value};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Pipeline, ProtocolVersion, RedisResult, Value};
 use tokio::task::JoinSet;
 
 use super::failure::CallError;
 #[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;
+use crate::clock::Moment;
 
 /// The oldest server with everything that the protocol uses (`SET … NX GET`, `PEXPIRE … GT`).
 pub(super) const OLDEST: (u64, u64) = (7, 0);
@@ -70,26 +71,28 @@ impl Endpoint {
         }
     }
 
-    /// Connects; the connection is driven by the runtime of the caller. Each step of several has a part of the `limit`.
+    /// Connects; the connection is driven by the runtime of the caller. The `wishes` go along with the greeting. Each step of
+    /// several ends after the `limit`.
     #[cfg_attr(not(feature = "sentinel"), expect(unused_variables, reason = "a server takes one step, and stays"))]
     pub(super) async fn connect(
         &self,
         config: AsyncConnectionConfig,
+        wishes: &Pipeline,
         limit: Duration,
         alarm: &Alarm,
     ) -> Result<Greeted, CallError> {
         match self {
             Self::Server(client) => {
-                let mut greeted = greet(client, &config).await?;
+                let mut greeted = greet(client, &config, wishes).await?;
                 greeted.check_alone().await?;
                 Ok(greeted)
             }
             #[cfg(feature = "cluster")]
-            Self::Node(client) => greet(client, &config).await,
+            Self::Node(client) => greet(client, &config, wishes).await,
             #[cfg(feature = "sentinel")]
-            Self::Master(sentinels) => sentinels.connect(config, limit, alarm).await,
+            Self::Master(sentinels) => sentinels.connect(config, wishes, limit, alarm).await,
             #[cfg(test)]
-            Self::Simulated(host) => greeted(host.connect(config).await, false).await,
+            Self::Simulated(host) => greeted(host.connect(config).await, false, wishes).await,
         }
     }
 }
@@ -103,6 +106,12 @@ pub(super) struct Greeted {
     /// The tasks that raise the alarm, where there are some; they end with this value.
     pub(super) listening: Option<Arc<JoinSet<()>>>,
     pub(super) hello: Value,
+    /// The answers to what was sent along with the greeting.
+    pub(super) told: Vec<Value>,
+    /// The instant before all that was sent.
+    pub(super) asked: Moment,
+    /// How long the answer took.
+    pub(super) round_trip: Duration,
 }
 
 impl Greeted {
@@ -156,18 +165,34 @@ fn check(hello: &Value) -> Result<(), CallError> {
     Err(CallError::TooOld(format!("{} {version}", if server.is_empty() { "server" } else { &server })))
 }
 
-/// Connects to the client's server.
-pub(super) async fn greet(client: &redis::Client, config: &AsyncConnectionConfig) -> Result<Greeted, CallError> {
+/// Connects to the client's server. What it says of itself and the answers to the `wishes` take one round trip together.
+pub(super) async fn greet(
+    client: &redis::Client,
+    config: &AsyncConnectionConfig,
+    wishes: &Pipeline,
+) -> Result<Greeted, CallError> {
     let connection = client.get_multiplexed_async_connection_with_config(config).await;
-    greeted(connection, is_tls(client.get_connection_info())).await
+    greeted(connection, is_tls(client.get_connection_info()), wishes).await
 }
 
-async fn greeted(connection: RedisResult<MultiplexedConnection>, is_tls: bool) -> Result<Greeted, CallError> {
+async fn greeted(
+    connection: RedisResult<MultiplexedConnection>,
+    is_tls: bool,
+    wishes: &Pipeline,
+) -> Result<Greeted, CallError> {
     let of_setup = |error| CallError::of_setup(error, is_tls);
     let mut connection = connection.map_err(of_setup)?;
-    let hello = connection.send_packed_command(&redis::cmd("HELLO")).await;
-    let hello = hello.and_then(Value::extract_error).map_err(of_setup)?;
-    Ok(Greeted { connection, listening: None, hello })
+    let mut all = redis::pipe();
+    all.cmd("HELLO");
+    for wish in wishes.cmd_iter() {
+        all.add_command(wish.clone());
+    }
+    let asked = Moment::now();
+    let mut told = connection.send_packed_commands(&all, 0, all.len()).await.map_err(of_setup)?;
+    let round_trip = asked.elapsed();
+    let hello = if told.is_empty() { Value::Nil } else { told.remove(0) };
+    let hello = hello.extract_error().map_err(of_setup)?;
+    Ok(Greeted { connection, listening: None, hello, told, asked, round_trip })
 }
 
 /// What the protocol needs, and what finds out about a connection that is dead.

@@ -2,10 +2,10 @@
 //!
 //! Not the `redis` crate's `ConnectionManager`: that one never reconnects when commands time out, and blocks for
 //! seconds while the server is down. Here every call has a deadline, a connection that stays silent is replaced, and
-//! whoever needs a connection next makes it, on the runtime it runs on.
+//! whoever needs a connection next begins to make it, in a task on the runtime it runs on.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Value};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
@@ -33,10 +34,12 @@ use crate::store::{Anchor, Events};
 mod called;
 mod connect;
 mod drifting;
+mod known;
 mod server_clock;
 
 pub(super) use called::Called;
 use called::InFlight;
+use connect::Attempt;
 use drifting::Drifting;
 
 /// A server that only waits for something is left for another one at most this often.
@@ -66,9 +69,13 @@ pub(crate) struct Link {
     command_timeout: Duration,
     connect_timeout: Duration,
     state: Mutex<State>,
-    /// Held by whoever is connecting.
-    connecting: Mutex<Gate>,
+    /// An attempt to connect has ended.
+    attempted: Notify,
     generations: AtomicU64,
+    /// How long the server took to answer when the connection was made, in nanoseconds; 0 when that is not known.
+    round_trip: AtomicU64,
+    /// The scripts that were sent by their text on this connection, a bit for each.
+    scripts: AtomicU32,
     /// Whether `silent_since` may be set: looked at after each reply, without the lock.
     is_silent: AtomicBool,
     /// Commands on their way.
@@ -77,9 +84,6 @@ pub(crate) struct Link {
 
 /// Whether a lock lives on the server.
 pub(super) type Own = Box<dyn Fn(&str) -> bool + Send + Sync>;
-
-/// Lets one task connect for all.
-type Gate = Arc<tokio::sync::Mutex<()>>;
 
 #[derive(Default)]
 struct State {
@@ -91,8 +95,8 @@ struct State {
     drifting: Drifting,
     is_drift_told: bool,
     was_connected: bool,
-    /// The last generation whose connection leads to the wrong server.
-    overtaken: u64,
+    /// Under way, the oldest first.
+    attempts: Vec<Attempt>,
 }
 
 #[derive(Clone)]
@@ -136,8 +140,10 @@ impl Link {
             command_timeout,
             connect_timeout,
             state: Mutex::default(),
-            connecting: Mutex::default(),
+            attempted: Notify::new(),
             generations: AtomicU64::new(0),
+            round_trip: AtomicU64::new(0),
+            scripts: AtomicU32::new(0),
             is_silent: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
         })
@@ -163,9 +169,15 @@ impl Link {
         self.own.get().is_none_or(|own| own(key))
     }
 
-    #[cfg(feature = "cluster")]
+    #[cfg(any(feature = "cluster", feature = "quorum"))]
     pub(super) fn is_connected(&self) -> bool {
         self.locked().live.is_some()
+    }
+
+    /// Connects when there is no connection.
+    pub(super) async fn connect_again(&self, by: Deadline) {
+        // Whoever needs the connection is told why there is none.
+        let _ = self.live(by).await;
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
@@ -239,7 +251,7 @@ impl Link {
     }
 
     /// Connects if there is no connection; returns the deadline counted from when there is one.
-    #[cfg(feature = "cluster")]
+    #[cfg(any(feature = "cluster", feature = "quorum"))]
     pub(super) async fn ready(&self, by: Deadline) -> Result<Deadline, CallError> {
         self.live(by).await.map(|(_, by)| by)
     }
@@ -394,12 +406,6 @@ impl Link {
         observe::disconnected(&self.server);
         self.interrupted();
         drop(dropped);
-    }
-
-    /// The connection of `generation` leads to the wrong server, be it in use or still being made.
-    fn overtaken(&self, generation: u64) {
-        self.locked().overtaken = generation;
-        self.drop_connection(generation);
     }
 
     fn interrupted(&self) {

@@ -8,28 +8,35 @@ use redis::Cmd;
 pub(super) struct Script {
     text: String,
     digest: String,
+    /// Its place in a set of scripts.
+    number: u32,
 }
 
 macro_rules! script {
-    ($file:literal) => {
-        LazyLock::new(|| Script::new(include_str!(concat!("scripts/", $file))))
+    ($number:literal, $file:literal) => {
+        LazyLock::new(|| Script::new($number, include_str!(concat!("scripts/", $file))))
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!("ask.lua");
-pub(super) static FREE: LazyLock<Script> = script!("free.lua");
-pub(super) static RELEASE: LazyLock<Script> = script!("release.lua");
-pub(super) static RENEW: LazyLock<Script> = script!("renew.lua");
-pub(super) static DRAW: LazyLock<Script> = script!("draw.lua");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua");
+pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua");
+pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua");
 #[cfg(feature = "quorum")]
-pub(super) static RAISE: LazyLock<Script> = script!("raise.lua");
-pub(super) static DENIED: LazyLock<Script> = script!("denied.lua");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua");
+pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua");
 
 impl Script {
-    fn new(file: &str) -> Self {
+    fn new(number: u32, file: &str) -> Self {
         let text = file.replacen("-- include queue.lua\n", include_str!("scripts/queue.lua"), 1);
         let digest = redis::Script::new(&text).get_hash().to_owned();
-        Self { text, digest }
+        Self { text, digest, number }
+    }
+
+    /// Its place in a set of scripts, as a bit.
+    pub(super) fn bit(&self) -> u32 {
+        1 << self.number
     }
 
     pub(super) fn by_digest(&self, keys: usize, arguments: &impl Fn(&mut Cmd)) -> Cmd {

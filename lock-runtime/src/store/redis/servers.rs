@@ -102,6 +102,24 @@ impl Servers {
         }
     }
 
+    /// Makes the connections that broke, before they are needed.
+    pub(super) async fn connect_again(&self, by: Deadline) {
+        match self {
+            Self::One(link) => link.connect_again(by).await,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.connect_again(by).await,
+        }
+    }
+
+    /// How long a server takes to answer, as far as is known.
+    pub(super) fn round_trip(&self) -> Duration {
+        match self {
+            Self::One(link) => link.round_trip(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.round_trip(),
+        }
+    }
+
     /// As [`Link::unanswered`].
     pub(super) fn unanswered(&self, limit: Duration) -> CallError {
         match self {

@@ -8,8 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use redis::aio::MultiplexedConnection;
-use redis::{Cmd, FromRedisValue, Value};
+use redis::{Cmd, FromRedisValue, Pipeline, Value};
 
 use super::RedisStore;
 use super::failure::CallError;
@@ -32,17 +31,19 @@ pub(super) struct Vote {
 }
 
 impl Vote {
-    /// Asks the server at the other end.
-    pub(super) async fn read(
-        connection: &mut MultiplexedConnection,
+    /// What [`read`](Self::read) wants to know.
+    pub(super) fn ask(pipeline: &mut Pipeline) {
+        pipeline.cmd("INFO").arg("server").cmd("GET").arg(MARKER);
+    }
+
+    /// Reads the answers to what was asked.
+    pub(super) fn read(
+        (info, marker): (Option<Value>, Option<Value>),
         max_lease: Duration,
         sighting: &Sighting,
     ) -> Result<Self, CallError> {
-        let mut both = redis::pipe();
-        both.cmd("INFO").arg("server").cmd("GET").arg(MARKER);
-        let mut replies = connection.send_packed_commands(&both, 0, 2).await?.into_iter();
-        let info: String = read(replies.next(), "+info")?;
-        let marker = read(replies.next(), "+get or ~cache_lock:quorum")?;
+        let info: String = read(info, "+info")?;
+        let marker = read(marker, "+get or ~cache_lock:quorum")?;
         let unknown = || CallError::Unsuitable("the server does not tell its run_id and uptime".to_owned());
         let (run_id, told) = read_info(&info).ok_or_else(unknown)?;
         let age = Age::new(sighting.first(&run_id), told);
@@ -114,6 +115,13 @@ impl Node for RedisStore {
     }
 
     async fn look(&self, by: Deadline) -> Result<Standing, StoreError> {
+        if let Some(link) = self.link().filter(|link| !link.is_connected()) {
+            link.ready(by).await?;
+            // Read a moment ago, along with the greeting.
+            if let Some(vote) = link.live_vote() {
+                return Ok(vote.standing());
+            }
+        }
         let called = self.servers.call(MARKER, &|_: &Link| redis::cmd("GET").arg(MARKER).clone(), by).await?;
         let Some(vote) = &called.live.vote else { return Ok(Standing::InService) };
         vote.mark(text(called.value));

@@ -25,7 +25,7 @@ fn ended_early(history: &History, bounds: &Bounds, attempt: &Attempt) -> Option<
     // The first look that found it ended may have come late.
     let ended = claim.lapsed.or(told)?.max(claim.until);
     let lease = attempt.wanted.expire();
-    let whole = lease.saturating_sub(lease / 100 + Duration::from_millis(2) + bounds.noise);
+    let whole = lease.saturating_sub(lease / 100 + Duration::from_millis(2) + bounds.noise + bounds.round_trip * 5);
     let is_early = attempt.wanted.renew || ended < claim.from + span(whole);
     let is_calm = history.is_calm((attempt.invoked.saturating_sub(AFTER), ended));
     (is_early && is_calm).then(|| {

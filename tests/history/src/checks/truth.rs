@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Bounds, Violation, ms, who};
 use crate::claims::{Attempt, Claim, History};
-use crate::event::How;
+use crate::event::{How, span};
 use crate::ranges::shared;
 
 /// The fault during which the server answers nobody.
@@ -37,7 +37,7 @@ pub fn errors_are_true(history: &History, bounds: &Bounds) -> Vec<Violation> {
         }
     }
     found.extend(outages_are_no_busy_locks(history));
-    found.extend(outages_are_real(history));
+    found.extend(outages_are_real(history, bounds));
     found
 }
 
@@ -136,10 +136,24 @@ fn outages_are_no_busy_locks(history: &History) -> Vec<Violation> {
     found
 }
 
-fn outages_are_real(history: &History) -> Vec<Violation> {
+fn outages_are_real(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
+    // A process begins with a connection, and the first lock in a cluster makes another.
+    let mut begun: HashMap<&str, u64> = HashMap::new();
+    for attempt in &history.attempts {
+        let first = begun.entry(&attempt.process).or_insert(attempt.invoked);
+        *first = attempt.invoked.min(*first);
+    }
     for attempt in &history.attempts {
         let Some((returned, How::Unreachable, text)) = &attempt.outcome else { continue };
+        let timeout = attempt.wanted.timeout();
+        let time = if timeout.is_zero() { bounds.answer } else { timeout };
+        // In less than two round trips no answer can be sure to come; nor can a lease of that length be had.
+        let is_short = time < bounds.round_trip * 2 || attempt.wanted.expire() < bounds.round_trip * 3;
+        let is_connecting = attempt.invoked < begun[attempt.process.as_str()] + span(bounds.round_trip * 5);
+        if is_short || (is_connecting && !bounds.round_trip.is_zero()) {
+            continue;
+        }
         if history.is_calm((attempt.invoked.saturating_sub(AFTER), *returned)) {
             let text = format!("{} can't reach a server that is well: {text}", who(attempt));
             found.push(Violation::of(attempt, (attempt.invoked, *returned), text));

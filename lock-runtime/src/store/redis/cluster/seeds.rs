@@ -62,15 +62,15 @@ impl Seeds {
         let asking = async {
             // The caller's limit is the only one.
             let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-            let mut greeted = greet(&self.client(node)?, &config).await?;
+            let mut wishes = redis::pipe();
+            wishes.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
+            let greeted = greet(&self.client(node)?, &config, &wishes).await?;
             greeted.check()?;
             if greeted.says("mode").as_deref() != Some("cluster") {
                 let text = "a server without cluster mode answers there: write redis://host:port";
                 return Err(CallError::Unsuitable(text.to_owned()));
             }
-            let mut both = redis::pipe();
-            both.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
-            let mut answers = greeted.connection.send_packed_commands(&both, 0, 2).await?.into_iter();
+            let mut answers = greeted.told.into_iter();
             let (slots, info) = (answers.next().unwrap_or(Value::Nil), answers.next().unwrap_or(Value::Nil));
             let slots = slots.extract_error().map_err(|error| match error.code() {
                 Some("NOPERM") => CallError::Unsuitable("its user lacks +cluster|slots".to_owned()),

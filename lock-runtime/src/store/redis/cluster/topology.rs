@@ -1,6 +1,6 @@
 //! [`Topology`]: what a manager knows of the cluster, and how it finds out more.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -45,7 +45,8 @@ struct State {
     map: Map,
     /// When a node last said so.
     told: Option<Moment>,
-    doubtful: HashSet<Node>,
+    /// Since when: a connection that was made later is an answer.
+    doubtful: HashMap<Node, Moment>,
     /// When the nodes were last asked for the map, and whether that is over.
     asked: Option<(Moment, bool)>,
 }
@@ -78,11 +79,11 @@ impl Topology {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The slot's master, and whether it is doubtful.
-    pub(super) fn master(&self, slot: u16) -> Option<(Node, bool)> {
+    /// The slot's master, and since when it is doubtful.
+    pub(super) fn master(&self, slot: u16) -> Option<(Node, Option<Moment>)> {
         let state = self.locked();
         let master = state.map.master(slot)?;
-        Some((master.clone(), !state.doubtful.is_empty() && state.doubtful.contains(master)))
+        Some((master.clone(), state.doubtful.get(master).copied()))
     }
 
     /// A number for the master of the key's slot.
@@ -99,7 +100,7 @@ impl Topology {
     }
 
     pub(super) fn doubt(&self, node: &Node) {
-        self.locked().doubtful.insert(node.clone());
+        self.locked().doubtful.entry(node.clone()).or_insert_with(Moment::now);
     }
 
     pub(super) fn trust(&self, node: &Node) {
@@ -113,7 +114,7 @@ impl Topology {
         if self.begin() {
             let (topology, to) = (Arc::clone(self), to.clone());
             tokio::spawn(async move {
-                if let Ok(map) = topology.seeds.ask(&to, topology.command_timeout).await {
+                if let Ok(map) = topology.seeds.ask(&to, topology.connect_timeout).await {
                     topology.learn(map);
                 }
                 topology.end();
@@ -128,32 +129,40 @@ impl Topology {
         Ok(())
     }
 
-    /// Asks the nodes that are not doubtful who the master of `slot` is, unless that was asked a moment ago.
-    pub(super) async fn look_for(&self, slot: u16, limit: Duration) {
+    /// Asks the nodes that are not doubtful who the master of `slot` is, unless that was asked a moment ago. It is asked in a
+    /// task of its own: nodes that are far away take longer to answer than the caller waits.
+    pub(super) async fn look_for(self: &Arc<Self>, slot: u16, limit: Duration) {
         let limit = limit.min(self.command_timeout / 2);
-        if !self.begin() {
-            let asked = self.asked.notified();
-            if self.locked().asked.is_some_and(|(_, is_over)| !is_over) {
-                let _ = timeout(limit.min(PAUSE), asked).await;
-            }
-            return;
+        let asked = self.asked.notified();
+        if self.begin() {
+            let topology = Arc::clone(self);
+            tokio::spawn(async move {
+                topology.ask_for(slot).await;
+                topology.end();
+            });
+            let _ = timeout(limit, asked).await;
+        } else if self.locked().asked.is_some_and(|(_, is_over)| !is_over) {
+            let _ = timeout(limit.min(PAUSE), asked).await;
         }
+    }
+
+    async fn ask_for(&self, slot: u16) {
         let before = self.locked().map.clone();
         let is_news = |map: &Map| {
             let master = map.master(slot);
             map.epoch >= before.epoch && master.is_some() && master != before.master(slot)
         };
-        if let Ok(map) = self.ask(self.witnesses(), limit, is_news).await {
+        if let Ok(map) = self.ask(self.witnesses(), self.connect_timeout, is_news).await {
             self.learn(map);
         }
-        self.end();
     }
 
-    /// Whether it is time to ask: not while others do, or just have. Whoever asks may be dropped or stand still, so the
-    /// next one does not wait for the end.
+    /// Whether it is time to ask: not while others do, or just have. Whoever asks may stand still, or ask nodes that do, so
+    /// nobody waits for the end for longer than the command timeout.
     fn begin(&self) -> bool {
         let mut state = self.locked();
-        if state.asked.is_some_and(|(at, _)| at.elapsed() < PAUSE) {
+        let quiet = |is_over| if is_over { PAUSE } else { PAUSE.max(self.command_timeout) };
+        if state.asked.is_some_and(|(at, is_over)| at.elapsed() < quiet(is_over)) {
             return false;
         }
         state.asked = Some((Moment::now(), false));
@@ -176,8 +185,8 @@ impl Topology {
                 nodes.push(seed.clone());
             }
         }
-        if nodes.iter().any(|node| !state.doubtful.contains(node)) {
-            nodes.retain(|node| !state.doubtful.contains(node));
+        if nodes.iter().any(|node| !state.doubtful.contains_key(node)) {
+            nodes.retain(|node| !state.doubtful.contains_key(node));
         }
         drop(state);
         if nodes.len() > MOST {
@@ -232,7 +241,7 @@ impl Topology {
             let before = state.map.clone();
             change(&mut state.map);
             let State { map, doubtful, .. } = &mut *state;
-            doubtful.retain(|node| map.is_master(node));
+            doubtful.retain(|node, _| map.is_master(node));
             let is_moved = |slot: &u16| before.master(*slot).is_some() && before.master(*slot) != map.master(*slot);
             (0..SLOTS).filter(is_moved).collect()
         };
@@ -292,7 +301,7 @@ mod tests {
     fn a_master_is_doubtful_until_it_is_trusted_again_or_is_none_any_more() {
         let topology = topology("one");
         topology.learn(map(1, 10, 20));
-        let doubtful = || [7, 9000].map(|slot| topology.master(slot).unwrap().1);
+        let doubtful = || [7, 9000].map(|slot| topology.master(slot).unwrap().1.is_some());
         assert_eq!(doubtful(), [false, false]);
         topology.doubt(&at(20));
         assert_eq!(doubtful(), [false, true]);

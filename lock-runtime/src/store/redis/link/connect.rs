@@ -1,19 +1,24 @@
-//! How a [`Link`] makes its connection: one task for all, and whoever needs it next if that one stands still.
+//! How a [`Link`] makes its connection: by attempts that are tasks of their own, whose outcome callers wait for.
+//!
+//! A caller that gives up leaves the attempt alone. Otherwise a connection that takes longer to make than any one caller
+//! waits would never be made: a single try waits for the command timeout, and so does the keeper.
 
+use std::pin::pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::AsyncConnectionConfig;
-use tokio::time::timeout;
+use redis::{AsyncConnectionConfig, Pipeline, Value};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::super::endpoint::Alarm;
+use super::super::endpoint::{Alarm, Endpoint};
 use super::super::failure::CallError;
 use super::super::push::Receiver;
 #[cfg(feature = "quorum")]
 use super::super::vote::Vote;
-use super::{Gate, Link, Live, Made};
-use crate::clock::{Deadline, Moment};
+use super::{Link, Live, Made};
+use crate::clock::{Deadline, Drift, Moment};
 use crate::observe;
 use crate::store::Anchor;
 
@@ -21,110 +26,304 @@ use crate::store::Anchor;
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 /// Commands in flight before a sender has to wait; the crate's 50 makes a thousand tasks wait in turn.
 const IN_FLIGHT: usize = 4096;
+/// So many attempts are under way at once. One more takes the place of the oldest.
+const MOST_ATTEMPTS: usize = 4;
+/// An attempt ends after so many connect timeouts.
+const LIFE: u32 = 4;
+
+/// An attempt that is under way.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    generation: u64,
+    begun: Moment,
+    task: Option<AbortHandle>,
+    /// The server that it leads to is the wrong one by now.
+    is_overtaken: bool,
+}
+
+impl Attempt {
+    /// Ends it. Nothing of the link may be locked: a task that ends tells the link.
+    fn abort(self) {
+        if let Some(task) = self.task {
+            task.abort();
+        }
+    }
+}
+
+/// What a caller without a connection finds.
+enum Outlook {
+    Live(Live),
+    Failed(CallError),
+    /// An attempt is under way. When it takes longer than this, another one may begin beside it.
+    UnderWay(Instant),
+}
 
 impl Link {
-    /// Makes the connection.
+    /// Waits for a connection; begins an attempt when none is under way.
     pub(super) async fn made_live(&self, by: Deadline) -> Result<Live, CallError> {
         let limit = by.span().min(self.connect_timeout);
-        match timeout(limit, self.connect()).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(CallError::NoConnection(limit)),
+        self.made_within(Deadline::new(by.start(), limit)).await
+    }
+
+    /// Connects, for whoever has a time limit of their own.
+    pub(crate) async fn connect(&self) -> Result<Live, CallError> {
+        self.made_within(Deadline::after(self.connect_timeout * LIFE)).await
+    }
+
+    async fn made_within(&self, by: Deadline) -> Result<Live, CallError> {
+        let end = by.on_timer();
+        loop {
+            // Before the look: what changes after it is not missed.
+            let changed = pin!(self.attempted.notified());
+            let another = match self.look() {
+                Outlook::Live(live) => return Ok(live),
+                Outlook::Failed(error) => return Err(error),
+                Outlook::UnderWay(another) => another,
+            };
+            if timeout_at(another.min(end), changed).await.is_err() && Instant::now() >= end {
+                if mutant!(AttemptEndsWithCaller) {
+                    let attempts = std::mem::take(&mut self.locked().attempts);
+                    attempts.into_iter().for_each(Attempt::abort);
+                }
+                // This task may have been late, and the connection not.
+                return self.locked().live.clone().ok_or(CallError::NoConnection(by.span()));
+            }
         }
     }
 
-    /// Connects, unless somebody else just did, or just failed to.
-    pub(crate) async fn connect(&self) -> Result<Live, CallError> {
-        let _connecting = self.turn_to_connect().await;
-        {
-            let state = self.locked();
+    /// The connection, or the last failure, or an attempt that is under way: this one, when it is time for one.
+    ///
+    /// Another attempt begins beside one that takes long: the runtime of that one may stand still, or its first packets
+    /// may have gone lost while the server was away. The older one goes on. The first that is ready wins.
+    fn look(&self) -> Outlook {
+        let (generation, oldest, pause) = {
+            let mut state = self.locked();
             if let Some(live) = state.live.clone() {
-                return Ok(live);
+                return Outlook::Live(live);
             }
             if let Some((at, error)) = &state.failed
                 && at.elapsed() < CONNECT_PAUSE
             {
-                return Err(error.clone());
+                return Outlook::Failed(error.clone());
             }
+            let (now, pause) = (Moment::now(), (self.command_timeout * 2).min(self.connect_timeout));
+            if let Some(latest) = state.attempts.last() {
+                let age = now.since(latest.begun);
+                if age < pause {
+                    return Outlook::UnderWay(Instant::now() + pause.saturating_sub(age));
+                }
+            }
+            let oldest = (state.attempts.len() >= MOST_ATTEMPTS).then(|| state.attempts.remove(0));
+            let generation = self.generations.fetch_add(1, Ordering::Relaxed) + 1;
+            state.attempts.push(Attempt { generation, begun: now, task: None, is_overtaken: false });
+            (generation, oldest, pause)
+        };
+        if let Some(oldest) = oldest {
+            oldest.abort();
         }
-        let outcome = self.open().await;
+        self.begin(generation);
+        Outlook::UnderWay(Instant::now() + pause)
+    }
+
+    /// Begins the attempt that was noted, on the runtime of the caller: the connection is driven there.
+    fn begin(&self, generation: u64) {
+        let opening = Opening {
+            under_way: UnderWay { link: Weak::clone(&self.this), generation },
+            endpoint: self.endpoint.clone(),
+            process: self.process.clone(),
+            #[cfg(feature = "quorum")]
+            max_lease: self.max_lease,
+            connect_timeout: self.connect_timeout,
+            drift: self.drift,
+        };
+        let task = tokio::spawn(opening.run()).abort_handle();
+        // A runtime that ends has dropped the task already, and the attempt is not noted any more.
+        if let Some(attempt) = self.locked().attempts.iter_mut().find(|attempt| attempt.generation == generation) {
+            attempt.task = Some(task);
+        }
+    }
+
+    /// Takes in how an attempt ended.
+    fn on_attempt(&self, generation: u64, outcome: Result<Opened, CallError>) {
         let mut state = self.locked();
-        let of_known = |error: CallError| if state.was_connected { error.of_known() } else { error };
-        let outcome = outcome.map_err(of_known).and_then(|live| {
-            let overtaken = || CallError::Unsuitable("another server became the master meanwhile".to_owned());
-            if state.overtaken == live.made.generation { Err(overtaken()) } else { Ok(live) }
-        });
-        match &outcome {
-            // This task was overtaken.
-            Ok(_) if let Some(live) = &state.live => return Ok(live.clone()),
-            Ok(live) => {
-                state.live = Some(live.clone());
+        let Some(place) = state.attempts.iter().position(|attempt| attempt.generation == generation) else {
+            // It was overtaken, and is closed.
+            return;
+        };
+        let is_latest = place + 1 == state.attempts.len();
+        let Attempt { is_overtaken, .. } = state.attempts.remove(place);
+        let outcome = match outcome {
+            Ok(_) if is_overtaken => {
+                Err(CallError::Unsuitable("another server became the master meanwhile".to_owned()))
+            }
+            Err(error) if state.was_connected => Err(error.of_known()),
+            outcome => outcome,
+        };
+        match outcome {
+            Ok(Opened { live, anchor, round_trip }) => {
+                let others = std::mem::take(&mut state.attempts);
+                state.live = Some(live);
                 state.failed = None;
                 state.silent_since = None;
+                state.clock = Some(anchor);
+                state.drifting.begin_anew();
                 let again = std::mem::replace(&mut state.was_connected, true);
+                self.round_trip.store(nanos(round_trip), Ordering::Relaxed);
+                self.scripts.store(0, Ordering::Relaxed);
                 drop(state);
+                others.into_iter().for_each(Attempt::abort);
                 observe::connected(&self.server);
                 if again {
                     // Whatever was asked for and held before may be gone: on this connection the answers are new.
                     self.interrupted();
                 }
             }
-            Err(error) => state.failed = Some((Moment::now(), error.clone())),
-        }
-        outcome
-    }
-
-    /// Waits while somebody else connects, but not for long: the runtime of whoever does may stand still.
-    async fn turn_to_connect(&self) -> tokio::sync::OwnedMutexGuard<()> {
-        let gate = || self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let entered = Arc::clone(&gate());
-            if let Ok(turn) = timeout(self.command_timeout * 2, Arc::clone(&entered).lock_owned()).await {
-                return turn;
-            }
-            let mut gate = gate();
-            if Arc::ptr_eq(&gate, &entered) {
-                // One of those who waited goes next, and the others wait for that one.
-                *gate = Gate::default();
+            Err(error) => {
+                // An older one knows less of the server than the one that began later.
+                if is_latest {
+                    state.failed = Some((Moment::now(), error));
+                }
+                drop(state);
             }
         }
+        self.attempted.notify_waiters();
     }
 
-    async fn open(&self) -> Result<Live, CallError> {
-        let generation = self.generations.fetch_add(1, Ordering::Relaxed) + 1;
+    /// An attempt ended with its runtime, and nothing is known of the server.
+    fn on_attempt_gone(&self, generation: u64) {
+        let mut state = self.locked();
+        let before = state.attempts.len();
+        state.attempts.retain(|attempt| attempt.generation != generation);
+        let was_noted = state.attempts.len() < before;
+        drop(state);
+        if was_noted {
+            self.attempted.notify_waiters();
+        }
+    }
+
+    /// The connection of `generation` leads to the wrong server, be it in use or still being made.
+    fn on_overtaken(&self, generation: u64) {
+        for attempt in self.locked().attempts.iter_mut().filter(|attempt| attempt.generation == generation) {
+            attempt.is_overtaken = true;
+        }
+        self.drop_connection(generation);
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // A manager that is gone leaves no half-open connections.
+        let attempts = std::mem::take(&mut self.locked().attempts);
+        attempts.into_iter().for_each(Attempt::abort);
+    }
+}
+
+/// Tells the link when the task of an attempt is dropped.
+struct UnderWay {
+    link: Weak<Link>,
+    generation: u64,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(link) = self.link.upgrade() {
+            link.on_attempt_gone(self.generation);
+        }
+    }
+}
+
+/// All that an attempt needs: it does not keep the link.
+struct Opening {
+    under_way: UnderWay,
+    endpoint: Endpoint,
+    process: Option<String>,
+    #[cfg(feature = "quorum")]
+    max_lease: Option<Duration>,
+    connect_timeout: Duration,
+    drift: Drift,
+}
+
+/// A connection that is ready.
+struct Opened {
+    live: Live,
+    anchor: Anchor,
+    round_trip: Duration,
+}
+
+impl Opening {
+    async fn run(self) {
+        let life = self.connect_timeout * LIFE;
+        // Boxed: its type is deep.
+        let opened: futures_util::future::BoxFuture<'_, _> = Box::pin(self.open());
+        let outcome = timeout(life, opened).await.unwrap_or(Err(CallError::NoConnection(life)));
+        let UnderWay { link, generation } = &self.under_way;
+        if let Some(link) = link.upgrade() {
+            link.on_attempt(*generation, outcome);
+        }
+    }
+
+    /// Three round trips, four with TLS: the handshake of TCP, that of the `redis` crate, and all that the protocol wants to
+    /// know or to have, in one piece.
+    async fn open(&self) -> Result<Opened, CallError> {
+        let UnderWay { link, generation } = &self.under_way;
+        let generation = *generation;
         let config = AsyncConnectionConfig::new()
             // The calls' own deadlines are the only ones.
             .set_response_timeout(None)
-            .set_connection_timeout(Some(self.connect_timeout))
+            // That of the attempt is the only one.
+            .set_connection_timeout(None)
             .set_pipeline_buffer_size(IN_FLIGHT)
-            .set_push_sender(Receiver { link: Weak::clone(&self.this), generation });
-        let this = Weak::clone(&self.this);
+            .set_push_sender(Receiver { link: Weak::clone(link), generation });
+        let this = Weak::clone(link);
         let alarm: Alarm = Arc::new(move || {
             if let Some(link) = this.upgrade() {
-                link.overtaken(generation);
+                link.on_overtaken(generation);
             }
         });
-        let greeted = self.endpoint.connect(config, self.connect_timeout, &alarm).await?;
+        let greeted = self.endpoint.connect(config, &self.wishes(), self.connect_timeout, &alarm).await?;
         greeted.check()?;
-        let mut connection = greeted.connection;
-        let sent = Moment::now();
-        let time: (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
-        self.learn_anew(Anchor { sent, store_micros: micros(time), drift: self.drift });
+        let mut told = greeted.told.into_iter();
+        let time: (u64, u64) = redis::from_redis_value(told.next().unwrap_or(Value::Nil).extract_error()?)
+            .map_err(redis::RedisError::from)?;
+        let anchor = Anchor { sent: greeted.asked, store_micros: micros(time), drift: self.drift };
         #[cfg(feature = "quorum")]
         let vote = match self.max_lease {
-            Some(max_lease) => Some(Arc::new(Vote::read(&mut connection, max_lease, &self.sighting).await?)),
+            Some(max_lease) => {
+                let link = link.upgrade().ok_or(CallError::NoConnection(Duration::ZERO))?;
+                Some(Arc::new(Vote::read((told.next(), told.next()), max_lease, &link.sighting)?))
+            }
             None => None,
         };
-        if let Some(process) = &self.process {
-            connection.subscribe(format!("cache_lock:{process}")).await?;
+        if self.process.is_some() {
+            told.next().unwrap_or(Value::Nil).extract_error()?;
         }
-        Ok(Live {
-            connection,
+        let live = Live {
+            connection: greeted.connection,
             made: Made { generation, at: Moment::now() },
             _listening: greeted.listening,
             #[cfg(feature = "quorum")]
             vote,
-        })
+        };
+        Ok(Opened { live, anchor, round_trip: greeted.round_trip })
     }
+
+    /// What is sent along with the greeting.
+    fn wishes(&self) -> Pipeline {
+        let mut wishes = redis::pipe();
+        wishes.cmd("TIME");
+        #[cfg(feature = "quorum")]
+        if self.max_lease.is_some() {
+            Vote::ask(&mut wishes);
+        }
+        if let Some(process) = &self.process {
+            wishes.cmd("SUBSCRIBE").arg(format!("cache_lock:{process}"));
+        }
+        wishes
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What `TIME` says, in one number.

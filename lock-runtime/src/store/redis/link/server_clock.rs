@@ -8,13 +8,6 @@ use crate::observe;
 use crate::store::Anchor;
 
 impl Link {
-    /// Remembers what the clock of a server shows that was just connected.
-    pub(super) fn learn_anew(&self, anchor: Anchor) {
-        let mut state = self.locked();
-        state.clock = Some(anchor);
-        state.drifting.begin_anew();
-    }
-
     /// Remembers what the server's clock shows, and warns once when it runs faster than leases allow for.
     pub(in super::super) fn learn(&self, anchor: Anchor) {
         let mut state = self.locked();

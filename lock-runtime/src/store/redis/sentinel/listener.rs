@@ -76,12 +76,12 @@ impl Listener {
     /// Until the connection breaks, or is silent.
     async fn listen(&self) -> Result<Infallible, CallError> {
         let news = Arc::new(Notify::new());
-        let mut connection = self.limited(self.connect(&news)).await?;
+        let (mut connection, mut choice) = self.limited(self.connect(&news)).await?;
         loop {
-            let choice = self.limited(self.ask(&mut connection)).await?;
             self.say(Ok(choice));
             // What the news are does not matter: it is asked.
             let _ = timeout(jittered(ASK_PAUSE), news.notified()).await;
+            choice = self.limited(self.ask(&mut connection)).await?;
         }
     }
 
@@ -89,7 +89,7 @@ impl Listener {
         timeout(self.limit, step).await.unwrap_or(Err(CallError::NoConnection(self.limit)))
     }
 
-    async fn connect(&self, news: &Arc<Notify>) -> Result<MultiplexedConnection, CallError> {
+    async fn connect(&self, news: &Arc<Notify>) -> Result<(MultiplexedConnection, Choice), CallError> {
         let server = self.sentinel.redis_settings();
         // A sentinel has no databases, and most often no password either: then it refuses one.
         let plain = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
@@ -106,7 +106,7 @@ impl Listener {
         &self,
         credentials: RedisConnectionInfo,
         news: &Arc<Notify>,
-    ) -> Result<MultiplexedConnection, CallError> {
+    ) -> Result<(MultiplexedConnection, Choice), CallError> {
         let news = Arc::clone(news);
         let hear = move |_: PushInfo| -> Result<(), SendError> {
             news.notify_one();
@@ -119,8 +119,12 @@ impl Listener {
         let of_setup = |error| CallError::of_setup(error, is_tls(&self.sentinel));
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(of_setup)?;
         // The one is told by the sentinel that leads a failover as soon as there is a new master, the other by the rest.
-        connection.subscribe(&["+promoted-slave", "+switch-master"]).await.map_err(refused)?;
-        Ok(connection)
+        let mut asking = connection.clone();
+        // In one piece, and listening first: no news is missed in between.
+        let subscribing = connection.subscribe(&["+promoted-slave", "+switch-master"]);
+        let (subscribed, choice) = tokio::join!(biased; subscribing, self.ask(&mut asking));
+        subscribed.map_err(refused)?;
+        Ok((connection, choice?))
     }
 
     /// Who the master is, and since which failover. A sentinel that leads one tells the first before it is over.

@@ -1,0 +1,56 @@
+//! [`Search`]: which servers were tried, and which of them the sentinels name.
+
+use redis::{ConnectionAddr, ConnectionInfo};
+
+use super::super::endpoint::Greeted;
+use super::super::failure::CallError;
+use super::listener::Choice;
+
+/// The search for a master, while sentinels are asked and servers are tried.
+#[derive(Default)]
+pub(super) struct Search {
+    /// Every server that was tried, or is.
+    pub(super) tried: Vec<ConnectionAddr>,
+    named: Vec<Choice>,
+    greeted: Vec<(ConnectionAddr, Greeted)>,
+    failed: Vec<(ConnectionAddr, CallError)>,
+    /// What is said if there is no master: of the server that was named, rather than of a sentinel that is down.
+    pub(super) of_master: Option<CallError>,
+    pub(super) of_sentinels: Option<CallError>,
+}
+
+impl Search {
+    /// Takes in how trying a server ended.
+    pub(super) fn on_outcome(&mut self, master: &ConnectionInfo, outcome: Result<Greeted, CallError>) {
+        match outcome {
+            Ok(greeted) => self.greeted.push((master.addr().clone(), greeted)),
+            Err(error) => self.failed.push((master.addr().clone(), error)),
+        }
+    }
+
+    /// Takes in what a sentinel says; returns whether that server is still to be tried.
+    pub(super) fn on_choice(&mut self, choice: &Choice) -> bool {
+        self.named.push(choice.clone());
+        let is_new = !self.tried.contains(choice.master.addr());
+        if is_new {
+            self.tried.push(choice.master.addr().clone());
+        }
+        is_new
+    }
+
+    /// A server that was named and that is a master by its own account.
+    pub(super) fn take_master(&mut self) -> Option<(Choice, Greeted)> {
+        let is_named = |addr: &ConnectionAddr| self.named.iter().rposition(|choice| choice.master.addr() == addr);
+        let (place, named) =
+            self.greeted.iter().enumerate().find_map(|(place, (addr, _))| Some((place, is_named(addr)?)))?;
+        Some((self.named.get(named)?.clone(), self.greeted.swap_remove(place).1))
+    }
+
+    /// Why there is no master. How a server fared that nobody names does not matter.
+    pub(super) fn into_error(self) -> CallError {
+        let is_named = |addr: &ConnectionAddr| self.named.iter().any(|choice| choice.master.addr() == addr);
+        let of_named = self.failed.into_iter().rfind(|(addr, _)| is_named(addr)).map(|(_, error)| error);
+        let nobody = || CallError::Unsuitable("no sentinel could be asked".to_owned());
+        of_named.or(self.of_master).or(self.of_sentinels).unwrap_or_else(nobody)
+    }
+}

@@ -1,0 +1,85 @@
+//! The table "At a distance" in docs/topologies.md, cell by cell.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use tests::proxy::Distance;
+
+use crate::places::Far;
+use crate::recovery::ROUND_TRIPS;
+
+const LONG: Duration = Duration::from_secs(9);
+
+/// Connects from afar, tries, acquires, holds beyond the first claim, and hands off to a manager that waits, with the default
+/// settings. It connects and hands off within so many round trips.
+async fn all_works(far: Far, round_trip: u64, (connects, passes): (u32, u32)) {
+    let distance = Distance::of_millis(round_trip);
+    far.move_away(distance);
+    let trips = |count: u32| distance.round_trip * count + Duration::from_millis(250);
+    let start = Instant::now();
+    // The one verb that a default may not be enough for.
+    let manager = far.builder().connect_timeout(LONG).connect().await.unwrap();
+    let connected = start.elapsed();
+    // With TLS the certificates of the machine are read first, which takes a slow build on a busy machine its time.
+    let reading = if far.is_tls() { Duration::from_secs(1) } else { Duration::ZERO };
+    assert!(connected < trips(connects) + reading, "{round_trip} ms: connected in {connected:?}");
+    drop(manager);
+    far.move_away(Distance::default());
+    let (one, other) = (far.manager().await, far.manager().await);
+    for locks in [&one, &other] {
+        // In a cluster the first lock makes the connection.
+        locks.lock("warm", "up").acquire().await.unwrap().release().await.unwrap();
+    }
+    far.move_away(distance);
+    let start = Instant::now();
+    let guard = one.lock("p", "k").try_acquire().await.unwrap().expect("it is free");
+    let tried = start.elapsed();
+    assert!(one.lock("p", "k").try_acquire().await.unwrap().is_none(), "{round_trip} ms: it is held");
+    assert!(other.lock("p", "k").try_acquire().await.unwrap().is_none(), "{round_trip} ms: it is held elsewhere");
+    let waiter = tokio::spawn(async move {
+        let guard = other.lock("p", "k").timeout(LONG).acquire().await.unwrap();
+        (Instant::now(), guard)
+    });
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(guard.remaining() > Duration::from_secs(15), "{round_trip} ms: {:?}", guard.remaining());
+    let released = Instant::now();
+    guard.release().await.unwrap();
+    let (had, guard) = waiter.await.unwrap();
+    let passed = had.duration_since(released);
+    assert!(passed < trips(passes), "{round_trip} ms: passed on after {passed:?}");
+    guard.release().await.unwrap();
+    println!("{round_trip} ms: connected in {connected:?}, tried in {tried:?}, passed on in {passed:?}");
+}
+
+async fn at(place: fn() -> Far, round_trips: &[u64], trips: (u32, u32)) {
+    let worlds: Vec<_> =
+        round_trips.iter().map(|round_trip| tokio::spawn(all_works(place(), *round_trip, trips))).collect();
+    for outcome in join_all(worlds).await {
+        outcome.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn everything_works_on_one_server_at_every_distance() {
+    at(Far::one_server, &ROUND_TRIPS, (3, 1)).await;
+}
+
+#[tokio::test]
+async fn everything_works_over_tls_from_far_away() {
+    at(Far::tls, &[200, 400], (4, 1)).await;
+}
+
+#[tokio::test]
+async fn everything_works_under_sentinels_from_far_away() {
+    at(Far::sentinel, &[200, 400], (6, 1)).await;
+}
+
+#[tokio::test]
+async fn everything_works_in_a_cluster_from_far_away() {
+    at(Far::cluster, &[200, 400], (3, 2)).await;
+}
+
+#[tokio::test]
+async fn everything_works_on_a_quorum_from_far_away() {
+    at(Far::quorum, &[200, 400], (5, 2)).await;
+}

@@ -1,0 +1,104 @@
+//! [`Far`]: a place whose servers are all behind proxies.
+
+use std::time::Duration;
+
+use lock_runtime::{Builder, LockManager};
+use redis::TlsCertificates;
+use tests::proxy::{Distance, Proxy};
+use tests::sentinel::{NAME, Sentinel};
+use tests::server::{Kind, Server, free_port};
+use tests::tls::{Authority, arguments};
+
+/// Servers, and the proxies before them.
+pub(crate) struct Far {
+    /// The first has the locks, at least one of them.
+    pub(crate) servers: Vec<Server>,
+    _sentinel: Option<Sentinel>,
+    proxies: Vec<Proxy>,
+    url: String,
+    authority: Option<Authority>,
+}
+
+fn port(address: &str) -> &str {
+    address.rsplit(':').next().unwrap()
+}
+
+impl Far {
+    pub(crate) fn one_server() -> Self {
+        let server = Server::start();
+        let proxy = Proxy::before(&server);
+        let url = proxy.url();
+        Self { servers: vec![server], _sentinel: None, proxies: vec![proxy], url, authority: None }
+    }
+
+    pub(crate) fn tls() -> Self {
+        let (authority, port) = (Authority::new(), free_port());
+        let options = arguments(&authority.options(port));
+        let server = Server::with(&options.iter().map(String::as_str).collect::<Vec<_>>());
+        let proxy = Proxy::blind(format!("127.0.0.1:{port}"));
+        let url = format!("rediss://{}", proxy.address());
+        Self { servers: vec![server], _sentinel: None, proxies: vec![proxy], url, authority: Some(authority) }
+    }
+
+    /// A master and one sentinel, which reaches the master as managers do.
+    pub(crate) fn sentinel() -> Self {
+        let server = Server::start();
+        let master = Proxy::before(&server);
+        let patient = [("sentinel down-after-milliseconds", format!("{NAME} 60000"))];
+        let sentinel = Sentinel::with(Kind::Redis, port(&master.address()).parse().unwrap(), &patient);
+        let before = Proxy::to(sentinel.address(), false);
+        let url = format!("redis-sentinel://{}/{NAME}", before.address());
+        Self { servers: vec![server], _sentinel: Some(sentinel), proxies: vec![master, before], url, authority: None }
+    }
+
+    /// One master of all slots, which says that it listens where the proxy does.
+    pub(crate) fn cluster() -> Self {
+        let server = Server::with(&["--cluster-enabled", "yes"]);
+        let proxy = Proxy::before(&server);
+        server.tell("CLUSTER ADDSLOTSRANGE 0 16383");
+        server.tell(&format!("CONFIG SET cluster-announce-port {}", port(&proxy.address())));
+        let is_well = || server.ask::<String>("CLUSTER INFO").contains("cluster_state:ok");
+        tests::patience::eventually_blocking("the cluster is well", Duration::from_secs(10), is_well);
+        let url = format!("redis-cluster://{}", proxy.address());
+        Self { servers: vec![server], _sentinel: None, proxies: vec![proxy], url, authority: None }
+    }
+
+    pub(crate) fn quorum() -> Self {
+        let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+        let proxies: Vec<_> = servers.iter().map(Proxy::before).collect();
+        let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
+        let url = format!("redlock://{}", addresses.join(","));
+        Self { servers, _sentinel: None, proxies, url, authority: None }
+    }
+
+    pub(crate) fn move_away(&self, distance: Distance) {
+        self.proxies.iter().for_each(|proxy| proxy.move_away(distance));
+    }
+
+    /// Cuts every connection that exists.
+    pub(crate) fn cut(&self) {
+        self.proxies.iter().for_each(Proxy::cut);
+    }
+
+    pub(crate) fn builder(&self) -> Builder {
+        let Some(authority) = &self.authority else {
+            return LockManager::builder().url(&self.url);
+        };
+        let root_cert = Some(authority.pem().to_owned().into_bytes());
+        let certificates = TlsCertificates { client_tls: None, root_cert };
+        LockManager::builder().client(redis::Client::build_with_tls(self.url.clone(), certificates).unwrap())
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        self.authority.is_some()
+    }
+
+    pub(crate) async fn manager(&self) -> LockManager {
+        self.builder().connect().await.unwrap()
+    }
+
+    /// Whether a majority of the servers has an owner of the lock.
+    pub(crate) fn is_owned(&self, key: &str) -> bool {
+        self.servers.iter().filter(|server| server.owner(key).is_some()).count() > self.servers.len() / 2
+    }
+}

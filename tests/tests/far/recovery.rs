@@ -1,0 +1,115 @@
+//! After a cut all connections are made again, however long that takes.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use lock_runtime::{LockGuard, LockManager};
+use tests::patience::eventually;
+use tests::proxy::Distance;
+
+use crate::places::Far;
+
+/// The round trips of the table in docs/topologies.md, in milliseconds.
+pub(crate) const ROUND_TRIPS: [u64; 5] = [1, 30, 100, 200, 400];
+/// More than the first claim of a lease lasts: who is still a holder then was confirmed.
+const LONGER_THAN_A_CLAIM: Duration = Duration::from_secs(4);
+/// A connection under sentinels takes six round trips, and is needed twice in turn by a hold.
+const RECOVERED: Duration = Duration::from_secs(5);
+
+fn slow_to_connect() -> Distance {
+    Distance { first_bytes: Duration::from_secs(1), ..Distance::of_millis(1) }
+}
+
+async fn is_confirmed(guard: &LockGuard) {
+    eventually("the lease is confirmed", RECOVERED, || guard.remaining() > Duration::from_secs(15)).await;
+}
+
+/// A single try on a lock of its own.
+async fn is_had(manager: &LockManager, number: u32) -> bool {
+    match manager.lock("try", &number).try_acquire().await {
+        Ok(guard) => {
+            guard.expect("nobody else wants it").release().await.unwrap();
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// After one cut a service that only tries gets locks again, what is held stays held, what is held from then on lasts, and
+/// a dropped guard is released.
+async fn all_is_well_again_after_a_cut(far: Far, distance: Distance) {
+    let what = format!("{distance:?}");
+    let manager = far.manager().await;
+    let before = manager.lock("before", "cut").timeout(RECOVERED).acquire().await.unwrap();
+    is_confirmed(&before).await;
+    far.move_away(distance);
+    far.cut();
+    let cut = Instant::now();
+    let mut number = 0;
+    while !is_had(&manager, number).await {
+        number += 1;
+        assert!(cut.elapsed() < RECOVERED, "{what}: {number} tries of single locks failed");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let took = cut.elapsed();
+    for again in 1..=5 {
+        assert!(is_had(&manager, number + again).await, "{what}: a single try of a free lock failed");
+    }
+    let after = manager.lock("after", "cut").acquire().await.unwrap();
+    let dropped = manager.lock("dropped", "guard").acquire().await.unwrap();
+    is_confirmed(&dropped).await;
+    drop(dropped);
+    let is_released = || !far.is_owned("dropped:guard");
+    eventually("a dropped guard is released", RECOVERED, is_released).await;
+    tokio::time::sleep(LONGER_THAN_A_CLAIM).await;
+    assert!(before.is_valid() && after.is_valid(), "{what}: a hold was lost");
+    assert!(after.remaining() > LONGER_THAN_A_CLAIM, "{what}: {:?}", after.remaining());
+    after.release().await.unwrap();
+    before.release().await.unwrap();
+    println!("{what}: a single try was had {took:?} after the cut");
+}
+
+/// A place, made once for each distance, all at the same time.
+async fn at(place: fn() -> Far, distances: impl IntoIterator<Item = Distance>) {
+    let worlds = distances.into_iter().map(|distance| {
+        let far = place();
+        tokio::spawn(all_is_well_again_after_a_cut(far, distance))
+    });
+    for outcome in join_all(worlds.collect::<Vec<_>>()).await {
+        outcome.unwrap();
+    }
+}
+
+fn far_ones() -> [Distance; 3] {
+    [Distance::of_millis(200), Distance::of_millis(400), slow_to_connect()]
+}
+
+#[tokio::test]
+async fn one_server_is_had_again_at_every_distance() {
+    at(Far::one_server, ROUND_TRIPS.map(Distance::of_millis)).await;
+}
+
+#[tokio::test]
+async fn one_server_that_is_slow_to_connect_to_is_had_again() {
+    at(Far::one_server, [slow_to_connect()]).await;
+}
+
+#[tokio::test]
+async fn a_server_over_tls_is_had_again_from_far_away() {
+    at(Far::tls, far_ones()).await;
+}
+
+#[tokio::test]
+async fn a_master_under_sentinels_is_had_again_from_far_away() {
+    at(Far::sentinel, far_ones()).await;
+}
+
+#[tokio::test]
+async fn a_cluster_is_had_again_from_far_away() {
+    at(Far::cluster, far_ones()).await;
+}
+
+#[tokio::test]
+async fn a_quorum_is_had_again_from_far_away() {
+    at(Far::quorum, far_ones()).await;
+}

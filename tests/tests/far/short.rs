@@ -1,0 +1,43 @@
+//! Times that are about as long as the round trip.
+
+use std::time::{Duration, Instant};
+
+use lock_runtime::LockError;
+use tests::proxy::Distance;
+
+use crate::places::Far;
+
+/// Nobody else wants the lock: whatever the store said before, it was not busy.
+#[tokio::test]
+async fn a_lease_that_is_over_when_the_answer_comes_is_told_and_is_no_busy_lock() {
+    let far = Far::one_server();
+    let manager = far.manager().await;
+    far.move_away(Distance::of_millis(9));
+    for number in 0..20 {
+        let lock = || manager.lock("short", &number).expire(Duration::from_millis(10)).renew(false);
+        for timeout in [Duration::ZERO, Duration::from_millis(60)] {
+            match lock().timeout(timeout).acquire().await {
+                Ok(guard) => drop(guard),
+                Err(error) => {
+                    assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+                    assert!(error.to_string().contains("10ms"), "{error}");
+                }
+            }
+        }
+    }
+}
+
+/// A single try waits for one answer, at most the command timeout.
+#[tokio::test]
+async fn a_single_try_of_a_silent_server_takes_the_command_timeout() {
+    let far = Far::one_server();
+    let manager = far.builder().command_timeout(Duration::from_millis(300)).connect().await.unwrap();
+    manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    far.servers[0].freeze();
+    let start = Instant::now();
+    let error = manager.lock("p", "k").try_acquire().await.unwrap_err();
+    far.servers[0].thaw();
+    let took = start.elapsed();
+    assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+    assert!((250..400).contains(&took.as_millis()), "{took:?}");
+}
