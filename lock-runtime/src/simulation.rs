@@ -6,8 +6,10 @@
 
 mod embedded;
 mod faults;
+mod late;
 mod links;
 mod network;
+mod overload;
 mod process;
 mod record;
 mod scenes;

@@ -1,5 +1,6 @@
 //! Every bug that is seeded, with the check that has to catch it. docs/faults.md has the same list.
 
+use super::late::Late;
 use super::world::Plan;
 use crate::mutants::Mutant;
 
@@ -61,6 +62,16 @@ const fn troubled(seeded: Seeded) -> Seeded {
 /// Where replies are lost all the time.
 const fn cutting(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.cut > 0.0, ..seeded }
+}
+
+/// Where pushes are lost all the time.
+const fn deaf(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.push_lost > 0.0, ..seeded }
+}
+
+/// Where tasks are polled late.
+const fn late(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.late != Late::Never, ..seeded }
 }
 
 const OVERLAP: &str = "C1 claims never overlap";
@@ -146,15 +157,15 @@ pub(super) const ALL: &[Seeded] = &[
         &[("redis.pcall('PUBLISH', address, 'wait ' .. lock)", "")],
         ORDER,
     ),
-    scripts(
+    deaf(scripts(
         "a withdrawal leaves the queue as it is",
         &[("redis.call('LREM', queue, 0, claim .. '|' .. token)", "")],
         UNUSED,
-    ),
+    )),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
-    code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, GOES_ON),
+    code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, UNUSED),
     code("a deadline counts from the reply", Mutant::DeadlineFromReply, BACKED),
     code("a dropped guard keeps its lease", Mutant::DroppedGuardKept, UNUSED),
     code("a command has no deadline", Mutant::EndlessCommand, IN_TIME),
@@ -174,6 +185,9 @@ pub(super) const ALL: &[Seeded] = &[
     code("L2: the holds of a lease have one fencing token", Mutant::SameFence, FENCES),
     code("hand-overs of dropped guards do not count", Mutant::StreakOfDropsUncounted, ORDER),
     code("L4: a streak has no end", Mutant::StreakWithoutBound, ORDER),
+    late(code("L7: a turn that is not taken up stays where it is", Mutant::LateTurnKept, UNUSED)),
+    late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
+    late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
     code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT),
     code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),

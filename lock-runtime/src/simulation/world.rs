@@ -13,6 +13,7 @@ use server_model::ModelServer;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::faults;
+use super::late::Late;
 use super::network::Network;
 use super::process::Process;
 use super::seeded::Bug;
@@ -44,6 +45,8 @@ pub(super) struct Plan {
     pub(super) rate: f64,
     /// The server may lose its data.
     pub(super) forgetful: bool,
+    /// Tasks are polled late.
+    pub(super) late: Late,
 }
 
 impl Plan {
@@ -62,7 +65,7 @@ impl Plan {
             () if forgetful => random.u64(8000..=12_000),
             () => random.u64(3000..=9000),
         };
-        Self {
+        let plan = Self {
             processes: random.usize(2..=4),
             tasks: if is_busy { random.choice([1, 6]).unwrap_or(1) } else { random.u32(1..=4) },
             keys: if is_busy { 1 } else { random.choice([1, 2, 3, 12, 12]).unwrap_or(1) },
@@ -74,7 +77,11 @@ impl Plan {
             pause: random.choice(pauses).filter(|_| !is_busy).flatten().map(Duration::from_millis),
             rate: 0.992 + 0.016 * random.f64(),
             forgetful,
-        }
+            late: Late::of(random),
+        };
+        // A message that is lost, and a task that is late, cost a second each.
+        let late = if plan.push_lost > 0.0 || plan.cut > 0.0 { Late::Never } else { plan.late };
+        Self { late, ..plan }
     }
 
     fn bounds(&self) -> Bounds {
