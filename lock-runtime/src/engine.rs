@@ -203,6 +203,15 @@ impl Engine {
         self.table.forget_if_unused(slot);
     }
 
+    /// Passes on a turn that its task did not take up (rule L7).
+    pub(crate) fn pass_over(&self, slot: &Arc<Slot>) {
+        if let Some(release) = slot.pass_over() {
+            // An answer that its task does not read may be to a command that the server has yet to execute.
+            self.withdraw(release);
+        }
+        self.table.forget_if_unused(slot);
+    }
+
     /// See [`LockManager::shutdown`](crate::LockManager::shutdown). The bodies that hold the locks `own` wait for it
     /// themselves: they are not waited for, and go on after it.
     pub(crate) async fn shutdown(self: &Arc<Self>, own: &[Arc<str>]) {
@@ -216,6 +225,7 @@ impl Engine {
         self.is_closed.store(true, Ordering::SeqCst);
         for slot in self.table.all() {
             slot.close();
+            self.table.forget_if_unused(&slot);
         }
         if tokio::time::timeout(self.settings.drain, self.table.emptied_but(own)).await.is_err() {
             for slot in self.table.all() {

@@ -5,6 +5,7 @@
 //! callers' runtimes, so that it lives in that runtime's (perhaps paused) time.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -15,12 +16,12 @@ use tokio::time::Instant;
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
 use crate::local::{Attention, Entries, Look, Slot};
-use crate::observe;
-use crate::store::{AnyStore, Ask, Events, Release, Renewal, Retry, Store, StoreError};
+use crate::store::{AnyStore, Ask, Events, Release, Renewal, Store};
 
 mod backlog;
 mod board;
 mod releases;
+mod sending;
 pub(crate) mod thread;
 
 #[cfg(test)]
@@ -28,6 +29,7 @@ mod tests;
 
 use backlog::Batch;
 use board::Board;
+use sending::{repeat_asks, send_renewals};
 use thread::KeeperThread;
 
 /// The beat while there are young holds: a hold that lives longer than this is confirmed.
@@ -38,6 +40,8 @@ const IDLE_TICKS: u32 = 10;
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// When timers missed so much time, the schedule is no longer what counts. Clocks that are slewed miss far less.
 const MISSED: Duration = Duration::from_millis(100);
+/// No answer that takes longer is waited for as usual: then an ask of a far server is sent twice.
+const LONGEST_USUAL: Duration = Duration::from_millis(250);
 /// Items per command.
 const BATCH: usize = 128;
 /// How old an answer to an ask is at least when the ask is repeated: a lost wake-up costs that on top of the interval.
@@ -52,6 +56,8 @@ pub(crate) struct Keeper {
     /// The store over the keeper's own connection.
     store: Arc<AnyStore>,
     command_timeout: Duration,
+    /// How long the last command took, in nanoseconds.
+    took: AtomicU64,
     thread: Option<Arc<KeeperThread>>,
 }
 
@@ -63,6 +69,7 @@ impl Keeper {
             quiet: Notify::new(),
             store,
             command_timeout,
+            took: AtomicU64::new(0),
             thread,
         })
     }
@@ -207,7 +214,17 @@ impl Keeper {
         }
     }
 
-    fn by(&self) -> Deadline {
+    /// An answer that takes longer is not usual. One that was held up once says little about the next.
+    pub(crate) fn usual_answer(&self) -> Duration {
+        (Duration::from_nanos(self.took.load(Ordering::Relaxed)) * 2).min(LONGEST_USUAL)
+    }
+
+    fn note_answer(&self, sent: Moment) {
+        let took = u64::try_from(sent.elapsed().as_nanos()).unwrap_or(u64::MAX / 2);
+        self.took.store(took, Ordering::Relaxed);
+    }
+
+    pub(crate) fn by(&self) -> Deadline {
         Deadline::after(self.command_timeout)
     }
 }
@@ -305,12 +322,12 @@ fn look(keeper: &Arc<Keeper>, engine: &Arc<Engine>, missed: bool) -> Work {
     work
 }
 
-/// Returns whether the hold is still young.
+/// Returns whether the slot is to be looked at soon again.
 fn attend(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, look: Look, work: &mut Work) -> bool {
     let attention = slot.attend(look, engine.settings().grace);
-    let is_young = matches!(attention, Attention::Young);
+    let is_soon = attention.is_soon();
     follow(keeper, engine, slot, attention, Some(work));
-    is_young
+    is_soon
 }
 
 /// Does what a lease needs; a renewal goes into `work`, or is left to the next beat.
@@ -327,6 +344,12 @@ fn follow(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, attention
                 None => send_renewals(keeper, &Arc::downgrade(engine), vec![(slot, renewal)]),
             }
         }
+        Attention::Ask(ask) => {
+            if let Some(work) = work {
+                work.asks.push((slot, ask));
+            }
+        }
+        Attention::Missed => engine.pass_over(&slot),
         Attention::Lost(token, loss) => engine.revoke(&slot, Some(&token), loss),
     }
 }
@@ -368,49 +391,4 @@ fn batches<T>(keeper: &Keeper, items: Vec<T>, key: impl Fn(&T) -> &Arc<str>) -> 
         }
     }
     by_server.into_values().flatten().collect()
-}
-
-fn send_renewals(keeper: &Arc<Keeper>, engine: &Weak<Engine>, batch: Vec<(Arc<Slot>, Renewal)>) {
-    let (keeper, engine) = (Arc::clone(keeper), Weak::clone(engine));
-    tokio::spawn(async move {
-        let (slots, renewals): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-        let sent = Moment::now();
-        let outcome = keeper.store.renew(&renewals, keeper.by()).await;
-        let Some(engine) = engine.upgrade() else { return };
-        let of_all = |error: &StoreError| failed(slots.first().map_or("", |slot| slot.key()), error);
-        let mut outcomes = outcome.inspect_err(of_all).unwrap_or_default().into_iter();
-        for (slot, renewal) in slots.into_iter().zip(renewals) {
-            let outcome =
-                outcomes.next().and_then(|outcome| outcome.inspect_err(|error| failed(slot.key(), error)).ok());
-            let attention = slot.renewed(&renewal, sent, outcome);
-            follow(&keeper, &engine, slot, attention, None);
-        }
-    });
-}
-
-fn failed(key: &str, error: &StoreError) {
-    match error.retry {
-        Retry::Later => observe::keeper_failed(error),
-        Retry::Never => observe::keeper_refused(key, error),
-    }
-}
-
-async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: Vec<(Arc<Slot>, Ask)>) {
-    let (slots, asks): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-    let Ok(answers) = keeper.store.ask(&asks, keeper.by()).await.inspect_err(observe::keeper_failed) else {
-        return;
-    };
-    for ((slot, ask), answer) in slots.iter().zip(&asks).zip(answers) {
-        if answer.as_ref().is_err_and(|error| error.replicas.is_some()) {
-            // Granted, and not confirmed: the task that waits for it finds out, and fails.
-            slot.interrupted();
-        }
-        if let Ok(answer) = answer
-            && !slot.answered(ask, answer)
-            && let Some(engine) = engine.upgrade()
-        {
-            // Granted to a token that was given up meanwhile (rules 12 and L3).
-            engine.release_later(ask.withdrawal());
-        }
-    }
 }

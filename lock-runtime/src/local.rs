@@ -6,10 +6,11 @@
 //! still good passes on with it, without a round trip. This is lock cohorting (Dice, Marathe, Shavit, "Lock
 //! Cohorting", PPoPP 2012) over a lease.
 //!
-//! The rules it rests on are L1 to L6 in `docs/protocol.md`, referred to by number in the code.
+//! The rules it rests on are L1 to L7 in `docs/protocol.md`, referred to by number in the code.
 
 mod acquire;
 mod asking;
+mod call;
 mod care;
 mod crowd;
 mod hold;

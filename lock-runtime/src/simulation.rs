@@ -6,9 +6,11 @@
 
 mod embedded;
 mod faults;
+mod late;
 mod links;
 mod network;
 mod outage;
+mod overload;
 mod process;
 mod record;
 mod scenes;

@@ -18,7 +18,8 @@
 //! Not in the model: time that passes inside a script (the simulation has it), more than one key, batches, scripts that
 //! fail half-way (rule 9), a server that forgets, the TTLs of
 //! queue and fence, the time in a fencing token, guards that outlive a shutdown, `extend`, of re-entry all but its
-//! fencing tokens, and the 10 ms of rule L4.
+//! fencing tokens, the 10 ms of rule L4, and tasks that are not polled when it is their turn (rule L7): a turn that is taken
+//! back and a task that comes later double the states of each task. The simulation has them.
 #![expect(clippy::indexing_slicing, reason = "processes and tasks are named by their index in lists that never change")]
 
 mod client;

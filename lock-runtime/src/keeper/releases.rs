@@ -4,8 +4,9 @@ use std::sync::Weak;
 
 use tokio::time::Instant;
 
+use super::Keeper;
 use super::backlog::{Batch, Fate};
-use super::{Keeper, failed};
+use super::sending::failed;
 use crate::engine::Engine;
 use crate::store::{Reach, Release, Released, Retry, Store, StoreError};
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::asking::{Outlook, SILENCE};
+use super::call::Rejoined;
 use super::crowd::Waiting;
 use super::hold::Hold;
 use super::slot::{Entered, Slot};
@@ -47,6 +48,9 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
             Entered::Waiting(id, receiver, waiting) => {
                 let turn = wait(engine, &slot, terms, &mut attempt, Place { slot: &slot, id, receiver }).await?;
                 let now = Moment::now();
+                if attempt.is_over(now) {
+                    return Err(given_up(engine, &slot, terms, &attempt));
+                }
                 return match take_over(engine, turn, terms, now) {
                     Ok(hold) => Ok(hold),
                     Err(turn) => Box::pin(drive(engine, turn, terms, &mut attempt, Some(now), Some(waiting))).await,
@@ -123,7 +127,7 @@ impl Drop for Place<'_> {
 /// The task is counted as `waiting` from its first step that waits, if it was not before.
 async fn drive(
     engine: &Engine,
-    turn: Turn,
+    mut turn: Turn,
     terms: &Terms,
     attempt: &mut Attempt,
     mut now: Option<Moment>,
@@ -157,7 +161,7 @@ async fn drive(
             Step::Ask(ask) => {
                 attempt.tried = true;
                 let asked = one(store.ask(std::slice::from_ref(&ask), by).await).map(|answer| {
-                    turn.slot().answered(&ask, answer);
+                    turn.answered(&ask, answer);
                     engine.keeper().watch_queue(turn.slot());
                 });
                 asked.inspect_err(|error| slot.on_failed_ask(&ask, error))
@@ -180,6 +184,19 @@ async fn drive(
             Step::Wait(pause) => {
                 // Whether a wake-up or the time ended the wait does not matter: the next step looks again.
                 let _ = tokio::time::timeout(pause, changed).await;
+                continue;
+            }
+            Step::Rejoin => {
+                turn = match slot.rejoin(turn, terms.fenced) {
+                    Rejoined::Turn(turn) => turn,
+                    Rejoined::Waiting(id, receiver) => {
+                        let place = Place { slot: &slot, id, receiver };
+                        if waiting.is_none() {
+                            waiting = Some(engine.crowd().enter(0).map_err(|limit| too_many(terms, limit))?);
+                        }
+                        wait(engine, &slot, terms, attempt, place).await?
+                    }
+                };
                 continue;
             }
             Step::GiveUp => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::slot::{Slot, State};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, Cause, Pushed, Reach, StoreError};
+use crate::store::{Answer, Ask, Cause, Grant, Pushed, Reach, StoreError};
 use crate::token::Token;
 
 /// A store that leaves an ask unanswered for so long, or for two round trips, is not called busy.
@@ -33,7 +33,7 @@ impl Outlook {
 
 impl Slot {
     /// Takes in a pushed grant; `false` when nobody here waits for its token or owns it.
-    pub(crate) fn granted(&self, pushed: &Pushed) -> bool {
+    pub(crate) fn granted(self: &Arc<Self>, pushed: &Pushed) -> bool {
         let mut state = self.locked();
         if state.lease.as_ref().is_some_and(|lease| lease.token == pushed.token) {
             return true;
@@ -42,6 +42,7 @@ impl Slot {
             return state.is_ending(&pushed.token);
         };
         asked.push(pushed);
+        state.call(self);
         drop(state);
         self.changed.notify_waiters();
         true
@@ -88,9 +89,10 @@ impl Slot {
     }
 
     /// Takes in an answer; `false` when it grants a token that nobody here waits for.
-    pub(crate) fn answered(&self, ask: &Ask, answer: Answer) -> bool {
+    pub(crate) fn answered(self: &Arc<Self>, ask: &Ask, answer: Answer) -> bool {
         let mut state = self.locked();
         let granted = matches!(answer, Answer::Granted(_));
+        let contended = matches!(answer, Answer::Granted(Grant { contended: true, .. }));
         state.failure = None;
         if let Some(asked) = state.asked.as_mut().filter(|asked| asked.token == ask.token) {
             asked.fences = ask.fences;
@@ -99,11 +101,20 @@ impl Slot {
                 // A store of several servers may still be taking back what one of them granted (rule L3).
                 asked.token = self.engine.next_token();
             }
+            if granted {
+                state.call(self);
+            }
             drop(state);
             self.changed.notify_waiters();
             return true;
         }
-        !granted || state.is_ending(&ask.token) || state.lease.as_ref().is_some_and(|lease| lease.token == ask.token)
+        if let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == ask.token) {
+            if contended {
+                lease.noticed_rival();
+            }
+            return true;
+        }
+        !granted || state.is_ending(&ask.token)
     }
 
     /// Notes that a task is about to give back the lease of `token`.

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::lease::Lease;
 use super::slot::{Loss, Slot};
 use crate::clock::{Deadline, Moment};
-use crate::store::{Renewal, Renewed};
+use crate::store::{Ask, Renewal, Renewed};
 use crate::token::Token;
 
 /// A hold younger than this is not confirmed yet: most end sooner, and never pay for it.
@@ -41,6 +41,17 @@ pub(crate) enum Attention {
     Renew(Renewal, Option<Duration>),
     /// The hold on the lease of this token has ended.
     Lost(Token, Loss),
+    /// An ask, to be sent now, and another look soon.
+    Ask(Ask),
+    /// The turn is to be passed over, and another look soon.
+    Missed,
+}
+
+impl Attention {
+    /// Whether the slot stays in the list of those to look at soon.
+    pub(crate) fn is_soon(&self) -> bool {
+        matches!(self, Self::Young | Self::Ask(_) | Self::Missed)
+    }
 }
 
 /// Why the keeper looks at a slot.
@@ -58,14 +69,17 @@ impl Slot {
     /// Looks after the lease: what does it need now?
     pub(crate) fn attend(&self, look: Look, grace: Duration) -> Attention {
         let now = Moment::now();
-        let mut state = self.locked();
-        let Some(lease) = &mut state.lease else {
-            return Attention::Done;
+        let state = &mut *self.locked();
+        let attention = if look == Look::Young && !state.is_held() {
+            self.look_at_call(state, now)
+        } else if let Some(lease) = &mut state.lease {
+            lease.care.doubtful |= look == Look::Verify && lease.care.renewing;
+            self.attention(lease, look, now, grace)
+        } else {
+            Attention::Done
         };
-        lease.care.doubtful |= look == Look::Verify && lease.care.renewing;
-        let attention = self.attention(lease, look, now, grace);
-        if look == Look::Young && !matches!(attention, Attention::Young) {
-            lease.care.entries.young = None;
+        if look == Look::Young && !attention.is_soon() {
+            state.young = None;
         }
         attention
     }

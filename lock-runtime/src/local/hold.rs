@@ -28,7 +28,7 @@ impl Hold {
     /// fencing token left.
     pub(super) fn start(turn: &Turn, terms: &Terms, now: Moment) -> Option<HoldView> {
         let mut state = turn.slot().locked();
-        if !state.has_turn(turn.id()) {
+        if !state.has_turn(turn.id()) && !mutant!(StaleTurnActs) {
             return None;
         }
         if !state.lease.as_ref()?.is_good_for(terms, now) {
@@ -39,9 +39,9 @@ impl Hold {
             // Rule L2.
             let _ = fence.set(state.lease.as_mut()?.fences.take()?);
         }
-        let lease = state.start(turn.id(), terms, now)?;
-        let token = lease.token.clone();
-        lease.care.entries.young.get_or_insert_with(|| turn.engine().keeper().enlist(turn.slot()));
+        let token = state.start(turn.id(), terms, now)?.token.clone();
+        state.calls.answer(turn.id());
+        state.enlist(turn.slot());
         drop(state);
         Some(HoldView::new(turn, token, fence))
     }
@@ -75,7 +75,7 @@ impl Hold {
             Ending::Free(release) => (Unreleased::new(&turn, release), None),
             Ending::Yield(mut release) => {
                 let claim = release.claim.min(CLAIM);
-                release.again = Some((turn.yielded(claim), claim));
+                release.again = Some((turn.yielded(claim, now), claim));
                 // The turn stays here until the store has answered: the tasks that wait would only have to wait there.
                 (Unreleased::new(&turn, release), Some(turn))
             }
@@ -106,7 +106,7 @@ impl Hold {
         }
         if let (Some(turn), Some((token, claim)), Some(answer)) = (turn, again, released.again) {
             let ask = Ask { key, token, claim, wait: true, fences: 0, give_up: by, cause: Cause::Task };
-            turn.slot().answered(&ask, answer);
+            turn.answered(&ask, answer);
             engine.keeper().watch_queue(turn.slot());
         }
         Ok(())

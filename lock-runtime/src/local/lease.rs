@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::care::Entries;
 use super::terms::Terms;
 use crate::clock::{Deadline, Moment, without_drift};
-use crate::store::{Anchor, Answer, Busy, CLAIM, Grant, Pushed, Release};
+use crate::store::{Anchor, Answer, Ask, Busy, CLAIM, Cause, Grant, Pushed, Release};
 use crate::token::Token;
 
 /// A lease is handed over when it is good for at least this long, or half of what the next hold asks for (rule L1).
@@ -27,7 +27,7 @@ pub(super) struct Lease {
     pub(super) tenure: Option<Tenure>,
     pub(super) fences: Fences,
     pub(super) rival: Option<Rival>,
-    /// Its ask waited in the store's queue.
+    /// Its ask waited in the store's queue, or was repeated by the keeper.
     queued: bool,
     pub(super) care: Care,
 }
@@ -104,7 +104,7 @@ impl Lease {
             tenure: None,
             fences: grant.fence.map(|first| Fences::new(first, fences)).unwrap_or_default(),
             rival: (grant.contended || asked.contended).then(Rival::now),
-            queued: asked.queued,
+            queued: asked.queued || asked.repeated.is_some(),
             care: Care::default(),
         }
     }
@@ -154,6 +154,12 @@ impl Lease {
         rival.hand_overs <= STREAK_HAND_OVERS && rival.since.elapsed() < STREAK_TIME || mutant!(StreakWithoutBound)
     }
 
+    /// What an ask of the keeper's needs: from now on the store may be asked for the token also after its release.
+    pub(super) fn expose(&mut self) -> (Token, Duration) {
+        self.queued = true;
+        (self.token.clone(), self.claim)
+    }
+
     pub(super) fn release(&self, key: &Arc<str>) -> Release {
         Release {
             key: Arc::clone(key),
@@ -186,6 +192,8 @@ pub(super) struct Asked {
     pub(super) was_unanswered: bool,
     /// When it was last sent.
     pub(super) sent: Option<Moment>,
+    /// When the keeper repeated it because its answer was not read.
+    pub(super) repeated: Option<Moment>,
     /// The store has the token in its queue.
     pub(super) queued: bool,
     /// Something happened that makes the queue doubtful.
@@ -217,6 +225,7 @@ impl Asked {
             unanswered: false,
             was_unanswered: false,
             sent: None,
+            repeated: None,
             queued: false,
             doubtful: false,
             granted_in_part: false,
@@ -276,7 +285,7 @@ impl Asked {
 
     /// Whether anything may have come of it in the store: not of a plain claim that was refused.
     pub(super) fn may_stand(&self) -> bool {
-        self.unanswered || self.queued || self.is_granted()
+        self.unanswered || self.queued || self.is_granted() || self.repeated.is_some()
     }
 
     pub(super) fn is_granted(&self) -> bool {
@@ -293,6 +302,21 @@ impl Asked {
             fence: None,
         });
         self.granted.take().or(dated)
+    }
+
+    /// Whether it is granted, and another process is known to wait behind.
+    pub(super) fn is_contended(&self) -> bool {
+        let granted = self.granted.as_ref().map(|grant| grant.contended);
+        let pushed = self.pushed.as_ref().map(|pushed| pushed.contended);
+        granted.or(pushed).is_some_and(|contended| contended || self.contended)
+    }
+
+    /// The same ask once more, by the keeper.
+    pub(super) fn repetition(&mut self, key: &Arc<str>, give_up: Deadline) -> Ask {
+        // From now on something may come of it in the store, whatever the answer to the first says.
+        self.repeated = Some(Moment::now());
+        let (key, token) = (Arc::clone(key), self.token.clone());
+        Ask { key, token, claim: self.claim, wait: true, fences: 0, give_up, cause: Cause::Silence }
     }
 
     pub(super) fn withdrawal(&self, key: &Arc<str>) -> Release {

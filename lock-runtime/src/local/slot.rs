@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use super::call::{Calls, PATIENCE};
 use super::care::Entries;
 use super::crowd::{Crowd, Waiting};
 use super::lease::{Asked, Lease, Tenure};
@@ -33,7 +35,10 @@ pub(super) struct State {
     fenced_waiters: u32,
     last_id: u64,
     /// Whose turn it is.
-    turn: Option<u64>,
+    pub(super) turn: Option<u64>,
+    pub(super) calls: Calls,
+    /// The entry in the keeper's list of slots to look at soon.
+    pub(super) young: Option<u64>,
     /// Boxed: while a lease is held there is none.
     pub(super) asked: Option<Box<Asked>>,
     pub(super) lease: Option<Lease>,
@@ -45,9 +50,11 @@ pub(super) struct State {
 }
 
 #[derive(Debug)]
-struct Waiter {
-    sender: oneshot::Sender<Turn>,
-    fenced: bool,
+pub(super) struct Waiter {
+    pub(super) sender: oneshot::Sender<Turn>,
+    pub(super) fenced: bool,
+    /// How long it may take to come when it is called.
+    pub(super) patience: Duration,
 }
 
 /// The outcome of entering a slot.
@@ -96,8 +103,10 @@ impl Slot {
     pub(super) fn enter<'a>(&self, crowd: &'a Crowd, fenced: bool, wait: bool) -> Entered<'a> {
         let mut state = self.locked();
         let id = state.new_id();
-        if state.turn.is_none() {
+        // A turn that no task here takes up is whose it is that comes.
+        if state.turn.is_none() || state.calls.is_missed() {
             state.turn = Some(id);
+            state.calls.reset();
             return Entered::Turn(id);
         }
         if !wait {
@@ -110,8 +119,7 @@ impl Slot {
             Err(limit) => return Entered::Full(limit),
         };
         let (sender, receiver) = oneshot::channel();
-        state.waiters.insert(id, Waiter { sender, fenced });
-        state.fenced_waiters += u32::from(fenced);
+        state.add_waiter(id, Waiter { sender, fenced, patience: PATIENCE });
         Entered::Waiting(id, receiver, waiting)
     }
 
@@ -123,34 +131,44 @@ impl Slot {
 
     pub(super) fn is_unused(&self) -> bool {
         let state = self.locked();
-        let State { turn, waiters, asked, lease, ending, .. } = &*state;
-        turn.is_none() && waiters.is_empty() && asked.is_none() && lease.is_none() && ending.is_empty()
+        let State { turn, waiters, calls, asked, lease, ending, .. } = &*state;
+        turn.is_none()
+            && waiters.is_empty()
+            && !calls.has_late()
+            && asked.is_none()
+            && lease.is_none()
+            && ending.is_empty()
     }
 
     /// Passes the turn `id` to the next waiter.
     ///
-    /// Returns what is left to give back when nobody is next. A turn that was revoked passes nothing on.
-    pub(super) fn pass(self: &Arc<Self>, id: u64) -> Passed {
+    /// Returns what is left to give back when nobody is next. A turn that was taken away passes nothing on.
+    fn pass(self: &Arc<Self>, id: u64, by: PassedBy) -> Passed {
         let mut id = id;
         loop {
             let mut state = self.locked();
+            let was_late = by == PassedBy::Task && state.calls.forget(id);
             if state.turn != Some(id) {
-                return Passed::Revoked;
+                return Passed::Revoked { was_late };
             }
-            let Some((&next, _)) = state.waiters.first_key_value() else {
-                state.turn = None;
-                if let Some(lease) = &mut state.lease {
-                    lease.fresh = false;
-                }
-                let asked = state.asked.take().filter(|asked| asked.may_stand());
-                let withdrawal = asked.map(|asked| asked.withdrawal(&self.key));
-                return Passed::Nobody { withdrawal, lease_left: state.lease.is_some() };
-            };
-            let waiter = state.remove_waiter(next);
-            state.turn = Some(next);
             if let Some(lease) = &mut state.lease {
                 lease.fresh = false;
             }
+            let Some((&next, _)) = state.waiters.first_key_value() else {
+                if state.call_late(self) {
+                    return Passed::On;
+                }
+                state.turn = None;
+                state.calls.reset();
+                let young = state.young.take();
+                let asked = state.asked.take().filter(|asked| asked.may_stand());
+                let withdrawal = asked.map(|asked| asked.withdrawal(&self.key));
+                return Passed::Nobody { withdrawal, lease_left: state.lease.is_some(), young };
+            };
+            let waiter = state.remove_waiter(next);
+            state.turn = Some(next);
+            state.calls.pass(waiter.as_ref().map_or(PATIENCE, |waiter| waiter.patience));
+            state.enlist(self);
             drop(state);
             let Some(waiter) = waiter else { continue };
             match waiter.sender.send(Turn::new(self, next)) {
@@ -167,11 +185,35 @@ impl Slot {
         }
     }
 
+    /// Passes the turn `id` on, and gives back what nobody needs any more.
+    pub(super) fn pass_on(self: &Arc<Self>, id: u64, by: PassedBy) {
+        let engine = &self.engine;
+        match self.pass(id, by) {
+            Passed::On | Passed::Revoked { was_late: false } => {}
+            Passed::Revoked { was_late: true } => engine.forget_if_unused(self),
+            Passed::Nobody { withdrawal, lease_left, young } => {
+                engine.keeper().strike(Entries { young, due: None });
+                if let Some(withdrawal) = withdrawal
+                    && !mutant!(NoWithdrawal)
+                {
+                    engine.withdraw(withdrawal);
+                }
+                if lease_left {
+                    engine.release_unused(self);
+                }
+                // For single tries, which wait for what becomes of this turn.
+                self.wake();
+                engine.forget_if_unused(self);
+            }
+        }
+    }
+
     /// Fails everybody who waits here.
     pub(crate) fn close(&self) {
         let waiters = {
             let mut state = self.locked();
             state.fenced_waiters = 0;
+            state.calls.forget_all();
             std::mem::take(&mut state.waiters)
         };
         drop(waiters);
@@ -181,11 +223,12 @@ impl Slot {
     /// Ends the hold `id`.
     pub(super) fn end(&self, id: u64, now: Moment) -> Ended {
         let mut state = self.locked();
-        let State { waiters, lease: slot_lease, .. } = &mut *state;
+        let State { waiters, calls, young, lease: slot_lease, .. } = &mut *state;
         let Some(lease) = slot_lease.as_mut().filter(|lease| lease.tenure.as_ref().is_some_and(|t| t.id == id)) else {
             return Ended { ending: Ending::Lost, entries: Entries::default(), stale: None };
         };
         let mut entries = std::mem::take(&mut lease.care.entries);
+        entries.young = young.take();
         let in_time = lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero());
         if !in_time && !mutant!(LateHandOver) {
             // Rule L6.
@@ -193,13 +236,15 @@ impl Slot {
             *slot_lease = None;
             return Ended { ending: Ending::Lost, entries, stale: Some(stale) };
         }
-        let ending = if waiters.is_empty() {
+        // A late task is worth to keep the lease for, but not when another process waits.
+        let is_last = waiters.is_empty() && (!calls.has_late() || lease.rival.is_some());
+        let ending = if is_last {
             let release = lease.release(&self.key);
             *slot_lease = None;
             Ending::Free(release)
         } else if lease.may_hand_over() {
             lease.tenure = None;
-            lease.care.entries.young = entries.young.take();
+            *young = entries.young.take();
             Ending::Kept
         } else {
             let release = lease.release(&self.key);
@@ -213,15 +258,18 @@ impl Slot {
     pub(super) fn end_quietly(&self, id: u64) -> Ended {
         let now = Moment::now();
         let mut state = self.locked();
-        if state.waiters.is_empty()
-            && let Some(lease) = &mut state.lease
+        let State { waiters, calls, young, lease, .. } = &mut *state;
+        if waiters.is_empty()
+            && !calls.has_late()
+            && let Some(lease) = lease
             && lease.tenure.as_ref().is_some_and(|tenure| tenure.id == id)
             && lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero())
             // Rule 18: the next task here would be one more of the streak.
             && (mutant!(StreakOfDropsUncounted) || lease.may_hand_over())
         {
             lease.tenure = None;
-            let entries = std::mem::take(&mut lease.care.entries);
+            let mut entries = std::mem::take(&mut lease.care.entries);
+            entries.young = young.take();
             return Ended { ending: Ending::Kept, entries, stale: None };
         }
         drop(state);
@@ -246,6 +294,7 @@ impl Slot {
         let turn = lease.tenure.is_some().then(|| state.new_id());
         if turn.is_some() {
             state.turn = turn;
+            state.calls.reset();
         }
         let is_late = lease.tenure.as_ref().is_some_and(|tenure| tenure.body || loss == Loss::Partial);
         let release = (!is_late).then(|| lease.release(&self.key));
@@ -257,14 +306,23 @@ impl Slot {
     }
 }
 
+/// Who passes a turn on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PassedBy {
+    /// The task that had it, and that is gone.
+    Task,
+    /// The keeper, from a task that keeps its place.
+    Keeper,
+}
+
 /// The outcome of [`Slot::pass`].
-pub(super) enum Passed {
+enum Passed {
     /// To the next waiter.
     On,
-    /// The turn had been taken away.
-    Revoked,
+    /// The turn had been taken away, from a task that was late or from a hold.
+    Revoked { was_late: bool },
     /// Nobody waits.
-    Nobody { withdrawal: Option<Release>, lease_left: bool },
+    Nobody { withdrawal: Option<Release>, lease_left: bool, young: Option<u64> },
 }
 
 /// The outcome of [`Slot::end`].
@@ -298,6 +356,11 @@ impl State {
     fn new_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
+    }
+
+    pub(super) fn add_waiter(&mut self, id: u64, waiter: Waiter) {
+        self.fenced_waiters += u32::from(waiter.fenced);
+        self.waiters.insert(id, waiter);
     }
 
     fn remove_waiter(&mut self, id: u64) -> Option<Waiter> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::lease::{Asked, Fences, Lease};
-use super::slot::{Passed, Slot};
+use super::slot::{PassedBy, Slot, State};
 use super::terms::Terms;
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
@@ -23,6 +23,8 @@ pub(crate) fn answer_time(timeout: Duration, command_timeout: Duration) -> Durat
 }
 /// So often in a row a lease is asked for that is over when its grant comes.
 const MOST_OUTLIVED: u32 = 3;
+/// So much later than its timeout an acquire may still succeed: what was granted in time is not thrown away.
+const OVERTIME: Duration = Duration::from_millis(50);
 /// The shortest pause before a single try is repeated that came just before a release of its own process.
 const TOO_EARLY: Duration = Duration::from_millis(2);
 /// A waiter repeats its ask at most this often (rule 5). A lost wake-up costs at most a second (promise 4): this, the age that
@@ -53,11 +55,20 @@ pub(super) enum Step {
     TakeBack(Release),
     /// Wait for a change, at most for so long.
     Wait(Duration),
+    /// Wait again at its old place: the turn was passed over (rule L7).
+    Rejoin,
     /// The time is up.
     GiveUp,
 }
 
 impl Step {
+    fn pause(&self) -> Option<Duration> {
+        match self {
+            Self::Wait(pause) => Some(*pause),
+            _ => None,
+        }
+    }
+
     /// Whether it leaves the task waiting for others.
     pub(super) fn waits(&self) -> bool {
         matches!(self, Self::Wait(_) | Self::Ask(Ask { wait: true, .. }))
@@ -89,7 +100,11 @@ impl Turn {
     /// Decides what to do next, and notes it down before it is done: whatever happens to the task, dropping the turn
     /// then knows what to withdraw.
     pub(super) fn step(&self, terms: &Terms, attempt: &Attempt, now: Moment) -> Step {
-        let mut state = self.slot.locked();
+        let state = &mut *self.slot.locked();
+        if !state.has_turn(self.id) && !mutant!(StaleTurnActs) {
+            return if attempt.is_over(now) { Step::GiveUp } else { Step::Rejoin };
+        }
+        state.calls.answer(self.id);
         let fences = if terms.fenced { (1 + state.fenced_waiters()).min(MOST_FENCES) } else { 0 };
         if let Some(granted) = state.asked.as_mut().and_then(|asked| asked.take_grant())
             && let Some(asked) = state.asked.take()
@@ -101,23 +116,19 @@ impl Turn {
         }
         if let Some(lease) = &mut state.lease {
             if !lease.is_good_for(terms, now) {
-                if let Some(step) = attempt.pause(now, true) {
-                    return step;
-                }
-                return Step::Confirm(Renewal {
+                let renewal = Renewal {
                     key: Arc::clone(&terms.key),
                     token: lease.token.clone(),
                     lease: terms.expire,
                     grace: self.slot.engine.settings().grace,
-                });
+                };
+                return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
             }
             if terms.fenced && lease.fences.is_empty() {
-                if let Some(step) = attempt.pause(now, true) {
-                    return step;
-                }
-                return Step::Draw(lease.token.clone(), fences);
+                let token = lease.token.clone();
+                return self.act(state, attempt, now).unwrap_or(Step::Draw(token, fences));
             }
-            return Step::Hold;
+            return if attempt.is_over(now) { Step::GiveUp } else { Step::Hold };
         }
         if mutant!(RetryUnderNewToken) && attempt.has_failed() {
             state.asked = None;
@@ -131,6 +142,10 @@ impl Turn {
         }
         let is_first = asked.answered.is_none() && !asked.unanswered && !asked.queued;
         if let Some(step) = attempt.pause(now, false) {
+            if let Step::Wait(pause) = step {
+                state.calls.act(now, Some(pause));
+                state.enlist(&self.slot);
+            }
             return step;
         }
         if asked.queued
@@ -142,6 +157,8 @@ impl Turn {
             return Step::Wait(pause.min(attempt.give_up().remaining_at(now)));
         }
         asked.was_unanswered = asked.unanswered;
+        // The keeper looks whether the answer is read, and then whether the hold lasts.
+        state.young.get_or_insert_with(|| self.engine().keeper().enlist(&self.slot));
         asked.unanswered = !mutant!(NotedAfterSending);
         asked.sent = Some(now);
         asked.fences = fences;
@@ -162,14 +179,35 @@ impl Turn {
         }
     }
 
+    /// What stands in the way of a command about the lease; if nothing does, the answer has to be read in time.
+    fn act(&self, state: &mut State, attempt: &Attempt, now: Moment) -> Option<Step> {
+        let step = attempt.pause(now, true);
+        state.calls.act(now, step.as_ref().and_then(Step::pause));
+        state.enlist(&self.slot);
+        step
+    }
+
+    /// Takes in the answer to an ask.
+    pub(super) fn answered(&self, ask: &Ask, answer: Answer) {
+        let granted = matches!(answer, Answer::Granted(_));
+        // Of a task that was passed over, the others know better by now who has the lock.
+        if (granted || self.slot.locked().has_turn(self.id)) && !self.slot.answered(ask, answer) {
+            // What was asked has been taken back meanwhile, perhaps before it was executed.
+            self.engine().withdraw(ask.withdrawal());
+        }
+    }
+
     /// Takes in the answer to a plain claim.
     pub(super) fn claimed(&self, ask: &Ask, answer: Answer) {
-        self.slot.answered(&Ask { wait: false, ..ask.clone() }, answer);
+        self.answered(&Ask { wait: false, ..ask.clone() }, answer);
     }
 
     /// Takes in the answer to a confirmation.
     pub(super) fn confirmed(&self, outcome: Renewed) {
         let mut state = self.slot.locked();
+        if !state.acts(self.id) {
+            return;
+        }
         match outcome {
             Renewed::Until(until) => {
                 if let Some(lease) = &mut state.lease {
@@ -186,6 +224,9 @@ impl Turn {
     /// Takes in the answer to a draw.
     pub(super) fn drawn(&self, first: Option<u64>, count: u32) {
         let mut state = self.slot.locked();
+        if !state.acts(self.id) {
+            return;
+        }
         match first {
             Some(first) => {
                 if let Some(lease) = &mut state.lease {
@@ -197,11 +238,14 @@ impl Turn {
     }
 
     /// Notes that the lease ended with an ask in its place, sent along with the release.
-    pub(super) fn yielded(&self, claim: Duration) -> Token {
+    pub(super) fn yielded(&self, claim: Duration, now: Moment) -> Token {
         let mut state = self.slot.locked();
         let token = self.slot.engine.next_token();
         let mut asked = Asked::new(token.clone(), claim);
         asked.unanswered = true;
+        asked.sent = Some(now);
+        state.calls.is_releasing = true;
+        state.enlist(&self.slot);
         state.asked = Some(Box::new(asked));
         token
     }
@@ -228,20 +272,7 @@ impl Drop for Turn {
         if !self.is_armed {
             return;
         }
-        let passed = self.slot.pass(self.id);
-        if let Passed::Nobody { withdrawal, lease_left } = passed {
-            if let Some(withdrawal) = withdrawal
-                && !mutant!(NoWithdrawal)
-            {
-                self.engine().withdraw(withdrawal);
-            }
-            if lease_left {
-                self.engine().release_unused(&self.slot);
-            }
-            // For single tries, which wait for what becomes of this turn.
-            self.slot.wake();
-            self.engine().table().forget_if_unused(&self.slot);
-        }
+        self.slot.pass_on(self.id, PassedBy::Task);
     }
 }
 
@@ -293,6 +324,12 @@ impl Attempt {
     /// When the last command has to be answered: later than a very short timeout.
     pub(super) fn by(&self) -> Deadline {
         Deadline::new(self.started, self.answer_time)
+    }
+
+    /// Whether it is too late to succeed.
+    pub(super) fn is_over(&self, now: Moment) -> bool {
+        let latest = self.timeout.saturating_add(OVERTIME).max(self.by().span());
+        Deadline::new(self.started, latest).remaining_at(now).is_zero()
     }
 
     /// From now on the store's answers count, of which there have been so many.

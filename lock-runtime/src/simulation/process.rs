@@ -8,6 +8,7 @@ use history::event::What;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::late::{Diary, Late, PolledLate};
 use super::network::Network;
 use super::tasks::Task;
 use super::world::Plan;
@@ -38,7 +39,11 @@ impl Process {
         let manager = connect_allowing(network, &name, plan.drift_ppm);
         let tasks = (0..plan.tasks).map(|number| {
             let task = Task::new(network, &name, number, manager.clone(), plan, end, random.fork());
-            tokio::spawn(task.live())
+            if plan.late == Late::Never {
+                return tokio::spawn(task.live());
+            }
+            let diary = Diary { network: Arc::clone(network), process: name.clone(), task: number };
+            tokio::spawn(PolledLate::new(task.live(), plan.late, random.fork(), diary))
         });
         let tasks = tasks.collect();
         Self { network: Arc::clone(network), name, generation, manager, tasks }

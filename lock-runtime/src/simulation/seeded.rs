@@ -2,6 +2,7 @@
 
 use server_model::ScriptTime;
 
+use super::late::Late;
 use super::world::Plan;
 use crate::mutants::Mutant;
 
@@ -75,9 +76,9 @@ const fn cutting(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.cut > 0.0, ..seeded }
 }
 
-/// Where many processes wait for the same locks.
+/// Where many processes wait for the same locks, and pushes are lost all the time.
 const fn crowded(seeded: Seeded) -> Seeded {
-    Seeded { shows_in: |plan| plan.keys <= 3, ..seeded }
+    Seeded { shows_in: |plan| plan.keys <= 3 && plan.push_lost > 0.0, ..seeded }
 }
 
 /// Where many try all the time while the server is away.
@@ -93,6 +94,11 @@ const fn near(shows_in: fn(&Plan) -> bool, seeded: Seeded) -> Seeded {
 /// Where a connection takes longer to make than the keeper waits for a command.
 const fn far(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.round_trip >= 200, ..seeded }
+}
+
+/// Where tasks are polled late.
+const fn late(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.late != Late::Never, ..seeded }
 }
 
 const OVERLAP: &str = "C1 claims never overlap";
@@ -197,7 +203,7 @@ pub(super) const ALL: &[Seeded] = &[
     far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON)),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
-    code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, GOES_ON),
+    code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, UNUSED),
     code("a deadline counts from the reply", Mutant::DeadlineFromReply, BACKED),
     code("a dropped guard keeps its lease", Mutant::DroppedGuardKept, UNUSED),
     code("a command has no deadline", Mutant::EndlessCommand, IN_TIME),
@@ -226,6 +232,9 @@ pub(super) const ALL: &[Seeded] = &[
     code("whatever is polled inside of a body is part of it", Mutant::StrangerIsInside, OVERLAP),
     code("hand-overs of dropped guards do not count", Mutant::StreakOfDropsUncounted, ORDER),
     code("L4: a streak has no end", Mutant::StreakWithoutBound, ORDER),
+    late(code("L7: a turn that is not taken up stays where it is", Mutant::LateTurnKept, UNUSED)),
+    late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
+    late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
     under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),
     code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT),

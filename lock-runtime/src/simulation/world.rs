@@ -13,6 +13,7 @@ use server_model::{ModelServer, ScriptTime};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::faults;
+use super::late::Late;
 use super::network::Network;
 use super::process::Process;
 use super::seeded::Bug;
@@ -59,6 +60,8 @@ pub(super) struct Plan {
     pub(super) load: u32,
     /// How far away the server is, in milliseconds of a round trip.
     pub(super) round_trip: u64,
+    /// Tasks are polled late.
+    pub(super) late: Late,
 }
 
 impl Plan {
@@ -91,13 +94,19 @@ impl Plan {
             drift_ppm: 10_000,
             forgetful,
             load: 0,
+            late: Late::Never,
             stalls: 0.0,
             script_time: random.choice([ScriptTime::Passes, ScriptTime::StandsStill]).unwrap_or_default(),
             round_trip: if is_busy { 0 } else { random.choice(ROUND_TRIPS).unwrap_or_default() },
         };
+        // A message that is lost, a long way, and a task that is late, cost a second each: not all of it at once.
+        if plan.push_lost == 0.0 && plan.cut == 0.0 && plan.round_trip <= 1 {
+            plan.late = Late::of(random);
+        }
         // Instead of some calm worlds; all others stay as they are.
         if plan.pause.is_none() && !is_busy && !forgetful && random.clone().bool() {
             plan.load = 8;
+            plan.late = Late::Never;
             plan.faults += OUTAGE;
             return plan.with_leases_for_its_distance();
         }
@@ -112,7 +121,7 @@ impl Plan {
             return plan.with_leases_for_its_distance();
         }
         // What a holder believes for too long shows where locks pass from hand to hand and are used to their end.
-        Self { stalls: 0.02, keys: random.u64(1..=2), lease: random.u64(300..=2500), ..plan }
+        Self { stalls: 0.02, keys: random.u64(1..=2), lease: random.u64(300..=2500), late: Late::Never, ..plan }
             .with_leases_for_its_distance()
     }
 

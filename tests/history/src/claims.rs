@@ -110,6 +110,7 @@ pub struct History {
     /// Everything, in the order of time.
     pub events: Vec<Event>,
     stalls: HashMap<String, Vec<Range>>,
+    late: HashMap<(String, u32), Vec<Range>>,
 }
 
 impl History {
@@ -162,6 +163,9 @@ impl History {
                 What::Stalled { from } => {
                     history.stalls.entry(event.process.clone()).or_default().push((*from, event.t));
                 }
+                What::Late { from } => {
+                    history.late.entry((event.process.clone(), event.task)).or_default().push((*from, event.t));
+                }
                 What::Fault { kind, target, from } => {
                     let fault = Fault { kind: kind.clone(), target: target.clone(), range: (*from, event.t) };
                     history.faults.push(fault);
@@ -212,6 +216,13 @@ impl History {
         covered(range, of(process).into_iter().chain(of(HARNESS)).chain(stopped))
     }
 
+    /// For how long during `range` the task was not polled although it could run.
+    #[must_use]
+    pub fn late(&self, attempt: &Attempt, range: (u64, u64)) -> u64 {
+        let of = (attempt.process.clone(), attempt.task);
+        covered(range, self.late.get(&of).into_iter().flatten().copied())
+    }
+
     /// The faults that hit anybody during `range`.
     pub fn faults_in(&self, range: (u64, u64)) -> impl Iterator<Item = &Fault> {
         // An instant counts as well as a stretch.
@@ -221,7 +232,8 @@ impl History {
     /// Whether nothing was done to anybody during `range`, and everybody could run.
     #[must_use]
     pub fn is_calm(&self, range: (u64, u64)) -> bool {
-        let stalled = || self.stalls.values().flatten().any(|stall| shared(*stall, range).is_some());
+        let stalled =
+            || self.stalls.values().chain(self.late.values()).flatten().any(|stall| shared(*stall, range).is_some());
         let killed = || self.killed.values().any(|at| (range.0..range.1).contains(at));
         self.faults_in(range).next().is_none() && !stalled() && !killed()
     }

@@ -125,6 +125,8 @@ pub enum What {
     Final { key: String, value: u64 },
     /// A process could not run from `from` until now.
     Stalled { from: u64 },
+    /// The task could run from `from` until now, and was not polled.
+    Late { from: u64 },
     /// A fault was in force from `from` until now. `target` is a process, `server` or `wire`.
     Fault { kind: String, target: String, from: u64 },
     /// A process was killed, at this instant or a little later.

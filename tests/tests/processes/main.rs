@@ -12,4 +12,5 @@
 mod between_processes;
 mod gathered;
 mod interop;
+mod late_tasks;
 mod wire;

@@ -11,6 +11,7 @@
 
 mod cluster;
 mod failovers;
+mod far;
 mod listening;
 mod quorum;
 mod quorum_crowd;

@@ -30,7 +30,8 @@ pub fn a_free_lock_is_taken(history: &History, bounds: &Bounds) -> Vec<Violation
                 let calm = shared(free, waiting).map(|both| without(both, troubles(history, attempt)));
                 for stretch in calm.into_iter().flatten() {
                     let idle = stretch.1 - stretch.0;
-                    if idle > bounds.allow(POLL) + history.stalled(&attempt.process, stretch) {
+                    let excused = history.stalled(&attempt.process, stretch) + history.late(attempt, stretch);
+                    if idle > bounds.allow(POLL) + excused {
                         let text = format!("{key} is free for {} while {} waits", ms(idle), who(attempt));
                         found.push(Violation::of(attempt, stretch, text));
                     }

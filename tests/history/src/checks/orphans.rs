@@ -12,6 +12,8 @@ use crate::ranges::without;
 const FAILED: Duration = Duration::from_secs(3);
 /// What a release may take while nothing is wrong.
 const RELEASED: Duration = Duration::from_secs(1);
+/// What a task that is not polled when it is its turn may cost others.
+const LATE: Duration = Duration::from_secs(1);
 /// A fault counts for what starts this soon after it.
 const AFTER: u64 = 1_000_000_000;
 
@@ -62,7 +64,9 @@ pub fn unused_locks_are_given_back(history: &History, bounds: &Bounds) -> Vec<Vi
             let used = own.filter_map(|attempt| Some((attempt.claim.as_ref()?.from, over(history, attempt))));
             for idle in without((lease.from.1, lease.to.0.min(history.last())), used.chain(troubles())) {
                 let time = idle.1 - idle.0;
-                if time > bounds.allow(RELEASED) && time > bounds.allow(RELEASED) + history.stalled(process, idle) {
+                let is_late = users.iter().any(|user| user.process == process && history.late(user, idle) > 0);
+                let bound = bounds.allow(if is_late { RELEASED + LATE } else { RELEASED });
+                if time > bound && time > bound + history.stalled(process, idle) {
                     let text = format!("{key} is owned by {process} for {} without a reason", ms(time));
                     found.push(Violation { check: "", text, key: Some(key.to_owned()), range: idle });
                 }

@@ -19,6 +19,9 @@ pub fn all_goes_on_after_the_faults(history: &History, bounds: &Bounds) -> Vec<V
         let Some(first) = after.clone().next() else { continue };
         let bound = first.invoked + bounds.allow(longest) + history.stalled(HARNESS, (healed, history.last()));
         let granted = history.grants(attempts).into_iter().find(|(_, claim)| claim.from >= healed);
+        // Whoever holds the lock may be polled late as well.
+        let late = |attempt: &&Attempt| history.late(attempt, (attempt.invoked.max(healed), history.last()));
+        let bound = bound + attempts.iter().map(late).sum::<u64>();
         let late = granted.is_none_or(|(_, claim)| claim.from > bound);
         if late && history.last() > bound {
             let text = format!("{} is not granted to anybody within {}", first.key, ms(bound - first.invoked));
@@ -59,7 +62,10 @@ pub fn acquires_return_in_time(history: &History, bounds: &Bounds) -> Vec<Violat
         let wanted = if timeout.is_zero() { bounds.answer } else { timeout };
         let allowed = bounds.allow_anywhere(wanted + Duration::from_millis(100));
         let took = returned.saturating_sub(attempt.invoked);
-        if took > allowed && took > allowed + history.stalled(&attempt.process, (attempt.invoked, returned)) {
+        let waits = (attempt.invoked, returned);
+        // A task that is polled late is told late, but it is not granted anything then.
+        let late = if attempt.claim.is_some() { 0 } else { history.late(attempt, waits) };
+        if took > allowed && took > allowed + history.stalled(&attempt.process, waits) + late {
             let text = format!("{} waited {} with a timeout of {} ms", who(attempt), ms(took), attempt.wanted.timeout);
             found.push(Violation::of(attempt, (attempt.invoked, attempt.invoked + took), text));
         }

@@ -58,6 +58,7 @@ pub fn losses_are_told(history: &History, bounds: &Bounds) -> Vec<Violation> {
             let Some(claim) = attempt.claim.as_ref().filter(|claim| claim.from < from) else { continue };
             let name = who(attempt);
             // Nothing tells a client of a server that goes on without its data.
+            let by = by + history.late(attempt, (from, claim.end()));
             if claim.end() > by && restart.kind == RESTART {
                 let text = format!("{name} does not notice that the server has forgotten its hold of {}", attempt.key);
                 found.push(Violation::of(attempt, (attempt.invoked, claim.end()), text));

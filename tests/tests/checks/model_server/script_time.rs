@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use server_model::{ModelServer, Reply, ScriptTime};
 use tests::server::{Kind, Server};
 
-use crate::real::{Connection, words};
+use super::real::{Connection, words};
 
 /// Long enough to be told from what commands take.
 const STOP: Duration = Duration::from_millis(200);

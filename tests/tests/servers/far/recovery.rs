@@ -7,7 +7,7 @@ use lock_runtime::{LockGuard, LockManager};
 use tests::patience::eventually;
 use tests::proxy::Distance;
 
-use crate::places::Far;
+use super::places::Far;
 
 /// The round trips of the table in docs/topologies.md, in milliseconds.
 pub(crate) const ROUND_TRIPS: [u64; 5] = [1, 30, 100, 200, 400];

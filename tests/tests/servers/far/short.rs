@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use lock_runtime::LockError;
 use tests::proxy::Distance;
 
-use crate::places::Far;
+use super::places::Far;
 
 /// Nobody else wants the lock: whatever the store said before, it was not busy.
 #[tokio::test]

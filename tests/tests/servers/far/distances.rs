@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use tests::proxy::Distance;
 
-use crate::places::Far;
-use crate::recovery::ROUND_TRIPS;
+use super::places::Far;
+use super::recovery::ROUND_TRIPS;
 
 const LONG: Duration = Duration::from_secs(9);
 

@@ -1,0 +1,313 @@
+//! [`Calls`]: whether the task whose turn it is takes it up, and what happens when it does not (rule L7).
+//!
+//! A turn is passed by waking a task. That task may not be polled for long: its thread works, or its future is kept
+//! behind another one. So the keeper looks whether the task came. When it did not, the turn goes to the next task here, and
+//! the task that is late keeps its place. When all are late, the lease is given back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::care::Attention;
+use super::slot::{PassedBy, Slot, State, Waiter};
+use super::turn::{ASK_INTERVAL, Turn};
+use crate::clock::{Deadline, Moment};
+use crate::store::{Ask, Cause, Release};
+
+/// A task that does not take up its turn for so long is late.
+pub(super) const PATIENCE: Duration = Duration::from_millis(50);
+/// A lease that no task here takes up is given back after so long.
+const LONGEST: Duration = Duration::from_millis(900);
+/// A command of the task with the turn has to be answered within so long.
+const ANSWER: Duration = Duration::from_millis(500);
+
+/// Whether the task with the turn has taken it up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum Call {
+    /// It has, and waits for others.
+    #[default]
+    Answered,
+    /// It has, and takes its next step until then.
+    Acting(Deadline),
+    /// There is something to do for it: the turn was passed to it, or a grant came.
+    Made,
+    /// The keeper has seen that, and the task has to come until then.
+    Heard(Deadline),
+    /// It did not come, nor can another one here. The server is asked at that time whether another process waits.
+    Missed(Deadline),
+}
+
+/// What a slot knows of tasks that are called.
+#[derive(Debug)]
+pub(super) struct Calls {
+    pub(super) call: Call,
+    /// How long the task with the turn may take to come.
+    patience: Duration,
+    /// Until when the lease may lie unused.
+    idle: Option<Deadline>,
+    /// Tasks that did not come when they were called, by their place in the queue, and since when each is late.
+    late: BTreeMap<u64, Moment>,
+    /// The task with the turn only waits for the answer to its release.
+    pub(super) is_releasing: bool,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self { call: Call::Answered, patience: PATIENCE, idle: None, late: BTreeMap::new(), is_releasing: false }
+    }
+}
+
+impl Calls {
+    /// The task `id` has the turn, and acts.
+    pub(super) fn answer(&mut self, id: u64) {
+        if !matches!(self.call, Call::Answered) {
+            self.call = Call::Answered;
+            self.idle = None;
+            self.late.remove(&id);
+        }
+    }
+
+    /// The task `id` has the turn, acts, and takes its next step within `pause`.
+    pub(super) fn act(&mut self, now: Moment, pause: Option<Duration>) {
+        self.call = Call::Acting(Deadline::new(now, pause.map_or(ANSWER, |pause| pause + PATIENCE)));
+    }
+
+    /// There is something to do for the task with the turn.
+    pub(super) fn make(&mut self) {
+        if matches!(self.call, Call::Answered | Call::Acting(_)) {
+            self.call = Call::Made;
+        }
+    }
+
+    /// The turn passes to a task that has so much `patience` from others.
+    pub(super) fn pass(&mut self, patience: Duration) {
+        self.call = Call::Made;
+        self.patience = patience;
+        self.is_releasing = false;
+    }
+
+    /// Nobody has the turn, or a task that is just being polled.
+    pub(super) fn reset(&mut self) {
+        self.call = Call::Answered;
+        self.patience = PATIENCE;
+        self.idle = None;
+        self.is_releasing = false;
+    }
+
+    pub(super) fn is_missed(&self) -> bool {
+        matches!(self.call, Call::Missed(_))
+    }
+
+    pub(super) fn has_late(&self) -> bool {
+        !self.late.is_empty()
+    }
+
+    /// The late task that is first in the queue.
+    pub(super) fn first_late(&self) -> Option<u64> {
+        self.late.first_key_value().map(|(id, _)| *id)
+    }
+
+    /// The task is gone; whether it was late.
+    pub(super) fn forget(&mut self, id: u64) -> bool {
+        !self.late.is_empty() && self.late.remove(&id).is_some()
+    }
+
+    pub(super) fn forget_all(&mut self) {
+        self.late.clear();
+    }
+
+    fn is_answered(&self) -> bool {
+        matches!(self.call, Call::Answered | Call::Acting(_))
+    }
+
+    fn is_idle(&self, now: Moment) -> bool {
+        self.idle.is_some_and(|idle| idle.remaining_at(now).is_zero())
+    }
+}
+
+/// How long others wait for a task that comes only `now`: twice what it needed this time, so that a process whose
+/// tasks are all polled late gets on. More than a second would help nobody.
+fn patience_with(since: Option<Moment>, now: Moment) -> Duration {
+    let needed = since.map_or(Duration::ZERO, |since| (now.since(since) + PATIENCE) * 2);
+    if needed > LONGEST * 2 { PATIENCE } else { needed.clamp(PATIENCE, LONGEST) }
+}
+
+/// The outcome of [`Slot::rejoin`].
+pub(super) enum Rejoined {
+    Turn(Turn),
+    /// It waits at its old place.
+    Waiting(u64, oneshot::Receiver<Turn>),
+}
+
+impl State {
+    /// Whether there is a lease, or a grant of one, that nobody holds.
+    fn is_granted(&self) -> bool {
+        self.lease.is_some() || self.asked.as_ref().is_some_and(|asked| asked.is_granted())
+    }
+
+    /// Whether the store has all that the task with the turn could tell it.
+    fn waits_for_store(&self) -> bool {
+        self.lease.is_none()
+            && self.asked.as_ref().is_some_and(|asked| {
+                asked.queued && !asked.is_granted() && !asked.granted_in_part && !asked.doubtful && !asked.unanswered
+            })
+    }
+
+    /// Whether another process is known to wait.
+    fn has_rival(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.rival.is_some())
+            || self.asked.as_ref().is_some_and(|asked| asked.is_contended())
+    }
+
+    /// Whether the task `id` has the turn, and was not passed over since it began to act.
+    pub(super) fn acts(&self, id: u64) -> bool {
+        (self.has_turn(id) && matches!(self.calls.call, Call::Acting(_))) || mutant!(StaleTurnActs)
+    }
+
+    /// There is something to do for the task with the turn, and the keeper looks whether it comes.
+    pub(super) fn call(&mut self, slot: &Arc<Slot>) {
+        if self.turn.is_some() && !self.is_held() {
+            self.calls.make();
+            self.enlist(slot);
+        }
+    }
+
+    /// Has the keeper look at the slot soon.
+    pub(super) fn enlist(&mut self, slot: &Arc<Slot>) {
+        self.young.get_or_insert_with(|| slot.engine.keeper().enlist(slot));
+    }
+
+    /// Offers what is granted to a late task: whichever is polled first takes it.
+    pub(super) fn call_late(&mut self, slot: &Arc<Slot>) -> bool {
+        let Some(id) = self.calls.first_late().filter(|_| self.is_granted()) else { return false };
+        let was_missed = self.calls.is_missed();
+        self.turn = Some(id);
+        self.calls.pass(PATIENCE);
+        if was_missed {
+            self.calls.call = Call::Missed(Deadline::after(Duration::ZERO));
+        }
+        self.enlist(slot);
+        true
+    }
+}
+
+impl Slot {
+    /// Looks whether the task with the turn does what there is to do for it.
+    pub(super) fn look_at_call(&self, state: &mut State, now: Moment) -> Attention {
+        if state.turn.is_none() {
+            return Attention::Done;
+        }
+        match state.calls.call {
+            Call::Made | Call::Heard(_) if state.waits_for_store() => {
+                state.calls.call = Call::Answered;
+                Attention::Done
+            }
+            Call::Made => {
+                state.calls.call = Call::Heard(Deadline::new(now, state.calls.patience));
+                state.calls.idle.get_or_insert(Deadline::new(now, LONGEST));
+                Attention::Young
+            }
+            Call::Heard(by) | Call::Acting(by) if !by.remaining_at(now).is_zero() => Attention::Young,
+            Call::Heard(_) | Call::Acting(_) => mutant!(LateTurnKept => Attention::Young, Attention::Missed),
+            Call::Missed(_) if !state.is_granted() || state.has_rival() || state.calls.is_idle(now) => {
+                Attention::Missed
+            }
+            Call::Missed(at) if at.remaining_at(now).is_zero() => {
+                state.calls.call = Call::Missed(Deadline::new(now, PATIENCE));
+                state.question(&self.key, self.engine.keeper().by()).map_or(Attention::Young, Attention::Ask)
+            }
+            Call::Missed(_) => Attention::Young,
+            Call::Answered if state.lease.is_some() => Attention::Young,
+            Call::Answered => self.look_at_ask(state, now),
+        }
+    }
+
+    /// Repeats an ask whose answer lies with a task that does not read it, if it does.
+    fn look_at_ask(&self, state: &mut State, now: Moment) -> Attention {
+        let Some(asked) = state.asked.as_mut().filter(|asked| asked.unanswered) else { return Attention::Done };
+        let is_overdue =
+            asked.sent.is_some_and(|sent| now.since(sent) > PATIENCE + self.engine.keeper().usual_answer());
+        let was_repeated = asked.repeated.is_some_and(|at| now.since(at) < ASK_INTERVAL);
+        if !is_overdue || was_repeated || mutant!(UnreadNotRepeated) {
+            return Attention::Young;
+        }
+        Attention::Ask(asked.repetition(&self.key, self.engine.keeper().by()))
+    }
+
+    /// Passes on the turn of a task that did not take it up. Returns the release of a lease that others wait for, or that no
+    /// task here takes up.
+    pub(crate) fn pass_over(self: &Arc<Self>) -> Option<Release> {
+        let now = Moment::now();
+        let mut state = self.locked();
+        let id = state.turn.filter(|_| !state.is_held())?;
+        match state.calls.call {
+            Call::Heard(by) | Call::Acting(by) if by.remaining_at(now).is_zero() => {}
+            Call::Missed(_) => {}
+            _ => return None,
+        }
+        if !self.engine.is_closed() && !state.calls.is_releasing {
+            state.calls.late.entry(id).or_insert(now);
+        }
+        let given_back = state.has_rival() || state.calls.is_idle(now);
+        state.calls.idle.get_or_insert(Deadline::new(now, LONGEST.saturating_sub(ANSWER)));
+        let release = if given_back { state.take_granted(&self.key) } else { None };
+        state.calls.call = Call::Missed(Deadline::new(now, Duration::ZERO));
+        if release.is_some() {
+            state.calls.idle = None;
+        }
+        drop(state);
+        self.pass_on(id, PassedBy::Keeper);
+        // For single tries, which wait for what becomes of this turn.
+        self.wake();
+        release
+    }
+
+    /// Takes in a late task that is polled at last.
+    pub(super) fn rejoin(self: &Arc<Self>, turn: Turn, fenced: bool) -> Rejoined {
+        let id = turn.id();
+        turn.defuse();
+        let now = Moment::now();
+        let mut state = self.locked();
+        let since = state.calls.late.remove(&id);
+        let patience = patience_with(since, now);
+        let is_open = match state.turn {
+            None => true,
+            Some(other) => {
+                !state.is_held() && !state.calls.is_answered() && (other > id || state.calls.late.contains_key(&other))
+            }
+        };
+        if is_open {
+            if let Some(other) = state.turn.replace(id) {
+                state.calls.late.entry(other).or_insert(now);
+            }
+            state.calls.reset();
+            state.calls.patience = patience;
+            return Rejoined::Turn(Turn::new(self, id));
+        }
+        let (sender, receiver) = oneshot::channel();
+        state.add_waiter(id, Waiter { sender, fenced, patience });
+        Rejoined::Waiting(id, receiver)
+    }
+}
+
+impl State {
+    /// The ask by which the keeper finds out whether another process waits for what nobody here takes up.
+    fn question(&mut self, key: &Arc<str>, give_up: Deadline) -> Option<Ask> {
+        if let Some(lease) = &mut self.lease {
+            let (token, claim) = lease.expose();
+            let key = Arc::clone(key);
+            return Some(Ask { key, token, claim, wait: true, fences: 0, give_up, cause: Cause::Silence });
+        }
+        self.asked.as_mut().map(|asked| asked.repetition(key, give_up))
+    }
+
+    /// Takes what is granted, to give it back.
+    fn take_granted(&mut self, key: &Arc<str>) -> Option<Release> {
+        if let Some(lease) = self.lease.take() {
+            return Some(lease.release(key));
+        }
+        self.asked.take_if(|asked| asked.is_granted()).map(|asked| asked.withdrawal(key))
+    }
+}

@@ -1,0 +1,128 @@
+//! [`Late`]: tasks that can run and are not polled, as under a runtime whose threads work on something else.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use fastrand::Rng;
+use history::event::What;
+use tokio::time::{Sleep, sleep};
+
+use super::network::Network;
+use super::time;
+
+/// How late tasks are polled after they were woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Late {
+    /// At once.
+    Never,
+    /// Now and then by so many milliseconds at most: a thread works.
+    Sometimes(u64),
+    /// Each time by so many milliseconds at most: a process has too much to do.
+    Always(u64),
+    /// Each time by just so many milliseconds.
+    Exactly(u64),
+}
+
+impl Late {
+    pub(super) fn of(random: &mut Rng) -> Self {
+        match random.u8(..8) {
+            0 | 1 => Self::Sometimes(5000),
+            2 => Self::Always(200),
+            _ => Self::Never,
+        }
+    }
+
+    fn draw(self, random: &mut Rng) -> Duration {
+        let millis = match self {
+            Self::Sometimes(most) if random.u8(..16) == 0 => random.u64(100..=most),
+            Self::Always(most) => random.u64(0..=most),
+            Self::Exactly(millis) => millis,
+            Self::Never | Self::Sometimes(_) => 0,
+        };
+        Duration::from_millis(millis)
+    }
+}
+
+/// Whose lateness is written down, and where.
+pub(super) struct Diary {
+    pub(super) network: Arc<Network>,
+    pub(super) process: String,
+    pub(super) task: u32,
+}
+
+/// Polls a future only some time after it was woken.
+pub(super) struct PolledLate<F> {
+    inner: Pin<Box<F>>,
+    late: Late,
+    random: Rng,
+    diary: Diary,
+    flag: Arc<Flag>,
+    /// Not polled before then, and since when it could have been.
+    pause: Option<(Pin<Box<Sleep>>, u64)>,
+}
+
+impl<F> PolledLate<F> {
+    pub(super) fn new(inner: F, late: Late, random: Rng, diary: Diary) -> Self {
+        let flag = Arc::new(Flag { is_woken: AtomicBool::new(false), outer: Mutex::new(None) });
+        Self { inner: Box::pin(inner), late, random, diary, flag, pause: None }
+    }
+
+    /// Writes down how late it was until now.
+    fn note(&mut self) {
+        if let Some((_, from)) = self.pause.take() {
+            self.diary.network.note(&self.diary.process, self.diary.task, What::Late { from });
+        }
+    }
+}
+
+impl<F> Drop for PolledLate<F> {
+    fn drop(&mut self) {
+        self.note();
+    }
+}
+
+impl<F: Future> Future for PolledLate<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = &mut *self;
+        *this.flag.outer.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
+        loop {
+            if let Some((pause, _)) = &mut this.pause {
+                std::task::ready!(pause.as_mut().poll(context));
+                this.note();
+            } else if this.flag.is_woken.load(Ordering::Relaxed) {
+                let pause = this.late.draw(&mut this.random);
+                if !pause.is_zero() {
+                    this.pause = Some((Box::pin(sleep(pause)), time::now().unwrap_or_default()));
+                    continue;
+                }
+            }
+            this.flag.is_woken.store(false, Ordering::Relaxed);
+            let waker = Waker::from(Arc::clone(&this.flag));
+            return this.inner.as_mut().poll(&mut Context::from_waker(&waker));
+        }
+    }
+}
+
+/// Whether the inner future was woken since it was last polled.
+struct Flag {
+    is_woken: AtomicBool,
+    outer: Mutex<Option<Waker>>,
+}
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.is_woken.store(true, Ordering::Relaxed);
+        if let Some(outer) = &*self.outer.lock().unwrap_or_else(PoisonError::into_inner) {
+            outer.wake_by_ref();
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! A task whose turn comes and that is not polled: its thread works, or its future is kept behind another one. It delays
+//! nobody else for long, and is told the truth when it is polled at last.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::mpsc::{self, Sender};
+use std::task::Poll;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
+use lock_runtime::{LockError, LockGuard, LockManager};
+use tests::patience::{NOISE, eventually};
+use tests::server::Server;
+use tokio::runtime::{Builder, Runtime};
+
+const LONG: Duration = Duration::from_secs(20);
+/// Longer than a turn may be left lying.
+const BLOCKED: Duration = Duration::from_millis(2500);
+/// What a turn that is not taken up may cost those who wait, and a release.
+const PASSED_ON: Duration = Duration::from_millis(100);
+/// What it may cost everybody.
+const EVERYBODY: Duration = Duration::from_secs(1);
+
+type Acquired = Result<LockGuard, LockError>;
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+async fn manager(server: &Server, label: &str) -> LockManager {
+    let locks = LockManager::builder().url(&server.url()).label(label).connect().await.unwrap();
+    locks.lock("warm", label).acquire().await.unwrap().release().await.unwrap();
+    locks
+}
+
+/// Asks for `p:k` with a lease that no test outlasts.
+fn ask(locks: &LockManager, timeout: Duration) -> Pin<Box<dyn Future<Output = Acquired> + Send>> {
+    let request = locks.lock("p", "k").timeout(timeout).expire(Duration::from_secs(1000)).renew(true);
+    Box::pin(request.acquire())
+}
+
+/// Waits for the lock, and tells when it has begun to.
+async fn wait(locks: LockManager, timeout: Duration, begun: Sender<()>) -> Acquired {
+    let mut acquiring = ask(&locks, timeout);
+    poll_fn(|context| {
+        let polled = acquiring.as_mut().poll(context);
+        // Nobody listens any more when it is polled again.
+        let _ = begun.send(());
+        polled
+    })
+    .await
+}
+
+/// How long a process that comes now waits for the lock.
+async fn waited(locks: &LockManager) -> Duration {
+    let begin = Instant::now();
+    ask(locks, LONG).await.unwrap().release().await.unwrap();
+    begin.elapsed()
+}
+
+#[test]
+fn a_worker_that_blocks_after_its_release_delays_no_other_process() {
+    let server = Server::start();
+    let busy = Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
+    let locks = busy.block_on(manager(&server, "north"));
+    let (begun, has_begun) = mpsc::channel();
+    let (released, is_released) = mpsc::channel();
+    let waiter = busy.spawn(async move {
+        let guard = ask(&locks, LONG).await.unwrap();
+        let waiter = tokio::spawn(wait(locks, EVERYBODY, begun));
+        while has_begun.try_recv().is_err() {
+            tokio::task::yield_now().await;
+        }
+        drop(guard);
+        released.send(()).unwrap();
+        // The task that is woken waits for this worker, although three are idle.
+        thread::sleep(BLOCKED);
+        waiter.await.unwrap()
+    });
+    let delay = current_thread().block_on(async {
+        let other = manager(&server, "south").await;
+        is_released.recv().unwrap();
+        waited(&other).await
+    });
+    assert!(delay < PASSED_ON + NOISE, "{delay:?}");
+    // Its time was over when it was polled, if the worker that blocked was the one to poll it.
+    let late = busy.block_on(waiter).unwrap();
+    assert!(late.as_ref().is_err_and(LockError::is_timeout), "{late:?}");
+}
+
+#[test]
+fn a_thread_that_blocks_delays_neither_a_task_of_another_thread_nor_another_process() {
+    let server = Server::start();
+    let locks = current_thread().block_on(manager(&server, "north"));
+    let (begun, has_begun) = mpsc::channel();
+    let here = current_thread();
+    let guard = here.block_on(ask(&locks, LONG)).unwrap();
+    let blocked = {
+        let locks = locks.clone();
+        thread::spawn(move || {
+            current_thread().block_on(async {
+                let waiter = tokio::spawn(wait(locks, EVERYBODY, begun));
+                tokio::task::yield_now().await;
+                thread::sleep(BLOCKED);
+                waiter.await.unwrap()
+            })
+        })
+    };
+    has_begun.recv().unwrap();
+    let (sibling, process) = here.block_on(async {
+        let other = manager(&server, "south").await;
+        let mut sibling = ask(&locks, LONG);
+        assert!(sibling.as_mut().now_or_never().is_none());
+        let begin = Instant::now();
+        guard.release().await.unwrap();
+        let guard = sibling.await.unwrap();
+        let delay = begin.elapsed();
+        guard.release().await.unwrap();
+        (delay, waited(&other).await)
+    });
+    assert!(sibling < PASSED_ON + NOISE, "{sibling:?}");
+    assert!(process < PASSED_ON + NOISE, "{process:?}");
+    let late = blocked.join().unwrap();
+    assert!(late.as_ref().is_err_and(LockError::is_timeout), "{late:?}");
+}
+
+#[test]
+fn the_only_waiter_of_a_blocked_thread_is_passed_over_after_a_second_also_by_who_only_tries() {
+    let server = Server::start();
+    let locks = current_thread().block_on(manager(&server, "north"));
+    let (begun, has_begun) = mpsc::channel();
+    let here = current_thread();
+    let guard = here.block_on(ask(&locks, LONG)).unwrap();
+    let blocked = {
+        let locks = locks.clone();
+        thread::spawn(move || {
+            current_thread().block_on(async {
+                let waiter = tokio::spawn(wait(locks, LONG, begun));
+                tokio::task::yield_now().await;
+                thread::sleep(BLOCKED);
+                waiter.await.unwrap()
+            })
+        })
+    };
+    has_begun.recv().unwrap();
+    here.block_on(async {
+        guard.release().await.unwrap();
+        let key = || server.keys().contains_key("p:k");
+        eventually("the lock is free", EVERYBODY + NOISE, || !key()).await;
+    });
+    // Its time is not over.
+    assert!(blocked.join().unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn a_kept_future_that_waits_here_delays_nobody() {
+    let server = Server::start();
+    let (locks, other) = (manager(&server, "north").await, manager(&server, "south").await);
+    let guard = ask(&locks, LONG).await.unwrap();
+    let mut kept = ask(&locks, EVERYBODY);
+    assert!(kept.as_mut().now_or_never().is_none());
+    guard.release().await.unwrap();
+    let process = waited(&other).await;
+    assert!(process < PASSED_ON + NOISE, "{process:?}");
+    let sibling = waited(&locks).await;
+    assert!(sibling < PASSED_ON + NOISE, "{sibling:?}");
+    tokio::time::sleep(EVERYBODY).await;
+    let late = kept.await;
+    assert!(late.as_ref().is_err_and(LockError::is_timeout), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_kept_future_that_has_just_asked_delays_nobody_for_more_than_a_second() {
+    let server = Server::start();
+    let (locks, other) = (manager(&server, "north").await, manager(&server, "south").await);
+    let mut kept = ask(&locks, EVERYBODY);
+    // It sends its command, and never reads the answer.
+    assert!(kept.as_mut().now_or_never().is_none());
+    eventually("the lock is granted", LONG, || server.keys().contains_key("p:k")).await;
+    let process = waited(&other).await;
+    assert!(process < EVERYBODY + NOISE, "{process:?}");
+    tokio::time::sleep(EVERYBODY).await;
+    let late = kept.await;
+    assert!(late.as_ref().is_err_and(LockError::is_timeout), "{late:?}");
+    assert!(waited(&locks).await < PASSED_ON + NOISE, "nothing is left");
+}
+
+#[tokio::test]
+async fn a_kept_future_that_waits_in_the_servers_queue_delays_nobody_when_it_is_granted() {
+    let server = Server::start();
+    let (locks, other) = (manager(&server, "north").await, manager(&server, "south").await);
+    let guard = ask(&other, LONG).await.unwrap();
+    let mut kept = ask(&locks, EVERYBODY);
+    let is_queued = poll_fn(|context| {
+        assert!(kept.as_mut().poll(context).is_pending());
+        if server.keys().contains_key("{p:k}:queue") {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    });
+    is_queued.await;
+    guard.release().await.unwrap();
+    let sibling = waited(&locks).await;
+    assert!(sibling < PASSED_ON + NOISE, "{sibling:?}");
+    let process = waited(&other).await;
+    assert!(process < PASSED_ON + NOISE, "{process:?}");
+    drop(kept);
+}
