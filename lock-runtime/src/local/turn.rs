@@ -153,8 +153,11 @@ impl Turn {
             && !asked.granted_in_part
             && !asked.unanswered
             && let Some(pause) = asked.next_ask(now)
+            // A single try that took up a turn which another task left asks once, too.
+            && let left = attempt.give_up().remaining_at(now)
+            && !left.is_zero()
         {
-            return Step::Wait(pause.min(attempt.give_up().remaining_at(now)));
+            return Step::Wait(pause.min(left));
         }
         asked.was_unanswered = asked.unanswered;
         // The keeper looks whether the answer is read, and then whether the hold lasts.

@@ -35,6 +35,15 @@ impl Late {
         }
     }
 
+    /// How late each wake-up may be, in milliseconds.
+    pub(super) fn of_each(self) -> u64 {
+        match self {
+            Self::Always(most) => most,
+            Self::Exactly(millis) => millis,
+            Self::Never | Self::Sometimes(_) => 0,
+        }
+    }
+
     fn draw(self, random: &mut Rng) -> Duration {
         let millis = match self {
             Self::Sometimes(most) if random.u8(..16) == 0 => random.u64(100..=most),

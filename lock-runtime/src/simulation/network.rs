@@ -328,6 +328,10 @@ impl Shared {
 
     /// Executes a command; says how long the server stood still inside it, if it did.
     fn execute(&mut self, client: Client, command: &[Vec<u8>]) -> Option<Stall> {
+        if !self.wires.contains_key(&client) {
+            // It came in one piece with the command before, at which the connection was cut.
+            return None;
+        }
         if self.rolls(self.weather.cut_before) {
             self.cut_one(client);
             return None;

@@ -130,8 +130,9 @@ impl Plan {
     }
 
     /// Room for a grant, a renewal and one that fails: a lease that is shorter can't be had at this distance, or not be kept.
+    /// The same for tasks that come late to what they were granted.
     pub(super) fn shortest_lease(&self) -> u64 {
-        50 + self.round_trip * 4
+        50 + (self.round_trip + self.late.of_each()) * 4
     }
 
     pub(super) fn round_trip(&self) -> Duration {

@@ -89,7 +89,9 @@ fn apply(leases: &mut Vec<Owned>, at: (u64, u64), change: &Change) {
             }
         }
         Change::Owned { token, until, next } => {
-            if let Some(open) = leases.last_mut().filter(|lease| lease.end == End::Open && lease.token == *token) {
+            // One that had ended by itself, and was granted once more to the same token, is a lease of its own.
+            let is_same = |lease: &Owned| lease.token == *token && lease.until.saturating_add(ROUNDING) >= at.0;
+            if let Some(open) = leases.last_mut().filter(|lease| lease.end == End::Open && is_same(lease)) {
                 open.until = *until;
                 return;
             }
@@ -145,6 +147,14 @@ mod tests {
         assert_eq!(ends(owned.clone().gone(800)), [(End::Expired, (295, 305))]);
         // So close to its end that it may be either.
         assert_eq!(ends(owned.gone(298)), [(End::Expired, (295, 298))]);
+    }
+
+    #[test]
+    fn a_token_that_is_granted_once_more_after_its_lease_ended_has_a_lease_of_its_own() {
+        let owned = Sample::default().owned(10, "a", 300, false);
+        let again = ends(owned.clone().owned(800, "a", 900, false).gone(820));
+        assert_eq!(again, [(End::Expired, (295, 305)), (End::Deleted, (819, 820))]);
+        assert_eq!(ends(owned.owned(200, "a", 900, false).gone(820)), [(End::Deleted, (819, 820))]);
     }
 
     #[test]
