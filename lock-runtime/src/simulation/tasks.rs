@@ -255,7 +255,7 @@ impl Task {
 /// A task of an executor that is driven inside of a body.
 type Stranger = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The number of a stranger is that of the task whose body polls it, and so much more.
-const STRANGER: u32 = 1000;
+const STRANGER: u32 = 2000;
 
 /// A body, which believes that it holds the lock from its first poll to its last.
 struct Body {
