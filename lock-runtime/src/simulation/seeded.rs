@@ -112,6 +112,7 @@ const UNUSED: &str = "C6 unused locks are given back";
 const BACKED: &str = "C7 claims are backed by the server";
 const ERRORS: &str = "C8 errors are true";
 const LOSSES: &str = "C8 losses are told";
+const GIVEN_BACK: &str = "C9 all is given back";
 const ENDS: &str = "C9 what the server keeps has an end";
 const LASTS: &str = "C10 holds last";
 const CHEAP: &str = "C11 an outage costs little";
@@ -203,7 +204,7 @@ pub(super) const ALL: &[Seeded] = &[
     far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON)),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
-    code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, UNUSED),
+    code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, GIVEN_BACK),
     code("a deadline counts from the reply", Mutant::DeadlineFromReply, BACKED),
     code("a dropped guard keeps its lease", Mutant::DroppedGuardKept, UNUSED),
     code("a command has no deadline", Mutant::EndlessCommand, IN_TIME),
