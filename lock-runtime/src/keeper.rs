@@ -40,7 +40,7 @@ const IDLE_TICKS: u32 = 10;
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// When timers missed so much time, the schedule is no longer what counts. Clocks that are slewed miss far less.
 const MISSED: Duration = Duration::from_millis(100);
-/// No answer that takes longer is waited for as usual: then an ask of a far server is sent twice.
+/// One answer that took longer says little about the next, unless the server is known to be as far away.
 const LONGEST_USUAL: Duration = Duration::from_millis(250);
 /// Items per command.
 const BATCH: usize = 128;
@@ -214,9 +214,11 @@ impl Keeper {
         }
     }
 
-    /// An answer that takes longer is not usual. One that was held up once says little about the next.
+    /// An answer that takes longer is not usual: neither for what the last command took, nor for how far away the server is.
     pub(crate) fn usual_answer(&self) -> Duration {
-        (Duration::from_nanos(self.took.load(Ordering::Relaxed)) * 2).min(LONGEST_USUAL)
+        let last = Duration::from_nanos(self.took.load(Ordering::Relaxed));
+        let far = mutant!(DistanceForgotten => Duration::ZERO, self.store.round_trip() * 2);
+        (last * 2).min(LONGEST_USUAL).max(far.min(self.command_timeout))
     }
 
     fn note_answer(&self, sent: Moment) {

@@ -219,7 +219,7 @@ async fn drive(
                 return Err(error.of_lock(&terms.key));
             }
             Err(error) => {
-                let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT }.max(store.round_trip() * 2);
+                let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT }.max(far_answer(engine));
                 // A command that the timeout cut short says nothing about the server.
                 if !error.out_of_time || now.elapsed() >= brief || !attempt.give_up().has_passed() {
                     slot.asked(Some(error));
@@ -228,6 +228,13 @@ async fn drive(
             }
         }
     }
+}
+
+/// How long the answer of a far server may take. No command waits for longer than the command timeout, so one that had all
+/// of it was not cut short, however far away the server is.
+fn far_answer(engine: &Engine) -> Duration {
+    let far = engine.store().round_trip() * 2;
+    mutant!(FarOutageIsBusy => far, far.min(engine.settings().command_timeout))
 }
 
 fn too_many(terms: &Terms, limit: usize) -> LockError {
@@ -249,7 +256,7 @@ fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> L
         return error.of_lock(&key);
     }
     // Who waits for less than the usual silence has heard nothing in all its time.
-    let usual = SILENCE.max(engine.store().round_trip() * 2);
+    let usual = SILENCE.max(far_answer(engine));
     let silence = match terms.timeout {
         // Its own command had all the time that there was: it did not wait for that of a sibling first.
         _ if attempt.has_failed() && !attempt.has_counted() => TOO_SHORT,

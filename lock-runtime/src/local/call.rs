@@ -205,7 +205,8 @@ impl Slot {
                 Attention::Done
             }
             Call::Made => {
-                state.calls.call = Call::Heard(Deadline::new(now, state.calls.patience));
+                let patience = state.calls.patience.max(self.answer_is_due(state, now));
+                state.calls.call = Call::Heard(Deadline::new(now, patience));
                 state.calls.idle.get_or_insert(Deadline::new(now, LONGEST));
                 Attention::Young
             }
@@ -224,11 +225,23 @@ impl Slot {
         }
     }
 
+    /// How long the task with the turn may still wait for the answer to its last ask. A grant that is pushed meanwhile does
+    /// not end that wait: from a far server the answer comes much later, and the task is not late.
+    fn answer_is_due(&self, state: &State, now: Moment) -> Duration {
+        let on_its_way = state.asked.as_ref().filter(|asked| asked.unanswered).and_then(|asked| asked.sent);
+        on_its_way.map_or(Duration::ZERO, |sent| {
+            let usual = mutant!(DistanceForgotten => Duration::ZERO, self.engine.keeper().usual_answer());
+            (PATIENCE + usual).saturating_sub(now.since(sent))
+        })
+    }
+
     /// Repeats an ask whose answer lies with a task that does not read it, if it does.
     fn look_at_ask(&self, state: &mut State, now: Moment) -> Attention {
         let Some(asked) = state.asked.as_mut().filter(|asked| asked.unanswered) else { return Attention::Done };
-        let is_overdue =
-            asked.sent.is_some_and(|sent| now.since(sent) > PATIENCE + self.engine.keeper().usual_answer());
+        let is_overdue = asked.sent.is_some_and(|sent| {
+            let age = now.since(sent);
+            age > PATIENCE && age > PATIENCE + self.engine.keeper().usual_answer()
+        });
         let was_repeated = asked.repeated.is_some_and(|at| now.since(at) < ASK_INTERVAL);
         if !is_overdue || was_repeated || mutant!(UnreadNotRepeated) {
             return Attention::Young;

@@ -226,6 +226,10 @@ pub(super) const ALL: &[Seeded] = &[
         |plan| plan.pause.is_some() && plan.round_trip <= 1,
         code("an outage is told as a busy lock", Mutant::OutageIsBusy, ERRORS),
     ),
+    near(
+        |plan| plan.round_trip >= 400 && plan.pause.is_some(),
+        code("an outage of a far server is told as a busy lock", Mutant::FarOutageIsBusy, ERRORS),
+    ),
     code("L3: each hold of a lease releases it", Mutant::ReleasePerHold, BACKED),
     under_load(code("a release is repeated without a pause", Mutant::RepeatedWithoutPause, CHEAP)),
     cutting(code("a retry has a new token and leaves the old one", Mutant::RetryUnderNewToken, UNUSED)),
@@ -236,6 +240,7 @@ pub(super) const ALL: &[Seeded] = &[
     late(code("L7: a turn that is not taken up stays where it is", Mutant::LateTurnKept, UNUSED)),
     late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
+    far(code("L7: a task is late though an answer is on its way from afar", Mutant::DistanceForgotten, ORDER)),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
     under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),
     code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT),

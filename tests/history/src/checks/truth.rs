@@ -36,7 +36,7 @@ pub fn errors_are_true(history: &History, bounds: &Bounds) -> Vec<Violation> {
             found.extend(claim_is_true(history, bounds, attempt, claim));
         }
     }
-    found.extend(outages_are_no_busy_locks(history));
+    found.extend(outages_are_no_busy_locks(history, bounds));
     found.extend(outages_are_real(history, bounds));
     found
 }
@@ -110,7 +110,9 @@ fn claim_is_true(history: &History, bounds: &Bounds, attempt: &Attempt, claim: &
 }
 
 /// An acquire that was called and returned while the server was stopped, in a process that knew nothing of the lock.
-fn outages_are_no_busy_locks(history: &History) -> Vec<Violation> {
+fn outages_are_no_busy_locks(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    // An answer may take two round trips, but a command that had all its time must have been answered.
+    let too_short = TOO_SHORT.max(span((bounds.round_trip * 2).min(bounds.answer)));
     let mut used: HashMap<(&str, &str), Vec<&Attempt>> = HashMap::new();
     for attempt in &history.attempts {
         used.entry((&attempt.process, &attempt.key)).or_default().push(attempt);
@@ -120,7 +122,7 @@ fn outages_are_no_busy_locks(history: &History) -> Vec<Violation> {
         let from = stop.range.0 + MOMENT;
         for attempt in history.attempts.iter().filter(|attempt| attempt.how() == Some(How::Busy)) {
             let Some(returned) = attempt.returned() else { continue };
-            if attempt.invoked < from || returned > stop.range.1 || returned - attempt.invoked < TOO_SHORT {
+            if attempt.invoked < from || returned > stop.range.1 || returned - attempt.invoked < too_short {
                 continue;
             }
             // Others of its process may have learnt before that it is busy, or hold it.
@@ -139,11 +141,18 @@ fn outages_are_no_busy_locks(history: &History) -> Vec<Violation> {
 
 fn outages_are_real(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
-    // A process begins with a connection, and the first lock in a cluster makes another.
-    let mut begun: HashMap<&str, u64> = HashMap::new();
-    for attempt in &history.attempts {
-        let first = begun.entry(&attempt.process).or_insert(attempt.invoked);
-        *first = attempt.invoked.min(*first);
+    // A process begins with a connection, and the first lock in a cluster makes another. One that a fault cut is made anew
+    // when the process first needs it, which may be long after.
+    let mut begun: HashMap<(&str, u64), u64> = HashMap::new();
+    let last_fault = |attempt: &Attempt| {
+        let ends = history.faults.iter().map(|fault| fault.range.1);
+        ends.filter(|end| *end <= attempt.invoked).max().unwrap_or_default()
+    };
+    if !bounds.round_trip.is_zero() {
+        for attempt in &history.attempts {
+            let first = begun.entry((&attempt.process, last_fault(attempt))).or_insert(attempt.invoked);
+            *first = attempt.invoked.min(*first);
+        }
     }
     for attempt in &history.attempts {
         let Some((returned, How::Unreachable, text)) = &attempt.outcome else { continue };
@@ -151,8 +160,9 @@ fn outages_are_real(history: &History, bounds: &Bounds) -> Vec<Violation> {
         let time = if timeout.is_zero() { bounds.answer } else { timeout };
         // In less than two round trips no answer can be sure to come; nor can a lease of that length be had.
         let is_short = time < bounds.round_trip * 2 || attempt.wanted.expire() < bounds.round_trip * 3;
-        let is_connecting = attempt.invoked < begun[attempt.process.as_str()] + span(bounds.round_trip * 5);
-        if is_short || (is_connecting && !bounds.round_trip.is_zero()) {
+        let first = || begun.get(&(attempt.process.as_str(), last_fault(attempt))).copied();
+        let is_connecting = || first().is_some_and(|first| attempt.invoked < first + span(bounds.round_trip * 5));
+        if is_short || is_connecting() {
             continue;
         }
         if history.is_calm((attempt.invoked.saturating_sub(AFTER), *returned)) {
@@ -167,7 +177,7 @@ fn outages_are_real(history: &History, bounds: &Bounds) -> Vec<Violation> {
 mod tests {
     use super::*;
     use crate::event::What;
-    use crate::sample::Sample;
+    use crate::sample::{BOUNDS, Sample};
 
     #[test]
     fn a_grant_without_time_is_found() {
@@ -215,5 +225,35 @@ mod tests {
     #[test]
     fn unreachable_is_no_word_for_a_well_server() {
         assert_eq!(Sample::default().asks(9000, "a").refused(9100, "a", How::Unreachable).finds(errors_are_true), 1);
+    }
+
+    fn far(round_trip: u64) -> Bounds {
+        Bounds {
+            round_trip: Duration::from_millis(round_trip),
+            answer: Duration::from_millis(500),
+            lease: Duration::from_secs(3),
+            ..BOUNDS
+        }
+    }
+
+    #[test]
+    fn an_answer_from_afar_may_take_two_round_trips_and_no_longer_than_any_command() {
+        let fault = What::Fault { kind: FREEZE.into(), target: "server".into(), from: 100_000_000 };
+        let stopped = Sample::default().and(2000, "harness", fault);
+        for (round_trip, until, found) in [(200, 590, 0), (200, 610, 1), (400, 690, 0), (400, 710, 1)] {
+            let busy = stopped.clone().asks(200, "a").refused(until, "a", How::Busy);
+            assert_eq!(busy.finds_with(errors_are_true, &far(round_trip)), found, "{round_trip} ms, until {until} ms");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_was_cut_is_made_anew_when_it_is_needed_and_that_excuses_no_later_call() {
+        let cut = What::Fault { kind: "Cut".into(), target: "wire".into(), from: 3_000_000_000 };
+        let fails = |at| {
+            let used = Sample::default().held("a", 100, 200).and(3001, "harness", cut.clone());
+            let refused = |sample: Sample, at| sample.asks(at, "a").refused(at + 500, "a", How::Unreachable);
+            refused(refused(used, 9000), at).finds_with(errors_are_true, &far(50))
+        };
+        assert_eq!((fails(9200), fails(9300)), (0, 1));
     }
 }
