@@ -259,7 +259,9 @@ fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> L
     let usual = SILENCE.max(far_answer(engine));
     let silence = match terms.timeout {
         // Its own command had all the time that there was: it did not wait for that of a sibling first.
-        _ if attempt.has_failed() && !attempt.has_counted() => TOO_SHORT,
+        _ if attempt.has_failed() && !attempt.has_counted() && !attempt.waited => TOO_SHORT,
+        // It had what was left after it waited for a sibling: from a far server that may be too little.
+        timeout if attempt.has_failed() && !attempt.has_counted() => far_answer(engine).min(timeout).max(TOO_SHORT),
         Duration::ZERO => usual,
         timeout => timeout.clamp(TOO_SHORT, usual),
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Bounds, Violation, ms, who};
 use crate::claims::{Attempt, Claim, History};
-use crate::event::How;
+use crate::event::{How, span};
 
 /// The longest streak of hand-overs inside one process, the grant that starts it included.
 const STREAK: usize = 65;
@@ -24,7 +24,8 @@ pub fn waiters_are_not_passed_over(history: &History, bounds: &Bounds) -> Vec<Vi
     for attempts in history.by_key().values() {
         let grants = history.grants(attempts);
         for (waiter, claim) in &grants {
-            let known = waiter.invoked + NOTICE;
+            // The answer to the plain claim, the ask, and the message to the owner: two round trips.
+            let known = waiter.invoked + NOTICE + span(bounds.round_trip * 2);
             let first = grants.partition_point(|(_, other)| other.from <= known);
             let passed: Vec<_> = grants[first..].iter().take_while(|(_, other)| other.from < claim.from).collect();
             let own = grants_between(&grants, waiter.invoked, claim.from).any(|(by, _)| by.process == waiter.process);
