@@ -45,6 +45,8 @@ pub struct Plan {
     pub outage: Option<Duration>,
     /// How far away the servers are, where there is a proxy before them.
     pub round_trip: Duration,
+    /// The threads of the workers' runtimes do other work now and then, so that tasks are polled late.
+    pub is_busy: bool,
 }
 
 /// How many more tasks of each worker try locks while the server is away.
@@ -75,18 +77,20 @@ impl Plan {
             forgetful: false,
             outage: None,
             round_trip: Duration::ZERO,
+            is_busy: false,
         }
     }
 
     /// A round at some place; where there are several servers it is longer, since a failover takes seconds. One round in four
-    /// is over a distance.
+    /// is over a distance, and one has busy runtimes.
     #[must_use]
     pub fn at(place: Place, seed: u64) -> Self {
         let plan = Self { place, ..Self::new(seed) };
         let mut random = plan.random("distance");
         let is_far = place.has_proxies() && random.u32(..4) == 0;
         let round_trip = if is_far { Duration::from_millis(random.u64(30..=200)) } else { Duration::ZERO };
-        let plan = Self { round_trip, ..plan };
+        // One round in four has busy runtimes.
+        let plan = Self { round_trip, is_busy: seed % 4 == 1, ..plan };
         let faults = Duration::from_secs(24);
         match place {
             // One round in four has an outage of a minute.

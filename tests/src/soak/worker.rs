@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use super::plan::{FLOOD, Plan};
 use super::register::Register;
 use super::workload::Task;
+use history::claims::EVERY_TASK;
 use history::diary::STALL;
 use history::event::{now, span};
 use history::{Diary, Lock, Place, Recorder, What};
@@ -92,7 +93,8 @@ async fn work<L: Lock>(role: &Role) {
                 })
             })
             .collect();
-        for task in tasks {
+        let busy = role.plan.is_busy.then(|| tokio::spawn(work_on_something_else(role.clone())));
+        for task in tasks.into_iter().chain(busy) {
             task.await.expect("a task that ends");
         }
         lock.close().await;
@@ -110,6 +112,20 @@ async fn work<L: Lock>(role: &Role) {
         recorder.note(What::Left { thing: thing.to_owned(), before, after });
     }
     recorder.note(What::Ended);
+}
+
+/// Keeps a thread of the runtime busy now and then, as a task does that computes and does not yield.
+async fn work_on_something_else(role: Role) {
+    let mut recorder = Recorder::new(&role.folder, &role.name, EVERY_TASK);
+    let mut random = role.plan.random(&format!("{}/busy", role.name));
+    sleep(Duration::from_nanos(role.faults.saturating_sub(now()))).await;
+    while now() < role.end {
+        let longest = if random.u32(..8) == 0 { 5000 } else { 1000 };
+        let from = now();
+        std::thread::sleep(Duration::from_millis(random.u64(100..longest)));
+        recorder.note(What::Late { from });
+        sleep(Duration::from_millis(random.u64(100..2000))).await;
+    }
 }
 
 /// How long the flood goes on after an outage.
