@@ -12,7 +12,6 @@ use super::{IDLE_TICKS, LONGEST_SLEEP, TICK, Work};
 use crate::local::{ASK_INTERVAL, Due, Entries, Slot};
 
 #[derive(Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub(super) struct Board {
     /// Slots whose hold began a moment ago.
     pub(super) young: BTreeMap<u64, Arc<Slot>>,
