@@ -36,6 +36,9 @@ enum Parcel {
     End,
 }
 
+/// When a parcel arrives.
+type Dated = (Instant, Parcel);
+
 /// One direction of a connection: bytes arrive in order, each so long after it was sent. It delays; it does not serialise.
 #[derive(Debug)]
 pub(super) struct Way {
@@ -49,7 +52,7 @@ pub(super) struct Way {
 #[derive(Debug, Default)]
 struct State {
     /// Set once there was a distance: then all goes by it.
-    queue: Option<Sender<(Instant, Parcel)>>,
+    queue: Option<Sender<Dated>>,
     has_begun: bool,
     last: Option<Instant>,
 }
@@ -77,7 +80,7 @@ impl Way {
     }
 
     /// Where bytes go that are not written at once, and when they arrive.
-    fn queue(&self, distance: Distance) -> std::io::Result<Option<(Sender<(Instant, Parcel)>, Instant)>> {
+    fn queue(&self, distance: Distance) -> std::io::Result<Option<(Sender<Dated>, Instant)>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.queue.is_none() {
             if distance.is_none() {
@@ -97,8 +100,8 @@ impl Way {
         Ok(state.queue.clone().map(|queue| (queue, due)))
     }
 
-    fn carry(&self) -> std::io::Result<Sender<(Instant, Parcel)>> {
-        let (queue, parcels) = channel::<(Instant, Parcel)>();
+    fn carry(&self) -> std::io::Result<Sender<Dated>> {
+        let (queue, parcels) = channel::<Dated>();
         let (mut to, is_cut) = (self.to.try_clone()?, Arc::clone(&self.is_cut));
         thread::spawn(move || {
             for (due, parcel) in parcels {

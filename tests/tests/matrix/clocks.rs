@@ -120,7 +120,7 @@ async fn row_53_a_server_clock_that_is_slewed_too_fast_is_told_and_may_be_allowe
     // Whether the server still has the lock when its holder stops to believe in it.
     let is_kept = async |ppm| {
         let locks = LockManager::builder().url(&server.url()).max_clock_drift_ppm(ppm).connect().await.unwrap();
-        let guard = locks.lock("p", "k").expire(LEASE).acquire().await.unwrap();
+        let guard = locks.lock("p", "k").expire(LEASE).renew(false).acquire().await.unwrap();
         is_confirmed(&guard, Duration::from_millis(2600)).await;
         while guard.is_valid() && server.owner("p:k").is_some() {
             sleep(Duration::from_millis(10)).await;

@@ -1,4 +1,4 @@
-//! docs/faults.md and the tests agree, and every table of the docs is one.
+//! docs/faults.md and the tests agree, the runbook has what the library says, and every table of the docs is one.
 
 use std::fs;
 use std::path::Path;
@@ -83,4 +83,36 @@ fn every_table_of_the_docs_has_a_header_and_rows_of_as_many_cells() {
     for broken in ["|---|\n| a |", "| a |\n|---|---|", "| a |\n| b |\n|---|", "| a |\n|---|\n| a | b |"] {
         assert_eq!(broken_tables(broken).len(), 1, "{broken}");
     }
+}
+
+/// What the library's log events of level `WARN` say.
+fn warnings(source: &str) -> Vec<&str> {
+    let events = source.split("tracing::warn!(").skip(1).filter_map(|rest| rest.split(");").next());
+    events.filter_map(|event| event.rsplit('"').nth(1)).collect()
+}
+
+/// The variants of an enum.
+fn variants<'a>(source: &'a str, name: &str) -> Vec<&'a str> {
+    let body = source.split_once(&format!("pub enum {name} {{\n")).unwrap().1.split("\n}").next().unwrap();
+    let items = body.lines().filter_map(|line| line.strip_prefix("    "));
+    let words = items.filter(|item| item.starts_with(|c: char| c.is_ascii_uppercase()));
+    words.filter_map(|item| item.split([' ', ',', '(']).next()).collect()
+}
+
+/// The beginning of a text, by which people look for it.
+fn beginning(text: &str) -> String {
+    text.split_whitespace().take(5).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_runbook_has_every_warning_and_every_error() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let read = |path: &str| fs::read_to_string(workspace.join(path)).unwrap();
+    let (events, errors) = (read("lock-runtime/src/observe.rs"), read("lock-runtime/src/error.rs"));
+    let runbook = read("docs/runbook.md");
+    let (warnings, variants) = (warnings(&events), variants(&errors, "LockError"));
+    assert!(warnings.len() >= 9 && variants.len() >= 12, "not read: {warnings:?} {variants:?}");
+    let texts = warnings.into_iter().map(beginning).chain(variants.into_iter().map(|variant| format!("`{variant}")));
+    let missing: Vec<_> = texts.filter(|text| !runbook.contains(text.as_str())).collect();
+    assert!(missing.is_empty(), "docs/runbook.md does not have {missing:?}");
 }

@@ -52,6 +52,27 @@ async fn wait(locks: LockManager, timeout: Duration, begun: Sender<()>) -> Acqui
     .await
 }
 
+/// A thread whose task waits for the lock and is not polled while its thread blocks. It blocks when this returns: before, it
+/// might still be polled, take up its turn, and have the lock.
+fn waits_and_blocks(locks: &LockManager, timeout: Duration) -> thread::JoinHandle<Acquired> {
+    let locks = locks.clone();
+    let (begun, has_begun) = mpsc::channel();
+    let (blocks, is_blocked) = mpsc::channel();
+    let blocked = thread::spawn(move || {
+        current_thread().block_on(async {
+            let waiter = tokio::spawn(wait(locks, timeout, begun));
+            while has_begun.try_recv().is_err() {
+                tokio::task::yield_now().await;
+            }
+            blocks.send(()).unwrap();
+            thread::sleep(BLOCKED);
+            waiter.await.unwrap()
+        })
+    });
+    is_blocked.recv().unwrap();
+    blocked
+}
+
 /// How long a process that comes now waits for the lock.
 async fn waited(locks: &LockManager) -> Duration {
     let begin = Instant::now();
@@ -93,21 +114,9 @@ fn a_worker_that_blocks_after_its_release_delays_no_other_process() {
 fn a_thread_that_blocks_delays_neither_a_task_of_another_thread_nor_another_process() {
     let server = Server::start();
     let locks = current_thread().block_on(manager(&server, "north"));
-    let (begun, has_begun) = mpsc::channel();
     let here = current_thread();
     let guard = here.block_on(ask(&locks, LONG)).unwrap();
-    let blocked = {
-        let locks = locks.clone();
-        thread::spawn(move || {
-            current_thread().block_on(async {
-                let waiter = tokio::spawn(wait(locks, EVERYBODY, begun));
-                tokio::task::yield_now().await;
-                thread::sleep(BLOCKED);
-                waiter.await.unwrap()
-            })
-        })
-    };
-    has_begun.recv().unwrap();
+    let blocked = waits_and_blocks(&locks, EVERYBODY);
     let (sibling, process) = here.block_on(async {
         let other = manager(&server, "south").await;
         let mut sibling = ask(&locks, LONG);
@@ -129,21 +138,9 @@ fn a_thread_that_blocks_delays_neither_a_task_of_another_thread_nor_another_proc
 fn the_only_waiter_of_a_blocked_thread_is_passed_over_after_a_second_also_by_who_only_tries() {
     let server = Server::start();
     let locks = current_thread().block_on(manager(&server, "north"));
-    let (begun, has_begun) = mpsc::channel();
     let here = current_thread();
     let guard = here.block_on(ask(&locks, LONG)).unwrap();
-    let blocked = {
-        let locks = locks.clone();
-        thread::spawn(move || {
-            current_thread().block_on(async {
-                let waiter = tokio::spawn(wait(locks, LONG, begun));
-                tokio::task::yield_now().await;
-                thread::sleep(BLOCKED);
-                waiter.await.unwrap()
-            })
-        })
-    };
-    has_begun.recv().unwrap();
+    let blocked = waits_and_blocks(&locks, LONG);
     here.block_on(async {
         guard.release().await.unwrap();
         let key = || server.keys().contains_key("p:k");

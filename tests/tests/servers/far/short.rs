@@ -27,6 +27,21 @@ async fn a_lease_that_is_over_when_the_answer_comes_is_told_and_is_no_busy_lock(
     }
 }
 
+/// With a large allowance for clocks a lease is over for its holder well before it is over on the server.
+#[tokio::test]
+async fn a_lease_that_is_over_by_what_clocks_may_drift_is_told_and_is_no_busy_lock() {
+    const TIMEOUT: Duration = Duration::from_secs(6);
+    let far = Far::one_server();
+    let manager = far.builder().max_clock_drift_ppm(300_000).connect().await.unwrap();
+    far.move_away(Distance::of_millis(300));
+    let start = Instant::now();
+    let request = manager.lock("short", "k").expire(Duration::from_millis(400)).renew(false).timeout(TIMEOUT);
+    let error = request.acquire().await.unwrap_err();
+    assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+    assert!(error.to_string().contains("400ms"), "{error}");
+    assert!(start.elapsed() < TIMEOUT / 2, "three grants are enough to tell: {:?}", start.elapsed());
+}
+
 /// A single try waits for one answer, at most the command timeout.
 #[tokio::test]
 async fn a_single_try_of_a_silent_server_takes_the_command_timeout() {
