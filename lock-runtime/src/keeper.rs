@@ -204,11 +204,17 @@ impl Keeper {
     }
 
     fn tell_if_quiet(&self, engine: &Weak<Engine>) {
-        if !self.locked().is_quiet() {
+        let (is_quiet, is_done) = {
+            let board = self.locked();
+            (board.is_quiet(), board.backlog.is_empty())
+        };
+        if !is_quiet {
             return;
         }
         self.quiet.notify_waiters();
-        if engine.strong_count() == 0 {
+        // What the server refuses for good is still repeated from time to time: that is no reason to look again at once, and
+        // again, while all other keepers on this thread stand still.
+        if is_done && engine.strong_count() == 0 {
             // That was the last of its work; nothing else would wake it.
             self.wake_up();
         }

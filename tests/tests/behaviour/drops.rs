@@ -1,5 +1,10 @@
 //! The seven ways in which a guard can be dropped, also where no runtime is left to send its release.
 
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "each way has the runtime and the manager for itself, and most end them"
+)]
+
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;

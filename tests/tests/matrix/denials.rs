@@ -124,7 +124,7 @@ async fn a_missing_right_is_named_and_leaves_no_lock_behind() {
         let name = missing.trim_start_matches('+');
         if error.is_lost() {
             // The hold ended with its claim; what the keeper was refused is told as an event.
-            assert!(!events.with(&["WARN", missing]).is_empty(), "{missing}: {error}");
+            assert!(!events.with(&["WARN", missing]).is_empty(), "{missing}: {error}: {:#?}", events.with(&["WARN"]));
         } else {
             assert!(text.contains(missing) || text.contains(&format!("'{name}'")), "{missing}: {text}");
             assert!(text.contains("docs/protocol.md"), "{missing}: {text}");

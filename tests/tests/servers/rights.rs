@@ -128,7 +128,8 @@ async fn are_the_least(url: &str, servers: &[&Server], rights: &[String], told: 
     // First, while the scripts are unknown.
     is_told(url, servers, "+eval", &events).await;
     allow_on(servers, "least", rights);
-    use_it_all(&as_user(url, "least"), "all").await.unwrap();
+    let outcome = use_it_all(&as_user(url, "least"), "all").await;
+    outcome.unwrap_or_else(|error| panic!("{error:?}: {:#?}", events.with(&["WARN"])));
     is_left_alone(servers, "all").await;
     let others = told.iter().filter(|right| *right != "+eval");
     iter(others).for_each_concurrent(4, |missing| is_told(url, servers, missing, &events)).await;
