@@ -215,7 +215,13 @@ fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
 fn arguments(lock: &Lock) -> Option<TokenStream> {
     let site = Span::mixed_site();
     let arguments = &lock.arguments;
-    (!arguments.is_empty()).then(|| quote_spanned!(site=> let _ = (#(&#arguments,)*);))
+    (!arguments.is_empty()).then(|| {
+        quote_spanned! {site=>
+            // An argument that is there to be dropped late may well be called `_transaction`.
+            #[allow(clippy::used_underscore_binding)]
+            let _ = (#(&#arguments,)*);
+        }
+    })
 }
 
 /// The variables that the user asked for.

@@ -17,6 +17,7 @@ pub async fn sec_kill(user_id: &str, mut commodity_id: u64) -> Result<u64, ShopE
         let __outcome = ::lock_runtime::__private::Held::protect(
                 &__held,
                 async move {
+                    #[allow(clippy::used_underscore_binding)]
                     let _ = (&user_id, &commodity_id);
                     #[allow(unreachable_code)]
                     if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<

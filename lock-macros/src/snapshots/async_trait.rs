@@ -44,6 +44,7 @@ impl Shop {
                 let __outcome = ::lock_runtime::__private::Held::protect(
                         &__held,
                         async move {
+                            #[allow(clippy::used_underscore_binding)]
                             let _ = (&__self, &id);
                             #[allow(unreachable_code)]
                             if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<

@@ -24,6 +24,7 @@ impl Shop {
                 let __outcome = ::lock_runtime::__private::Held::protect(
                         &__held,
                         async move {
+                            #[allow(clippy::used_underscore_binding)]
                             let _ = (&id,);
                             ::lock_runtime::__private::start::<
                                 Result<u64, ShopError>,

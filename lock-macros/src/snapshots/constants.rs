@@ -18,6 +18,7 @@ async fn pay(id: u64) -> Result<(), ShopError> {
         let __outcome = ::lock_runtime::__private::Held::protect(
                 &__held,
                 async move {
+                    #[allow(clippy::used_underscore_binding)]
                     let _ = (&id,);
                     #[allow(unreachable_code)]
                     if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<

@@ -30,6 +30,7 @@ impl Shop {
             let __outcome = shop::locks::__private::Held::protect(
                     &__held,
                     async move {
+                        #[allow(clippy::used_underscore_binding)]
                         let _ = (&order,);
                         #[allow(unreachable_code)]
                         if let shop::locks::__private::Some(__never) = shop::locks::__private::None::<

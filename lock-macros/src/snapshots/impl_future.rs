@@ -14,6 +14,7 @@ fn buy(id: u64) -> impl Future<Output = Result<u64, ShopError>> + Send {
             let __outcome = ::lock_runtime::__private::Held::protect(
                     &__held,
                     async move {
+                        #[allow(clippy::used_underscore_binding)]
                         let _ = (&id,);
                         ::lock_runtime::__private::start::<
                             Result<u64, ShopError>,

@@ -24,6 +24,7 @@ where
         let __outcome = ::lock_runtime::__private::Held::protect(
                 &__held,
                 async move {
+                    #[allow(clippy::used_underscore_binding)]
                     let _ = (&request, &shop);
                     #[allow(unreachable_code)]
                     if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<

@@ -268,8 +268,9 @@ fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> L
     let holder = match slot.outlook(silence) {
         Outlook::Unreachable(error) => return error.of_lock(&key),
         Outlook::Silent(since) => return engine.store().unanswered(since).of_lock(&key),
-        // Its siblings asked one after another, and each was gone before there was an answer.
-        Outlook::Unknown if attempt.has_counted_none(engine.answers()) => {
+        // Its last command was not answered; or its siblings asked one after another, and each was gone before there was an
+        // answer. That the lock is taken is not known.
+        Outlook::Unknown if attempt.has_failed() || attempt.has_counted_none(engine.answers()) => {
             return engine.store().unanswered(attempt.started.elapsed()).of_lock(&key);
         }
         Outlook::HeldHere => Some(engine.label().to_owned()),

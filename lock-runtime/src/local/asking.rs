@@ -153,7 +153,7 @@ impl Slot {
 
     /// How long the store took to grant the lease, when the lease was over by then.
     pub(super) fn outlived_lease(&self, now: Moment) -> Option<Duration> {
-        self.locked().lease.as_ref()?.outlived(now)
+        self.locked().lease.as_ref()?.outlived(now, self.engine.settings().drift())
     }
 
     /// Whether another process was seen to own the lock.

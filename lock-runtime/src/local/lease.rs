@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::care::Entries;
 use super::terms::Terms;
-use crate::clock::{Deadline, Moment, without_drift};
+use crate::clock::{Deadline, Drift, Moment};
 use crate::store::{Anchor, Answer, Ask, Busy, CLAIM, Cause, Grant, Pushed, Release};
 use crate::token::Token;
 
@@ -115,10 +115,10 @@ impl Lease {
         self.until.remaining_at(now) >= enough || mutant!(NoLeaseCheck)
     }
 
-    /// How long its grant took, when it was over by then.
-    pub(super) fn outlived(&self, now: Moment) -> Option<Duration> {
+    /// How long its grant took, when it was over by then for whoever allows for so much `drift`.
+    pub(super) fn outlived(&self, now: Moment, drift: Drift) -> Option<Duration> {
         let took = now.since(self.until.start());
-        (self.fresh && self.tenure.is_none() && took >= without_drift(self.claim)).then_some(took)
+        (self.fresh && self.tenure.is_none() && took >= drift.trusted(self.claim)).then_some(took)
     }
 
     /// The end of the hold that it carries: what the store confirmed, but not beyond the hold's own end.
@@ -327,7 +327,6 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Drift;
 
     #[test]
     fn what_is_written_back_is_the_last_fencing_token_used() {

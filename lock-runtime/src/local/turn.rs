@@ -331,7 +331,9 @@ impl Attempt {
 
     /// Whether it is too late to succeed.
     pub(super) fn is_over(&self, now: Moment) -> bool {
-        let latest = self.timeout.saturating_add(OVERTIME).max(self.by().span());
+        // A single try waits for one answer, and what it was granted may be heard of in another way just then.
+        let latest = if self.timeout.is_zero() { self.answer_time } else { self.timeout };
+        let latest = latest.saturating_add(OVERTIME).max(self.by().span());
         Deadline::new(self.started, latest).remaining_at(now).is_zero()
     }
 

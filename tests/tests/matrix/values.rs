@@ -182,9 +182,9 @@ async fn row_52_a_lock_is_free_when_its_owner_releases_it_whatever_is_at_its_hel
                 }
                 let released = Instant::now();
                 if how == "drop" {
-                    drop(guard)
+                    drop(guard);
                 } else {
-                    guard.release().await.unwrap()
+                    guard.release().await.unwrap();
                 }
                 released
             };
