@@ -42,7 +42,6 @@ mod seeded {
         DriftAsUsual,
         DroppedGuardKept,
         EndlessCommand,
-        FarOutageIsBusy,
         ForgivenLoss,
         KeeperNeverRenews,
         LateHandOver,

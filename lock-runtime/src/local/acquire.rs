@@ -15,7 +15,7 @@ use super::turn::{Attempt, Step, Turn};
 use crate::LockError;
 use crate::clock::Moment;
 use crate::engine::Engine;
-use crate::store::{Retry, Store, one};
+use crate::store::{Reach, Retry, Store, one};
 
 /// A server that has answered before is not called unreachable for leaving the last command unanswered so briefly, or for
 /// two round trips.
@@ -220,8 +220,10 @@ async fn drive(
             }
             Err(error) => {
                 let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT }.max(far_answer(engine));
+                // Without a connection nothing was asked, however little time there was.
+                let is_unsent = error.reach == Reach::Unsent;
                 // A command that the timeout cut short says nothing about the server.
-                if !error.out_of_time || now.elapsed() >= brief || !attempt.give_up().has_passed() {
+                if !error.out_of_time || is_unsent || now.elapsed() >= brief || !attempt.give_up().has_passed() {
                     slot.asked(Some(error));
                 }
                 attempt.failed();
@@ -233,8 +235,7 @@ async fn drive(
 /// How long the answer of a far server may take. No command waits for longer than the command timeout, so one that had all
 /// of it was not cut short, however far away the server is.
 fn far_answer(engine: &Engine) -> Duration {
-    let far = engine.store().round_trip() * 2;
-    mutant!(FarOutageIsBusy => far, far.min(engine.settings().command_timeout))
+    (engine.store().round_trip() * 2).min(engine.settings().command_timeout)
 }
 
 fn too_many(terms: &Terms, limit: usize) -> LockError {
@@ -268,9 +269,12 @@ fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> L
     let holder = match slot.outlook(silence) {
         Outlook::Unreachable(error) => return error.of_lock(&key),
         Outlook::Silent(since) => return engine.store().unanswered(since).of_lock(&key),
-        // Its last command was not answered; or its siblings asked one after another, and each was gone before there was an
-        // answer. That the lock is taken is not known.
-        Outlook::Unknown if attempt.has_failed() || attempt.has_counted_none(engine.answers()) => {
+        // The one command of a single try was not answered: that the lock is taken is not known.
+        Outlook::Unknown if terms.timeout.is_zero() && attempt.has_failed() => {
+            return engine.store().unanswered(attempt.started.elapsed()).of_lock(&key);
+        }
+        // Its siblings asked one after another, and each was gone before there was an answer.
+        Outlook::Unknown if attempt.has_counted_none(engine.answers()) => {
             return engine.store().unanswered(attempt.started.elapsed()).of_lock(&key);
         }
         Outlook::HeldHere => Some(engine.label().to_owned()),

@@ -96,11 +96,6 @@ const fn far(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.round_trip >= 200, ..seeded }
 }
 
-/// Where two round trips take longer than any command, and the server is away now and then.
-const fn beyond_answers(seeded: Seeded) -> Seeded {
-    Seeded { shows_in: |plan| plan.round_trip >= 400 && plan.pause.is_some(), ..seeded }
-}
-
 /// Where tasks are polled late.
 const fn late(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.late != Late::Never, ..seeded }
@@ -231,7 +226,6 @@ pub(super) const ALL: &[Seeded] = &[
         |plan| plan.pause.is_some() && plan.round_trip <= 1,
         code("an outage is told as a busy lock", Mutant::OutageIsBusy, ERRORS),
     ),
-    beyond_answers(code("an outage of a far server is told as a busy lock", Mutant::FarOutageIsBusy, ERRORS)),
     code("L3: each hold of a lease releases it", Mutant::ReleasePerHold, BACKED),
     under_load(code("a release is repeated without a pause", Mutant::RepeatedWithoutPause, CHEAP)),
     cutting(code("a retry has a new token and leaves the old one", Mutant::RetryUnderNewToken, UNUSED)),

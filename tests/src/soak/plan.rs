@@ -55,6 +55,10 @@ pub(super) const FLOOD: u32 = 8;
 /// On a quorum no lease is longer, in milliseconds, so that a server that restarted soon votes again.
 pub const MAX_LEASE: u64 = 1000;
 
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl Plan {
     /// A round of half a minute.
     #[must_use]
@@ -91,6 +95,10 @@ impl Plan {
         let round_trip = if is_far { Duration::from_millis(random.u64(30..=200)) } else { Duration::ZERO };
         // One round in four has busy runtimes.
         let plan = Self { round_trip, is_busy: seed % 4 == 1, ..plan };
+        // A lease that is over before its grant is read can't be had: it takes room for a grant, a renewal and one that fails.
+        let shortest = if plan.is_busy { 3000 } else { 50 + 4 * millis(round_trip) };
+        let leases = plan.leases.iter().map(|lease| *lease.max(&shortest)).collect();
+        let plan = Self { leases, ..plan };
         let faults = Duration::from_secs(24);
         match place {
             // One round in four has an outage of a minute.
@@ -100,7 +108,11 @@ impl Plan {
             }
             Place::Redis => plan,
             Place::Sentinel | Place::Cluster => Self { faults, ..plan },
-            Place::Quorum => Self { faults, leases: vec![150, 300, 600, MAX_LEASE], ..plan },
+            Place::Quorum => {
+                let leases =
+                    [150, 300, 600, MAX_LEASE].iter().map(|lease| *lease.max(&shortest).min(&MAX_LEASE)).collect();
+                Self { faults, leases, ..plan }
+            }
         }
     }
 
