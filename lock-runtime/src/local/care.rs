@@ -147,8 +147,10 @@ impl Slot {
                 let Some(tenure) = &mut lease.tenure else {
                     return self.attention(lease, look, now, renewal.grace);
                 };
-                // A renewal that was sent for the hold before this one confirms the lease, not this hold's full time.
-                if tenure.since.since(sent).is_zero() {
+                // A renewal that was decided on for the hold before this one confirms the lease, not this hold's full time. It
+                // may have been sent after this hold began: then it tells by being for less.
+                let wanted = if tenure.renew { tenure.expire } else { tenure.own.remaining_at(sent) };
+                if tenure.since.since(sent).is_zero() && renewal.lease >= wanted {
                     tenure.confirmed = Some(sent);
                     if tenure.renew {
                         tenure.own = tenure.own.max_at(Deadline::new(sent, tenure.expire), now);

@@ -11,6 +11,7 @@ use crate::{LockError, LockGuard, LockManager};
 use futures_util::FutureExt as _;
 
 mod asked;
+mod confirming;
 mod late;
 mod managers;
 mod views;

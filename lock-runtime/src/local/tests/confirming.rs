@@ -1,0 +1,36 @@
+//! The keeper's confirmations, and the holds that they are for.
+
+use std::time::Duration;
+
+use tokio::time::advance;
+
+use crate::LockManager;
+use crate::clock::{Deadline, Moment};
+use crate::local::{Attention, Look};
+use crate::store::Renewed;
+
+const GRACE: Duration = Duration::ZERO;
+
+/// The keeper decides on a renewal for one hold. Before it is sent, the hold is handed over to one with a longer lease.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_was_decided_on_for_one_hold_does_not_confirm_the_longer_lease_of_the_next() {
+    for renew in [true, false] {
+        let locks = LockManager::in_memory();
+        let (short, long) = (Duration::from_secs(4), Duration::from_secs(60));
+        let request = |expire| locks.lock("p", "k").expire(expire).renew(renew);
+        let first = request(short).acquire().await.unwrap();
+        let slot = locks.engine().table().get(first.key()).unwrap();
+        let next = tokio::spawn(request(long).acquire());
+        tokio::task::yield_now().await;
+        let Attention::Renew(renewal, _) = slot.attend(Look::Verify, GRACE) else { panic!("it is to be renewed") };
+        first.release().await.unwrap();
+        let next = next.await.unwrap().unwrap();
+        let sent = Moment::now();
+        slot.renewed(&renewal, sent, Some(Renewed::Until(Deadline::new(sent, short))));
+        advance(Duration::from_millis(6)).await;
+        let attention = slot.attend(Look::Young, GRACE);
+        let Attention::Renew(renewal, _) = &attention else { panic!("{renew}: {attention:?}") };
+        assert!(renewal.lease > long / 2, "{renew}: {renewal:?}");
+        drop(next);
+    }
+}
