@@ -20,6 +20,8 @@ use crate::store::{Ask, Cause, Release};
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
 /// A lease that no task here takes up is given back after so long.
 const LONGEST: Duration = Duration::from_millis(900);
+/// When so many tasks are late, whoever waits behind them is called at once, and not one after another.
+const MANY_LATE: usize = 3;
 /// A command of the task with the turn has to be answered within so long.
 const ANSWER: Duration = Duration::from_millis(500);
 
@@ -179,6 +181,14 @@ impl State {
         self.young.get_or_insert_with(|| slot.engine.keeper().enlist(slot));
     }
 
+    /// Takes all who wait, to call them at once: the first that comes takes the turn, and the others wait at their old places.
+    /// A thread that blocks may have hundreds of tasks here, and others would wait for the patience with each of them.
+    fn call_all(&mut self, now: Moment) -> Vec<(u64, Waiter)> {
+        let ids: Vec<u64> = self.waiters.keys().copied().collect();
+        self.calls.late.extend(ids.iter().map(|id| (*id, now)));
+        ids.into_iter().filter_map(|id| Some((id, self.remove_waiter(id)?))).collect()
+    }
+
     /// Offers what is granted to a late task: whichever is polled first takes it.
     pub(super) fn call_late(&mut self, slot: &Arc<Slot>) -> bool {
         let Some(id) = self.calls.first_late().filter(|_| self.is_granted()) else { return false };
@@ -270,8 +280,13 @@ impl Slot {
         if release.is_some() {
             state.calls.idle = None;
         }
+        let all = if state.calls.late.len() < MANY_LATE { Vec::new() } else { state.call_all(now) };
         drop(state);
         self.pass_on(id, PassedBy::Keeper);
+        for (id, waiter) in all {
+            // A task that is gone leaves its turn here, which is not its own any more.
+            drop(waiter.sender.send(Turn::new(self, id)));
+        }
         // For single tries, which wait for what becomes of this turn.
         self.wake();
         release

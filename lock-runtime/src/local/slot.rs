@@ -31,7 +31,7 @@ pub(crate) struct Slot {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    waiters: BTreeMap<u64, Waiter>,
+    pub(super) waiters: BTreeMap<u64, Waiter>,
     fenced_waiters: u32,
     last_id: u64,
     /// Whose turn it is.
@@ -363,7 +363,7 @@ impl State {
         self.waiters.insert(id, waiter);
     }
 
-    fn remove_waiter(&mut self, id: u64) -> Option<Waiter> {
+    pub(super) fn remove_waiter(&mut self, id: u64) -> Option<Waiter> {
         let waiter = self.waiters.remove(&id)?;
         self.fenced_waiters -= u32::from(waiter.fenced);
         Some(waiter)

@@ -127,3 +127,19 @@ async fn a_shutdown_does_not_wait_for_tasks_that_are_late() {
         assert!(matches!(late.await, Err(LockError::ShutDown { .. })));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn hundreds_of_late_tasks_delay_the_one_behind_them_no_longer_than_a_few() {
+    let (locks, _) = two();
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    let late: Vec<_> = (0..300).map(|_| kept(&locks, LONG)).collect();
+    let next = kept(&locks, LONG);
+    let released = Instant::now();
+    drop(guard);
+    next.await.unwrap().release().await.unwrap();
+    assert!(released.elapsed() < PASSED_ON * 4, "{:?}", released.elapsed());
+    for acquiring in late {
+        acquiring.await.unwrap().release().await.unwrap();
+    }
+    assert!(locks.engine().table().all().is_empty());
+}
