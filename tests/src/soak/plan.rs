@@ -111,7 +111,7 @@ impl Plan {
             Place::Quorum => {
                 let leases =
                     [150, 300, 600, MAX_LEASE].iter().map(|lease| *lease.max(&shortest).min(&MAX_LEASE)).collect();
-                Self { faults, leases, ..plan }
+                Self { leases, faults, ..plan }
             }
         }
     }

@@ -16,7 +16,7 @@ const GRACE: Duration = Duration::ZERO;
 async fn a_renewal_that_was_decided_on_for_one_hold_does_not_confirm_the_longer_lease_of_the_next() {
     for renew in [true, false] {
         let locks = LockManager::in_memory();
-        let (short, long) = (Duration::from_secs(4), Duration::from_secs(60));
+        let (short, long) = (Duration::from_secs(4), Duration::from_mins(1));
         let request = |expire| locks.lock("p", "k").expire(expire).renew(renew);
         let first = request(short).acquire().await.unwrap();
         let slot = locks.engine().table().get(first.key()).unwrap();
