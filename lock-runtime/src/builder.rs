@@ -8,6 +8,7 @@ use crate::clock::Deadline;
 use crate::engine::Engine;
 use crate::keeper::thread::KeeperThread;
 use crate::place::{self, Place};
+use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 #[cfg(feature = "cluster")]
@@ -22,9 +23,6 @@ use crate::{BackendError, LockError, LockManager};
 
 #[cfg(feature = "quorum")]
 mod quorum;
-mod settings;
-
-pub(crate) use settings::Settings;
 
 /// Settings of a [`LockManager`]; made by [`LockManager::builder`].
 #[derive(Clone, Debug, Default)]
@@ -51,6 +49,51 @@ impl fmt::Debug for Server {
             #[cfg(feature = "quorum")]
             Self::Quorum(_) => "Quorum(…)",
         })
+    }
+}
+
+/// Ways to make one.
+impl LockManager {
+    /// Connects to the server at `url`: `redis://`, `rediss://`, `valkey://`, `unix://`, `redis-sentinel://`,
+    /// `redis-cluster://`, `redlock://`, or `memory://`. [`Builder::url`] has the forms in full.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`](LockError::InvalidSetting) for a URL that can't be read, [`Connect`](LockError::Connect)
+    /// when the server refuses, is too old, or does not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn connect(url: &str) -> Result<Self, LockError> {
+        Self::builder().url(url).connect().await
+    }
+
+    /// A manager whose locks live in this process: for tests, examples, and services with one replica.
+    ///
+    /// What renews its holds is a task on each runtime that acquires a lock, and lives in that runtime's time, which tests may
+    /// pause. So a hold is renewed while the runtime that acquired it is driven, or any other one that the manager is used on.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::builder().in_memory()
+    }
+
+    /// Connects with the settings of a client of the `redis` crate, such as its TLS certificates.
+    ///
+    /// # Errors
+    ///
+    /// [`Connect`](LockError::Connect) when the server refuses, is too old, or does not answer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn from_client(client: redis::Client) -> Result<Self, LockError> {
+        Self::builder().client(client).connect().await
+    }
+
+    /// Every setting a manager has.
+    pub fn builder() -> Builder {
+        Builder::default()
     }
 }
 
@@ -238,7 +281,7 @@ impl Builder {
     ///
     /// [`InvalidSetting`](LockError::InvalidSetting) when the locks of `other` do not live in this process.
     pub fn in_memory_with(self, other: &LockManager) -> Result<LockManager, LockError> {
-        let store = other.engine().store();
+        let store = other.core().store();
         if !store.is_immediate() {
             let reason = "its locks live on a server; connect to that server instead".to_owned();
             return Err(LockError::InvalidSetting { setting: "manager to share with", reason });

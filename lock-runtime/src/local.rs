@@ -12,9 +12,11 @@ mod acquire;
 mod asking;
 mod call;
 mod care;
+mod core;
 mod crowd;
 mod hold;
 mod lease;
+mod schedule;
 mod slot;
 mod table;
 mod terms;
@@ -26,12 +28,16 @@ mod watch;
 mod tests;
 
 pub(crate) use acquire::acquire;
-pub(crate) use care::{Attention, Due, Entries, Look};
-pub(crate) use crowd::Crowd;
+pub(crate) use care::{Attention, Look, Round};
+pub(crate) use core::Core;
 pub(crate) use hold::Hold;
+#[cfg(test)]
+pub(crate) use schedule::TICK;
+pub(crate) use schedule::{Batch, Fate, Schedule};
 pub(crate) use slot::{Loss, Slot};
-pub(crate) use table::Table;
-pub(crate) use terms::{Terms, check_lease, problem_of_lease};
-pub(crate) use turn::{ASK_INTERVAL, Turn, answer_time};
+pub(crate) use terms::Terms;
+#[cfg(test)]
+pub(crate) use turn::ASK_INTERVAL;
+pub(crate) use turn::answer_time;
 pub(crate) use view::HoldView;
 pub(crate) use watch::Protected;

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::__private::Spec;
 use crate::engine::Engine;
-use crate::{Builder, LockError, LockKey, LockRequest, scope};
+use crate::local::Core;
+use crate::options::LockOptions;
+use crate::{LockError, LockKey, LockRequest, scope};
 
 /// A connection to the place where locks live, shared by everything in the process that locks there.
 ///
@@ -21,50 +22,12 @@ impl LockManager {
         Self { engine }
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        self.engine.core()
     }
 
-    /// Connects to the server at `url`: `redis://`, `rediss://`, `valkey://`, `unix://`, `redis-sentinel://`,
-    /// `redis-cluster://`, `redlock://`, or `memory://`. [`Builder::url`] has the forms in full.
-    ///
-    /// # Errors
-    ///
-    /// [`InvalidSetting`](LockError::InvalidSetting) for a URL that can't be read, [`Connect`](LockError::Connect)
-    /// when the server refuses, is too old, or does not answer.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    pub async fn connect(url: &str) -> Result<Self, LockError> {
-        Self::builder().url(url).connect().await
-    }
-
-    /// A manager whose locks live in this process: for tests, examples, and services with one replica.
-    ///
-    /// What renews its holds is a task on each runtime that acquires a lock, and lives in that runtime's time, which tests may
-    /// pause. So a hold is renewed while the runtime that acquired it is driven, or any other one that the manager is used on.
-    #[must_use]
-    pub fn in_memory() -> Self {
-        Self::builder().in_memory()
-    }
-
-    /// Connects with the settings of a client of the `redis` crate, such as its TLS certificates.
-    ///
-    /// # Errors
-    ///
-    /// [`Connect`](LockError::Connect) when the server refuses, is too old, or does not answer.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    pub async fn from_client(client: redis::Client) -> Result<Self, LockError> {
-        Self::builder().client(client).connect().await
-    }
-
-    /// Every setting a manager has.
-    pub fn builder() -> Builder {
-        Builder::default()
+    pub(crate) fn into_engine(self) -> Arc<Engine> {
+        self.engine
     }
 
     /// Makes this the process's default manager, which `#[cache_lock]` uses when it names none.
@@ -75,7 +38,7 @@ impl LockManager {
     ///
     /// [`AlreadyInstalled`](LockError::AlreadyInstalled) when there is one already.
     pub fn install(&self) -> Result<(), LockError> {
-        scope::install(self)
+        scope::install(&self.engine)
     }
 
     /// Runs `inside` with this as the default manager: for tests, and for tenants with a Redis of their own.
@@ -87,24 +50,24 @@ impl LockManager {
     ///
     /// As cancel safe as `inside`.
     pub async fn scope<F: Future>(&self, inside: F) -> F::Output {
-        scope::with_manager(self.clone(), inside).await
+        scope::with_manager(Arc::clone(&self.engine), inside).await
     }
 
     /// The manager that `#[cache_lock]` would use here: the scope's, else the installed one.
     #[must_use]
     pub fn current() -> Option<Self> {
-        scope::current()
+        scope::current().map(Self::new)
     }
 
     /// A request for the lock named `prefix:key` (with a namespace, `namespace:prefix:key`).
     ///
     /// `prefix` is taken as it is: the author's text, not input. `key` is escaped.
     pub fn lock<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> LockRequest {
-        LockRequest::new(self.clone(), Spec::new(prefix, key))
+        LockRequest::new(Arc::clone(&self.engine), LockOptions::new(prefix, key))
     }
 
     /// Gives everything back: refuses new locks, fails waiters with [`ShutDown`](LockError::ShutDown), lets holds
-    /// end for the builder's [`drain`](Builder::drain) time, then ends the rest (their bodies are dropped) and
+    /// end for the builder's [`drain`](crate::Builder::drain) time, then ends the rest (their bodies are dropped) and
     /// releases it all. It takes the drain time and, while servers do not answer, up to 6 s more: 2 s each for bodies that
     /// do not end, for the last releases, and for the keeper's. What could not be given back by then is left to expire.
     ///
@@ -116,13 +79,13 @@ impl LockManager {
     ///
     /// Cancel safe: call it again to go on.
     pub async fn shutdown(&self) {
-        let own = scope::held_keys(&self.engine);
+        let own = scope::held_keys(self.core());
         self.engine.shutdown(&own).await;
     }
 }
 
 impl fmt::Debug for LockManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LockManager").field("label", &self.engine.label()).finish_non_exhaustive()
+        f.debug_struct("LockManager").field("label", &self.core().label()).finish_non_exhaustive()
     }
 }

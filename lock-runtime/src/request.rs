@@ -1,41 +1,31 @@
 //! [`LockRequest`]: what is asked for, and the three ways to ask.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::__private::Spec;
-use crate::{LockError, LockGuard, LockManager};
+use crate::engine::Engine;
+use crate::options::LockOptions;
+use crate::{LockError, LockGuard, OnLost};
 
-/// What happens to a body whose lock is lost under it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnLost {
-    /// The body is never polled again; it is dropped, and the caller gets [`LockError::Lost`].
-    #[default]
-    Cancel,
-    /// The body runs on; the caller gets [`LockError::Lost`] with `completed: true` after its end. For bodies that
-    /// must not be dropped half-way and that protect their writes with a fencing token.
-    Continue,
-}
-
-/// One lock being asked for; made by [`LockManager::lock`].
+/// One lock being asked for; made by [`LockManager::lock`](crate::LockManager::lock).
 ///
 /// Nothing happens before [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire) or [`run`](Self::run) is
 /// awaited. A mistake in the key or the settings is reported there.
 #[derive(Debug)]
 #[must_use = "a request locks nothing until `acquire`, `try_acquire` or `run` is awaited"]
 pub struct LockRequest {
-    manager: LockManager,
-    spec: Spec,
+    engine: Arc<Engine>,
+    options: LockOptions,
 }
 
 impl LockRequest {
-    pub(crate) fn new(manager: LockManager, spec: Spec) -> Self {
-        Self { manager, spec }
+    pub(crate) fn new(engine: Arc<Engine>, options: LockOptions) -> Self {
+        Self { engine, options }
     }
 
     /// How long to wait for the lock; zero tries once. By default the manager's (2 s).
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.spec = self.spec.timeout(timeout);
+        self.options = self.options.timeout(timeout);
         self
     }
 
@@ -44,7 +34,7 @@ impl LockRequest {
     /// The lease says nothing about how long a healthy holder may take: it is renewed until the lock is released, unless
     /// [`renew(false)`](Self::renew) is set.
     pub fn expire(mut self, expire: Duration) -> Self {
-        self.spec = self.spec.expire(expire);
+        self.options = self.options.expire(expire);
         self
     }
 
@@ -53,19 +43,19 @@ impl LockRequest {
     /// Without renewal the hold ends with its lease: a body under it is stopped then, and its caller gets
     /// [`LockError::Lost`](crate::LockError::Lost).
     pub fn renew(mut self, renew: bool) -> Self {
-        self.spec = self.spec.renew(renew);
+        self.options = self.options.renew(renew);
         self
     }
 
     /// Whether a fencing token is drawn with the lock; see [`LockGuard::fencing_token`].
     pub fn fenced(mut self, fenced: bool) -> Self {
-        self.spec = self.spec.fenced(fenced);
+        self.options = self.options.fenced(fenced);
         self
     }
 
     /// What happens to a body given to [`run`](Self::run) whose lock is lost under it.
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
-        self.spec = self.spec.on_lost(on_lost);
+        self.options = self.options.on_lost(on_lost);
         self
     }
 
@@ -84,10 +74,10 @@ impl LockRequest {
     ///
     /// Cancel safe: dropping the future gives up the place in the queue and withdraws what was asked of Redis.
     pub fn acquire(self) -> impl Future<Output = Result<LockGuard, LockError>> {
-        let request = self.spec.request(Some(self.manager), false);
+        let entry = self.options.entry(Some(self.engine), false);
         async move {
-            match request {
-                Ok(ref request) => request.acquire().await,
+            match entry {
+                Ok(ref entry) => entry.acquire().await,
                 Err(error) => Err(error),
             }
         }
@@ -127,10 +117,10 @@ impl LockRequest {
     ///
     /// Dropping the future drops `body` and then gives the lock back in the background.
     pub fn run<F: Future>(self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
-        let request = self.spec.request(Some(self.manager), true);
+        let entry = self.options.entry(Some(self.engine), true);
         async move {
-            let held = match request {
-                Ok(ref request) => request.enter().await?,
+            let held = match entry {
+                Ok(ref entry) => entry.enter().await?,
                 Err(error) => return Err(error),
             };
             // The future of `protect`, and with it `body`, is dropped at the end of this statement.

@@ -6,9 +6,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use crate::LockError;
 use crate::engine::Engine;
-use crate::local::HoldView;
-use crate::{LockError, LockManager};
+use crate::local::{Core, HoldView};
 
 mod inside;
 mod installed;
@@ -19,29 +19,29 @@ mod tests;
 use inside::{Inside, Stack};
 
 thread_local! {
-    static SCOPED: Stack<LockManager> = const { Stack::new() };
+    static SCOPED: Stack<Arc<Engine>> = const { Stack::new() };
     static HELD: Stack<Arc<Frame>> = const { Stack::new() };
 }
 
-pub(crate) fn install(manager: &LockManager) -> Result<(), LockError> {
-    installed::install(manager)
+pub(crate) fn install(engine: &Arc<Engine>) -> Result<(), LockError> {
+    installed::install(engine)
 }
 
 /// The manager of the enclosing scope, else the installed one.
-pub(crate) fn current() -> Option<LockManager> {
-    let scoped = SCOPED.try_with(|scoped| scoped.find(|manager| Some(manager.clone())));
+pub(crate) fn current() -> Option<Arc<Engine>> {
+    let scoped = SCOPED.try_with(|scoped| scoped.find(|engine| Some(Arc::clone(engine))));
     scoped.ok().flatten().or_else(installed::installed)
 }
 
-pub(crate) async fn with_manager<F: Future>(manager: LockManager, inside: F) -> F::Output {
-    Inside::new(&SCOPED, manager, inside).await
+pub(crate) async fn with_manager<F: Future>(engine: Arc<Engine>, inside: F) -> F::Output {
+    Inside::new(&SCOPED, engine, inside).await
 }
 
-/// The keys of the locks of `engine` whose bodies the running task is inside of.
-pub(crate) fn held_keys(engine: &Arc<Engine>) -> Vec<Arc<str>> {
+/// The keys of the locks of `core` whose bodies the running task is inside of.
+pub(crate) fn held_keys(core: &Arc<Core>) -> Vec<Arc<str>> {
     let mut keys = Vec::new();
     let all = |frame: &Arc<Frame>| {
-        keys.extend(frame.hold.key_in(engine));
+        keys.extend(frame.hold.key_in(core));
         None::<()>
     };
     // A thread that is ending is inside of nothing.

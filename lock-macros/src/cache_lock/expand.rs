@@ -64,7 +64,7 @@ fn in_braces(brace: token::Brace, inside: &TokenStream) -> TokenStream {
 //
 // Output:
 //     const _: () = check_prefix(PREFIX);
-//     let spec = Spec::new(PREFIX, &(id)).timeout_ms(500u64).fenced(true);
+//     let options = LockOptions::new(PREFIX, &(id)).timeout_ms(500u64).fenced(true);
 //     let manager = Some(ManagerRef::manager(&(self.locks)));
 //
 // The borrows end with the two `let` statements, before the body takes the arguments.
@@ -91,7 +91,7 @@ fn request(lock: &Lock) -> TokenStream {
     let checks = checks(lock);
     quote_spanned! {site=>
         #checks
-        let __spec = #private::Spec::new(#prefix, #key) #(#settings)* #fenced #on_lost;
+        let __options = #private::LockOptions::new(#prefix, #key) #(#settings)* #fenced #on_lost;
         let __manager = #manager;
     }
 }
@@ -173,7 +173,7 @@ fn borrowed(place: &TokenStream) -> TokenStream {
 //
 // Output:
 //     let outcome = 'lock: {
-//         let held = match Spec::enter(spec, manager).await {
+//         let held = match enter(options, manager).await {
 //             Ok(held) => held,
 //             Err(error) => break 'lock { Err(error) },
 //         };
@@ -192,7 +192,7 @@ fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
     let arguments = arguments(lock);
     quote_spanned! {site=>
         let __outcome = 'lock: {
-            let __held = match #private::Spec::enter(__spec, __manager).await {
+            let __held = match #private::enter(__options, __manager).await {
                 #private::Ok(__held) => __held,
                 // In braces: `break 'lock ::path` reads as the label of a loop to the parser of some attributes.
                 #private::Err(__error) => break 'lock { #private::Err(__error) },

@@ -1,14 +1,15 @@
 /// Sells one.
 #[tracing::instrument]
 pub async fn sec_kill(user_id: &str, mut commodity_id: u64) -> Result<u64, ShopError> {
-    let __spec = ::lock_runtime::__private::Spec::new("seckill", &(commodity_id))
+    let __options = ::lock_runtime::__private::LockOptions::new(
+            "seckill",
+            &(commodity_id),
+        )
         .timeout_ms(2000u64)
         .expire_s(1000u64);
     let __manager = ::lock_runtime::__private::None;
     let __outcome = 'lock: {
-        let __held = match ::lock_runtime::__private::Spec::enter(__spec, __manager)
-            .await
-        {
+        let __held = match ::lock_runtime::__private::enter(__options, __manager).await {
             ::lock_runtime::__private::Ok(__held) => __held,
             ::lock_runtime::__private::Err(__error) => {
                 break 'lock { ::lock_runtime::__private::Err(__error) };

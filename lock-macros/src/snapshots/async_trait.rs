@@ -25,15 +25,12 @@ impl Shop {
                 let __arg1 = __arg1;
                 __arg1
             };
-            let __spec = ::lock_runtime::__private::Spec::new("shop", &(id));
+            let __options = ::lock_runtime::__private::LockOptions::new("shop", &(id));
             let __manager = ::lock_runtime::__private::Some(
                 ::lock_runtime::__private::ManagerRef::manager(&(__self.locks)),
             );
             let __outcome = 'lock: {
-                let __held = match ::lock_runtime::__private::Spec::enter(
-                        __spec,
-                        __manager,
-                    )
+                let __held = match ::lock_runtime::__private::enter(__options, __manager)
                     .await
                 {
                     ::lock_runtime::__private::Ok(__held) => __held,

@@ -3,14 +3,11 @@ impl Shop {
         &'a self,
         id: u64,
     ) -> Pin<Box<dyn Future<Output = Result<u64, ShopError>> + Send + 'a>> {
-        let __spec = ::lock_runtime::__private::Spec::new("shop", &(id));
+        let __options = ::lock_runtime::__private::LockOptions::new("shop", &(id));
         let __manager = ::lock_runtime::__private::None;
         ::lock_runtime::__private::std::boxed::Box::pin(async move {
             let __outcome = 'lock: {
-                let __held = match ::lock_runtime::__private::Spec::enter(
-                        __spec,
-                        __manager,
-                    )
+                let __held = match ::lock_runtime::__private::enter(__options, __manager)
                     .await
                 {
                     ::lock_runtime::__private::Ok(__held) => __held,

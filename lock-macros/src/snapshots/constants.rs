@@ -1,15 +1,13 @@
 async fn pay(id: u64) -> Result<(), ShopError> {
     const _: () = ::lock_runtime::__private::check_prefix(names::ORDER);
     const _: () = ::lock_runtime::__private::check_expire_ms((EXPIRE) as _);
-    let __spec = ::lock_runtime::__private::Spec::new(names::ORDER, &(id))
+    let __options = ::lock_runtime::__private::LockOptions::new(names::ORDER, &(id))
         .timeout_s(TIMEOUT)
         .expire_ms(EXPIRE)
         .renew(true);
     let __manager = ::lock_runtime::__private::None;
     let __outcome = 'lock: {
-        let __held = match ::lock_runtime::__private::Spec::enter(__spec, __manager)
-            .await
-        {
+        let __held = match ::lock_runtime::__private::enter(__options, __manager).await {
             ::lock_runtime::__private::Ok(__held) => __held,
             ::lock_runtime::__private::Err(__error) => {
                 break 'lock { ::lock_runtime::__private::Err(__error) };

@@ -1,6 +1,6 @@
 impl Shop {
     async fn buy(&mut self, order: Order) -> Receipt {
-        let __spec = shop::locks::__private::Spec::new(
+        let __options = shop::locks::__private::LockOptions::new(
                 Self::PREFIX,
                 &(&(self.id()), &(order.id)),
             )
@@ -13,8 +13,7 @@ impl Shop {
             shop::locks::__private::ManagerRef::manager(&(self.locks)),
         );
         let __outcome = 'lock: {
-            let __held = match shop::locks::__private::Spec::enter(__spec, __manager)
-                .await
+            let __held = match shop::locks::__private::enter(__options, __manager).await
             {
                 shop::locks::__private::Ok(__held) => __held,
                 shop::locks::__private::Err(__error) => {

@@ -5,7 +5,7 @@ async fn pay<'a, T: LockKey>(
 where
     T: Send,
 {
-    let __spec = ::lock_runtime::__private::Spec::new(
+    let __options = ::lock_runtime::__private::LockOptions::new(
         ::lock_runtime::__private::core::concat!(
             ::lock_runtime::__private::core::module_path!(), "::pay"
         ),
@@ -13,9 +13,7 @@ where
     );
     let __manager = ::lock_runtime::__private::None;
     let __outcome = 'lock: {
-        let __held = match ::lock_runtime::__private::Spec::enter(__spec, __manager)
-            .await
-        {
+        let __held = match ::lock_runtime::__private::enter(__options, __manager).await {
             ::lock_runtime::__private::Ok(__held) => __held,
             ::lock_runtime::__private::Err(__error) => {
                 break 'lock { ::lock_runtime::__private::Err(__error) };

@@ -1,9 +1,9 @@
 fn buy(id: u64) -> impl Future<Output = Result<u64, ShopError>> + Send {
-    let __spec = ::lock_runtime::__private::Spec::new("shop", &(id));
+    let __options = ::lock_runtime::__private::LockOptions::new("shop", &(id));
     let __manager = ::lock_runtime::__private::None;
     async move {
         let __outcome = 'lock: {
-            let __held = match ::lock_runtime::__private::Spec::enter(__spec, __manager)
+            let __held = match ::lock_runtime::__private::enter(__options, __manager)
                 .await
             {
                 ::lock_runtime::__private::Ok(__held) => __held,

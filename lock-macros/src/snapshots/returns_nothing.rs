@@ -1,11 +1,9 @@
 async fn sweep() {
-    let __spec = ::lock_runtime::__private::Spec::new("sweep", &("all"))
+    let __options = ::lock_runtime::__private::LockOptions::new("sweep", &("all"))
         .timeout_ms(0u64);
     let __manager = ::lock_runtime::__private::None;
     let __outcome = 'lock: {
-        let __held = match ::lock_runtime::__private::Spec::enter(__spec, __manager)
-            .await
-        {
+        let __held = match ::lock_runtime::__private::enter(__options, __manager).await {
             ::lock_runtime::__private::Ok(__held) => __held,
             ::lock_runtime::__private::Err(__error) => {
                 break 'lock { ::lock_runtime::__private::Err(__error) };

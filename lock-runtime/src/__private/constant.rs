@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::local::problem_of_lease;
+use crate::lease_bounds::problem_of_lease;
 
 /// `prefix = PREFIX`. What else is wrong with one is told at run time: a `const fn` sees bytes only.
 ///

@@ -1,17 +1,14 @@
-//! How the keeper sends the releases of its [`Backlog`](super::backlog::Backlog).
+//! How the keeper sends the releases that wait in the schedule.
 
 use std::sync::Weak;
 
-use tokio::time::Instant;
-
 use super::Keeper;
-use super::backlog::{Batch, Fate};
 use super::sending::failed;
-use crate::engine::Engine;
+use crate::local::{Batch, Core, Fate};
 use crate::store::{Reach, Release, Released, Retry, Store, StoreError};
 
 /// Sends a batch, and notes what became of it.
-pub(super) async fn send(keeper: &Keeper, engine: &Weak<Engine>, batch: Batch) {
+pub(super) async fn send(keeper: &Keeper, core: &Weak<Core>, batch: Batch) {
     let releases = batch.releases();
     let answers = match keeper.store.release(&releases, keeper.by()).await {
         Ok(answers) => answers,
@@ -20,8 +17,8 @@ pub(super) async fn send(keeper: &Keeper, engine: &Weak<Engine>, batch: Batch) {
     let mut answers = answers.into_iter();
     let told = |(release, was_denied): (&Release, bool)| fate(&release.key, was_denied, answers.next());
     let fates: Vec<Fate> = releases.iter().zip(batch.were_denied()).map(told).collect();
-    keeper.change(|board| board.backlog.on_answers(batch, &fates, Instant::now()));
-    keeper.tell_if_quiet(engine);
+    keeper.schedule.on_released(batch, &fates);
+    keeper.schedule.tell_if_quiet(core.strong_count() == 0);
 }
 
 fn fate(key: &str, was_denied: bool, answer: Option<Result<Released, StoreError>>) -> Fate {

@@ -4,26 +4,25 @@ use std::sync::{Arc, Weak};
 
 use super::{Keeper, follow};
 use crate::clock::Moment;
-use crate::engine::Engine;
-use crate::local::Slot;
+use crate::local::{Core, Slot};
 use crate::observe;
 use crate::store::{Ask, Renewal, Retry, Store, StoreError};
 
-pub(super) fn send_renewals(keeper: &Arc<Keeper>, engine: &Weak<Engine>, batch: Vec<(Arc<Slot>, Renewal)>) {
-    let (keeper, engine) = (Arc::clone(keeper), Weak::clone(engine));
+pub(super) fn send_renewals(keeper: &Arc<Keeper>, core: &Weak<Core>, batch: Vec<(Arc<Slot>, Renewal)>) {
+    let (keeper, core) = (Arc::clone(keeper), Weak::clone(core));
     tokio::spawn(async move {
         let (slots, renewals): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
         let sent = Moment::now();
         let outcome = keeper.store.renew(&renewals, keeper.by()).await;
         keeper.note_answer(sent);
-        let Some(engine) = engine.upgrade() else { return };
+        let Some(core) = core.upgrade() else { return };
         let of_all = |error: &StoreError| failed(slots.first().map_or("", |slot| slot.key()), error);
         let mut outcomes = outcome.inspect_err(of_all).unwrap_or_default().into_iter();
         for (slot, renewal) in slots.into_iter().zip(renewals) {
             let outcome =
                 outcomes.next().and_then(|outcome| outcome.inspect_err(|error| failed(slot.key(), error)).ok());
             let attention = slot.renewed(&renewal, sent, outcome);
-            follow(&keeper, &engine, slot, attention, None);
+            follow(&keeper, &core, slot, attention, None);
         }
     });
 }
@@ -35,7 +34,7 @@ pub(super) fn failed(key: &str, error: &StoreError) {
     }
 }
 
-pub(super) async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: Vec<(Arc<Slot>, Ask)>) {
+pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(Arc<Slot>, Ask)>) {
     let (slots, asks): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
     let sent = Moment::now();
     let answers = keeper.store.ask(&asks, keeper.by()).await;
@@ -50,11 +49,11 @@ pub(super) async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: V
         }
         if let Ok(answer) = answer
             && !slot.answered(ask, answer)
-            && let Some(engine) = engine.upgrade()
+            && let Some(core) = core.upgrade()
         {
             // Granted to a token that was given up meanwhile (rules 12 and L3).
-            engine.release_later(ask.withdrawal());
+            core.release_later(ask.withdrawal());
         }
-        keeper.watch_queue(slot);
+        keeper.schedule.watch_queue(slot);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{JUST_NOW, TICK};
-use crate::local::ASK_INTERVAL;
+use super::JUST_NOW;
+use crate::local::{ASK_INTERVAL, TICK};
 
 /// Promise 4: a lost wake-up delays by at most a second.
 #[test]

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 
 use super::asking::{Outlook, SILENCE};
 use super::call::Rejoined;
+use super::core::Core;
 use super::crowd::Waiting;
 use super::hold::Hold;
 use super::slot::{Entered, Slot};
@@ -14,7 +15,6 @@ use super::terms::Terms;
 use super::turn::{Attempt, Step, Turn};
 use crate::LockError;
 use crate::clock::Moment;
-use crate::engine::Engine;
 use crate::store::{Reach, Retry, Store, one};
 
 /// A server that has answered before is not called unreachable for leaving the last command unanswered so briefly, or for
@@ -27,39 +27,39 @@ const TOO_SHORT: Duration = Duration::from_millis(20);
 ///
 /// Cancel safe at every await: a place in the queue leaves it when dropped, and the turn gives back on drop whatever
 /// was granted or is still asked for.
-pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold, LockError> {
-    if engine.is_closed() {
+pub(crate) async fn acquire(core: &Arc<Core>, terms: &Terms) -> Result<Hold, LockError> {
+    if core.is_closed() {
         return Err(shut_down(terms));
     }
-    let mut attempt = Attempt::new(terms.timeout, engine.settings().command_timeout);
-    if engine.is_inherited_at(attempt.started) {
+    let mut attempt = Attempt::new(terms.timeout, core.settings().command_timeout);
+    if core.is_inherited_at(attempt.started) {
         return Err(forked(terms));
     }
     // Whether the clocks were read a moment ago.
     let mut is_first = true;
     loop {
-        let (slot, entered) = engine.table().enter(engine, &terms.key, terms.fenced, !terms.timeout.is_zero());
+        let (slot, entered) = core.table().enter(core, &terms.key, terms.fenced, !terms.timeout.is_zero());
         match entered {
             Entered::Turn(id) => {
                 // Boxed: every waiter's future would have room for the store's commands, which most never send.
                 let now = is_first.then_some(attempt.started);
-                return Box::pin(drive(engine, Turn::new(&slot, id), terms, &mut attempt, now, None)).await;
+                return Box::pin(drive(core, Turn::new(&slot, id), terms, &mut attempt, now, None)).await;
             }
             Entered::Waiting(id, receiver, waiting) => {
-                let turn = wait(engine, &slot, terms, &mut attempt, Place { slot: &slot, id, receiver }).await?;
+                let turn = wait(core, &slot, terms, &mut attempt, Place { slot: &slot, id, receiver }).await?;
                 let now = Moment::now();
                 if attempt.is_over(now) {
-                    return Err(given_up(engine, &slot, terms, &attempt));
+                    return Err(given_up(core, &slot, terms, &attempt));
                 }
-                return match take_over(engine, turn, terms, now) {
+                return match take_over(core, turn, terms, now) {
                     Ok(hold) => Ok(hold),
-                    Err(turn) => Box::pin(drive(engine, turn, terms, &mut attempt, Some(now), Some(waiting))).await,
+                    Err(turn) => Box::pin(drive(core, turn, terms, &mut attempt, Some(now), Some(waiting))).await,
                 };
             }
             // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
             Entered::Taken if slot.outlook(SILENCE).is_open() && !attempt.by().has_passed() => {
                 is_first = false;
-                attempt.counts_from(engine.answers());
+                attempt.counts_from(core.answers());
                 let changed = slot.changed.notified();
                 if slot.outlook(SILENCE).is_open() {
                     let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
@@ -71,10 +71,10 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
                     _ => false,
                 };
                 if is_silent {
-                    return Err(given_up(engine, &slot, terms, &attempt));
+                    return Err(given_up(core, &slot, terms, &attempt));
                 }
             }
-            Entered::Taken => return Err(given_up(engine, &slot, terms, &attempt)),
+            Entered::Taken => return Err(given_up(core, &slot, terms, &attempt)),
             Entered::Full(limit) => return Err(too_many(terms, limit)),
         }
     }
@@ -82,27 +82,27 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
 
 /// Waits in the queue of the process.
 async fn wait(
-    engine: &Engine,
+    core: &Core,
     slot: &Slot,
     terms: &Terms,
     attempt: &mut Attempt,
     mut place: Place<'_>,
 ) -> Result<Turn, LockError> {
     // `close` may have emptied the queue just before this task joined it.
-    if engine.is_closed() {
+    if core.is_closed() {
         return Err(shut_down(terms));
     }
     attempt.waited = true;
     match tokio::time::timeout(attempt.give_up().remaining(), &mut place.receiver).await {
         Ok(Ok(turn)) => Ok(turn),
         Ok(Err(_)) => Err(shut_down(terms)),
-        Err(_) => Err(given_up(engine, slot, terms, attempt)),
+        Err(_) => Err(given_up(core, slot, terms, attempt)),
     }
 }
 
 /// Starts the hold on a lease that was handed over good: neither the store nor its room in memory is needed.
-fn take_over(engine: &Engine, turn: Turn, terms: &Terms, now: Moment) -> Result<Hold, Turn> {
-    let view = if engine.is_closed() { None } else { Hold::start(&turn, terms, now) };
+fn take_over(core: &Core, turn: Turn, terms: &Terms, now: Moment) -> Result<Hold, Turn> {
+    let view = if core.is_closed() { None } else { Hold::start(&turn, terms, now) };
     match view {
         Some(view) => Ok(Hold::new(turn, view, terms.body)),
         None => Err(turn),
@@ -126,29 +126,29 @@ impl Drop for Place<'_> {
 /// Does one step after another until the hold starts. The clock need not be read again for the first when it is `now`.
 /// The task is counted as `waiting` from its first step that waits, if it was not before.
 async fn drive(
-    engine: &Engine,
+    core: &Core,
     mut turn: Turn,
     terms: &Terms,
     attempt: &mut Attempt,
     mut now: Option<Moment>,
     mut waiting: Option<Waiting<'_>>,
 ) -> Result<Hold, LockError> {
-    let store = engine.store();
+    let store = core.store();
     let slot = Arc::clone(turn.slot());
     loop {
         let now = now.take().unwrap_or_else(Moment::now);
-        if engine.is_closed() {
+        if core.is_closed() {
             return Err(shut_down(terms));
         }
         let changed = slot.changed.notified();
         let by = attempt.by().counted_from(now);
         let step = turn.step(terms, attempt, now);
         if step.waits() && waiting.is_none() {
-            waiting = Some(engine.crowd().enter(0).map_err(|limit| too_many(terms, limit))?);
+            waiting = Some(core.crowd().enter(0).map_err(|limit| too_many(terms, limit))?);
         }
         let outcome = match step {
             // A token is made once: that is worth a system call beside the round trip.
-            Step::Claim(_) | Step::Ask(_) if engine.is_inherited() => return Err(forked(terms)),
+            Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked(terms)),
             Step::Hold => match Hold::start(&turn, terms, now) {
                 Some(view) => return Ok(Hold::new(turn, view, terms.body)),
                 None => continue,
@@ -162,14 +162,14 @@ async fn drive(
                 attempt.tried = true;
                 let asked = one(store.ask(std::slice::from_ref(&ask), by).await).map(|answer| {
                     turn.answered(&ask, answer);
-                    engine.keeper().watch_queue(turn.slot());
+                    core.schedule().watch_queue(turn.slot());
                 });
                 asked.inspect_err(|error| slot.on_failed_ask(&ask, error))
             }
             Step::Confirm(renewal) => {
                 attempt.tried = true;
                 if attempt.note_outlived(slot.outlived_lease(now)) {
-                    return Err(given_up(engine, &slot, terms, attempt));
+                    return Err(given_up(core, &slot, terms, attempt));
                 }
                 one(store.renew(std::slice::from_ref(&renewal), by).await).map(|outcome| turn.confirmed(outcome))
             }
@@ -178,7 +178,7 @@ async fn drive(
                 store.draw(&terms.key, &token, count, by).await.map(|first| turn.drawn(first, count))
             }
             Step::TakeBack(withdrawal) => {
-                engine.withdraw(withdrawal);
+                core.withdraw(withdrawal);
                 continue;
             }
             Step::Wait(pause) => {
@@ -192,20 +192,20 @@ async fn drive(
                     Rejoined::Waiting(id, receiver) => {
                         let place = Place { slot: &slot, id, receiver };
                         if waiting.is_none() {
-                            waiting = Some(engine.crowd().enter(0).map_err(|limit| too_many(terms, limit))?);
+                            waiting = Some(core.crowd().enter(0).map_err(|limit| too_many(terms, limit))?);
                         }
-                        wait(engine, &slot, terms, attempt, place).await?
+                        wait(core, &slot, terms, attempt, place).await?
                     }
                 };
                 continue;
             }
             Step::GiveUp => {
-                return Err(given_up(engine, &slot, terms, attempt));
+                return Err(given_up(core, &slot, terms, attempt));
             }
         };
         match outcome {
             Ok(()) => {
-                engine.note_answer();
+                core.note_answer();
                 if attempt.has_failed() {
                     slot.asked(None);
                 }
@@ -214,12 +214,12 @@ async fn drive(
                     attempt.begin_anew();
                 }
             }
-            Err(_) if engine.is_inherited() => return Err(forked(terms)),
+            Err(_) if core.is_inherited() => return Err(forked(terms)),
             Err(error) if error.retry == Retry::Never => {
                 return Err(error.of_lock(&terms.key));
             }
             Err(error) => {
-                let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT }.max(far_answer(engine));
+                let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT }.max(far_answer(core));
                 // Without a connection nothing was asked, however little time there was.
                 let is_unsent = error.reach == Reach::Unsent;
                 // A command that the timeout cut short says nothing about the server.
@@ -234,8 +234,8 @@ async fn drive(
 
 /// How long the answer of a far server may take. No command waits for longer than the command timeout, so one that had all
 /// of it was not cut short, however far away the server is.
-fn far_answer(engine: &Engine) -> Duration {
-    (engine.store().round_trip() * 2).min(engine.settings().command_timeout)
+fn far_answer(core: &Core) -> Duration {
+    (core.store().round_trip() * 2).min(core.settings().command_timeout)
 }
 
 fn too_many(terms: &Terms, limit: usize) -> LockError {
@@ -251,33 +251,33 @@ fn forked(terms: &Terms) -> LockError {
 }
 
 /// The error of a task whose time is up: busy and unreachable never look alike.
-fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> LockError {
+fn given_up(core: &Core, slot: &Slot, terms: &Terms, attempt: &Attempt) -> LockError {
     let key = terms.key.to_string();
     if let Some(error) = slot.too_short(terms.expire, attempt.outlived.map(|(took, _)| took)) {
         return error.of_lock(&key);
     }
     // Who waits for less than the usual silence has heard nothing in all its time.
-    let usual = SILENCE.max(far_answer(engine));
+    let usual = SILENCE.max(far_answer(core));
     let silence = match terms.timeout {
         // Its own command had all the time that there was: it did not wait for that of a sibling first.
         _ if attempt.has_failed() && !attempt.has_counted() && !attempt.waited => TOO_SHORT,
         // It had what was left after it waited for a sibling: from a far server that may be too little.
-        timeout if attempt.has_failed() && !attempt.has_counted() => far_answer(engine).min(timeout).max(TOO_SHORT),
+        timeout if attempt.has_failed() && !attempt.has_counted() => far_answer(core).min(timeout).max(TOO_SHORT),
         Duration::ZERO => usual,
         timeout => timeout.clamp(TOO_SHORT, usual),
     };
     let holder = match slot.outlook(silence) {
         Outlook::Unreachable(error) => return error.of_lock(&key),
-        Outlook::Silent(since) => return engine.store().unanswered(since).of_lock(&key),
+        Outlook::Silent(since) => return core.store().unanswered(since).of_lock(&key),
         // The one command of a single try was not answered: that the lock is taken is not known.
         Outlook::Unknown if terms.timeout.is_zero() && attempt.has_failed() => {
-            return engine.store().unanswered(attempt.started.elapsed()).of_lock(&key);
+            return core.store().unanswered(attempt.started.elapsed()).of_lock(&key);
         }
         // Its siblings asked one after another, and each was gone before there was an answer.
-        Outlook::Unknown if attempt.has_counted_none(engine.answers()) => {
-            return engine.store().unanswered(attempt.started.elapsed()).of_lock(&key);
+        Outlook::Unknown if attempt.has_counted_none(core.answers()) => {
+            return core.store().unanswered(attempt.started.elapsed()).of_lock(&key);
         }
-        Outlook::HeldHere => Some(engine.label().to_owned()),
+        Outlook::HeldHere => Some(core.label().to_owned()),
         Outlook::HeldElsewhere | Outlook::Unknown => slot.holder_elsewhere(),
     };
     let waited = if terms.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };

@@ -99,7 +99,7 @@ impl Slot {
             asked.answer(answer, ask.wait);
             if !ask.wait && !asked.may_stand() {
                 // A store of several servers may still be taking back what one of them granted (rule L3).
-                asked.token = self.engine.next_token();
+                asked.token = self.core.next_token();
             }
             if granted {
                 state.call(self);
@@ -129,7 +129,7 @@ impl Slot {
             let place = state.ending.iter().position(|(ending, _)| ending == token);
             place.map(|place| state.ending.swap_remove(place).1)
         };
-        self.engine.forget_if_unused(self);
+        self.core.table().forget_if_unused(self);
         again
     }
 
@@ -148,19 +148,19 @@ impl Slot {
     pub(super) fn is_behind_itself(&self) -> bool {
         let state = self.locked();
         let busy = state.asked.as_ref().filter(|asked| !asked.is_granted()).and_then(|asked| asked.busy.as_ref());
-        busy.is_some_and(|busy| self.engine.made(&busy.owner))
+        busy.is_some_and(|busy| self.core.made(&busy.owner))
     }
 
     /// How long the store took to grant the lease, when the lease was over by then.
     pub(super) fn outlived_lease(&self, now: Moment) -> Option<Duration> {
-        self.locked().lease.as_ref()?.outlived(now, self.engine.settings().drift())
+        self.locked().lease.as_ref()?.outlived(now, self.core.settings().drift())
     }
 
     /// Whether another process was seen to own the lock.
     fn is_behind_another(&self) -> bool {
         let state = self.locked();
         let busy = state.asked.as_ref().and_then(|asked| asked.busy.as_ref());
-        busy.is_some_and(|busy| !self.engine.made(&busy.owner))
+        busy.is_some_and(|busy| !self.core.made(&busy.owner))
     }
 
     /// Why a task that the store granted a lease, which was over by then, has no lock; `None` when another one has it.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::care::Attention;
+use super::care::{Attention, Round};
 use super::slot::{PassedBy, Slot, State, Waiter};
 use super::turn::{ASK_INTERVAL, Turn};
 use crate::clock::{Deadline, Moment};
@@ -136,6 +136,16 @@ fn patience_with(since: Option<Moment>, now: Moment) -> Duration {
     if needed > LONGEST * 2 { PATIENCE } else { needed.clamp(PATIENCE, LONGEST) }
 }
 
+/// How long the task with the turn may still wait for the answer to its last ask. A grant that is pushed meanwhile does
+/// not end that wait: from a far server the answer comes much later, and the task is not late.
+fn answer_is_due(state: &State, now: Moment, round: &Round) -> Duration {
+    let on_its_way = state.asked.as_ref().filter(|asked| asked.unanswered).and_then(|asked| asked.sent);
+    on_its_way.map_or(Duration::ZERO, |sent| {
+        let usual = mutant!(DistanceForgotten => Duration::ZERO, round.usual_answer);
+        (PATIENCE + usual).saturating_sub(now.since(sent))
+    })
+}
+
 /// The outcome of [`Slot::rejoin`].
 pub(super) enum Rejoined {
     Turn(Turn),
@@ -178,7 +188,7 @@ impl State {
 
     /// Has the keeper look at the slot soon.
     pub(super) fn enlist(&mut self, slot: &Arc<Slot>) {
-        self.young.get_or_insert_with(|| slot.engine.keeper().enlist(slot));
+        self.young.get_or_insert_with(|| slot.core.schedule().enlist(slot));
     }
 
     /// Takes all who wait, to call them at once: the first that comes takes the turn, and the others wait at their old places.
@@ -205,7 +215,7 @@ impl State {
 
 impl Slot {
     /// Looks whether the task with the turn does what there is to do for it.
-    pub(super) fn look_at_call(&self, state: &mut State, now: Moment) -> Attention {
+    pub(super) fn look_at_call(&self, state: &mut State, now: Moment, round: &Round) -> Attention {
         if state.turn.is_none() {
             return Attention::Done;
         }
@@ -215,7 +225,7 @@ impl Slot {
                 Attention::Done
             }
             Call::Made => {
-                let patience = state.calls.patience.max(self.answer_is_due(state, now));
+                let patience = state.calls.patience.max(answer_is_due(state, now, round));
                 state.calls.call = Call::Heard(Deadline::new(now, patience));
                 state.calls.idle.get_or_insert(Deadline::new(now, LONGEST));
                 Attention::Young
@@ -227,36 +237,26 @@ impl Slot {
             }
             Call::Missed(at) if at.remaining_at(now).is_zero() => {
                 state.calls.call = Call::Missed(Deadline::new(now, PATIENCE));
-                state.question(&self.key, self.engine.keeper().by()).map_or(Attention::Young, Attention::Ask)
+                state.question(&self.key, round.by).map_or(Attention::Young, Attention::Ask)
             }
             Call::Missed(_) => Attention::Young,
             Call::Answered if state.lease.is_some() => Attention::Young,
-            Call::Answered => self.look_at_ask(state, now),
+            Call::Answered => self.look_at_ask(state, now, round),
         }
     }
 
-    /// How long the task with the turn may still wait for the answer to its last ask. A grant that is pushed meanwhile does
-    /// not end that wait: from a far server the answer comes much later, and the task is not late.
-    fn answer_is_due(&self, state: &State, now: Moment) -> Duration {
-        let on_its_way = state.asked.as_ref().filter(|asked| asked.unanswered).and_then(|asked| asked.sent);
-        on_its_way.map_or(Duration::ZERO, |sent| {
-            let usual = mutant!(DistanceForgotten => Duration::ZERO, self.engine.keeper().usual_answer());
-            (PATIENCE + usual).saturating_sub(now.since(sent))
-        })
-    }
-
     /// Repeats an ask whose answer lies with a task that does not read it, if it does.
-    fn look_at_ask(&self, state: &mut State, now: Moment) -> Attention {
+    fn look_at_ask(&self, state: &mut State, now: Moment, round: &Round) -> Attention {
         let Some(asked) = state.asked.as_mut().filter(|asked| asked.unanswered) else { return Attention::Done };
         let is_overdue = asked.sent.is_some_and(|sent| {
             let age = now.since(sent);
-            age > PATIENCE && age > PATIENCE + self.engine.keeper().usual_answer()
+            age > PATIENCE + round.usual_answer
         });
         let was_repeated = asked.repeated.is_some_and(|at| now.since(at) < ASK_INTERVAL);
         if !is_overdue || was_repeated || mutant!(UnreadNotRepeated) {
             return Attention::Young;
         }
-        Attention::Ask(asked.repetition(&self.key, self.engine.keeper().by()))
+        Attention::Ask(asked.repetition(&self.key, round.by))
     }
 
     /// Passes on the turn of a task that did not take it up. Returns the release of a lease that others wait for, or that no
@@ -270,7 +270,7 @@ impl Slot {
             Call::Missed(_) => {}
             _ => return None,
         }
-        if !self.engine.is_closed() && !state.calls.is_releasing {
+        if !self.core.is_closed() && !state.calls.is_releasing {
             state.calls.late.entry(id).or_insert(now);
         }
         let given_back = state.has_rival() || state.calls.is_idle(now);

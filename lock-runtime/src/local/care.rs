@@ -54,6 +54,16 @@ impl Attention {
     }
 }
 
+/// What the keeper brings along when it looks at slots.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    pub(crate) grace: Duration,
+    /// When a command that is sent now has to be answered.
+    pub(crate) by: Deadline,
+    /// An answer that takes longer is not usual.
+    pub(crate) usual_answer: Duration,
+}
+
 /// Why the keeper looks at a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
@@ -67,14 +77,14 @@ pub(crate) enum Look {
 
 impl Slot {
     /// Looks after the lease: what does it need now?
-    pub(crate) fn attend(&self, look: Look, grace: Duration) -> Attention {
+    pub(crate) fn attend(&self, look: Look, round: &Round) -> Attention {
         let now = Moment::now();
         let state = &mut *self.locked();
         let attention = if look == Look::Young && !state.is_held() {
-            self.look_at_call(state, now)
+            self.look_at_call(state, now, round)
         } else if let Some(lease) = &mut state.lease {
             lease.care.doubtful |= look == Look::Verify && lease.care.renewing;
-            self.attention(lease, look, now, grace)
+            self.attention(lease, look, now, round.grace)
         } else {
             Attention::Done
         };

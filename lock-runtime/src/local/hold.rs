@@ -47,7 +47,7 @@ impl Hold {
     }
 
     pub(super) fn new(turn: Turn, view: HoldView, body: bool) -> Self {
-        let body = body.then(|| turn.engine().bodies().token());
+        let body = body.then(|| turn.core().bodies().token());
         Self { turn: Some(turn), view, _body: body }
     }
 
@@ -60,7 +60,7 @@ impl Hold {
         let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
         let now = Moment::now();
         let Ended { ending, entries, stale } = turn.slot().end(turn.id(), now);
-        turn.engine().keeper().strike(entries);
+        turn.core().schedule().strike(entries);
         let (unreleased, turn) = match ending {
             Ending::Kept => {
                 if mutant!(ReleasePerHold) {
@@ -86,12 +86,12 @@ impl Hold {
 
     /// Sends the release, and takes in how the ask fares that goes along with it.
     async fn settle(self, unreleased: Unreleased, turn: Option<Turn>, now: Moment) -> Result<(), LockError> {
-        let engine = self.view.engine();
-        let by = Deadline::new(now, engine.settings().command_timeout);
+        let core = self.view.core();
+        let by = Deadline::new(now, core.settings().command_timeout);
         let Some(release) = unreleased.release.as_ref() else {
             return Ok(());
         };
-        let released = match engine.store().give_back(release, by).await {
+        let released = match core.store().give_back(release, by).await {
             Ok(released) => released,
             // Dropping `unreleased` has it repeated in the background.
             Err(error) => {
@@ -107,7 +107,7 @@ impl Hold {
         if let (Some(turn), Some((token, claim)), Some(answer)) = (turn, again, released.again) {
             let ask = Ask { key, token, claim, wait: true, fences: 0, give_up: by, cause: Cause::Task };
             turn.answered(&ask, answer);
-            engine.keeper().watch_queue(turn.slot());
+            core.schedule().watch_queue(turn.slot());
         }
         Ok(())
     }
@@ -115,7 +115,7 @@ impl Hold {
     /// A hold that was lost gives back what may still stand in the store, and only now: whoever had it is gone.
     fn give_back_lost(&self, stale: Option<Release>) {
         if let Some(release) = stale {
-            self.view.engine().release_later(release);
+            self.view.core().release_later(release);
         } else {
             self.view.give_back_late();
         }
@@ -125,13 +125,13 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else { return };
-        let engine = turn.engine();
+        let core = turn.core();
         let Ended { ending, entries, stale } = turn.slot().end_quietly(turn.id());
-        engine.keeper().strike(entries);
+        core.schedule().strike(entries);
         match ending {
             Ending::Kept => {}
             Ending::Lost => self.give_back_lost(stale),
-            Ending::Free(release) | Ending::Yield(release) => engine.release_later(release),
+            Ending::Free(release) | Ending::Yield(release) => core.release_later(release),
         }
         // Passes the turn on, with the lease if it was kept.
         drop(turn);
@@ -152,7 +152,7 @@ impl Unreleased {
         if release.queued {
             turn.slot().ending(&release.token);
         }
-        let running = turn.engine().releases().token();
+        let running = turn.core().releases().token();
         Self { slot: Arc::clone(turn.slot()), release: Some(release), _running: running }
     }
 
@@ -161,7 +161,7 @@ impl Unreleased {
             && release.queued
             && self.slot.ended(&release.token) == Some(true)
         {
-            self.slot.engine.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
+            self.slot.core.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
         }
     }
 }
@@ -174,7 +174,7 @@ impl Drop for Unreleased {
             }
             // The ask that went along is the slot's to repeat or to withdraw.
             release.again = None;
-            self.slot.engine.release_later(release);
+            self.slot.core.release_later(release);
         }
     }
 }

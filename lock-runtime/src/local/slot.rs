@@ -8,21 +8,21 @@ use tokio::sync::{Notify, oneshot};
 
 use super::call::{Calls, PATIENCE};
 use super::care::Entries;
+use super::core::Core;
 use super::crowd::{Crowd, Waiting};
 use super::lease::{Asked, Lease, Tenure};
 use super::terms::Terms;
 use super::turn::Turn;
 use crate::clock::{Deadline, Moment};
-use crate::engine::Engine;
 use crate::store::{Release, StoreError};
 use crate::token::Token;
 
 /// What this process knows of one key in use.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// Whoever has to do with the slot reaches the engine through it: counting references to the engine itself at each
+    /// Whoever has to do with the slot reaches the core through it: counting references to the core itself at each
     /// step would have all threads contend for one counter.
-    pub(super) engine: Arc<Engine>,
+    pub(super) core: Arc<Core>,
     pub(super) key: Arc<str>,
     state: Mutex<State>,
     /// Wakes the task that drives the store, and those that watch the hold: a hint to look again.
@@ -82,8 +82,8 @@ pub(super) enum Ending {
 }
 
 impl Slot {
-    pub(super) fn new(engine: &Arc<Engine>, key: &Arc<str>) -> Self {
-        Self { engine: Arc::clone(engine), key: Arc::clone(key), state: Mutex::default(), changed: Notify::new() }
+    pub(super) fn new(core: &Arc<Core>, key: &Arc<str>) -> Self {
+        Self { core: Arc::clone(core), key: Arc::clone(key), state: Mutex::default(), changed: Notify::new() }
     }
 
     pub(super) fn locked(&self) -> MutexGuard<'_, State> {
@@ -187,23 +187,23 @@ impl Slot {
 
     /// Passes the turn `id` on, and gives back what nobody needs any more.
     pub(super) fn pass_on(self: &Arc<Self>, id: u64, by: PassedBy) {
-        let engine = &self.engine;
+        let core = &self.core;
         match self.pass(id, by) {
             Passed::On | Passed::Revoked { was_late: false } => {}
-            Passed::Revoked { was_late: true } => engine.forget_if_unused(self),
+            Passed::Revoked { was_late: true } => core.table().forget_if_unused(self),
             Passed::Nobody { withdrawal, lease_left, young } => {
-                engine.keeper().strike(Entries { young, due: None });
+                core.schedule().strike(Entries { young, due: None });
                 if let Some(withdrawal) = withdrawal
                     && !mutant!(NoWithdrawal)
                 {
-                    engine.withdraw(withdrawal);
+                    core.withdraw(withdrawal);
                 }
                 if lease_left {
-                    engine.release_unused(self);
+                    core.release_unused(self);
                 }
                 // For single tries, which wait for what becomes of this turn.
                 self.wake();
-                engine.forget_if_unused(self);
+                core.table().forget_if_unused(self);
             }
         }
     }

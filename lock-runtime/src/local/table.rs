@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::core::Core;
 use super::slot::{Entered, Slot};
-use crate::engine::Engine;
 
 #[cfg(not(test))]
 type Hasher = std::hash::RandomState;
@@ -38,7 +38,7 @@ impl Table {
     /// Takes the turn for `key`, or a place in its queue when `wait`.
     pub(super) fn enter<'a>(
         &self,
-        engine: &'a Arc<Engine>,
+        core: &'a Arc<Core>,
         key: &Arc<str>,
         fenced: bool,
         wait: bool,
@@ -46,10 +46,10 @@ impl Table {
         let mut slots = self.locked();
         let slot = match slots.get(key) {
             Some(slot) => Arc::clone(slot),
-            None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(engine, key)))),
+            None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key)))),
         };
         // Still under the table's lock: a slot found in the table can't be forgotten before it is entered.
-        let entered = slot.enter(engine.crowd(), fenced, wait);
+        let entered = slot.enter(core.crowd(), fenced, wait);
         (slot, entered)
     }
 

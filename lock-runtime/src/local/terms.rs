@@ -3,13 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::LockError;
-
-/// Shorter leases than this end before a release can be sent on a usual network.
-const SHORTEST: Duration = Duration::from_millis(10);
-/// A longer lease is a unit mistaken for another (peers' users: 10 s became 10,000 s).
-const LONGEST: Duration = Duration::from_hours(365 * 24);
-
 /// What a task asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
@@ -20,25 +13,4 @@ pub(crate) struct Terms {
     pub(crate) fenced: bool,
     /// Whether the hold is around a body that is dropped when the hold is lost; see rule L6.
     pub(crate) body: bool,
-}
-
-/// Refuses a lease that can't be meant.
-pub(crate) fn check_lease(setting: &'static str, lease: Duration) -> Result<(), LockError> {
-    match problem_of_lease(lease.as_nanos()) {
-        Some(problem) => Err(LockError::InvalidSetting { setting, reason: format!("{problem} ({lease:?})") }),
-        None => Ok(()),
-    }
-}
-
-/// What is wrong with a lease of so many nanoseconds; the compiler asks it of constants.
-pub(crate) const fn problem_of_lease(nanos: u128) -> Option<&'static str> {
-    if nanos == 0 {
-        Some("a lease of zero would protect nothing")
-    } else if nanos < SHORTEST.as_nanos() {
-        Some("a lease of less than 10 ms would end before it can be used")
-    } else if nanos > LONGEST.as_nanos() {
-        Some("a lease of more than a year is a unit mistaken for another; after a crash nobody could lock until then")
-    } else {
-        None
-    }
 }

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use super::care::{Attention, Look};
+use super::care::{Attention, Look, Round};
 use super::lease::Fences;
 use super::slot::{Ending, Loss};
 use super::terms::Terms;
@@ -17,6 +17,11 @@ mod managers;
 mod views;
 mod waiters;
 
+/// What the keeper of a store at hand brings along.
+fn round() -> Round {
+    Round { grace: Duration::ZERO, by: Deadline::after(Duration::from_secs(1)), usual_answer: Duration::ZERO }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_released_lock_is_free_and_forgotten() {
     let locks = LockManager::in_memory();
@@ -25,7 +30,7 @@ async fn a_released_lock_is_free_and_forgotten() {
     guard.release().await.unwrap();
     let guard = locks.lock("p", "k").try_acquire().await.unwrap().unwrap();
     drop(guard);
-    assert!(locks.engine().table().all().is_empty());
+    assert!(locks.core().table().all().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,7 +54,7 @@ async fn waiters_are_served_in_order() {
         task.await.unwrap();
     }
     assert_eq!(*order.lock().unwrap(), (0..50).collect::<Vec<_>>());
-    assert!(locks.engine().table().all().is_empty());
+    assert!(locks.core().table().all().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +114,7 @@ async fn a_lease_that_is_almost_over_is_confirmed_before_it_is_handed_over() {
 async fn a_streak_of_dropped_guards_is_bounded_too() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let slot = locks.engine().table().get(guard.key()).unwrap();
+    let slot = locks.core().table().get(guard.key()).unwrap();
     slot.contended();
     let terms = Terms {
         key: guard.key().into(),
@@ -132,7 +137,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
 async fn reserved_fencing_tokens_do_not_outlive_a_lease_that_lapsed() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let slot = locks.engine().table().get(guard.key()).unwrap();
+    let slot = locks.core().table().get(guard.key()).unwrap();
     let mut state = slot.locked();
     let lease = state.lease.as_mut().unwrap();
     lease.fences = Fences::new(5, 3);
@@ -147,7 +152,7 @@ async fn reserved_fencing_tokens_do_not_outlive_a_lease_that_lapsed() {
 async fn a_hold_whose_deadline_has_passed_does_not_come_back() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let slot = locks.engine().table().get(guard.key()).unwrap();
+    let slot = locks.core().table().get(guard.key()).unwrap();
     let token = {
         let mut state = slot.locked();
         let lease = state.lease.as_mut().unwrap();
@@ -167,7 +172,7 @@ async fn a_hold_whose_deadline_has_passed_does_not_come_back() {
 async fn a_hold_stays_young_while_the_renewal_of_the_one_before_it_is_on_its_way() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let slot = locks.engine().table().get(guard.key()).unwrap();
+    let slot = locks.core().table().get(guard.key()).unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
     let forget_confirmation = |renewing| {
         let mut state = slot.locked();
@@ -176,17 +181,17 @@ async fn a_hold_stays_young_while_the_renewal_of_the_one_before_it_is_on_its_way
         lease.care.renewing = renewing;
     };
     forget_confirmation(true);
-    assert!(matches!(slot.attend(Look::Young, Duration::ZERO), Attention::Young));
+    assert!(matches!(slot.attend(Look::Young, &round()), Attention::Young));
     forget_confirmation(false);
-    assert!(matches!(slot.attend(Look::Young, Duration::ZERO), Attention::Renew(..)));
+    assert!(matches!(slot.attend(Look::Young, &round()), Attention::Renew(..)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_forgets_during_a_renewal_is_asked_again() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let slot = locks.engine().table().get(guard.key()).unwrap();
-    let verified = || slot.attend(Look::Verify, Duration::ZERO);
+    let slot = locks.core().table().get(guard.key()).unwrap();
+    let verified = || slot.attend(Look::Verify, &round());
     let Attention::Renew(renewal, _) = verified() else { panic!("it is verified") };
     // Of two servers that break one after the other, the renewal may have seen the second one well.
     assert!(!matches!(verified(), Attention::Renew(..)));
@@ -203,8 +208,8 @@ async fn what_is_left_of_a_lease_is_given_back_once_its_guard_is_dropped() {
     let beside = LockManager::builder().in_memory_with(&locks).unwrap();
     let is_free = async || beside.lock("p", "k").try_acquire().await.unwrap().is_some();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let slot = locks.engine().table().get(guard.key()).unwrap();
-    locks.engine().revoke(&slot, None, Loss::Partial);
+    let slot = locks.core().table().get(guard.key()).unwrap();
+    locks.core().revoke(&slot, None, Loss::Partial);
     assert!(!guard.is_valid());
     assert!(!is_free().await);
     drop(guard);
@@ -218,9 +223,9 @@ async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
     let is_free = async || beside.lock("p", "k").try_acquire().await.unwrap().is_some();
     let mut body = Box::pin(locks.lock("p", "k").run(std::future::pending::<()>()));
     assert!((&mut body).now_or_never().is_none());
-    let slot = locks.engine().table().get("p:k").unwrap();
+    let slot = locks.core().table().get("p:k").unwrap();
     let token = slot.locked().lease.as_ref().unwrap().token.clone();
-    locks.engine().revoke(&slot, None, Loss::Whole);
+    locks.core().revoke(&slot, None, Loss::Whole);
     let pushed = Pushed {
         token,
         claim: Duration::from_secs(2),
@@ -229,11 +234,11 @@ async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
         unconfirmed: false,
         partial: false,
     };
-    locks.engine().granted("p:k", &pushed);
+    locks.core().granted("p:k", &pushed);
     assert!(!is_free().await, "the body is not dropped yet");
     drop(body);
     assert!(is_free().await);
-    assert!(locks.engine().table().all().is_empty());
+    assert!(locks.core().table().all().is_empty());
 }
 
 /// Of one key, the last guard that was granted, while it is not given up, and the last fencing token.
@@ -295,7 +300,7 @@ async fn random_tasks(seed: u64) -> Vec<u64> {
     }
     for manager in &managers {
         manager.shutdown().await;
-        assert!(manager.engine().table().all().is_empty(), "seed {seed}: a key is left");
+        assert!(manager.core().table().all().is_empty(), "seed {seed}: a key is left");
     }
     history
 }

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::core::Core;
 use super::lease::{Asked, Fences, Lease};
 use super::slot::{PassedBy, Slot, State};
 use super::terms::Terms;
 use crate::clock::{Deadline, Moment};
-use crate::engine::Engine;
 use crate::store::{Answer, Ask, CLAIM, Cause, Release, Renewal, Renewed, Store};
 use crate::token::Token;
 
@@ -93,8 +93,8 @@ impl Turn {
         &self.slot
     }
 
-    pub(super) fn engine(&self) -> &Arc<Engine> {
-        &self.slot.engine
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.slot.core
     }
 
     /// Decides what to do next, and notes it down before it is done: whatever happens to the task, dropping the turn
@@ -120,7 +120,7 @@ impl Turn {
                     key: Arc::clone(&terms.key),
                     token: lease.token.clone(),
                     lease: terms.expire,
-                    grace: self.slot.engine.settings().grace,
+                    grace: self.slot.core.settings().grace,
                 };
                 return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
             }
@@ -134,10 +134,10 @@ impl Turn {
             state.asked = None;
         }
         let claim = mutant!(WholeLeaseClaimed => terms.expire, terms.expire.min(CLAIM));
-        let asked = state.asked.get_or_insert_with(|| Box::new(Asked::new(self.slot.engine.next_token(), claim)));
+        let asked = state.asked.get_or_insert_with(|| Box::new(Asked::new(self.slot.core.next_token(), claim)));
         if asked.yields() {
             let withdrawal = asked.withdrawal(&terms.key);
-            asked.begin_anew(self.slot.engine.next_token());
+            asked.begin_anew(self.slot.core.next_token());
             return Step::TakeBack(withdrawal);
         }
         let is_first = asked.answered.is_none() && !asked.unanswered && !asked.queued;
@@ -161,7 +161,7 @@ impl Turn {
         }
         asked.was_unanswered = asked.unanswered;
         // The keeper looks whether the answer is read, and then whether the hold lasts.
-        state.young.get_or_insert_with(|| self.engine().keeper().enlist(&self.slot));
+        state.young.get_or_insert_with(|| self.core().schedule().enlist(&self.slot));
         asked.unanswered = !mutant!(NotedAfterSending);
         asked.sent = Some(now);
         asked.fences = fences;
@@ -175,7 +175,7 @@ impl Turn {
             cause: if std::mem::take(&mut asked.granted_in_part) { Cause::Push } else { Cause::Task },
         };
         // The plain claim can't draw fencing tokens.
-        if is_first && (fences == 0 || !self.slot.engine.store().draws_with_grants()) {
+        if is_first && (fences == 0 || !self.slot.core.store().draws_with_grants()) {
             Step::Claim(ask)
         } else {
             Step::Ask(ask)
@@ -196,7 +196,7 @@ impl Turn {
         // Of a task that was passed over, the others know better by now who has the lock.
         if (granted || self.slot.locked().has_turn(self.id)) && !self.slot.answered(ask, answer) {
             // What was asked has been taken back meanwhile, perhaps before it was executed.
-            self.engine().withdraw(ask.withdrawal());
+            self.core().withdraw(ask.withdrawal());
         }
     }
 
@@ -243,7 +243,7 @@ impl Turn {
     /// Notes that the lease ended with an ask in its place, sent along with the release.
     pub(super) fn yielded(&self, claim: Duration, now: Moment) -> Token {
         let mut state = self.slot.locked();
-        let token = self.slot.engine.next_token();
+        let token = self.slot.core.next_token();
         let mut asked = Asked::new(token.clone(), claim);
         asked.unanswered = true;
         asked.sent = Some(now);

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::core::Core;
 use super::lease::{Fences, Lease};
 use super::slot::{Loss, Slot};
 use super::turn::Turn;
 use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
-use crate::engine::Engine;
 use crate::store::{CLAIM, Release, Renewal, Renewed, Store, one};
 use crate::token::Token;
 use crate::{FencingToken, LockError};
@@ -41,13 +41,13 @@ impl HoldView {
         Self(Arc::new(Looked { slot: Arc::clone(turn.slot()), id: turn.id(), token, fence }))
     }
 
-    pub(super) fn engine(&self) -> &Arc<Engine> {
-        &self.0.slot.engine
+    pub(super) fn core(&self) -> &Arc<Core> {
+        &self.0.slot.core
     }
 
     pub(super) fn give_back(&self) {
         let Looked { slot, token, .. } = &*self.0;
-        slot.engine.release_later(Release::withdrawal(&slot.key, token, CLAIM));
+        slot.core.release_later(Release::withdrawal(&slot.key, token, CLAIM));
     }
 
     /// Gives back the lease of a hold that was lost (rule 14): the slot has forgotten it, the store may not have.
@@ -62,14 +62,14 @@ impl HoldView {
         &self.0.slot.key
     }
 
-    /// Whether it is a hold of `key` in `engine`.
-    pub(crate) fn is_of(&self, engine: &Arc<Engine>, key: &str) -> bool {
-        Arc::ptr_eq(&self.0.slot.engine, engine) && *self.0.slot.key == *key
+    /// Whether it is a hold of `key` in `core`.
+    pub(crate) fn is_of(&self, core: &Arc<Core>, key: &str) -> bool {
+        Arc::ptr_eq(&self.0.slot.core, core) && *self.0.slot.key == *key
     }
 
-    /// Its key, when it is a hold in `engine`.
-    pub(crate) fn key_in(&self, engine: &Arc<Engine>) -> Option<Arc<str>> {
-        Arc::ptr_eq(&self.0.slot.engine, engine).then(|| Arc::clone(&self.0.slot.key))
+    /// Its key, when it is a hold in `core`.
+    pub(crate) fn key_in(&self, core: &Arc<Core>) -> Option<Arc<str>> {
+        Arc::ptr_eq(&self.0.slot.core, core).then(|| Arc::clone(&self.0.slot.key))
     }
 
     pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
@@ -107,7 +107,7 @@ impl HoldView {
 
     /// See [`LockGuard::extend`](crate::LockGuard::extend).
     pub(crate) async fn extend(&self, lease: Duration) -> Result<(), LockError> {
-        self.engine().settings().check_lease("lease to extend to", lease)?;
+        self.core().settings().check_lease("lease to extend to", lease)?;
         if !self.is_valid() {
             return Err(self.lost_error(false));
         }
@@ -116,11 +116,11 @@ impl HoldView {
             key: Arc::clone(&looked.slot.key),
             token: looked.token.clone(),
             lease,
-            grace: looked.slot.engine.settings().grace,
+            grace: looked.slot.core.settings().grace,
         };
         let sent = Moment::now();
-        let by = Deadline::new(sent, looked.slot.engine.settings().command_timeout);
-        match one(looked.slot.engine.store().renew(std::slice::from_ref(&renewal), by).await) {
+        let by = Deadline::new(sent, looked.slot.core.settings().command_timeout);
+        match one(looked.slot.core.store().renew(std::slice::from_ref(&renewal), by).await) {
             Ok(renewed) => self.on_renewed(renewed, Deadline::new(sent, lease)),
             Err(error) => Err(error.of_lock(self.key())),
         }
@@ -143,7 +143,7 @@ impl HoldView {
     /// Ends the lease, which is the same for every hold that had it; returns what the caller is told.
     fn revoked(&self, loss: Loss) -> LockError {
         let Looked { slot, token, .. } = &*self.0;
-        slot.engine.revoke(slot, Some(token), loss);
+        slot.core.revoke(slot, Some(token), loss);
         self.lost_error(false)
     }
 
@@ -175,7 +175,7 @@ impl HoldView {
             return Ok(self.clone());
         }
         let looked = &*self.0;
-        match looked.slot.engine.store().draw(&looked.slot.key, &looked.token, 1, by).await {
+        match looked.slot.core.store().draw(&looked.slot.key, &looked.token, 1, by).await {
             Ok(Some(first)) => {
                 // Rule 20.
                 if let Some(lease) = looked.slot.locked().lease.as_mut().filter(|lease| lease.token == looked.token) {
@@ -186,7 +186,7 @@ impl HoldView {
                 Ok(self.clone())
             }
             Ok(None) => {
-                looked.slot.engine.revoke(&looked.slot, Some(&looked.token), Loss::Whole);
+                looked.slot.core.revoke(&looked.slot, Some(&looked.token), Loss::Whole);
                 Err(self.lost_error(false))
             }
             Err(error) => Err(error.of_lock(self.key())),

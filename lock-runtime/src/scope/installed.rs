@@ -1,15 +1,16 @@
 //! [`Installed`]: the process's default manager.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
-use crate::{LockError, LockManager};
+use crate::LockError;
+use crate::engine::Engine;
 
 static INSTALLED: OnceLock<Installed> = OnceLock::new();
 
 /// A manager that was installed.
 #[derive(Debug)]
 struct Installed {
-    manager: LockManager,
+    engine: Arc<Engine>,
     /// The manager that a child of this process installed: the child can't use this one.
     in_child: OnceLock<Box<Installed>>,
 }
@@ -25,18 +26,18 @@ impl Installed {
     }
 }
 
-pub(super) fn install(manager: &LockManager) -> Result<(), LockError> {
-    let new = Installed { manager: manager.clone(), in_child: OnceLock::new() };
+pub(super) fn install(engine: &Arc<Engine>) -> Result<(), LockError> {
+    let new = Installed { engine: Arc::clone(engine), in_child: OnceLock::new() };
     let Some(first) = INSTALLED.get() else {
         return INSTALLED.set(new).map_err(|_| LockError::AlreadyInstalled);
     };
     let last = first.last();
-    if !last.manager.engine().is_inherited() {
+    if !last.engine.core().is_inherited() {
         return Err(LockError::AlreadyInstalled);
     }
     last.in_child.set(Box::new(new)).map_err(|_| LockError::AlreadyInstalled)
 }
 
-pub(super) fn installed() -> Option<LockManager> {
-    INSTALLED.get().map(|first| first.last().manager.clone())
+pub(super) fn installed() -> Option<Arc<Engine>> {
+    INSTALLED.get().map(|first| Arc::clone(&first.last().engine))
 }

@@ -75,12 +75,12 @@ pub(super) async fn befall(
 }
 
 fn sent(process: &Process) -> u64 {
-    process.manager().engine().keeper().releases().1
+    process.manager().core().schedule().releases().1
 }
 
 /// Counts what the keeper keeps and does at the end of the outage.
 fn judge(network: &Network, plan: &Plan, process: &Process, sent: u64, span: Duration) {
-    let (kept, _) = process.manager().engine().keeper().releases();
+    let (kept, _) = process.manager().core().schedule().releases();
     // What was on its way when the server went, and the leases of holds that ended since. Within two round trips neither
     // a try nor its withdrawal is answered, and the next tries follow.
     let tries = 1 + u32::try_from(plan.round_trip * 2 / SHORTEST_TRY).unwrap_or(u32::MAX);

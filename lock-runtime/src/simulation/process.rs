@@ -13,8 +13,8 @@ use super::network::Network;
 use super::tasks::Task;
 use super::world::Plan;
 use crate::LockManager;
-use crate::builder::Settings;
 use crate::engine::Engine;
+use crate::settings::Settings;
 use crate::store::AnyStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
@@ -77,7 +77,7 @@ impl Process {
             task.await.unwrap();
         }
         // Without a shutdown, too, nothing stays of a key that nobody uses any more (promise 9).
-        let table = self.manager.engine().table();
+        let table = self.manager.core().table();
         for _ in 0..40 {
             if table.all().is_empty() {
                 break;
@@ -91,7 +91,7 @@ impl Process {
     }
 
     fn note_keys_in_use(&self, thing: &str) {
-        let after = self.manager.engine().table().all().len().try_into().unwrap_or(u64::MAX);
+        let after = self.manager.core().table().all().len().try_into().unwrap_or(u64::MAX);
         self.network.note(&self.name, 0, What::Left { thing: thing.to_owned(), before: 0, after });
     }
 }
@@ -102,9 +102,7 @@ pub(super) fn connect(network: &Arc<Network>, name: &str) -> LockManager {
 
 /// With so much allowance for clocks that run apart.
 fn connect_allowing(network: &Arc<Network>, name: &str, max_clock_drift_ppm: u32) -> LockManager {
-    let mut settings = Settings::default();
-    settings.max_clock_drift_ppm = max_clock_drift_ppm;
-    name.clone_into(&mut settings.label);
+    let settings = Settings { max_clock_drift_ppm, label: name.to_owned(), ..Settings::default() };
     let process = Caller::new(name);
     let endpoint = Endpoint::Simulated(network.host(name));
     let link = |process| {

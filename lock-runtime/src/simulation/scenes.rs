@@ -133,7 +133,7 @@ async fn what_was_never_sent_is_not_withdrawn() {
     network.set_weather(Weather { refused: 1.0, ..Weather::default() });
     network.cut(None);
     fail(&locks, 100).await;
-    let kept = || locks.engine().keeper().releases().0;
+    let kept = || locks.core().schedule().releases().0;
     // The first one found out that the connection is gone, and may have been executed.
     assert!(kept() <= 1, "{} are kept: connections were refused", kept());
     network.set_weather(Weather::default());
@@ -149,11 +149,11 @@ async fn what_was_sent_to_a_server_that_is_silent_is_withdrawn_for_some_seconds_
     locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
     network.freeze(Duration::from_mins(1));
     fail(&locks, 10).await;
-    let (kept, sent) = locks.engine().keeper().releases();
+    let (kept, sent) = locks.core().schedule().releases();
     assert!((1..=10).contains(&kept), "{kept} are kept");
     // The last of them has ended by itself by then, and the keeper looks at least once a second.
     sleep(Duration::from_secs(8)).await;
-    let (kept, later) = locks.engine().keeper().releases();
+    let (kept, later) = locks.core().schedule().releases();
     assert_eq!(kept, 0);
     assert!(later - sent <= 10, "{} batches", later - sent);
 }
@@ -173,10 +173,10 @@ async fn what_an_outage_left_is_given_back_as_soon_as_there_is_a_connection() {
     drop(guards);
     sleep(Duration::from_secs(9)).await;
     let locked = || network.server(ModelServer::snapshot).iter().filter(|(key, _)| key.starts_with("k:")).count();
-    assert_eq!((locked(), locks.engine().keeper().releases().0), (300, 300));
+    assert_eq!((locked(), locks.core().schedule().releases().0), (300, 300));
     network.set_weather(Weather::default());
     // Whoever connects next has the keeper try at once.
     locks.lock("k", &300).acquire().await.unwrap().release().await.unwrap();
     sleep(Duration::from_millis(20)).await;
-    assert_eq!((locked(), locks.engine().keeper().releases().0), (0, 0));
+    assert_eq!((locked(), locks.core().schedule().releases().0), (0, 0));
 }

@@ -42,13 +42,13 @@ async fn a_scope_is_the_default_inside_it_only(world: World) {
 }
 
 async fn without_a_manager_the_error_says_what_to_call(world: World) {
-    use lock_runtime::__private::Spec;
+    use lock_runtime::__private::{LockOptions, enter};
     let manager = world.manager().await;
-    let error = Spec::new("p", "k").enter(None).await.unwrap_err();
+    let error = enter(LockOptions::new("p", "k"), None).await.unwrap_err();
     assert!(matches!(error, LockError::NotInstalled));
     let text = error.to_string();
     assert!(text.contains("install()") && text.contains("LockManager::scope"), "{text}");
-    manager.scope(Spec::new("p", "k").enter(None)).await.unwrap();
+    manager.scope(enter(LockOptions::new("p", "k"), None)).await.unwrap();
 }
 
 async fn a_manager_shows_its_label(world: World) {

@@ -32,7 +32,7 @@ mod shadowed {
     pub(crate) struct LockGuard;
     pub(crate) struct LockManager;
     pub(crate) struct FencingToken;
-    pub(crate) struct Spec;
+    pub(crate) struct LockOptions;
     pub(crate) struct Held;
     pub(crate) const spec: () = ();
     pub(crate) const held: () = ();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::super::care::{Attention, Look};
 use super::super::lease::Asked;
 use super::super::slot::Slot;
+use super::round;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Answer, Ask, Busy, CLAIM, Cause, Grant, Pushed, Renewal, Renewed};
 use crate::token::{Process, Token};
@@ -15,7 +16,7 @@ use crate::{LockGuard, LockManager};
 async fn held() -> (LockManager, LockGuard, Arc<Slot>) {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let slot = locks.engine().table().get(guard.key()).unwrap();
+    let slot = locks.core().table().get(guard.key()).unwrap();
     (locks, guard, slot)
 }
 
@@ -40,7 +41,7 @@ fn granted() -> Answer {
 async fn what_a_refused_claim_was_asked_under_is_not_asked_under_again() {
     for (wait, is_kept) in [(false, false), (true, true)] {
         let (locks, _guard, slot) = held().await;
-        let token = locks.engine().next_token();
+        let token = locks.core().next_token();
         slot.locked().asked = Some(Box::new(Asked::new(token.clone(), CLAIM)));
         assert!(slot.answered(&ask(&token, wait), refused()));
         assert_eq!(slot.locked().asked.take().unwrap().token == token, is_kept, "rule L3");
@@ -51,7 +52,7 @@ async fn what_a_refused_claim_was_asked_under_is_not_asked_under_again() {
 async fn a_grant_that_nobody_waits_for_is_told_from_one_that_somebody_has() {
     let (locks, _guard, slot) = held().await;
     let own = slot.locked().lease.as_ref().unwrap().token.clone();
-    let [given_up, ending] = [(); 2].map(|()| locks.engine().next_token());
+    let [given_up, ending] = [(); 2].map(|()| locks.core().next_token());
     slot.ending(&ending);
     for (token, is_known) in [(&own, true), (&given_up, false), (&ending, true)] {
         let (claim, token) = (CLAIM, token.clone());
@@ -74,7 +75,7 @@ async fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
         (busy(stranger(), false), None),
         (busy(stranger(), true), Some("another client, without an expiry")),
     ] {
-        let mut asked = Asked::new(locks.engine().next_token(), CLAIM);
+        let mut asked = Asked::new(locks.core().next_token(), CLAIM);
         asked.busy = Some(busy);
         slot.locked().asked = Some(Box::new(asked));
         assert_eq!(slot.holder_elsewhere().as_deref(), holder);
@@ -92,7 +93,7 @@ async fn a_renewal_without_an_answer_is_owed_and_sent_again_ever_more_slowly_unt
     for millis in [50, 100, 200, 400, 800, 800] {
         let attention = slot.renewed(&renewal, Moment::now(), None);
         assert!(matches!(attention, Attention::In(pause) if pause == Duration::from_millis(millis)), "{attention:?}");
-        let attention = slot.attend(Look::Due, Duration::ZERO);
+        let attention = slot.attend(Look::Due, &round());
         assert!(matches!(attention, Attention::Renew(..)), "{attention:?}");
     }
     slot.locked().lease.as_mut().unwrap().until = Deadline::after(Duration::ZERO);

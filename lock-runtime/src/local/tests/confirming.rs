@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use tokio::time::advance;
 
+use super::round;
 use crate::LockManager;
 use crate::clock::{Deadline, Moment};
 use crate::local::{Attention, Look};
 use crate::store::Renewed;
-
-const GRACE: Duration = Duration::ZERO;
 
 /// The keeper decides on a renewal for one hold. Before it is sent, the hold is handed over to one with a longer lease.
 #[tokio::test(start_paused = true)]
@@ -19,16 +18,16 @@ async fn a_renewal_that_was_decided_on_for_one_hold_does_not_confirm_the_longer_
         let (short, long) = (Duration::from_secs(4), Duration::from_mins(1));
         let request = |expire| locks.lock("p", "k").expire(expire).renew(renew);
         let first = request(short).acquire().await.unwrap();
-        let slot = locks.engine().table().get(first.key()).unwrap();
+        let slot = locks.core().table().get(first.key()).unwrap();
         let next = tokio::spawn(request(long).acquire());
         tokio::task::yield_now().await;
-        let Attention::Renew(renewal, _) = slot.attend(Look::Verify, GRACE) else { panic!("it is to be renewed") };
+        let Attention::Renew(renewal, _) = slot.attend(Look::Verify, &round()) else { panic!("it is to be renewed") };
         first.release().await.unwrap();
         let next = next.await.unwrap().unwrap();
         let sent = Moment::now();
         slot.renewed(&renewal, sent, Some(Renewed::Until(Deadline::new(sent, short))));
         advance(Duration::from_millis(6)).await;
-        let attention = slot.attend(Look::Young, GRACE);
+        let attention = slot.attend(Look::Young, &round());
         let Attention::Renew(renewal, _) = &attention else { panic!("{renew}: {attention:?}") };
         assert!(renewal.lease > long / 2, "{renew}: {renewal:?}");
         drop(next);

@@ -42,7 +42,7 @@ async fn a_turn_that_is_not_taken_up_passes_on_and_the_late_task_is_the_next_whe
     let guard = late.await.unwrap();
     drop(guard);
     last.await.unwrap().release().await.unwrap();
-    assert!(locks.engine().table().all().is_empty());
+    assert!(locks.core().table().all().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -55,7 +55,7 @@ async fn a_late_task_takes_the_turn_of_one_behind_it_that_has_not_come_either() 
     let guard = first.now_or_never().unwrap().unwrap();
     drop(guard);
     second.now_or_never().unwrap().unwrap().release().await.unwrap();
-    assert!(locks.engine().table().all().is_empty());
+    assert!(locks.core().table().all().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,7 +69,7 @@ async fn a_process_that_waits_gets_the_lock_that_no_task_here_takes_up() {
     beside.lock("p", "k").timeout(LONG).acquire().await.unwrap().release().await.unwrap();
     assert!(asked.elapsed() < PASSED_ON, "{:?}", asked.elapsed());
     late.await.unwrap().release().await.unwrap();
-    assert!(locks.engine().table().all().is_empty());
+    assert!(locks.core().table().all().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,7 +82,7 @@ async fn a_lock_that_no_task_here_takes_up_is_free_within_a_second() {
     let guard = beside.lock("p", "k").try_acquire().await.unwrap();
     assert!(guard.is_some());
     drop((guard, late));
-    assert!(locks.engine().table().all().is_empty(), "late tasks that are dropped leave nothing");
+    assert!(locks.core().table().all().is_empty(), "late tasks that are dropped leave nothing");
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,7 +96,7 @@ async fn a_task_that_comes_takes_the_turn_that_all_others_are_late_for_also_by_a
     drop(guard);
     let guard = locks.lock("p", "k").timeout(LONG).acquire().await.unwrap();
     drop((guard, late));
-    assert!(locks.engine().table().all().is_empty());
+    assert!(locks.core().table().all().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,5 +141,5 @@ async fn hundreds_of_late_tasks_delay_the_one_behind_them_no_longer_than_a_few()
     for acquiring in late {
         acquiring.await.unwrap().release().await.unwrap();
     }
-    assert!(locks.engine().table().all().is_empty());
+    assert!(locks.core().table().all().is_empty());
 }

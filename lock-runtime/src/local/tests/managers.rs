@@ -72,7 +72,7 @@ async fn a_shutdown_inside_of_a_body_waits_for_all_others_and_the_body_goes_on()
         assert_eq!(took, if drains { length } else { Duration::from_secs(5) });
         assert!(matches!(refused, LockError::ShutDown { .. }), "{refused:?}");
         assert_eq!(other.await.unwrap().is_ok(), drains);
-        assert!(locks.engine().table().all().is_empty());
+        assert!(locks.core().table().all().is_empty());
     }
     // Another manager's shutdown is none of the body's.
     let other = LockManager::in_memory();

@@ -18,13 +18,13 @@ async fn a_waiter_that_is_gone_is_none() {
         assert!(locks.lock("p", "k").acquire().now_or_never().is_none());
     }
     guard.release().await.unwrap();
-    assert!(locks.engine().table().all().is_empty());
+    assert!(locks.core().table().all().is_empty());
 }
 
 /// How many fencing tokens the lease of a hold has left for those who come next.
 async fn reserved(locks: &LockManager, acquiring: impl Future<Output = Result<LockGuard, LockError>>) -> usize {
     let guard = acquiring.await.unwrap();
-    let slot = locks.engine().table().get(guard.key()).unwrap();
+    let slot = locks.core().table().get(guard.key()).unwrap();
     let mut fences = slot.locked().lease.as_ref().unwrap().fences;
     guard.release().await.unwrap();
     std::iter::from_fn(|| fences.take()).count()

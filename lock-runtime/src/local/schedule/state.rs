@@ -1,18 +1,19 @@
-//! [`Board`]: what the keeper has to look at, and when.
+//! [`State`]: what a schedule has, under its lock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::runtime;
 use tokio::time::Instant;
 
-use super::backlog::Backlog;
-use super::{IDLE_TICKS, LONGEST_SLEEP, TICK, Work};
-use crate::local::{ASK_INTERVAL, Due, Entries, Slot};
+use super::backlog::{Backlog, Batch};
+use super::{IDLE_TICKS, LONGEST_SLEEP, TICK};
+use crate::local::care::{Due, Entries};
+use crate::local::slot::Slot;
+use crate::local::turn::ASK_INTERVAL;
 
 #[derive(Debug, Default)]
-pub(super) struct Board {
+pub(super) struct State {
     /// Slots whose hold began a moment ago.
     pub(super) young: BTreeMap<u64, Arc<Slot>>,
     /// How many of them came since the last beat.
@@ -24,7 +25,7 @@ pub(super) struct Board {
     pub(super) dropped: Vec<Arc<Slot>>,
     /// Releases that are not answered yet.
     pub(super) backlog: Backlog,
-    /// What was taken off the board is not on its way yet.
+    /// What was taken off the state is not on its way yet.
     pub(super) is_in_hand: bool,
     /// Slots whose ask is in the store's queue; weak, because the keeper of a runtime that is gone forgets nothing.
     watched: BTreeMap<Arc<str>, Weak<Slot>>,
@@ -34,46 +35,61 @@ pub(super) struct Board {
     /// A connection broke, or was made anew.
     pub(super) is_interrupted: bool,
     sleeps: Option<Sleep>,
-    /// Where the keeper runs: on its thread (`None`), or on these runtimes.
-    pub(super) running: Vec<Option<runtime::Id>>,
     pub(super) is_closed: bool,
 }
 
-/// What [`Board::take_due`] found: what to verify, then young, due and dropped slots, and the watched ones
-/// when it is their time.
-type Found = (Vec<Arc<Slot>>, Vec<(u64, Arc<Slot>)>, Vec<Arc<Slot>>, Vec<Arc<Slot>>, Option<Vec<Arc<Slot>>>);
+/// What [`State::take_due`] found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Slots whose lease the store may have forgotten.
+    pub(crate) verify: Vec<Arc<Slot>>,
+    /// Slots to look at soon, with their entries.
+    pub(crate) young: Vec<(u64, Arc<Slot>)>,
+    /// Slots whose time has come.
+    pub(crate) due: Vec<Arc<Slot>>,
+    /// Slots with a lease that nobody uses.
+    pub(crate) dropped: Vec<Arc<Slot>>,
+    /// Slots whose ask is in the store's queue, when it is time to ask again.
+    pub(crate) watched: Vec<Arc<Slot>>,
+}
 
-impl Board {
+/// What is left to do for a manager that is gone.
+#[derive(Debug)]
+pub(crate) struct LastWork {
+    pub(crate) releases: Vec<Batch>,
+    /// Nothing will be left after it.
+    pub(crate) is_all: bool,
+}
+
+impl State {
     pub(super) fn take_due(&mut self, now: Instant) -> Found {
         self.is_in_hand = true;
+        // The keeper is awake: whatever comes now it sees before it sleeps.
+        self.sleeps = None;
         let mut due = Vec::new();
         while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
             due.push(entry.remove());
         }
-        let ask_now = self.next_ask.is_some_and(|at| at <= now);
-        let watched = ask_now
-            .then(|| std::mem::take(&mut self.watched).into_values().filter_map(|slot| slot.upgrade()).collect());
-        if ask_now {
-            self.next_ask = None;
+        let mut watched = Vec::new();
+        if self.next_ask.take_if(|at| *at <= now).is_some() {
+            watched.extend(std::mem::take(&mut self.watched).into_values().filter_map(|slot| slot.upgrade()));
         }
-        let verify = std::mem::take(&mut self.verify);
-        (
-            verify,
-            self.young.iter().map(|(entry, slot)| (*entry, Arc::clone(slot))).collect(),
+        Found {
+            verify: std::mem::take(&mut self.verify),
+            young: self.young.iter().map(|(entry, slot)| (*entry, Arc::clone(slot))).collect(),
             due,
-            std::mem::take(&mut self.dropped),
+            dropped: std::mem::take(&mut self.dropped),
             watched,
-        )
+        }
     }
 
-    /// What is left to do for a manager that is gone, and whether that is all.
-    pub(super) fn last_work(&mut self) -> (Work, bool) {
+    /// What is left to do for a manager that is gone.
+    pub(super) fn last_work(&mut self) -> LastWork {
         let releases = self.backlog.take_due(Instant::now());
         // Nobody is left to look after, and what was noticed is no reason any more to look again at once.
-        let (backlog, running) = (std::mem::take(&mut self.backlog), std::mem::take(&mut self.running));
-        *self = Self { backlog, running, ..Self::default() };
-        let is_done = releases.is_empty() && self.backlog.is_empty() && self.is_quiet();
-        (Work { releases, ..Work::default() }, is_done)
+        *self = Self { backlog: std::mem::take(&mut self.backlog), ..Self::default() };
+        let is_all = releases.is_empty() && self.backlog.is_empty() && self.is_quiet();
+        LastWork { releases, is_all }
     }
 
     pub(super) fn schedule(&mut self, at: Instant, slot: &Arc<Slot>) -> Due {
@@ -167,7 +183,7 @@ mod tests {
     /// The slot of a lock that is held.
     async fn slot(locks: &LockManager, key: &str) -> (LockGuard, Arc<Slot>) {
         let guard = locks.lock("p", key).acquire().await.unwrap();
-        let slot = locks.engine().table().get(guard.key()).unwrap();
+        let slot = locks.core().table().get(guard.key()).unwrap();
         (guard, slot)
     }
 
@@ -178,74 +194,74 @@ mod tests {
     #[test]
     fn with_nothing_to_do_but_to_wait_for_an_answer_the_keeper_of_a_manager_that_is_gone_sleeps() {
         let now = Some(Instant::now());
-        let mut board = Board { next_ask: now, is_closed: true, ..Board::default() };
-        board.backlog.add(0, release());
-        assert_eq!(board.last_work().0.releases.len(), 1);
-        assert!(!board.last_work().1);
-        assert_eq!(board.pause(IDLE_TICKS), None);
+        let mut state = State { next_ask: now, is_closed: true, ..State::default() };
+        state.backlog.add(0, release());
+        assert_eq!(state.last_work().releases.len(), 1);
+        assert!(!state.last_work().is_all);
+        assert_eq!(state.pause(IDLE_TICKS), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_there_is_to_do_at_once_is_done_without_a_pause_and_wakes_once() {
         let locks = LockManager::in_memory();
         let (_guard, slot) = slot(&locks, "k").await;
-        assert_eq!(Board::default().pause(IDLE_TICKS), None);
-        let changes: [&dyn Fn(&mut Board); 4] = [
-            &|board| board.dropped.push(Arc::clone(&slot)),
-            &|board| board.verify.push(Arc::clone(&slot)),
-            &|board| board.backlog.add(0, release()),
-            &|board| board.is_closed = true,
+        assert_eq!(State::default().pause(IDLE_TICKS), None);
+        let changes: [&dyn Fn(&mut State); 4] = [
+            &|state| state.dropped.push(Arc::clone(&slot)),
+            &|state| state.verify.push(Arc::clone(&slot)),
+            &|state| state.backlog.add(0, release()),
+            &|state| state.is_closed = true,
         ];
         for change in changes {
-            let mut board = Board::default();
-            board.pause(IDLE_TICKS);
-            assert!(!board.has_to_wake());
-            change(&mut board);
-            assert!(board.has_to_wake() && !board.has_to_wake());
-            assert_eq!(board.pause(IDLE_TICKS), Some(Duration::ZERO));
+            let mut state = State::default();
+            state.pause(IDLE_TICKS);
+            assert!(!state.has_to_wake());
+            change(&mut state);
+            assert!(state.has_to_wake() && !state.has_to_wake());
+            assert_eq!(state.pause(IDLE_TICKS), Some(Duration::ZERO));
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_taken_off_the_board_and_not_sent_is_not_given_back() {
+    async fn what_was_taken_off_the_state_and_not_sent_is_not_given_back() {
         let locks = LockManager::in_memory();
         let (_guard, slot) = slot(&locks, "k").await;
-        let mut board = Board::default();
-        assert!(board.is_quiet());
-        board.dropped.push(slot);
-        board.take_due(Instant::now());
-        assert!(!board.is_quiet());
-        board.is_in_hand = false;
-        assert!(board.is_quiet());
+        let mut state = State::default();
+        assert!(state.is_quiet());
+        state.dropped.push(slot);
+        state.take_due(Instant::now());
+        assert!(!state.is_quiet());
+        state.is_in_hand = false;
+        assert!(state.is_quiet());
     }
 
     #[tokio::test(start_paused = true)]
     async fn of_two_holds_that_are_due_at_one_instant_both_are_looked_at_and_those_that_ended_are_not() {
         let locks = LockManager::in_memory();
         let ((_one, one), (_other, other)) = (slot(&locks, "one").await, slot(&locks, "other").await);
-        let (mut board, at) = (Board::default(), Instant::now());
-        let entries = [&one, &other, &one].map(|slot| board.schedule(at, slot));
-        let young = [&one, &other].map(|slot| board.enlist(slot));
-        board.strike(Entries { young: Some(young[0]), due: Some(entries[0]) });
-        let (_, young, due, ..) = board.take_due(at);
-        assert_eq!((young.len(), due.len()), (1, 2));
+        let (mut state, at) = (State::default(), Instant::now());
+        let entries = [&one, &other, &one].map(|slot| state.schedule(at, slot));
+        let young = [&one, &other].map(|slot| state.enlist(slot));
+        state.strike(Entries { young: Some(young[0]), due: Some(entries[0]) });
+        let found = state.take_due(at);
+        assert_eq!((found.young.len(), found.due.len()), (1, 2));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_not_answered_is_repeated_also_for_a_manager_that_is_gone() {
-        let mut board = Board::default();
-        board.backlog.add(0, release());
-        let answer = |board: &mut Board, fate| {
-            let mut work = board.last_work().0;
-            board.backlog.on_answers(work.releases.pop().unwrap(), &[fate], Instant::now());
+        let mut state = State::default();
+        state.backlog.add(0, release());
+        let answer = |state: &mut State, fate| {
+            let mut work = state.last_work();
+            state.backlog.on_answers(work.releases.pop().unwrap(), &[fate], Instant::now());
         };
-        answer(&mut board, Fate::Unanswered);
-        let (work, is_done) = board.last_work();
-        assert!(work.releases.is_empty() && !is_done);
+        answer(&mut state, Fate::Unanswered);
+        let work = state.last_work();
+        assert!(work.releases.is_empty() && !work.is_all);
         let again = Duration::from_millis(100);
-        assert_eq!(board.pause(IDLE_TICKS), Some(again));
+        assert_eq!(state.pause(IDLE_TICKS), Some(again));
         tokio::time::advance(again).await;
-        answer(&mut board, Fate::Over);
-        assert!(board.last_work().1);
+        answer(&mut state, Fate::Over);
+        assert!(state.last_work().is_all);
     }
 }

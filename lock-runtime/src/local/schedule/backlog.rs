@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::BATCH;
 use crate::store::Release;
 
 /// The first and the longest pause before a release is repeated, or a server tried again.
@@ -18,6 +17,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 pub(super) const MOST: usize = 10_000;
 /// Batches on their way to one server: what an outage left must not hold up the server's other clients.
 const BATCHES: usize = 32;
+/// Releases per command.
+const BATCH: usize = 128;
 
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
@@ -52,14 +53,14 @@ struct Unsent {
 
 /// Releases that go to one server together.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(crate) struct Batch {
     server: usize,
     unsent: Vec<Unsent>,
 }
 
 /// What became of a release that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// It is done.
     Over,
     /// The server refuses it for now.
@@ -187,12 +188,12 @@ impl Lane {
 }
 
 impl Batch {
-    pub(super) fn releases(&self) -> Vec<Release> {
+    pub(crate) fn releases(&self) -> Vec<Release> {
         self.unsent.iter().map(|unsent| unsent.release.clone()).collect()
     }
 
     /// Whether the server has refused each for good before, in the order of the releases.
-    pub(super) fn were_denied(&self) -> impl Iterator<Item = bool> {
+    pub(crate) fn were_denied(&self) -> impl Iterator<Item = bool> {
         self.unsent.iter().map(|unsent| unsent.is_denied)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Drift;
-use crate::local::check_lease;
+use crate::lease_bounds::check_lease;
 use crate::{InvalidKey, LockError, key};
 
 /// The allowance for a holder that is late; more than this is a lease of its own.
@@ -28,16 +28,16 @@ pub(crate) struct Settings {
     /// How many replicas have to confirm a grant, and in what time.
     pub(crate) min_replicas: Option<(u32, Duration)>,
     /// The longest lease that may be asked for, the grace included.
-    pub(super) max_lease: Option<Duration>,
+    pub(crate) max_lease: Option<Duration>,
     /// A key of the protocol, which is no lock's name.
-    pub(super) reserved: Option<&'static str>,
+    pub(crate) reserved: Option<&'static str>,
     pub(crate) grace: Duration,
     pub(crate) max_clock_drift_ppm: u32,
     pub(crate) drain: Duration,
     pub(crate) max_waiters: usize,
     pub(crate) max_waiters_per_key: usize,
     /// What is wrong with the above, when nobody was there to be told.
-    pub(super) problem: Option<LockError>,
+    pub(crate) problem: Option<LockError>,
 }
 
 impl Default for Settings {
@@ -64,7 +64,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Refuses what can't be meant.
-    pub(super) fn check(&self) -> Result<(), LockError> {
+    pub(crate) fn check(&self) -> Result<(), LockError> {
         if let Some(namespace) = &self.namespace {
             key::check_text(namespace).map_err(|problem| LockError::InvalidSetting {
                 setting: "namespace",
@@ -127,7 +127,7 @@ impl Settings {
     }
 
     /// Refuses what can't be meant of locks in this process, too.
-    pub(super) fn check_in_memory(&self) -> Result<(), LockError> {
+    pub(crate) fn check_in_memory(&self) -> Result<(), LockError> {
         if self.min_replicas.is_some() {
             let reason = "locks in this process have no replicas: leave it out".to_owned();
             return Err(LockError::InvalidSetting { setting: "min_replicas", reason });

@@ -1,0 +1,78 @@
+//! [`Held`]: a lock around a body.
+
+use tokio::sync::OwnedMutexGuard;
+
+use crate::OnLost;
+use crate::local::{Hold, Protected};
+use crate::observe;
+use crate::scope::Frame;
+use crate::{FencingToken, LockError, LockGuard};
+
+/// A lock that is held, around a body.
+#[derive(Debug)]
+pub struct Held {
+    guard: LockGuard,
+    on_lost: OnLost,
+    /// Among joined calls that entered the same outer hold.
+    _turn: Option<OwnedMutexGuard<()>>,
+}
+
+impl Held {
+    pub(crate) fn new(guard: LockGuard, on_lost: OnLost, turn: Option<OwnedMutexGuard<()>>) -> Self {
+        Self { guard, on_lost, _turn: turn }
+    }
+
+    /// What `guard = NAME` binds.
+    pub fn guard(&self) -> &LockGuard {
+        &self.guard
+    }
+
+    /// The token drawn for a request with `fenced(true)`.
+    ///
+    /// # Panics
+    ///
+    /// Never in an expansion: `fenced = NAME` both asks for the token and reads it.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "the expansion that reads the token has asked for it")]
+    pub fn fencing_token(&self) -> FencingToken {
+        self.guard.fencing_token().expect("asked for with `fenced(true)`")
+    }
+
+    /// Runs `body`, looking at the deadline before each of its polls. The returned future drops `body` when it is dropped
+    /// itself: do that before anybody is told that the lock is free.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Lost`] when the hold was lost and the body was dropped for it.
+    pub fn protect<F: Future>(&self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
+        let view = self.guard.view();
+        let body = Frame::new(view.clone()).around(body);
+        Protected::new(view, self.on_lost == OnLost::Cancel, body)
+    }
+
+    /// Gives the lock back and says how it went.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Lost`] when the hold did not last until now.
+    pub async fn finish<T>(self, outcome: Result<T, LockError>) -> Result<T, LockError> {
+        let value = outcome?;
+        if self.guard.is_borrowed() {
+            return if self.guard.is_valid() { Ok(value) } else { Err(self.guard.view().lost_error(true)) };
+        }
+        match self.guard.release().await {
+            Err(error) if error.is_lost() => Err(error),
+            Err(error) => {
+                // The work was done under the lock: that is what its caller hears.
+                observe::unreleased(&error);
+                Ok(value)
+            }
+            Ok(()) => Ok(value),
+        }
+    }
+}
+
+#[expect(dead_code, reason = "the compiler proves that a hold can move between threads")]
+fn holds_are_send(hold: Hold) -> impl Send {
+    hold
+}

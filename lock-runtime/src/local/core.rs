@@ -1,0 +1,246 @@
+//! [`Core`]: what the tasks of one manager share, and what they do to a slot together.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio_util::task::TaskTracker;
+
+use super::crowd::Crowd;
+use super::schedule::Schedule;
+use super::slot::{Loss, Slot};
+use super::table::Table;
+use super::turn::Turn;
+use crate::clock::{Deadline, Moment};
+use crate::fork::Origin;
+use crate::observe;
+use crate::settings::Settings;
+use crate::store::{AnyStore, Events, Pushed, Release, Store};
+use crate::token::{Process, Token};
+
+/// The one owner of a manager's state. Slots, and so guards, keep it alive; the keeper has a [`Weak`] of it.
+pub(crate) struct Core {
+    settings: Settings,
+    process: Process,
+    table: Table,
+    crowd: Crowd,
+    /// The store over the callers' connection.
+    store: Arc<AnyStore>,
+    schedule: Arc<Schedule>,
+    /// How many answers tasks have had from the store.
+    answers: AtomicU64,
+    bodies: TaskTracker,
+    releases: TaskTracker,
+    is_closed: AtomicBool,
+    /// The process whose locks these are; `None` for locks that are in the process itself, and so in each copy of it.
+    origin: Option<Origin>,
+}
+
+impl Core {
+    /// Locks of this manager live in `store`, which tells this of pushes.
+    pub(crate) fn new(
+        settings: Settings,
+        process: Process,
+        store: Arc<AnyStore>,
+        schedule: Arc<Schedule>,
+        origin: Option<Origin>,
+    ) -> Arc<Self> {
+        let core = Arc::new(Self {
+            crowd: Crowd::new(settings.max_waiters, settings.max_waiters_per_key),
+            settings,
+            process,
+            table: Table::default(),
+            store,
+            schedule,
+            answers: AtomicU64::new(0),
+            bodies: TaskTracker::new(),
+            releases: TaskTracker::new(),
+            is_closed: AtomicBool::new(false),
+            origin,
+        });
+        core.store.attach(core.process.id(), core.events());
+        core
+    }
+
+    /// Where a store tells its news.
+    pub(crate) fn events(self: &Arc<Self>) -> Weak<dyn Events> {
+        Arc::<Self>::downgrade(self)
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn label(&self) -> &str {
+        &self.settings.label
+    }
+
+    /// The part of this manager's tokens that is its own.
+    pub(crate) fn process_id(&self) -> &str {
+        self.process.id()
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(super) fn crowd(&self) -> &Crowd {
+        &self.crowd
+    }
+
+    pub(crate) fn store(&self) -> &Arc<AnyStore> {
+        &self.store
+    }
+
+    pub(crate) fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// The bodies that run under locks of this manager.
+    pub(crate) fn bodies(&self) -> &TaskTracker {
+        &self.bodies
+    }
+
+    /// The releases that tasks wait for.
+    pub(crate) fn releases(&self) -> &TaskTracker {
+        &self.releases
+    }
+
+    pub(super) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_answer(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
+    /// Refuses new locks, and fails all who wait.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        for slot in self.table.all() {
+            slot.close();
+            self.table.forget_if_unused(&slot);
+        }
+    }
+
+    /// Whether this process is a fork of the one that made the manager.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.origin.is_some_and(Origin::is_inherited)
+    }
+
+    /// The same, a millisecond late at most: it costs next to nothing.
+    pub(super) fn is_inherited_at(&self, now: Moment) -> bool {
+        self.origin.is_some_and(|origin| origin.is_inherited_at(now))
+    }
+
+    /// Whether this manager made the token.
+    pub(super) fn made(&self, token: &Token) -> bool {
+        token.is_of(&self.process)
+    }
+
+    pub(crate) fn next_token(&self) -> Token {
+        self.process.next_token()
+    }
+
+    /// Withdraws an ask, now on the path it took and later until the store has answered (rule 1).
+    pub(super) fn withdraw(&self, release: Release) {
+        self.store.withdraw_behind(&release);
+        self.release_later(release);
+    }
+
+    /// Gives a lease back, or withdraws an ask, without waiting.
+    pub(crate) fn release_later(&self, release: Release) {
+        if self.store.is_immediate() {
+            let released = self.store.release(std::slice::from_ref(&release), Deadline::after(Duration::ZERO));
+            // An immediate store has no way to fail.
+            let _ = released.now_or_never();
+        } else {
+            self.schedule.release(release);
+        }
+    }
+
+    /// Gives back the lease of a slot that nobody uses, unless a task takes it over first.
+    pub(super) fn release_unused(&self, slot: &Arc<Slot>) {
+        if mutant!(DroppedGuardKept) {
+            return;
+        }
+        if self.store.is_immediate() {
+            if let Some(release) = slot.take_unused() {
+                self.release_later(release);
+            }
+        } else {
+            self.schedule.release_unused(slot);
+        }
+    }
+
+    /// Ends the lease under its hold (rule L6), that of `token` if given. The next task's turn begins; a body that
+    /// runs under the hold is woken, and the lease is given back once it is dropped (rule 14).
+    pub(crate) fn revoke(&self, slot: &Arc<Slot>, token: Option<&Token>, loss: Loss) {
+        let Some(revoked) = slot.revoke(token, loss) else { return };
+        self.schedule.strike(revoked.entries);
+        if revoked.turn.is_some() {
+            observe::lost(slot.key());
+        }
+        slot.wake();
+        if let Some(release) = revoked.release {
+            self.release_later(release);
+        }
+        if let Some(id) = revoked.turn {
+            drop(Turn::new(slot, id));
+        }
+        self.table.forget_if_unused(slot);
+    }
+
+    /// Passes on a turn that its task did not take up (rule L7).
+    pub(crate) fn pass_over(&self, slot: &Arc<Slot>) {
+        if let Some(release) = slot.pass_over() {
+            // An answer that its task does not read may be to a command that the server has yet to execute.
+            self.withdraw(release);
+        }
+        self.table.forget_if_unused(slot);
+    }
+}
+
+impl Events for Core {
+    fn granted(&self, key: &str, pushed: &Pushed) {
+        if self.table.get(key).is_some_and(|slot| slot.granted(pushed)) {
+            return;
+        }
+        // Rule 12: nobody here waits for this grant, so it is released.
+        observe::stray_grant(key);
+        self.release_later(Release::withdrawal(&key.into(), &pushed.token, pushed.claim));
+    }
+
+    fn contended(&self, key: &str) {
+        if let Some(slot) = self.table.get(key) {
+            slot.contended();
+        }
+    }
+
+    fn interrupted(&self, affects: &dyn Fn(&str) -> bool) {
+        let mut affected = self.table.all();
+        affected.retain(|slot| affects(slot.key()));
+        for slot in &affected {
+            slot.interrupted();
+        }
+        self.schedule.on_interruption(affected);
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.schedule.close();
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("label", &self.settings.label).field("store", &self.store).finish_non_exhaustive()
+    }
+}

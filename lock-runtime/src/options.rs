@@ -1,0 +1,153 @@
+//! [`LockOptions`]: a lock that is asked for, as it is written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Engine;
+use crate::entry::Entry;
+use crate::local::Terms;
+use crate::settings::Settings;
+use crate::{LockError, LockKey, OnLost, key, scope};
+
+/// A lock that is asked for, before it is known of which manager.
+#[derive(Debug)]
+pub struct LockOptions {
+    name: Result<String, LockError>,
+    timeout: Option<Duration>,
+    expire: Option<Duration>,
+    renew: Option<bool>,
+    fenced: bool,
+    on_lost: OnLost,
+}
+
+impl LockOptions {
+    /// The lock `prefix:key`, everything else by the manager's defaults.
+    pub fn new<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Self {
+        Self {
+            name: key::name(prefix, key),
+            timeout: None,
+            expire: None,
+            renew: None,
+            fenced: false,
+            on_lost: OnLost::Cancel,
+        }
+    }
+
+    /// `timeout = EXPR`.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// `expire = EXPR`.
+    #[must_use]
+    pub fn expire(mut self, expire: Duration) -> Self {
+        self.expire = Some(expire);
+        self
+    }
+
+    /// `timeout_ms = EXPR`.
+    #[must_use]
+    pub fn timeout_ms(self, amount: impl Amount) -> Self {
+        self.amount("timeout_ms", amount, Duration::from_millis, Self::timeout)
+    }
+
+    /// `timeout_s = EXPR`.
+    #[must_use]
+    pub fn timeout_s(self, amount: impl Amount) -> Self {
+        self.amount("timeout_s", amount, Duration::from_secs, Self::timeout)
+    }
+
+    /// `expire_ms = EXPR`.
+    #[must_use]
+    pub fn expire_ms(self, amount: impl Amount) -> Self {
+        self.amount("expire_ms", amount, Duration::from_millis, Self::expire)
+    }
+
+    /// `expire_s = EXPR`.
+    #[must_use]
+    pub fn expire_s(self, amount: impl Amount) -> Self {
+        self.amount("expire_s", amount, Duration::from_secs, Self::expire)
+    }
+
+    fn amount(
+        mut self,
+        setting: &'static str,
+        amount: impl Amount,
+        unit: fn(u64) -> Duration,
+        set: fn(Self, Duration) -> Self,
+    ) -> Self {
+        if let Some(amount) = amount.amount() {
+            return set(self, unit(amount));
+        }
+        let reason = "it is negative or larger than a u64 holds".to_owned();
+        self.name = self.name.and(Err(LockError::InvalidSetting { setting, reason }));
+        self
+    }
+
+    /// `renew = BOOL`.
+    #[must_use]
+    pub fn renew(mut self, renew: bool) -> Self {
+        self.renew = Some(renew);
+        self
+    }
+
+    /// Whether a fencing token is drawn.
+    #[must_use]
+    pub fn fenced(mut self, fenced: bool) -> Self {
+        self.fenced = fenced;
+        self
+    }
+
+    /// `on_lost = "…"`.
+    #[must_use]
+    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
+        self.on_lost = on_lost;
+        self
+    }
+
+    /// The terms of this request under a manager's namespace and defaults.
+    fn terms(self, settings: &Settings, body: bool) -> Result<(Terms, OnLost), LockError> {
+        let terms = Terms {
+            key: settings.full_name(self.name?)?,
+            timeout: self.timeout.unwrap_or(settings.default_timeout),
+            expire: self.expire.unwrap_or(settings.default_expire),
+            renew: self.renew.unwrap_or(true),
+            fenced: self.fenced,
+            body: body && self.on_lost == OnLost::Cancel,
+        };
+        settings.check_lease("expire", terms.expire)?;
+        Ok((terms, self.on_lost))
+    }
+
+    /// The request that this makes of `engine`, or of the current one.
+    pub(crate) fn entry(self, engine: Option<Arc<Engine>>, body: bool) -> Result<Entry, LockError> {
+        let engine = engine.or_else(scope::current).ok_or(LockError::NotInstalled)?;
+        let (terms, on_lost) = self.terms(engine.core().settings(), body)?;
+        Ok(Entry { engine, terms, on_lost })
+    }
+}
+
+/// Any integer that a `…_ms` or `…_s` option may be given.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a number of milliseconds or seconds",
+    label = "`…_ms` and `…_s` take an integer",
+    note = "for a `Duration` write `timeout = …` or `expire = …`"
+)]
+pub trait Amount {
+    /// The number, when it is not negative and not too large.
+    fn amount(self) -> Option<u64>;
+}
+
+macro_rules! amounts {
+    ($($integer:ty),*) => {$(
+        impl Amount for $integer {
+            fn amount(self) -> Option<u64> {
+                u64::try_from(self).ok()
+            }
+        }
+    )*};
+}
+
+amounts!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize);
