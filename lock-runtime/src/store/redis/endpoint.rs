@@ -57,10 +57,7 @@ impl Endpoint {
 
     /// Whether another server may take the place of the one that a connection leads to.
     pub(crate) fn moves(&self) -> bool {
-        match self {
-            Self::Master(_) => true,
-            _ => false,
-        }
+        matches!(self, Self::Master(_))
     }
 
     /// Connects; the connection is driven by the runtime of the caller. The `wishes` go along with the greeting. Each step of

@@ -105,11 +105,15 @@ impl CallError {
     /// Whether the same would fail again: wrong credentials, a missing right, a key of another type.
     pub(super) fn is_final(&self) -> bool {
         match self {
-            Self::Silent(_) | Self::Unconfirmed(..) | Self::NoConnection(_) => false,
-            Self::Unsuitable(_) | Self::Setup(..) | Self::UnknownScript { .. } => false,
+            Self::Silent(_)
+            | Self::Unconfirmed(..)
+            | Self::NoConnection(_)
+            | Self::Unsuitable(_)
+            | Self::Setup(..)
+            | Self::UnknownScript { .. }
+            // Of several servers, it may be another one the next time.
+            | Self::Of(..) => false,
             Self::Unsent(error) => error.is_final(),
-            // The next time it may be another server.
-            Self::Of(..) => false,
             Self::Inherited | Self::TooOld(_) => true,
             Self::Failed(error) => {
                 matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
@@ -123,8 +127,7 @@ impl CallError {
     pub(super) fn is_out_of_time(&self) -> bool {
         match self {
             Self::Silent(_) | Self::Unconfirmed(..) | Self::NoConnection(_) => true,
-            Self::Unsent(error) => error.is_out_of_time(),
-            Self::Of(_, error) => error.is_out_of_time(),
+            Self::Unsent(error) | Self::Of(_, error) => error.is_out_of_time(),
             _ => false,
         }
     }
