@@ -11,17 +11,14 @@ use crate::place::{self, Place};
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
-#[cfg(feature = "cluster")]
 use crate::store::redis::cluster::{Cluster, topology::Topology};
 use crate::store::redis::link::Link;
 use crate::store::redis::replicas::Replicas;
-#[cfg(feature = "cluster")]
 use crate::store::redis::servers::Servers;
 use crate::store::{AnyStore, Store};
 use crate::token::Process;
 use crate::{BackendError, LockError, LockManager};
 
-#[cfg(feature = "quorum")]
 mod quorum;
 
 /// Settings of a [`LockManager`]; made by [`LockManager::builder`].
@@ -36,7 +33,6 @@ pub struct Builder {
 enum Server {
     Url(String),
     Client(Box<redis::Client>),
-    #[cfg(feature = "quorum")]
     Quorum(Vec<String>),
 }
 
@@ -46,7 +42,6 @@ impl fmt::Debug for Server {
         f.write_str(match self {
             Self::Url(_) => "Url(…)",
             Self::Client(_) => "Client(…)",
-            #[cfg(feature = "quorum")]
             Self::Quorum(_) => "Quorum(…)",
         })
     }
@@ -100,12 +95,11 @@ impl LockManager {
 impl Builder {
     /// Where the locks live: `redis://`, `rediss://`, `valkey://`, `unix://` as the `redis` crate reads them,
     /// `memory://`, or the master that sentinels name:
-    /// `redis-sentinel://[user:password@]host[:26379],host[:26379],…/master-name[/db]` with the feature `sentinel`,
-    /// `rediss-sentinel://` for TLS to all of them. The credentials are the servers'; a sentinel that wants some gets the
-    /// same. Or the masters of a cluster, of which some nodes are named: `redis-cluster://[user:password@]host[:6379],…` with
-    /// the feature `cluster`, `rediss-cluster://` for TLS. Or a majority of independent servers:
-    /// `redlock://[user:password@]host[:port],host[:port],host[:port][/db]`, with the feature `quorum`, is what
-    /// `Builder::quorum` does for servers of one user; `redlocks://` is the same over TLS.
+    /// `redis-sentinel://[user:password@]host[:26379],host[:26379],…/master-name[/db]`, `rediss-sentinel://` for TLS to
+    /// all of them. The credentials are the servers'; a sentinel that wants some gets the same. Or the masters of a cluster,
+    /// of which some nodes are named: `redis-cluster://[user:password@]host[:6379],…`, `rediss-cluster://` for TLS. Or a
+    /// majority of independent servers: `redlock://[user:password@]host[:port],host[:port],host[:port][/db]` is what
+    /// `Builder::quorum` does for servers of one user; `redlocks://` is the same over TLS. TLS needs the feature `tls`.
     ///
     /// Of `url`, `client` and `quorum` the one that is called last counts.
     pub fn url(mut self, url: &str) -> Self {
@@ -126,7 +120,6 @@ impl Builder {
     /// Of this, [`url`](Self::url) and [`client`](Self::client) the one that is called last counts.
     ///
     /// What it promises, and what it costs, is in `docs/topologies.md`.
-    #[cfg(feature = "quorum")]
     pub fn quorum<U: Into<String>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.server = Some(Server::Quorum(urls.into_iter().map(Into::into).collect()));
         self
@@ -246,11 +239,9 @@ impl Builder {
                 self.settings.check_in_memory()?;
                 return Ok(on_memory(self.settings, in_this_process()));
             }
-            #[cfg(feature = "quorum")]
             Some(Server::Quorum(urls)) => {
                 return quorum::connect(self.settings, &place::quorum::of_urls(&urls)?).await;
             }
-            #[cfg(feature = "quorum")]
             Some(Server::Url(url)) if let Some(endpoints) = place::quorum::of_url(&url) => {
                 return quorum::connect(self.settings, &endpoints?).await;
             }
@@ -301,7 +292,6 @@ fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
 }
 
 /// The store over the connections of the callers of `process`, and over those of its keeper.
-#[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "both connections are made at once"))]
 fn stores(
     place: Place,
     process: &Process,
@@ -324,7 +314,6 @@ fn stores(
             };
             (RedisStore::new(link(Some(process.id()))), RedisStore::new(link(None)))
         }
-        #[cfg(feature = "cluster")]
         Place::Cluster(seeds) => {
             let topology = Topology::new(*seeds, settings.drift(), command_timeout, connect_timeout);
             let masters = |process| Cluster::new(&topology, process);

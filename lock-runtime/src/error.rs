@@ -173,7 +173,6 @@ impl BackendError {
     }
 
     /// The same, of one server among several.
-    #[cfg(any(feature = "sentinel", feature = "cluster"))]
     pub(crate) fn of(self, server: &str) -> Self {
         Self { text: format!("{server}: {}", self.text), ..self }
     }

@@ -76,7 +76,6 @@ pub(crate) fn queue_unusable(key: &str, error: &StoreError) {
 }
 
 /// A server of a quorum fails, or has no vote: the others have to be enough.
-#[cfg(feature = "quorum")]
 pub(crate) fn member_failed(server: &str, error: &StoreError) {
     tracing::warn!(target: "lock_runtime", server, error = %error.problem, "a server of the quorum does not take part");
 }

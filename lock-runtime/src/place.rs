@@ -1,14 +1,11 @@
 //! Where locks live on the network, as users write it.
 
-#[cfg(feature = "cluster")]
 use crate::store::redis::cluster::seeds::Seeds;
 use crate::store::redis::endpoint::Endpoint;
-#[cfg(feature = "sentinel")]
 use crate::store::redis::sentinel::Sentinels;
 use crate::{BackendError, LockError};
 
 mod mistakes;
-#[cfg(feature = "quorum")]
 pub(crate) mod quorum;
 
 /// What a user may write.
@@ -20,7 +17,6 @@ pub(crate) const FORMS: &str = "write redis://[user:password@]host[:port][/db], 
 /// A place for locks.
 pub(crate) enum Place {
     Server(Endpoint),
-    #[cfg(feature = "cluster")]
     Cluster(Box<Seeds>),
 }
 
@@ -29,7 +25,6 @@ impl Place {
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Server(endpoint) => endpoint.address(),
-            #[cfg(feature = "cluster")]
             Self::Cluster(seeds) => seeds.to_string(),
         }
     }
@@ -37,7 +32,6 @@ impl Place {
     pub(crate) fn is_tls(&self) -> bool {
         match self {
             Self::Server(endpoint) => endpoint.is_tls(),
-            #[cfg(feature = "cluster")]
             Self::Cluster(seeds) => seeds.is_tls(),
         }
     }
@@ -85,50 +79,23 @@ pub(crate) fn of_client(client: &redis::Client) -> Result<Place, LockError> {
     })
 }
 
-#[cfg(feature = "sentinel")]
 fn of_sentinels(scheme: &str, rest: &str) -> Option<Place> {
     Sentinels::read(scheme, rest).map(|sentinels| Place::Server(Endpoint::Master(Box::new(sentinels))))
 }
 
-#[cfg(not(feature = "sentinel"))]
-fn of_sentinels(_: &str, _: &str) -> Option<Place> {
-    None
-}
-
-#[cfg(feature = "cluster")]
 fn of_nodes(scheme: &str, rest: &str) -> Option<Place> {
     Seeds::read(scheme, rest).map(|seeds| Place::Cluster(Box::new(seeds)))
 }
 
-#[cfg(not(feature = "cluster"))]
-fn of_nodes(_: &str, _: &str) -> Option<Place> {
-    None
-}
-
 fn unreadable(scheme: &str, problem: Option<&str>) -> LockError {
-    let features = [
-        ("tls", cfg!(feature = "tls")),
-        ("sentinel", cfg!(feature = "sentinel")),
-        ("cluster", cfg!(feature = "cluster")),
-        ("quorum", cfg!(feature = "quorum")),
-    ];
-    let missing = features.into_iter().filter(|(_, is_on)| !is_on).map(|(feature, _)| feature);
-    LockError::InvalidSetting { setting: "URL", reason: unreadable_without(scheme, problem, missing) }
+    LockError::InvalidSetting { setting: "URL", reason: why_unreadable(scheme, problem, cfg!(feature = "tls")) }
 }
 
-/// Why a URL can't be read by a build without some features.
-fn unreadable_without(scheme: &str, problem: Option<&str>, missing: impl Iterator<Item = &'static str>) -> String {
-    let (servers, kind) = scheme.split_once('-').unwrap_or((scheme, ""));
-    let is_needed = |feature: &&str| match *feature {
-        "tls" => matches!(servers, "rediss" | "valkeys" | "redlocks"),
-        "quorum" => matches!(servers, "redlock" | "redlocks"),
-        feature => feature == kind,
-    };
-    let needed: Vec<_> = missing.filter(is_needed).map(|feature| format!("`{feature}`")).collect();
-    if !needed.is_empty() {
-        let (features, them) = if needed.len() == 1 { ("feature", "it") } else { ("features", "them") };
-        let needed = needed.join(" and ");
-        return format!("{scheme}:// needs the {features} {needed} of lock-runtime; switch {them} on in Cargo.toml");
+/// Why a URL can't be read by a build with or without TLS.
+fn why_unreadable(scheme: &str, problem: Option<&str>, has_tls: bool) -> String {
+    let servers = scheme.split('-').next().unwrap_or_default();
+    if !has_tls && matches!(servers, "rediss" | "valkeys" | "redlocks") {
+        return format!("{scheme}:// needs the feature `tls` of lock-runtime; switch it on in Cargo.toml");
     }
     match problem {
         Some(problem) => format!("this one (scheme: {scheme}) can't be read: {problem}; {FORMS}"),
@@ -138,24 +105,17 @@ fn unreadable_without(scheme: &str, problem: Option<&str>, missing: impl Iterato
 
 #[cfg(test)]
 mod tests {
-    use super::unreadable_without;
+    use super::why_unreadable;
 
     #[test]
-    fn a_url_that_needs_a_feature_is_told_which() {
-        let told = |scheme, missing: &[&'static str]| unreadable_without(scheme, None, missing.iter().copied());
+    fn a_url_of_tls_is_told_the_feature_that_it_needs() {
+        let told = |scheme, has_tls| why_unreadable(scheme, None, has_tls);
         for scheme in ["rediss", "valkeys", "rediss-sentinel", "valkeys-cluster", "redlocks"] {
-            assert!(told(scheme, &["tls"]).contains("feature `tls`"));
-            assert!(!told(scheme, &[]).contains("feature"));
+            assert!(told(scheme, false).contains("feature `tls`"));
+            assert!(!told(scheme, true).contains("feature"));
         }
-        assert!(told("redis-sentinel", &["tls", "sentinel"]).contains("feature `sentinel`"));
-        assert!(told("redis-cluster", &["tls", "sentinel", "cluster"]).contains("feature `cluster`"));
-        assert!(told("redlock", &["quorum"]).contains("feature `quorum`"));
-        for (scheme, second) in
-            [("rediss-cluster", "cluster"), ("valkeys-sentinel", "sentinel"), ("redlocks", "quorum")]
-        {
-            let told = told(scheme, &["tls", "sentinel", "cluster", "quorum"]);
-            assert!(told.contains(&format!("features `tls` and `{second}`")), "{told}");
+        for scheme in ["redis", "redis-sentinel", "valkey-cluster", "redlock"] {
+            assert!(!told(scheme, false).contains("feature"));
         }
-        assert!(!told("redis", &["tls", "sentinel", "cluster", "quorum"]).contains("feature"));
     }
 }

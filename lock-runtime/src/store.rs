@@ -12,13 +12,11 @@ use crate::token::Token;
 
 mod error;
 pub(crate) mod memory;
-#[cfg(feature = "quorum")]
 pub(crate) mod quorum;
 pub(crate) mod redis;
 
 pub(crate) use error::{Reach, Retry, StoreError};
 use memory::MemoryStore;
-#[cfg(feature = "quorum")]
 use quorum::Quorum;
 use redis::RedisStore;
 
@@ -105,7 +103,6 @@ pub(crate) trait Store {
 pub(crate) enum AnyStore {
     Memory(MemoryStore),
     Redis(RedisStore),
-    #[cfg(feature = "quorum")]
     Quorum(Quorum<RedisStore>),
 }
 
@@ -115,7 +112,6 @@ macro_rules! of_any {
         match $any {
             AnyStore::Memory($store) => $call,
             AnyStore::Redis($store) => $call,
-            #[cfg(feature = "quorum")]
             AnyStore::Quorum($store) => $call,
         }
     };
@@ -211,7 +207,6 @@ pub(crate) struct Ask {
     pub(crate) fences: u32,
     /// When the asker gives up: a store must not act on an ask that reaches it later.
     pub(crate) give_up: Deadline,
-    #[cfg_attr(not(feature = "quorum"), expect(dead_code, reason = "one server is asked the same whatever the cause"))]
     pub(crate) cause: Cause,
 }
 
@@ -343,7 +338,6 @@ pub(crate) enum Renewed {
     Until(Deadline),
     NotOwned,
     /// Not any more, but a minority of servers may still have it.
-    #[cfg_attr(not(feature = "quorum"), expect(dead_code, reason = "one server has it or not"))]
     Partial,
 }
 

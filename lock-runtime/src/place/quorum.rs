@@ -57,10 +57,6 @@ fn independent(urls: &[String], told: impl Fn(LockError) -> LockError) -> Result
     }
 }
 
-#[cfg_attr(
-    not(feature = "cluster"),
-    expect(clippy::match_wildcard_for_single_variants, reason = "a cluster is another one")
-)]
 fn one_server(url: &str) -> Result<Endpoint, LockError> {
     match place::of_url(url)? {
         Place::Server(endpoint) if !endpoint.moves() => Ok(endpoint),

@@ -188,7 +188,6 @@ async fn a_server_keeps_a_lease_for_longer_than_its_holder_counts_on() {
     assert!(kept > lease + grace / 2 && kept <= lease + grace, "{kept:?}");
 }
 
-#[cfg(feature = "quorum")]
 #[tokio::test(start_paused = true)]
 async fn only_for_the_owner_of_a_lock_a_server_raises_what_it_draws_next() {
     use crate::store::quorum::node::Node;

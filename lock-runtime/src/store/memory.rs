@@ -239,7 +239,7 @@ impl MemoryStore {
 }
 
 /// What a server of a quorum can do beside the verbs.
-#[cfg(all(test, feature = "quorum"))]
+#[cfg(test)]
 impl MemoryStore {
     /// With a clock that is ahead of the host's.
     pub(crate) fn ahead(micros: u64) -> Self {

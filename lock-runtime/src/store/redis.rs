@@ -12,7 +12,6 @@ use ::redis::{Cmd, RedisWrite, Value};
 use futures_util::future::join_all;
 
 mod answer;
-#[cfg(feature = "cluster")]
 pub(crate) mod cluster;
 pub(crate) mod endpoint;
 mod eviction;
@@ -24,12 +23,10 @@ pub(crate) mod replicas;
 mod reply;
 mod rights;
 mod scripts;
-#[cfg(feature = "sentinel")]
 pub(crate) mod sentinel;
 pub(crate) mod servers;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "quorum")]
 mod vote;
 
 use answer::{read_answer, read_claimed, read_drawn, read_freed, read_released, read_renewed};
@@ -148,7 +145,6 @@ impl RedisStore {
         }
         let anchor = Anchor { sent: called.sent, store_micros: reply.store_micros, drift: called.link.drift };
         called.link.learn(anchor);
-        #[cfg(feature = "quorum")]
         called.live.check_vote()?;
         let read = |(answer, ask)| read_answer(answer, ask, anchor);
         let mut answers: Vec<_> = reply.answers.into_iter().zip(asks).map(read).collect();
@@ -232,7 +228,6 @@ impl Store for RedisStore {
             command
         };
         let mut called = self.servers.call(&ask.key, &command, by).await?;
-        #[cfg(feature = "quorum")]
         called.live.check_vote()?;
         let value = called.take_value();
         let is_taken = value == Value::Nil;

@@ -9,7 +9,6 @@ use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Pipeline, Pro
 use tokio::task::JoinSet;
 
 use super::failure::CallError;
-#[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;
 use crate::clock::Moment;
 
@@ -21,10 +20,8 @@ pub(super) const OLDEST: (u64, u64) = (7, 0);
 pub(crate) enum Endpoint {
     Server(Box<redis::Client>),
     /// Whatever server the sentinels name as the master.
-    #[cfg(feature = "sentinel")]
     Master(Box<Sentinels>),
     /// A node of a cluster.
-    #[cfg(feature = "cluster")]
     Node(Box<redis::Client>),
     #[cfg(test)]
     Simulated(crate::simulation::Host),
@@ -41,9 +38,7 @@ impl Endpoint {
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Server(client) => client.get_connection_info().addr().to_string(),
-            #[cfg(feature = "sentinel")]
             Self::Master(sentinels) => sentinels.to_string(),
-            #[cfg(feature = "cluster")]
             Self::Node(client) => client.get_connection_info().addr().to_string(),
             #[cfg(test)]
             Self::Simulated(host) => host.to_string(),
@@ -53,9 +48,7 @@ impl Endpoint {
     pub(crate) fn is_tls(&self) -> bool {
         match self {
             Self::Server(client) => is_tls(client.get_connection_info()),
-            #[cfg(feature = "sentinel")]
             Self::Master(sentinels) => sentinels.is_tls(),
-            #[cfg(feature = "cluster")]
             Self::Node(client) => is_tls(client.get_connection_info()),
             #[cfg(test)]
             Self::Simulated(_) => false,
@@ -64,16 +57,11 @@ impl Endpoint {
 
     /// Whether another server may take the place of the one that a connection leads to.
     pub(crate) fn moves(&self) -> bool {
-        match self {
-            #[cfg(feature = "sentinel")]
-            Self::Master(_) => true,
-            _ => false,
-        }
+        matches!(self, Self::Master(_))
     }
 
     /// Connects; the connection is driven by the runtime of the caller. The `wishes` go along with the greeting. Each step of
     /// several ends after the `limit`.
-    #[cfg_attr(not(feature = "sentinel"), expect(unused_variables, reason = "a server takes one step, and stays"))]
     pub(super) async fn connect(
         &self,
         config: AsyncConnectionConfig,
@@ -87,9 +75,7 @@ impl Endpoint {
                 greeted.check_alone().await?;
                 Ok(greeted)
             }
-            #[cfg(feature = "cluster")]
             Self::Node(client) => greet(client, &config, wishes).await,
-            #[cfg(feature = "sentinel")]
             Self::Master(sentinels) => sentinels.connect(config, wishes, limit, alarm).await,
             #[cfg(test)]
             Self::Simulated(host) => greeted(host.connect(config).await, false, wishes).await,
@@ -116,7 +102,6 @@ pub(super) struct Greeted {
 
 impl Greeted {
     /// A field of the reply to `HELLO`.
-    #[cfg(any(feature = "sentinel", feature = "cluster"))]
     pub(super) fn says(&self, name: &str) -> Option<String> {
         says(&self.hello, name)
     }

@@ -27,7 +27,6 @@ pub(crate) enum CallError {
     /// There was no connection to send the command on, for this reason: nothing was sent.
     Unsent(Box<CallError>),
     /// As the other says, of one server among several.
-    #[cfg(any(feature = "sentinel", feature = "cluster"))]
     Of(String, Box<CallError>),
     /// The connection could not be set up, most likely for this reason.
     Setup(&'static str, Arc<RedisError>),
@@ -68,7 +67,6 @@ impl CallError {
     pub(super) fn of_known(self) -> Self {
         match self {
             Self::Setup(_, error) if error.is_connection_dropped() => Self::Failed(error),
-            #[cfg(feature = "sentinel")]
             Self::Of(server, error) => Self::Of(server, Box::new(error.of_known())),
             other => other,
         }
@@ -83,7 +81,6 @@ impl CallError {
     pub(super) fn after_sending(self) -> Self {
         match self {
             Self::Unsent(error) => *error,
-            #[cfg(any(feature = "sentinel", feature = "cluster"))]
             Self::Of(server, error) => Self::Of(server, Box::new(error.after_sending())),
             other => other,
         }
@@ -95,14 +92,12 @@ impl CallError {
             Self::Unsent(_) => Reach::Unsent,
             Self::UnknownScript { .. } => Reach::Refused,
             Self::Failed(error) if error.code().is_some() => Reach::Refused,
-            #[cfg(any(feature = "sentinel", feature = "cluster"))]
             Self::Of(_, error) => error.reach(),
             _ => Reach::Unanswered,
         }
     }
 
     /// The same, of one server among several.
-    #[cfg(any(feature = "sentinel", feature = "cluster"))]
     pub(super) fn of(self, server: &str) -> Self {
         Self::Of(server.to_owned(), Box::new(self))
     }
@@ -110,12 +105,15 @@ impl CallError {
     /// Whether the same would fail again: wrong credentials, a missing right, a key of another type.
     pub(super) fn is_final(&self) -> bool {
         match self {
-            Self::Silent(_) | Self::Unconfirmed(..) | Self::NoConnection(_) => false,
-            Self::Unsuitable(_) | Self::Setup(..) | Self::UnknownScript { .. } => false,
+            Self::Silent(_)
+            | Self::Unconfirmed(..)
+            | Self::NoConnection(_)
+            | Self::Unsuitable(_)
+            | Self::Setup(..)
+            | Self::UnknownScript { .. }
+            // Of several servers, it may be another one the next time.
+            | Self::Of(..) => false,
             Self::Unsent(error) => error.is_final(),
-            // The next time it may be another server.
-            #[cfg(any(feature = "sentinel", feature = "cluster"))]
-            Self::Of(..) => false,
             Self::Inherited | Self::TooOld(_) => true,
             Self::Failed(error) => {
                 matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
@@ -129,9 +127,7 @@ impl CallError {
     pub(super) fn is_out_of_time(&self) -> bool {
         match self {
             Self::Silent(_) | Self::Unconfirmed(..) | Self::NoConnection(_) => true,
-            Self::Unsent(error) => error.is_out_of_time(),
-            #[cfg(any(feature = "sentinel", feature = "cluster"))]
-            Self::Of(_, error) => error.is_out_of_time(),
+            Self::Unsent(error) | Self::Of(_, error) => error.is_out_of_time(),
             _ => false,
         }
     }
@@ -153,7 +149,6 @@ impl CallError {
             Self::Unsuitable(text) => BackendError::new(text),
             Self::UnknownScript { .. } => BackendError::new("the server does not know the script"),
             Self::Unsent(error) => error.into_problem(),
-            #[cfg(any(feature = "sentinel", feature = "cluster"))]
             Self::Of(server, error) => error.into_problem().of(&server),
             Self::Setup(text, error) => BackendError::caused_by(format!("{text} ({error})"), error),
             Self::Failed(error) => {

@@ -22,12 +22,10 @@ use super::failure::CallError;
 use super::push::Message;
 use super::replicas::Replicas;
 use super::reply;
-#[cfg(feature = "quorum")]
 use super::vote::Vote;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::fork::Origin;
 use crate::observe;
-#[cfg(feature = "quorum")]
 use crate::store::quorum::age::Sighting;
 use crate::store::{Anchor, Events};
 
@@ -54,10 +52,8 @@ pub(crate) struct Link {
     /// Who has to confirm a grant.
     pub(super) replicas: Option<Replicas>,
     /// On a server of a quorum, the longest lease that it may have forgotten in a restart.
-    #[cfg_attr(not(feature = "quorum"), expect(dead_code, reason = "there are no other servers to ask"))]
     max_lease: Option<Duration>,
     /// Since when the server process there has been known.
-    #[cfg(feature = "quorum")]
     sighting: Sighting,
     /// The process that may use the connection. A child has the same socket, and would take the parent's replies.
     origin: Origin,
@@ -104,7 +100,6 @@ pub(crate) struct Live {
     connection: MultiplexedConnection,
     pub(super) made: Made,
     _listening: Option<Arc<JoinSet<()>>>,
-    #[cfg(feature = "quorum")]
     pub(super) vote: Option<Arc<Vote>>,
 }
 
@@ -131,7 +126,6 @@ impl Link {
             process: process.map(str::to_owned),
             replicas,
             max_lease,
-            #[cfg(feature = "quorum")]
             sighting: Sighting::default(),
             origin: Origin::here(),
             drift,
@@ -159,7 +153,6 @@ impl Link {
     }
 
     /// Has pushes and interruptions concern only the locks that live on this server.
-    #[cfg(feature = "cluster")]
     pub(super) fn restrict(&self, own: Own) {
         // Once, by whoever made the link.
         let _ = self.own.set(own);
@@ -169,7 +162,6 @@ impl Link {
         self.own.get().is_none_or(|own| own(key))
     }
 
-    #[cfg(any(feature = "cluster", feature = "quorum"))]
     pub(super) fn is_connected(&self) -> bool {
         self.locked().live.is_some()
     }
@@ -251,13 +243,11 @@ impl Link {
     }
 
     /// Connects if there is no connection; returns the deadline counted from when there is one.
-    #[cfg(any(feature = "cluster", feature = "quorum"))]
     pub(super) async fn ready(&self, by: Deadline) -> Result<Deadline, CallError> {
         self.live(by).await.map(|(_, by)| by)
     }
 
     /// Sends a command to a server that is about to take over its slot, and does what it is asked to meanwhile.
-    #[cfg(feature = "cluster")]
     pub(super) fn call_asking(
         self: &Arc<Self>,
         command: Cmd,
@@ -366,7 +356,6 @@ impl Link {
     }
 
     /// The vote of the server that is connected.
-    #[cfg(feature = "quorum")]
     pub(super) fn live_vote(&self) -> Option<Arc<Vote>> {
         self.locked().live.as_ref()?.vote.clone()
     }

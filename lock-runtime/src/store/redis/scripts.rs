@@ -23,7 +23,6 @@ pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua");
 pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua");
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua");
-#[cfg(feature = "quorum")]
 pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua");
 

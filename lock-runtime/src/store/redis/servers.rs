@@ -4,11 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-#[cfg(feature = "cluster")]
 use futures_util::future::BoxFuture;
 use redis::Cmd;
 
-#[cfg(feature = "cluster")]
 use super::cluster::Cluster;
 use super::failure::CallError;
 use super::link::{Called, Link};
@@ -19,7 +17,6 @@ use crate::store::Events;
 #[derive(Clone)]
 pub(crate) enum Servers {
     One(Arc<Link>),
-    #[cfg(feature = "cluster")]
     Cluster(Arc<Cluster>),
 }
 
@@ -33,14 +30,12 @@ impl Servers {
     pub(super) async fn connect(&self) -> Result<(), CallError> {
         match self {
             Self::One(link) => link.connect().await.map(drop),
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.connect().await,
         }
     }
 
     /// Sends a command about `key` to the server that it lives on. The command is made anew for each server that is tried:
     /// each has its own clock.
-    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "one server has every key"))]
     pub(super) async fn call(
         &self,
         key: &str,
@@ -49,7 +44,6 @@ impl Servers {
     ) -> Result<Called, CallError> {
         match self {
             Self::One(link) => link.call(command(link), by).await,
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => {
                 let called: BoxFuture<'_, _> = Box::pin(cluster.call(key, command, by));
                 called.await
@@ -58,11 +52,9 @@ impl Servers {
     }
 
     /// As [`Link::send_behind`].
-    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "one server has every key"))]
     pub(super) fn send_behind(&self, key: &str, command: &Cmd) {
         match self {
             Self::One(link) => link.send_behind(command),
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.send_behind(key, command),
         }
     }
@@ -71,7 +63,6 @@ impl Servers {
     pub(super) fn are_busy(&self) -> bool {
         match self {
             Self::One(link) => link.is_busy(),
-            #[cfg(feature = "cluster")]
             Self::Cluster(_) => false,
         }
     }
@@ -80,16 +71,13 @@ impl Servers {
     pub(super) fn are_many(&self) -> bool {
         match self {
             Self::One(_) => false,
-            #[cfg(feature = "cluster")]
             Self::Cluster(_) => true,
         }
     }
 
-    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "one server has every key"))]
     pub(super) fn server_of(&self, key: &str) -> usize {
         match self {
             Self::One(_) => 0,
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.server_of(key),
         }
     }
@@ -97,7 +85,6 @@ impl Servers {
     pub(super) async fn heartbeat(&self, by: Deadline) {
         match self {
             Self::One(link) => link.heartbeat(by).await,
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.heartbeat(by).await,
         }
     }
@@ -106,7 +93,6 @@ impl Servers {
     pub(super) async fn connect_again(&self, by: Deadline) {
         match self {
             Self::One(link) => link.connect_again(by).await,
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.connect_again(by).await,
         }
     }
@@ -115,7 +101,6 @@ impl Servers {
     pub(super) fn round_trip(&self) -> Duration {
         match self {
             Self::One(link) => link.round_trip(),
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.round_trip(),
         }
     }
@@ -124,7 +109,6 @@ impl Servers {
     pub(super) fn unanswered(&self, limit: Duration) -> CallError {
         match self {
             Self::One(link) => link.unanswered(limit),
-            #[cfg(feature = "cluster")]
             Self::Cluster(_) => CallError::Silent(limit),
         }
     }
@@ -133,7 +117,6 @@ impl Servers {
         match self {
             Self::One(link) => link.warn_of_eviction(by).await,
             // Each of its servers is looked at when it is first used.
-            #[cfg(feature = "cluster")]
             Self::Cluster(_) => {}
         }
     }
@@ -141,7 +124,6 @@ impl Servers {
     pub(super) fn attach(&self, events: Weak<dyn Events>) {
         match self {
             Self::One(link) => link.attach(events),
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.attach(events),
         }
     }
@@ -151,7 +133,6 @@ impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::One(link) => link.fmt(f),
-            #[cfg(feature = "cluster")]
             Self::Cluster(cluster) => cluster.fmt(f),
         }
     }

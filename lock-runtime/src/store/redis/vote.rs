@@ -95,11 +95,9 @@ impl Live {
 
 impl RedisStore {
     /// The one server's.
-    #[cfg_attr(not(feature = "cluster"), expect(clippy::unnecessary_wraps, reason = "a cluster has no one server"))]
     fn link(&self) -> Option<&Arc<Link>> {
         match &self.servers {
             Servers::One(link) => Some(link),
-            #[cfg(feature = "cluster")]
             Servers::Cluster(_) => None,
         }
     }

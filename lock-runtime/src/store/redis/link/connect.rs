@@ -15,7 +15,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::super::endpoint::{Alarm, Endpoint};
 use super::super::failure::CallError;
 use super::super::push::Receiver;
-#[cfg(feature = "quorum")]
 use super::super::vote::Vote;
 use super::{Link, Live, Made};
 use crate::clock::{Deadline, Drift, Moment};
@@ -131,7 +130,6 @@ impl Link {
             under_way: UnderWay { link: Weak::clone(&self.this), generation },
             endpoint: self.endpoint.clone(),
             process: self.process.clone(),
-            #[cfg(feature = "quorum")]
             max_lease: self.max_lease,
             connect_timeout: self.connect_timeout,
             drift: self.drift,
@@ -237,7 +235,6 @@ struct Opening {
     under_way: UnderWay,
     endpoint: Endpoint,
     process: Option<String>,
-    #[cfg(feature = "quorum")]
     max_lease: Option<Duration>,
     connect_timeout: Duration,
     drift: Drift,
@@ -286,7 +283,6 @@ impl Opening {
         let time: (u64, u64) = redis::from_redis_value(told.next().unwrap_or(Value::Nil).extract_error()?)
             .map_err(redis::RedisError::from)?;
         let anchor = Anchor { sent: greeted.asked, store_micros: micros(time), drift: self.drift };
-        #[cfg(feature = "quorum")]
         let vote = match self.max_lease {
             Some(max_lease) => {
                 let link = link.upgrade().ok_or(CallError::NoConnection(Duration::ZERO))?;
@@ -301,7 +297,6 @@ impl Opening {
             connection: greeted.connection,
             made: Made { generation, at: Moment::now() },
             _listening: greeted.listening,
-            #[cfg(feature = "quorum")]
             vote,
         };
         Ok(Opened { live, anchor, round_trip: greeted.round_trip })
@@ -311,7 +306,6 @@ impl Opening {
     fn wishes(&self) -> Pipeline {
         let mut wishes = redis::pipe();
         wishes.cmd("TIME");
-        #[cfg(feature = "quorum")]
         if self.max_lease.is_some() {
             Vote::ask(&mut wishes);
         }

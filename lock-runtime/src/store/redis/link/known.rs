@@ -5,19 +5,16 @@ use std::time::Duration;
 
 use super::super::scripts::Script;
 use super::Link;
-#[cfg(feature = "cluster")]
 use crate::clock::Moment;
 
 impl Link {
     /// Whether the connection was made after `moment`.
-    #[cfg(feature = "cluster")]
     pub(in super::super) fn was_made_after(&self, moment: Moment) -> bool {
         let made = self.locked().live.as_ref().map(|live| live.made.at);
         made.is_some_and(|made| !made.since(moment).is_zero())
     }
 
     /// Whether there was a connection at some time.
-    #[cfg(feature = "cluster")]
     pub(in super::super) fn was_used(&self) -> bool {
         self.locked().was_connected
     }
