@@ -1,10 +1,9 @@
 //! [`LockError`]: one variant per thing a caller can do about it.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
-
-use crate::key::InvalidKey;
 
 /// Why a lock was not obtained, or did not last.
 ///
@@ -155,6 +154,28 @@ fn held_by(holder: Option<&str>) -> String {
         Some(label) => format!(" (held by {})", label.escape_debug()),
     }
 }
+
+/// Why a value can't be the key of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidKey {
+    reason: Cow<'static, str>,
+}
+
+impl InvalidKey {
+    /// Says what is wrong with the value, as the end of the sentence "the key is unusable because …".
+    #[must_use]
+    pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { reason: reason.into() }
+    }
+}
+
+impl std::fmt::Display for InvalidKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl Error for InvalidKey {}
 
 /// What went wrong between this process and the server, in words; the cause is its [`source`](Error::source).
 #[derive(Clone, Debug)]

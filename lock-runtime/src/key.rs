@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::LockError;
+use crate::{InvalidKey, LockError};
 
 /// The longest lock name, in bytes after escaping.
 ///
@@ -54,28 +54,6 @@ pub trait LockKey {
     /// one lock.
     fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey>;
 }
-
-/// Why a value can't be the key of a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidKey {
-    reason: Cow<'static, str>,
-}
-
-impl InvalidKey {
-    /// Says what is wrong with the value, as the end of the sentence "the key is unusable because …".
-    #[must_use]
-    pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { reason: reason.into() }
-    }
-}
-
-impl fmt::Display for InvalidKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
-    }
-}
-
-impl std::error::Error for InvalidKey {}
 
 /// The name of a lock while its key writes itself: `prefix`, then one escaped part after another, joined by `:`.
 #[derive(Debug)]

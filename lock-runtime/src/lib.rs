@@ -40,10 +40,10 @@ mod token;
 pub mod __private;
 
 pub use builder::Builder;
-pub use error::{BackendError, LockError};
+pub use error::{BackendError, InvalidKey, LockError};
 pub use fencing::FencingToken;
 pub use guard::LockGuard;
-pub use key::{InvalidKey, LockKey, MAX_NAME_BYTES, NameParts};
+pub use key::{LockKey, MAX_NAME_BYTES, NameParts};
 pub use manager::LockManager;
 pub use on_lost::OnLost;
 pub use request::LockRequest;

@@ -2,10 +2,10 @@
 //!
 //! Events name keys and labels, never tokens or credentials. Target: `lock_runtime`.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use crate::LockError;
-use crate::store::StoreError;
 
 /// A hold ended by its deadline or because the store no longer knew it.
 pub(crate) fn lost(key: &str) {
@@ -13,8 +13,8 @@ pub(crate) fn lost(key: &str) {
 }
 
 /// A background command failed; it is repeated.
-pub(crate) fn keeper_failed(error: &StoreError) {
-    tracing::debug!(target: "lock_runtime", error = %error.problem, "background command failed");
+pub(crate) fn keeper_failed(problem: &dyn Display) {
+    tracing::debug!(target: "lock_runtime", error = %problem, "background command failed");
 }
 
 /// The release after a body failed, of which the body's caller hears nothing; it is repeated in the background.
@@ -61,23 +61,23 @@ pub(crate) fn stray_grant(key: &str) {
 }
 
 /// A background command was refused, and would be again.
-pub(crate) fn keeper_refused(key: &str, error: &StoreError) {
-    tracing::warn!(target: "lock_runtime", key, error = %error.problem, "the server refused a background command");
+pub(crate) fn keeper_refused(key: &str, problem: &dyn Display) {
+    tracing::warn!(target: "lock_runtime", key, error = %problem, "the server refused a background command");
 }
 
 /// A lock was released, and could not be passed on: what is at the key of its queue is no queue.
-pub(crate) fn queue_unusable(key: &str, error: &StoreError) {
+pub(crate) fn queue_unusable(key: &str, problem: &dyn Display) {
     tracing::warn!(
         target: "lock_runtime",
         key,
-        error = %error.problem,
+        error = %problem,
         "the lock is free, but its queue can't be used: nobody can wait for the lock until the queue's key is deleted"
     );
 }
 
 /// A server of a quorum fails, or has no vote: the others have to be enough.
-pub(crate) fn member_failed(server: &str, error: &StoreError) {
-    tracing::warn!(target: "lock_runtime", server, error = %error.problem, "a server of the quorum does not take part");
+pub(crate) fn member_failed(server: &str, problem: &dyn Display) {
+    tracing::warn!(target: "lock_runtime", server, error = %problem, "a server of the quorum does not take part");
 }
 
 /// The server may drop locks to make room for other keys.

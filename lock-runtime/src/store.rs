@@ -10,15 +10,16 @@ use crate::BackendError;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::token::Token;
 
+mod any;
 mod error;
 pub(crate) mod memory;
 pub(crate) mod quorum;
 pub(crate) mod redis;
+pub(crate) mod server_age;
+pub(crate) mod voter;
 
+pub(crate) use any::AnyStore;
 pub(crate) use error::{Reach, Retry, StoreError};
-use memory::MemoryStore;
-use quorum::Quorum;
-use redis::RedisStore;
 
 /// A verb's answers, one per item and in their order, or the failure of all.
 pub(crate) type Answers<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
@@ -96,91 +97,6 @@ pub(crate) trait Store {
 
     /// Whether an ask can draw fencing tokens with its grant, which saves a round trip; else they are drawn afterwards.
     fn draws_with_grants(&self) -> bool;
-}
-
-/// Every store there is. An enum and not a trait object: a boxed future per verb is a cost of each lock.
-#[derive(Debug)]
-pub(crate) enum AnyStore {
-    Memory(MemoryStore),
-    Redis(RedisStore),
-    Quorum(Quorum<RedisStore>),
-}
-
-/// Calls a verb of the store that it is.
-macro_rules! of_any {
-    ($any:expr, $store:ident => $call:expr) => {
-        match $any {
-            AnyStore::Memory($store) => $call,
-            AnyStore::Redis($store) => $call,
-            AnyStore::Quorum($store) => $call,
-        }
-    };
-}
-
-impl Store for AnyStore {
-    async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
-        of_any!(self, store => store.claim(ask, by).await)
-    }
-
-    async fn ask(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
-        of_any!(self, store => store.ask(asks, by).await)
-    }
-
-    async fn give_back(&self, release: &Release, by: Deadline) -> Result<Released, StoreError> {
-        of_any!(self, store => store.give_back(release, by).await)
-    }
-
-    async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
-        of_any!(self, store => store.release(releases, by).await)
-    }
-
-    fn withdraw_behind(&self, release: &Release) {
-        of_any!(self, store => store.withdraw_behind(release));
-    }
-
-    async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
-        of_any!(self, store => store.renew(renewals, by).await)
-    }
-
-    async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {
-        of_any!(self, store => store.draw(key, token, count, by).await)
-    }
-
-    async fn heartbeat(&self, by: Deadline) {
-        of_any!(self, store => store.heartbeat(by).await);
-    }
-
-    async fn connect_again(&self, by: Deadline) {
-        of_any!(self, store => store.connect_again(by).await);
-    }
-
-    fn round_trip(&self) -> Duration {
-        of_any!(self, store => store.round_trip())
-    }
-
-    async fn settled(&self) {
-        of_any!(self, store => store.settled().await);
-    }
-
-    fn unanswered(&self, since: Duration) -> StoreError {
-        of_any!(self, store => store.unanswered(since))
-    }
-
-    fn attach(&self, process: &str, events: Weak<dyn Events>) {
-        of_any!(self, store => store.attach(process, events));
-    }
-
-    fn is_immediate(&self) -> bool {
-        of_any!(self, store => store.is_immediate())
-    }
-
-    fn server_of(&self, key: &str) -> usize {
-        of_any!(self, store => store.server_of(key))
-    }
-
-    fn draws_with_grants(&self) -> bool {
-        of_any!(self, store => store.draws_with_grants())
-    }
 }
 
 /// What a store tells without being asked.

@@ -9,10 +9,10 @@ use crate::engine::Engine;
 use crate::keeper::thread::KeeperThread;
 use crate::store::AnyStore;
 use crate::store::quorum::Quorum;
-use crate::store::quorum::node::MARKER;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
+use crate::store::voter::MARKER;
 use crate::token::Process;
 use crate::{BackendError, LockError, LockManager};
 

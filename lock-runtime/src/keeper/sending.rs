@@ -29,8 +29,8 @@ pub(super) fn send_renewals(keeper: &Arc<Keeper>, core: &Weak<Core>, batch: Vec<
 
 pub(super) fn failed(key: &str, error: &StoreError) {
     match error.retry {
-        Retry::Later => observe::keeper_failed(error),
-        Retry::Never => observe::keeper_refused(key, error),
+        Retry::Later => observe::keeper_failed(&error.problem),
+        Retry::Never => observe::keeper_refused(key, &error.problem),
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
     let sent = Moment::now();
     let answers = keeper.store.ask(&asks, keeper.by()).await;
     keeper.note_answer(sent);
-    let Ok(answers) = answers.inspect_err(observe::keeper_failed) else {
+    let Ok(answers) = answers.inspect_err(|error| observe::keeper_failed(&error.problem)) else {
         return;
     };
     for ((slot, ask), answer) in slots.iter().zip(&asks).zip(answers) {

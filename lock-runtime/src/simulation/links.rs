@@ -190,7 +190,7 @@ async fn a_server_keeps_a_lease_for_longer_than_its_holder_counts_on() {
 
 #[tokio::test(start_paused = true)]
 async fn only_for_the_owner_of_a_lock_a_server_raises_what_it_draws_next() {
-    use crate::store::quorum::node::Node;
+    use crate::store::voter::Voter;
 
     let scene = Scene::begin().await;
     let (owner, other) = (scene.ask(COMMAND), scene.ask(COMMAND));

@@ -17,17 +17,17 @@ use super::{Answer, Answers, Ask, Cause, Events, Pushed, Release, Released, Rene
 use crate::clock::{Deadline, Moment};
 use crate::token::Token;
 
-pub(crate) mod age;
 mod asking;
 mod census;
 mod left_over;
-pub(crate) mod node;
+mod member;
 #[cfg(test)]
 mod tests;
 mod votes;
 
+use super::voter::Voter;
 use census::Census;
-use node::{Member, Node};
+use member::Member;
 use votes::{Verdict, Votes};
 
 /// Independent servers, in the order that all managers have in common.
@@ -44,7 +44,7 @@ pub(crate) struct Quorum<S> {
 /// Answers that are under way, each with its server's number. Dropping it gives them up; see [`go_on`].
 type Pending<T> = FuturesUnordered<BoxFuture<'static, (usize, T)>>;
 
-impl<S: Node> Quorum<S> {
+impl<S: Voter> Quorum<S> {
     pub(crate) fn new(nodes: Vec<S>, patience: Duration) -> Self {
         let members = nodes.into_iter().enumerate().map(|(number, node)| Member::new(number, node)).collect();
         Self { members, patience, census: Arc::default(), behind: TaskTracker::new(), relay: OnceLock::new() }
@@ -99,7 +99,7 @@ impl<S: Node> Quorum<S> {
 }
 
 /// Starts a verb on servers.
-fn each<'a, S: Node, T, F>(
+fn each<'a, S: Voter, T, F>(
     members: impl IntoIterator<Item = &'a Arc<Member<S>>>,
     verb: impl Fn(Arc<Member<S>>) -> F,
 ) -> Pending<T>
@@ -144,7 +144,7 @@ fn go_on<T: Send + 'static>(pending: Pending<T>) {
     }
 }
 
-impl<S: Node> Store for Quorum<S> {
+impl<S: Voter> Store for Quorum<S> {
     async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
         let (asks, ask) = ([ask.clone()], ask.clone());
         let pending = each(self.members.iter(), |member| {
@@ -312,7 +312,7 @@ impl<S: Node> Store for Quorum<S> {
     }
 }
 
-impl<S: Node> Quorum<S> {
+impl<S: Voter> Quorum<S> {
     /// Whether a majority owned each lock until its release.
     async fn released(&self, count: usize, pending: Pending<Answers<Released>>) -> Answers<Released> {
         let vote = |votes: &mut Votes<(), ()>, number, answer: Released| {
@@ -351,7 +351,7 @@ impl Events for Relay {
     }
 }
 
-impl<S: Node> fmt::Debug for Quorum<S> {
+impl<S: Voter> fmt::Debug for Quorum<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.members.iter().map(|member| member.node.name()).collect();
         f.debug_tuple("Quorum").field(&names).finish()

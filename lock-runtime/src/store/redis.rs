@@ -13,10 +13,12 @@ use futures_util::future::join_all;
 
 mod answer;
 pub(crate) mod cluster;
+mod confirm;
 pub(crate) mod endpoint;
 mod eviction;
 mod failure;
 mod gather;
+mod greeting;
 pub(crate) mod link;
 mod push;
 pub(crate) mod replicas;
@@ -28,6 +30,7 @@ pub(crate) mod servers;
 #[cfg(test)]
 mod tests;
 mod vote;
+mod voter;
 
 use answer::{read_answer, read_claimed, read_drawn, read_freed, read_released, read_renewed};
 use failure::CallError;

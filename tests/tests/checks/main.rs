@@ -11,6 +11,7 @@
 
 mod bad_input;
 mod checker;
+mod layers;
 mod model_server;
 mod proxy;
 mod secrets;

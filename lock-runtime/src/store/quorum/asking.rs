@@ -9,11 +9,12 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::time::{sleep, timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use super::node::{Member, Node};
+use super::member::Member;
 use super::votes::{Verdict, Votes};
 use super::{Pending, Quorum, each, go_on};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
+use crate::store::voter::Voter;
 use crate::store::{Answer, Answers, Ask, Busy, CLAIM, Grant, Reach, Release, Retry, StoreError};
 use crate::token::Token;
 
@@ -53,7 +54,7 @@ fn busy(votes: &Polled) -> Option<(usize, Busy)> {
 }
 
 /// Asks servers.
-pub(super) fn send_asks<'a, S: Node>(
+pub(super) fn send_asks<'a, S: Voter>(
     members: impl IntoIterator<Item = &'a Arc<Member<S>>>,
     asks: &[Ask],
     by: Deadline,
@@ -65,7 +66,7 @@ pub(super) fn send_asks<'a, S: Node>(
     })
 }
 
-impl<S: Node> Quorum<S> {
+impl<S: Voter> Quorum<S> {
     /// Takes what a majority grants; otherwise takes back what any server granted, or may yet grant.
     pub(super) async fn tried(&self, asks: &[Ask], pending: Pending<Answers<Answer>>) -> Answers<Answer> {
         let (all, rest) = self.poll(asks.len(), Vec::new(), pending).await;
@@ -299,7 +300,7 @@ fn soon(token: &Token) -> Duration {
 }
 
 /// Has a server take back a claim, until it has answered or the claim has ended by itself.
-async fn take_back<S: Node>(member: Arc<Member<S>>, release: Release) {
+async fn take_back<S: Voter>(member: Arc<Member<S>>, release: Release) {
     let moot = Deadline::after(CLAIM + TAKE_BACK_AGAIN);
     loop {
         let by = Deadline::after(TAKE_BACK_AGAIN);
@@ -312,7 +313,7 @@ async fn take_back<S: Node>(member: Arc<Member<S>>, release: Release) {
 }
 
 /// Takes back what servers grant that answer only now.
-async fn take_back_late<S: Node>(
+async fn take_back_late<S: Voter>(
     behind: TaskTracker,
     members: Arc<[Arc<Member<S>>]>,
     mut rest: Pending<Answers<Answer>>,

@@ -8,12 +8,13 @@ use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::time::{sleep, timeout};
 
-use super::node::{Member, Node, Standing};
+use super::member::Member;
 use super::votes::{Votes, majority};
 use super::{Pending, Quorum, go_on};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::StoreError;
+use crate::store::voter::{Standing, Voter};
 
 /// While servers fail, all are looked at so often.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -39,7 +40,7 @@ impl Census {
     }
 }
 
-impl<S: Node> Quorum<S> {
+impl<S: Voter> Quorum<S> {
     pub(super) fn majority(&self) -> usize {
         majority(self.members.len())
     }
@@ -100,7 +101,10 @@ impl<S: Node> Quorum<S> {
 }
 
 /// Looks at all servers; returns once a majority has answered, and the others had a moment for it.
-async fn look_at<S: Node>(members: &Arc<[Arc<Member<S>>]>, by: Deadline) -> Vec<(usize, Result<Standing, StoreError>)> {
+async fn look_at<S: Voter>(
+    members: &Arc<[Arc<Member<S>>]>,
+    by: Deadline,
+) -> Vec<(usize, Result<Standing, StoreError>)> {
     let look = |member: &Arc<Member<S>>| {
         let member = Arc::clone(member);
         let number = member.number;
@@ -138,7 +142,7 @@ async fn look_at<S: Node>(members: &Arc<[Arc<Member<S>>]>, by: Deadline) -> Vec<
 }
 
 /// Marks servers as being in service: all of them when they are all new, else those that are of age.
-async fn settle<S: Node>(
+async fn settle<S: Voter>(
     members: &Arc<[Arc<Member<S>>]>,
     found: &mut [(usize, Result<Standing, StoreError>)],
     by: Deadline,

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use tokio::time::{sleep, timeout};
 
 use super::asking::AGAIN;
-use super::node::Node;
 use super::votes::{Verdict, Votes};
 use super::{Quorum, each};
 use crate::clock::{Deadline, Moment};
+use crate::store::voter::Voter;
 use crate::store::{Answer, Ask, Cause, StoreError};
 use crate::token::Token;
 
-impl<S: Node> Quorum<S> {
+impl<S: Voter> Quorum<S> {
     /// The places of those locks that all servers are to be asked for: the `first` refused them to the safety net, and the others
     /// would not.
     pub(super) async fn left_over(

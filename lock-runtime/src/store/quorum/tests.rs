@@ -5,8 +5,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
 
-use super::node::Standing;
 use crate::clock::without_drift;
+use crate::store::voter::Standing;
 use crate::store::{Answer, Ask, CLAIM, Cause, Reach, Renewed, Retry, Store, StoreError, one};
 use crate::token::Token;
 

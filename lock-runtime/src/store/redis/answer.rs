@@ -81,7 +81,7 @@ pub(super) fn read_released(
             if error.is_denied() {
                 return Err(error);
             }
-            observe::queue_unusable(&release.key, &error);
+            observe::queue_unusable(&release.key, &error.problem);
             Ok(Released { owned: true, again: None })
         }
         [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
-use super::endpoint::OLDEST;
 use crate::BackendError;
 use crate::store::{Reach, Retry, StoreError};
+
+/// The oldest server with everything that the protocol uses (`SET … NX GET`, `PEXPIRE … GT`).
+pub(super) const OLDEST: (u64, u64) = (7, 0);
 
 /// A call without a usable reply.
 #[derive(Clone, Debug)]

@@ -26,13 +26,14 @@ use super::vote::Vote;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::fork::Origin;
 use crate::observe;
-use crate::store::quorum::age::Sighting;
+use crate::store::server_age::Sighting;
 use crate::store::{Anchor, Events};
 
 mod called;
 mod connect;
 mod drifting;
 mod known;
+mod receiver;
 mod server_clock;
 
 pub(super) use called::Called;

@@ -1,11 +1,7 @@
 //! What the server pushes on the process's channel.
 
-use std::sync::Weak;
 use std::time::Duration;
 
-use redis::{PushInfo, PushKind, Value};
-
-use super::link::Link;
 use crate::store::Pushed;
 use crate::token::Token;
 
@@ -37,31 +33,6 @@ impl<'a> Message<'a> {
             }
             _ => None,
         }
-    }
-}
-
-/// Receives pushes from the connection of one generation.
-pub(super) struct Receiver {
-    pub(super) link: Weak<Link>,
-    pub(super) generation: u64,
-}
-
-impl redis::aio::AsyncPushSender for Receiver {
-    fn send(&self, info: PushInfo) -> Result<(), redis::aio::SendError> {
-        let Some(link) = self.link.upgrade() else { return Ok(()) };
-        match info.kind {
-            PushKind::Message => {
-                if let [Value::BulkString(_), Value::BulkString(payload)] = info.data.as_slice()
-                    && let Ok(text) = std::str::from_utf8(payload)
-                    && let Some(message) = Message::read(text)
-                {
-                    link.tell(message);
-                }
-            }
-            PushKind::Disconnection => link.drop_connection(self.generation),
-            _ => {}
-        }
-        Ok(())
     }
 }
 

@@ -1,37 +1,25 @@
 //! [`Replicas`]: how many of them must have a grant before it counts.
 
-use std::pin::pin;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
 use tokio::sync::Mutex;
-use tokio::time::{sleep, timeout_at};
 
 use super::failure::CallError;
-use super::link::{Called, Link, Live};
-use super::millis;
-use crate::BackendError;
-use crate::clock::{Deadline, Moment};
+use crate::clock::Deadline;
 use crate::store::StoreError;
 
-/// Nobody listens there. A message to it is a write, which replicas are sent: a server that did not write for a connection
-/// since it was made answers its `WAIT` at once, though the grant that it repeats may have reached nobody.
-const MARK: &str = "cache_lock:";
 /// For the way back of an answer that there are too few, before the time of whoever asked is up.
 const WAY: Duration = Duration::from_millis(5);
-/// A server that has nothing else to do looks only so often whether the time of a `WAIT` is up.
-const SERVER_TICK: Duration = Duration::from_millis(100);
-
 /// The replicas that have to confirm.
 #[derive(Debug)]
 pub(crate) struct Replicas {
-    count: u32,
-    within: Duration,
+    pub(super) count: u32,
+    pub(super) within: Duration,
     /// How many have asked so far.
-    asked: AtomicU64,
-    last: Mutex<Last>,
+    pub(super) asked: AtomicU64,
+    pub(super) last: Mutex<Last>,
     /// When the server has answered the last `WAIT`; `None` when it has.
     waiting: std::sync::Mutex<Option<Deadline>>,
 }
@@ -39,11 +27,11 @@ pub(crate) struct Replicas {
 /// The last confirmation, which those share who asked before it was sent: a `WAIT` keeps all else on its connection
 /// waiting, so there is never more than one.
 #[derive(Debug)]
-struct Last {
-    generation: u64,
+pub(super) struct Last {
+    pub(super) generation: u64,
     /// It speaks for so many.
-    covers: u64,
-    outcome: Result<(), StoreError>,
+    pub(super) covers: u64,
+    pub(super) outcome: Result<(), StoreError>,
 }
 
 impl Replicas {
@@ -58,7 +46,7 @@ impl Replicas {
         waiting.is_some_and(|until| !until.has_passed())
     }
 
-    fn wait_until(&self, answered: Option<Deadline>) {
+    pub(super) fn wait_until(&self, answered: Option<Deadline>) {
         *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = answered;
     }
 
@@ -66,85 +54,8 @@ impl Replicas {
         CallError::Unconfirmed(limit, self.count)
     }
 
-    /// Waits until enough replicas have all that was answered on this connection before the call.
-    async fn confirm(&self, link: &Link, live: &Live, by: Deadline) -> Result<(), StoreError> {
-        let by = by.counted_from(Moment::now());
-        let number = self.asked.fetch_add(1, Ordering::SeqCst);
-        let confirming = async {
-            let mut last = self.last.lock().await;
-            if last.generation != live.made.generation || last.covers <= number {
-                let covers = self.asked.load(Ordering::SeqCst);
-                let by = by.counted_from(Moment::now());
-                let outcome = self.ask(link, live, by).await;
-                if outcome.is_err() && self.within_of(by) < self.within {
-                    // Those who have more time may fare better.
-                    return outcome;
-                }
-                *last = Last { generation: live.made.generation, covers, outcome };
-            }
-            last.outcome.clone()
-        };
-        let late = |_| Err(self.unconfirmed(by.span()).into());
-        timeout_at(by.on_timer(), confirming).await.unwrap_or_else(late)
-    }
-
     /// How long the replicas have, for somebody who waits until `by`.
-    fn within_of(&self, by: Deadline) -> Duration {
+    pub(super) fn within_of(&self, by: Deadline) -> Duration {
         self.within.min(by.span().saturating_sub(WAY))
-    }
-
-    async fn ask(&self, link: &Link, live: &Live, by: Deadline) -> Result<(), StoreError> {
-        let within = self.within_of(by);
-        let mut marked = redis::pipe();
-        marked.cmd("PUBLISH").arg(MARK).arg("").cmd("WAIT").arg(self.count).arg(millis(within));
-        self.wait_until(Some(Deadline::new(by.start(), within + SERVER_TICK)));
-        let answer = pin!(link.call_on(live, &marked, by));
-        let replies = match select(answer, pin!(sleep(within + Duration::from_millis(1)))).await {
-            Either::Left((replies, _)) => replies,
-            Either::Right(((), answer)) => {
-                // Whatever arrives has the server look at once.
-                link.send_behind(redis::cmd("PING").set_no_response(true));
-                answer.await
-            }
-        }?;
-        self.wait_until(None);
-        let confirmed = match replies.as_slice() {
-            [_, redis::Value::Int(confirmed)] => u32::try_from(*confirmed).unwrap_or_default(),
-            _ => return Err(StoreError::no_answer()),
-        };
-        if confirmed >= self.count {
-            return Ok(());
-        }
-        let text = format!("{confirmed} of {} replicas confirmed within {within:?}", self.count);
-        let replicas = Some((confirmed, self.count));
-        Err(StoreError { replicas, ..StoreError::never(BackendError::new(text)) })
-    }
-}
-
-impl Called {
-    /// Has the replicas confirm what was answered, if they have to.
-    pub(super) async fn confirmed(&self, by: Deadline) -> Result<(), StoreError> {
-        match &self.link.replicas {
-            Some(replicas) => Box::pin(replicas.confirm(&self.link, &self.live, by)).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Has the replicas confirm the answers that count as soon as they do; those fail otherwise.
-    pub(super) async fn confirm_all<T>(
-        &self,
-        answers: &mut [Result<T, StoreError>],
-        counts: impl Fn(&T) -> bool,
-        by: Deadline,
-    ) {
-        let counts = |answer: &Result<T, StoreError>| answer.as_ref().is_ok_and(&counts);
-        if self.link.replicas.is_some()
-            && answers.iter().any(counts)
-            && let Err(error) = self.confirmed(by).await
-        {
-            for answer in answers.iter_mut().filter(|answer| counts(answer)) {
-                *answer = Err(error.clone());
-            }
-        }
     }
 }

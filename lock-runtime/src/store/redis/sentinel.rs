@@ -16,8 +16,8 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::endpoint::{Alarm, Greeted, greet, is_tls, with_settings};
 use super::failure::CallError;
+use super::greeting::{Alarm, Greeted, greet, is_tls, with_settings};
 use crate::clock::Moment;
 use listener::{Choice, Listener, Said};
 use search::Search;

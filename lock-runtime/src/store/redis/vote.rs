@@ -4,27 +4,18 @@
 //! no vote until every lease that it may have forgotten has ended. A marker on the server tells one that is new from one that
 //! has lost its data: docs/protocol.md.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::join_all;
-use redis::{Cmd, FromRedisValue, Pipeline, Value};
+use redis::{FromRedisValue, Pipeline, Value};
 
-use super::RedisStore;
 use super::failure::CallError;
-use super::link::{Link, Live};
-use super::reply::{integer, text};
-use super::scripts;
-use super::servers::Servers;
-use crate::clock::Deadline;
-use crate::store::quorum::age::{Age, Sighting};
-use crate::store::quorum::node::{MARKER, Node, Standing};
-use crate::store::{Answers, Retry, StoreError};
-use crate::token::Token;
+use crate::store::server_age::{Age, Sighting};
+use crate::store::voter::{MARKER, Standing};
 
 /// What is known of a server process, for as long as the connection to it lives.
 pub(super) struct Vote {
-    run_id: String,
+    pub(super) run_id: String,
     age: Age,
     max_lease: Duration,
     marker: Mutex<Option<String>>,
@@ -50,7 +41,7 @@ impl Vote {
         Ok(Self { run_id, age, max_lease, marker: Mutex::new(marker) })
     }
 
-    fn standing(&self) -> Standing {
+    pub(super) fn standing(&self) -> Standing {
         let marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner);
         if marker.as_ref() == Some(&self.run_id) {
             return Standing::InService;
@@ -63,7 +54,7 @@ impl Vote {
         }
     }
 
-    fn mark(&self, marker: Option<String>) {
+    pub(super) fn mark(&self, marker: Option<String>) {
         *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = marker;
     }
 }
@@ -84,86 +75,6 @@ fn read_info(info: &str) -> Option<(String, Duration)> {
     let field = |name| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
     let age = field("uptime_in_seconds")?.parse().ok()?;
     Some((field("run_id")?.to_owned(), Duration::from_secs(age)))
-}
-
-impl Live {
-    /// Refuses what a server without a vote granted.
-    pub(super) fn check_vote(&self) -> Result<(), StoreError> {
-        self.vote.as_ref().map_or(Ok(()), |vote| vote.standing().vote())
-    }
-}
-
-impl RedisStore {
-    /// The one server's.
-    fn link(&self) -> Option<&Arc<Link>> {
-        match &self.servers {
-            Servers::One(link) => Some(link),
-            Servers::Cluster(_) => None,
-        }
-    }
-}
-
-impl Node for RedisStore {
-    fn name(&self) -> &str {
-        self.link().map_or("", |link| link.server())
-    }
-
-    fn identity(&self) -> Option<String> {
-        Some(self.link()?.live_vote()?.run_id.clone())
-    }
-
-    async fn look(&self, by: Deadline) -> Result<Standing, StoreError> {
-        if let Some(link) = self.link().filter(|link| !link.is_connected()) {
-            link.ready(by).await?;
-            // Read a moment ago, along with the greeting.
-            if let Some(vote) = link.live_vote() {
-                return Ok(vote.standing());
-            }
-        }
-        let called = self.servers.call(MARKER, &|_: &Link| redis::cmd("GET").arg(MARKER).clone(), by).await?;
-        let Some(vote) = &called.live.vote else { return Ok(Standing::InService) };
-        vote.mark(text(called.value));
-        Ok(vote.standing())
-    }
-
-    async fn enrol(&self, by: Deadline) -> Result<(), StoreError> {
-        let Some(vote) = self.link().and_then(|link| link.live_vote()) else { return Ok(()) };
-        let is_of_age = matches!(vote.standing(), Standing::OfAge { .. });
-        let command = |_: &Link| {
-            let mut command = redis::cmd("SET");
-            command.arg(MARKER).arg(&vote.run_id);
-            if !is_of_age {
-                command.arg("NX");
-            }
-            command.arg("GET");
-            command
-        };
-        let before = text(self.servers.call(MARKER, &command, by).await?.value);
-        vote.mark(if is_of_age { Some(vote.run_id.clone()) } else { before.or_else(|| Some(vote.run_id.clone())) });
-        Ok(())
-    }
-
-    async fn owners(&self, keys: &[Arc<str>], by: Deadline) -> Answers<Option<Token>> {
-        let owner = async |key: &Arc<str>| {
-            let called = self.servers.call(key, &|_: &Link| redis::cmd("GET").arg(&**key).clone(), by).await?;
-            called.live.check_vote()?;
-            Ok(text(called.value).map(|owner| Token::foreign(&owner)))
-        };
-        let owners: Vec<Result<_, StoreError>> = join_all(keys.iter().map(owner)).await;
-        let failure = owners.iter().filter_map(|owner| owner.as_ref().err()).find(|error| error.retry == Retry::Later);
-        failure.cloned().map_or(Ok(owners), Err)
-    }
-
-    async fn raise(&self, key: &str, token: &Token, fence: u64, by: Deadline) -> Result<bool, StoreError> {
-        let arguments = |_: &Link, command: &mut Cmd| {
-            command.arg(key).arg(format!("{{{key}}}:fence"));
-            command.arg(token.as_str()).arg(fence);
-        };
-        match integer(&self.run(&scripts::RAISE, (key, 2), arguments, by).await?.value) {
-            Some(raised) => Ok(raised == 1),
-            None => Err(StoreError::no_answer()),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::super::node::Standing;
 use super::super::votes::Votes;
 use super::world::{COMMAND, Mode, PATIENCE, World, ask, by};
 use super::{AWAY, is_busy, is_granted};
 use crate::BackendError;
 use crate::clock::Deadline;
+use crate::store::voter::Standing;
 use crate::store::{Answer, CLAIM, Events, Pushed, Release, Retry, Store, StoreError};
 use crate::token::Token;
 

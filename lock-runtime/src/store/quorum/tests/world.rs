@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::super::Quorum;
-use super::super::age::{Age, Sighting};
-use super::super::node::{Node, Standing};
 use crate::BackendError;
 use crate::clock::Deadline;
 use crate::store::memory::MemoryStore;
+use crate::store::server_age::{Age, Sighting};
+use crate::store::voter::{Standing, Voter};
 use crate::store::{
     Answer, Answers, Ask, CLAIM, Cause, Events, Reach, Release, Released, Renewal, Renewed, Store, StoreError, one,
 };
@@ -147,7 +147,7 @@ impl Store for Shared {
     }
 }
 
-impl Node for Shared {
+impl Voter for Shared {
     fn name(&self) -> &str {
         &self.name
     }

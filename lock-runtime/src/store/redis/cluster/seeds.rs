@@ -6,8 +6,8 @@ use std::time::Duration;
 use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
 use tokio::time::timeout;
 
-use super::super::endpoint::{greet, is_tls, with_settings};
 use super::super::failure::CallError;
+use super::super::greeting::{greet, is_tls, with_settings};
 use super::map::{Map, Node};
 
 /// Some nodes of a cluster.

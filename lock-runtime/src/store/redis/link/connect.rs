@@ -12,10 +12,11 @@ use redis::{AsyncConnectionConfig, Pipeline, Value};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::super::endpoint::{Alarm, Endpoint};
+use super::super::endpoint::Endpoint;
 use super::super::failure::CallError;
-use super::super::push::Receiver;
+use super::super::greeting::Alarm;
 use super::super::vote::Vote;
+use super::receiver::Receiver;
 use super::{Link, Live, Made};
 use crate::clock::{Deadline, Drift, Moment};
 use crate::observe;

@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
 
-use super::super::endpoint::{is_tls, says};
 use super::super::failure::CallError;
+use super::super::greeting::{is_tls, says};
 
 /// A sentinel tells what changes; it is asked all the same once in this time, which finds a connection that is dead.
 const ASK_PAUSE: Duration = Duration::from_secs(2);

@@ -2,8 +2,8 @@
 
 use redis::{ConnectionAddr, ConnectionInfo};
 
-use super::super::endpoint::Greeted;
 use super::super::failure::CallError;
+use super::super::greeting::Greeted;
 use super::listener::Choice;
 
 /// The search for a master, while sentinels are asked and servers are tried.

@@ -1,0 +1,77 @@
+//! [`Member`]: what a quorum knows of one of its servers.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::clock::{Deadline, Moment};
+use crate::observe;
+use crate::store::StoreError;
+use crate::store::voter::Voter;
+
+/// A server of the quorum.
+#[derive(Debug)]
+pub(super) struct Member<S> {
+    pub(super) node: S,
+    /// Its place in the order that all managers have in common.
+    pub(super) number: usize,
+    failed: Mutex<Option<Failed>>,
+}
+
+/// How a server failed last, and has not answered since.
+#[derive(Clone, Debug)]
+struct Failed {
+    at: Moment,
+    error: Option<StoreError>,
+}
+
+/// What has to be answered sooner, or in less than two round trips, says nothing about the server.
+const CUT_SHORT: Duration = Duration::from_millis(50);
+/// One that was only slow is a first choice again after this time.
+const SLOW: Duration = Duration::from_secs(1);
+
+impl<S: Voter> Member<S> {
+    pub(super) fn new(number: usize, node: S) -> Arc<Self> {
+        Arc::new(Self { node, number, failed: Mutex::default() })
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<Failed>> {
+        // Nothing that can panic runs under this lock.
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes how a verb went that had to end `by` then.
+    pub(super) fn note<T>(&self, by: Deadline, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        let error = outcome.as_ref().err().cloned();
+        if error.as_ref().is_some_and(|error| error.out_of_time)
+            && by.span() < CUT_SHORT.max(self.node.round_trip() * 2)
+        {
+            return outcome;
+        }
+        let mut failed = self.locked();
+        let is_news = failed.as_ref().is_none_or(|failed| failed.error.is_none());
+        if error.is_some() || failed.is_some() {
+            *failed = error.clone().map(|error| Failed { at: Moment::now(), error: Some(error) });
+        }
+        drop(failed);
+        // The others may be enough without it, and then no caller hears of it.
+        if let Some(error) = error.filter(|_| is_news) {
+            observe::member_failed(self.node.name(), &error.problem);
+        }
+        outcome
+    }
+
+    /// Notes that it has not answered in the time that others take.
+    pub(super) fn is_slow(&self) {
+        self.locked().get_or_insert_with(|| Failed { at: Moment::now(), error: None });
+    }
+
+    /// Why it does not answer.
+    pub(super) fn failure(&self) -> Option<StoreError> {
+        self.locked().as_ref()?.error.clone()
+    }
+
+    /// Whether others should be asked first.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.locked().as_ref().is_some_and(|failed| failed.error.is_some() || failed.at.elapsed() < SLOW)
+    }
+}

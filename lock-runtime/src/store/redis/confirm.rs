@@ -1,0 +1,100 @@
+//! How replicas confirm what their master answered.
+
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tokio::time::{sleep, timeout_at};
+
+use super::link::{Called, Link, Live};
+use super::millis;
+use super::replicas::{Last, Replicas};
+use crate::BackendError;
+use crate::clock::{Deadline, Moment};
+use crate::store::StoreError;
+
+/// Nobody listens there. A message to it is a write, which replicas are sent: a server that did not write for a connection
+/// since it was made answers its `WAIT` at once, though the grant that it repeats may have reached nobody.
+const MARK: &str = "cache_lock:";
+/// A server that has nothing else to do looks only so often whether the time of a `WAIT` is up.
+const SERVER_TICK: Duration = Duration::from_millis(100);
+
+impl Replicas {
+    /// Waits until enough replicas have all that was answered on this connection before the call.
+    async fn confirm(&self, link: &Link, live: &Live, by: Deadline) -> Result<(), StoreError> {
+        let by = by.counted_from(Moment::now());
+        let number = self.asked.fetch_add(1, Ordering::SeqCst);
+        let confirming = async {
+            let mut last = self.last.lock().await;
+            if last.generation != live.made.generation || last.covers <= number {
+                let covers = self.asked.load(Ordering::SeqCst);
+                let by = by.counted_from(Moment::now());
+                let outcome = self.ask(link, live, by).await;
+                if outcome.is_err() && self.within_of(by) < self.within {
+                    // Those who have more time may fare better.
+                    return outcome;
+                }
+                *last = Last { generation: live.made.generation, covers, outcome };
+            }
+            last.outcome.clone()
+        };
+        let late = |_| Err(self.unconfirmed(by.span()).into());
+        timeout_at(by.on_timer(), confirming).await.unwrap_or_else(late)
+    }
+
+    async fn ask(&self, link: &Link, live: &Live, by: Deadline) -> Result<(), StoreError> {
+        let within = self.within_of(by);
+        let mut marked = redis::pipe();
+        marked.cmd("PUBLISH").arg(MARK).arg("").cmd("WAIT").arg(self.count).arg(millis(within));
+        self.wait_until(Some(Deadline::new(by.start(), within + SERVER_TICK)));
+        let answer = pin!(link.call_on(live, &marked, by));
+        let replies = match select(answer, pin!(sleep(within + Duration::from_millis(1)))).await {
+            Either::Left((replies, _)) => replies,
+            Either::Right(((), answer)) => {
+                // Whatever arrives has the server look at once.
+                link.send_behind(redis::cmd("PING").set_no_response(true));
+                answer.await
+            }
+        }?;
+        self.wait_until(None);
+        let confirmed = match replies.as_slice() {
+            [_, redis::Value::Int(confirmed)] => u32::try_from(*confirmed).unwrap_or_default(),
+            _ => return Err(StoreError::no_answer()),
+        };
+        if confirmed >= self.count {
+            return Ok(());
+        }
+        let text = format!("{confirmed} of {} replicas confirmed within {within:?}", self.count);
+        let replicas = Some((confirmed, self.count));
+        Err(StoreError { replicas, ..StoreError::never(BackendError::new(text)) })
+    }
+}
+
+impl Called {
+    /// Has the replicas confirm what was answered, if they have to.
+    pub(super) async fn confirmed(&self, by: Deadline) -> Result<(), StoreError> {
+        match &self.link.replicas {
+            Some(replicas) => Box::pin(replicas.confirm(&self.link, &self.live, by)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Has the replicas confirm the answers that count as soon as they do; those fail otherwise.
+    pub(super) async fn confirm_all<T>(
+        &self,
+        answers: &mut [Result<T, StoreError>],
+        counts: impl Fn(&T) -> bool,
+        by: Deadline,
+    ) {
+        let counts = |answer: &Result<T, StoreError>| answer.as_ref().is_ok_and(&counts);
+        if self.link.replicas.is_some()
+            && answers.iter().any(counts)
+            && let Err(error) = self.confirmed(by).await
+        {
+            for answer in answers.iter_mut().filter(|answer| counts(answer)) {
+                *answer = Err(error.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A server of a quorum, over its link.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use redis::Cmd;
+
+use super::RedisStore;
+use super::link::{Link, Live};
+use super::reply::{integer, text};
+use super::scripts;
+use super::servers::Servers;
+use crate::clock::Deadline;
+use crate::store::voter::{MARKER, Standing, Voter};
+use crate::store::{Answers, Retry, StoreError};
+use crate::token::Token;
+
+impl Live {
+    /// Refuses what a server without a vote granted.
+    pub(super) fn check_vote(&self) -> Result<(), StoreError> {
+        self.vote.as_ref().map_or(Ok(()), |vote| vote.standing().vote())
+    }
+}
+
+impl RedisStore {
+    /// The one server's.
+    fn link(&self) -> Option<&Arc<Link>> {
+        match &self.servers {
+            Servers::One(link) => Some(link),
+            Servers::Cluster(_) => None,
+        }
+    }
+}
+
+impl Voter for RedisStore {
+    fn name(&self) -> &str {
+        self.link().map_or("", |link| link.server())
+    }
+
+    fn identity(&self) -> Option<String> {
+        Some(self.link()?.live_vote()?.run_id.clone())
+    }
+
+    async fn look(&self, by: Deadline) -> Result<Standing, StoreError> {
+        if let Some(link) = self.link().filter(|link| !link.is_connected()) {
+            link.ready(by).await?;
+            // Read a moment ago, along with the greeting.
+            if let Some(vote) = link.live_vote() {
+                return Ok(vote.standing());
+            }
+        }
+        let called = self.servers.call(MARKER, &|_: &Link| redis::cmd("GET").arg(MARKER).clone(), by).await?;
+        let Some(vote) = &called.live.vote else { return Ok(Standing::InService) };
+        vote.mark(text(called.value));
+        Ok(vote.standing())
+    }
+
+    async fn enrol(&self, by: Deadline) -> Result<(), StoreError> {
+        let Some(vote) = self.link().and_then(|link| link.live_vote()) else { return Ok(()) };
+        let is_of_age = matches!(vote.standing(), Standing::OfAge { .. });
+        let command = |_: &Link| {
+            let mut command = redis::cmd("SET");
+            command.arg(MARKER).arg(&vote.run_id);
+            if !is_of_age {
+                command.arg("NX");
+            }
+            command.arg("GET");
+            command
+        };
+        let before = text(self.servers.call(MARKER, &command, by).await?.value);
+        vote.mark(if is_of_age { Some(vote.run_id.clone()) } else { before.or_else(|| Some(vote.run_id.clone())) });
+        Ok(())
+    }
+
+    async fn owners(&self, keys: &[Arc<str>], by: Deadline) -> Answers<Option<Token>> {
+        let owner = async |key: &Arc<str>| {
+            let called = self.servers.call(key, &|_: &Link| redis::cmd("GET").arg(&**key).clone(), by).await?;
+            called.live.check_vote()?;
+            Ok(text(called.value).map(|owner| Token::foreign(&owner)))
+        };
+        let owners: Vec<Result<_, StoreError>> = join_all(keys.iter().map(owner)).await;
+        let failure = owners.iter().filter_map(|owner| owner.as_ref().err()).find(|error| error.retry == Retry::Later);
+        failure.cloned().map_or(Ok(owners), Err)
+    }
+
+    async fn raise(&self, key: &str, token: &Token, fence: u64, by: Deadline) -> Result<bool, StoreError> {
+        let arguments = |_: &Link, command: &mut Cmd| {
+            command.arg(key).arg(format!("{{{key}}}:fence"));
+            command.arg(token.as_str()).arg(fence);
+        };
+        match integer(&self.run(&scripts::RAISE, (key, 2), arguments, by).await?.value) {
+            Some(raised) => Ok(raised == 1),
+            None => Err(StoreError::no_answer()),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The runtime's modules import downwards only, in the order that ARCHITECTURE.md gives, and no two folders import each
+//! other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A module's path inside the crate, such as `["local", "slot"]`.
+type Module = Vec<String>;
+
+/// The modules of a crate, and what each of them imports.
+struct Sources {
+    modules: BTreeMap<Module, String>,
+    /// The module that each public name of the crate's root comes from.
+    public: BTreeMap<String, Module>,
+}
+
+impl Sources {
+    fn read(folder: &Path) -> Self {
+        let mut modules = BTreeMap::new();
+        let mut folders = vec![folder.to_owned()];
+        while let Some(next) = folders.pop() {
+            for entry in fs::read_dir(next).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    modules.insert(module_of(folder, &path), without_tests(&fs::read_to_string(&path).unwrap()));
+                }
+            }
+        }
+        modules.retain(|module, _| !is_test(module));
+        let root = modules.remove(&vec!["lib".to_owned()]).unwrap();
+        let mut public = BTreeMap::new();
+        for import in statements(&root, "pub use ").iter().flat_map(|import| paths(import)) {
+            if let [module @ .., name] = import.as_slice() {
+                public.insert(name.clone(), module.to_vec());
+            }
+        }
+        Self { modules, public }
+    }
+
+    /// The modules that `from` imports something of.
+    fn imports(&self, from: &Module, text: &str) -> BTreeSet<Module> {
+        let imports = ["use ", "pub use ", "pub(crate) use ", "pub(super) use "];
+        let all = imports.iter().flat_map(|import| statements(text, import));
+        let written = all.flat_map(|import| paths(&import)).collect::<Vec<_>>();
+        written.into_iter().filter_map(|path| self.target(from, &path)).collect()
+    }
+
+    /// The module that a path of an import leads to; `None` for another crate's.
+    fn target(&self, from: &Module, path: &[String]) -> Option<Module> {
+        let mut path = path.iter();
+        let mut at = from.clone();
+        match path.next()?.as_str() {
+            "crate" => at.clear(),
+            "self" => {}
+            "super" => drop(at.pop()),
+            child if self.modules.contains_key(&[from.clone(), vec![child.to_owned()]].concat()) => {
+                at.push(child.to_owned());
+            }
+            _ => return None,
+        }
+        for segment in path {
+            let longer = [at.clone(), vec![segment.clone()]].concat();
+            if segment == "super" {
+                at.pop();
+            } else if self.modules.contains_key(&longer) {
+                at = longer;
+            } else {
+                break;
+            }
+        }
+        // A name of the crate's root.
+        if at.is_empty() { None } else { Some(at) }
+    }
+
+    /// The folder that a module's file belongs to: its own where it has children.
+    fn folder(&self, module: &Module) -> Module {
+        let has_children = self.modules.keys().any(|other| other.len() > module.len() && other.starts_with(module));
+        if has_children {
+            module.clone()
+        } else {
+            module.split_last().map(|(_, parent)| parent.to_vec()).unwrap_or_default()
+        }
+    }
+}
+
+fn module_of(folder: &Path, file: &Path) -> Module {
+    let relative = file.strip_prefix(folder).unwrap().with_extension("");
+    relative.iter().map(|part| part.to_str().unwrap().to_owned()).collect()
+}
+
+fn is_test(module: &Module) -> bool {
+    module.iter().any(|part| ["tests", "simulation", "mutants"].contains(&part.as_str()))
+}
+
+/// What stands before a file's tests, without comments and without what only tests import.
+fn without_tests(text: &str) -> String {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let mut kept = Vec::new();
+    let mut lines = code.lines();
+    while let Some(line) = lines.next() {
+        match line.trim() {
+            "#[cfg(test)]" => drop(lines.next()),
+            comment if comment.starts_with("//") => {}
+            _ => kept.push(line),
+        }
+    }
+    kept.join("\n") + "\n"
+}
+
+/// The statements at the start of a line that begin so, without that and the semicolon.
+fn statements(text: &str, start: &str) -> Vec<String> {
+    let lines = format!("\n{text}");
+    let begin = format!("\n{start}");
+    lines.split(&begin).skip(1).map(|rest| rest.split(';').next().unwrap().replace('\n', " ")).collect()
+}
+
+/// The paths of an import, of which one statement may have several in braces.
+fn paths(import: &str) -> Vec<Module> {
+    let import = import.split(" as ").next().unwrap().trim();
+    let Some((before, inside)) = import.split_once('{') else {
+        return vec![import.split("::").map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()];
+    };
+    let inside = inside.strip_suffix('}').unwrap_or(inside);
+    let mut parts = vec![String::new()];
+    let mut depth = 0;
+    for letter in inside.chars() {
+        depth += i32::from(letter == '{') - i32::from(letter == '}');
+        if letter == ',' && depth == 0 {
+            parts.push(String::new());
+        } else {
+            parts.last_mut().unwrap().push(letter);
+        }
+    }
+    let parts = parts.iter().filter(|part| !part.trim().is_empty());
+    parts.flat_map(|part| paths(&format!("{before}{}", part.trim()))).collect()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn sources() -> Sources {
+    Sources::read(&root().join("lock-runtime/src"))
+}
+
+/// The modules in the order of ARCHITECTURE.md, the uppermost first.
+fn layers() -> Vec<String> {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let section = text.split("\n## Layers\n").nth(1).expect("there is a section of layers");
+    let rows = section.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| `"));
+    rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+/// What is imported by a module of what, of all modules of the crate's root.
+fn imports_between_layers(sources: &Sources) -> BTreeSet<(String, String)> {
+    let mut all = BTreeSet::new();
+    for (module, text) in &sources.modules {
+        for import in
+            ["use ", "pub use ", "pub(crate) use ", "pub(super) use "].iter().flat_map(|u| statements(text, u))
+        {
+            for path in paths(&import).iter().filter(|path| path.first().is_some_and(|first| first == "crate")) {
+                let Some(name) = path.get(1) else { continue };
+                let target = sources.public.get(name).and_then(|module| module.first()).unwrap_or(name);
+                if *target != module[0] {
+                    all.insert((module[0].clone(), target.clone()));
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn each_module_imports_only_what_stands_below_it() {
+    let sources = sources();
+    let layers = layers();
+    let place = |name: &String| layers.iter().position(|layer| layer == name);
+    let listed: BTreeSet<&String> = layers.iter().collect();
+    let present: BTreeSet<&String> = sources.modules.keys().map(|module| &module[0]).collect();
+    assert_eq!(listed, present, "ARCHITECTURE.md lists each module of the crate's root once");
+    let upwards: Vec<_> = imports_between_layers(&sources)
+        .into_iter()
+        .filter(|(from, to)| place(to).is_none_or(|to| Some(to) < place(from)))
+        .collect();
+    assert!(upwards.is_empty(), "these imports point upwards, or to nothing that is listed: {upwards:?}");
+}
+
+#[test]
+fn no_two_folders_import_each_other() {
+    let sources = sources();
+    let mut edges: BTreeMap<Module, BTreeSet<Module>> = BTreeMap::new();
+    for (module, text) in &sources.modules {
+        let from = sources.folder(module);
+        for to in sources.imports(module, text).iter().map(|target| sources.folder(target)) {
+            // A folder may know what is inside of it, and what it is inside of.
+            if !from.starts_with(&to) && !to.starts_with(&from) {
+                edges.entry(from.clone()).or_default().insert(to);
+            }
+        }
+    }
+    assert!(edges.len() > 5, "the imports are read: {edges:?}");
+    for from in edges.keys() {
+        let mut reached = BTreeSet::new();
+        let mut open: Vec<&Module> = edges[from].iter().collect();
+        while let Some(next) = open.pop() {
+            if reached.insert(next) {
+                open.extend(edges.get(next).into_iter().flatten());
+            }
+        }
+        assert!(!reached.contains(from), "{from:?} imports itself by way of {reached:?}");
+    }
+}
+
+#[test]
+fn imports_are_read_as_they_are_written() {
+    let text =
+        without_tests("use a::b;\n// use c;\npub(crate) use d::{e, f::{self, G as H}};\n#[cfg(test)]\nuse x::y;\n");
+    let found: Vec<String> = ["use ", "pub(crate) use "]
+        .iter()
+        .flat_map(|start| statements(&text, start))
+        .flat_map(|import| paths(&import))
+        .map(|path| path.join("::"))
+        .collect();
+    assert_eq!(found, ["a::b", "d::e", "d::f::self", "d::f::G"]);
+}
