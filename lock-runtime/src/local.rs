@@ -13,6 +13,7 @@ mod asking;
 mod call;
 mod care;
 mod crowd;
+mod given_up;
 mod hold;
 mod lease;
 mod slot;

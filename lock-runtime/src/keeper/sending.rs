@@ -7,7 +7,7 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::local::Slot;
 use crate::observe;
-use crate::store::{Ask, Renewal, Retry, Store, StoreError};
+use crate::store::{Ask, Reach, Renewal, Retry, Store, StoreError};
 
 pub(super) fn send_renewals(keeper: &Arc<Keeper>, engine: &Weak<Engine>, batch: Vec<(Arc<Slot>, Renewal)>) {
     let (keeper, engine) = (Arc::clone(keeper), Weak::clone(engine));
@@ -40,21 +40,46 @@ pub(super) async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: V
     let sent = Moment::now();
     let answers = keeper.store.ask(&asks, keeper.by()).await;
     keeper.note_answer(sent);
-    let Ok(answers) = answers.inspect_err(observe::keeper_failed) else {
-        return;
+    let answers = match answers {
+        Ok(answers) => answers,
+        Err(error) => {
+            observe::keeper_failed(&error);
+            for (slot, ask) in slots.iter().zip(&asks) {
+                take_back_if_unanswered(engine, slot, ask, &error);
+            }
+            return;
+        }
     };
     for ((slot, ask), answer) in slots.iter().zip(&asks).zip(answers) {
-        if answer.as_ref().is_err_and(|error| error.replicas.is_some()) {
-            // Granted, and not confirmed: the task that waits for it finds out, and fails.
-            slot.interrupted();
-        }
-        if let Ok(answer) = answer
-            && !slot.answered(ask, answer)
-            && let Some(engine) = engine.upgrade()
-        {
-            // Granted to a token that was given up meanwhile (rules 12 and L3).
-            engine.release_later(ask.withdrawal());
+        match answer {
+            Ok(answer) => {
+                if !slot.answered(ask, answer)
+                    && let Some(engine) = engine.upgrade()
+                {
+                    // Granted to a token that was given up meanwhile (rules 12 and L3).
+                    engine.release_later(ask.withdrawal());
+                }
+            }
+            Err(error) => {
+                if error.replicas.is_some() {
+                    // Granted, and not confirmed: the task that waits for it finds out, and fails.
+                    slot.interrupted();
+                }
+                take_back_if_unanswered(engine, slot, ask, &error);
+            }
         }
         keeper.watch_queue(slot);
+    }
+}
+
+/// Rule 1: what was sent and not answered is taken back. A task does that with what it asked for itself; but the lease of this
+/// ask may have been released before the server came to the repetition, which then grants it once more.
+fn take_back_if_unanswered(engine: &Weak<Engine>, slot: &Slot, ask: &Ask, error: &StoreError) {
+    if error.reach == Reach::Unanswered
+        && slot.has_given_up(&ask.token)
+        && !mutant!(RepetitionLeft)
+        && let Some(engine) = engine.upgrade()
+    {
+        engine.release_later(ask.withdrawal());
     }
 }

@@ -218,7 +218,7 @@ impl State {
     /// Whether the lease of `token`, which was granted once more, is about to be given back: most likely the grant is that
     /// very lease. To release it here as well would take it from under the task that waits to hear that the lock was
     /// still its own, or from under a body that is not dropped yet (rule 17).
-    fn is_ending(&mut self, token: &Token) -> bool {
+    pub(super) fn is_ending(&mut self, token: &Token) -> bool {
         let Some((_, again)) = self.ending.iter_mut().find(|(ending, _)| ending == token) else { return false };
         *again = true;
         true
