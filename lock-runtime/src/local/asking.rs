@@ -178,6 +178,10 @@ impl Slot {
 
     /// Takes in that an ask failed. Of one that was never sent nothing is to be withdrawn; what was sent before may stand.
     pub(super) fn on_failed_ask(&self, ask: &Ask, error: &StoreError) {
+        if error.reach == Reach::Unanswered && self.has_given_up(&ask.token) && !mutant!(GivenUpIsSent) {
+            // The turn was taken from this task, and its ask withdrawn (rule L7). Its connection may have sent the ask after that.
+            self.engine.withdraw(ask.withdrawal());
+        }
         if error.reach == Reach::Unsent
             && !mutant!(UnsentWithdrawn)
             && let Some(asked) = self.locked().asked.as_mut().filter(|asked| asked.token == ask.token)

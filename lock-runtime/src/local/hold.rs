@@ -12,7 +12,7 @@ use super::turn::Turn;
 use super::view::HoldView;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Ask, CLAIM, Cause, Release, Released, Store};
+use crate::store::{Ask, CLAIM, Release, Released, Store};
 
 /// A held lock. Dropping it gives the lock back: to the next task here at once, to others in the background.
 #[derive(Debug)]
@@ -117,6 +117,10 @@ impl Hold {
             Ok(released) => released,
             // Dropping `unreleased` has it repeated in the background.
             Err(error) => {
+                if let (Some((turn, _)), Some((token, claim))) = (&turn, &release.again) {
+                    let ask = Ask::again(&release.key, token, *claim, by);
+                    turn.slot().on_failed_ask(&ask, &error);
+                }
                 return Err(LockError::Backend { key: self.view.key().to_owned(), problem: error.problem });
             }
         };
@@ -127,7 +131,7 @@ impl Hold {
             return Err(self.view.lost_error(true));
         }
         if let (Some((turn, _)), Some((token, claim)), Some(answer)) = (turn, again, released.again) {
-            let ask = Ask { key, token, claim, wait: true, fences: 0, give_up: by, cause: Cause::Task };
+            let ask = Ask::again(&key, &token, claim, by);
             turn.answered(&ask, answer);
             engine.keeper().watch_queue(turn.slot());
         }

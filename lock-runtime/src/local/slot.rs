@@ -86,13 +86,8 @@ pub(super) enum Ending {
 
 impl Slot {
     pub(super) fn new(engine: &Arc<Engine>, key: &Arc<str>) -> Self {
-        Self {
-            engine: Arc::clone(engine),
-            key: Arc::clone(key),
-            state: Mutex::default(),
-            changed: Notify::new(),
-            takings: AtomicU32::new(0),
-        }
+        let (engine, key) = (Arc::clone(engine), Arc::clone(key));
+        Self { engine, key, state: Mutex::default(), changed: Notify::new(), takings: AtomicU32::new(0) }
     }
 
     pub(super) fn locked(&self) -> MutexGuard<'_, State> {
