@@ -14,6 +14,7 @@ mod call;
 mod care;
 mod core;
 mod crowd;
+mod given_up;
 mod hold;
 mod lease;
 mod schedule;

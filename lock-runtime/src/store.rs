@@ -258,6 +258,12 @@ pub(crate) enum Renewed {
 }
 
 impl Ask {
+    /// The ask that goes along with a release.
+    pub(crate) fn again(key: &Arc<str>, token: &Token, claim: Duration, give_up: Deadline) -> Self {
+        let (key, token) = (Arc::clone(key), token.clone());
+        Self { key, token, claim, wait: true, fences: 0, give_up, cause: Cause::Task }
+    }
+
     /// The release that takes this ask back.
     pub(crate) fn withdrawal(&self) -> Release {
         Release::withdrawal(&self.key, &self.token, self.claim)

@@ -6,7 +6,7 @@ use super::{Keeper, follow};
 use crate::clock::Moment;
 use crate::local::{Core, Slot};
 use crate::observe;
-use crate::store::{Ask, Renewal, Retry, Store, StoreError};
+use crate::store::{Ask, Reach, Renewal, Retry, Store, StoreError};
 
 pub(super) fn send_renewals(keeper: &Arc<Keeper>, core: &Weak<Core>, batch: Vec<(Arc<Slot>, Renewal)>) {
     let (keeper, core) = (Arc::clone(keeper), Weak::clone(core));
@@ -39,21 +39,46 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
     let sent = Moment::now();
     let answers = keeper.store.ask(&asks, keeper.by()).await;
     keeper.note_answer(sent);
-    let Ok(answers) = answers.inspect_err(|error| observe::keeper_failed(&error.problem)) else {
-        return;
+    let answers = match answers {
+        Ok(answers) => answers,
+        Err(error) => {
+            observe::keeper_failed(&error.problem);
+            for (slot, ask) in slots.iter().zip(&asks) {
+                take_back_if_unanswered(core, slot, ask, &error);
+            }
+            return;
+        }
     };
     for ((slot, ask), answer) in slots.iter().zip(&asks).zip(answers) {
-        if answer.as_ref().is_err_and(|error| error.replicas.is_some()) {
-            // Granted, and not confirmed: the task that waits for it finds out, and fails.
-            slot.interrupted();
-        }
-        if let Ok(answer) = answer
-            && !slot.answered(ask, answer)
-            && let Some(core) = core.upgrade()
-        {
-            // Granted to a token that was given up meanwhile (rules 12 and L3).
-            core.release_later(ask.withdrawal());
+        match answer {
+            Ok(answer) => {
+                if !slot.answered(ask, answer)
+                    && let Some(core) = core.upgrade()
+                {
+                    // Granted to a token that was given up meanwhile (rules 12 and L3).
+                    core.release_later(ask.withdrawal());
+                }
+            }
+            Err(error) => {
+                if error.replicas.is_some() {
+                    // Granted, and not confirmed: the task that waits for it finds out, and fails.
+                    slot.interrupted();
+                }
+                take_back_if_unanswered(core, slot, ask, &error);
+            }
         }
         keeper.schedule.watch_queue(slot);
+    }
+}
+
+/// Rule 1: what was sent and not answered is taken back. A task does that with what it asked for itself; but the lease of this
+/// ask may have been released before the server came to the repetition, which then grants it once more.
+fn take_back_if_unanswered(core: &Weak<Core>, slot: &Slot, ask: &Ask, error: &StoreError) {
+    if error.reach == Reach::Unanswered
+        && slot.has_given_up(&ask.token)
+        && !mutant!(RepetitionLeft)
+        && let Some(core) = core.upgrade()
+    {
+        core.release_later(ask.withdrawal());
     }
 }

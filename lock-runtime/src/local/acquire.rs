@@ -1,5 +1,6 @@
 //! [`acquire`]: from a request to a hold.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,6 +143,7 @@ async fn drive(
         }
         let changed = slot.changed.notified();
         let by = attempt.by().counted_from(now);
+        let takings = slot.takings();
         let step = turn.step(terms, attempt, now);
         if step.waits() && waiting.is_none() {
             waiting = Some(core.crowd().enter(0).map_err(|limit| too_many(terms, limit))?);
@@ -155,12 +157,22 @@ async fn drive(
             },
             Step::Claim(ask) => {
                 attempt.tried = true;
-                let claimed = store.claim(&ask, by).await.map(|answer| turn.claimed(&ask, answer));
+                let command = pin!(store.claim(&ask, by));
+                let Some(claimed) = slot.while_wanted(takings, &ask.token, command).await else {
+                    core.withdraw(ask.withdrawal());
+                    continue;
+                };
+                let claimed = claimed.map(|answer| turn.claimed(&ask, answer));
                 claimed.inspect_err(|error| slot.on_failed_ask(&ask, error))
             }
             Step::Ask(ask) => {
                 attempt.tried = true;
-                let asked = one(store.ask(std::slice::from_ref(&ask), by).await).map(|answer| {
+                let command = pin!(store.ask(std::slice::from_ref(&ask), by));
+                let Some(asked) = slot.while_wanted(takings, &ask.token, command).await else {
+                    core.withdraw(ask.withdrawal());
+                    continue;
+                };
+                let asked = one(asked).map(|answer| {
                     turn.answered(&ask, answer);
                     core.schedule().watch_queue(turn.slot());
                 });

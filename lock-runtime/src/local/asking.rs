@@ -178,6 +178,10 @@ impl Slot {
 
     /// Takes in that an ask failed. Of one that was never sent nothing is to be withdrawn; what was sent before may stand.
     pub(super) fn on_failed_ask(&self, ask: &Ask, error: &StoreError) {
+        if error.reach == Reach::Unanswered && self.has_given_up(&ask.token) && !mutant!(GivenUpIsSent) {
+            // The turn was taken from this task, and its ask withdrawn (rule L7). Its connection may have sent the ask after that.
+            self.core.withdraw(ask.withdrawal());
+        }
         if error.reach == Reach::Unsent
             && !mutant!(UnsentWithdrawn)
             && let Some(asked) = self.locked().asked.as_mut().filter(|asked| asked.token == ask.token)
@@ -218,7 +222,7 @@ impl State {
     /// Whether the lease of `token`, which was granted once more, is about to be given back: most likely the grant is that
     /// very lease. To release it here as well would take it from under the task that waits to hear that the lock was
     /// still its own, or from under a body that is not dropped yet (rule 17).
-    fn is_ending(&mut self, token: &Token) -> bool {
+    pub(super) fn is_ending(&mut self, token: &Token) -> bool {
         let Some((_, again)) = self.ending.iter_mut().find(|(ending, _)| ending == token) else { return false };
         *again = true;
         true

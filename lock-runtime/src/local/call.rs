@@ -273,6 +273,7 @@ impl Slot {
         if !self.core.is_closed() && !state.calls.is_releasing {
             state.calls.late.entry(id).or_insert(now);
         }
+        self.note_taking();
         let given_back = state.has_rival() || state.calls.is_idle(now);
         state.calls.idle.get_or_insert(Deadline::new(now, LONGEST.saturating_sub(ANSWER)));
         let release = if given_back { state.take_granted(&self.key) } else { None };
@@ -309,6 +310,7 @@ impl Slot {
         if is_open {
             if let Some(other) = state.turn.replace(id) {
                 state.calls.late.entry(other).or_insert(now);
+                self.note_taking();
             }
             state.calls.reset();
             state.calls.patience = patience;

@@ -1,5 +1,6 @@
 //! [`Hold`]: what a task has.
 
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::{Either, ready};
@@ -11,7 +12,7 @@ use super::turn::Turn;
 use super::view::HoldView;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Ask, CLAIM, Cause, Release, Store};
+use crate::store::{Ask, CLAIM, Release, Released, Store};
 
 /// A held lock. Dropping it gives the lock back: to the next task here at once, to others in the background.
 #[derive(Debug)]
@@ -75,9 +76,10 @@ impl Hold {
             Ending::Free(release) => (Unreleased::new(&turn, release), None),
             Ending::Yield(mut release) => {
                 let claim = release.claim.min(CLAIM);
+                let takings = turn.slot().takings();
                 release.again = Some((turn.yielded(claim, now), claim));
                 // The turn stays here until the store has answered: the tasks that wait would only have to wait there.
-                (Unreleased::new(&turn, release), Some(turn))
+                (Unreleased::new(&turn, release), Some((turn, takings)))
             }
         };
         // Boxed, as everything is that waits for the store.
@@ -85,16 +87,40 @@ impl Hold {
     }
 
     /// Sends the release, and takes in how the ask fares that goes along with it.
-    async fn settle(self, unreleased: Unreleased, turn: Option<Turn>, now: Moment) -> Result<(), LockError> {
+    async fn settle(self, mut unreleased: Unreleased, turn: Option<(Turn, u32)>, now: Moment) -> Result<(), LockError> {
         let core = self.view.core();
         let by = Deadline::new(now, core.settings().command_timeout);
-        let Some(release) = unreleased.release.as_ref() else {
+        let Some(release) = unreleased.release.as_mut() else {
             return Ok(());
         };
-        let released = match core.store().give_back(release, by).await {
+        let outcome = match (&turn, release.again.clone()) {
+            (Some((turn, takings)), Some((token, claim))) => {
+                let answered = {
+                    let command = pin!(core.store().give_back(release, by));
+                    turn.slot().while_wanted(*takings, &token, command).await
+                };
+                match answered {
+                    Some(outcome) => outcome,
+                    // The ask that went along was withdrawn meanwhile. The release is still to be done, without it.
+                    None => {
+                        core.withdraw(Release::withdrawal(&release.key, &token, claim));
+                        release.again = None;
+                        let released = core.store().give_back(release, by.counted_from(Moment::now())).await;
+                        // What was sent before may have been the release that took effect.
+                        released.map(|released| Released { owned: true, ..released })
+                    }
+                }
+            }
+            _ => core.store().give_back(release, by).await,
+        };
+        let released = match outcome {
             Ok(released) => released,
             // Dropping `unreleased` has it repeated in the background.
             Err(error) => {
+                if let (Some((turn, _)), Some((token, claim))) = (&turn, &release.again) {
+                    let ask = Ask::again(&release.key, token, *claim, by);
+                    turn.slot().on_failed_ask(&ask, &error);
+                }
                 return Err(LockError::Backend { key: self.view.key().to_owned(), problem: error.problem });
             }
         };
@@ -104,8 +130,8 @@ impl Hold {
         if !released.owned && !mutant!(ForgivenLoss) {
             return Err(self.view.lost_error(true));
         }
-        if let (Some(turn), Some((token, claim)), Some(answer)) = (turn, again, released.again) {
-            let ask = Ask { key, token, claim, wait: true, fences: 0, give_up: by, cause: Cause::Task };
+        if let (Some((turn, _)), Some((token, claim)), Some(answer)) = (turn, again, released.again) {
+            let ask = Ask::again(&key, &token, claim, by);
             turn.answered(&ask, answer);
             core.schedule().watch_queue(turn.slot());
         }

@@ -1,6 +1,7 @@
 //! [`Slot`]: one key in use, its queue of tasks, and the state of its lease.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(crate) struct Slot {
     state: Mutex<State>,
     /// Wakes the task that drives the store, and those that watch the hold: a hint to look again.
     pub(super) changed: Notify,
+    /// How often a turn was taken from a task that was late (rule L7).
+    pub(super) takings: AtomicU32,
 }
 
 #[derive(Debug, Default)]
@@ -83,7 +86,8 @@ pub(super) enum Ending {
 
 impl Slot {
     pub(super) fn new(core: &Arc<Core>, key: &Arc<str>) -> Self {
-        Self { core: Arc::clone(core), key: Arc::clone(key), state: Mutex::default(), changed: Notify::new() }
+        let (core, key) = (Arc::clone(core), Arc::clone(key));
+        Self { core, key, state: Mutex::default(), changed: Notify::new(), takings: AtomicU32::new(0) }
     }
 
     pub(super) fn locked(&self) -> MutexGuard<'_, State> {

@@ -2,17 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
+use futures_util::FutureExt as _;
 use server_model::ModelServer;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::network::{Network, Weather};
 use super::process::connect;
 use super::time::Simulated;
-use crate::LockError;
+use crate::mutants::{Mutant, Seeded};
+use crate::{LockError, LockGuard, LockManager};
 
 fn world() -> (Simulated, Arc<Network>) {
     (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)))
@@ -179,4 +182,84 @@ async fn what_an_outage_left_is_given_back_as_soon_as_there_is_a_connection() {
     locks.lock("k", &300).acquire().await.unwrap().release().await.unwrap();
     sleep(Duration::from_millis(20)).await;
     assert_eq!((locked(), locks.core().schedule().releases().0), (0, 0));
+}
+
+/// Whether the server has the lock.
+fn is_locked(network: &Network, key: &str) -> bool {
+    network.server(ModelServer::snapshot).iter().any(|(name, _)| name == key)
+}
+
+/// Polls an acquire once: it is on its way, and its task is late from now on.
+fn kept(locks: &LockManager, key: u32, fenced: bool) -> Pin<Box<dyn Future<Output = Result<LockGuard, LockError>>>> {
+    let request = locks.lock("k", &key).fenced(fenced).timeout(Duration::from_mins(1));
+    let mut acquiring = Box::pin(async move { request.acquire().await });
+    assert!(acquiring.as_mut().now_or_never().is_none());
+    acquiring
+}
+
+/// The keeper takes the turn of a late task, finds that nobody takes up the grant, and gives it back.
+const GIVEN_BACK: Duration = Duration::from_secs(2);
+
+/// Whether a task that comes late, twice, has the server keep the lock for it. Its first ask waited for a connection; or, when
+/// `fenced`, the server has forgotten the script by then.
+async fn late_task_keeps_the_lock(fenced: bool, bug: Option<Mutant>) -> bool {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = world();
+    let locks = connect(&network, "p");
+    if fenced {
+        locks.lock("k", &0).fenced(true).acquire().await.unwrap().release().await.unwrap();
+        network.server(|server, _| server.flush_scripts());
+    }
+    let mut late = kept(&locks, 0, fenced);
+    sleep(GIVEN_BACK).await;
+    assert!(!is_locked(&network, "k:0"));
+    assert!(late.as_mut().now_or_never().is_none(), "its next step is to ask anew");
+    sleep(GIVEN_BACK).await;
+    let is_kept = is_locked(&network, "k:0");
+    late.await.unwrap().release().await.unwrap();
+    is_kept
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_comes_late_to_its_connection_does_not_ask_for_what_was_given_up() {
+    assert!(!late_task_keeps_the_lock(false, None).await);
+    assert!(late_task_keeps_the_lock(false, Some(Mutant::GivenUpIsSent)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_comes_late_to_a_script_that_is_gone_does_not_send_it_for_what_was_given_up() {
+    assert!(!late_task_keeps_the_lock(true, None).await);
+    assert!(late_task_keeps_the_lock(true, Some(Mutant::GivenUpIsSent)).await);
+}
+
+/// Whether a lock stays that was granted to a late repetition of an ask, by the keeper, whose answer was lost.
+async fn repetition_leaves_the_lock(bug: Option<Mutant>) -> bool {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = world();
+    let locks = connect(&network, "p");
+    locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
+    let acquiring = kept(&locks, 0, false);
+    // The keeper repeats what its task does not read, and that takes long to arrive.
+    sleep(Duration::from_millis(40)).await;
+    network.set_weather(Weather { delay: Duration::from_millis(2), slow: 1.0, ..Weather::default() });
+    sleep(Duration::from_millis(25)).await;
+    network.set_weather(Weather::default());
+    acquiring.await.unwrap().release().await.unwrap();
+    assert!(!is_locked(&network, "k:0"));
+    network.set_weather(Weather { cut_after: 1.0, ..Weather::default() });
+    let released = Instant::now();
+    while !is_locked(&network, "k:0") {
+        sleep(Duration::from_millis(1)).await;
+        assert!(released.elapsed() < Duration::from_millis(300), "the repetition does not arrive");
+    }
+    sleep(Duration::from_millis(400)).await;
+    network.set_weather(Weather::default());
+    sleep(Duration::from_millis(1200)).await;
+    is_locked(&network, "k:0")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repetition_by_the_keeper_that_is_not_answered_is_taken_back_when_its_lease_is_over() {
+    assert!(!repetition_leaves_the_lock(None).await);
+    assert!(repetition_leaves_the_lock(Some(Mutant::RepetitionLeft)).await);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Bounds, Violation, ms, who};
-use crate::claims::{Attempt, History};
+use crate::claims::{Attempt, Claim, History};
 use crate::owners::End;
 use crate::ranges::{Range, shared, without};
 
@@ -27,7 +27,8 @@ pub fn a_free_lock_is_taken(history: &History, bounds: &Bounds) -> Vec<Violation
         for free in ends.zip(starts).filter(|free| free.1 > free.0 && free.1 - free.0 > bounds.allow(POLL)) {
             for attempt in attempts.get(key).into_iter().flatten() {
                 let waiting = (attempt.invoked, attempt.returned().unwrap_or(history.last()));
-                let calm = shared(free, waiting).map(|both| without(both, troubles(history, attempt)));
+                let trouble = || troubles(history, attempt).chain(holds(bounds, attempt, &attempts[key]));
+                let calm = shared(free, waiting).map(|both| without(both, trouble()));
                 for stretch in calm.into_iter().flatten() {
                     let idle = stretch.1 - stretch.0;
                     let excused = history.stalled(&attempt.process, stretch) + history.late(attempt, stretch);
@@ -56,12 +57,14 @@ pub fn a_released_lock_passes_on(history: &History, bounds: &Bounds) -> Vec<Viol
             for attempt in attempts.get(key).into_iter().flatten() {
                 let killed = history.killed.get(&attempt.process).copied();
                 let waiting = (attempt.invoked, attempt.returned().or(killed).unwrap_or(history.last()));
-                let Some(idle) = shared(free, waiting) else { continue };
-                let is_calm = history.is_calm((idle.0.saturating_sub(CALM), idle.1));
-                if idle.1 - idle.0 > bounds.allow(HAND_OFF) && is_calm {
-                    let text =
-                        format!("{key} is not passed on for {} while {} waits", ms(idle.1 - idle.0), who(attempt));
-                    found.push(Violation::of(attempt, idle, text));
+                let idle = shared(free, waiting).map(|both| without(both, holds(bounds, attempt, &attempts[key])));
+                for idle in idle.into_iter().flatten() {
+                    let is_calm = history.is_calm((idle.0.saturating_sub(CALM), idle.1));
+                    if idle.1 - idle.0 > bounds.allow(HAND_OFF) && is_calm {
+                        let time = ms(idle.1 - idle.0);
+                        let text = format!("{key} is not passed on for {time} while {} waits", who(attempt));
+                        found.push(Violation::of(attempt, idle, text));
+                    }
                 }
             }
         }
@@ -75,11 +78,19 @@ fn troubles<'a>(history: &'a History, attempt: &'a Attempt) -> impl Iterator<Ite
     theirs.chain(history.killed.get(&attempt.process).map(|at| (*at, u64::MAX)))
 }
 
+/// When the process of `attempt` itself believed that it had the lock, which the server had forgotten. Until it learns that,
+/// its tasks wait for each other.
+fn holds<'a>(bounds: &Bounds, attempt: &'a Attempt, all: &'a [&Attempt]) -> impl Iterator<Item = Range> + 'a {
+    let own = all.iter().filter(|other| other.process == attempt.process);
+    let held = own.filter_map(|other| other.claim.as_ref()).map(Claim::range);
+    held.take(if bounds.forgetful { usize::MAX } else { 0 })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::event::{How, What};
-    use crate::sample::Sample;
+    use crate::sample::{BOUNDS, Sample};
 
     fn free_for(milliseconds: u64) -> Sample {
         let end = 200 + milliseconds;
@@ -102,6 +113,17 @@ mod tests {
     fn a_lock_that_a_waiter_finds_only_by_asking_is_found() {
         assert_eq!(free_for(400).finds(a_released_lock_passes_on), 1);
         assert_eq!(free_for(100).finds(a_released_lock_passes_on), 0);
+    }
+
+    #[test]
+    fn a_task_waits_for_its_sibling_that_holds_what_the_server_forgot() {
+        let holds = Sample::default().owned(9, "b", 1400, false).asks(5, "b").granted(10, "b", 1390, None);
+        let sample = holds.released(1390, "b", How::Lost).gone(200).asks(150, "b");
+        let sample = sample.granted(1400, "b", 1600, None).released(1450, "b", How::Done).owned(1399, "b", 1700, false);
+        for check in [a_free_lock_is_taken, a_released_lock_passes_on] {
+            assert_eq!(sample.clone().finds(check), 1);
+            assert_eq!(sample.clone().finds_with(check, &Bounds { forgetful: true, ..BOUNDS }), 0);
+        }
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{Bounds, Violation, ms, who};
 use crate::claims::{Attempt, HARNESS, History};
-use crate::event::How;
+use crate::event::{How, span};
+use crate::ranges::covered;
 
 /// After the last fault each lock that is asked for is granted before long, an acquire that would wait for longer than
 /// a crash can cost gets its lock, and every process comes to its end.
@@ -17,22 +18,29 @@ pub fn all_goes_on_after_the_faults(history: &History, bounds: &Bounds) -> Vec<V
     for attempts in history.by_key().values() {
         let mut after = attempts.iter().filter(|attempt| attempt.invoked >= healed);
         let Some(first) = after.clone().next() else { continue };
-        let bound = first.invoked + bounds.allow(longest) + history.stalled(HARNESS, (healed, history.last()));
+        let allowed = bounds.allow(longest) + history.stalled(HARNESS, (healed, history.last()));
         let granted = history.grants(attempts).into_iter().find(|(_, claim)| claim.from >= healed);
         // Whoever holds the lock may be polled late as well.
         let late = |attempt: &&Attempt| history.late(attempt, (attempt.invoked.max(healed), history.last()));
-        let bound = bound + attempts.iter().map(late).sum::<u64>();
-        let late = granted.is_none_or(|(_, claim)| claim.from > bound);
-        if late && history.last() > bound {
-            let text = format!("{} is not granted to anybody within {}", first.key, ms(bound - first.invoked));
-            found.push(Violation::of(first, (first.invoked, bound), text));
+        let allowed = allowed + attempts.iter().map(late).sum::<u64>();
+        // A lock that nobody asks for is granted to nobody.
+        let asked = after.clone().map(|attempt| (attempt.invoked, attempt.returned().unwrap_or(u64::MAX)));
+        let until = granted.map_or(history.last(), |(_, claim)| claim.from);
+        if covered((first.invoked, until), asked) > allowed {
+            let text = format!("{} is not granted to anybody within {}", first.key, ms(allowed));
+            found.push(Violation::of(first, (first.invoked, until), text));
         }
         let starved = |attempt: &&&Attempt| {
-            attempt.wanted.timeout() >= longest && !matches!(attempt.how(), None | Some(How::Done | How::Cancelled))
+            let waits = (attempt.invoked, attempt.returned().unwrap_or(history.last()));
+            // What a holder that is polled late needs is no fault of the lock.
+            let late: u64 = attempts.iter().map(|other| history.late(other, waits)).sum();
+            span(attempt.wanted.timeout()) >= span(longest) + late
+                && !matches!(attempt.how(), None | Some(How::Done | How::Cancelled))
         };
         if let Some(attempt) = after.find(starved) {
             let text = format!("{} did not get {} within {:?}", who(attempt), attempt.key, attempt.wanted.timeout());
-            found.push(Violation::of(attempt, (attempt.invoked, attempt.returned().unwrap_or(bound)), text));
+            let until = attempt.returned().unwrap_or(history.last());
+            found.push(Violation::of(attempt, (attempt.invoked, until), text));
         }
     }
     let mut silent: Vec<_> = history.attempts.iter().map(|attempt| &attempt.process).collect();
@@ -83,8 +91,8 @@ pub fn longest_wait(history: &History) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::What;
-    use crate::sample::Sample;
+    use crate::event::{Wanted, What};
+    use crate::sample::{KEY, Sample};
 
     fn healed() -> Sample {
         Sample::default().and(100, HARNESS, What::Healed)
@@ -96,6 +104,22 @@ mod tests {
         assert_eq!(stuck.finds(all_goes_on_after_the_faults), 1);
         let well = healed().held("a", 200, 300).and(6001, "a", What::Ended);
         assert_eq!(well.finds(all_goes_on_after_the_faults), 0);
+        let given_up = healed().asks(200, "a").refused(1200, "a", How::Busy).and(9000, "a", What::Ended);
+        assert_eq!(given_up.finds(all_goes_on_after_the_faults), 0);
+    }
+
+    #[test]
+    fn who_waits_behind_a_holder_that_is_polled_late_does_not_starve() {
+        let wanted = Wanted { timeout: 6000, expire: 300, renew: true, fenced: false };
+        let asks = What::Acquire { attempt: 9, key: KEY.into(), wanted };
+        let waits = healed().held("a", 150, 160).asks(170, "a").granted(180, "a", 9000, None).and(200, "b", asks);
+        let refused = What::Refused { attempt: 9, how: How::Busy, text: String::new() };
+        let starved = waits.clone().and(6200, "b", refused.clone());
+        let ended = |sample: Sample| sample.released(6300, "a", How::Done).and(6400, "a", What::Ended);
+        let finds = |sample: Sample| ended(sample).and(6400, "b", What::Ended).finds(all_goes_on_after_the_faults);
+        assert_eq!(finds(starved), 1);
+        let late = waits.and(6100, "a", What::Late { from: 300_000_000 }).and(6200, "b", refused);
+        assert_eq!(finds(late), 0);
     }
 
     #[test]

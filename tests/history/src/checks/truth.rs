@@ -165,7 +165,8 @@ fn outages_are_real(history: &History, bounds: &Bounds) -> Vec<Violation> {
         if is_short || is_connecting() {
             continue;
         }
-        if history.is_calm((attempt.invoked.saturating_sub(AFTER), *returned)) {
+        // What begins in the instant of the return may be what it tells of.
+        if history.is_calm((attempt.invoked.saturating_sub(AFTER), *returned + 1)) {
             let text = format!("{} can't reach a server that is well: {text}", who(attempt));
             found.push(Violation::of(attempt, (attempt.invoked, *returned), text));
         }
@@ -224,7 +225,11 @@ mod tests {
 
     #[test]
     fn unreachable_is_no_word_for_a_well_server() {
-        assert_eq!(Sample::default().asks(9000, "a").refused(9100, "a", How::Unreachable).finds(errors_are_true), 1);
+        let refused = Sample::default().asks(9000, "a").refused(9100, "a", How::Unreachable);
+        assert_eq!(refused.finds(errors_are_true), 1);
+        let cut = |at: u64| What::Fault { kind: "CutAll".into(), target: "wire".into(), from: at * 1_000_000 };
+        assert_eq!(refused.clone().and(9100, "harness", cut(9100)).finds(errors_are_true), 0);
+        assert_eq!(refused.and(9101, "harness", cut(9101)).finds(errors_are_true), 1);
     }
 
     fn far(round_trip: u64) -> Bounds {
