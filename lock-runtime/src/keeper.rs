@@ -5,7 +5,7 @@
 //! callers' runtimes, so that it lives in that runtime's (perhaps paused) time.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ mod tests;
 
 use backlog::Batch;
 use board::Board;
-use sending::{repeat_asks, send_renewals};
+use sending::{connect_again, repeat_asks, send_renewals};
 use thread::KeeperThread;
 
 /// The beat while there are young holds: a hold that lives longer than this is confirmed.
@@ -58,6 +58,7 @@ pub(crate) struct Keeper {
     command_timeout: Duration,
     /// How long the last command took, in nanoseconds.
     took: AtomicU64,
+    is_connecting: AtomicBool,
     thread: Option<Arc<KeeperThread>>,
 }
 
@@ -70,6 +71,7 @@ impl Keeper {
             store,
             command_timeout,
             took: AtomicU64::new(0),
+            is_connecting: AtomicBool::new(false),
             thread,
         })
     }
@@ -290,9 +292,7 @@ fn look(keeper: &Arc<Keeper>, engine: &Arc<Engine>, missed: bool) -> Work {
     let mut work = Work::default();
     let now = Instant::now();
     if std::mem::take(&mut keeper.locked().is_interrupted) {
-        let (store, by) = (Arc::clone(&keeper.store), keeper.by());
-        // The server may be far away: the next hold should not have to wait for a connection to be confirmed.
-        tokio::spawn(async move { store.connect_again(by).await });
+        connect_again(keeper);
     }
     let (verify, young, due, dropped, watched) = keeper.locked().take_due(now);
     for slot in dropped {
@@ -357,6 +357,7 @@ fn follow(keeper: &Arc<Keeper>, engine: &Arc<Engine>, slot: Arc<Slot>, attention
                 work.asks.push((slot, ask));
             }
         }
+        Attention::Connect => connect_again(keeper),
         Attention::Missed => engine.pass_over(&slot),
         Attention::Lost(token, loss) => engine.revoke(&slot, Some(&token), loss),
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::BackendError;
 use crate::clock::{Deadline, Drift, Moment};
+use crate::error::within;
 use crate::token::Token;
 
 mod error;
@@ -75,9 +76,15 @@ pub(crate) trait Store {
         Duration::ZERO
     }
 
+    /// Whether there is no connection: what is sent about `key` waits for one, or is not sent at all. A slot asks it under its
+    /// lock, so it must not call back.
+    fn is_cut_off(&self, _key: &str) -> bool {
+        false
+    }
+
     /// Why there was no answer for so long.
     fn unanswered(&self, since: Duration) -> StoreError {
-        StoreError::later(BackendError::new(format!("no answer from the server within {since:?}")))
+        StoreError::later(BackendError::new(format!("no answer from the server {}", within(since))))
     }
 
     /// Resolves when no release is under way that goes on though its verb was answered.
@@ -160,6 +167,10 @@ impl Store for AnyStore {
 
     fn round_trip(&self) -> Duration {
         of_any!(self, store => store.round_trip())
+    }
+
+    fn is_cut_off(&self, key: &str) -> bool {
+        of_any!(self, store => store.is_cut_off(key))
     }
 
     async fn settled(&self) {

@@ -1,5 +1,6 @@
 //! What the keeper sends, and what it makes of the answers.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use super::{Keeper, follow};
@@ -8,6 +9,26 @@ use crate::engine::Engine;
 use crate::local::Slot;
 use crate::observe;
 use crate::store::{Ask, Renewal, Retry, Store, StoreError};
+
+impl Keeper {
+    /// Whether what the keeper sends about `key` would have to wait for a connection.
+    pub(crate) fn is_cut_off(&self, key: &str) -> bool {
+        self.store.is_cut_off(key)
+    }
+}
+
+/// Makes the keeper's connection when it broke: from a far server the next hold should not have to wait for one to be
+/// confirmed.
+pub(super) fn connect_again(keeper: &Arc<Keeper>) {
+    if keeper.is_connecting.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let keeper = Arc::clone(keeper);
+    tokio::spawn(async move {
+        keeper.store.connect_again(keeper.by()).await;
+        keeper.is_connecting.store(false, Ordering::Relaxed);
+    });
+}
 
 pub(super) fn send_renewals(keeper: &Arc<Keeper>, engine: &Weak<Engine>, batch: Vec<(Arc<Slot>, Renewal)>) {
     let (keeper, engine) = (Arc::clone(keeper), Weak::clone(engine));

@@ -43,6 +43,8 @@ pub(crate) enum Attention {
     Lost(Token, Loss),
     /// An ask, to be sent now, and another look soon.
     Ask(Ask),
+    /// The keeper's connection, for an ask that is to be sent, and another look soon.
+    Connect,
     /// The turn is to be passed over, and another look soon.
     Missed,
 }
@@ -50,7 +52,7 @@ pub(crate) enum Attention {
 impl Attention {
     /// Whether the slot stays in the list of those to look at soon.
     pub(crate) fn is_soon(&self) -> bool {
-        matches!(self, Self::Young | Self::Ask(_) | Self::Missed)
+        matches!(self, Self::Young | Self::Ask(_) | Self::Connect | Self::Missed)
     }
 }
 

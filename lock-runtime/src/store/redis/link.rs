@@ -35,6 +35,7 @@ mod called;
 mod connect;
 mod drifting;
 mod known;
+mod probe;
 mod server_clock;
 
 pub(super) use called::Called;
@@ -78,6 +79,7 @@ pub(crate) struct Link {
     scripts: AtomicU32,
     /// Whether `silent_since` may be set: looked at after each reply, without the lock.
     is_silent: AtomicBool,
+    is_probing: AtomicBool,
     /// Commands on their way.
     in_flight: AtomicUsize,
 }
@@ -145,6 +147,7 @@ impl Link {
             round_trip: AtomicU64::new(0),
             scripts: AtomicU32::new(0),
             is_silent: AtomicBool::new(false),
+            is_probing: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
         })
     }
@@ -169,7 +172,6 @@ impl Link {
         self.own.get().is_none_or(|own| own(key))
     }
 
-    #[cfg(any(feature = "cluster", feature = "quorum"))]
     pub(super) fn is_connected(&self) -> bool {
         self.locked().live.is_some()
     }
@@ -306,7 +308,7 @@ impl Link {
         let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), reply).await;
         drop(in_flight);
         let Ok(reply) = outcome else {
-            self.silence(made.generation, sent);
+            self.silence(made.generation, sent, limit);
             return Err(self.unanswered(limit));
         };
         self.heard();
@@ -380,7 +382,7 @@ impl Link {
 
     /// A command went unanswered. After twice the command timeout without any answer the connection is given up:
     /// a server that is merely slow is not flooded with new connections, a dead connection is replaced soon.
-    fn silence(&self, generation: u64, sent: Moment) {
+    fn silence(&self, generation: u64, sent: Moment, limit: Duration) {
         let mut state = self.locked();
         if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
             return;
@@ -388,9 +390,10 @@ impl Link {
         let since = *state.silent_since.get_or_insert(sent);
         self.is_silent.store(true, Ordering::Relaxed);
         drop(state);
-        if since.elapsed() >= self.command_timeout * 2 && !mutant!(ConnectionNeverGivenUp) {
-            self.drop_connection(generation);
+        if since.elapsed() < self.command_timeout * 2 || mutant!(ConnectionNeverGivenUp) {
+            return;
         }
+        if self.was_cut_short(limit) { self.probe() } else { self.drop_connection(generation) }
     }
 
     /// Gives up the connection of `generation`; everybody who waits for a push is told to ask again.

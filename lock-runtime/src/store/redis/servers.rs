@@ -120,6 +120,16 @@ impl Servers {
         }
     }
 
+    /// Whether there is no connection to the server of `key`. To one that was not used yet there is no other way.
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables, reason = "one server has every key"))]
+    pub(super) fn is_cut_off(&self, key: &str) -> bool {
+        match self {
+            Self::One(link) => !link.is_connected(),
+            #[cfg(feature = "cluster")]
+            Self::Cluster(cluster) => cluster.is_cut_off(key),
+        }
+    }
+
     /// As [`Link::unanswered`].
     pub(super) fn unanswered(&self, limit: Duration) -> CallError {
         match self {
