@@ -13,7 +13,7 @@ use std::time::Duration;
 pub enum LockError {
     /// Somebody else held the lock for as long as this caller was ready to wait. Try again later, or tell the user
     /// that the thing is busy.
-    #[error("lock `{key}` is busy: not obtained within {waited:?}{}", held_by(holder.as_deref()))]
+    #[error("lock `{key}` is busy{}{}", waited_for(*waited), held_by(holder.as_deref()))]
     Timeout {
         /// The lock's name in Redis.
         key: String,
@@ -146,6 +146,16 @@ impl LockError {
     }
 }
 
+/// A single try waits for nobody.
+fn waited_for(waited: Duration) -> String {
+    if waited.is_zero() { String::new() } else { format!(": not obtained within {waited:?}") }
+}
+
+/// For how long something did not come. Of a task that came too late no time was left.
+pub(crate) fn within(limit: Duration) -> String {
+    if limit.is_zero() { "in the time that was left".to_owned() } else { format!("within {limit:?}") }
+}
+
 fn held_by(holder: Option<&str>) -> String {
     match holder {
         None => String::new(),
@@ -208,5 +218,23 @@ impl std::fmt::Display for BackendError {
 impl Error for BackendError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_says_that_something_took_no_time() {
+        let busy = |millis, holder: Option<&str>| {
+            let (waited, holder) = (Duration::from_millis(millis), holder.map(str::to_owned));
+            LockError::Timeout { key: "p:k".to_owned(), waited, holder }.to_string()
+        };
+        assert_eq!(busy(0, None), "lock `p:k` is busy");
+        assert_eq!(busy(0, Some("a")), "lock `p:k` is busy (held by a)");
+        assert_eq!(busy(20, Some("a")), "lock `p:k` is busy: not obtained within 20ms (held by a)");
+        assert_eq!(within(Duration::ZERO), "in the time that was left");
+        assert_eq!(within(Duration::from_millis(80)), "within 80ms");
     }
 }

@@ -5,7 +5,7 @@
 //! callers' runtimes, so that it lives in that runtime's (perhaps paused) time.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) mod thread;
 #[cfg(test)]
 mod tests;
 
-use sending::{repeat_asks, send_renewals};
+use sending::{connect_again, repeat_asks, send_renewals};
 use thread::KeeperThread;
 
 /// When timers missed so much time, the schedule is no longer what counts. Clocks that are slewed miss far less.
@@ -45,6 +45,7 @@ pub(crate) struct Keeper {
     command_timeout: Duration,
     /// How long the last command took, in nanoseconds.
     took: AtomicU64,
+    is_connecting: AtomicBool,
     thread: Option<Arc<KeeperThread>>,
     /// Where it runs: on its thread (`None`), or on these runtimes.
     running: Mutex<Vec<Option<runtime::Id>>>,
@@ -57,7 +58,15 @@ impl Keeper {
         command_timeout: Duration,
         thread: Option<Arc<KeeperThread>>,
     ) -> Arc<Self> {
-        Arc::new(Self { schedule, store, command_timeout, took: AtomicU64::new(0), thread, running: Mutex::default() })
+        Arc::new(Self {
+            schedule,
+            store,
+            command_timeout,
+            took: AtomicU64::new(0),
+            is_connecting: AtomicBool::new(false),
+            thread,
+            running: Mutex::default(),
+        })
     }
 
     /// Starts the work for `core`, or makes sure that it goes on: a task on a user's runtime ends with it.
@@ -159,11 +168,14 @@ async fn run(keeper: Arc<Keeper>, core: Weak<Core>, _running: Running) {
 fn look(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     let schedule = &keeper.schedule;
     if schedule.take_interruption() {
-        let (store, by) = (Arc::clone(&keeper.store), keeper.by());
-        // The server may be far away: the next hold should not have to wait for a connection to be confirmed.
-        tokio::spawn(async move { store.connect_again(by).await });
+        connect_again(keeper);
     }
-    let round = Round { grace: core.settings().grace, by: keeper.by(), usual_answer: keeper.usual_answer() };
+    let round = Round {
+        store: &keeper.store,
+        grace: core.settings().grace,
+        by: keeper.by(),
+        usual_answer: keeper.usual_answer(),
+    };
     let mut visit = Visit { keeper, core, round, work: Work::default() };
     let found = schedule.take_due(Instant::now());
     for slot in found.dropped {
@@ -194,7 +206,7 @@ fn look(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
 struct Visit<'a> {
     keeper: &'a Arc<Keeper>,
     core: &'a Arc<Core>,
-    round: Round,
+    round: Round<'a>,
     work: Work,
 }
 
@@ -238,6 +250,7 @@ fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, attention: At
                 work.asks.push((slot, ask));
             }
         }
+        Attention::Connect => connect_again(keeper),
         Attention::Missed => core.pass_over(&slot),
         Attention::Lost(token, loss) => core.revoke(&slot, Some(&token), loss),
     }

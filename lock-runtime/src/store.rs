@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::BackendError;
 use crate::clock::{Deadline, Drift, Moment};
+use crate::error::within;
 use crate::token::Token;
 
 mod any;
@@ -74,9 +75,15 @@ pub(crate) trait Store {
         Duration::ZERO
     }
 
+    /// Whether there is no connection: what is sent about `key` waits for one, or is not sent at all. A slot asks it under its
+    /// lock, so it must not call back.
+    fn is_cut_off(&self, _key: &str) -> bool {
+        false
+    }
+
     /// Why there was no answer for so long.
     fn unanswered(&self, since: Duration) -> StoreError {
-        StoreError::later(BackendError::new(format!("no answer from the server within {since:?}")))
+        StoreError::later(BackendError::new(format!("no answer from the server {}", within(since))))
     }
 
     /// Resolves when no release is under way that goes on though its verb was answered.

@@ -1,5 +1,6 @@
 //! What the keeper sends, and what it makes of the answers.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use super::{Keeper, follow};
@@ -7,6 +8,19 @@ use crate::clock::Moment;
 use crate::local::{Core, Slot};
 use crate::observe;
 use crate::store::{Ask, Reach, Renewal, Retry, Store, StoreError};
+
+/// Makes the keeper's connection when it broke: from a far server the next hold should not have to wait for one to be
+/// confirmed.
+pub(super) fn connect_again(keeper: &Arc<Keeper>) {
+    if keeper.is_connecting.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let keeper = Arc::clone(keeper);
+    tokio::spawn(async move {
+        keeper.store.connect_again(keeper.by()).await;
+        keeper.is_connecting.store(false, Ordering::Relaxed);
+    });
+}
 
 pub(super) fn send_renewals(keeper: &Arc<Keeper>, core: &Weak<Core>, batch: Vec<(Arc<Slot>, Renewal)>) {
     let (keeper, core) = (Arc::clone(keeper), Weak::clone(core));

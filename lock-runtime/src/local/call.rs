@@ -14,7 +14,7 @@ use super::care::{Attention, Round};
 use super::slot::{PassedBy, Slot, State, Waiter};
 use super::turn::{ASK_INTERVAL, Turn};
 use crate::clock::{Deadline, Moment};
-use crate::store::{Ask, Cause, Release};
+use crate::store::{Ask, Cause, Release, Store};
 
 /// A task that does not take up its turn for so long is late.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
@@ -51,19 +51,29 @@ pub(super) struct Calls {
     idle: Option<Deadline>,
     /// Tasks that did not come when they were called, by their place in the queue, and since when each is late.
     late: BTreeMap<u64, Moment>,
+    /// When the task with the turn sent the ask whose answer it waits for.
+    pub(super) awaits: Option<Moment>,
     /// The task with the turn only waits for the answer to its release.
     pub(super) is_releasing: bool,
 }
 
 impl Default for Calls {
     fn default() -> Self {
-        Self { call: Call::Answered, patience: PATIENCE, idle: None, late: BTreeMap::new(), is_releasing: false }
+        Self {
+            call: Call::Answered,
+            patience: PATIENCE,
+            idle: None,
+            late: BTreeMap::new(),
+            awaits: None,
+            is_releasing: false,
+        }
     }
 }
 
 impl Calls {
     /// The task `id` has the turn, and acts.
     pub(super) fn answer(&mut self, id: u64) {
+        self.awaits = None;
         if !matches!(self.call, Call::Answered) {
             self.call = Call::Answered;
             self.idle = None;
@@ -87,6 +97,7 @@ impl Calls {
     pub(super) fn pass(&mut self, patience: Duration) {
         self.call = Call::Made;
         self.patience = patience;
+        self.awaits = None;
         self.is_releasing = false;
     }
 
@@ -95,6 +106,7 @@ impl Calls {
         self.call = Call::Answered;
         self.patience = PATIENCE;
         self.idle = None;
+        self.awaits = None;
         self.is_releasing = false;
     }
 
@@ -137,10 +149,14 @@ fn patience_with(since: Option<Moment>, now: Moment) -> Duration {
 }
 
 /// How long the task with the turn may still wait for the answer to its last ask. A grant that is pushed meanwhile does
-/// not end that wait: from a far server the answer comes much later, and the task is not late.
-fn answer_is_due(state: &State, now: Moment, round: &Round) -> Duration {
-    let on_its_way = state.asked.as_ref().filter(|asked| asked.unanswered).and_then(|asked| asked.sent);
-    on_its_way.map_or(Duration::ZERO, |sent| {
+/// not end that wait, nor does the answer to a repetition by the keeper: from a far server the answer comes much later,
+/// and the task is not late.
+fn answer_is_due(state: &State, now: Moment, round: &Round<'_>) -> Duration {
+    let awaits = state
+        .calls
+        .awaits
+        .filter(|_| !mutant!(RepetitionEndsWait) || state.asked.as_ref().is_some_and(|asked| asked.unanswered));
+    awaits.map_or(Duration::ZERO, |sent| {
         let usual = mutant!(DistanceForgotten => Duration::ZERO, round.usual_answer);
         (PATIENCE + usual).saturating_sub(now.since(sent))
     })
@@ -215,7 +231,7 @@ impl State {
 
 impl Slot {
     /// Looks whether the task with the turn does what there is to do for it.
-    pub(super) fn look_at_call(&self, state: &mut State, now: Moment, round: &Round) -> Attention {
+    pub(super) fn look_at_call(&self, state: &mut State, now: Moment, round: &Round<'_>) -> Attention {
         if state.turn.is_none() {
             return Attention::Done;
         }
@@ -246,7 +262,7 @@ impl Slot {
     }
 
     /// Repeats an ask whose answer lies with a task that does not read it, if it does.
-    fn look_at_ask(&self, state: &mut State, now: Moment, round: &Round) -> Attention {
+    fn look_at_ask(&self, state: &mut State, now: Moment, round: &Round<'_>) -> Attention {
         let Some(asked) = state.asked.as_mut().filter(|asked| asked.unanswered) else { return Attention::Done };
         let is_overdue = asked.sent.is_some_and(|sent| {
             let age = now.since(sent);
@@ -255,6 +271,10 @@ impl Slot {
         let was_repeated = asked.repeated.is_some_and(|at| now.since(at) < ASK_INTERVAL);
         if !is_overdue || was_repeated || mutant!(UnreadNotRepeated) {
             return Attention::Young;
+        }
+        // What is sent nowhere tells nothing, and would have to be withdrawn all the same.
+        if round.store.is_cut_off(&self.key) && !mutant!(RepeatedCutOff) {
+            return Attention::Connect;
         }
         Attention::Ask(asked.repetition(&self.key, round.by))
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::lease::Lease;
 use super::slot::{Loss, Slot};
 use crate::clock::{Deadline, Moment};
-use crate::store::{Ask, Renewal, Renewed};
+use crate::store::{AnyStore, Ask, Renewal, Renewed};
 use crate::token::Token;
 
 /// A hold younger than this is not confirmed yet: most end sooner, and never pay for it.
@@ -43,6 +43,8 @@ pub(crate) enum Attention {
     Lost(Token, Loss),
     /// An ask, to be sent now, and another look soon.
     Ask(Ask),
+    /// The keeper's connection, for an ask that is to be sent, and another look soon.
+    Connect,
     /// The turn is to be passed over, and another look soon.
     Missed,
 }
@@ -50,13 +52,15 @@ pub(crate) enum Attention {
 impl Attention {
     /// Whether the slot stays in the list of those to look at soon.
     pub(crate) fn is_soon(&self) -> bool {
-        matches!(self, Self::Young | Self::Ask(_) | Self::Missed)
+        matches!(self, Self::Young | Self::Ask(_) | Self::Connect | Self::Missed)
     }
 }
 
 /// What the keeper brings along when it looks at slots.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Round {
+pub(crate) struct Round<'a> {
+    /// The store over the keeper's own connection.
+    pub(crate) store: &'a AnyStore,
     pub(crate) grace: Duration,
     /// When a command that is sent now has to be answered.
     pub(crate) by: Deadline,
@@ -77,7 +81,7 @@ pub(crate) enum Look {
 
 impl Slot {
     /// Looks after the lease: what does it need now?
-    pub(crate) fn attend(&self, look: Look, round: &Round) -> Attention {
+    pub(crate) fn attend(&self, look: Look, round: &Round<'_>) -> Attention {
         let now = Moment::now();
         let state = &mut *self.locked();
         let attention = if look == Look::Young && !state.is_held() {

@@ -18,8 +18,13 @@ mod views;
 mod waiters;
 
 /// What the keeper of a store at hand brings along.
-fn round() -> Round {
-    Round { grace: Duration::ZERO, by: Deadline::after(Duration::from_secs(1)), usual_answer: Duration::ZERO }
+fn round(locks: &LockManager) -> Round<'_> {
+    Round {
+        store: locks.core().store(),
+        grace: Duration::ZERO,
+        by: Deadline::after(Duration::from_secs(1)),
+        usual_answer: Duration::ZERO,
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,9 +186,9 @@ async fn a_hold_stays_young_while_the_renewal_of_the_one_before_it_is_on_its_way
         lease.care.renewing = renewing;
     };
     forget_confirmation(true);
-    assert!(matches!(slot.attend(Look::Young, &round()), Attention::Young));
+    assert!(matches!(slot.attend(Look::Young, &round(&locks)), Attention::Young));
     forget_confirmation(false);
-    assert!(matches!(slot.attend(Look::Young, &round()), Attention::Renew(..)));
+    assert!(matches!(slot.attend(Look::Young, &round(&locks)), Attention::Renew(..)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +196,7 @@ async fn a_store_that_forgets_during_a_renewal_is_asked_again() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let slot = locks.core().table().get(guard.key()).unwrap();
-    let verified = || slot.attend(Look::Verify, &round());
+    let verified = || slot.attend(Look::Verify, &round(&locks));
     let Attention::Renew(renewal, _) = verified() else { panic!("it is verified") };
     // Of two servers that break one after the other, the renewal may have seen the second one well.
     assert!(!matches!(verified(), Attention::Renew(..)));

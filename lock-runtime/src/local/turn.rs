@@ -164,6 +164,7 @@ impl Turn {
         state.young.get_or_insert_with(|| self.core().schedule().enlist(&self.slot));
         asked.unanswered = !mutant!(NotedAfterSending);
         asked.sent = Some(now);
+        state.calls.awaits = Some(now);
         asked.fences = fences;
         let ask = Ask {
             key: Arc::clone(&terms.key),
@@ -247,6 +248,7 @@ impl Turn {
         let mut asked = Asked::new(token.clone(), claim);
         asked.unanswered = true;
         asked.sent = Some(now);
+        state.calls.awaits = Some(now);
         state.calls.is_releasing = true;
         state.enlist(&self.slot);
         state.asked = Some(Box::new(asked));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use server_model::ModelServer;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::network::{Network, Weather};
 use super::time::Simulated;
@@ -46,8 +46,14 @@ struct Scene {
 
 impl Scene {
     async fn begin() -> Self {
+        Self::begin_at(Duration::ZERO).await
+    }
+
+    /// With the server so far away.
+    async fn begin_at(round_trip: Duration) -> Self {
         let time = Simulated::begin();
         let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(0));
+        network.move_away(round_trip);
         let caller = Caller::new("p");
         let endpoint = Endpoint::Simulated(network.host(caller.id()));
         let store =
@@ -99,6 +105,23 @@ async fn a_connection_is_given_up_when_nothing_was_answered_for_two_command_time
     scene.beat().await;
     // The new connection: whatever was pushed in between was missed.
     assert_eq!(scene.interruptions(), 2);
+}
+
+/// What is left of a short time says nothing of a far server. That nothing can be heard any more is found out all the same.
+#[tokio::test(start_paused = true)]
+async fn a_connection_is_not_given_up_for_commands_that_had_less_time_than_an_answer_takes() {
+    let scene = Scene::begin_at(COMMAND / 5 * 4).await;
+    let tries = async |span: Duration| {
+        let end = Instant::now() + span;
+        while Instant::now() < end {
+            scene.store.claim(&scene.ask(COMMAND), Deadline::after(COMMAND / 5)).await.unwrap_err();
+        }
+    };
+    tries(COMMAND * 9).await;
+    assert_eq!(scene.interruptions(), 0);
+    scene.network.deafen(scene.caller.id());
+    tries(COMMAND * 4).await;
+    assert_eq!(scene.interruptions(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -263,3 +263,35 @@ async fn a_repetition_by_the_keeper_that_is_not_answered_is_taken_back_when_its_
     assert!(!repetition_leaves_the_lock(None).await);
     assert!(repetition_leaves_the_lock(Some(Mutant::RepetitionLeft)).await);
 }
+
+/// The table "At a distance" in docs/topologies.md: at 400 ms the default command timeout leaves little more than the answer takes.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_of_a_free_lock_is_had_at_every_distance_with_the_default_settings() {
+    for round_trip in [1, 30, 100, 200, 400].map(Duration::from_millis) {
+        let (_time, network) = world();
+        network.move_away(round_trip);
+        let locks = connect(&network, "p");
+        // Makes the connection.
+        locks.lock("k", &0).timeout(round_trip * 9).acquire().await.unwrap().release().await.unwrap();
+        let begin = Instant::now();
+        let tried = locks.lock("k", &1).try_acquire().await;
+        let guard = tried.unwrap().unwrap_or_else(|| panic!("{round_trip:?}: it is free"));
+        assert!(begin.elapsed() < round_trip + Duration::from_millis(3), "{round_trip:?}: {:?}", begin.elapsed());
+        guard.release().await.unwrap();
+    }
+}
+
+/// The keeper repeats an ask whose answer nobody reads. Without a connection it sends nothing, and nothing has to be withdrawn:
+/// not either where it does not know yet how far away the server is.
+#[tokio::test(start_paused = true)]
+async fn what_was_never_sent_is_not_repeated_either() {
+    let (_time, network) = world();
+    network.move_away(Duration::from_millis(400));
+    network.set_weather(Weather { refused: 1.0, ..Weather::default() });
+    let locks = connect(&network, "p");
+    for number in 0..20 {
+        let tried = locks.lock("k", &number).timeout(Duration::from_millis(80)).acquire().await;
+        assert!(matches!(tried, Err(LockError::Backend { .. })), "{tried:?}");
+    }
+    assert_eq!(locks.core().schedule().releases().0, 0, "withdrawals that wait to be sent");
+}

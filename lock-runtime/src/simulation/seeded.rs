@@ -205,6 +205,10 @@ pub(super) const ALL: &[Seeded] = &[
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
     code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, GIVEN_BACK),
+    near(
+        |plan| plan.round_trip == 400,
+        code("a connection is given up for commands that had too little time", Mutant::CutShortIsSilence, ERRORS),
+    ),
     code("a deadline counts from the reply", Mutant::DeadlineFromReply, BACKED),
     code("a dropped guard keeps its lease", Mutant::DroppedGuardKept, UNUSED),
     code("a command has no deadline", Mutant::EndlessCommand, IN_TIME),
@@ -228,6 +232,10 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     code("L3: each hold of a lease releases it", Mutant::ReleasePerHold, BACKED),
     under_load(code("a release is repeated without a pause", Mutant::RepeatedWithoutPause, CHEAP)),
+    near(
+        |plan| plan.load > 0 && plan.round_trip == 400,
+        code("L7: an ask is repeated where there is no connection", Mutant::RepeatedCutOff, CHEAP),
+    ),
     cutting(code("a retry has a new token and leaves the old one", Mutant::RetryUnderNewToken, UNUSED)),
     code("L2: the holds of a lease have one fencing token", Mutant::SameFence, FENCES),
     code("whatever is polled inside of a body is part of it", Mutant::StrangerIsInside, OVERLAP),
@@ -236,6 +244,14 @@ pub(super) const ALL: &[Seeded] = &[
     late(code("L7: a turn that is not taken up stays where it is", Mutant::LateTurnKept, UNUSED)),
     late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
+    near(
+        |plan| plan.round_trip >= 100 && plan.processes == 4 && plan.keys <= 3,
+        code(
+            "L7: the answer to a repetition by the keeper ends a task's wait for its own",
+            Mutant::RepetitionEndsWait,
+            ORDER,
+        ),
+    ),
     far(code("L7: a task is late though an answer is on its way from afar", Mutant::DistanceForgotten, ORDER)),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
     under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),

@@ -343,5 +343,7 @@ pub(super) fn told(error: &LockError) -> (How, String) {
         LockError::Backend { .. } | LockError::Connect { .. } => How::Unreachable,
         _ => How::Failed,
     };
-    (how, error.to_string())
+    let text = error.to_string();
+    assert!(!text.contains("within 0ns"), "{text}");
+    (how, text)
 }

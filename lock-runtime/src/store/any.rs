@@ -70,6 +70,10 @@ impl Store for AnyStore {
         of_any!(self, store => store.round_trip())
     }
 
+    fn is_cut_off(&self, key: &str) -> bool {
+        of_any!(self, store => store.is_cut_off(key))
+    }
+
     async fn settled(&self) {
         of_any!(self, store => store.settled().await);
     }

@@ -289,6 +289,10 @@ impl<S: Voter> Store for Quorum<S> {
         trips().filter(is_enough).min().unwrap_or_default()
     }
 
+    fn is_cut_off(&self, key: &str) -> bool {
+        self.members.iter().all(|member| member.node.is_cut_off(key))
+    }
+
     async fn settled(&self) {
         self.behind.close();
         self.behind.wait().await;

@@ -297,6 +297,10 @@ impl Store for RedisStore {
         self.servers.round_trip()
     }
 
+    fn is_cut_off(&self, key: &str) -> bool {
+        self.servers.is_cut_off(key)
+    }
+
     fn unanswered(&self, since: Duration) -> StoreError {
         self.servers.unanswered(since).into()
     }

@@ -85,7 +85,7 @@ async fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_without_an_answer_is_owed_and_sent_again_ever_more_slowly_until_the_hold_ends() {
-    let (_locks, guard, slot) = held().await;
+    let (locks, guard, slot) = held().await;
     let (key, token) = (guard.key().into(), slot.locked().lease.as_ref().unwrap().token.clone());
     let renewal = Renewal { key, token, lease: Duration::from_secs(30), grace: Duration::ZERO };
     let confirmed = Renewed::Until(Deadline::after(renewal.lease));
@@ -93,7 +93,7 @@ async fn a_renewal_without_an_answer_is_owed_and_sent_again_ever_more_slowly_unt
     for millis in [50, 100, 200, 400, 800, 800] {
         let attention = slot.renewed(&renewal, Moment::now(), None);
         assert!(matches!(attention, Attention::In(pause) if pause == Duration::from_millis(millis)), "{attention:?}");
-        let attention = slot.attend(Look::Due, &round());
+        let attention = slot.attend(Look::Due, &round(&locks));
         assert!(matches!(attention, Attention::Renew(..)), "{attention:?}");
     }
     slot.locked().lease.as_mut().unwrap().until = Deadline::after(Duration::ZERO);

@@ -21,13 +21,15 @@ async fn a_renewal_that_was_decided_on_for_one_hold_does_not_confirm_the_longer_
         let slot = locks.core().table().get(first.key()).unwrap();
         let next = tokio::spawn(request(long).acquire());
         tokio::task::yield_now().await;
-        let Attention::Renew(renewal, _) = slot.attend(Look::Verify, &round()) else { panic!("it is to be renewed") };
+        let Attention::Renew(renewal, _) = slot.attend(Look::Verify, &round(&locks)) else {
+            panic!("it is to be renewed")
+        };
         first.release().await.unwrap();
         let next = next.await.unwrap().unwrap();
         let sent = Moment::now();
         slot.renewed(&renewal, sent, Some(Renewed::Until(Deadline::new(sent, short))));
         advance(Duration::from_millis(6)).await;
-        let attention = slot.attend(Look::Young, &round());
+        let attention = slot.attend(Look::Young, &round(&locks));
         let Attention::Renew(renewal, _) = &attention else { panic!("{renew}: {attention:?}") };
         assert!(renewal.lease > long / 2, "{renew}: {renewal:?}");
         drop(next);

@@ -246,6 +246,12 @@ impl Cluster {
         self.links().values().map(|link| link.round_trip()).max().unwrap_or_default()
     }
 
+    /// Whether the connection for a key broke.
+    pub(super) fn is_cut_off(&self, key: &str) -> bool {
+        let Some((node, _)) = self.topology.master(slot_of(key)) else { return false };
+        self.links().get(&node).is_some_and(|link| link.was_used() && !link.is_connected())
+    }
+
     /// Makes the connections that broke.
     pub(super) async fn connect_again(&self, by: Deadline) {
         let links: Vec<_> = self.links().values().filter(|link| link.was_used()).cloned().collect();

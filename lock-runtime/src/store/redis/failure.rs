@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::BackendError;
+use crate::error::within;
 use crate::store::{Reach, Retry, StoreError};
 
 /// The oldest server with everything that the protocol uses (`SET … NX GET`, `PEXPIRE … GT`).
@@ -136,11 +137,11 @@ impl CallError {
 
     pub(crate) fn into_problem(self) -> BackendError {
         match self {
-            Self::Silent(limit) => BackendError::new(format!("no answer from the server within {limit:?}")),
+            Self::Silent(limit) => BackendError::new(format!("no answer from the server {}", within(limit))),
             Self::Unconfirmed(limit, count) => {
-                BackendError::new(format!("no answer within {limit:?}: the server waits for {count} replicas"))
+                BackendError::new(format!("no answer {}: the server waits for {count} replicas", within(limit)))
             }
-            Self::NoConnection(limit) => BackendError::new(format!("no connection to the server within {limit:?}")),
+            Self::NoConnection(limit) => BackendError::new(format!("no connection to the server {}", within(limit))),
             Self::Inherited => BackendError::new(
                 "this process is a fork of the one that made the lock manager: make a new manager in the child",
             ),

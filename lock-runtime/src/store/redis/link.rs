@@ -33,6 +33,7 @@ mod called;
 mod connect;
 mod drifting;
 mod known;
+mod probe;
 mod receiver;
 mod server_clock;
 
@@ -75,6 +76,7 @@ pub(crate) struct Link {
     scripts: AtomicU32,
     /// Whether `silent_since` may be set: looked at after each reply, without the lock.
     is_silent: AtomicBool,
+    is_probing: AtomicBool,
     /// Commands on their way.
     in_flight: AtomicUsize,
 }
@@ -140,6 +142,7 @@ impl Link {
             round_trip: AtomicU64::new(0),
             scripts: AtomicU32::new(0),
             is_silent: AtomicBool::new(false),
+            is_probing: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
         })
     }
@@ -297,7 +300,7 @@ impl Link {
         let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), reply).await;
         drop(in_flight);
         let Ok(reply) = outcome else {
-            self.silence(made.generation, sent);
+            self.silence(made.generation, sent, limit);
             return Err(self.unanswered(limit));
         };
         self.heard();
@@ -370,7 +373,7 @@ impl Link {
 
     /// A command went unanswered. After twice the command timeout without any answer the connection is given up:
     /// a server that is merely slow is not flooded with new connections, a dead connection is replaced soon.
-    fn silence(&self, generation: u64, sent: Moment) {
+    fn silence(&self, generation: u64, sent: Moment, limit: Duration) {
         let mut state = self.locked();
         if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
             return;
@@ -378,9 +381,10 @@ impl Link {
         let since = *state.silent_since.get_or_insert(sent);
         self.is_silent.store(true, Ordering::Relaxed);
         drop(state);
-        if since.elapsed() >= self.command_timeout * 2 && !mutant!(ConnectionNeverGivenUp) {
-            self.drop_connection(generation);
+        if since.elapsed() < self.command_timeout * 2 || mutant!(ConnectionNeverGivenUp) {
+            return;
         }
+        if self.was_cut_short(limit) { self.probe() } else { self.drop_connection(generation) }
     }
 
     /// Gives up the connection of `generation`; everybody who waits for a push is told to ask again.

@@ -105,6 +105,14 @@ impl Servers {
         }
     }
 
+    /// Whether there is no connection to the server of `key`. To one that was not used yet there is no other way.
+    pub(super) fn is_cut_off(&self, key: &str) -> bool {
+        match self {
+            Self::One(link) => !link.is_connected(),
+            Self::Cluster(cluster) => cluster.is_cut_off(key),
+        }
+    }
+
     /// As [`Link::unanswered`].
     pub(super) fn unanswered(&self, limit: Duration) -> CallError {
         match self {

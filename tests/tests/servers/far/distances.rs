@@ -3,19 +3,23 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use tests::patience::NOISE;
 use tests::proxy::Distance;
 
 use super::places::Far;
 use super::recovery::ROUND_TRIPS;
 
 const LONG: Duration = Duration::from_secs(9);
+/// What a busy machine may add: twice, as two processes take part. It is less than the longest round trip, so that one more
+/// than promised is seen.
+const SLACK: Duration = NOISE.saturating_mul(2);
 
 /// Connects from afar, tries, acquires, holds beyond the first claim, and hands off to a manager that waits, with the default
 /// settings. It connects and hands off within so many round trips.
 async fn all_works(far: Far, round_trip: u64, (connects, passes): (u32, u32)) {
     let distance = Distance::of_millis(round_trip);
     far.move_away(distance);
-    let trips = |count: u32| distance.round_trip * count + Duration::from_millis(250);
+    let trips = |count: u32| distance.round_trip * count + SLACK;
     let start = Instant::now();
     // The one verb that a default may not be enough for.
     let manager = far.builder().connect_timeout(LONG).connect().await.unwrap();
@@ -25,7 +29,7 @@ async fn all_works(far: Far, round_trip: u64, (connects, passes): (u32, u32)) {
     assert!(connected < trips(connects) + reading, "{round_trip} ms: connected in {connected:?}");
     drop(manager);
     far.move_away(Distance::default());
-    let (one, other) = (far.manager().await, far.manager().await);
+    let (one, other) = (far.manager_on_a_busy_machine().await, far.manager_on_a_busy_machine().await);
     for locks in [&one, &other] {
         // In a cluster the first lock makes the connection.
         locks.lock("warm", "up").acquire().await.unwrap().release().await.unwrap();

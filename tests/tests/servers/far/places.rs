@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use lock_runtime::{Builder, LockManager};
 use redis::TlsCertificates;
+use tests::patience::NOISE;
 use tests::proxy::{Distance, Proxy};
 use tests::sentinel::{NAME, Sentinel};
 use tests::server::{Kind, Server, free_port};
 use tests::tls::{Authority, arguments};
+
+/// The default.
+const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Servers, and the proxies before them.
 pub(crate) struct Far {
@@ -95,6 +99,13 @@ impl Far {
 
     pub(crate) async fn manager(&self) -> LockManager {
         self.builder().connect().await.unwrap()
+    }
+
+    /// With the default settings, and the time that a busy machine takes: 400 ms away the default command timeout leaves 100 ms
+    /// to the server, the proxy and this process. That it is enough by itself the simulation shows, where nothing else takes
+    /// time (`a_single_try_of_a_free_lock_is_had_at_every_distance_with_the_default_settings`).
+    pub(crate) async fn manager_on_a_busy_machine(&self) -> LockManager {
+        self.builder().command_timeout(COMMAND_TIMEOUT + NOISE).connect().await.unwrap()
     }
 
     /// Whether a majority of the servers has an owner of the lock.

@@ -39,7 +39,7 @@ async fn is_had(manager: &LockManager, number: u32) -> bool {
 /// a dropped guard is released.
 async fn all_is_well_again_after_a_cut(far: Far, distance: Distance) {
     let what = format!("{distance:?}");
-    let manager = far.manager().await;
+    let manager = far.manager_on_a_busy_machine().await;
     let before = manager.lock("before", "cut").timeout(RECOVERED).acquire().await.unwrap();
     is_confirmed(&before).await;
     far.move_away(distance);
