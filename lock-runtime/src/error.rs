@@ -2,18 +2,18 @@
 
 use std::borrow::Cow;
 use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a lock was not obtained, or did not last.
 ///
 /// The text names the lock's key and never contains a password or an owner token.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LockError {
     /// Somebody else held the lock for as long as this caller was ready to wait. Try again later, or tell the user
     /// that the thing is busy.
-    #[error("lock `{key}` is busy{}{}", waited_for(*waited), held_by(holder.as_deref()))]
     Timeout {
         /// The lock's name in Redis.
         key: String,
@@ -26,10 +26,6 @@ pub enum LockError {
     /// As many tasks of this manager wait already as may. Said at once, and nothing is left in Redis: shed the load,
     /// or allow more with [`Builder::max_waiters`](crate::Builder::max_waiters) and
     /// [`max_waiters_per_key`](crate::Builder::max_waiters_per_key).
-    #[error(
-        "lock `{key}`: {limit} tasks wait already, and no more may; turn some away earlier, or raise the manager's \
-         `max_waiters` or `max_waiters_per_key`"
-    )]
     TooManyWaiters {
         /// The lock's name in Redis.
         key: String,
@@ -39,7 +35,6 @@ pub enum LockError {
 
     /// The lock was held, and was lost before the work was done: its lease ran out, or Redis no longer knew it.
     /// Another process may have worked at the same time; look at what was done before you repeat it.
-    #[error("lock `{key}` was lost{}", if *completed { " before it was released; what ran under it was partly unprotected" } else { "; what ran under it was stopped" })]
     Lost {
         /// The lock's name in Redis.
         key: String,
@@ -48,17 +43,12 @@ pub enum LockError {
     },
 
     /// No manager to lock with.
-    #[error(
-        "no lock manager: call `install()` on a `LockManager` once at start-up, or run this inside `LockManager::scope`"
-    )]
     NotInstalled,
 
     /// [`LockManager::install`](crate::LockManager::install) was called although the process has a manager already.
-    #[error("a lock manager is installed already: install once per process, and use `scope` for another one")]
     AlreadyInstalled,
 
     /// The value can't name a lock.
-    #[error("lock key `{key}` is unusable: {reason}")]
     InvalidKey {
         /// What there was of the name.
         key: String,
@@ -67,7 +57,6 @@ pub enum LockError {
     },
 
     /// A setting makes no sense, such as a lease of zero or a malformed URL.
-    #[error("invalid {setting}: {reason}")]
     InvalidSetting {
         /// The setting's name as the user writes it.
         setting: &'static str,
@@ -77,7 +66,6 @@ pub enum LockError {
 
     /// This very task holds the lock already, inside a body that runs under it: waiting for it would never end.
     /// Use `run` (or the attribute), which enters the lock that its task already holds.
-    #[error("lock `{key}` is held by this very task: acquiring it again would wait for itself; use `run` to re-enter")]
     AlreadyHeld {
         /// The lock's name in Redis.
         key: String,
@@ -85,7 +73,6 @@ pub enum LockError {
 
     /// Fewer replicas confirmed the lock in time than [`Builder::min_replicas`](crate::Builder::min_replicas) asks for: a
     /// failover could have lost it, so it was given back. Or the request waited behind others that waited for replicas.
-    #[error("lock `{key}`: only {confirmed} of {wanted} replicas confirmed it in time, so it was given back")]
     TooFewReplicas {
         /// The lock's name in Redis.
         key: String,
@@ -96,7 +83,6 @@ pub enum LockError {
     },
 
     /// Redis could not be asked, or could not do it. Whether the lock is free is not known.
-    #[error("lock `{key}`: {problem}")]
     Backend {
         /// The lock's name in Redis.
         key: String,
@@ -105,7 +91,6 @@ pub enum LockError {
     },
 
     /// The connection to Redis could not be set up.
-    #[error("can't connect to {server}: {problem}")]
     Connect {
         /// The server's address, without credentials.
         server: String,
@@ -115,22 +100,66 @@ pub enum LockError {
 
     /// This process is a fork of the one that made the manager. The child would make the same tokens as its parent, on the same
     /// connections, so its copy of the manager does nothing: make a new manager in the child.
-    #[error(
-        "lock `{key}`: this process is a fork of the one that made the lock manager, and can't use its copy: make a new \
-         manager in the child"
-    )]
     Forked {
         /// The lock's name in Redis.
         key: String,
     },
 
     /// The manager is shutting down, or has shut down.
-    #[error("lock `{key}`: the lock manager is shut down")]
     ShutDown {
         /// The lock's name in Redis.
         key: String,
     },
 }
+
+impl fmt::Display for LockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timeout { key, waited, holder } => {
+                write!(f, "lock `{key}` is busy{}{}", waited_for(*waited), held_by(holder.as_deref()))
+            }
+            Self::TooManyWaiters { key, limit } => write!(
+                f,
+                "lock `{key}`: {limit} tasks wait already, and no more may; turn some away earlier, or raise the manager's \
+                 `max_waiters` or `max_waiters_per_key`"
+            ),
+            Self::Lost { key, completed: true } => {
+                write!(f, "lock `{key}` was lost before it was released; what ran under it was partly unprotected")
+            }
+            Self::Lost { key, completed: false } => {
+                write!(f, "lock `{key}` was lost; what ran under it was stopped")
+            }
+            Self::NotInstalled => f.write_str(
+                "no lock manager: call `install()` on a `LockManager` once at start-up, or run this inside \
+                 `LockManager::scope`",
+            ),
+            Self::AlreadyInstalled => f.write_str(
+                "a lock manager is installed already: install once per process, and use `scope` for another one",
+            ),
+            Self::InvalidKey { key, reason } => write!(f, "lock key `{key}` is unusable: {reason}"),
+            Self::InvalidSetting { setting, reason } => write!(f, "invalid {setting}: {reason}"),
+            Self::AlreadyHeld { key } => write!(
+                f,
+                "lock `{key}` is held by this very task: acquiring it again would wait for itself; use `run` to re-enter"
+            ),
+            Self::TooFewReplicas { key, confirmed, wanted } => write!(
+                f,
+                "lock `{key}`: only {confirmed} of {wanted} replicas confirmed it in time, so it was given back"
+            ),
+            Self::Backend { key, problem } => write!(f, "lock `{key}`: {problem}"),
+            Self::Connect { server, problem } => write!(f, "can't connect to {server}: {problem}"),
+            Self::Forked { key } => write!(
+                f,
+                "lock `{key}`: this process is a fork of the one that made the lock manager, and can't use its copy: make \
+                 a new manager in the child"
+            ),
+            Self::ShutDown { key } => write!(f, "lock `{key}`: the lock manager is shut down"),
+        }
+    }
+}
+
+/// The cause of a `problem` is told with its text: it is no source, which would be printed twice.
+impl Error for LockError {}
 
 impl LockError {
     /// Whether somebody else held the lock for the whole wait.
@@ -179,8 +208,8 @@ impl InvalidKey {
     }
 }
 
-impl std::fmt::Display for InvalidKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for InvalidKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)
     }
 }
@@ -209,8 +238,8 @@ impl BackendError {
     }
 }
 
-impl std::fmt::Display for BackendError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for BackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }

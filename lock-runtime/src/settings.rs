@@ -40,11 +40,22 @@ pub(crate) struct Settings {
     pub(crate) problem: Option<LockError>,
 }
 
+/// The name of this host.
+#[cfg(unix)]
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_default()
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             namespace: None,
-            label: format!("{}:{}", gethostname::gethostname().to_string_lossy(), std::process::id()),
+            label: format!("{}:{}", host(), std::process::id()),
             default_timeout: Duration::from_secs(2),
             default_expire: Duration::from_secs(30),
             command_timeout: Duration::from_millis(500),

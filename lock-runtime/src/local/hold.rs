@@ -93,25 +93,23 @@ impl Hold {
         let Some(release) = unreleased.release.as_mut() else {
             return Ok(());
         };
-        let outcome = match (&turn, release.again.clone()) {
+        let answered = match (&turn, release.again.clone()) {
             (Some((turn, takings)), Some((token, claim))) => {
-                let answered = {
-                    let command = pin!(core.store().give_back(release, by));
-                    turn.slot().while_wanted(*takings, &token, command).await
-                };
-                match answered {
-                    Some(outcome) => outcome,
-                    // The ask that went along was withdrawn meanwhile. The release is still to be done, without it.
-                    None => {
-                        core.withdraw(Release::withdrawal(&release.key, &token, claim));
-                        release.again = None;
-                        let released = core.store().give_back(release, by.counted_from(Moment::now())).await;
-                        // What was sent before may have been the release that took effect.
-                        released.map(|released| Released { owned: true, ..released })
-                    }
-                }
+                let command = pin!(core.store().give_back(release, by));
+                turn.slot().while_wanted(*takings, &token, command).await.ok_or((token, claim))
             }
-            _ => core.store().give_back(release, by).await,
+            _ => Ok(core.store().give_back(release, by).await),
+        };
+        let outcome = match answered {
+            Ok(outcome) => outcome,
+            // The ask that went along was withdrawn meanwhile. The release is still to be done, without it.
+            Err((token, claim)) => {
+                core.withdraw(Release::withdrawal(&release.key, &token, claim));
+                release.again = None;
+                let released = core.store().give_back(release, by.counted_from(Moment::now())).await;
+                // What was sent before may have been the release that took effect.
+                released.map(|released| Released { owned: true, ..released })
+            }
         };
         let released = match outcome {
             Ok(released) => released,

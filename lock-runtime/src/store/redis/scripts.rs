@@ -4,32 +4,31 @@ use std::sync::LazyLock;
 
 use redis::Cmd;
 
-/// A script and its digest.
+/// A script and its digest: SHA-1 in hexadecimal, by which a server knows it.
 pub(super) struct Script {
     text: String,
-    digest: String,
+    digest: &'static str,
     /// Its place in a set of scripts.
     number: u32,
 }
 
 macro_rules! script {
-    ($number:literal, $file:literal) => {
-        LazyLock::new(|| Script::new($number, include_str!(concat!("scripts/", $file))))
+    ($number:literal, $file:literal, $digest:literal) => {
+        LazyLock::new(|| Script::new($number, include_str!(concat!("scripts/", $file)), $digest))
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua");
-pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua");
-pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua");
-pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "97179ffb7151e0d3b4c8a2081fa67bf514263841");
+pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "5b55a890a8d193cf49245f7be32759c07172e6ad");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "78b6f9dafcfb8f4b2e3ffa68fac556c5535f4f0c");
+pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "0c43b10a294f67afa7263ea63b27686289126969");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "6fc61b041c0c0fe482178b54350b7d65384cf836");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "4e4f30e0ddce19a00499d2859e43c91fb90fe668");
+pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "23fd4f7f9d1250e3280d040fa0b396e5472dda13");
 
 impl Script {
-    fn new(number: u32, file: &str) -> Self {
+    fn new(number: u32, file: &str, digest: &'static str) -> Self {
         let text = file.replacen("-- include queue.lua\n", include_str!("scripts/queue.lua"), 1);
-        let digest = redis::Script::new(&text).get_hash().to_owned();
         Self { text, digest, number }
     }
 
@@ -39,7 +38,7 @@ impl Script {
     }
 
     pub(super) fn by_digest(&self, keys: usize, arguments: &impl Fn(&mut Cmd)) -> Cmd {
-        command("EVALSHA", &self.digest, keys, arguments)
+        command("EVALSHA", self.digest, keys, arguments)
     }
 
     pub(super) fn by_text(&self, keys: usize, arguments: &impl Fn(&mut Cmd)) -> Cmd {
@@ -53,4 +52,17 @@ fn command(name: &str, script: &str, keys: usize, arguments: &impl Fn(&mut Cmd))
     command.arg(name).arg(script).arg(keys);
     arguments(&mut command);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_of_each_script_is_that_of_its_text() {
+        for script in [&ASK, &FREE, &RELEASE, &RENEW, &DRAW, &RAISE, &DENIED] {
+            let digest = sha1_smol::Sha1::from(&script.text).digest().to_string();
+            assert_eq!(script.digest, digest, "the digest of script {} is now {digest}", script.number);
+        }
+    }
 }

@@ -6,10 +6,13 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::future::pending;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
 use redis::{AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, Pipeline};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -106,10 +109,10 @@ impl Sentinels {
             trying.push(start(master));
         }
         while !unheard.is_empty() || !trying.is_empty() {
-            tokio::select! {
-                Some((master, outcome)) = trying.next() => search.on_outcome(&master, outcome),
-                news = said.recv(), if !unheard.is_empty() => {
-                    let Some(Said { by, choice }) = news else { break };
+            match first(&mut trying, &mut said, !unheard.is_empty()).await {
+                Either::Left((master, outcome)) => search.on_outcome(&master, outcome),
+                Either::Right(None) => break,
+                Either::Right(Some(Said { by, choice })) => {
                     unheard.remove(&by);
                     match choice {
                         Ok(choice) if !self.is_latest(&choice) => search.of_master = Some(outdone(&choice)),
@@ -189,6 +192,25 @@ async fn connect_to(
     };
     let outcome = timeout(limit, connecting).await.unwrap_or(Err(CallError::NoConnection(limit)));
     outcome.map_err(|error| error.of(&place))
+}
+
+/// What comes first: the end of a `trying`, or what a sentinel said, if some `are_unheard`.
+async fn first<T>(
+    trying: &mut FuturesUnordered<impl Future<Output = T>>,
+    said: &mut UnboundedReceiver<Said>,
+    are_unheard: bool,
+) -> Either<T, Option<Said>> {
+    let tried = pin!(async {
+        match trying.next().await {
+            Some(outcome) => outcome,
+            None => pending().await,
+        }
+    });
+    let heard = pin!(async { if are_unheard { said.recv().await } else { pending().await } });
+    match select(tried, heard).await {
+        Either::Left((outcome, _)) => Either::Left(outcome),
+        Either::Right((news, _)) => Either::Right(news),
+    }
 }
 
 /// As people write it, without credentials.

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, RedisConnectionInfo, Value,
@@ -11,6 +12,7 @@ use redis::{
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
+use uuid::Uuid;
 
 use super::super::failure::CallError;
 use super::super::greeting::{is_tls, says};
@@ -122,7 +124,7 @@ impl Listener {
         let mut asking = connection.clone();
         // In one piece, and listening first: no news is missed in between.
         let subscribing = connection.subscribe(&["+promoted-slave", "+switch-master"]);
-        let (subscribed, choice) = tokio::join!(biased; subscribing, self.ask(&mut asking));
+        let (subscribed, choice) = join(subscribing, self.ask(&mut asking)).await;
         subscribed.map_err(refused)?;
         Ok((connection, choice?))
     }
@@ -163,5 +165,6 @@ fn unreadable() -> CallError {
 
 /// Up to half as long again, so that those who lost the same sentinel do not come back together.
 fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(1.0 + fastrand::f64() / 2.0)
+    let (random, ..) = Uuid::new_v4().as_fields();
+    pause.mul_f64(1.0 + f64::from(random) / f64::from(u32::MAX) / 2.0)
 }
