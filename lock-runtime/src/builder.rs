@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::address::{self, Target};
 use crate::clock::Deadline;
 use crate::engine::Engine;
 use crate::keeper::thread::KeeperThread;
-use crate::place::{self, Place};
 use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
@@ -233,29 +233,29 @@ impl Builder {
     /// Cancel safe.
     pub async fn connect(self) -> Result<LockManager, LockError> {
         self.settings.check()?;
-        let place = match self.server {
-            Some(Server::Client(client)) => place::of_client(&client)?,
-            Some(Server::Url(url)) if place::is_memory(&url) => {
+        let target = match self.server {
+            Some(Server::Client(client)) => address::of_client(&client)?,
+            Some(Server::Url(url)) if address::is_memory(&url) => {
                 self.settings.check_in_memory()?;
                 return Ok(on_memory(self.settings, in_this_process()));
             }
             Some(Server::Quorum(urls)) => {
-                return quorum::connect(self.settings, &place::quorum::of_urls(&urls)?).await;
+                return quorum::connect(self.settings, &address::quorum::of_urls(&urls)?).await;
             }
-            Some(Server::Url(url)) if let Some(endpoints) = place::quorum::of_url(&url) => {
+            Some(Server::Url(url)) if let Some(endpoints) = address::quorum::of_url(&url) => {
                 return quorum::connect(self.settings, &endpoints?).await;
             }
-            Some(Server::Url(url)) => place::of_url(&url)?,
+            Some(Server::Url(url)) => address::of_url(&url)?,
             None => {
-                let reason = format!("none was given; {}", place::FORMS);
+                let reason = format!("none was given; {}", address::FORMS);
                 return Err(LockError::InvalidSetting { setting: "URL", reason });
             }
         };
-        if place.is_cluster() && self.settings.min_replicas.is_some() {
+        if target.is_cluster() && self.settings.min_replicas.is_some() {
             let reason = "it is not supported for a cluster; leave it out".to_owned();
             return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
         }
-        connect(self.settings, place).await
+        connect(self.settings, target).await
     }
 
     /// A manager whose locks live in this process.
@@ -293,14 +293,14 @@ fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
 
 /// The store over the connections of the callers of `process`, and over those of its keeper.
 fn stores(
-    place: Place,
+    target: Target,
     process: &Process,
     settings: &Settings,
     thread: &Arc<KeeperThread>,
 ) -> (RedisStore, RedisStore) {
     let (command_timeout, connect_timeout) = (settings.command_timeout, settings.connect_timeout);
-    match place {
-        Place::Server(endpoint) => {
+    match target {
+        Target::Server(endpoint) => {
             let link = |process| {
                 let replicas = settings.min_replicas.map(|(count, within)| Replicas::new(count, within));
                 Link::new(
@@ -314,27 +314,27 @@ fn stores(
             };
             (RedisStore::new(link(Some(process.id()))), RedisStore::new(link(None)))
         }
-        Place::Cluster(seeds) => {
+        Target::Cluster(seeds) => {
             let topology = Topology::new(*seeds, settings.drift(), command_timeout, connect_timeout);
             let masters = |process| Cluster::new(&topology, process);
             let (front, back, thread) = (masters(Some(process.id())), masters(None), Arc::clone(thread));
-            front.lead(&back, move |work| thread.spawn(work));
+            front.mirror_connections(&back, move |work| thread.spawn(work));
             (RedisStore::new(Servers::Cluster(front)), RedisStore::new(Servers::Cluster(back)))
         }
     }
 }
 
-async fn connect(settings: Settings, place: Place) -> Result<LockManager, LockError> {
-    let server = place.address();
+async fn connect(settings: Settings, target: Target) -> Result<LockManager, LockError> {
+    let server = target.address();
     let refused = |problem| LockError::Connect { server: server.clone(), problem };
-    let is_tls = place.is_tls();
+    let is_tls = target.is_tls();
     if is_tls {
         choose_cryptography();
     }
     let thread = KeeperThread::shared()
         .map_err(|error| refused(BackendError::caused_by("the keeper's thread could not be started", error)))?;
     let process = Process::new(&settings.label);
-    let (front, back) = stores(place, &process, &settings, &thread);
+    let (front, back) = stores(target, &process, &settings, &thread);
     match tokio::time::timeout(settings.connect_timeout, front.connect()).await {
         Ok(Ok(())) => {}
         Ok(Err(problem)) => return Err(refused(problem)),
@@ -344,8 +344,8 @@ async fn connect(settings: Settings, place: Place) -> Result<LockManager, LockEr
             return Err(refused(BackendError::new(text)));
         }
     }
-    let (look, by) = (back.clone(), Deadline::after(settings.connect_timeout));
-    thread.spawn(async move { look.warn_of_eviction(by).await });
+    let (look, deadline) = (back.clone(), Deadline::after(settings.connect_timeout));
+    thread.spawn(async move { look.warn_of_eviction(deadline).await });
     let store = |store| Arc::new(AnyStore::Redis(store));
     Ok(LockManager::new(Engine::new(settings, process, store(front), store(back), Some(thread))))
 }

@@ -8,7 +8,7 @@ use crate::LockError;
 use crate::fork::Origin;
 use crate::keeper::Keeper;
 use crate::keeper::thread::KeeperThread;
-use crate::local::{self, Core, Hold, Loss, Schedule, Terms};
+use crate::local::{self, Core, Hold, Loss, ResolvedRequest, Schedule};
 use crate::observe;
 use crate::settings::Settings;
 use crate::store::{AnyStore, Store};
@@ -47,9 +47,9 @@ impl Engine {
     }
 
     /// Waits for the lock.
-    pub(crate) fn acquire(&self, terms: &Terms) -> impl Future<Output = Result<Hold, LockError>> {
+    pub(crate) fn acquire(&self, request: &ResolvedRequest) -> impl Future<Output = Result<Hold, LockError>> {
         self.keeper.start(&self.core);
-        local::acquire(&self.core, terms)
+        local::acquire(&self.core, request)
     }
 
     /// See [`LockManager::shutdown`](crate::LockManager::shutdown). The bodies that hold the locks `own` wait for it
@@ -64,7 +64,7 @@ impl Engine {
             observe::shut_down_inside(key);
         }
         core.close();
-        if tokio::time::timeout(core.settings().drain, core.table().emptied_but(own)).await.is_err() {
+        if tokio::time::timeout(core.settings().drain, core.table().wait_until_empty_but(own)).await.is_err() {
             for slot in core.table().all() {
                 if !own.contains(slot.key()) {
                     core.revoke(&slot, None, Loss::Whole);
@@ -75,7 +75,7 @@ impl Engine {
                 if own.is_empty() {
                     core.bodies().wait().await;
                 } else {
-                    core.table().emptied_but(own).await;
+                    core.table().wait_until_empty_but(own).await;
                 }
             };
             let _ = tokio::time::timeout(LAST_STEPS, ended).await;
@@ -83,10 +83,10 @@ impl Engine {
         core.releases().close();
         let released = async {
             core.releases().wait().await;
-            core.store().settled().await;
+            core.store().wait_for_releases().await;
         };
         let _ = tokio::time::timeout(LAST_STEPS, released).await;
-        let _ = tokio::time::timeout(LAST_STEPS, core.schedule().quiet()).await;
+        let _ = tokio::time::timeout(LAST_STEPS, core.schedule().wait_until_quiet()).await;
     }
 }
 

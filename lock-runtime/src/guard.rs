@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::local::{Hold, HoldView};
+use crate::local::{Hold, HoldHandle};
 use crate::{FencingToken, LockError};
 
 /// A lock that is held, until this is released or dropped or its deadline passes.
@@ -12,22 +12,22 @@ use crate::{FencingToken, LockError};
 /// background, also when the runtime it was made on is gone.
 #[must_use = "dropping a guard gives the lock back at once; bind it to a name for as long as the lock is needed"]
 pub struct LockGuard {
-    view: HoldView,
+    handle: HoldHandle,
     /// `None` for a hold that is borrowed from an outer body.
     hold: Option<Hold>,
 }
 
 impl LockGuard {
     pub(crate) fn owning(hold: Hold) -> Self {
-        Self { view: hold.view().clone(), hold: Some(hold) }
+        Self { handle: hold.handle().clone(), hold: Some(hold) }
     }
 
-    pub(crate) fn borrowing(view: HoldView) -> Self {
-        Self { view, hold: None }
+    pub(crate) fn borrowing(handle: HoldHandle) -> Self {
+        Self { handle, hold: None }
     }
 
-    pub(crate) fn view(&self) -> &HoldView {
-        &self.view
+    pub(crate) fn handle(&self) -> &HoldHandle {
+        &self.handle
     }
 
     /// Whether the hold is borrowed from an outer body of the same task.
@@ -38,13 +38,13 @@ impl LockGuard {
     /// The lock's name in Redis.
     #[must_use]
     pub fn key(&self) -> &str {
-        self.view.key()
+        self.handle.key()
     }
 
     /// The fencing token, when one was asked for with [`fenced(true)`](crate::LockRequest::fenced).
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
-        self.view.fencing_token()
+        self.handle.fencing_token()
     }
 
     /// Whether the lock is still held, as far as this process knows. Local, no I/O.
@@ -53,7 +53,7 @@ impl LockGuard {
     /// matters, pass the [fencing token](Self::fencing_token) along with the write.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.view.is_valid()
+        self.handle.is_valid()
     }
 
     /// The time to the deadline that Redis has confirmed so far; zero when the hold was lost. Local, no I/O.
@@ -62,7 +62,7 @@ impl LockGuard {
     /// when the lease is confirmed in the background.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.view.remaining()
+        self.handle.remaining()
     }
 
     /// Resolves when the hold is lost.
@@ -71,7 +71,7 @@ impl LockGuard {
     ///
     /// Cancel safe: it only watches.
     pub async fn lost(&self) {
-        self.view.lost().await;
+        self.handle.lost().await;
     }
 
     /// Moves the deadline to `lease` from now, less what clocks may drift (1 % + 2 ms). It never shortens the hold.
@@ -85,7 +85,7 @@ impl LockGuard {
     ///
     /// Cancel safe: at worst Redis keeps the lock for longer than this process uses it.
     pub async fn extend(&self, lease: Duration) -> Result<(), LockError> {
-        self.view.extend(lease).await
+        self.handle.extend(lease).await
     }
 
     /// Gives the lock back and waits for the answer.

@@ -45,9 +45,9 @@ impl Held {
     ///
     /// [`LockError::Lost`] when the hold was lost and the body was dropped for it.
     pub fn protect<F: Future>(&self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
-        let view = self.guard.view();
-        let body = Frame::new(view.clone()).around(body);
-        Protected::new(view, self.on_lost == OnLost::Cancel, body)
+        let handle = self.guard.handle();
+        let body = Frame::new(handle.clone()).around(body);
+        Protected::new(handle, self.on_lost == OnLost::Cancel, body)
     }
 
     /// Gives the lock back and says how it went.
@@ -58,7 +58,7 @@ impl Held {
     pub async fn finish<T>(self, outcome: Result<T, LockError>) -> Result<T, LockError> {
         let value = outcome?;
         if self.guard.is_borrowed() {
-            return if self.guard.is_valid() { Ok(value) } else { Err(self.guard.view().lost_error(true)) };
+            return if self.guard.is_valid() { Ok(value) } else { Err(self.guard.handle().lost_error(true)) };
         }
         match self.guard.release().await {
             Err(error) if error.is_lost() => Err(error),

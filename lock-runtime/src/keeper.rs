@@ -13,7 +13,7 @@ use tokio::runtime::{self, Handle};
 use tokio::time::Instant;
 
 use crate::clock::{Deadline, Moment};
-use crate::local::{Attention, Batch, Core, Look, Round, Schedule, Slot};
+use crate::local::{Action, Batch, Core, Round, Schedule, Slot, Trigger};
 use crate::store::{AnyStore, Ask, Renewal, Store};
 
 mod releases;
@@ -146,11 +146,11 @@ async fn run(keeper: Arc<Keeper>, core: Weak<Core>, _running: Running) {
         let missed = now.missed_by_timers(last) > MISSED;
         last = now;
         let work = if let Some(core) = core.upgrade() {
-            look(&keeper, &core, missed)
+            trigger(&keeper, &core, missed)
         } else {
             let last = schedule.last_work();
             if last.is_all {
-                return keeper.store.settled().await;
+                return keeper.store.wait_for_releases().await;
             }
             Work { releases: last.releases, ..Work::default() }
         };
@@ -165,7 +165,7 @@ async fn run(keeper: Arc<Keeper>, core: Weak<Core>, _running: Running) {
 }
 
 /// Looks at everything that is due; at every lease when time was `missed`.
-fn look(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
+fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     let schedule = &keeper.schedule;
     if schedule.take_interruption() {
         connect_again(keeper);
@@ -173,27 +173,27 @@ fn look(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     let round = Round {
         store: &keeper.store,
         grace: core.settings().grace,
-        by: keeper.by(),
+        deadline: keeper.by(),
         usual_answer: keeper.usual_answer(),
     };
     let mut visit = Visit { keeper, core, round, work: Work::default() };
     let found = schedule.take_due(Instant::now());
     for slot in found.dropped {
-        if let Some(release) = slot.take_unused() {
+        if let Some(release) = slot.take_unused_lease() {
             schedule.release(release);
         }
         core.table().forget_if_unused(&slot);
     }
     for slot in if missed { core.table().all() } else { found.verify } {
-        visit.attend(slot, Look::Verify);
+        visit.next_action(slot, Trigger::Verify);
     }
-    for (entry, slot) in found.young {
-        if !visit.attend(slot, Look::Young) {
-            schedule.forget_young(entry);
+    for (entry, slot) in found.tracked {
+        if !visit.next_action(slot, Trigger::Tick) {
+            schedule.untrack(entry);
         }
     }
     for slot in found.due {
-        visit.attend(slot, Look::Due);
+        visit.next_action(slot, Trigger::Timer);
     }
     for slot in found.watched {
         visit.repeat_ask(slot);
@@ -212,10 +212,10 @@ struct Visit<'a> {
 
 impl Visit<'_> {
     /// Returns whether the slot is to be looked at soon again.
-    fn attend(&mut self, slot: Arc<Slot>, look: Look) -> bool {
-        let attention = slot.attend(look, &self.round);
-        let is_soon = attention.is_soon();
-        follow(self.keeper, self.core, slot, attention, Some(&mut self.work));
+    fn next_action(&mut self, slot: Arc<Slot>, trigger: Trigger) -> bool {
+        let action = slot.next_action(trigger, &self.round);
+        let is_soon = action.is_soon();
+        follow(self.keeper, self.core, slot, action, Some(&mut self.work));
         is_soon
     }
 
@@ -225,34 +225,34 @@ impl Visit<'_> {
             self.work.heartbeat = true;
         }
         // An ask that its task repeated just now is not repeated here.
-        if let Some(ask) = slot.repeatable_ask(JUST_NOW, self.round.by) {
+        if let Some(ask) = slot.repeatable_ask(JUST_NOW, self.round.deadline) {
             self.work.asks.push((slot, ask));
         }
     }
 }
 
 /// Does what a lease needs; a renewal goes into `work`, or is left to the next beat.
-fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, attention: Attention, work: Option<&mut Work>) {
-    match attention {
-        Attention::Done | Attention::Young => {}
-        Attention::In(pause) => keeper.schedule.look_after(&slot, pause),
-        Attention::Renew(renewal, left) => {
+fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Action, work: Option<&mut Work>) {
+    match action {
+        Action::Done | Action::LookAgain => {}
+        Action::LookIn(pause) => keeper.schedule.set_timer(&slot, pause),
+        Action::Renew(renewal, left) => {
             if let Some(left) = left {
-                keeper.schedule.look_after(&slot, left);
+                keeper.schedule.set_timer(&slot, left);
             }
             match work {
                 Some(work) => work.renewals.push((slot, renewal)),
                 None => send_renewals(keeper, &Arc::downgrade(core), vec![(slot, renewal)]),
             }
         }
-        Attention::Ask(ask) => {
+        Action::Ask(ask) => {
             if let Some(work) = work {
                 work.asks.push((slot, ask));
             }
         }
-        Attention::Connect => connect_again(keeper),
-        Attention::Missed => core.pass_over(&slot),
-        Attention::Lost(token, loss) => core.revoke(&slot, Some(&token), loss),
+        Action::Connect => connect_again(keeper),
+        Action::PassOver => core.pass_over(&slot),
+        Action::Lost(token, loss) => core.revoke(&slot, Some(&token), loss),
     }
 }
 
@@ -267,8 +267,8 @@ fn dispatch(keeper: &Arc<Keeper>, core: &Weak<Core>, work: Work) {
         tokio::spawn(async move { repeat_asks(&keeper, &core, batch).await });
     }
     if heartbeat && let Some(core) = core.upgrade() {
-        let by = keeper.by();
-        tokio::spawn(async move { core.store().heartbeat(by).await });
+        let deadline = keeper.by();
+        tokio::spawn(async move { core.store().heartbeat(deadline).await });
     }
     for batch in releases {
         let (keeper, core) = (Arc::clone(keeper), Weak::clone(core));

@@ -10,6 +10,7 @@ pub use lock_macros::{LockKey, cache_lock};
 #[macro_use]
 mod mutants;
 
+mod address;
 mod builder;
 mod clock;
 mod engine;
@@ -27,7 +28,6 @@ mod manager;
 mod observe;
 mod on_lost;
 mod options;
-mod place;
 mod request;
 mod scope;
 mod settings;

@@ -10,35 +10,35 @@
 
 mod acquire;
 mod asking;
-mod call;
-mod care;
 mod core;
-mod crowd;
 mod given_up;
+mod handle;
 mod hold;
 mod lease;
+mod offer;
+mod resolved_request;
 mod schedule;
 mod slot;
 mod table;
-mod terms;
 mod turn;
-mod view;
+mod upkeep;
+mod waiter_limit;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use acquire::acquire;
-pub(crate) use care::{Attention, Look, Round};
 pub(crate) use core::Core;
+pub(crate) use handle::HoldHandle;
 pub(crate) use hold::Hold;
+pub(crate) use resolved_request::ResolvedRequest;
 #[cfg(test)]
 pub(crate) use schedule::TICK;
 pub(crate) use schedule::{Batch, Fate, Schedule};
 pub(crate) use slot::{Loss, Slot};
-pub(crate) use terms::Terms;
 #[cfg(test)]
 pub(crate) use turn::ASK_INTERVAL;
 pub(crate) use turn::answer_time;
-pub(crate) use view::HoldView;
+pub(crate) use upkeep::{Action, Round, Trigger};
 pub(crate) use watch::Protected;

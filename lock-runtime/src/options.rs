@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::entry::Entry;
-use crate::local::Terms;
+use crate::local::ResolvedRequest;
 use crate::settings::Settings;
 use crate::{LockError, LockKey, OnLost, key, scope};
 
@@ -108,8 +108,8 @@ impl LockOptions {
     }
 
     /// The terms of this request under a manager's namespace and defaults.
-    fn terms(self, settings: &Settings, body: bool) -> Result<(Terms, OnLost), LockError> {
-        let terms = Terms {
+    fn resolve(self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, OnLost), LockError> {
+        let request = ResolvedRequest {
             key: settings.full_name(self.name?)?,
             timeout: self.timeout.unwrap_or(settings.default_timeout),
             expire: self.expire.unwrap_or(settings.default_expire),
@@ -117,15 +117,15 @@ impl LockOptions {
             fenced: self.fenced,
             body: body && self.on_lost == OnLost::Cancel,
         };
-        settings.check_lease("expire", terms.expire)?;
-        Ok((terms, self.on_lost))
+        settings.check_lease("expire", request.expire)?;
+        Ok((request, self.on_lost))
     }
 
     /// The request that this makes of `engine`, or of the current one.
     pub(crate) fn entry(self, engine: Option<Arc<Engine>>, body: bool) -> Result<Entry, LockError> {
         let engine = engine.or_else(scope::current).ok_or(LockError::NotInstalled)?;
-        let (terms, on_lost) = self.terms(engine.core().settings(), body)?;
-        Ok(Entry { engine, terms, on_lost })
+        let (request, on_lost) = self.resolve(engine.core().settings(), body)?;
+        Ok(Entry { engine, request, on_lost })
     }
 }
 

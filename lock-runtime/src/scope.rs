@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::LockError;
 use crate::engine::Engine;
-use crate::local::{Core, HoldView};
+use crate::local::{Core, HoldHandle};
 
 mod inside;
 mod installed;
@@ -52,23 +52,23 @@ pub(crate) fn held_keys(core: &Arc<Core>) -> Vec<Arc<str>> {
 /// A lock that the running body holds.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    hold: HoldView,
+    hold: HoldHandle,
     /// Joined calls that re-enter this frame exclude each other here.
     inner: OnceLock<Arc<tokio::sync::Mutex<()>>>,
 }
 
 impl Frame {
-    pub(crate) fn new(hold: HoldView) -> Arc<Self> {
+    pub(crate) fn new(hold: HoldHandle) -> Arc<Self> {
         Arc::new(Self { hold, inner: OnceLock::new() })
     }
 
     /// The innermost frame of the running task that holds the meant key in the same manager.
-    pub(crate) fn find(is_meant: impl Fn(&HoldView) -> bool) -> Option<Arc<Self>> {
+    pub(crate) fn find(is_meant: impl Fn(&HoldHandle) -> bool) -> Option<Arc<Self>> {
         let found = HELD.try_with(|held| held.find(|frame| is_meant(&frame.hold).then(|| Arc::clone(frame))));
         found.ok().flatten()
     }
 
-    pub(crate) fn hold(&self) -> &HoldView {
+    pub(crate) fn hold(&self) -> &HoldHandle {
         &self.hold
     }
 

@@ -26,7 +26,7 @@ pub(crate) use error::{Reach, Retry, StoreError};
 pub(crate) type Answers<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
 
 /// The answer to a verb with one item.
-pub(crate) fn one<T>(answers: Answers<T>) -> Result<T, StoreError> {
+pub(crate) fn exactly_one<T>(answers: Answers<T>) -> Result<T, StoreError> {
     answers?.pop().unwrap_or_else(|| Err(StoreError::no_answer()))
 }
 
@@ -35,23 +35,27 @@ pub(crate) fn one<T>(answers: Answers<T>) -> Result<T, StoreError> {
 /// Each ends `by` a deadline that counts from the instant before the call: leases are counted from there, too.
 pub(crate) trait Store {
     /// Takes a free lock: the uncontended path, as cheap as the store can make it. Never queues.
-    fn claim(&self, ask: &Ask, by: Deadline) -> impl Future<Output = Result<Answer, StoreError>> + Send;
+    fn claim(&self, ask: &Ask, deadline: Deadline) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
     /// Asks for locks, and queues for those that are taken where [`Ask::wait`] says so.
-    fn ask(&self, asks: &[Ask], by: Deadline) -> impl Future<Output = Answers<Answer>> + Send;
+    fn ask(&self, asks: &[Ask], deadline: Deadline) -> impl Future<Output = Answers<Answer>> + Send;
 
     /// Gives a lock back for a task that waits for the answer.
-    fn give_back(&self, release: &Release, by: Deadline) -> impl Future<Output = Result<Released, StoreError>> + Send;
+    fn release_one(
+        &self,
+        release: &Release,
+        deadline: Deadline,
+    ) -> impl Future<Output = Result<Released, StoreError>> + Send;
 
     /// Gives locks back, or withdraws what was asked for.
-    fn release(&self, releases: &[Release], by: Deadline) -> impl Future<Output = Answers<Released>> + Send;
+    fn release(&self, releases: &[Release], deadline: Deadline) -> impl Future<Output = Answers<Released>> + Send;
 
     /// Withdraws on the same path as the ask it follows, without waiting for an answer. A courtesy that saves time:
     /// whoever calls it also has the release repeated until it is answered.
     fn withdraw_behind(&self, release: &Release);
 
     /// Lengthens leases that are still owned.
-    fn renew(&self, renewals: &[Renewal], by: Deadline) -> impl Future<Output = Answers<Renewed>> + Send;
+    fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> impl Future<Output = Answers<Renewed>> + Send;
 
     /// Draws `count` fencing tokens in a row for an owned lock and returns the first; `None` when it is not owned.
     fn draw(
@@ -59,11 +63,11 @@ pub(crate) trait Store {
         key: &Arc<str>,
         token: &Token,
         count: u32,
-        by: Deadline,
+        deadline: Deadline,
     ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send;
 
     /// Finds out whether pushes can still arrive; a dead connection is replaced.
-    fn heartbeat(&self, by: Deadline) -> impl Future<Output = ()> + Send;
+    fn heartbeat(&self, deadline: Deadline) -> impl Future<Output = ()> + Send;
 
     /// Makes connections that broke, before they are needed.
     fn connect_again(&self, _by: Deadline) -> impl Future<Output = ()> + Send {
@@ -87,7 +91,7 @@ pub(crate) trait Store {
     }
 
     /// Resolves when no release is under way that goes on though its verb was answered.
-    fn settled(&self) -> impl Future<Output = ()> + Send {
+    fn wait_for_releases(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
@@ -109,12 +113,12 @@ pub(crate) trait Store {
 /// What a store tells without being asked.
 pub(crate) trait Events: Send + Sync {
     /// A lock passed on to a token of this process.
-    fn granted(&self, key: &str, pushed: &Pushed);
+    fn on_grant(&self, key: &str, pushed: &Pushed);
     /// Another process waits for a lock of this one.
-    fn contended(&self, key: &str);
+    fn on_contention(&self, key: &str);
     /// Pushes may have been missed, and leases lost, of all keys that it `affects`: ask again for what is waited for,
     /// verify what is held.
-    fn interrupted(&self, affects: &dyn Fn(&str) -> bool);
+    fn on_interruption(&self, affects: &dyn Fn(&str) -> bool);
 }
 
 /// One request for a lock.
@@ -234,7 +238,7 @@ pub(crate) struct Release {
     /// It waited in the store's queue: the safety net may still ask for the token.
     pub(crate) queued: bool,
     /// When there is nothing left to give back, because it has ended by itself.
-    pub(crate) moot: Deadline,
+    pub(crate) expires: Deadline,
 }
 
 #[derive(Clone, Debug)]
@@ -283,7 +287,7 @@ impl Release {
     /// What the ask may have left behind is a claim, which ends by itself, or a place in a queue, which is given a claim
     /// when its time comes. A server that hangs for longer may execute the ask after this time; then it most often executes
     /// right behind it the withdrawal that went the same way, and else the claim ends by itself, too.
-    const LATE: Duration = CLAIM.saturating_mul(2);
+    const WITHDRAWAL_LIFETIME: Duration = CLAIM.saturating_mul(2);
 
     /// Takes back whatever may have come of an ask.
     pub(crate) fn withdrawal(key: &Arc<str>, token: &Token, claim: Duration) -> Self {
@@ -296,13 +300,13 @@ impl Release {
             // What may be in a queue is not for the script that only looks at owners.
             contended: true,
             queued: false,
-            moot: Deadline::after(Self::LATE),
+            expires: Deadline::after(Self::WITHDRAWAL_LIFETIME),
         }
     }
 
     /// Whether it may be forgotten where too many wait to be sent: what it would give back ends soon by itself.
     pub(crate) fn ends_soon(&self) -> bool {
-        self.moot.remaining() <= Self::LATE
+        self.expires.remaining() <= Self::WITHDRAWAL_LIFETIME
     }
 
     /// Whether most likely nobody waits, and there is nothing else to do but to give back.

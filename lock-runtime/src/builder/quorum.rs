@@ -63,8 +63,8 @@ pub(super) async fn connect(settings: Settings, endpoints: &[Endpoint]) -> Resul
     let thread = KeeperThread::shared()
         .map_err(|error| refused(BackendError::caused_by("the keeper's thread could not be started", error)))?;
     for look in back.clone() {
-        let by = Deadline::after(settings.connect_timeout);
-        thread.spawn(async move { look.warn_of_eviction(by).await });
+        let deadline = Deadline::after(settings.connect_timeout);
+        thread.spawn(async move { look.warn_of_eviction(deadline).await });
     }
     let store = |quorum| Arc::new(AnyStore::Quorum(quorum));
     let (front, back) = (store(front), store(quorum(back)));

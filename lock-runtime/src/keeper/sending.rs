@@ -35,8 +35,8 @@ pub(super) fn send_renewals(keeper: &Arc<Keeper>, core: &Weak<Core>, batch: Vec<
         for (slot, renewal) in slots.into_iter().zip(renewals) {
             let outcome =
                 outcomes.next().and_then(|outcome| outcome.inspect_err(|error| failed(slot.key(), error)).ok());
-            let attention = slot.renewed(&renewal, sent, outcome);
-            follow(&keeper, &core, slot, attention, None);
+            let action = slot.on_renewal(&renewal, sent, outcome);
+            follow(&keeper, &core, slot, action, None);
         }
     });
 }
@@ -58,7 +58,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
         Err(error) => {
             observe::keeper_failed(&error.problem);
             for (slot, ask) in slots.iter().zip(&asks) {
-                take_back_if_unanswered(core, slot, ask, &error);
+                withdraw_if_unanswered(core, slot, ask, &error);
             }
             return;
         }
@@ -66,7 +66,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
     for ((slot, ask), answer) in slots.iter().zip(&asks).zip(answers) {
         match answer {
             Ok(answer) => {
-                if !slot.answered(ask, answer)
+                if !slot.on_answer(ask, answer)
                     && let Some(core) = core.upgrade()
                 {
                     // Granted to a token that was given up meanwhile (rules 12 and L3).
@@ -76,9 +76,9 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
             Err(error) => {
                 if error.replicas.is_some() {
                     // Granted, and not confirmed: the task that waits for it finds out, and fails.
-                    slot.interrupted();
+                    slot.on_interruption();
                 }
-                take_back_if_unanswered(core, slot, ask, &error);
+                withdraw_if_unanswered(core, slot, ask, &error);
             }
         }
         keeper.schedule.watch_queue(slot);
@@ -87,7 +87,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
 
 /// Rule 1: what was sent and not answered is taken back. A task does that with what it asked for itself; but the lease of this
 /// ask may have been released before the server came to the repetition, which then grants it once more.
-fn take_back_if_unanswered(core: &Weak<Core>, slot: &Slot, ask: &Ask, error: &StoreError) {
+fn withdraw_if_unanswered(core: &Weak<Core>, slot: &Slot, ask: &Ask, error: &StoreError) {
     if error.reach == Reach::Unanswered
         && slot.has_given_up(&ask.token)
         && !mutant!(RepetitionLeft)

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::asking::{Outlook, SILENCE};
-use super::call::Rejoined;
+use super::asking::{LockStatus, SILENCE};
 use super::core::Core;
-use super::crowd::Waiting;
 use super::hold::Hold;
+use super::offer::Rejoined;
+use super::resolved_request::ResolvedRequest;
 use super::slot::{Entered, Slot};
-use super::terms::Terms;
 use super::turn::{Attempt, Step, Turn};
+use super::waiter_limit::WaiterPermit;
 use crate::LockError;
 use crate::clock::Moment;
-use crate::store::{Reach, Retry, Store, one};
+use crate::store::{Reach, Retry, Store, exactly_one};
 
 /// A server that has answered before is not called unreachable for leaving the last command unanswered so briefly, or for
 /// two round trips.
@@ -28,55 +28,55 @@ const TOO_SHORT: Duration = Duration::from_millis(20);
 ///
 /// Cancel safe at every await: a place in the queue leaves it when dropped, and the turn gives back on drop whatever
 /// was granted or is still asked for.
-pub(crate) async fn acquire(core: &Arc<Core>, terms: &Terms) -> Result<Hold, LockError> {
+pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Result<Hold, LockError> {
     if core.is_closed() {
-        return Err(shut_down(terms));
+        return Err(shut_down(request));
     }
-    let mut attempt = Attempt::new(terms.timeout, core.settings().command_timeout);
+    let mut attempt = Attempt::new(request.timeout, core.settings().command_timeout);
     if core.is_inherited_at(attempt.started) {
-        return Err(forked(terms));
+        return Err(forked(request));
     }
     // Whether the clocks were read a moment ago.
     let mut is_first = true;
     loop {
-        let (slot, entered) = core.table().enter(core, &terms.key, terms.fenced, !terms.timeout.is_zero());
+        let (slot, entered) = core.table().enter(core, &request.key, request.fenced, !request.timeout.is_zero());
         match entered {
             Entered::Turn(id) => {
                 // Boxed: every waiter's future would have room for the store's commands, which most never send.
                 let now = is_first.then_some(attempt.started);
-                return Box::pin(drive(core, Turn::new(&slot, id), terms, &mut attempt, now, None)).await;
+                return Box::pin(drive(core, Turn::new(&slot, id), request, &mut attempt, now, None)).await;
             }
             Entered::Waiting(id, receiver, waiting) => {
-                let turn = wait(core, &slot, terms, &mut attempt, Place { slot: &slot, id, receiver }).await?;
+                let turn = wait(core, &slot, request, &mut attempt, QueuePlace { slot: &slot, id, receiver }).await?;
                 let now = Moment::now();
                 if attempt.is_over(now) {
-                    return Err(given_up(core, &slot, terms, &attempt));
+                    return Err(given_up(core, &slot, request, &attempt));
                 }
-                return match take_over(core, turn, terms, now) {
+                return match take_over(core, turn, request, now) {
                     Ok(hold) => Ok(hold),
-                    Err(turn) => Box::pin(drive(core, turn, terms, &mut attempt, Some(now), Some(waiting))).await,
+                    Err(turn) => Box::pin(drive(core, turn, request, &mut attempt, Some(now), Some(waiting))).await,
                 };
             }
             // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
-            Entered::Taken if slot.outlook(SILENCE).is_open() && !attempt.by().has_passed() => {
+            Entered::Taken if slot.status(SILENCE).is_pending() && !attempt.by().has_passed() => {
                 is_first = false;
                 attempt.counts_from(core.answers());
                 let changed = slot.changed.notified();
-                if slot.outlook(SILENCE).is_open() {
+                if slot.status(SILENCE).is_pending() {
                     let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
                 }
                 // The task that asked may have failed and be gone, and from the table the slot that knows of it.
-                let is_silent = match slot.outlook(SILENCE) {
-                    Outlook::Unreachable(_) => true,
-                    Outlook::Silent(_) => attempt.by().has_passed(),
+                let is_silent = match slot.status(SILENCE) {
+                    LockStatus::Unreachable(_) => true,
+                    LockStatus::Silent(_) => attempt.by().has_passed(),
                     _ => false,
                 };
                 if is_silent {
-                    return Err(given_up(core, &slot, terms, &attempt));
+                    return Err(given_up(core, &slot, request, &attempt));
                 }
             }
-            Entered::Taken => return Err(given_up(core, &slot, terms, &attempt)),
-            Entered::Full(limit) => return Err(too_many(terms, limit)),
+            Entered::Taken => return Err(given_up(core, &slot, request, &attempt)),
+            Entered::Full(limit) => return Err(too_many(request, limit)),
         }
     }
 }
@@ -85,39 +85,39 @@ pub(crate) async fn acquire(core: &Arc<Core>, terms: &Terms) -> Result<Hold, Loc
 async fn wait(
     core: &Core,
     slot: &Slot,
-    terms: &Terms,
+    request: &ResolvedRequest,
     attempt: &mut Attempt,
-    mut place: Place<'_>,
+    mut place: QueuePlace<'_>,
 ) -> Result<Turn, LockError> {
     // `close` may have emptied the queue just before this task joined it.
     if core.is_closed() {
-        return Err(shut_down(terms));
+        return Err(shut_down(request));
     }
     attempt.waited = true;
     match tokio::time::timeout(attempt.give_up().remaining(), &mut place.receiver).await {
         Ok(Ok(turn)) => Ok(turn),
-        Ok(Err(_)) => Err(shut_down(terms)),
-        Err(_) => Err(given_up(core, slot, terms, attempt)),
+        Ok(Err(_)) => Err(shut_down(request)),
+        Err(_) => Err(given_up(core, slot, request, attempt)),
     }
 }
 
 /// Starts the hold on a lease that was handed over good: neither the store nor its room in memory is needed.
-fn take_over(core: &Core, turn: Turn, terms: &Terms, now: Moment) -> Result<Hold, Turn> {
-    let view = if core.is_closed() { None } else { Hold::start(&turn, terms, now) };
-    match view {
-        Some(view) => Ok(Hold::new(turn, view, terms.body)),
+fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now: Moment) -> Result<Hold, Turn> {
+    let handle = if core.is_closed() { None } else { Hold::start(&turn, request, now) };
+    match handle {
+        Some(handle) => Ok(Hold::new(turn, handle, request.body)),
         None => Err(turn),
     }
 }
 
 /// A place in the queue of a slot.
-struct Place<'a> {
+struct QueuePlace<'a> {
     slot: &'a Slot,
     id: u64,
     receiver: oneshot::Receiver<Turn>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         // A turn that was sent and not received is dropped with the receiver, and passes on.
         self.slot.leave(self.id);
@@ -129,67 +129,68 @@ impl Drop for Place<'_> {
 async fn drive(
     core: &Core,
     mut turn: Turn,
-    terms: &Terms,
+    request: &ResolvedRequest,
     attempt: &mut Attempt,
     mut now: Option<Moment>,
-    mut waiting: Option<Waiting<'_>>,
+    mut waiting: Option<WaiterPermit<'_>>,
 ) -> Result<Hold, LockError> {
     let store = core.store();
     let slot = Arc::clone(turn.slot());
     loop {
         let now = now.take().unwrap_or_else(Moment::now);
         if core.is_closed() {
-            return Err(shut_down(terms));
+            return Err(shut_down(request));
         }
         let changed = slot.changed.notified();
-        let by = attempt.by().counted_from(now);
+        let deadline = attempt.by().counted_from(now);
         let takings = slot.takings();
-        let step = turn.step(terms, attempt, now);
+        let step = turn.step(request, attempt, now);
         if step.waits() && waiting.is_none() {
-            waiting = Some(core.crowd().enter(0).map_err(|limit| too_many(terms, limit))?);
+            waiting = Some(core.waiter_limit().admit(0).map_err(|limit| too_many(request, limit))?);
         }
         let outcome = match step {
             // A token is made once: that is worth a system call beside the round trip.
-            Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked(terms)),
-            Step::Hold => match Hold::start(&turn, terms, now) {
-                Some(view) => return Ok(Hold::new(turn, view, terms.body)),
+            Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked(request)),
+            Step::Hold => match Hold::start(&turn, request, now) {
+                Some(handle) => return Ok(Hold::new(turn, handle, request.body)),
                 None => continue,
             },
             Step::Claim(ask) => {
                 attempt.tried = true;
-                let command = pin!(store.claim(&ask, by));
+                let command = pin!(store.claim(&ask, deadline));
                 let Some(claimed) = slot.while_wanted(takings, &ask.token, command).await else {
                     core.withdraw(ask.withdrawal());
                     continue;
                 };
-                let claimed = claimed.map(|answer| turn.claimed(&ask, answer));
+                let claimed = claimed.map(|answer| turn.on_claim_answer(&ask, answer));
                 claimed.inspect_err(|error| slot.on_failed_ask(&ask, error))
             }
             Step::Ask(ask) => {
                 attempt.tried = true;
-                let command = pin!(store.ask(std::slice::from_ref(&ask), by));
-                let Some(asked) = slot.while_wanted(takings, &ask.token, command).await else {
+                let command = pin!(store.ask(std::slice::from_ref(&ask), deadline));
+                let Some(pending) = slot.while_wanted(takings, &ask.token, command).await else {
                     core.withdraw(ask.withdrawal());
                     continue;
                 };
-                let asked = one(asked).map(|answer| {
-                    turn.answered(&ask, answer);
+                let pending = exactly_one(pending).map(|answer| {
+                    turn.on_answer(&ask, answer);
                     core.schedule().watch_queue(turn.slot());
                 });
-                asked.inspect_err(|error| slot.on_failed_ask(&ask, error))
+                pending.inspect_err(|error| slot.on_failed_ask(&ask, error))
             }
             Step::Confirm(renewal) => {
                 attempt.tried = true;
                 if attempt.note_outlived(slot.outlived_lease(now)) {
-                    return Err(given_up(core, &slot, terms, attempt));
+                    return Err(given_up(core, &slot, request, attempt));
                 }
-                one(store.renew(std::slice::from_ref(&renewal), by).await).map(|outcome| turn.confirmed(outcome))
+                exactly_one(store.renew(std::slice::from_ref(&renewal), deadline).await)
+                    .map(|outcome| turn.on_confirm_answer(outcome))
             }
             Step::Draw(token, count) => {
                 attempt.tried = true;
-                store.draw(&terms.key, &token, count, by).await.map(|first| turn.drawn(first, count))
+                store.draw(&request.key, &token, count, deadline).await.map(|first| turn.on_draw_answer(first, count))
             }
-            Step::TakeBack(withdrawal) => {
+            Step::Withdraw(withdrawal) => {
                 core.withdraw(withdrawal);
                 continue;
             }
@@ -199,36 +200,36 @@ async fn drive(
                 continue;
             }
             Step::Rejoin => {
-                turn = match slot.rejoin(turn, terms.fenced) {
+                turn = match slot.rejoin(turn, request.fenced) {
                     Rejoined::Turn(turn) => turn,
                     Rejoined::Waiting(id, receiver) => {
-                        let place = Place { slot: &slot, id, receiver };
+                        let place = QueuePlace { slot: &slot, id, receiver };
                         if waiting.is_none() {
-                            waiting = Some(core.crowd().enter(0).map_err(|limit| too_many(terms, limit))?);
+                            waiting = Some(core.waiter_limit().admit(0).map_err(|limit| too_many(request, limit))?);
                         }
-                        wait(core, &slot, terms, attempt, place).await?
+                        wait(core, &slot, request, attempt, place).await?
                     }
                 };
                 continue;
             }
             Step::GiveUp => {
-                return Err(given_up(core, &slot, terms, attempt));
+                return Err(given_up(core, &slot, request, attempt));
             }
         };
         match outcome {
             Ok(()) => {
                 core.note_answer();
                 if attempt.has_failed() {
-                    slot.asked(None);
+                    slot.record_failure(None);
                 }
-                attempt.succeeded();
-                if terms.timeout.is_zero() && slot.is_behind_itself() {
-                    attempt.begin_anew();
+                attempt.record_success();
+                if request.timeout.is_zero() && slot.is_blocked_by_own_release() {
+                    attempt.restart();
                 }
             }
-            Err(_) if core.is_inherited() => return Err(forked(terms)),
+            Err(_) if core.is_inherited() => return Err(forked(request)),
             Err(error) if error.retry == Retry::Never => {
-                return Err(error.of_lock(&terms.key));
+                return Err(error.of_lock(&request.key));
             }
             Err(error) => {
                 let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT }.max(far_answer(core));
@@ -236,9 +237,9 @@ async fn drive(
                 let is_unsent = error.reach == Reach::Unsent;
                 // A command that the timeout cut short says nothing about the server.
                 if !error.out_of_time || is_unsent || now.elapsed() >= brief || !attempt.give_up().has_passed() {
-                    slot.asked(Some(error));
+                    slot.record_failure(Some(error));
                 }
-                attempt.failed();
+                attempt.record_failure();
             }
         }
     }
@@ -250,27 +251,27 @@ fn far_answer(core: &Core) -> Duration {
     (core.store().round_trip() * 2).min(core.settings().command_timeout)
 }
 
-fn too_many(terms: &Terms, limit: usize) -> LockError {
-    LockError::TooManyWaiters { key: terms.key.to_string(), limit }
+fn too_many(request: &ResolvedRequest, limit: usize) -> LockError {
+    LockError::TooManyWaiters { key: request.key.to_string(), limit }
 }
 
-fn shut_down(terms: &Terms) -> LockError {
-    LockError::ShutDown { key: terms.key.to_string() }
+fn shut_down(request: &ResolvedRequest) -> LockError {
+    LockError::ShutDown { key: request.key.to_string() }
 }
 
-fn forked(terms: &Terms) -> LockError {
-    LockError::Forked { key: terms.key.to_string() }
+fn forked(request: &ResolvedRequest) -> LockError {
+    LockError::Forked { key: request.key.to_string() }
 }
 
 /// The error of a task whose time is up: busy and unreachable never look alike.
-fn given_up(core: &Core, slot: &Slot, terms: &Terms, attempt: &Attempt) -> LockError {
-    let key = terms.key.to_string();
-    if let Some(error) = slot.too_short(terms.expire, attempt.outlived.map(|(took, _)| took)) {
+fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
+    let key = request.key.to_string();
+    if let Some(error) = slot.too_short(request.expire, attempt.outlived.map(|(took, _)| took)) {
         return error.of_lock(&key);
     }
     // Who waits for less than the usual silence has heard nothing in all its time.
     let usual = SILENCE.max(far_answer(core));
-    let silence = match terms.timeout {
+    let silence = match request.timeout {
         // Its own command had all the time that there was: it did not wait for that of a sibling first.
         _ if attempt.has_failed() && !attempt.has_counted() && !attempt.waited => TOO_SHORT,
         // It had what was left after it waited for a sibling: from a far server that may be too little.
@@ -278,20 +279,20 @@ fn given_up(core: &Core, slot: &Slot, terms: &Terms, attempt: &Attempt) -> LockE
         Duration::ZERO => usual,
         timeout => timeout.clamp(TOO_SHORT, usual),
     };
-    let holder = match slot.outlook(silence) {
-        Outlook::Unreachable(error) => return error.of_lock(&key),
-        Outlook::Silent(since) => return core.store().unanswered(since).of_lock(&key),
+    let holder = match slot.status(silence) {
+        LockStatus::Unreachable(error) => return error.of_lock(&key),
+        LockStatus::Silent(since) => return core.store().unanswered(since).of_lock(&key),
         // The one command of a single try was not answered: that the lock is taken is not known.
-        Outlook::Unknown if terms.timeout.is_zero() && attempt.has_failed() => {
+        LockStatus::Unknown if request.timeout.is_zero() && attempt.has_failed() => {
             return core.store().unanswered(attempt.started.elapsed()).of_lock(&key);
         }
         // Its siblings asked one after another, and each was gone before there was an answer.
-        Outlook::Unknown if attempt.has_counted_none(core.answers()) => {
+        LockStatus::Unknown if attempt.has_counted_none(core.answers()) => {
             return core.store().unanswered(attempt.started.elapsed()).of_lock(&key);
         }
-        Outlook::HeldHere => Some(core.label().to_owned()),
-        Outlook::HeldElsewhere | Outlook::Unknown => slot.holder_elsewhere(),
+        LockStatus::HeldHere => Some(core.label().to_owned()),
+        LockStatus::HeldElsewhere | LockStatus::Unknown => slot.holder_elsewhere(),
     };
-    let waited = if terms.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
+    let waited = if request.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
     LockError::Timeout { key, waited, holder }
 }

@@ -12,8 +12,8 @@ use crate::token::Token;
 /// A store that leaves an ask unanswered for so long, or for two round trips, is not called busy.
 pub(super) const SILENCE: Duration = Duration::from_millis(50);
 
-/// See [`Slot::outlook`].
-pub(super) enum Outlook {
+/// See [`Slot::status`].
+pub(super) enum LockStatus {
     HeldHere,
     HeldElsewhere,
     /// The store could not be asked.
@@ -24,46 +24,46 @@ pub(super) enum Outlook {
     Unknown,
 }
 
-impl Outlook {
+impl LockStatus {
     /// Whether the store's answer may still be on its way.
-    pub(super) fn is_open(&self) -> bool {
+    pub(super) fn is_pending(&self) -> bool {
         matches!(self, Self::Unknown | Self::Silent(_))
     }
 }
 
 impl Slot {
     /// Takes in a pushed grant; `false` when nobody here waits for its token or owns it.
-    pub(crate) fn granted(self: &Arc<Self>, pushed: &Pushed) -> bool {
+    pub(crate) fn on_grant(self: &Arc<Self>, pushed: &Pushed) -> bool {
         let mut state = self.locked();
         if state.lease.as_ref().is_some_and(|lease| lease.token == pushed.token) {
             return true;
         }
-        let Some(asked) = state.asked.as_mut().filter(|asked| asked.token == pushed.token) else {
+        let Some(pending) = state.pending.as_mut().filter(|pending| pending.token == pushed.token) else {
             return state.is_ending(&pushed.token);
         };
-        asked.push(pushed);
-        state.call(self);
+        pending.on_push(pushed);
+        state.offer(self);
         drop(state);
         self.changed.notify_waiters();
         true
     }
 
-    pub(crate) fn contended(&self) {
+    pub(crate) fn on_contention(&self) {
         let mut state = self.locked();
         if let Some(lease) = &mut state.lease {
-            lease.noticed_rival();
-        } else if let Some(asked) = &mut state.asked {
+            lease.note_contention();
+        } else if let Some(pending) = &mut state.pending {
             // Its grant has been sent and not been read yet.
-            asked.contended = true;
+            pending.contended = true;
         }
     }
 
     /// Makes the queue in the store doubtful: whoever drives it asks again.
-    pub(crate) fn interrupted(&self) {
-        if let Some(asked) = &mut self.locked().asked {
-            asked.doubtful = true;
+    pub(crate) fn on_interruption(&self) {
+        if let Some(pending) = &mut self.locked().pending {
+            pending.doubtful = true;
             // The next push may come from another server: the clock of the one that answered can't date it.
-            asked.anchor = None;
+            pending.anchor = None;
         }
         self.changed.notify_waiters();
     }
@@ -71,38 +71,40 @@ impl Slot {
     /// The ask to repeat as the safety net; `None` when nothing is queued, or was answered less than `age` ago.
     pub(crate) fn repeatable_ask(&self, age: Duration, give_up: Deadline) -> Option<Ask> {
         let state = self.locked();
-        let asked = state.asked.as_ref()?;
-        let is_old = asked.answered.is_some_and(|answered| answered.elapsed() >= age);
-        (asked.queued && !asked.is_granted() && !asked.unanswered && is_old && !mutant!(NoSafetyNet)).then(|| Ask {
-            key: Arc::clone(&self.key),
-            token: asked.token.clone(),
-            claim: asked.claim,
-            wait: true,
-            fences: 0,
-            give_up,
-            cause: Cause::Silence,
+        let pending = state.pending.as_ref()?;
+        let is_old = pending.answered.is_some_and(|answered| answered.elapsed() >= age);
+        (pending.queued && !pending.is_granted() && !pending.unanswered && is_old && !mutant!(NoSafetyNet)).then(|| {
+            Ask {
+                key: Arc::clone(&self.key),
+                token: pending.token.clone(),
+                claim: pending.claim,
+                wait: true,
+                fences: 0,
+                give_up,
+                cause: Cause::Silence,
+            }
         })
     }
 
     pub(crate) fn is_queued(&self) -> bool {
-        self.locked().asked.as_ref().is_some_and(|asked| asked.queued && !asked.is_granted())
+        self.locked().pending.as_ref().is_some_and(|pending| pending.queued && !pending.is_granted())
     }
 
     /// Takes in an answer; `false` when it grants a token that nobody here waits for.
-    pub(crate) fn answered(self: &Arc<Self>, ask: &Ask, answer: Answer) -> bool {
+    pub(crate) fn on_answer(self: &Arc<Self>, ask: &Ask, answer: Answer) -> bool {
         let mut state = self.locked();
         let granted = matches!(answer, Answer::Granted(_));
         let contended = matches!(answer, Answer::Granted(Grant { contended: true, .. }));
         state.failure = None;
-        if let Some(asked) = state.asked.as_mut().filter(|asked| asked.token == ask.token) {
-            asked.fences = ask.fences;
-            asked.answer(answer, ask.wait);
-            if !ask.wait && !asked.may_stand() {
+        if let Some(pending) = state.pending.as_mut().filter(|pending| pending.token == ask.token) {
+            pending.fences = ask.fences;
+            pending.on_answer(answer, ask.wait);
+            if !ask.wait && !pending.may_stand() {
                 // A store of several servers may still be taking back what one of them granted (rule L3).
-                asked.token = self.core.next_token();
+                pending.token = self.core.next_token();
             }
             if granted {
-                state.call(self);
+                state.offer(self);
             }
             drop(state);
             self.changed.notify_waiters();
@@ -110,7 +112,7 @@ impl Slot {
         }
         if let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == ask.token) {
             if contended {
-                lease.noticed_rival();
+                lease.note_contention();
             }
             return true;
         }
@@ -118,12 +120,12 @@ impl Slot {
     }
 
     /// Notes that a task is about to give back the lease of `token`.
-    pub(super) fn ending(&self, token: &Token) {
+    pub(super) fn note_release_begun(&self, token: &Token) {
         self.locked().ending.push((token.clone(), false));
     }
 
     /// Notes that it has; returns whether the token was granted once more meanwhile. `None` when that was not to be.
-    pub(super) fn ended(self: &Arc<Self>, token: &Token) -> Option<bool> {
+    pub(super) fn note_release_done(self: &Arc<Self>, token: &Token) -> Option<bool> {
         let again = {
             let mut state = self.locked();
             let place = state.ending.iter().position(|(ending, _)| ending == token);
@@ -136,7 +138,7 @@ impl Slot {
     /// Whom a task that gives up was waiting for: the label of another process's manager.
     pub(super) fn holder_elsewhere(&self) -> Option<String> {
         let state = self.locked();
-        let busy = state.asked.as_ref()?.busy.as_ref()?;
+        let busy = state.pending.as_ref()?.busy.as_ref()?;
         let label = busy.owner.label();
         if busy.endless && label.is_none() {
             return Some("another client, without an expiry".to_owned());
@@ -145,10 +147,11 @@ impl Slot {
     }
 
     /// Whether what was asked for was refused for a lease of this process that is just being given back.
-    pub(super) fn is_behind_itself(&self) -> bool {
+    pub(super) fn is_blocked_by_own_release(&self) -> bool {
         let state = self.locked();
-        let busy = state.asked.as_ref().filter(|asked| !asked.is_granted()).and_then(|asked| asked.busy.as_ref());
-        busy.is_some_and(|busy| self.core.made(&busy.owner))
+        let busy =
+            state.pending.as_ref().filter(|pending| !pending.is_granted()).and_then(|pending| pending.busy.as_ref());
+        busy.is_some_and(|busy| self.core.is_own_token(&busy.owner))
     }
 
     /// How long the store took to grant the lease, when the lease was over by then.
@@ -159,8 +162,8 @@ impl Slot {
     /// Whether another process was seen to own the lock.
     fn is_behind_another(&self) -> bool {
         let state = self.locked();
-        let busy = state.asked.as_ref().and_then(|asked| asked.busy.as_ref());
-        busy.is_some_and(|busy| !self.core.made(&busy.owner))
+        let busy = state.pending.as_ref().and_then(|pending| pending.busy.as_ref());
+        busy.is_some_and(|busy| !self.core.is_own_token(&busy.owner))
     }
 
     /// Why a task that the store granted a lease, which was over by then, has no lock; `None` when another one has it.
@@ -173,7 +176,7 @@ impl Slot {
 
     /// Whether the store has answered the ask that is pending.
     pub(super) fn was_answered(&self) -> bool {
-        self.locked().asked.as_ref().is_some_and(|asked| asked.answered.is_some())
+        self.locked().pending.as_ref().is_some_and(|pending| pending.answered.is_some())
     }
 
     /// Takes in that an ask failed. Of one that was never sent nothing is to be withdrawn; what was sent before may stand.
@@ -184,36 +187,38 @@ impl Slot {
         }
         if error.reach == Reach::Unsent
             && !mutant!(UnsentWithdrawn)
-            && let Some(asked) = self.locked().asked.as_mut().filter(|asked| asked.token == ask.token)
+            && let Some(pending) = self.locked().pending.as_mut().filter(|pending| pending.token == ask.token)
         {
             // An answer to an earlier one may have come meanwhile.
-            asked.unanswered &= asked.was_unanswered;
+            pending.unanswered &= pending.was_unanswered;
         }
     }
 
     /// Notes how asking the store went.
-    pub(super) fn asked(&self, failure: Option<StoreError>) {
+    pub(super) fn record_failure(&self, failure: Option<StoreError>) {
         self.locked().failure = failure;
         self.changed.notify_waiters();
     }
 
     /// What a task that does not have the turn can say of the lock. After `silence` an unanswered ask means more than that
     /// the answer is on its way.
-    pub(super) fn outlook(&self, silence: Duration) -> Outlook {
+    pub(super) fn status(&self, silence: Duration) -> LockStatus {
         let state = self.locked();
         if state.is_held() {
-            return Outlook::HeldHere;
+            return LockStatus::HeldHere;
         }
         if let Some(failure) = &state.failure
             && !mutant!(OutageIsBusy)
         {
-            return Outlook::Unreachable(failure.clone());
+            return LockStatus::Unreachable(failure.clone());
         }
-        let Some(asked) = &state.asked else { return Outlook::Unknown };
-        match asked.sent.map(Moment::elapsed) {
-            _ if asked.busy.is_some() => Outlook::HeldElsewhere,
-            Some(since) if asked.unanswered && since >= silence && !mutant!(OutageIsBusy) => Outlook::Silent(since),
-            _ => Outlook::Unknown,
+        let Some(pending) = &state.pending else { return LockStatus::Unknown };
+        match pending.sent.map(Moment::elapsed) {
+            _ if pending.busy.is_some() => LockStatus::HeldElsewhere,
+            Some(since) if pending.unanswered && since >= silence && !mutant!(OutageIsBusy) => {
+                LockStatus::Silent(since)
+            }
+            _ => LockStatus::Unknown,
         }
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio_util::task::TaskTracker;
 
-use super::crowd::Crowd;
 use super::schedule::Schedule;
 use super::slot::{Loss, Slot};
 use super::table::Table;
 use super::turn::Turn;
+use super::waiter_limit::WaiterLimit;
 use crate::clock::{Deadline, Moment};
 use crate::fork::Origin;
 use crate::observe;
@@ -25,7 +25,7 @@ pub(crate) struct Core {
     settings: Settings,
     process: Process,
     table: Table,
-    crowd: Crowd,
+    waiter_limit: WaiterLimit,
     /// The store over the callers' connection.
     store: Arc<AnyStore>,
     schedule: Arc<Schedule>,
@@ -48,7 +48,7 @@ impl Core {
         origin: Option<Origin>,
     ) -> Arc<Self> {
         let core = Arc::new(Self {
-            crowd: Crowd::new(settings.max_waiters, settings.max_waiters_per_key),
+            waiter_limit: WaiterLimit::new(settings.max_waiters, settings.max_waiters_per_key),
             settings,
             process,
             table: Table::default(),
@@ -86,8 +86,8 @@ impl Core {
         &self.table
     }
 
-    pub(super) fn crowd(&self) -> &Crowd {
-        &self.crowd
+    pub(super) fn waiter_limit(&self) -> &WaiterLimit {
+        &self.waiter_limit
     }
 
     pub(crate) fn store(&self) -> &Arc<AnyStore> {
@@ -140,7 +140,7 @@ impl Core {
     }
 
     /// Whether this manager made the token.
-    pub(super) fn made(&self, token: &Token) -> bool {
+    pub(super) fn is_own_token(&self, token: &Token) -> bool {
         token.is_of(&self.process)
     }
 
@@ -171,7 +171,7 @@ impl Core {
             return;
         }
         if self.store.is_immediate() {
-            if let Some(release) = slot.take_unused() {
+            if let Some(release) = slot.take_unused_lease() {
                 self.release_later(release);
             }
         } else {
@@ -183,7 +183,7 @@ impl Core {
     /// runs under the hold is woken, and the lease is given back once it is dropped (rule 14).
     pub(crate) fn revoke(&self, slot: &Arc<Slot>, token: Option<&Token>, loss: Loss) {
         let Some(revoked) = slot.revoke(token, loss) else { return };
-        self.schedule.strike(revoked.entries);
+        self.schedule.cancel(revoked.entries);
         if revoked.turn.is_some() {
             observe::lost(slot.key());
         }
@@ -208,8 +208,8 @@ impl Core {
 }
 
 impl Events for Core {
-    fn granted(&self, key: &str, pushed: &Pushed) {
-        if self.table.get(key).is_some_and(|slot| slot.granted(pushed)) {
+    fn on_grant(&self, key: &str, pushed: &Pushed) {
+        if self.table.get(key).is_some_and(|slot| slot.on_grant(pushed)) {
             return;
         }
         // Rule 12: nobody here waits for this grant, so it is released.
@@ -217,17 +217,17 @@ impl Events for Core {
         self.release_later(Release::withdrawal(&key.into(), &pushed.token, pushed.claim));
     }
 
-    fn contended(&self, key: &str) {
+    fn on_contention(&self, key: &str) {
         if let Some(slot) = self.table.get(key) {
-            slot.contended();
+            slot.on_contention();
         }
     }
 
-    fn interrupted(&self, affects: &dyn Fn(&str) -> bool) {
+    fn on_interruption(&self, affects: &dyn Fn(&str) -> bool) {
         let mut affected = self.table.all();
         affected.retain(|slot| affects(slot.key()));
         for slot in &affected {
-            slot.interrupted();
+            slot.on_interruption();
         }
         self.schedule.on_interruption(affected);
     }

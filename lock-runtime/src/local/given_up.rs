@@ -54,6 +54,6 @@ impl State {
     /// Whether the token is that of the lease, or of what was asked for.
     pub(super) fn wants(&self, token: &Token) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.token == *token)
-            || self.asked.as_ref().is_some_and(|asked| asked.token == *token)
+            || self.pending.as_ref().is_some_and(|pending| pending.token == *token)
     }
 }

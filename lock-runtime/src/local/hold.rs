@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::{Either, ready};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::handle::HoldHandle;
+use super::resolved_request::ResolvedRequest;
 use super::slot::{Ended, Ending, Slot};
-use super::terms::Terms;
 use super::turn::Turn;
-use super::view::HoldView;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Ask, CLAIM, Release, Released, Store};
@@ -19,7 +19,7 @@ use crate::store::{Ask, CLAIM, Release, Released, Store};
 pub(crate) struct Hold {
     // Dropped after `drop` has ended the hold.
     turn: Option<Turn>,
-    view: HoldView,
+    handle: HoldHandle,
     /// The shutdown waits for its end.
     _body: Option<TaskTrackerToken>,
 }
@@ -27,33 +27,33 @@ pub(crate) struct Hold {
 impl Hold {
     /// Starts the hold on the slot's lease; `None` when the lease is gone, is not good for it, or has no
     /// fencing token left.
-    pub(super) fn start(turn: &Turn, terms: &Terms, now: Moment) -> Option<HoldView> {
+    pub(super) fn start(turn: &Turn, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
         let mut state = turn.slot().locked();
         if !state.has_turn(turn.id()) && !mutant!(StaleTurnActs) {
             return None;
         }
-        if !state.lease.as_ref()?.is_good_for(terms, now) {
+        if !state.lease.as_ref()?.is_good_for(request, now) {
             return None;
         }
         let fence = OnceLock::new();
-        if terms.fenced {
+        if request.fenced {
             // Rule L2.
             let _ = fence.set(state.lease.as_mut()?.fences.take()?);
         }
-        let token = state.start(turn.id(), terms, now)?.token.clone();
-        state.calls.answer(turn.id());
-        state.enlist(turn.slot());
+        let token = state.start(turn.id(), request, now)?.token.clone();
+        state.offers.take_up(turn.id());
+        state.track(turn.slot());
         drop(state);
-        Some(HoldView::new(turn, token, fence))
+        Some(HoldHandle::new(turn, token, fence))
     }
 
-    pub(super) fn new(turn: Turn, view: HoldView, body: bool) -> Self {
+    pub(super) fn new(turn: Turn, handle: HoldHandle, body: bool) -> Self {
         let body = body.then(|| turn.core().bodies().token());
-        Self { turn: Some(turn), view, _body: body }
+        Self { turn: Some(turn), handle, _body: body }
     }
 
-    pub(crate) fn view(&self) -> &HoldView {
-        &self.view
+    pub(crate) fn handle(&self) -> &HoldHandle {
+        &self.handle
     }
 
     /// Gives the lock back; the future, which waits for the store's answer, is done at once when the lease stays here.
@@ -61,44 +61,49 @@ impl Hold {
         let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
         let now = Moment::now();
         let Ended { ending, entries, stale } = turn.slot().end(turn.id(), now);
-        turn.core().schedule().strike(entries);
-        let (unreleased, turn) = match ending {
+        turn.core().schedule().cancel(entries);
+        let (pending_release, turn) = match ending {
             Ending::Kept => {
                 if mutant!(ReleasePerHold) {
-                    self.view.give_back();
+                    self.handle.release_again();
                 }
                 return Either::Left(ready(Ok(())));
             }
             Ending::Lost => {
-                self.give_back_lost(stale);
-                return Either::Left(ready(Err(self.view.lost_error(true))));
+                self.release_lost(stale);
+                return Either::Left(ready(Err(self.handle.lost_error(true))));
             }
-            Ending::Free(release) => (Unreleased::new(&turn, release), None),
+            Ending::Free(release) => (PendingRelease::new(&turn, release), None),
             Ending::Yield(mut release) => {
                 let claim = release.claim.min(CLAIM);
                 let takings = turn.slot().takings();
-                release.again = Some((turn.yielded(claim, now), claim));
+                release.again = Some((turn.note_yield(claim, now), claim));
                 // The turn stays here until the store has answered: the tasks that wait would only have to wait there.
-                (Unreleased::new(&turn, release), Some((turn, takings)))
+                (PendingRelease::new(&turn, release), Some((turn, takings)))
             }
         };
         // Boxed, as everything is that waits for the store.
-        Either::Right(Box::pin(self.settle(unreleased, turn, now)))
+        Either::Right(Box::pin(self.settle(pending_release, turn, now)))
     }
 
     /// Sends the release, and takes in how the ask fares that goes along with it.
-    async fn settle(self, mut unreleased: Unreleased, turn: Option<(Turn, u32)>, now: Moment) -> Result<(), LockError> {
-        let core = self.view.core();
-        let by = Deadline::new(now, core.settings().command_timeout);
-        let Some(release) = unreleased.release.as_mut() else {
+    async fn settle(
+        self,
+        mut pending_release: PendingRelease,
+        turn: Option<(Turn, u32)>,
+        now: Moment,
+    ) -> Result<(), LockError> {
+        let core = self.handle.core();
+        let deadline = Deadline::new(now, core.settings().command_timeout);
+        let Some(release) = pending_release.release.as_mut() else {
             return Ok(());
         };
         let answered = match (&turn, release.again.clone()) {
             (Some((turn, takings)), Some((token, claim))) => {
-                let command = pin!(core.store().give_back(release, by));
+                let command = pin!(core.store().release_one(release, deadline));
                 turn.slot().while_wanted(*takings, &token, command).await.ok_or((token, claim))
             }
-            _ => Ok(core.store().give_back(release, by).await),
+            _ => Ok(core.store().release_one(release, deadline).await),
         };
         let outcome = match answered {
             Ok(outcome) => outcome,
@@ -106,42 +111,42 @@ impl Hold {
             Err((token, claim)) => {
                 core.withdraw(Release::withdrawal(&release.key, &token, claim));
                 release.again = None;
-                let released = core.store().give_back(release, by.counted_from(Moment::now())).await;
+                let released = core.store().release_one(release, deadline.counted_from(Moment::now())).await;
                 // What was sent before may have been the release that took effect.
                 released.map(|released| Released { owned: true, ..released })
             }
         };
         let released = match outcome {
             Ok(released) => released,
-            // Dropping `unreleased` has it repeated in the background.
+            // Dropping `pending_release` has it repeated in the background.
             Err(error) => {
                 if let (Some((turn, _)), Some((token, claim))) = (&turn, &release.again) {
-                    let ask = Ask::again(&release.key, token, *claim, by);
+                    let ask = Ask::again(&release.key, token, *claim, deadline);
                     turn.slot().on_failed_ask(&ask, &error);
                 }
-                return Err(LockError::Backend { key: self.view.key().to_owned(), problem: error.problem });
+                return Err(LockError::Backend { key: self.handle.key().to_owned(), problem: error.problem });
             }
         };
         let again = release.again.clone();
         let key = Arc::clone(&release.key);
-        unreleased.answered();
+        pending_release.on_answer();
         if !released.owned && !mutant!(ForgivenLoss) {
-            return Err(self.view.lost_error(true));
+            return Err(self.handle.lost_error(true));
         }
         if let (Some((turn, _)), Some((token, claim)), Some(answer)) = (turn, again, released.again) {
-            let ask = Ask::again(&key, &token, claim, by);
-            turn.answered(&ask, answer);
+            let ask = Ask::again(&key, &token, claim, deadline);
+            turn.on_answer(&ask, answer);
             core.schedule().watch_queue(turn.slot());
         }
         Ok(())
     }
 
     /// A hold that was lost gives back what may still stand in the store, and only now: whoever had it is gone.
-    fn give_back_lost(&self, stale: Option<Release>) {
+    fn release_lost(&self, stale: Option<Release>) {
         if let Some(release) = stale {
-            self.view.core().release_later(release);
+            self.handle.core().release_later(release);
         } else {
-            self.view.give_back_late();
+            self.handle.release_after_loss();
         }
     }
 }
@@ -151,10 +156,10 @@ impl Drop for Hold {
         let Some(turn) = self.turn.take() else { return };
         let core = turn.core();
         let Ended { ending, entries, stale } = turn.slot().end_quietly(turn.id());
-        core.schedule().strike(entries);
+        core.schedule().cancel(entries);
         match ending {
             Ending::Kept => {}
-            Ending::Lost => self.give_back_lost(stale),
+            Ending::Lost => self.release_lost(stale),
             Ending::Free(release) | Ending::Yield(release) => core.release_later(release),
         }
         // Passes the turn on, with the lease if it was kept.
@@ -164,37 +169,37 @@ impl Drop for Hold {
 
 /// A release that is not answered yet: dropping it has it repeated in the background until it is.
 #[derive(Debug)]
-struct Unreleased {
+struct PendingRelease {
     slot: Arc<Slot>,
     release: Option<Release>,
     /// The shutdown waits for its end.
     _running: TaskTrackerToken,
 }
 
-impl Unreleased {
+impl PendingRelease {
     fn new(turn: &Turn, release: Release) -> Self {
         if release.queued {
-            turn.slot().ending(&release.token);
+            turn.slot().note_release_begun(&release.token);
         }
         let running = turn.core().releases().token();
         Self { slot: Arc::clone(turn.slot()), release: Some(release), _running: running }
     }
 
-    fn answered(mut self) {
+    fn on_answer(mut self) {
         if let Some(release) = self.release.take()
             && release.queued
-            && self.slot.ended(&release.token) == Some(true)
+            && self.slot.note_release_done(&release.token) == Some(true)
         {
             self.slot.core.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
         }
     }
 }
 
-impl Drop for Unreleased {
+impl Drop for PendingRelease {
     fn drop(&mut self) {
         if let Some(mut release) = self.release.take() {
             if release.queued {
-                self.slot.ended(&release.token);
+                self.slot.note_release_done(&release.token);
             }
             // The ask that went along is the slot's to repeat or to withdraw.
             release.again = None;

@@ -1,10 +1,10 @@
-//! [`Lease`], what the process owns in the store, and [`Asked`], what it has asked the store for.
+//! [`Lease`], what the process owns in the store, and [`PendingAsk`], what it has asked the store for.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::care::Entries;
-use super::terms::Terms;
+use super::resolved_request::ResolvedRequest;
+use super::upkeep::ScheduleKeys;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::store::{Anchor, Answer, Ask, Busy, CLAIM, Cause, Grant, Pushed, Release};
 use crate::token::Token;
@@ -24,18 +24,18 @@ pub(super) struct Lease {
     pub(super) until: Deadline,
     /// Whether the task with the turn got it, or its confirmation, from the store itself.
     pub(super) fresh: bool,
-    pub(super) tenure: Option<Tenure>,
+    pub(super) hold: Option<ActiveHold>,
     pub(super) fences: Fences,
-    pub(super) rival: Option<Rival>,
+    pub(super) contention: Option<Contention>,
     /// Its ask waited in the store's queue, or was repeated by the keeper.
     queued: bool,
-    pub(super) care: Care,
+    pub(super) upkeep: RenewalState,
 }
 
 /// What the keeper is doing about a lease.
 #[derive(Debug, Default)]
-pub(super) struct Care {
-    pub(super) entries: Entries,
+pub(super) struct RenewalState {
+    pub(super) entries: ScheduleKeys,
     /// A renewal is on its way.
     pub(super) renewing: bool,
     /// The store may have forgotten the lease since that was sent.
@@ -45,7 +45,7 @@ pub(super) struct Care {
 
 /// The hold that a lease carries now.
 #[derive(Debug)]
-pub(super) struct Tenure {
+pub(super) struct ActiveHold {
     pub(super) id: u64,
     pub(super) since: Moment,
     pub(super) expire: Duration,
@@ -89,41 +89,41 @@ impl Fences {
 
 /// Another process waits.
 #[derive(Debug)]
-pub(super) struct Rival {
+pub(super) struct Contention {
     since: Moment,
     hand_overs: u32,
 }
 
 impl Lease {
-    pub(super) fn new(asked: &Asked, grant: &Grant, fences: u32) -> Self {
+    pub(super) fn new(pending: &PendingAsk, grant: &Grant, fences: u32) -> Self {
         Self {
-            token: asked.token.clone(),
-            claim: asked.claim,
+            token: pending.token.clone(),
+            claim: pending.claim,
             until: grant.until,
             fresh: true,
-            tenure: None,
+            hold: None,
             fences: grant.fence.map(|first| Fences::new(first, fences)).unwrap_or_default(),
-            rival: (grant.contended || asked.contended).then(Rival::now),
-            queued: asked.queued || asked.repeated.is_some(),
-            care: Care::default(),
+            contention: (grant.contended || pending.contended).then(Contention::now),
+            queued: pending.queued || pending.repeated.is_some(),
+            upkeep: RenewalState::default(),
         }
     }
 
     /// Whether a hold may start on it (rule L1).
-    pub(super) fn is_good_for(&self, terms: &Terms, now: Moment) -> bool {
-        let enough = if self.fresh { Duration::from_nanos(1) } else { (terms.expire / 2).min(GOOD_FOR) };
+    pub(super) fn is_good_for(&self, request: &ResolvedRequest, now: Moment) -> bool {
+        let enough = if self.fresh { Duration::from_nanos(1) } else { (request.expire / 2).min(GOOD_FOR) };
         self.until.remaining_at(now) >= enough || mutant!(NoLeaseCheck)
     }
 
     /// How long its grant took, when it was over by then for whoever allows for so much `drift`.
     pub(super) fn outlived(&self, now: Moment, drift: Drift) -> Option<Duration> {
         let took = now.since(self.until.start());
-        (self.fresh && self.tenure.is_none() && took >= drift.trusted(self.claim)).then_some(took)
+        (self.fresh && self.hold.is_none() && took >= drift.trusted(self.claim)).then_some(took)
     }
 
     /// The end of the hold that it carries: what the store confirmed, but not beyond the hold's own end.
     pub(super) fn ends(&self, now: Moment) -> Option<Deadline> {
-        self.tenure.as_ref().map(|tenure| self.until.min_at(tenure.own, now))
+        self.hold.as_ref().map(|hold| self.until.min_at(hold.own, now))
     }
 
     /// Lengthens it; `false` when the hold that it carries has ended before (rule 13).
@@ -141,17 +141,18 @@ impl Lease {
         true
     }
 
-    pub(super) fn noticed_rival(&mut self) {
-        self.rival.get_or_insert_with(Rival::now);
+    pub(super) fn note_contention(&mut self) {
+        self.contention.get_or_insert_with(Contention::now);
     }
 
     /// Counts a hand-over; `false` when it is another process's turn (rule L4).
     pub(super) fn may_hand_over(&mut self) -> bool {
-        let Some(rival) = &mut self.rival else {
+        let Some(contention) = &mut self.contention else {
             return true;
         };
-        rival.hand_overs += 1;
-        rival.hand_overs <= STREAK_HAND_OVERS && rival.since.elapsed() < STREAK_TIME || mutant!(StreakWithoutBound)
+        contention.hand_overs += 1;
+        contention.hand_overs <= STREAK_HAND_OVERS && contention.since.elapsed() < STREAK_TIME
+            || mutant!(StreakWithoutBound)
     }
 
     /// What an ask of the keeper's needs: from now on the store may be asked for the token also after its release.
@@ -167,14 +168,14 @@ impl Lease {
             claim: self.claim,
             unused_fences: self.fences.unused(),
             again: None,
-            contended: self.rival.is_some(),
+            contended: self.contention.is_some(),
             queued: self.queued,
-            moot: self.until.later_by(CLAIM),
+            expires: self.until.later_by(CLAIM),
         }
     }
 }
 
-impl Rival {
+impl Contention {
     fn now() -> Self {
         Self { since: Moment::now(), hand_overs: 0 }
     }
@@ -183,7 +184,7 @@ impl Rival {
 /// What was asked of the store and not given up: at most one ask per key and process.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
-pub(super) struct Asked {
+pub(super) struct PendingAsk {
     pub(super) token: Token,
     pub(super) claim: Duration,
     /// A command is on its way, or was given up on its way.
@@ -217,7 +218,7 @@ pub(super) struct Asked {
     pub(super) fences: u32,
 }
 
-impl Asked {
+impl PendingAsk {
     pub(super) fn new(token: Token, claim: Duration) -> Self {
         Self {
             token,
@@ -241,7 +242,7 @@ impl Asked {
         }
     }
 
-    pub(super) fn answer(&mut self, answer: Answer, queued: bool) {
+    pub(super) fn on_answer(&mut self, answer: Answer, queued: bool) {
         self.unanswered = false;
         match answer {
             Answer::Granted(grant) => self.granted = Some(grant),
@@ -264,7 +265,7 @@ impl Asked {
         }
     }
 
-    pub(super) fn push(&mut self, pushed: &Pushed) {
+    pub(super) fn on_push(&mut self, pushed: &Pushed) {
         if pushed.partial {
             self.granted_in_part = true;
         } else {
@@ -273,12 +274,12 @@ impl Asked {
     }
 
     /// Whether the store wants all of it back, and asked for anew.
-    pub(super) fn yields(&self) -> bool {
+    pub(super) fn must_yield(&self) -> bool {
         !self.unanswered && self.busy.as_ref().is_some_and(|busy| busy.yields)
     }
 
     /// Goes on under another token, with nothing in the store; whom it was waiting for stays known.
-    pub(super) fn begin_anew(&mut self, token: Token) {
+    pub(super) fn restart(&mut self, token: Token) {
         let (answered, busy) = (self.answered, self.busy.take().map(|busy| Busy { yields: false, ..busy }));
         *self = Self { answered, busy, ..Self::new(token, self.claim) };
     }
@@ -339,8 +340,8 @@ mod tests {
         assert_eq!(Fences::default().unused(), None);
     }
 
-    fn asked() -> Asked {
-        Asked::new(Token::foreign("t"), CLAIM)
+    fn pending() -> PendingAsk {
+        PendingAsk::new(Token::foreign("t"), CLAIM)
     }
 
     fn busy(owner: &str, store_micros: u64, frees_in: u64) -> Busy {
@@ -352,9 +353,9 @@ mod tests {
     #[test]
     fn a_pushed_grant_is_over_when_the_server_says_later_that_another_has_the_lock() {
         for (asked_at, is_granted) in [(99, true), (100, true), (101, false)] {
-            let mut asked = asked();
-            let (token, claim) = (asked.token.clone(), CLAIM);
-            asked.push(&Pushed {
+            let mut pending = pending();
+            let (token, claim) = (pending.token.clone(), CLAIM);
+            pending.on_push(&Pushed {
                 token,
                 claim,
                 store_micros: 100,
@@ -362,34 +363,34 @@ mod tests {
                 unconfirmed: false,
                 partial: false,
             });
-            asked.answer(Answer::Busy(busy("x", asked_at, 9)), true);
-            assert_eq!(asked.is_granted(), is_granted, "{asked_at}");
+            pending.on_answer(Answer::Busy(busy("x", asked_at, 9)), true);
+            assert_eq!(pending.is_granted(), is_granted, "{asked_at}");
         }
     }
 
     #[test]
     fn an_owner_that_was_to_be_gone_and_is_not_renews() {
-        let mut asked = asked();
+        let mut pending = pending();
         for (owner, frees_in, renews) in
             [("x", 9000, false), ("x", 0, false), ("x", 0, true), ("x", 9000, true), ("y", 0, false), ("y", 9, true)]
         {
-            asked.answer(Answer::Busy(busy(owner, 1, frees_in)), true);
-            assert_eq!(asked.owner_renews, renews, "{owner} {frees_in}");
+            pending.on_answer(Answer::Busy(busy(owner, 1, frees_in)), true);
+            assert_eq!(pending.owner_renews, renews, "{owner} {frees_in}");
         }
     }
 
     #[test]
     fn what_is_to_be_taken_back_is_begun_anew_under_another_token_and_once() {
-        let mut asked = asked();
-        asked.answer(Answer::Busy(busy("x", 1, 9)), true);
-        assert!(!asked.yields());
-        asked.answer(Answer::Busy(Busy { yields: true, ..busy("x", 1, 9) }), true);
-        assert!(asked.yields() && asked.may_stand());
-        asked.unanswered = true;
-        assert!(!asked.yields(), "an answer is on its way");
-        asked.unanswered = false;
-        asked.begin_anew(Token::foreign("u"));
-        assert!(!asked.yields() && !asked.may_stand() && asked.token == Token::foreign("u"));
-        assert!(asked.busy.is_some_and(|busy| busy.owner == Token::foreign("x")) && asked.answered.is_some());
+        let mut pending = pending();
+        pending.on_answer(Answer::Busy(busy("x", 1, 9)), true);
+        assert!(!pending.must_yield());
+        pending.on_answer(Answer::Busy(Busy { yields: true, ..busy("x", 1, 9) }), true);
+        assert!(pending.must_yield() && pending.may_stand());
+        pending.unanswered = true;
+        assert!(!pending.must_yield(), "an answer is on its way");
+        pending.unanswered = false;
+        pending.restart(Token::foreign("u"));
+        assert!(!pending.must_yield() && !pending.may_stand() && pending.token == Token::foreign("u"));
+        assert!(pending.busy.is_some_and(|busy| busy.owner == Token::foreign("x")) && pending.answered.is_some());
     }
 }

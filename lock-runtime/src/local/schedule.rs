@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use super::care::Entries;
 use super::slot::Slot;
+use super::upkeep::ScheduleKeys;
 use crate::store::{AnyStore, Release, Store};
 
 mod backlog;
@@ -66,10 +66,10 @@ impl Schedule {
     }
 
     /// Has a new hold looked after.
-    pub(crate) fn enlist(&self, slot: &Arc<Slot>) -> u64 {
+    pub(crate) fn track(&self, slot: &Arc<Slot>) -> u64 {
         let mut state = self.locked();
-        let entry = state.enlist(slot);
-        let wake = state.has_to_beat();
+        let entry = state.track(slot);
+        let wake = state.has_to_tick();
         drop(state);
         if wake {
             self.wake_up();
@@ -78,17 +78,17 @@ impl Schedule {
     }
 
     /// Takes off the schedule what was there for a hold that ended.
-    pub(crate) fn strike(&self, entries: Entries) {
-        if entries.young.is_some() || entries.due.is_some() {
-            self.locked().strike(entries);
+    pub(crate) fn cancel(&self, entries: ScheduleKeys) {
+        if entries.tracked.is_some() || entries.due.is_some() {
+            self.locked().cancel(entries);
         }
     }
 
     /// Has `slot` looked at after `pause`, and not before.
-    pub(crate) fn look_after(&self, slot: &Arc<Slot>, pause: Duration) {
-        let due = self.change(|state| state.schedule(Instant::now() + pause, slot));
-        let replaced = slot.scheduled(due);
-        self.strike(Entries { due: replaced, young: None });
+    pub(crate) fn set_timer(&self, slot: &Arc<Slot>, pause: Duration) {
+        let due = self.change(|state| state.set_timer(Instant::now() + pause, slot));
+        let replaced = slot.note_timer(due);
+        self.cancel(ScheduleKeys { due: replaced, tracked: None });
     }
 
     /// Has the ask of `slot` repeated while it waits in the store's queue.
@@ -134,7 +134,7 @@ impl Schedule {
     }
 
     /// Resolves when nothing is left to give back.
-    pub(crate) async fn quiet(&self) {
+    pub(crate) async fn wait_until_quiet(&self) {
         loop {
             let quiet = self.quiet.notified();
             if self.locked().is_quiet() {
@@ -142,7 +142,7 @@ impl Schedule {
             }
             quiet.await;
         }
-        self.store.settled().await;
+        self.store.wait_for_releases().await;
     }
 }
 
@@ -174,15 +174,15 @@ impl Schedule {
     }
 
     /// Takes a slot off the list of those to look at soon.
-    pub(crate) fn forget_young(&self, entry: u64) {
-        self.locked().young.remove(&entry);
+    pub(crate) fn untrack(&self, entry: u64) {
+        self.locked().tracked.remove(&entry);
     }
 
     /// What was taken is on its way. Returns whether there were young holds since this was last called.
     pub(crate) fn dispatched(&self) -> bool {
         let mut state = self.locked();
-        state.is_in_hand = false;
-        state.had_young()
+        state.is_dispatching = false;
+        state.had_tracked()
     }
 
     /// How long the keeper may sleep; `None` until woken.

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use super::call::{Calls, PATIENCE};
-use super::care::Entries;
 use super::core::Core;
-use super::crowd::{Crowd, Waiting};
-use super::lease::{Asked, Lease, Tenure};
-use super::terms::Terms;
+use super::lease::{ActiveHold, Lease, PendingAsk};
+use super::offer::{Offers, PATIENCE};
+use super::resolved_request::ResolvedRequest;
 use super::turn::Turn;
+use super::upkeep::ScheduleKeys;
+use super::waiter_limit::{WaiterLimit, WaiterPermit};
 use crate::clock::{Deadline, Moment};
 use crate::store::{Release, StoreError};
 use crate::token::Token;
@@ -39,11 +39,11 @@ pub(super) struct State {
     last_id: u64,
     /// Whose turn it is.
     pub(super) turn: Option<u64>,
-    pub(super) calls: Calls,
+    pub(super) offers: Offers,
     /// The entry in the keeper's list of slots to look at soon.
-    pub(super) young: Option<u64>,
+    pub(super) tracked: Option<u64>,
     /// Boxed: while a lease is held there is none.
-    pub(super) asked: Option<Box<Asked>>,
+    pub(super) pending: Option<Box<PendingAsk>>,
     pub(super) lease: Option<Lease>,
     /// Why the store could not be asked lately.
     pub(super) failure: Option<StoreError>,
@@ -65,7 +65,7 @@ pub(super) enum Entered<'a> {
     /// It is this task's turn at once, under this id.
     Turn(u64),
     /// It waits, under this id.
-    Waiting(u64, oneshot::Receiver<Turn>, Waiting<'a>),
+    Waiting(u64, oneshot::Receiver<Turn>, WaiterPermit<'a>),
     /// Somebody else has the turn, and the task does not want to wait.
     Taken,
     /// So many wait already that no more may.
@@ -104,13 +104,13 @@ impl Slot {
         self.changed.notify_waiters();
     }
 
-    pub(super) fn enter<'a>(&self, crowd: &'a Crowd, fenced: bool, wait: bool) -> Entered<'a> {
+    pub(super) fn enter<'a>(&self, waiter_limit: &'a WaiterLimit, fenced: bool, wait: bool) -> Entered<'a> {
         let mut state = self.locked();
         let id = state.new_id();
         // A turn that no task here takes up is whose it is that comes.
-        if state.turn.is_none() || state.calls.is_missed() {
+        if state.turn.is_none() || state.offers.is_missed() {
             state.turn = Some(id);
-            state.calls.reset();
+            state.offers.reset();
             return Entered::Turn(id);
         }
         if !wait {
@@ -118,7 +118,7 @@ impl Slot {
         }
         // Whoever has the turn waits as well, unless it holds.
         let others = state.waiters.len() + usize::from(!state.is_held());
-        let waiting = match crowd.enter(others) {
+        let waiting = match waiter_limit.admit(others) {
             Ok(waiting) => waiting,
             Err(limit) => return Entered::Full(limit),
         };
@@ -135,11 +135,11 @@ impl Slot {
 
     pub(super) fn is_unused(&self) -> bool {
         let state = self.locked();
-        let State { turn, waiters, calls, asked, lease, ending, .. } = &*state;
+        let State { turn, waiters, offers, pending, lease, ending, .. } = &*state;
         turn.is_none()
             && waiters.is_empty()
-            && !calls.has_late()
-            && asked.is_none()
+            && !offers.has_late()
+            && pending.is_none()
             && lease.is_none()
             && ending.is_empty()
     }
@@ -147,11 +147,11 @@ impl Slot {
     /// Passes the turn `id` to the next waiter.
     ///
     /// Returns what is left to give back when nobody is next. A turn that was taken away passes nothing on.
-    fn pass(self: &Arc<Self>, id: u64, by: PassedBy) -> Passed {
+    fn pass(self: &Arc<Self>, id: u64, passed_by: PassedBy) -> Passed {
         let mut id = id;
         loop {
             let mut state = self.locked();
-            let was_late = by == PassedBy::Task && state.calls.forget(id);
+            let was_late = passed_by == PassedBy::Task && state.offers.forget(id);
             if state.turn != Some(id) {
                 return Passed::Revoked { was_late };
             }
@@ -159,20 +159,20 @@ impl Slot {
                 lease.fresh = false;
             }
             let Some((&next, _)) = state.waiters.first_key_value() else {
-                if state.call_late(self) {
+                if state.offer_to_late(self) {
                     return Passed::On;
                 }
                 state.turn = None;
-                state.calls.reset();
-                let young = state.young.take();
-                let asked = state.asked.take().filter(|asked| asked.may_stand());
-                let withdrawal = asked.map(|asked| asked.withdrawal(&self.key));
-                return Passed::Nobody { withdrawal, lease_left: state.lease.is_some(), young };
+                state.offers.reset();
+                let tracked = state.tracked.take();
+                let pending = state.pending.take().filter(|pending| pending.may_stand());
+                let withdrawal = pending.map(|pending| pending.withdrawal(&self.key));
+                return Passed::Nobody { withdrawal, lease_left: state.lease.is_some(), tracked };
             };
             let waiter = state.remove_waiter(next);
             state.turn = Some(next);
-            state.calls.pass(waiter.as_ref().map_or(PATIENCE, |waiter| waiter.patience));
-            state.enlist(self);
+            state.offers.make_to_next(waiter.as_ref().map_or(PATIENCE, |waiter| waiter.patience));
+            state.track(self);
             drop(state);
             let Some(waiter) = waiter else { continue };
             match waiter.sender.send(Turn::new(self, next)) {
@@ -190,13 +190,13 @@ impl Slot {
     }
 
     /// Passes the turn `id` on, and gives back what nobody needs any more.
-    pub(super) fn pass_on(self: &Arc<Self>, id: u64, by: PassedBy) {
+    pub(super) fn pass_on(self: &Arc<Self>, id: u64, passed_by: PassedBy) {
         let core = &self.core;
-        match self.pass(id, by) {
+        match self.pass(id, passed_by) {
             Passed::On | Passed::Revoked { was_late: false } => {}
             Passed::Revoked { was_late: true } => core.table().forget_if_unused(self),
-            Passed::Nobody { withdrawal, lease_left, young } => {
-                core.schedule().strike(Entries { young, due: None });
+            Passed::Nobody { withdrawal, lease_left, tracked } => {
+                core.schedule().cancel(ScheduleKeys { tracked, due: None });
                 if let Some(withdrawal) = withdrawal
                     && !mutant!(NoWithdrawal)
                 {
@@ -217,7 +217,7 @@ impl Slot {
         let waiters = {
             let mut state = self.locked();
             state.fenced_waiters = 0;
-            state.calls.forget_all();
+            state.offers.forget_all();
             std::mem::take(&mut state.waiters)
         };
         drop(waiters);
@@ -227,12 +227,12 @@ impl Slot {
     /// Ends the hold `id`.
     pub(super) fn end(&self, id: u64, now: Moment) -> Ended {
         let mut state = self.locked();
-        let State { waiters, calls, young, lease: slot_lease, .. } = &mut *state;
-        let Some(lease) = slot_lease.as_mut().filter(|lease| lease.tenure.as_ref().is_some_and(|t| t.id == id)) else {
-            return Ended { ending: Ending::Lost, entries: Entries::default(), stale: None };
+        let State { waiters, offers, tracked, lease: slot_lease, .. } = &mut *state;
+        let Some(lease) = slot_lease.as_mut().filter(|lease| lease.hold.as_ref().is_some_and(|t| t.id == id)) else {
+            return Ended { ending: Ending::Lost, entries: ScheduleKeys::default(), stale: None };
         };
-        let mut entries = std::mem::take(&mut lease.care.entries);
-        entries.young = young.take();
+        let mut entries = std::mem::take(&mut lease.upkeep.entries);
+        entries.tracked = tracked.take();
         let in_time = lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero());
         if !in_time && !mutant!(LateHandOver) {
             // Rule L6.
@@ -241,14 +241,14 @@ impl Slot {
             return Ended { ending: Ending::Lost, entries, stale: Some(stale) };
         }
         // A late task is worth to keep the lease for, but not when another process waits.
-        let is_last = waiters.is_empty() && (!calls.has_late() || lease.rival.is_some());
+        let is_last = waiters.is_empty() && (!offers.has_late() || lease.contention.is_some());
         let ending = if is_last {
             let release = lease.release(&self.key);
             *slot_lease = None;
             Ending::Free(release)
         } else if lease.may_hand_over() {
-            lease.tenure = None;
-            *young = entries.young.take();
+            lease.hold = None;
+            *tracked = entries.tracked.take();
             Ending::Kept
         } else {
             let release = lease.release(&self.key);
@@ -262,18 +262,18 @@ impl Slot {
     pub(super) fn end_quietly(&self, id: u64) -> Ended {
         let now = Moment::now();
         let mut state = self.locked();
-        let State { waiters, calls, young, lease, .. } = &mut *state;
+        let State { waiters, offers, tracked, lease, .. } = &mut *state;
         if waiters.is_empty()
-            && !calls.has_late()
+            && !offers.has_late()
             && let Some(lease) = lease
-            && lease.tenure.as_ref().is_some_and(|tenure| tenure.id == id)
+            && lease.hold.as_ref().is_some_and(|hold| hold.id == id)
             && lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero())
             // Rule 18: the next task here would be one more of the streak.
             && (mutant!(StreakOfDropsUncounted) || lease.may_hand_over())
         {
-            lease.tenure = None;
-            let mut entries = std::mem::take(&mut lease.care.entries);
-            entries.young = young.take();
+            lease.hold = None;
+            let mut entries = std::mem::take(&mut lease.upkeep.entries);
+            entries.tracked = tracked.take();
             return Ended { ending: Ending::Kept, entries, stale: None };
         }
         drop(state);
@@ -281,7 +281,7 @@ impl Slot {
     }
 
     /// Takes a lease that nobody uses, to give it back.
-    pub(crate) fn take_unused(&self) -> Option<Release> {
+    pub(crate) fn take_unused_lease(&self) -> Option<Release> {
         let mut state = self.locked();
         if state.turn.is_some() {
             return None;
@@ -295,18 +295,18 @@ impl Slot {
     pub(crate) fn revoke(&self, token: Option<&Token>, loss: Loss) -> Option<Revoked> {
         let mut state = self.locked();
         let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
-        let turn = lease.tenure.is_some().then(|| state.new_id());
+        let turn = lease.hold.is_some().then(|| state.new_id());
         if turn.is_some() {
             state.turn = turn;
-            state.calls.reset();
+            state.offers.reset();
         }
-        let is_late = lease.tenure.as_ref().is_some_and(|tenure| tenure.body || loss == Loss::Partial);
+        let is_late = lease.hold.as_ref().is_some_and(|hold| hold.body || loss == Loss::Partial);
         let release = (!is_late).then(|| lease.release(&self.key));
         if is_late {
             // Rules 14 and 17.
             state.ending.push((lease.token, false));
         }
-        Some(Revoked { release, entries: lease.care.entries, turn })
+        Some(Revoked { release, entries: lease.upkeep.entries, turn })
     }
 }
 
@@ -326,14 +326,14 @@ enum Passed {
     /// The turn had been taken away, from a task that was late or from a hold.
     Revoked { was_late: bool },
     /// Nobody waits.
-    Nobody { withdrawal: Option<Release>, lease_left: bool, young: Option<u64> },
+    Nobody { withdrawal: Option<Release>, lease_left: bool, tracked: Option<u64> },
 }
 
 /// The outcome of [`Slot::end`].
 pub(super) struct Ended {
     pub(super) ending: Ending,
     /// What the keeper need not look at any more.
-    pub(super) entries: Entries,
+    pub(super) entries: ScheduleKeys,
     /// The release of a lease that its hold outlived.
     pub(super) stale: Option<Release>,
 }
@@ -351,7 +351,7 @@ pub(crate) enum Loss {
 pub(crate) struct Revoked {
     /// Due now; otherwise it has to wait until the hold is dropped.
     pub(crate) release: Option<Release>,
-    pub(crate) entries: Entries,
+    pub(crate) entries: ScheduleKeys,
     /// The turn that was the hold's, to be passed on.
     pub(crate) turn: Option<u64>,
 }
@@ -379,7 +379,7 @@ impl State {
 
     /// Whether a task here holds the lock.
     pub(super) fn is_held(&self) -> bool {
-        self.lease.as_ref().is_some_and(|lease| lease.tenure.is_some())
+        self.lease.as_ref().is_some_and(|lease| lease.hold.is_some())
     }
 
     pub(super) fn fenced_waiters(&self) -> u32 {
@@ -387,12 +387,13 @@ impl State {
     }
 
     /// Starts the hold `id` on the lease; `None` without a lease.
-    pub(super) fn start(&mut self, id: u64, terms: &Terms, now: Moment) -> Option<&mut Lease> {
-        let &Terms { expire, renew, body, .. } = terms;
+    pub(super) fn start(&mut self, id: u64, request: &ResolvedRequest, now: Moment) -> Option<&mut Lease> {
+        let &ResolvedRequest { expire, renew, body, .. } = request;
         let lease = self.lease.as_mut()?;
         let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
         let confirmed = is_whole.then_some(now);
-        lease.tenure = Some(Tenure { id, since: now, expire, renew, body, own: Deadline::new(now, expire), confirmed });
+        lease.hold =
+            Some(ActiveHold { id, since: now, expire, renew, body, own: Deadline::new(now, expire), confirmed });
         Some(lease)
     }
 }

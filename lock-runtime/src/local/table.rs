@@ -49,7 +49,7 @@ impl Table {
             None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key)))),
         };
         // Still under the table's lock: a slot found in the table can't be forgotten before it is entered.
-        let entered = slot.enter(core.crowd(), fenced, wait);
+        let entered = slot.enter(core.waiter_limit(), fenced, wait);
         (slot, entered)
     }
 
@@ -77,7 +77,7 @@ impl Table {
     }
 
     /// Resolves when no key is in use but `own`.
-    pub(crate) async fn emptied_but(&self, own: &[Arc<str>]) {
+    pub(crate) async fn wait_until_empty_but(&self, own: &[Arc<str>]) {
         self.rest.fetch_max(own.len(), Ordering::Relaxed);
         loop {
             let emptied = self.emptied.notified();

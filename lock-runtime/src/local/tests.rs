@@ -1,19 +1,19 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use super::care::{Attention, Look, Round};
 use super::lease::Fences;
+use super::resolved_request::ResolvedRequest;
 use super::slot::{Ending, Loss};
-use super::terms::Terms;
+use super::upkeep::{Action, Round, Trigger};
 use crate::clock::{Deadline, Moment};
 use crate::store::{Events as _, Pushed, Renewal, Renewed};
 use crate::{LockError, LockGuard, LockManager};
 use futures_util::FutureExt as _;
 
-mod asked;
 mod confirming;
 mod late;
 mod managers;
+mod pending;
 mod views;
 mod waiters;
 
@@ -22,7 +22,7 @@ fn round(locks: &LockManager) -> Round<'_> {
     Round {
         store: locks.core().store(),
         grace: Duration::ZERO,
-        by: Deadline::after(Duration::from_secs(1)),
+        deadline: Deadline::after(Duration::from_secs(1)),
         usual_answer: Duration::ZERO,
     }
 }
@@ -120,8 +120,8 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let slot = locks.core().table().get(guard.key()).unwrap();
-    slot.contended();
-    let terms = Terms {
+    slot.on_contention();
+    let request = ResolvedRequest {
         key: guard.key().into(),
         timeout: Duration::ZERO,
         expire: Duration::from_secs(30),
@@ -132,7 +132,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
     // Each is dropped while nobody waits here, and taken over before the keeper has given it back.
     let mut streak = 0;
     while let Ending::Kept = slot.end_quietly(1).ending {
-        assert!(slot.locked().start(1, &terms, Moment::now()).is_some());
+        assert!(slot.locked().start(1, &request, Moment::now()).is_some());
         streak += 1;
     }
     assert_eq!(streak, 64);
@@ -148,7 +148,7 @@ async fn reserved_fencing_tokens_do_not_outlive_a_lease_that_lapsed() {
     lease.fences = Fences::new(5, 3);
     assert!(lease.confirm(Deadline::after(Duration::from_secs(9))));
     assert!(!lease.fences.is_empty());
-    (lease.until, lease.tenure) = (Deadline::after(Duration::ZERO), None);
+    (lease.until, lease.hold) = (Deadline::after(Duration::ZERO), None);
     assert!(lease.confirm(Deadline::after(Duration::from_secs(9))));
     assert!(lease.fences.is_empty());
 }
@@ -168,7 +168,7 @@ async fn a_hold_whose_deadline_has_passed_does_not_come_back() {
     let lease = Duration::from_secs(9);
     let renewal = Renewal { key: guard.key().into(), token, lease, grace: Duration::ZERO };
     let outcome = Renewed::Until(Deadline::after(lease));
-    assert!(matches!(slot.renewed(&renewal, Moment::now(), Some(outcome)), Attention::Lost(..)));
+    assert!(matches!(slot.on_renewal(&renewal, Moment::now(), Some(outcome)), Action::Lost(..)));
     assert!(!guard.is_valid());
     assert!(matches!(guard.extend(lease).await, Err(LockError::Lost { .. })));
 }
@@ -182,13 +182,13 @@ async fn a_hold_stays_young_while_the_renewal_of_the_one_before_it_is_on_its_way
     let forget_confirmation = |renewing| {
         let mut state = slot.locked();
         let lease = state.lease.as_mut().unwrap();
-        lease.tenure.as_mut().unwrap().confirmed = None;
-        lease.care.renewing = renewing;
+        lease.hold.as_mut().unwrap().confirmed = None;
+        lease.upkeep.renewing = renewing;
     };
     forget_confirmation(true);
-    assert!(matches!(slot.attend(Look::Young, &round(&locks)), Attention::Young));
+    assert!(matches!(slot.next_action(Trigger::Tick, &round(&locks)), Action::LookAgain));
     forget_confirmation(false);
-    assert!(matches!(slot.attend(Look::Young, &round(&locks)), Attention::Renew(..)));
+    assert!(matches!(slot.next_action(Trigger::Tick, &round(&locks)), Action::Renew(..)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,15 +196,15 @@ async fn a_store_that_forgets_during_a_renewal_is_asked_again() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let slot = locks.core().table().get(guard.key()).unwrap();
-    let verified = || slot.attend(Look::Verify, &round(&locks));
-    let Attention::Renew(renewal, _) = verified() else { panic!("it is verified") };
+    let verified = || slot.next_action(Trigger::Verify, &round(&locks));
+    let Action::Renew(renewal, _) = verified() else { panic!("it is verified") };
     // Of two servers that break one after the other, the renewal may have seen the second one well.
-    assert!(!matches!(verified(), Attention::Renew(..)));
+    assert!(!matches!(verified(), Action::Renew(..)));
     let answered = || Some(Renewed::Until(Deadline::after(Duration::from_secs(9))));
-    let Attention::Renew(again, _) = slot.renewed(&renewal, Moment::now(), answered()) else {
+    let Action::Renew(again, _) = slot.on_renewal(&renewal, Moment::now(), answered()) else {
         panic!("it is doubtful")
     };
-    assert!(matches!(slot.renewed(&again, Moment::now(), answered()), Attention::In(_)));
+    assert!(matches!(slot.on_renewal(&again, Moment::now(), answered()), Action::LookIn(_)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,7 +239,7 @@ async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
         unconfirmed: false,
         partial: false,
     };
-    locks.core().granted("p:k", &pushed);
+    locks.core().on_grant("p:k", &pushed);
     assert!(!is_free().await, "the body is not dropped yet");
     drop(body);
     assert!(is_free().await);
@@ -272,7 +272,7 @@ async fn random_tasks(seed: u64) -> Vec<u64> {
                 tokio::time::sleep(Duration::from_millis(random(30))).await;
                 let key = usize::try_from(random(2)).unwrap();
                 let expire = Duration::from_millis(20 + random(3000));
-                let asked = managers[usize::try_from(random(3)).unwrap()]
+                let pending = managers[usize::try_from(random(3)).unwrap()]
                     .lock("p", &key)
                     .timeout(Duration::from_millis(random(2000)))
                     .expire(expire)
@@ -280,7 +280,7 @@ async fn random_tasks(seed: u64) -> Vec<u64> {
                     .fenced(true)
                     .acquire();
                 let patience = Duration::from_millis(random(3000));
-                let Ok(Ok(guard)) = tokio::time::timeout(patience, asked).await else { continue };
+                let Ok(Ok(guard)) = tokio::time::timeout(patience, pending).await else { continue };
                 let guard = Arc::new(guard);
                 {
                     let (last, fence) = &mut seen.lock().unwrap()[key];

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::Core;
-use super::lease::{Asked, Fences, Lease};
+use super::lease::{Fences, Lease, PendingAsk};
+use super::resolved_request::ResolvedRequest;
 use super::slot::{PassedBy, Slot, State};
-use super::terms::Terms;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Answer, Ask, CLAIM, Cause, Release, Renewal, Renewed, Store};
 use crate::token::Token;
@@ -52,7 +52,7 @@ pub(super) enum Step {
     /// Draw fencing tokens.
     Draw(Token, u32),
     /// Take back an ask.
-    TakeBack(Release),
+    Withdraw(Release),
     /// Wait for a change, at most for so long.
     Wait(Duration),
     /// Wait again at its old place: the turn was passed over (rule L7).
@@ -99,81 +99,82 @@ impl Turn {
 
     /// Decides what to do next, and notes it down before it is done: whatever happens to the task, dropping the turn
     /// then knows what to withdraw.
-    pub(super) fn step(&self, terms: &Terms, attempt: &Attempt, now: Moment) -> Step {
+    pub(super) fn step(&self, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> Step {
         let state = &mut *self.slot.locked();
         if !state.has_turn(self.id) && !mutant!(StaleTurnActs) {
             return if attempt.is_over(now) { Step::GiveUp } else { Step::Rejoin };
         }
-        state.calls.answer(self.id);
-        let fences = if terms.fenced { (1 + state.fenced_waiters()).min(MOST_FENCES) } else { 0 };
-        if let Some(granted) = state.asked.as_mut().and_then(|asked| asked.take_grant())
-            && let Some(asked) = state.asked.take()
+        state.offers.take_up(self.id);
+        let fences = if request.fenced { (1 + state.fenced_waiters()).min(MOST_FENCES) } else { 0 };
+        if let Some(granted) = state.pending.as_mut().and_then(|pending| pending.take_grant())
+            && let Some(pending) = state.pending.take()
         {
-            let mut lease = Lease::new(&asked, &granted, asked.fences);
+            let mut lease = Lease::new(&pending, &granted, pending.fences);
             // Asked for by a task that wanted less, and gave up: good for this one only when it is confirmed.
-            lease.fresh &= lease.claim >= terms.expire.min(CLAIM);
+            lease.fresh &= lease.claim >= request.expire.min(CLAIM);
             state.lease = Some(lease);
         }
         if let Some(lease) = &mut state.lease {
-            if !lease.is_good_for(terms, now) {
+            if !lease.is_good_for(request, now) {
                 let renewal = Renewal {
-                    key: Arc::clone(&terms.key),
+                    key: Arc::clone(&request.key),
                     token: lease.token.clone(),
-                    lease: terms.expire,
+                    lease: request.expire,
                     grace: self.slot.core.settings().grace,
                 };
                 return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
             }
-            if terms.fenced && lease.fences.is_empty() {
+            if request.fenced && lease.fences.is_empty() {
                 let token = lease.token.clone();
                 return self.act(state, attempt, now).unwrap_or(Step::Draw(token, fences));
             }
             return if attempt.is_over(now) { Step::GiveUp } else { Step::Hold };
         }
         if mutant!(RetryUnderNewToken) && attempt.has_failed() {
-            state.asked = None;
+            state.pending = None;
         }
-        let claim = mutant!(WholeLeaseClaimed => terms.expire, terms.expire.min(CLAIM));
-        let asked = state.asked.get_or_insert_with(|| Box::new(Asked::new(self.slot.core.next_token(), claim)));
-        if asked.yields() {
-            let withdrawal = asked.withdrawal(&terms.key);
-            asked.begin_anew(self.slot.core.next_token());
-            return Step::TakeBack(withdrawal);
+        let claim = mutant!(WholeLeaseClaimed => request.expire, request.expire.min(CLAIM));
+        let pending =
+            state.pending.get_or_insert_with(|| Box::new(PendingAsk::new(self.slot.core.next_token(), claim)));
+        if pending.must_yield() {
+            let withdrawal = pending.withdrawal(&request.key);
+            pending.restart(self.slot.core.next_token());
+            return Step::Withdraw(withdrawal);
         }
-        let is_first = asked.answered.is_none() && !asked.unanswered && !asked.queued;
+        let is_first = pending.answered.is_none() && !pending.unanswered && !pending.queued;
         if let Some(step) = attempt.pause(now, false) {
             if let Step::Wait(pause) = step {
-                state.calls.act(now, Some(pause));
-                state.enlist(&self.slot);
+                state.offers.act_until(now, Some(pause));
+                state.track(&self.slot);
             }
             return step;
         }
-        if asked.queued
-            && !asked.doubtful
-            && !asked.granted_in_part
-            && !asked.unanswered
-            && let Some(pause) = asked.next_ask(now)
+        if pending.queued
+            && !pending.doubtful
+            && !pending.granted_in_part
+            && !pending.unanswered
+            && let Some(pause) = pending.next_ask(now)
             // A single try that took up a turn which another task left asks once, too.
             && let left = attempt.give_up().remaining_at(now)
             && !left.is_zero()
         {
             return Step::Wait(pause.min(left));
         }
-        asked.was_unanswered = asked.unanswered;
+        pending.was_unanswered = pending.unanswered;
         // The keeper looks whether the answer is read, and then whether the hold lasts.
-        state.young.get_or_insert_with(|| self.core().schedule().enlist(&self.slot));
-        asked.unanswered = !mutant!(NotedAfterSending);
-        asked.sent = Some(now);
-        state.calls.awaits = Some(now);
-        asked.fences = fences;
+        state.tracked.get_or_insert_with(|| self.core().schedule().track(&self.slot));
+        pending.unanswered = !mutant!(NotedAfterSending);
+        pending.sent = Some(now);
+        state.offers.awaits_since = Some(now);
+        pending.fences = fences;
         let ask = Ask {
-            key: Arc::clone(&terms.key),
-            token: asked.token.clone(),
-            claim: asked.claim,
-            wait: !terms.timeout.is_zero(),
+            key: Arc::clone(&request.key),
+            token: pending.token.clone(),
+            claim: pending.claim,
+            wait: !request.timeout.is_zero(),
             fences,
             give_up: attempt.by(),
-            cause: if std::mem::take(&mut asked.granted_in_part) { Cause::Push } else { Cause::Task },
+            cause: if std::mem::take(&mut pending.granted_in_part) { Cause::Push } else { Cause::Task },
         };
         // The plain claim can't draw fencing tokens.
         if is_first && (fences == 0 || !self.slot.core.store().draws_with_grants()) {
@@ -186,28 +187,28 @@ impl Turn {
     /// What stands in the way of a command about the lease; if nothing does, the answer has to be read in time.
     fn act(&self, state: &mut State, attempt: &Attempt, now: Moment) -> Option<Step> {
         let step = attempt.pause(now, true);
-        state.calls.act(now, step.as_ref().and_then(Step::pause));
-        state.enlist(&self.slot);
+        state.offers.act_until(now, step.as_ref().and_then(Step::pause));
+        state.track(&self.slot);
         step
     }
 
     /// Takes in the answer to an ask.
-    pub(super) fn answered(&self, ask: &Ask, answer: Answer) {
+    pub(super) fn on_answer(&self, ask: &Ask, answer: Answer) {
         let granted = matches!(answer, Answer::Granted(_));
         // Of a task that was passed over, the others know better by now who has the lock.
-        if (granted || self.slot.locked().has_turn(self.id)) && !self.slot.answered(ask, answer) {
+        if (granted || self.slot.locked().has_turn(self.id)) && !self.slot.on_answer(ask, answer) {
             // What was asked has been taken back meanwhile, perhaps before it was executed.
             self.core().withdraw(ask.withdrawal());
         }
     }
 
     /// Takes in the answer to a plain claim.
-    pub(super) fn claimed(&self, ask: &Ask, answer: Answer) {
-        self.answered(&Ask { wait: false, ..ask.clone() }, answer);
+    pub(super) fn on_claim_answer(&self, ask: &Ask, answer: Answer) {
+        self.on_answer(&Ask { wait: false, ..ask.clone() }, answer);
     }
 
     /// Takes in the answer to a confirmation.
-    pub(super) fn confirmed(&self, outcome: Renewed) {
+    pub(super) fn on_confirm_answer(&self, outcome: Renewed) {
         let mut state = self.slot.locked();
         if !state.acts(self.id) {
             return;
@@ -226,7 +227,7 @@ impl Turn {
     }
 
     /// Takes in the answer to a draw.
-    pub(super) fn drawn(&self, first: Option<u64>, count: u32) {
+    pub(super) fn on_draw_answer(&self, first: Option<u64>, count: u32) {
         let mut state = self.slot.locked();
         if !state.acts(self.id) {
             return;
@@ -242,21 +243,21 @@ impl Turn {
     }
 
     /// Notes that the lease ended with an ask in its place, sent along with the release.
-    pub(super) fn yielded(&self, claim: Duration, now: Moment) -> Token {
+    pub(super) fn note_yield(&self, claim: Duration, now: Moment) -> Token {
         let mut state = self.slot.locked();
         let token = self.slot.core.next_token();
-        let mut asked = Asked::new(token.clone(), claim);
-        asked.unanswered = true;
-        asked.sent = Some(now);
-        state.calls.awaits = Some(now);
-        state.calls.is_releasing = true;
-        state.enlist(&self.slot);
-        state.asked = Some(Box::new(asked));
+        let mut pending = PendingAsk::new(token.clone(), claim);
+        pending.unanswered = true;
+        pending.sent = Some(now);
+        state.offers.awaits_since = Some(now);
+        state.offers.is_releasing = true;
+        state.track(&self.slot);
+        state.pending = Some(Box::new(pending));
         token
     }
 }
 
-impl Asked {
+impl PendingAsk {
     /// How long until the store is to be asked again; `None` for now.
     ///
     /// The end of the owner's lease is the time; the keeper's batches are the safety net. An owner that renews would be
@@ -381,19 +382,19 @@ impl Attempt {
         self.failures.is_some()
     }
 
-    pub(super) fn succeeded(&mut self) {
+    pub(super) fn record_success(&mut self) {
         self.failures = None;
     }
 
     /// A single try that came too early to count: again, after as much time as it has taken so far.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.tried = false;
         let pause = self.started.elapsed().max(TOO_EARLY);
         self.failures = Some(Box::new(Failures { count: 0, retry_at: Deadline::after(pause) }));
     }
 
     /// Pauses after a failure: 10 ms, doubling up to 320 ms.
-    pub(super) fn failed(&mut self) {
+    pub(super) fn record_failure(&mut self) {
         let before = self.failures.take().map_or(0, |failures| failures.count);
         let retry_at = Deadline::after(Duration::from_millis(10) * 2_u32.pow(before.min(5)));
         self.failures = Some(Box::new(Failures { count: before + 1, retry_at }));

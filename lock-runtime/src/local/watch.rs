@@ -6,22 +6,22 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 use tokio::sync::futures::Notified;
 
-use super::view::HoldView;
+use super::handle::HoldHandle;
 use crate::LockError;
 
 pin_project! {
     /// Resolves when a hold is lost. It reads the clock each time it is polled; the keeper wakes it at the deadline.
     #[derive(Debug)]
     pub(crate) struct Lost<'a> {
-        view: &'a HoldView,
+        handle: &'a HoldHandle,
         #[pin]
         changed: Notified<'a>,
     }
 }
 
 impl<'a> Lost<'a> {
-    pub(super) fn new(view: &'a HoldView) -> Self {
-        Self { view, changed: view.changed().notified() }
+    pub(super) fn new(handle: &'a HoldHandle) -> Self {
+        Self { handle, changed: handle.changed().notified() }
     }
 }
 
@@ -31,13 +31,13 @@ impl Future for Lost<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         loop {
-            if !this.view.is_valid() {
+            if !this.handle.is_valid() {
                 return Poll::Ready(());
             }
             if this.changed.as_mut().poll(context).is_pending() {
                 return Poll::Pending;
             }
-            this.changed.set(this.view.changed().notified());
+            this.changed.set(this.handle.changed().notified());
         }
     }
 }
@@ -51,15 +51,15 @@ pin_project! {
         // Polled before the body, and `None` for a body that runs on when its hold is lost.
         #[pin]
         lost: Option<Lost<'a>>,
-        view: &'a HoldView,
+        handle: &'a HoldHandle,
         #[pin]
         body: B,
     }
 }
 
 impl<'a, B> Protected<'a, B> {
-    pub(crate) fn new(view: &'a HoldView, stop_when_lost: bool, body: B) -> Self {
-        Self { lost: stop_when_lost.then(|| view.lost()), view, body }
+    pub(crate) fn new(handle: &'a HoldHandle, stop_when_lost: bool, body: B) -> Self {
+        Self { lost: stop_when_lost.then(|| handle.lost()), handle, body }
     }
 }
 
@@ -72,7 +72,7 @@ impl<B: Future> Future for Protected<'_, B> {
             && lost.poll(context).is_ready()
             && !mutant!(BodyPolledOn)
         {
-            return Poll::Ready(Err(this.view.lost_error(false)));
+            return Poll::Ready(Err(this.handle.lost_error(false)));
         }
         this.body.poll(context).map(Ok)
     }

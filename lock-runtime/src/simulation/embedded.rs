@@ -17,7 +17,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
-use crate::store::{Answer, Ask, Cause, Events, Pushed, Release, Renewal, Renewed, Store, one};
+use crate::store::{Answer, Ask, Cause, Events, Pushed, Release, Renewal, Renewed, Store, exactly_one};
 use crate::token::{Process as Caller, Token};
 
 /// Something is done at each beat. Leases end between two of them, where it makes no difference that a command takes some
@@ -62,15 +62,15 @@ impl From<Duration> for Time {
 struct Heard(Mutex<Vec<(String, Option<Pushed>)>>);
 
 impl Events for Heard {
-    fn granted(&self, key: &str, pushed: &Pushed) {
+    fn on_grant(&self, key: &str, pushed: &Pushed) {
         self.0.lock().unwrap().push((key.to_owned(), Some(pushed.clone())));
     }
 
-    fn contended(&self, key: &str) {
+    fn on_contention(&self, key: &str) {
         self.0.lock().unwrap().push((key.to_owned(), None));
     }
 
-    fn interrupted(&self, _: &dyn Fn(&str) -> bool) {}
+    fn on_interruption(&self, _: &dyn Fn(&str) -> bool) {}
 }
 
 /// One of the two stores.
@@ -92,7 +92,9 @@ impl<'a, S: Store> Side<'a, S> {
         };
         let heard = stores.iter().zip(callers).map(listen).collect();
         let first = ask("p:first", callers[0].next_token(), HALF, 1);
-        let Ok(Answer::Granted(grant)) = one(stores[0].ask(&[first], by()).await) else { unreachable!("it is free") };
+        let Ok(Answer::Granted(grant)) = exactly_one(stores[0].ask(&[first], by()).await) else {
+            unreachable!("it is free")
+        };
         Self { store: stores[0], heard, began: grant.fence.unwrap() }
     }
 
@@ -124,16 +126,18 @@ impl<'a, S: Store> Side<'a, S> {
                 Said::Granted { contended, fence, .. } => Said::Granted { contended, fence, left: None },
                 said => said,
             },
-            Verb::Ask(ask) => self.answer(one(self.store.ask(std::slice::from_ref(ask), by()).await).unwrap()),
+            Verb::Ask(ask) => self.answer(exactly_one(self.store.ask(std::slice::from_ref(ask), by()).await).unwrap()),
             Verb::GiveBack(release) => {
-                let released = self.store.give_back(release, by()).await.unwrap();
+                let released = self.store.release_one(release, by()).await.unwrap();
                 let again = released.again.map(|again| Box::new(self.answer(again)));
                 Said::Released { owned: released.owned, again }
             }
-            Verb::Renew(renewal) => match one(self.store.renew(std::slice::from_ref(renewal), by()).await).unwrap() {
-                Renewed::Until(until) => Said::Renewed(Some(until.remaining().into())),
-                Renewed::NotOwned | Renewed::Partial => Said::Renewed(None),
-            },
+            Verb::Renew(renewal) => {
+                match exactly_one(self.store.renew(std::slice::from_ref(renewal), by()).await).unwrap() {
+                    Renewed::Until(until) => Said::Renewed(Some(until.remaining().into())),
+                    Renewed::NotOwned | Renewed::Partial => Said::Renewed(None),
+                }
+            }
             Verb::Draw(key, token, count) => {
                 let first = self.store.draw(key, token, *count, by()).await.unwrap();
                 Said::Drawn(first.map(|first| self.since(first)))

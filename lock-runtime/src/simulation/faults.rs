@@ -8,13 +8,13 @@ use history::claims::HARNESS;
 use history::event::What;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::network::{Network, Weather};
+use super::network::{Conditions, Network};
 use super::outage;
 use super::process::Process;
 use super::time;
 use super::world::Plan;
 
-const CALM: Weather = Weather {
+const CALM: Conditions = Conditions {
     delay: Duration::from_millis(2),
     slow: 0.0,
     refused: 0.0,
@@ -37,7 +37,7 @@ pub(super) async fn befall(
     end: Instant,
     random: &mut Rng,
 ) {
-    let calm = Weather { push_lost: plan.push_lost, cut_after: plan.cut, ..CALM };
+    let calm = Conditions { push_lost: plan.push_lost, cut_after: plan.cut, ..CALM };
     network.set_weather(calm);
     if plan.stalls > 0.0 {
         network.stall(plan.stalls, STALL);
@@ -136,7 +136,7 @@ async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: 
             ("Suspend", "host")
         }
         7 => {
-            network.set_weather(Weather { push_lost: 0.5, ..CALM });
+            network.set_weather(Conditions { push_lost: 0.5, ..CALM });
             sleep(span).await;
             ("LosePushes", "wire")
         }
@@ -148,8 +148,8 @@ async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: 
             return restart(network);
         }
         _ => {
-            let weather = Weather { slow: 0.15, refused: 0.2, cut_before: 0.02, cut_after: 0.02, ..CALM };
-            network.set_weather(weather);
+            let conditions = Conditions { slow: 0.15, refused: 0.2, cut_before: 0.02, cut_after: 0.02, ..CALM };
+            network.set_weather(conditions);
             sleep(span).await;
             ("Storm", "wire")
         }

@@ -10,13 +10,13 @@ use fastrand::Rng;
 use server_model::ModelServer;
 use tokio::time::{Instant, sleep};
 
-use super::network::{Network, Weather};
+use super::network::{Conditions, Network};
 use super::time::Simulated;
 use crate::clock::{Deadline, Drift};
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
-use crate::store::{Answer, Ask, Cause, Events, Pushed, Reach, Release, Renewal, Renewed, Store, one};
+use crate::store::{Answer, Ask, Cause, Events, Pushed, Reach, Release, Renewal, Renewed, Store, exactly_one};
 use crate::token::Process as Caller;
 
 const COMMAND: Duration = Duration::from_millis(500);
@@ -26,11 +26,11 @@ const COMMAND: Duration = Duration::from_millis(500);
 struct Interruptions(AtomicU32);
 
 impl Events for Interruptions {
-    fn granted(&self, _: &str, _: &Pushed) {}
+    fn on_grant(&self, _: &str, _: &Pushed) {}
 
-    fn contended(&self, _: &str) {}
+    fn on_contention(&self, _: &str) {}
 
-    fn interrupted(&self, _: &dyn Fn(&str) -> bool) {
+    fn on_interruption(&self, _: &dyn Fn(&str) -> bool) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -86,9 +86,9 @@ async fn an_ask_that_arrives_when_its_asker_has_given_up_does_nothing() {
     for (frozen, is_late) in [(COMMAND / 10, false), (COMMAND / 2, true)] {
         scene.network.freeze(frozen);
         let ask = scene.ask(COMMAND / 4);
-        let answer = one(scene.store.ask(std::slice::from_ref(&ask), Deadline::after(COMMAND)).await).unwrap();
+        let answer = exactly_one(scene.store.ask(std::slice::from_ref(&ask), Deadline::after(COMMAND)).await).unwrap();
         assert_eq!(matches!(answer, Answer::Late), is_late, "{answer:?}");
-        let released = scene.store.give_back(&ask.withdrawal(), Deadline::after(COMMAND)).await.unwrap();
+        let released = scene.store.release_one(&ask.withdrawal(), Deadline::after(COMMAND)).await.unwrap();
         assert_eq!(released.owned, !is_late);
     }
 }
@@ -140,7 +140,7 @@ async fn a_connection_on_which_something_was_answered_meanwhile_is_kept() {
 async fn a_refusal_is_no_reason_to_give_up_a_connection() {
     let scene = Scene::begin().await;
     // The server does not know the script yet, and says so.
-    let answer = one(scene.store.ask(&[scene.ask(COMMAND)], Deadline::after(COMMAND)).await);
+    let answer = exactly_one(scene.store.ask(&[scene.ask(COMMAND)], Deadline::after(COMMAND)).await);
     assert!(matches!(answer, Ok(Answer::Granted(_))), "{answer:?}");
     assert_eq!(scene.interruptions(), 0);
 }
@@ -156,13 +156,13 @@ async fn a_command_is_certainly_not_sent_when_there_was_no_connection_from_the_f
     assert_eq!(reach().await, Reach::Unanswered, "the connection is silent");
     sleep(COMMAND * 3).await;
     scene.beat().await;
-    scene.network.set_weather(Weather { cut_before: 1.0, ..Weather::default() });
+    scene.network.set_weather(Conditions { cut_before: 1.0, ..Conditions::default() });
     assert_eq!(reach().await, Reach::Unanswered, "the connection broke after it was sent, and there is no other");
     assert_eq!(reach().await, Reach::Unsent, "no connection can be set up");
-    scene.network.set_weather(Weather { refused: 1.0, ..Weather::default() });
+    scene.network.set_weather(Conditions { refused: 1.0, ..Conditions::default() });
     sleep(COMMAND).await;
     assert_eq!(reach().await, Reach::Unsent, "connections are refused");
-    scene.network.set_weather(Weather::default());
+    scene.network.set_weather(Conditions::default());
     scene.network.part(scene.caller.id(), COMMAND * 9);
     sleep(COMMAND).await;
     assert_eq!(reach().await, Reach::Unsent, "none is made in time");
@@ -175,8 +175,8 @@ async fn a_release_that_waits_for_others_to_go_together_goes_alone_when_there_ar
     assert!(matches!(scene.store.claim(&ask, Deadline::after(COMMAND)).await, Ok(Answer::Granted(_))));
     scene.network.freeze(COMMAND / 10);
     let release = Release { contended: false, ..ask.withdrawal() };
-    let give_back = scene.store.give_back(&release, Deadline::after(COMMAND));
-    let ((), (), released) = tokio::join!(biased; scene.beat(), scene.beat(), give_back);
+    let release_one = scene.store.release_one(&release, Deadline::after(COMMAND));
+    let ((), (), released) = tokio::join!(biased; scene.beat(), scene.beat(), release_one);
     assert!(released.unwrap().owned);
 }
 
@@ -201,7 +201,7 @@ async fn a_server_keeps_a_lease_for_longer_than_its_holder_counts_on() {
     assert!(matches!(scene.store.claim(&ask, by()).await, Ok(Answer::Granted(_))));
     let (lease, grace) = (Duration::from_secs(9), Duration::from_secs(1));
     let renewal = Renewal { key: Arc::clone(&ask.key), token: ask.token.clone(), lease, grace };
-    let renewed = one(scene.store.renew(&[renewal], by()).await);
+    let renewed = exactly_one(scene.store.renew(&[renewal], by()).await);
     assert!(matches!(renewed, Ok(Renewed::Until(until)) if until.span() < lease), "{renewed:?}");
     let kept = scene.network.server(|server, now| {
         let keys = server.snapshot(now);

@@ -39,7 +39,7 @@ impl Host {
         self.network.passable(&self.process).await;
         // The handshake of TCP. What follows on the connection takes its time by itself.
         sleep(self.network.round_trip()).await;
-        if self.network.rolls(|weather| weather.refused) {
+        if self.network.rolls(|conditions| conditions.refused) {
             return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
         }
         let (near, far) = tokio::io::duplex(1 << 16);
@@ -65,7 +65,7 @@ impl fmt::Debug for Host {
 
 /// What befalls single messages, as chances of each, and how long they take at most.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Weather {
+pub(super) struct Conditions {
     pub(super) delay: Duration,
     /// Delayed for a hundred times as long.
     pub(super) slow: f64,
@@ -85,7 +85,7 @@ struct Shared {
     /// How fast the server's clock is, in those of the host's.
     rate: f64,
     random: Rng,
-    weather: Weather,
+    conditions: Conditions,
     /// In which every message takes half of it, whatever the weather is.
     round_trip: Duration,
     wires: BTreeMap<Client, Wire>,
@@ -112,7 +112,7 @@ impl Network {
             server,
             rate,
             random,
-            weather: Weather::default(),
+            conditions: Conditions::default(),
             round_trip: Duration::ZERO,
             wires: BTreeMap::new(),
             frozen: Instant::now(),
@@ -154,8 +154,8 @@ impl Network {
         self.locked().record.see(violation);
     }
 
-    pub(super) fn set_weather(&self, weather: Weather) {
-        self.locked().weather = weather;
+    pub(super) fn set_weather(&self, conditions: Conditions) {
+        self.locked().conditions = conditions;
     }
 
     /// From now on the server is that far away.
@@ -215,9 +215,9 @@ impl Network {
         self.locked().wires.values().any(|wire| wire.is_deaf && *wire.process == *process)
     }
 
-    fn rolls(&self, chance: impl Fn(&Weather) -> f64) -> bool {
+    fn rolls(&self, chance: impl Fn(&Conditions) -> f64) -> bool {
         let shared = &mut *self.locked();
-        shared.random.f64() < chance(&shared.weather)
+        shared.random.f64() < chance(&shared.conditions)
     }
 
     async fn passable(&self, process: &str) {
@@ -321,8 +321,8 @@ impl Shared {
     }
 
     fn arrival(&mut self, leaves: Instant) -> Instant {
-        let most = u64::try_from(self.weather.delay.as_millis()).unwrap_or_default();
-        let times = if self.rolls(self.weather.slow) { 100 } else { 1 };
+        let most = u64::try_from(self.conditions.delay.as_millis()).unwrap_or_default();
+        let times = if self.rolls(self.conditions.slow) { 100 } else { 1 };
         leaves + self.round_trip / 2 + Duration::from_millis(self.random.u64(0..=most) * times)
     }
 
@@ -332,7 +332,7 @@ impl Shared {
             // It came in one piece with the command before, at which the connection was cut.
             return None;
         }
-        if self.rolls(self.weather.cut_before) {
+        if self.rolls(self.conditions.cut_before) {
             self.cut_one(client);
             return None;
         }
@@ -344,7 +344,7 @@ impl Shared {
         self.frozen = self.frozen.max(leaves);
         self.observe(now, command);
         for (listener, push) in self.server.take_pushes() {
-            if self.rolls(self.weather.push_lost) {
+            if self.rolls(self.conditions.push_lost) {
                 let from = time::now().unwrap_or_default();
                 self.note(
                     history::claims::HARNESS,
@@ -355,7 +355,7 @@ impl Shared {
                 self.post(listener, &push, leaves);
             }
         }
-        if self.rolls(self.weather.cut_after) {
+        if self.rolls(self.conditions.cut_after) {
             self.cut_one(client);
         } else {
             self.post(client, &reply, leaves);

@@ -11,7 +11,7 @@ use history::event::What;
 use history::{Violation, Wanted};
 use tokio::time::{Instant, sleep};
 
-use super::network::{Network, Weather};
+use super::network::{Conditions, Network};
 use super::process::Process;
 use super::tasks::{told, until};
 use super::time;
@@ -36,7 +36,7 @@ pub(super) async fn befall(
     network: &Arc<Network>,
     plan: &Plan,
     processes: &[Process],
-    calm: Weather,
+    calm: Conditions,
     random: &mut Rng,
 ) {
     // For longer than a withdrawal is repeated.
@@ -53,7 +53,7 @@ pub(super) async fn befall(
     let from = time::now().unwrap_or_default();
     match random.u8(..3) {
         0 => {
-            network.set_weather(Weather { refused: 1.0, ..calm });
+            network.set_weather(Conditions { refused: 1.0, ..calm });
             network.cut(None);
         }
         1 => network.freeze(span),

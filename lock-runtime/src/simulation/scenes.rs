@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use server_model::ModelServer;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::network::{Network, Weather};
+use super::network::{Conditions, Network};
 use super::process::connect;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
@@ -86,13 +86,13 @@ async fn a_release_that_is_repeated_to_a_server_without_its_script_was_still_a_r
     let locks = connect(&network, "p");
     locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
     let guard = locks.lock("k", &0).acquire().await.unwrap();
-    network.set_weather(Weather { delay: Duration::from_millis(20), cut_after: 1.0, ..Weather::default() });
+    network.set_weather(Conditions { delay: Duration::from_millis(20), cut_after: 1.0, ..Conditions::default() });
     let release = tokio::spawn(guard.release());
     while network.server(ModelServer::snapshot).iter().any(|(key, _)| key == "k:0") {
         sleep(Duration::from_millis(1)).await;
     }
     network.server(|server, _| server.flush_scripts());
-    network.set_weather(Weather::default());
+    network.set_weather(Conditions::default());
     release.await.unwrap().unwrap();
 }
 
@@ -111,7 +111,7 @@ async fn a_lost_wake_up_costs_a_second() {
     sleep(Duration::from_millis(600)).await;
     let waiting = wait(1);
     sleep(Duration::from_millis(100)).await;
-    network.set_weather(Weather { push_lost: 1.0, ..Weather::default() });
+    network.set_weather(Conditions { push_lost: 1.0, ..Conditions::default() });
     guard.release().await.unwrap();
     let released = Instant::now();
     let granted = waiting.await.unwrap().unwrap();
@@ -133,13 +133,13 @@ async fn what_was_never_sent_is_not_withdrawn() {
     let (_time, network) = world();
     let locks = connect(&network, "p");
     locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
-    network.set_weather(Weather { refused: 1.0, ..Weather::default() });
+    network.set_weather(Conditions { refused: 1.0, ..Conditions::default() });
     network.cut(None);
     fail(&locks, 100).await;
     let kept = || locks.core().schedule().releases().0;
     // The first one found out that the connection is gone, and may have been executed.
     assert!(kept() <= 1, "{} are kept: connections were refused", kept());
-    network.set_weather(Weather::default());
+    network.set_weather(Conditions::default());
     network.part("p", Duration::from_mins(1));
     fail(&locks, 100).await;
     assert!(kept() <= 1, "{} are kept: no connection was made", kept());
@@ -171,13 +171,13 @@ async fn what_an_outage_left_is_given_back_as_soon_as_there_is_a_connection() {
     }));
     let guards = guards.await;
     sleep(Duration::from_millis(50)).await;
-    network.set_weather(Weather { refused: 1.0, ..Weather::default() });
+    network.set_weather(Conditions { refused: 1.0, ..Conditions::default() });
     network.cut(None);
     drop(guards);
     sleep(Duration::from_secs(9)).await;
     let locked = || network.server(ModelServer::snapshot).iter().filter(|(key, _)| key.starts_with("k:")).count();
     assert_eq!((locked(), locks.core().schedule().releases().0), (300, 300));
-    network.set_weather(Weather::default());
+    network.set_weather(Conditions::default());
     // Whoever connects next has the keeper try at once.
     locks.lock("k", &300).acquire().await.unwrap().release().await.unwrap();
     sleep(Duration::from_millis(20)).await;
@@ -241,19 +241,19 @@ async fn repetition_leaves_the_lock(bug: Option<Mutant>) -> bool {
     let acquiring = kept(&locks, 0, false);
     // The keeper repeats what its task does not read, and that takes long to arrive.
     sleep(Duration::from_millis(40)).await;
-    network.set_weather(Weather { delay: Duration::from_millis(2), slow: 1.0, ..Weather::default() });
+    network.set_weather(Conditions { delay: Duration::from_millis(2), slow: 1.0, ..Conditions::default() });
     sleep(Duration::from_millis(25)).await;
-    network.set_weather(Weather::default());
+    network.set_weather(Conditions::default());
     acquiring.await.unwrap().release().await.unwrap();
     assert!(!is_locked(&network, "k:0"));
-    network.set_weather(Weather { cut_after: 1.0, ..Weather::default() });
+    network.set_weather(Conditions { cut_after: 1.0, ..Conditions::default() });
     let released = Instant::now();
     while !is_locked(&network, "k:0") {
         sleep(Duration::from_millis(1)).await;
         assert!(released.elapsed() < Duration::from_millis(300), "the repetition does not arrive");
     }
     sleep(Duration::from_millis(400)).await;
-    network.set_weather(Weather::default());
+    network.set_weather(Conditions::default());
     sleep(Duration::from_millis(1200)).await;
     is_locked(&network, "k:0")
 }
@@ -287,7 +287,7 @@ async fn a_single_try_of_a_free_lock_is_had_at_every_distance_with_the_default_s
 async fn what_was_never_sent_is_not_repeated_either() {
     let (_time, network) = world();
     network.move_away(Duration::from_millis(400));
-    network.set_weather(Weather { refused: 1.0, ..Weather::default() });
+    network.set_weather(Conditions { refused: 1.0, ..Conditions::default() });
     let locks = connect(&network, "p");
     for number in 0..20 {
         let tried = locks.lock("k", &number).timeout(Duration::from_millis(80)).acquire().await;

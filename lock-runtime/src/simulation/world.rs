@@ -190,7 +190,7 @@ async fn live(plan: &Plan, server: ModelServer, random: &mut Rng) -> (History, V
     let network = Network::new(server, plan.rate, random.fork());
     network.move_away(plan.round_trip());
     // A panic here is one of a task, or of whoever saw the clock stand still.
-    let went = AssertUnwindSafe(timeout(LONGEST, go_on(plan, &network, random))).catch_unwind().await;
+    let went = AssertUnwindSafe(timeout(LONGEST, detach(plan, &network, random))).catch_unwind().await;
     let why = match went {
         Ok(Ok(())) => None,
         Ok(Err(_)) => Some(format!("it lasts longer than {LONGEST:?}")),
@@ -207,7 +207,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }
 
-async fn go_on(plan: &Plan, network: &Arc<Network>, random: &mut Rng) {
+async fn detach(plan: &Plan, network: &Arc<Network>, random: &mut Rng) {
     let end = Instant::now() + plan.faults;
     let mut processes: Vec<_> =
         (0..plan.processes).map(|at| Process::start(network, &format!("p{at}"), plan, end, random)).collect();

@@ -30,40 +30,46 @@ macro_rules! of_any {
 }
 
 impl Store for AnyStore {
-    async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
-        of_any!(self, store => store.claim(ask, by).await)
+    async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
+        of_any!(self, store => store.claim(ask, deadline).await)
     }
 
-    async fn ask(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
-        of_any!(self, store => store.ask(asks, by).await)
+    async fn ask(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
+        of_any!(self, store => store.ask(asks, deadline).await)
     }
 
-    async fn give_back(&self, release: &Release, by: Deadline) -> Result<Released, StoreError> {
-        of_any!(self, store => store.give_back(release, by).await)
+    async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
+        of_any!(self, store => store.release_one(release, deadline).await)
     }
 
-    async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
-        of_any!(self, store => store.release(releases, by).await)
+    async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
+        of_any!(self, store => store.release(releases, deadline).await)
     }
 
     fn withdraw_behind(&self, release: &Release) {
         of_any!(self, store => store.withdraw_behind(release));
     }
 
-    async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
-        of_any!(self, store => store.renew(renewals, by).await)
+    async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
+        of_any!(self, store => store.renew(renewals, deadline).await)
     }
 
-    async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {
-        of_any!(self, store => store.draw(key, token, count, by).await)
+    async fn draw(
+        &self,
+        key: &Arc<str>,
+        token: &Token,
+        count: u32,
+        deadline: Deadline,
+    ) -> Result<Option<u64>, StoreError> {
+        of_any!(self, store => store.draw(key, token, count, deadline).await)
     }
 
-    async fn heartbeat(&self, by: Deadline) {
-        of_any!(self, store => store.heartbeat(by).await);
+    async fn heartbeat(&self, deadline: Deadline) {
+        of_any!(self, store => store.heartbeat(deadline).await);
     }
 
-    async fn connect_again(&self, by: Deadline) {
-        of_any!(self, store => store.connect_again(by).await);
+    async fn connect_again(&self, deadline: Deadline) {
+        of_any!(self, store => store.connect_again(deadline).await);
     }
 
     fn round_trip(&self) -> Duration {
@@ -74,8 +80,8 @@ impl Store for AnyStore {
         of_any!(self, store => store.is_cut_off(key))
     }
 
-    async fn settled(&self) {
-        of_any!(self, store => store.settled().await);
+    async fn wait_for_releases(&self) {
+        of_any!(self, store => store.wait_for_releases().await);
     }
 
     fn unanswered(&self, since: Duration) -> StoreError {

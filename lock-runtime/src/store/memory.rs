@@ -224,12 +224,12 @@ impl MemoryStore {
             match push {
                 Push::Granted(listener, key, pushed) => {
                     if let Some(events) = listener.upgrade() {
-                        events.granted(&key, &pushed);
+                        events.on_grant(&key, &pushed);
                     }
                 }
                 Push::Contended(listener, key) => {
                     if let Some(events) = listener.upgrade() {
-                        events.contended(&key);
+                        events.on_contention(&key);
                     }
                 }
             }
@@ -280,7 +280,7 @@ impl Store for MemoryStore {
         Ok(self.with(|shared, pushes| asks.iter().map(|ask| Ok(shared.ask(ask, pushes))).collect()))
     }
 
-    async fn give_back(&self, release: &Release, _: Deadline) -> Result<Released, StoreError> {
+    async fn release_one(&self, release: &Release, _: Deadline) -> Result<Released, StoreError> {
         Ok(self.with(|shared, pushes| shared.release(release, pushes)))
     }
 

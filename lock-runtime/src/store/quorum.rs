@@ -13,20 +13,22 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 use tokio_util::task::TaskTracker;
 
-use super::{Answer, Answers, Ask, Cause, Events, Pushed, Release, Released, Renewal, Renewed, Store, StoreError, one};
+use super::{
+    Answer, Answers, Ask, Cause, Events, Pushed, Release, Released, Renewal, Renewed, Store, StoreError, exactly_one,
+};
 use crate::clock::{Deadline, Moment};
 use crate::token::Token;
 
 mod asking;
-mod census;
-mod left_over;
+mod health;
 mod member;
+mod stale_minority;
 #[cfg(test)]
 mod tests;
 mod votes;
 
 use super::voter::Voter;
-use census::Census;
+use health::HealthCheck;
 use member::Member;
 use votes::{Verdict, Votes};
 
@@ -35,19 +37,19 @@ pub(crate) struct Quorum<S> {
     members: Arc<[Arc<Member<S>>]>,
     /// For at least so long one server is waited for before the next is asked for its queue.
     patience: Duration,
-    census: Arc<Census>,
+    health: Arc<HealthCheck>,
     /// Releases, and what is taken back.
-    behind: TaskTracker,
+    background: TaskTracker,
     relay: OnceLock<Arc<Relay>>,
 }
 
-/// Answers that are under way, each with its server's number. Dropping it gives them up; see [`go_on`].
+/// Answers that are under way, each with its server's number. Dropping it gives them up; see [`detach`].
 type Pending<T> = FuturesUnordered<BoxFuture<'static, (usize, T)>>;
 
 impl<S: Voter> Quorum<S> {
     pub(crate) fn new(nodes: Vec<S>, patience: Duration) -> Self {
         let members = nodes.into_iter().enumerate().map(|(number, node)| Member::new(number, node)).collect();
-        Self { members, patience, census: Arc::default(), behind: TaskTracker::new(), relay: OnceLock::new() }
+        Self { members, patience, health: Arc::default(), background: TaskTracker::new(), relay: OnceLock::new() }
     }
 
     fn votes<Y, N>(&self) -> Votes<Y, N> {
@@ -68,13 +70,13 @@ impl<S: Voter> Quorum<S> {
     }
 
     /// Starts a verb on all servers, as tasks of their own: it goes on when nobody waits for it any more.
-    fn each_for_sure<T, F>(&self, verb: impl Fn(Arc<Member<S>>) -> F) -> Pending<Result<T, StoreError>>
+    fn start_in_background<T, F>(&self, verb: impl Fn(Arc<Member<S>>) -> F) -> Pending<Result<T, StoreError>>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
-        each(self.members.iter(), |member| {
-            let task = self.behind.spawn(verb(member));
+        start_on(self.members.iter(), |member| {
+            let task = self.background.spawn(verb(member));
             // A task fails only with its runtime.
             async move { task.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
         })
@@ -92,14 +94,14 @@ impl<S: Voter> Quorum<S> {
         while all.iter().any(|votes| verdict(votes) == Verdict::Open)
             && let Some((number, answers)) = pending.next().await
         {
-            take_in(&mut all, number, answers, &vote);
+            record(&mut all, number, answers, &vote);
         }
         (all, pending)
     }
 }
 
 /// Starts a verb on servers.
-fn each<'a, S: Voter, T, F>(
+fn start_on<'a, S: Voter, T, F>(
     members: impl IntoIterator<Item = &'a Arc<Member<S>>>,
     verb: impl Fn(Arc<Member<S>>) -> F,
 ) -> Pending<T>
@@ -115,7 +117,7 @@ where
 }
 
 /// Adds what a server answered to the votes of each item.
-fn take_in<T, Y, N>(
+fn record<T, Y, N>(
     all: &mut [Votes<Y, N>],
     number: usize,
     answers: Answers<T>,
@@ -138,59 +140,64 @@ fn take_in<T, Y, N>(
 }
 
 /// Lets what is under way end by itself: a server that is slow gets what the others got, and one that is silent is found out.
-fn go_on<T: Send + 'static>(pending: Pending<T>) {
+fn detach<T: Send + 'static>(pending: Pending<T>) {
     if !pending.is_empty() {
         tokio::spawn(pending.for_each(|_| std::future::ready(())));
     }
 }
 
 impl<S: Voter> Store for Quorum<S> {
-    async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
+    async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
         let (asks, ask) = ([ask.clone()], ask.clone());
-        let pending = each(self.members.iter(), |member| {
+        let pending = start_on(self.members.iter(), |member| {
             let ask = Ask { fences: 0, wait: false, ..ask.clone() };
-            async move { member.note(by, member.node.claim(&ask, by).await.map(|answer| vec![Ok(answer)])) }
+            async move { member.note(deadline, member.node.claim(&ask, deadline).await.map(|answer| vec![Ok(answer)])) }
         });
-        one(self.tried(&asks, pending).await)
+        exactly_one(self.resolve_try(&asks, pending).await)
     }
 
-    async fn ask(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
+    async fn ask(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
         let asks: Vec<Ask> = asks.iter().map(|ask| Ask { fences: 0, ..ask.clone() }).collect();
         if asks.iter().all(|ask| ask.wait && ask.cause != Cause::Push) {
-            return self.queue(&asks, by).await;
+            return self.queue(&asks, deadline).await;
         }
-        let pending = asking::send_asks(self.members.iter(), &asks, by);
+        let pending = asking::send_asks(self.members.iter(), &asks, deadline);
         if asks.iter().all(|ask| ask.wait) {
-            return self.waited(&asks, Vec::new(), pending).await;
+            return self.resolve_wait(&asks, Vec::new(), pending).await;
         }
-        self.tried(&asks, pending).await
+        self.resolve_try(&asks, pending).await
     }
 
-    async fn give_back(&self, release: &Release, by: Deadline) -> Result<Released, StoreError> {
+    async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
         let alone = Release { unused_fences: None, again: None, ..release.clone() };
-        let pending = self.each_for_sure(|member| {
+        let pending = self.start_in_background(|member| {
             let release = alone.clone();
-            async move { member.note(by, member.node.give_back(&release, by).await.map(|released| vec![Ok(released)])) }
+            async move {
+                member.note(
+                    deadline,
+                    member.node.release_one(&release, deadline).await.map(|released| vec![Ok(released)]),
+                )
+            }
         });
-        let mut released = one(self.released(1, pending).await)?;
+        let mut released = exactly_one(self.released(1, pending).await)?;
         if let Some((token, claim)) = &release.again
             && released.owned
         {
-            let by = by.counted_from(Moment::now());
+            let deadline = deadline.counted_from(Moment::now());
             let (key, token) = (Arc::clone(&release.key), token.clone());
-            let ask = Ask { key, token, claim: *claim, wait: true, fences: 0, give_up: by, cause: Cause::Task };
+            let ask = Ask { key, token, claim: *claim, wait: true, fences: 0, give_up: deadline, cause: Cause::Task };
             // Without an answer it is asked again.
-            released.again = one(self.ask(std::slice::from_ref(&ask), by).await).ok();
+            released.again = exactly_one(self.ask(std::slice::from_ref(&ask), deadline).await).ok();
         }
         Ok(released)
     }
 
-    async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
+    async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
         let alone = |release: &Release| Release { unused_fences: None, again: None, ..release.clone() };
         let releases: Arc<[Release]> = releases.iter().map(alone).collect();
-        let pending = self.each_for_sure(|member| {
+        let pending = self.start_in_background(|member| {
             let releases = Arc::clone(&releases);
-            async move { member.note(by, member.node.release(&releases, by).await) }
+            async move { member.note(deadline, member.node.release(&releases, deadline).await) }
         });
         self.released(releases.len(), pending).await
     }
@@ -201,18 +208,18 @@ impl<S: Voter> Store for Quorum<S> {
         }
     }
 
-    async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
+    async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
         let renewals: Arc<[Renewal]> = renewals.into();
-        let pending = each(self.members.iter(), |member| {
+        let pending = start_on(self.members.iter(), |member| {
             let renewals = Arc::clone(&renewals);
-            async move { member.note(by, member.node.renew(&renewals, by).await) }
+            async move { member.note(deadline, member.node.renew(&renewals, deadline).await) }
         });
         let vote = |votes: &mut Votes<Deadline, ()>, number, answer| match answer {
             Renewed::Until(until) => votes.yes.push((number, until)),
             Renewed::NotOwned | Renewed::Partial => votes.no.push((number, ())),
         };
         let (all, rest) = self.decide(renewals.len(), pending, vote, Votes::owned).await;
-        go_on(rest);
+        detach(rest);
         let outcome = |votes: &Votes<Deadline, ()>| match votes.owned() {
             Verdict::Yes => Ok(Renewed::Until(votes.until())),
             Verdict::No if votes.no.len() == self.members.len() => Ok(Renewed::NotOwned),
@@ -223,18 +230,27 @@ impl<S: Voter> Store for Quorum<S> {
     }
 
     /// Rule Q3: the largest that a majority drew counts once a majority will draw no smaller one.
-    async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {
+    async fn draw(
+        &self,
+        key: &Arc<str>,
+        token: &Token,
+        count: u32,
+        deadline: Deadline,
+    ) -> Result<Option<u64>, StoreError> {
         let (key, token) = (Arc::clone(key), token.clone());
-        let drawing = each(self.members.iter(), |member| {
+        let drawing = start_on(self.members.iter(), |member| {
             let (key, token) = (Arc::clone(&key), token.clone());
-            async move { member.note(by, member.node.draw(&key, &token, count, by).await.map(|first| vec![Ok(first)])) }
+            async move {
+                member
+                    .note(deadline, member.node.draw(&key, &token, count, deadline).await.map(|first| vec![Ok(first)]))
+            }
         });
         let vote = |votes: &mut Votes<u64, ()>, number, answer: Option<u64>| match answer {
             Some(first) => votes.yes.push((number, first)),
             None => votes.no.push((number, ())),
         };
         let (drawn, rest) = self.decide(1, drawing, vote, Votes::owned).await;
-        go_on(rest);
+        detach(rest);
         let Some(drawn) = drawn.first() else { return Err(StoreError::no_answer()) };
         match drawn.owned() {
             Verdict::Yes => {}
@@ -242,14 +258,14 @@ impl<S: Voter> Store for Quorum<S> {
             Verdict::Open | Verdict::Unknown => return Err(self.too_few(drawn)),
         }
         let first = drawn.yes.iter().map(|(_, first)| *first).max().unwrap_or_default();
-        let (last, by) = (first + u64::from(count) - 1, by.counted_from(Moment::now()));
+        let (last, deadline) = (first + u64::from(count) - 1, deadline.counted_from(Moment::now()));
         let has_it = |number: usize| drawn.yes.iter().any(|(drew, own)| *drew == number && *own == first);
         let mut raised: Votes<(), ()> = self.votes();
         raised.yes =
             self.members.iter().map(|member| (member.number, ())).filter(|(number, ())| has_it(*number)).collect();
-        let mut raising = each(self.members.iter().filter(|member| !has_it(member.number)), |member| {
+        let mut raising = start_on(self.members.iter().filter(|member| !has_it(member.number)), |member| {
             let (key, token) = (Arc::clone(&key), token.clone());
-            async move { member.note(by, member.node.raise(&key, &token, last, by).await) }
+            async move { member.note(deadline, member.node.raise(&key, &token, last, deadline).await) }
         });
         while raised.owned() == Verdict::Open
             && let Some((number, outcome)) = raising.next().await
@@ -260,7 +276,7 @@ impl<S: Voter> Store for Quorum<S> {
                 Err(error) => raised.failed(number, error),
             }
         }
-        go_on(raising);
+        detach(raising);
         match raised.owned() {
             Verdict::Yes => Ok(Some(first)),
             Verdict::No => Ok(None),
@@ -268,18 +284,18 @@ impl<S: Voter> Store for Quorum<S> {
         }
     }
 
-    async fn heartbeat(&self, by: Deadline) {
-        self.take_census(by).await;
+    async fn heartbeat(&self, deadline: Deadline) {
+        self.probe_all(deadline).await;
         if self.is_down()
             && let Some(relay) = self.relay.get()
         {
             // Those who wait in one server's queue don't notice that the others are gone.
-            relay.interrupted(&|_| true);
+            relay.on_interruption(&|_| true);
         }
     }
 
-    async fn connect_again(&self, by: Deadline) {
-        join_all(self.members.iter().map(|member| member.node.connect_again(by))).await;
+    async fn connect_again(&self, deadline: Deadline) {
+        join_all(self.members.iter().map(|member| member.node.connect_again(deadline))).await;
     }
 
     /// In which a majority answers.
@@ -293,9 +309,9 @@ impl<S: Voter> Store for Quorum<S> {
         self.members.iter().all(|member| member.node.is_cut_off(key))
     }
 
-    async fn settled(&self) {
-        self.behind.close();
-        self.behind.wait().await;
+    async fn wait_for_releases(&self) {
+        self.background.close();
+        self.background.wait().await;
     }
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {
@@ -336,21 +352,21 @@ impl<S: Voter> Quorum<S> {
 struct Relay(Weak<dyn Events>);
 
 impl Events for Relay {
-    fn granted(&self, key: &str, pushed: &Pushed) {
+    fn on_grant(&self, key: &str, pushed: &Pushed) {
         if let Some(events) = self.0.upgrade() {
-            events.granted(key, &Pushed { partial: true, ..pushed.clone() });
+            events.on_grant(key, &Pushed { partial: true, ..pushed.clone() });
         }
     }
 
-    fn contended(&self, key: &str) {
+    fn on_contention(&self, key: &str) {
         if let Some(events) = self.0.upgrade() {
-            events.contended(key);
+            events.on_contention(key);
         }
     }
 
-    fn interrupted(&self, affects: &dyn Fn(&str) -> bool) {
+    fn on_interruption(&self, affects: &dyn Fn(&str) -> bool) {
         if let Some(events) = self.0.upgrade() {
-            events.interrupted(affects);
+            events.on_interruption(affects);
         }
     }
 }

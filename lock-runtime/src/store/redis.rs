@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::{Anchor, Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Retry, Store, StoreError, one};
+use super::{
+    Anchor, Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Retry, Store, StoreError, exactly_one,
+};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::token::Token;
@@ -57,8 +59,8 @@ impl RedisStore {
         self.servers.connect().await.map_err(CallError::into_problem)
     }
 
-    pub(crate) async fn warn_of_eviction(&self, by: Deadline) {
-        self.servers.warn_of_eviction(by).await;
+    pub(crate) async fn warn_of_eviction(&self, deadline: Deadline) {
+        self.servers.warn_of_eviction(deadline).await;
     }
 
     /// Runs a script by its text when it is the first time on a connection, and by its digest from then on: a server that
@@ -69,17 +71,17 @@ impl RedisStore {
         script: &Script,
         (key, keys): (&str, usize),
         arguments: impl Fn(&Link, &mut Cmd) + Send + Sync,
-        by: Deadline,
+        deadline: Deadline,
     ) -> Result<Called, StoreError> {
         let by_text = |link: &Link| script.by_text(keys, &|command: &mut Cmd| arguments(link, command));
         let by_digest = |link: &Link| {
             let arguments = |command: &mut Cmd| arguments(link, command);
             if link.has_sent(script) { script.by_digest(keys, &arguments) } else { script.by_text(keys, &arguments) }
         };
-        let called = match self.servers.call(key, &by_digest, by).await {
+        let called = match self.servers.call(key, &by_digest, deadline).await {
             Err(CallError::UnknownScript { repeated }) if !mutant!(NoEvalFallback) => {
-                let by = by.counted_from(Moment::now());
-                let called = self.servers.call(key, &by_text, by).await;
+                let deadline = deadline.counted_from(Moment::now());
+                let called = self.servers.call(key, &by_text, deadline).await;
                 let called = called.map_err(|error| if repeated { error.after_sending() } else { error })?;
                 Called { repeated: called.repeated || repeated, ..called }
             }
@@ -91,30 +93,30 @@ impl RedisStore {
         Ok(called)
     }
 
-    async fn free(&self, releases: &[Release], by: Deadline) -> Result<(Vec<bool>, bool), StoreError> {
+    async fn run_free(&self, releases: &[Release], deadline: Deadline) -> Result<(Vec<bool>, bool), StoreError> {
         let arguments = |_: &Link, command: &mut Cmd| free_arguments(command, releases);
         let keys = (first_key(releases), 2 * releases.len());
-        let Called { value, repeated, .. } = self.run(&scripts::FREE, keys, arguments, by).await?;
+        let Called { value, repeated, .. } = self.run(&scripts::FREE, keys, arguments, deadline).await?;
         Ok((read_freed(value, releases.len())?, repeated))
     }
 
     /// Gives back in one command, or one by one when that command is refused: a name that the user has no right to must
     /// not keep strangers' locks.
-    async fn release_each(&self, releases: &[Release], by: Deadline) -> Vec<Result<Released, StoreError>> {
-        match self.release_all(releases, by).await {
+    async fn release_or_split(&self, releases: &[Release], deadline: Deadline) -> Vec<Result<Released, StoreError>> {
+        match self.run_release(releases, deadline).await {
             Ok(answers) => answers,
             Err(error) if error.retry == Retry::Never && releases.len() > 1 => {
-                let by = by.counted_from(Moment::now());
-                each(releases, |release| self.release_all(release, by)).await
+                let deadline = deadline.counted_from(Moment::now());
+                one_by_one(releases, |release| self.run_release(release, deadline)).await
             }
             Err(error) => releases.iter().map(|_| Err(error.clone())).collect(),
         }
     }
 
-    async fn release_all(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
+    async fn run_release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
         let arguments = |_: &Link, command: &mut Cmd| release_arguments(command, releases);
         let keys = (first_key(releases), 3 * releases.len());
-        let Called { value, sent, repeated, link, .. } = self.run(&scripts::RELEASE, keys, arguments, by).await?;
+        let Called { value, sent, repeated, link, .. } = self.run(&scripts::RELEASE, keys, arguments, deadline).await?;
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, release)| {
             let mut released = read_released(answer, release, sent, link.drift)?;
@@ -129,7 +131,7 @@ impl RedisStore {
         Ok(answers.into_iter().zip(releases).map(read).collect())
     }
 
-    async fn ask_all(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
+    async fn run_ask(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
         let arguments = |link: &Link, command: &mut Cmd| {
             for ask in asks {
                 lock_keys(command, &ask.key);
@@ -141,25 +143,25 @@ impl RedisStore {
             }
         };
         let keys = (asks.first().map_or("", |ask| &ask.key), 3 * asks.len());
-        let mut called = self.run(&scripts::ASK, keys, arguments, by).await?;
+        let mut called = self.run(&scripts::ASK, keys, arguments, deadline).await?;
         let mut reply = Reply::read(called.take_value()).ok_or_else(StoreError::no_answer)?;
         if mutant!(AnswersShifted) {
             reply.answers.rotate_left(1);
         }
         let anchor = Anchor { sent: called.sent, store_micros: reply.store_micros, drift: called.link.drift };
-        called.link.learn(anchor);
+        called.link.update_clock(anchor);
         called.live.check_vote()?;
         let read = |(answer, ask)| read_answer(answer, ask, anchor);
         let mut answers: Vec<_> = reply.answers.into_iter().zip(asks).map(read).collect();
-        called.confirm_all(&mut answers, |answer| matches!(answer, Answer::Granted(_)), by).await;
+        called.wait_for_replicas_of(&mut answers, |answer| matches!(answer, Answer::Granted(_)), deadline).await;
         Ok(answers)
     }
 
-    async fn free_or_release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
+    async fn release_batch(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
         if !releases.iter().all(Release::is_lone) {
-            return Ok(Box::pin(self.release_each(releases, by)).await);
+            return Ok(Box::pin(self.release_or_split(releases, deadline)).await);
         }
-        let (freed, repeated) = match self.free(releases, by).await {
+        let (freed, repeated) = match self.run_free(releases, deadline).await {
             // Nothing was changed: what is denied is the script itself, or its only write.
             Err(error) if error.is_denied() => (vec![false; releases.len()], false),
             // Of several it may have freed some before it failed.
@@ -171,8 +173,8 @@ impl RedisStore {
         }
         let rest: Vec<Release> =
             freed.iter().zip(releases).filter(|(freed, _)| !**freed).map(|(_, r)| r.clone()).collect();
-        let by = by.counted_from(Moment::now());
-        let mut answers = Box::pin(self.release_each(&rest, by)).await.into_iter();
+        let deadline = deadline.counted_from(Moment::now());
+        let mut answers = Box::pin(self.release_or_split(&rest, deadline)).await.into_iter();
         let merge = |freed| {
             if freed {
                 return Ok(Released { owned: true, again: None });
@@ -184,7 +186,7 @@ impl RedisStore {
         Ok(freed.into_iter().map(merge).collect())
     }
 
-    async fn renew_all(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
+    async fn run_renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
         let arguments = |_: &Link, command: &mut Cmd| {
             for renewal in renewals {
                 command.arg(&*renewal.key);
@@ -194,72 +196,76 @@ impl RedisStore {
             }
         };
         let keys = (renewals.first().map_or("", |renewal| &renewal.key), renewals.len());
-        let mut called = self.run(&scripts::RENEW, keys, arguments, by).await?;
+        let mut called = self.run(&scripts::RENEW, keys, arguments, deadline).await?;
         let answers = items(called.take_value()).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, renewal)| read_renewed(answer, renewal, called.sent, called.link.drift);
         let mut answers: Vec<_> = answers.into_iter().zip(renewals).map(read).collect();
         // What is lengthened on the master alone ends on a replica that takes its place as if it had not been.
-        called.confirm_all(&mut answers, |renewed| matches!(renewed, Renewed::Until(_)), by).await;
+        called.wait_for_replicas_of(&mut answers, |renewed| matches!(renewed, Renewed::Until(_)), deadline).await;
         Ok(answers)
     }
 }
 
 /// Each verb in one command, or few.
 impl RedisStore {
-    async fn ask_together(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
-        let answers = self.ask_all(asks, by).await;
-        if rights::is_denied(&answers) { self.explain_asks(asks, answers, by).await } else { answers }
+    async fn ask_together(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
+        let answers = self.run_ask(asks, deadline).await;
+        if rights::is_denied(&answers) { self.explain_asks(asks, answers, deadline).await } else { answers }
     }
 
-    async fn release_together(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
-        let answers = self.free_or_release(releases, by).await;
-        if rights::is_refused_for_good(&answers) { self.explain_releases(releases, answers, by).await } else { answers }
+    async fn release_together(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
+        let answers = self.release_batch(releases, deadline).await;
+        if rights::is_refused_for_good(&answers) {
+            self.explain_releases(releases, answers, deadline).await
+        } else {
+            answers
+        }
     }
 
-    async fn renew_together(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
-        let answers = self.renew_all(renewals, by).await;
-        if rights::is_denied(&answers) { self.explain_renewals(renewals, answers, by).await } else { answers }
+    async fn renew_together(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
+        let answers = self.run_renew(renewals, deadline).await;
+        if rights::is_denied(&answers) { self.explain_renewals(renewals, answers, deadline).await } else { answers }
     }
 }
 
 impl Store for RedisStore {
-    async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
+    async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
         let command = |_: &Link| {
             let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
             command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
             command.arg("PX").arg(millis(ask.claim));
             command
         };
-        let mut called = self.servers.call(&ask.key, &command, by).await?;
+        let mut called = self.servers.call(&ask.key, &command, deadline).await?;
         called.live.check_vote()?;
         let value = called.take_value();
         let is_taken = value == Value::Nil;
         let answer = read_claimed(value, ask, called.sent, called.link.drift)?;
         if is_taken {
-            called.confirmed(by).await?;
+            called.wait_for_replicas(deadline).await?;
         }
         Ok(answer)
     }
 
-    async fn ask(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
+    async fn ask(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
         if asks.len() > 1 && self.servers.are_many() {
-            return Ok(Box::pin(each(asks, |ask| self.ask_together(ask, by))).await);
+            return Ok(Box::pin(one_by_one(asks, |ask| self.ask_together(ask, deadline))).await);
         }
-        self.ask_together(asks, by).await
+        self.ask_together(asks, deadline).await
     }
 
-    async fn give_back(&self, release: &Release, by: Deadline) -> Result<Released, StoreError> {
+    async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
         if release.is_lone() && self.servers.are_busy() {
-            return gather::release(self, release, by).await;
+            return gather::release(self, release, deadline).await;
         }
-        one(self.release(std::slice::from_ref(release), by).await)
+        exactly_one(self.release(std::slice::from_ref(release), deadline).await)
     }
 
-    async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
+    async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
         if releases.len() > 1 && self.servers.are_many() {
-            return Ok(Box::pin(each(releases, |release| self.release_together(release, by))).await);
+            return Ok(Box::pin(one_by_one(releases, |release| self.release_together(release, deadline))).await);
         }
-        self.release_together(releases, by).await
+        self.release_together(releases, deadline).await
     }
 
     fn withdraw_behind(&self, release: &Release) {
@@ -269,28 +275,34 @@ impl Store for RedisStore {
         self.servers.send_behind(&release.key, command.set_no_response(true));
     }
 
-    async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
+    async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
         if renewals.len() > 1 && self.servers.are_many() {
-            return Ok(Box::pin(each(renewals, |renewal| self.renew_together(renewal, by))).await);
+            return Ok(Box::pin(one_by_one(renewals, |renewal| self.renew_together(renewal, deadline))).await);
         }
-        self.renew_together(renewals, by).await
+        self.renew_together(renewals, deadline).await
     }
 
-    async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {
+    async fn draw(
+        &self,
+        key: &Arc<str>,
+        token: &Token,
+        count: u32,
+        deadline: Deadline,
+    ) -> Result<Option<u64>, StoreError> {
         let arguments = |_: &Link, command: &mut Cmd| draw_arguments(command, key, token, count);
-        let Called { value, .. } = match self.run(&scripts::DRAW, (key, 2), arguments, by).await {
-            Err(error) if error.is_denied() => return Err(Box::pin(self.explained(error, key, "", by)).await),
+        let Called { value, .. } = match self.run(&scripts::DRAW, (key, 2), arguments, deadline).await {
+            Err(error) if error.is_denied() => return Err(Box::pin(self.explained(error, key, "", deadline)).await),
             outcome => outcome?,
         };
         read_drawn(&value)
     }
 
-    async fn heartbeat(&self, by: Deadline) {
-        self.servers.heartbeat(by).await;
+    async fn heartbeat(&self, deadline: Deadline) {
+        self.servers.heartbeat(deadline).await;
     }
 
-    async fn connect_again(&self, by: Deadline) {
-        self.servers.connect_again(by).await;
+    async fn connect_again(&self, deadline: Deadline) {
+        self.servers.connect_again(deadline).await;
     }
 
     fn round_trip(&self) -> Duration {
@@ -324,11 +336,11 @@ impl Store for RedisStore {
 }
 
 /// One command for each: in a cluster a script may use the keys of one slot only, and two locks hardly ever share one.
-async fn each<'a, I, T, F: Future<Output = Answers<T>>>(
+async fn one_by_one<'a, I, T, F: Future<Output = Answers<T>>>(
     items: &'a [I],
     call: impl Fn(&'a [I]) -> F,
 ) -> Vec<Result<T, StoreError>> {
-    join_all(items.chunks(1).map(call)).await.into_iter().map(one).collect()
+    join_all(items.chunks(1).map(call)).await.into_iter().map(exactly_one).collect()
 }
 
 fn first_key(releases: &[Release]) -> &str {

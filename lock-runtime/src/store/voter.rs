@@ -20,13 +20,13 @@ pub(crate) trait Voter: Store + Send + Sync + 'static {
     fn identity(&self) -> Option<String>;
 
     /// Connects if need be, and finds out whether it may vote.
-    fn look(&self, by: Deadline) -> impl Future<Output = Result<Standing, StoreError>> + Send;
+    fn probe(&self, deadline: Deadline) -> impl Future<Output = Result<Eligibility, StoreError>> + Send;
 
     /// Marks it as being in service from now on; another's mark stays, unless it is of age.
-    fn enrol(&self, by: Deadline) -> impl Future<Output = Result<(), StoreError>> + Send;
+    fn mark_in_service(&self, deadline: Deadline) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Who owns these locks; a failure when it may not vote.
-    fn owners(&self, keys: &[Arc<str>], by: Deadline) -> impl Future<Output = Answers<Option<Token>>> + Send;
+    fn owners(&self, keys: &[Arc<str>], deadline: Deadline) -> impl Future<Output = Answers<Option<Token>>> + Send;
 
     /// Has it draw no fencing token that is not greater than `fence`; `false` when it does not own the lock.
     fn raise(
@@ -34,29 +34,29 @@ pub(crate) trait Voter: Store + Send + Sync + 'static {
         key: &str,
         token: &Token,
         fence: u64,
-        by: Deadline,
+        deadline: Deadline,
     ) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }
 
 /// Whether a server may vote: docs/protocol.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Eligibility {
     /// It is marked, and has not restarted since.
     InService,
     /// It has been running for longer than any lease lasts, and can be marked.
-    OfAge { is_marked: bool },
+    Eligible { is_marked: bool },
     /// It is new, or has lost its data in a restart so long ago that it is of age only after this time.
     Unmarked(Duration),
     /// It restarted, and is of age after this time.
     Restarted(Duration),
 }
 
-impl Standing {
+impl Eligibility {
     /// Whether its grants count, or why not.
     pub(crate) fn vote(self) -> Result<(), StoreError> {
         let text = match self {
             Self::InService => return Ok(()),
-            Self::OfAge { .. } => "it is just being marked as in service".to_owned(),
+            Self::Eligible { .. } => "it is just being marked as in service".to_owned(),
             Self::Unmarked(left) | Self::Restarted(left) => {
                 let left = Duration::from_secs(left.as_secs() + 1);
                 format!("it may have lost its data in a restart, and has no vote for another {left:?}")

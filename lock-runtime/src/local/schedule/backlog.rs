@@ -33,7 +33,7 @@ pub(super) struct Backlog {
 #[derive(Debug, Default)]
 struct Lane {
     /// By the time from which each may be sent.
-    waiting: BTreeMap<(Instant, u64), Unsent>,
+    waiting: BTreeMap<(Instant, u64), QueuedRelease>,
     /// Batches on their way.
     in_flight: usize,
     /// How often in a row the server has not answered.
@@ -43,7 +43,7 @@ struct Lane {
 }
 
 #[derive(Debug)]
-struct Unsent {
+struct QueuedRelease {
     release: Release,
     /// How often the server has refused it.
     refusals: u32,
@@ -55,7 +55,7 @@ struct Unsent {
 #[derive(Debug)]
 pub(crate) struct Batch {
     server: usize,
-    unsent: Vec<Unsent>,
+    queued: Vec<QueuedRelease>,
 }
 
 /// What became of a release that was sent.
@@ -77,12 +77,12 @@ impl Backlog {
         if self.len() >= MOST && release.ends_soon() {
             return;
         }
-        self.insert(server, Instant::now(), Unsent { release, refusals: 0, is_denied: false });
+        self.insert(server, Instant::now(), QueuedRelease { release, refusals: 0, is_denied: false });
     }
 
-    fn insert(&mut self, server: usize, at: Instant, unsent: Unsent) {
+    fn insert(&mut self, server: usize, at: Instant, queued: QueuedRelease) {
         self.entries += 1;
-        self.lanes.entry(server).or_default().waiting.insert((at, self.entries), unsent);
+        self.lanes.entry(server).or_default().waiting.insert((at, self.entries), queued);
     }
 
     /// How many wait to be sent.
@@ -102,7 +102,7 @@ impl Backlog {
 
     /// Whether nothing is left that a shutdown should wait for: not for what the server refuses for good.
     pub(super) fn is_quiet(&self) -> bool {
-        let is_quiet = |lane: &Lane| lane.in_flight == 0 && lane.waiting.values().all(|unsent| unsent.is_denied);
+        let is_quiet = |lane: &Lane| lane.in_flight == 0 && lane.waiting.values().all(|queued| queued.is_denied);
         self.lanes.values().all(is_quiet)
     }
 
@@ -116,8 +116,8 @@ impl Backlog {
         let mut batches = Vec::new();
         for (server, lane) in &mut self.lanes {
             while lane.next_try().is_some_and(|at| at <= now) {
-                let unsent = lane.take_batch(now);
-                if unsent.is_empty() {
+                let queued = lane.take_batch(now);
+                if queued.is_empty() {
                     break;
                 }
                 lane.in_flight += 1;
@@ -125,7 +125,7 @@ impl Backlog {
                 {
                     self.sent += 1;
                 }
-                batches.push(Batch { server: *server, unsent });
+                batches.push(Batch { server: *server, queued });
             }
         }
         batches
@@ -133,7 +133,7 @@ impl Backlog {
 
     /// Takes in what became of a batch, release by release.
     pub(super) fn on_answers(&mut self, batch: Batch, fates: &[Fate], now: Instant) {
-        let Batch { server, unsent } = batch;
+        let Batch { server, queued } = batch;
         let lane = self.lanes.entry(server).or_default();
         lane.in_flight = lane.in_flight.saturating_sub(1);
         if fates.iter().any(|fate| *fate != Fate::Unanswered) {
@@ -144,16 +144,16 @@ impl Backlog {
             lane.failures += 1;
             lane.closed_until = Some(now + pause(lane.failures));
         }
-        let is_open = lane.closed_until.is_none();
-        for (mut unsent, fate) in unsent.into_iter().zip(fates) {
-            if *fate == Fate::Over || unsent.release.moot.has_passed() {
+        let is_pending = lane.closed_until.is_none();
+        for (mut queued, fate) in queued.into_iter().zip(fates) {
+            if *fate == Fate::Over || queued.release.expires.has_passed() {
                 continue;
             }
-            unsent.is_denied |= *fate == Fate::Denied;
-            unsent.refusals += u32::from(*fate != Fate::Unanswered);
+            queued.is_denied |= *fate == Fate::Denied;
+            queued.refusals += u32::from(*fate != Fate::Unanswered);
             // While the lane is closed, that is the pause of all.
-            let at = if is_open { now + pause(unsent.refusals + u32::from(unsent.is_denied)) } else { now };
-            self.insert(server, at, unsent);
+            let at = if is_pending { now + pause(queued.refusals + u32::from(queued.is_denied)) } else { now };
+            self.insert(server, at, queued);
         }
     }
 
@@ -172,10 +172,10 @@ impl Lane {
         Some(self.closed_until.map_or(*first, |until| until.max(*first)))
     }
 
-    fn take_batch(&mut self, now: Instant) -> Vec<Unsent> {
+    fn take_batch(&mut self, now: Instant) -> Vec<QueuedRelease> {
         if self.failures > 0 {
             // What has ended by itself meanwhile need not be sent any more.
-            self.waiting.retain(|_, unsent| !unsent.release.moot.has_passed());
+            self.waiting.retain(|_, queued| !queued.release.expires.has_passed());
         }
         let mut batch = Vec::new();
         while batch.len() < BATCH
@@ -189,12 +189,12 @@ impl Lane {
 
 impl Batch {
     pub(crate) fn releases(&self) -> Vec<Release> {
-        self.unsent.iter().map(|unsent| unsent.release.clone()).collect()
+        self.queued.iter().map(|queued| queued.release.clone()).collect()
     }
 
     /// Whether the server has refused each for good before, in the order of the releases.
     pub(crate) fn were_denied(&self) -> impl Iterator<Item = bool> {
-        self.unsent.iter().map(|unsent| unsent.is_denied)
+        self.queued.iter().map(|queued| queued.is_denied)
     }
 }
 
@@ -225,9 +225,9 @@ mod tests {
     fn send(backlog: &mut Backlog, fate: Fate) -> (usize, usize) {
         let now = Instant::now();
         let batches = backlog.take_due(now);
-        let counts = (batches.iter().map(|batch| batch.unsent.len()).sum(), batches.len());
+        let counts = (batches.iter().map(|batch| batch.queued.len()).sum(), batches.len());
         for batch in batches {
-            let fates = vec![fate; batch.unsent.len()];
+            let fates = vec![fate; batch.queued.len()];
             backlog.on_answers(batch, &fates, now);
         }
         counts
@@ -298,7 +298,7 @@ mod tests {
         let mut backlog = Backlog::default();
         add(&mut backlog, 1000);
         send(&mut backlog, Fate::Unanswered);
-        let lasting = Release { moot: Deadline::after(CLAIM * 100), ..withdrawal() };
+        let lasting = Release { expires: Deadline::after(CLAIM * 100), ..withdrawal() };
         backlog.add(0, lasting);
         tokio::time::advance(CLAIM * 3).await;
         assert_eq!(send(&mut backlog, Fate::Unanswered), (1, 1));
@@ -310,7 +310,7 @@ mod tests {
         let mut backlog = Backlog::default();
         add(&mut backlog, MOST + 10);
         assert_eq!(backlog.len(), MOST);
-        backlog.add(1, Release { moot: Deadline::after(CLAIM * 100), ..withdrawal() });
+        backlog.add(1, Release { expires: Deadline::after(CLAIM * 100), ..withdrawal() });
         assert_eq!(backlog.len(), MOST + 1);
     }
 
@@ -332,7 +332,7 @@ mod tests {
         let batches = backlog.take_due(Instant::now());
         assert_eq!((batches.len(), backlog.next_try()), (BATCHES, None));
         for batch in batches {
-            let fates = vec![Fate::Over; batch.unsent.len()];
+            let fates = vec![Fate::Over; batch.queued.len()];
             backlog.on_answers(batch, &fates, Instant::now());
         }
         assert_eq!(send(&mut backlog, Fate::Over), (BATCH * 3, 3));

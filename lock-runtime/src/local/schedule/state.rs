@@ -8,25 +8,25 @@ use tokio::time::Instant;
 
 use super::backlog::{Backlog, Batch};
 use super::{IDLE_TICKS, LONGEST_SLEEP, TICK};
-use crate::local::care::{Due, Entries};
 use crate::local::slot::Slot;
 use crate::local::turn::ASK_INTERVAL;
+use crate::local::upkeep::{ScheduleKeys, TimerKey};
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// Slots whose hold began a moment ago.
-    pub(super) young: BTreeMap<u64, Arc<Slot>>,
+    pub(super) tracked: BTreeMap<u64, Arc<Slot>>,
     /// How many of them came since the last beat.
-    born: u32,
+    tracked_since_tick: u32,
     /// Slots whose hold needs a look later.
-    pub(super) due: BTreeMap<Due, Arc<Slot>>,
+    pub(super) due: BTreeMap<TimerKey, Arc<Slot>>,
     entries: u64,
     /// Slots with a lease that nobody uses.
     pub(super) dropped: Vec<Arc<Slot>>,
     /// Releases that are not answered yet.
     pub(super) backlog: Backlog,
     /// What was taken off the state is not on its way yet.
-    pub(super) is_in_hand: bool,
+    pub(super) is_dispatching: bool,
     /// Slots whose ask is in the store's queue; weak, because the keeper of a runtime that is gone forgets nothing.
     watched: BTreeMap<Arc<str>, Weak<Slot>>,
     next_ask: Option<Instant>,
@@ -44,7 +44,7 @@ pub(crate) struct Found {
     /// Slots whose lease the store may have forgotten.
     pub(crate) verify: Vec<Arc<Slot>>,
     /// Slots to look at soon, with their entries.
-    pub(crate) young: Vec<(u64, Arc<Slot>)>,
+    pub(crate) tracked: Vec<(u64, Arc<Slot>)>,
     /// Slots whose time has come.
     pub(crate) due: Vec<Arc<Slot>>,
     /// Slots with a lease that nobody uses.
@@ -63,7 +63,7 @@ pub(crate) struct LastWork {
 
 impl State {
     pub(super) fn take_due(&mut self, now: Instant) -> Found {
-        self.is_in_hand = true;
+        self.is_dispatching = true;
         // The keeper is awake: whatever comes now it sees before it sleeps.
         self.sleeps = None;
         let mut due = Vec::new();
@@ -76,7 +76,7 @@ impl State {
         }
         Found {
             verify: std::mem::take(&mut self.verify),
-            young: self.young.iter().map(|(entry, slot)| (*entry, Arc::clone(slot))).collect(),
+            tracked: self.tracked.iter().map(|(entry, slot)| (*entry, Arc::clone(slot))).collect(),
             due,
             dropped: std::mem::take(&mut self.dropped),
             watched,
@@ -92,7 +92,7 @@ impl State {
         LastWork { releases, is_all }
     }
 
-    pub(super) fn schedule(&mut self, at: Instant, slot: &Arc<Slot>) -> Due {
+    pub(super) fn set_timer(&mut self, at: Instant, slot: &Arc<Slot>) -> TimerKey {
         self.entries += 1;
         let key = (at, self.entries);
         self.due.insert(key, Arc::clone(slot));
@@ -104,16 +104,16 @@ impl State {
         self.next_ask.get_or_insert_with(|| Instant::now() + ASK_INTERVAL);
     }
 
-    pub(super) fn enlist(&mut self, slot: &Arc<Slot>) -> u64 {
+    pub(super) fn track(&mut self, slot: &Arc<Slot>) -> u64 {
         self.entries += 1;
-        self.young.insert(self.entries, Arc::clone(slot));
-        self.born = self.born.saturating_add(1);
+        self.tracked.insert(self.entries, Arc::clone(slot));
+        self.tracked_since_tick = self.tracked_since_tick.saturating_add(1);
         self.entries
     }
 
-    pub(super) fn strike(&mut self, entries: Entries) {
-        if let Some(entry) = entries.young {
-            self.young.remove(&entry);
+    pub(super) fn cancel(&mut self, entries: ScheduleKeys) {
+        if let Some(entry) = entries.tracked {
+            self.tracked.remove(&entry);
         }
         if let Some(due) = entries.due {
             self.due.remove(&due);
@@ -121,20 +121,20 @@ impl State {
     }
 
     /// Whether there are young holds, or were since this was last asked.
-    pub(super) fn had_young(&mut self) -> bool {
-        std::mem::take(&mut self.born) > 0 || !self.young.is_empty()
+    pub(super) fn had_tracked(&mut self) -> bool {
+        std::mem::take(&mut self.tracked_since_tick) > 0 || !self.tracked.is_empty()
     }
 
     /// Whether nothing is left to give back that a shutdown should wait for: not for what the server refuses.
     pub(super) fn is_quiet(&self) -> bool {
-        self.backlog.is_quiet() && self.dropped.is_empty() && !self.is_in_hand
+        self.backlog.is_quiet() && self.dropped.is_empty() && !self.is_dispatching
     }
 
     /// How long to sleep; `None` until woken.
     pub(super) fn pause(&mut self, idle_ticks: u32) -> Option<Duration> {
         let now = Instant::now();
-        let beat = (!self.young.is_empty() || idle_ticks < IDLE_TICKS).then(|| now + TICK);
-        self.sleeps = Some(Sleep { until: beat.into_iter().chain(self.next_work(now)).min(), beats: beat.is_some() });
+        let tick = (!self.tracked.is_empty() || idle_ticks < IDLE_TICKS).then(|| now + TICK);
+        self.sleeps = Some(Sleep { until: tick.into_iter().chain(self.next_work(now)).min(), ticks: tick.is_some() });
         self.sleeps.and_then(|sleep| sleep.until).map(|at| at.saturating_duration_since(now))
     }
 
@@ -160,8 +160,8 @@ impl State {
     }
 
     /// The same after a hold began, which happens too often to look at all the rest.
-    pub(super) fn has_to_beat(&mut self) -> bool {
-        self.sleeps.take_if(|sleep| !sleep.beats).is_some()
+    pub(super) fn has_to_tick(&mut self) -> bool {
+        self.sleeps.take_if(|sleep| !sleep.ticks).is_some()
     }
 }
 
@@ -169,7 +169,7 @@ impl State {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sleep {
     until: Option<Instant>,
-    beats: bool,
+    ticks: bool,
 }
 
 #[cfg(test)]
@@ -231,7 +231,7 @@ mod tests {
         state.dropped.push(slot);
         state.take_due(Instant::now());
         assert!(!state.is_quiet());
-        state.is_in_hand = false;
+        state.is_dispatching = false;
         assert!(state.is_quiet());
     }
 
@@ -240,11 +240,11 @@ mod tests {
         let locks = LockManager::in_memory();
         let ((_one, one), (_other, other)) = (slot(&locks, "one").await, slot(&locks, "other").await);
         let (mut state, at) = (State::default(), Instant::now());
-        let entries = [&one, &other, &one].map(|slot| state.schedule(at, slot));
-        let young = [&one, &other].map(|slot| state.enlist(slot));
-        state.strike(Entries { young: Some(young[0]), due: Some(entries[0]) });
+        let entries = [&one, &other, &one].map(|slot| state.set_timer(at, slot));
+        let tracked = [&one, &other].map(|slot| state.track(slot));
+        state.cancel(ScheduleKeys { tracked: Some(tracked[0]), due: Some(entries[0]) });
         let found = state.take_due(at);
-        assert_eq!((found.young.len(), found.due.len()), (1, 2));
+        assert_eq!((found.tracked.len(), found.due.len()), (1, 2));
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use tokio::time::advance;
 use super::round;
 use crate::LockManager;
 use crate::clock::{Deadline, Moment};
-use crate::local::{Attention, Look};
+use crate::local::{Action, Trigger};
 use crate::store::Renewed;
 
 /// The keeper decides on a renewal for one hold. Before it is sent, the hold is handed over to one with a longer lease.
@@ -21,16 +21,16 @@ async fn a_renewal_that_was_decided_on_for_one_hold_does_not_confirm_the_longer_
         let slot = locks.core().table().get(first.key()).unwrap();
         let next = tokio::spawn(request(long).acquire());
         tokio::task::yield_now().await;
-        let Attention::Renew(renewal, _) = slot.attend(Look::Verify, &round(&locks)) else {
+        let Action::Renew(renewal, _) = slot.next_action(Trigger::Verify, &round(&locks)) else {
             panic!("it is to be renewed")
         };
         first.release().await.unwrap();
         let next = next.await.unwrap().unwrap();
         let sent = Moment::now();
-        slot.renewed(&renewal, sent, Some(Renewed::Until(Deadline::new(sent, short))));
+        slot.on_renewal(&renewal, sent, Some(Renewed::Until(Deadline::new(sent, short))));
         advance(Duration::from_millis(6)).await;
-        let attention = slot.attend(Look::Young, &round(&locks));
-        let Attention::Renew(renewal, _) = &attention else { panic!("{renew}: {attention:?}") };
+        let action = slot.next_action(Trigger::Tick, &round(&locks));
+        let Action::Renew(renewal, _) = &action else { panic!("{renew}: {action:?}") };
         assert!(renewal.lease > long / 2, "{renew}: {renewal:?}");
         drop(next);
     }

@@ -65,9 +65,9 @@ async fn a_process_that_waits_gets_the_lock_that_no_task_here_takes_up() {
     let late = kept(&locks, LONG);
     drop(guard);
     sleep(PASSED_ON).await;
-    let asked = Instant::now();
+    let pending = Instant::now();
     beside.lock("p", "k").timeout(LONG).acquire().await.unwrap().release().await.unwrap();
-    assert!(asked.elapsed() < PASSED_ON, "{:?}", asked.elapsed());
+    assert!(pending.elapsed() < PASSED_ON, "{:?}", pending.elapsed());
     late.await.unwrap().release().await.unwrap();
     assert!(locks.core().table().all().is_empty());
 }

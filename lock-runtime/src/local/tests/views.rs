@@ -11,16 +11,16 @@ use crate::store::Renewed;
 async fn an_extension_that_comes_too_late_does_not_end_the_next_hold() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
-    let view = guard.view().clone();
+    let handle = guard.handle().clone();
     let next = tokio::spawn(locks.lock("p", "k").acquire());
     tokio::task::yield_now().await;
     guard.release().await.unwrap();
     let next = next.await.unwrap().unwrap();
     let (lease, before) = (Deadline::after(Duration::from_secs(20)), next.remaining());
-    assert!(view.on_renewed(Renewed::Until(lease), lease).unwrap_err().is_lost());
+    assert!(handle.on_renewed(Renewed::Until(lease), lease).unwrap_err().is_lost());
     assert!(next.is_valid() && next.remaining() <= before, "{:?}", next.remaining());
     // That the store does not know the lease concerns whoever has it now.
-    assert!(view.on_renewed(Renewed::NotOwned, lease).unwrap_err().is_lost());
+    assert!(handle.on_renewed(Renewed::NotOwned, lease).unwrap_err().is_lost());
     assert!(!next.is_valid());
     assert!(next.release().await.unwrap_err().is_lost());
 }

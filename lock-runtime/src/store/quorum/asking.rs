@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 
 use super::member::Member;
 use super::votes::{Verdict, Votes};
-use super::{Pending, Quorum, each, go_on};
+use super::{Pending, Quorum, detach, start_on};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::voter::Voter;
@@ -19,9 +19,9 @@ use crate::store::{Answer, Answers, Ask, Busy, CLAIM, Grant, Reach, Release, Ret
 use crate::token::Token;
 
 /// What is granted in part is asked for again after about so long: the rest may just be being taken back.
-pub(super) const AGAIN: Duration = Duration::from_millis(10);
+pub(super) const RETRY_PARTIAL_AFTER: Duration = Duration::from_millis(10);
 /// The pause before one server is told again to take back a claim.
-const TAKE_BACK_AGAIN: Duration = Duration::from_millis(500);
+const WITHDRAW_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 type Polled = Votes<Grant, Busy>;
 
@@ -57,18 +57,18 @@ fn busy(votes: &Polled) -> Option<(usize, Busy)> {
 pub(super) fn send_asks<'a, S: Voter>(
     members: impl IntoIterator<Item = &'a Arc<Member<S>>>,
     asks: &[Ask],
-    by: Deadline,
+    deadline: Deadline,
 ) -> Pending<Answers<Answer>> {
     let asks: Arc<[Ask]> = asks.into();
-    each(members, |member| {
+    start_on(members, |member| {
         let asks = Arc::clone(&asks);
-        async move { member.note(by, member.node.ask(&asks, by).await) }
+        async move { member.note(deadline, member.node.ask(&asks, deadline).await) }
     })
 }
 
 impl<S: Voter> Quorum<S> {
     /// Takes what a majority grants; otherwise takes back what any server granted, or may yet grant.
-    pub(super) async fn tried(&self, asks: &[Ask], pending: Pending<Answers<Answer>>) -> Answers<Answer> {
+    pub(super) async fn resolve_try(&self, asks: &[Ask], pending: Pending<Answers<Answer>>) -> Answers<Answer> {
         let (all, rest) = self.poll(asks.len(), Vec::new(), pending).await;
         let mut refused = Vec::new();
         let mut answers = Vec::with_capacity(asks.len());
@@ -80,7 +80,7 @@ impl<S: Voter> Quorum<S> {
                     let doubtful = votes.failed.iter().filter(may_stand).map(|(number, _)| *number);
                     for number in votes.yes.iter().map(|(number, _)| *number).chain(doubtful) {
                         if let Some(member) = self.members.get(number) {
-                            self.behind.spawn(take_back(Arc::clone(member), ask.withdrawal()));
+                            self.background.spawn(withdraw_claim(Arc::clone(member), ask.withdrawal()));
                         }
                     }
                     refused.push(ask.withdrawal());
@@ -89,20 +89,25 @@ impl<S: Voter> Quorum<S> {
                 _ => Err(self.unpolled(votes)),
             });
         }
-        self.nurse();
+        self.probe_failed_servers();
         // After an error all is asked for again, or withdrawn, by whoever asked.
         if answers.iter().all(Result::is_ok) {
             if refused.is_empty() {
-                go_on(rest);
+                detach(rest);
             } else {
-                self.behind.spawn(take_back_late(self.behind.clone(), Arc::clone(&self.members), rest, refused));
+                self.background.spawn(withdraw_late_grants(
+                    self.background.clone(),
+                    Arc::clone(&self.members),
+                    rest,
+                    refused,
+                ));
             }
         }
         Ok(answers)
     }
 
     /// Takes what a majority grants, and keeps its place on the servers that did not; unless somebody else comes first.
-    pub(super) async fn waited(
+    pub(super) async fn resolve_wait(
         &self,
         asks: &[Ask],
         seeds: Vec<(usize, Grant)>,
@@ -112,7 +117,7 @@ impl<S: Voter> Quorum<S> {
         let outcome = |((votes, verdict), ask): (&(Polled, Verdict), &Ask)| match (verdict, busy(votes)) {
             (Verdict::Yes, _) => Ok(granted(votes, ask)),
             (Verdict::No, Some((refused, busy))) => {
-                let frees_in = if votes.yes.is_empty() { busy.frees_in } else { Some(soon(&ask.token)) };
+                let frees_in = if votes.yes.is_empty() { busy.frees_in } else { Some(retry_pause(&ask.token)) };
                 // Whoever has the first server of those that answer goes first; the others make room (rule Q2).
                 let yields = votes.yes.iter().all(|(number, _)| refused < *number) && !votes.yes.is_empty();
                 Ok(Answer::Busy(Busy { frees_in, yields, ..busy }))
@@ -120,17 +125,17 @@ impl<S: Voter> Quorum<S> {
             _ => Err(self.unpolled(votes)),
         };
         let answers: Vec<_> = all.iter().zip(asks).map(outcome).collect();
-        self.nurse();
+        self.probe_failed_servers();
         if answers.iter().all(Result::is_ok) {
-            go_on(rest);
+            detach(rest);
         }
         Ok(answers)
     }
 
     /// Waits in the queue of one server, the first of those that answer; only whom that one grants the lock asks the others.
-    pub(super) async fn queue(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
-        let (first, mut answers) = self.sequenced(asks, by).await?;
-        self.nurse();
+    pub(super) async fn queue(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
+        let (first, mut answers) = self.ask_first_responder(asks, deadline).await?;
+        self.probe_failed_servers();
         if self.is_down() {
             return Err(self.down());
         }
@@ -142,12 +147,12 @@ impl<S: Voter> Quorum<S> {
         });
         let seeds = seeds.collect();
         let others = self.members.iter().filter(|member| member.number != first);
-        self.ask_on(asks, &mut answers, &granted, seeds, others, by).await?;
-        let left_over = self.left_over(first, asks, &mut answers, by).await;
+        self.ask_on(asks, &mut answers, &granted, seeds, others, deadline).await?;
+        let stale_minority = self.stale_minority(first, asks, &mut answers, deadline).await;
         if self.is_down() {
             return Err(self.down());
         }
-        self.ask_on(asks, &mut answers, &left_over, Vec::new(), self.members.iter(), by).await?;
+        self.ask_on(asks, &mut answers, &stale_minority, Vec::new(), self.members.iter(), deadline).await?;
         Ok(answers.into_iter().map(|answer| answer.map(without_anchor)).collect())
     }
 
@@ -159,14 +164,14 @@ impl<S: Voter> Quorum<S> {
         places: &[usize],
         seeds: Vec<(usize, Grant)>,
         members: impl Iterator<Item = &'a Arc<Member<S>>>,
-        by: Deadline,
+        deadline: Deadline,
     ) -> Result<(), StoreError> {
         if places.is_empty() {
             return Ok(());
         }
         let asks: Vec<Ask> = places.iter().filter_map(|place| asks.get(*place).cloned()).collect();
-        let pending = send_asks(members, &asks, by.counted_from(Moment::now()));
-        for (place, merged) in places.iter().zip(self.waited(&asks, seeds, pending).await?) {
+        let pending = send_asks(members, &asks, deadline.counted_from(Moment::now()));
+        for (place, merged) in places.iter().zip(self.resolve_wait(&asks, seeds, pending).await?) {
             if let Some(answer) = answers.get_mut(*place) {
                 *answer = merged;
             }
@@ -176,10 +181,10 @@ impl<S: Voter> Quorum<S> {
 
     /// The answers of the first server that answers, and its number. The next one is asked when one fails, or takes longer
     /// than servers usually do.
-    async fn sequenced(
+    async fn ask_first_responder(
         &self,
         asks: &[Ask],
-        by: Deadline,
+        deadline: Deadline,
     ) -> Result<(usize, Vec<Result<Answer, StoreError>>), StoreError> {
         let mut order: Vec<_> = self.members.iter().collect();
         order.sort_by_key(|member| member.is_doubtful());
@@ -189,17 +194,17 @@ impl<S: Voter> Quorum<S> {
         let mut failed: Votes<(), ()> = self.votes();
         loop {
             if let Some(slow) = asked.take() {
-                slow.is_slow();
+                slow.mark_slow();
             }
             let next = order.next();
             if let Some(member) = next {
-                asking.extend(send_asks([member], asks, by.counted_from(Moment::now())));
+                asking.extend(send_asks([member], asks, deadline.counted_from(Moment::now())));
             }
-            let patience = if next.is_some() { self.patience() } else { by.remaining() };
+            let patience = if next.is_some() { self.patience() } else { deadline.remaining() };
             asked = next;
             match timeout(patience, asking.next()).await {
                 Ok(Some((number, Ok(answers)))) => {
-                    go_on(asking);
+                    detach(asking);
                     return Ok((number, answers));
                 }
                 Ok(Some((number, Err(error)))) => {
@@ -256,7 +261,7 @@ impl<S: Voter> Quorum<S> {
             if verdicts.iter().all(|verdict| *verdict == Verdict::Unknown) {
                 // The last ones may have failed in the same instant. Whether anything was sent to them is to be known.
                 while let Some(Some((number, answers))) = pending.next().now_or_never() {
-                    super::take_in(&mut all, number, answers, &vote);
+                    super::record(&mut all, number, answers, &vote);
                 }
             }
             if !verdicts.contains(&Verdict::Open) || pending.is_empty() {
@@ -264,12 +269,12 @@ impl<S: Voter> Quorum<S> {
             }
             let answer = if is_usual { timeout_at(usual, pending.next()).await } else { Ok(pending.next().await) };
             match answer {
-                Ok(Some((number, answers))) => super::take_in(&mut all, number, answers, &vote),
+                Ok(Some((number, answers))) => super::record(&mut all, number, answers, &vote),
                 Ok(None) => {}
                 Err(_) => {
                     is_usual = false;
                     let is_pending = |member: &&Arc<Member<S>>| all.iter().any(|votes| votes.lacks(member.number));
-                    self.members.iter().filter(is_pending).for_each(|member| member.is_slow());
+                    self.members.iter().filter(is_pending).for_each(|member| member.mark_slow());
                 }
             }
         }
@@ -293,28 +298,28 @@ fn without_anchor(answer: Answer) -> Answer {
     }
 }
 
-/// Once or twice [`AGAIN`]: two that ask at the same moment would do so again.
-fn soon(token: &Token) -> Duration {
+/// Once or twice [`RETRY_PARTIAL_AFTER`]: two that ask at the same moment would do so again.
+fn retry_pause(token: &Token) -> Duration {
     let more = RandomState::new().hash_one(token) % 1024;
-    AGAIN + AGAIN.mul_f64(f64::from(u32::try_from(more).unwrap_or_default()) / 1024.0)
+    RETRY_PARTIAL_AFTER + RETRY_PARTIAL_AFTER.mul_f64(f64::from(u32::try_from(more).unwrap_or_default()) / 1024.0)
 }
 
 /// Has a server take back a claim, until it has answered or the claim has ended by itself.
-async fn take_back<S: Voter>(member: Arc<Member<S>>, release: Release) {
-    let moot = Deadline::after(CLAIM + TAKE_BACK_AGAIN);
+async fn withdraw_claim<S: Voter>(member: Arc<Member<S>>, release: Release) {
+    let expires = Deadline::after(CLAIM + WITHDRAW_AGAIN_AFTER);
     loop {
-        let by = Deadline::after(TAKE_BACK_AGAIN);
-        let outcome = member.node.release(std::slice::from_ref(&release), by).await;
+        let deadline = Deadline::after(WITHDRAW_AGAIN_AFTER);
+        let outcome = member.node.release(std::slice::from_ref(&release), deadline).await;
         match outcome {
-            Err(error) if error.retry == Retry::Later && !moot.has_passed() => sleep(TAKE_BACK_AGAIN).await,
+            Err(error) if error.retry == Retry::Later && !expires.has_passed() => sleep(WITHDRAW_AGAIN_AFTER).await,
             _ => return,
         }
     }
 }
 
 /// Takes back what servers grant that answer only now.
-async fn take_back_late<S: Voter>(
-    behind: TaskTracker,
+async fn withdraw_late_grants<S: Voter>(
+    background: TaskTracker,
     members: Arc<[Arc<Member<S>>]>,
     mut rest: Pending<Answers<Answer>>,
     refused: Vec<Release>,
@@ -330,7 +335,7 @@ async fn take_back_late<S: Voter>(
         }
         if let Some(member) = members.get(number) {
             for release in &refused {
-                behind.spawn(take_back(Arc::clone(member), release.clone()));
+                background.spawn(withdraw_claim(Arc::clone(member), release.clone()));
             }
         }
     }

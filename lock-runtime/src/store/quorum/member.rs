@@ -27,7 +27,7 @@ struct Failed {
 /// What has to be answered sooner, or in less than two round trips, says nothing about the server.
 const CUT_SHORT: Duration = Duration::from_millis(50);
 /// One that was only slow is a first choice again after this time.
-const SLOW: Duration = Duration::from_secs(1);
+const SLOW_FOR: Duration = Duration::from_secs(1);
 
 impl<S: Voter> Member<S> {
     pub(super) fn new(number: usize, node: S) -> Arc<Self> {
@@ -40,10 +40,10 @@ impl<S: Voter> Member<S> {
     }
 
     /// Notes how a verb went that had to end `by` then.
-    pub(super) fn note<T>(&self, by: Deadline, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(super) fn note<T>(&self, deadline: Deadline, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         let error = outcome.as_ref().err().cloned();
         if error.as_ref().is_some_and(|error| error.out_of_time)
-            && by.span() < CUT_SHORT.max(self.node.round_trip() * 2)
+            && deadline.span() < CUT_SHORT.max(self.node.round_trip() * 2)
         {
             return outcome;
         }
@@ -61,7 +61,7 @@ impl<S: Voter> Member<S> {
     }
 
     /// Notes that it has not answered in the time that others take.
-    pub(super) fn is_slow(&self) {
+    pub(super) fn mark_slow(&self) {
         self.locked().get_or_insert_with(|| Failed { at: Moment::now(), error: None });
     }
 
@@ -72,6 +72,6 @@ impl<S: Voter> Member<S> {
 
     /// Whether others should be asked first.
     pub(super) fn is_doubtful(&self) -> bool {
-        self.locked().as_ref().is_some_and(|failed| failed.error.is_some() || failed.at.elapsed() < SLOW)
+        self.locked().as_ref().is_some_and(|failed| failed.error.is_some() || failed.at.elapsed() < SLOW_FOR)
     }
 }

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
 
 use crate::clock::without_drift;
-use crate::store::voter::Standing;
-use crate::store::{Answer, Ask, CLAIM, Cause, Reach, Renewed, Retry, Store, StoreError, one};
+use crate::store::voter::Eligibility;
+use crate::store::{Answer, Ask, CLAIM, Cause, Reach, Renewed, Retry, Store, StoreError, exactly_one};
 use crate::token::Token;
 
 mod away;
@@ -185,11 +185,11 @@ async fn only_servers_that_may_vote_say_that_an_owner_is_not_one_and_none_is_wai
     let start = Instant::now();
     assert!(!looks(&world, "t").await && start.elapsed().is_zero(), "who is known to be silent is not asked");
     world.set(2, Mode::Up);
-    *world.servers[2].standing.lock().unwrap() = Standing::Restarted(Duration::from_secs(9));
+    *world.servers[2].eligibility.lock().unwrap() = Eligibility::Restarted(Duration::from_secs(9));
     world.quorum.heartbeat(by()).await;
     assert!(!looks(&world, "t").await);
     assert_eq!(world.queues(), [1, 0, 0, 0, 0]);
-    *world.servers[2].standing.lock().unwrap() = Standing::InService;
+    *world.servers[2].eligibility.lock().unwrap() = Eligibility::InService;
     world.quorum.heartbeat(by()).await;
     assert!(looks(&world, "t").await);
 }
@@ -221,7 +221,7 @@ async fn what_is_just_being_passed_on_is_not_a_left_over() {
 }
 
 async fn one_answer(world: &World, ask: &Ask) -> Result<Answer, StoreError> {
-    one(world.quorum.ask(std::slice::from_ref(ask), by()).await)
+    exactly_one(world.quorum.ask(std::slice::from_ref(ask), by()).await)
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,14 +257,14 @@ async fn a_release_goes_on_where_it_takes_longer() {
     world.set(2, Mode::Late(Duration::from_millis(200)));
     assert!(world.release("t").await.unwrap());
     assert!(world.owners()[2].is_some());
-    world.quorum.settled().await;
+    world.quorum.wait_for_releases().await;
     assert_eq!(world.owners(), [None, None, None]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_without_a_vote_counts_for_nothing() {
     let world = World::of(3);
-    *world.servers[1].standing.lock().unwrap() = Standing::Restarted(Duration::from_secs(9));
+    *world.servers[1].eligibility.lock().unwrap() = Eligibility::Restarted(Duration::from_secs(9));
     assert!(is_granted(&world.claim("t").await));
     assert!(world.release("t").await.unwrap());
     world.set(2, Mode::Refuses);
@@ -276,10 +276,10 @@ async fn a_server_without_a_vote_counts_for_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn servers_are_marked_when_all_are_new_and_only_then() {
-    let new = Standing::Unmarked(Duration::from_secs(9));
-    let old = Standing::OfAge { is_marked: false };
-    let restarted = Standing::Restarted(Duration::from_secs(9));
-    let marked = Standing::InService;
+    let new = Eligibility::Unmarked(Duration::from_secs(9));
+    let old = Eligibility::Eligible { is_marked: false };
+    let restarted = Eligibility::Restarted(Duration::from_secs(9));
+    let marked = Eligibility::InService;
     for (before, after) in [
         ([new, new, new], [marked, marked, marked]),
         ([new, old, new], [marked, marked, marked]),
@@ -288,16 +288,16 @@ async fn servers_are_marked_when_all_are_new_and_only_then() {
         ([new, new, restarted], [new, new, restarted]),
     ] {
         let world = World::of(3);
-        let standings = || world.servers.iter().map(|server| *server.standing.lock().unwrap()).collect::<Vec<_>>();
-        for (server, standing) in world.servers.iter().zip(before) {
-            *server.standing.lock().unwrap() = standing;
+        let standings = || world.servers.iter().map(|server| *server.eligibility.lock().unwrap()).collect::<Vec<_>>();
+        for (server, eligibility) in world.servers.iter().zip(before) {
+            *server.eligibility.lock().unwrap() = eligibility;
         }
         world.set(2, Mode::Refuses);
         world.quorum.connect(by()).await.unwrap();
         assert_eq!(standings()[0], if before[0] == old { marked } else { before[0] }, "not all are there");
         world.set(2, Mode::Up);
-        for (server, standing) in world.servers.iter().zip(before) {
-            *server.standing.lock().unwrap() = standing;
+        for (server, eligibility) in world.servers.iter().zip(before) {
+            *server.eligibility.lock().unwrap() = eligibility;
         }
         world.quorum.connect(by()).await.unwrap();
         assert_eq!(standings(), after, "{before:?}");

@@ -39,10 +39,10 @@ pub(crate) struct Cluster {
     events: OnceLock<Weak<dyn Events>>,
     links: Mutex<HashMap<Node, Arc<Link>>>,
     /// Told of each master that a link is made to.
-    companion: OnceLock<Companion>,
+    on_new_master: OnceLock<OnNewMaster>,
 }
 
-type Companion = Box<dyn Fn(Node) + Send + Sync>;
+type OnNewMaster = Box<dyn Fn(Node) + Send + Sync>;
 
 /// What a failed command means.
 enum Verdict {
@@ -64,15 +64,19 @@ impl Cluster {
             process: process.map(str::to_owned),
             events: OnceLock::new(),
             links: Mutex::default(),
-            companion: OnceLock::new(),
+            on_new_master: OnceLock::new(),
         })
     }
 
     /// From now on `keeper` connects to each master that this one connects to, in tasks that it hands to `spawn`: the release
     /// of a guard that is dropped at once should not have to wait for a connection.
-    pub(crate) fn lead(&self, keeper: &Arc<Self>, spawn: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static) {
+    pub(crate) fn mirror_connections(
+        &self,
+        keeper: &Arc<Self>,
+        spawn: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static,
+    ) {
         let keeper = Arc::clone(keeper);
-        let companion = move |node| {
+        let on_new_master = move |node| {
             let keeper = Arc::clone(&keeper);
             spawn(Box::pin(async move {
                 if let Ok(link) = keeper.link(&node) {
@@ -82,7 +86,7 @@ impl Cluster {
             }));
         };
         // Once, by the builder.
-        let _ = self.companion.set(Box::new(companion));
+        let _ = self.on_new_master.set(Box::new(on_new_master));
     }
 
     pub(super) async fn connect(&self) -> Result<(), CallError> {
@@ -122,12 +126,12 @@ impl Cluster {
         links.retain(|node, _| self.topology.is_master(node));
         links.insert(node.clone(), Arc::clone(&link));
         drop(links);
-        if let Some(tell) = self.companion.get() {
+        if let Some(tell) = self.on_new_master.get() {
             tell(node.clone());
         }
         if self.process.is_none() {
-            let (link, by) = (Arc::clone(&link), Deadline::after(connect_timeout));
-            tokio::spawn(async move { link.warn_of_eviction(by).await });
+            let (link, deadline) = (Arc::clone(&link), Deadline::after(connect_timeout));
+            tokio::spawn(async move { link.warn_of_eviction(deadline).await });
         }
         Ok(link)
     }
@@ -137,10 +141,10 @@ impl Cluster {
         &self,
         key: &str,
         command: &(dyn Fn(&Link) -> Cmd + Send + Sync),
-        by: Deadline,
+        deadline: Deadline,
     ) -> Result<Called, CallError> {
         let mut was_sent = false;
-        let outcome = self.send(key, command, by, &mut was_sent).await;
+        let outcome = self.send(key, command, deadline, &mut was_sent).await;
         // What came before the last try counts as well.
         outcome.map_err(|error| if was_sent { error.after_sending() } else { error })
     }
@@ -150,12 +154,12 @@ impl Cluster {
         &self,
         key: &str,
         command: &(dyn Fn(&Link) -> Cmd + Send + Sync),
-        mut by: Deadline,
+        mut deadline: Deadline,
         was_sent: &mut bool,
     ) -> Result<Called, CallError> {
         let slot = slot_of(key);
         // Being sent here and there takes no longer than one answer may.
-        let end = by.min_at(Deadline::after(self.topology.command_timeout), by.start());
+        let end = deadline.min_at(Deadline::after(self.topology.command_timeout), deadline.start());
         let mut pause = PAUSES.0;
         let (mut asking, mut repeated) = (None, false);
         // What a master said. The last try may be cut short, and know less of the reason.
@@ -164,17 +168,17 @@ impl Cluster {
             let (node, is_asking, was_doubtful) = if let Some(node) = asking.take() {
                 (node, true, false)
             } else {
-                let (node, was_doubtful) = self.master(slot, by).await.map_err(CallError::before_sending)?;
+                let (node, was_doubtful) = self.master(slot, deadline).await.map_err(CallError::before_sending)?;
                 (node, false, was_doubtful)
             };
-            by = by.counted_from(Moment::now());
+            deadline = deadline.counted_from(Moment::now());
             let link = self.link(&node).map_err(CallError::before_sending)?;
             // A server that has gone without a word would have all the time there is for a new connection.
-            let limit = if was_doubtful { by.min_at(end, by.start()) } else { by };
+            let limit = if was_doubtful { deadline.min_at(end, deadline.start()) } else { deadline };
             let outcome = match link.ready(limit).await {
                 // Only now is the server's clock known, by which an ask ends.
-                Ok(by) if is_asking => link.call_asking(command(&link), by).await,
-                Ok(by) => link.call(command(&link), by).await,
+                Ok(deadline) if is_asking => link.call_asking(command(&link), deadline).await,
+                Ok(deadline) => link.call(command(&link), deadline).await,
                 Err(error) => Err(error),
             };
             let error = match outcome {
@@ -208,11 +212,11 @@ impl Cluster {
                 Verdict::Doubt => {
                     self.topology.doubt(&node);
                     let error = error.of(&format!("the node {node}"));
-                    if by.has_passed() {
+                    if deadline.has_passed() {
                         return Err(refused.unwrap_or(error));
                     }
-                    self.topology.look_for(slot, by.remaining()).await;
-                    if self.topology.master(slot).is_none_or(|(master, _)| master == node) || by.has_passed() {
+                    self.topology.look_for(slot, deadline.remaining()).await;
+                    if self.topology.master(slot).is_none_or(|(master, _)| master == node) || deadline.has_passed() {
                         return Err(error);
                     }
                     repeated = true;
@@ -222,7 +226,7 @@ impl Cluster {
     }
 
     /// The slot's master, and whether it is doubtful: then the other nodes are asked first.
-    async fn master(&self, slot: u16, by: Deadline) -> Result<(Node, bool), CallError> {
+    async fn master(&self, slot: u16, deadline: Deadline) -> Result<(Node, bool), CallError> {
         match self.topology.master(slot) {
             Some((node, None)) => return Ok((node, false)),
             // It was only slow to connect to.
@@ -230,7 +234,7 @@ impl Cluster {
                 self.topology.trust(&node);
                 return Ok((node, false));
             }
-            _ => self.topology.look_for(slot, by.remaining() / 2).await,
+            _ => self.topology.look_for(slot, deadline.remaining() / 2).await,
         }
         let nobody = || CallError::Unsuitable("no master serves the lock's hash slot".to_owned());
         let (node, doubtful) = self.topology.master(slot).ok_or_else(nobody)?;
@@ -253,9 +257,9 @@ impl Cluster {
     }
 
     /// Makes the connections that broke.
-    pub(super) async fn connect_again(&self, by: Deadline) {
+    pub(super) async fn connect_again(&self, deadline: Deadline) {
         let links: Vec<_> = self.links().values().filter(|link| link.was_used()).cloned().collect();
-        join_all(links.iter().map(|link| link.connect_again(by))).await;
+        join_all(links.iter().map(|link| link.connect_again(deadline))).await;
     }
 
     /// As [`Link::send_behind`].
@@ -268,9 +272,9 @@ impl Cluster {
     }
 
     /// Finds out which of the connections are alive.
-    pub(super) async fn heartbeat(&self, by: Deadline) {
+    pub(super) async fn heartbeat(&self, deadline: Deadline) {
         let links: Vec<_> = self.links().values().filter(|link| link.is_connected()).cloned().collect();
-        join_all(links.iter().map(|link| link.heartbeat(by))).await;
+        join_all(links.iter().map(|link| link.heartbeat(deadline))).await;
     }
 }
 

@@ -16,22 +16,22 @@ use crate::store::StoreError;
 
 /// Nobody listens there. A message to it is a write, which replicas are sent: a server that did not write for a connection
 /// since it was made answers its `WAIT` at once, though the grant that it repeats may have reached nobody.
-const MARK: &str = "cache_lock:";
+const WAIT_PROBE_CHANNEL: &str = "cache_lock:";
 /// A server that has nothing else to do looks only so often whether the time of a `WAIT` is up.
 const SERVER_TICK: Duration = Duration::from_millis(100);
 
 impl Replicas {
     /// Waits until enough replicas have all that was answered on this connection before the call.
-    async fn confirm(&self, link: &Link, live: &Live, by: Deadline) -> Result<(), StoreError> {
-        let by = by.counted_from(Moment::now());
+    async fn confirm(&self, link: &Link, live: &Live, deadline: Deadline) -> Result<(), StoreError> {
+        let deadline = deadline.counted_from(Moment::now());
         let number = self.asked.fetch_add(1, Ordering::SeqCst);
         let confirming = async {
             let mut last = self.last.lock().await;
             if last.generation != live.made.generation || last.covers <= number {
                 let covers = self.asked.load(Ordering::SeqCst);
-                let by = by.counted_from(Moment::now());
-                let outcome = self.ask(link, live, by).await;
-                if outcome.is_err() && self.within_of(by) < self.within {
+                let deadline = deadline.counted_from(Moment::now());
+                let outcome = self.ask(link, live, deadline).await;
+                if outcome.is_err() && self.within_of(deadline) < self.within {
                     // Those who have more time may fare better.
                     return outcome;
                 }
@@ -39,16 +39,16 @@ impl Replicas {
             }
             last.outcome.clone()
         };
-        let late = |_| Err(self.unconfirmed(by.span()).into());
-        timeout_at(by.on_timer(), confirming).await.unwrap_or_else(late)
+        let late = |_| Err(self.unconfirmed(deadline.span()).into());
+        timeout_at(deadline.on_timer(), confirming).await.unwrap_or_else(late)
     }
 
-    async fn ask(&self, link: &Link, live: &Live, by: Deadline) -> Result<(), StoreError> {
-        let within = self.within_of(by);
+    async fn ask(&self, link: &Link, live: &Live, deadline: Deadline) -> Result<(), StoreError> {
+        let within = self.within_of(deadline);
         let mut marked = redis::pipe();
-        marked.cmd("PUBLISH").arg(MARK).arg("").cmd("WAIT").arg(self.count).arg(millis(within));
-        self.wait_until(Some(Deadline::new(by.start(), within + SERVER_TICK)));
-        let answer = pin!(link.call_on(live, &marked, by));
+        marked.cmd("PUBLISH").arg(WAIT_PROBE_CHANNEL).arg("").cmd("WAIT").arg(self.count).arg(millis(within));
+        self.wait_until(Some(Deadline::new(deadline.start(), within + SERVER_TICK)));
+        let answer = pin!(link.call_on(live, &marked, deadline));
         let replies = match select(answer, pin!(sleep(within + Duration::from_millis(1)))).await {
             Either::Left((replies, _)) => replies,
             Either::Right(((), answer)) => {
@@ -73,24 +73,24 @@ impl Replicas {
 
 impl Called {
     /// Has the replicas confirm what was answered, if they have to.
-    pub(super) async fn confirmed(&self, by: Deadline) -> Result<(), StoreError> {
+    pub(super) async fn wait_for_replicas(&self, deadline: Deadline) -> Result<(), StoreError> {
         match &self.link.replicas {
-            Some(replicas) => Box::pin(replicas.confirm(&self.link, &self.live, by)).await,
+            Some(replicas) => Box::pin(replicas.confirm(&self.link, &self.live, deadline)).await,
             None => Ok(()),
         }
     }
 
     /// Has the replicas confirm the answers that count as soon as they do; those fail otherwise.
-    pub(super) async fn confirm_all<T>(
+    pub(super) async fn wait_for_replicas_of<T>(
         &self,
         answers: &mut [Result<T, StoreError>],
         counts: impl Fn(&T) -> bool,
-        by: Deadline,
+        deadline: Deadline,
     ) {
         let counts = |answer: &Result<T, StoreError>| answer.as_ref().is_ok_and(&counts);
         if self.link.replicas.is_some()
             && answers.iter().any(counts)
-            && let Err(error) = self.confirmed(by).await
+            && let Err(error) = self.wait_for_replicas(deadline).await
         {
             for answer in answers.iter_mut().filter(|answer| counts(answer)) {
                 *answer = Err(error.clone());

@@ -7,7 +7,7 @@ use redis::{AsyncConnectionConfig, Pipeline, RedisResult};
 use super::failure::CallError;
 #[cfg(test)]
 use super::greeting::greeted;
-use super::greeting::{Alarm, Greeted, greet, is_tls, with_settings};
+use super::greeting::{Greeted, OnFailover, greet, is_tls, with_settings};
 use super::sentinel::Sentinels;
 
 /// A server, and how to reach it.
@@ -62,7 +62,7 @@ impl Endpoint {
         config: AsyncConnectionConfig,
         wishes: &Pipeline,
         limit: Duration,
-        alarm: &Alarm,
+        on_failover: &OnFailover,
     ) -> Result<Greeted, CallError> {
         match self {
             Self::Server(client) => {
@@ -71,7 +71,7 @@ impl Endpoint {
                 Ok(greeted)
             }
             Self::Node(client) => greet(client, &config, wishes).await,
-            Self::Master(sentinels) => sentinels.connect(config, wishes, limit, alarm).await,
+            Self::Master(sentinels) => sentinels.connect(config, wishes, limit, on_failover).await,
             #[cfg(test)]
             Self::Simulated(host) => greeted(host.connect(config).await, false, wishes).await,
         }

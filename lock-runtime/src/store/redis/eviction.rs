@@ -10,10 +10,10 @@ use crate::observe;
 
 impl Link {
     /// Warns when the server may drop locks to make room. What can't be found out is no failure.
-    pub(crate) async fn warn_of_eviction(self: &Arc<Self>, by: Deadline) {
+    pub(crate) async fn warn_of_eviction(self: &Arc<Self>, deadline: Deadline) {
         let mut command = redis::cmd("INFO");
         command.arg("memory");
-        let answer = self.call(command, by).await.ok();
+        let answer = self.call(command, deadline).await.ok();
         match answer.and_then(|called| String::from_redis_value(called.value).ok()) {
             Some(info) => {
                 if let Some((policy, maxmemory)) = eviction(&info) {

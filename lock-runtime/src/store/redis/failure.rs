@@ -170,7 +170,7 @@ impl CallError {
                         Some("ERR") if is_no_sentinel(&error) => {
                             "a server answers there, and no sentinel: write redis://host:port".to_owned()
                         }
-                        Some(code) => said(&format!("{code} {}", error.detail().unwrap_or_default())),
+                        Some(code) => server_message(&format!("{code} {}", error.detail().unwrap_or_default())),
                         None => format!("the server or the connection failed: {error}"),
                     },
                 };
@@ -191,7 +191,7 @@ fn is_no_sentinel(error: &RedisError) -> bool {
 }
 
 /// What the server says, and what it means.
-pub(super) fn said(message: &str) -> String {
+pub(super) fn server_message(message: &str) -> String {
     if !is_denial(message) {
         return format!("the server says: {message}");
     }

@@ -17,7 +17,7 @@ use crate::clock::{Deadline, Moment};
 use crate::store::{Release, Released, Store, StoreError};
 
 /// Releases per command: a longer script would hold up the server's other clients.
-const MOST: usize = 64;
+const RELEASES_PER_SCRIPT: usize = 64;
 
 type Answer = oneshot::Sender<Result<Released, StoreError>>;
 
@@ -48,43 +48,43 @@ impl Gather {
 }
 
 /// Gives a lock back together with others.
-pub(super) async fn release(store: &RedisStore, release: &Release, by: Deadline) -> Result<Released, StoreError> {
+pub(super) async fn release(store: &RedisStore, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
     let (sender, answer) = oneshot::channel();
     let runtime = Handle::current();
     if store.gather.add(runtime.id(), release.clone(), sender) {
-        let unsent = Unsent { store: store.clone(), runtime: runtime.id(), is_sent: false };
-        runtime.spawn(unsent.send(by));
+        let unsent = PendingBatch { store: store.clone(), runtime: runtime.id(), is_sent: false };
+        runtime.spawn(unsent.send(deadline));
     }
-    match timeout_at(by.on_timer(), answer).await {
+    match timeout_at(deadline.on_timer(), answer).await {
         Ok(Ok(released)) => released,
         // The runtime that was to send it stands still, or ends.
-        _ => Err(CallError::Silent(by.span()).into()),
+        _ => Err(CallError::Silent(deadline.span()).into()),
     }
 }
 
 /// What is pending on a runtime, until it is sent.
-struct Unsent {
+struct PendingBatch {
     store: RedisStore,
     runtime: runtime::Id,
     is_sent: bool,
 }
 
-impl Unsent {
-    async fn send(mut self, by: Deadline) {
+impl PendingBatch {
+    async fn send(mut self, deadline: Deadline) {
         tokio::task::yield_now().await;
-        let by = by.counted_from(Moment::now());
+        let deadline = deadline.counted_from(Moment::now());
         let store = self.store.clone();
         let mut pending = store.gather.take(self.runtime);
         self.is_sent = true;
         let mut batches = Vec::new();
         while !pending.is_empty() {
-            batches.push(pending.split_off(pending.len().saturating_sub(MOST)));
+            batches.push(pending.split_off(pending.len().saturating_sub(RELEASES_PER_SCRIPT)));
         }
-        join_all(batches.into_iter().map(|batch| send_batch(&store, batch, by))).await;
+        join_all(batches.into_iter().map(|batch| send_batch(&store, batch, deadline))).await;
     }
 }
 
-impl Drop for Unsent {
+impl Drop for PendingBatch {
     /// A runtime that ends drops its tasks: those who wait for this one have to hear it.
     fn drop(&mut self) {
         if !self.is_sent {
@@ -93,9 +93,9 @@ impl Drop for Unsent {
     }
 }
 
-async fn send_batch(store: &RedisStore, batch: Vec<(Release, Answer)>, by: Deadline) {
+async fn send_batch(store: &RedisStore, batch: Vec<(Release, Answer)>, deadline: Deadline) {
     let (releases, answers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-    let outcome = store.release(&releases, by).await;
+    let outcome = store.release(&releases, deadline).await;
     let mut outcomes = outcome.map(Vec::into_iter);
     for answer in answers {
         let outcome = match &mut outcomes {

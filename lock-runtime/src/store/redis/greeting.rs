@@ -12,7 +12,7 @@ use super::failure::{CallError, OLDEST};
 use crate::clock::Moment;
 
 /// Raised when a connection leads to the wrong server from now on.
-pub(super) type Alarm = Arc<dyn Fn() + Send + Sync>;
+pub(super) type OnFailover = Arc<dyn Fn() + Send + Sync>;
 
 /// A connection, and what the server says of itself.
 pub(super) struct Greeted {
@@ -30,8 +30,8 @@ pub(super) struct Greeted {
 
 impl Greeted {
     /// A field of the reply to `HELLO`.
-    pub(super) fn says(&self, name: &str) -> Option<String> {
-        says(&self.hello, name)
+    pub(super) fn hello_field(&self, name: &str) -> Option<String> {
+        hello_field(&self.hello, name)
     }
 
     pub(super) fn check(&self) -> Result<(), CallError> {
@@ -40,14 +40,14 @@ impl Greeted {
 
     /// Refuses a server that shares its slots with others: it would refuse most locks.
     pub(super) async fn check_alone(&mut self) -> Result<(), CallError> {
-        if says(&self.hello, "mode").as_deref() != Some("cluster") {
+        if hello_field(&self.hello, "mode").as_deref() != Some("cluster") {
             return Ok(());
         }
         let mut command = redis::cmd("CLUSTER");
         let ranges = self.connection.send_packed_command(command.arg("SLOTS")).await.and_then(Value::extract_error)?;
         let is_all = |range: &Value| matches!(range, Value::Array(range) if range.starts_with(&[Value::Int(0), Value::Int(16_383)]));
         let serves_all = matches!(&ranges, Value::Array(ranges) if ranges.first().is_some_and(is_all));
-        if serves_all && says(&self.hello, "role").as_deref() == Some("master") {
+        if serves_all && hello_field(&self.hello, "role").as_deref() == Some("master") {
             return Ok(());
         }
         let text = "it is one of several servers of a cluster: write redis-cluster://host:port,host:port";
@@ -56,7 +56,7 @@ impl Greeted {
 }
 
 /// A field of a reply that is a map.
-pub(super) fn says(hello: &Value, name: &str) -> Option<String> {
+pub(super) fn hello_field(hello: &Value, name: &str) -> Option<String> {
     hello.as_map_iter()?.find_map(|(key, value)| {
         let is_it = super::text(key.clone())? == name;
         is_it.then(|| super::text(value.clone())).flatten()
@@ -65,11 +65,12 @@ pub(super) fn says(hello: &Value, name: &str) -> Option<String> {
 
 /// Refuses what is no server to lock on, or too old a one.
 fn check(hello: &Value) -> Result<(), CallError> {
-    if says(hello, "mode").as_deref() == Some("sentinel") {
+    if hello_field(hello, "mode").as_deref() == Some("sentinel") {
         let text = "a sentinel answers there: write redis-sentinel://host:port/master-name";
         return Err(CallError::Unsuitable(text.to_owned()));
     }
-    let (server, version) = (says(hello, "server").unwrap_or_default(), says(hello, "version").unwrap_or_default());
+    let (server, version) =
+        (hello_field(hello, "server").unwrap_or_default(), hello_field(hello, "version").unwrap_or_default());
     let mut numbers = version.split('.').map_while(|number| number.parse::<u64>().ok());
     let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if found >= OLDEST {

@@ -171,9 +171,9 @@ impl Link {
     }
 
     /// Connects when there is no connection.
-    pub(super) async fn connect_again(&self, by: Deadline) {
+    pub(super) async fn connect_again(&self, deadline: Deadline) {
         // Whoever needs the connection is told why there is none.
-        let _ = self.live(by).await;
+        let _ = self.live(deadline).await;
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
@@ -181,7 +181,7 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn tell(&self, message: Message<'_>) {
+    pub(super) fn dispatch(&self, message: Message<'_>) {
         let Some(events) = self.events.get().and_then(Weak::upgrade) else {
             return;
         };
@@ -191,9 +191,9 @@ impl Link {
             Message::Grant(key, mut pushed) => {
                 // In a cluster it may have come from a server that counts nobody here, and has passed the lock on.
                 pushed.unconfirmed = self.replicas.is_some() || self.own.get().is_some();
-                events.granted(key, &pushed);
+                events.on_grant(key, &pushed);
             }
-            Message::Wait(key) => events.contended(key),
+            Message::Wait(key) => events.on_contention(key),
         }
     }
 
@@ -203,11 +203,11 @@ impl Link {
     /// every command is idempotent for its token.
     ///
     /// Boxed: the client's future is more than a kilobyte, which every task that waits for a lock would have room for.
-    pub(super) fn call(self: &Arc<Self>, command: Cmd, by: Deadline) -> BoxFuture<'_, Result<Called, CallError>> {
+    pub(super) fn call(self: &Arc<Self>, command: Cmd, deadline: Deadline) -> BoxFuture<'_, Result<Called, CallError>> {
         Box::pin(async move {
-            match self.send(&command, by).await {
+            match self.send(&command, deadline).await {
                 Err(CallError::Failed(error)) if error.is_io_error() => {
-                    match self.send(&command, by.counted_from(Moment::now())).await {
+                    match self.send(&command, deadline.counted_from(Moment::now())).await {
                         Ok(called) => Ok(Called { repeated: true, ..called }),
                         Err(CallError::UnknownScript { .. }) => Err(CallError::UnknownScript { repeated: true }),
                         Err(error) => Err(error.after_sending()),
@@ -218,47 +218,47 @@ impl Link {
         })
     }
 
-    async fn send(self: &Arc<Self>, command: &Cmd, by: Deadline) -> Result<Called, CallError> {
-        let (mut live, by) = self.live(by).await?;
+    async fn send(self: &Arc<Self>, command: &Cmd, deadline: Deadline) -> Result<Called, CallError> {
+        let (mut live, deadline) = self.live(deadline).await?;
         let reply = live.connection.send_packed_command(command);
-        let value = self.answered(live.made, by, reply).await?;
-        let sent = mutant!(DeadlineFromReply => Moment::now(), by.start());
+        let value = self.await_reply(live.made, deadline, reply).await?;
+        let sent = mutant!(DeadlineFromReply => Moment::now(), deadline.start());
         Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
     }
 
     /// The connection, and the deadline counted from when there is one. Its error says that nothing was sent.
-    async fn live(&self, by: Deadline) -> Result<(Live, Deadline), CallError> {
-        if self.origin.is_inherited_at(by.start()) {
+    async fn live(&self, deadline: Deadline) -> Result<(Live, Deadline), CallError> {
+        if self.origin.is_inherited_at(deadline.start()) {
             return Err(CallError::Inherited);
         }
         let live = self.locked().live.clone();
         if let Some(live) = live {
-            return Ok((live, by));
+            return Ok((live, deadline));
         }
         if self.origin.is_inherited() {
             return Err(CallError::Inherited);
         }
         // What is left: the deadline may count from an earlier step of the same verb.
-        let by = by.counted_from(Moment::now());
+        let deadline = deadline.counted_from(Moment::now());
         // Boxed: otherwise every command's future would have room for a whole connection set-up. Its type is hidden: to see
         // that it is `Send` a compiler would have to look deeper than it does by default, in each user's crate.
-        let made: BoxFuture<'_, _> = Box::pin(self.made_live(by));
-        Ok((made.await.map_err(CallError::before_sending)?, by.counted_from(Moment::now())))
+        let made: BoxFuture<'_, _> = Box::pin(self.made_live(deadline));
+        Ok((made.await.map_err(CallError::before_sending)?, deadline.counted_from(Moment::now())))
     }
 
     /// Connects if there is no connection; returns the deadline counted from when there is one.
-    pub(super) async fn ready(&self, by: Deadline) -> Result<Deadline, CallError> {
-        self.live(by).await.map(|(_, by)| by)
+    pub(super) async fn ready(&self, deadline: Deadline) -> Result<Deadline, CallError> {
+        self.live(deadline).await.map(|(_, deadline)| deadline)
     }
 
     /// Sends a command to a server that is about to take over its slot, and does what it is asked to meanwhile.
     pub(super) fn call_asking(
         self: &Arc<Self>,
         command: Cmd,
-        by: Deadline,
+        deadline: Deadline,
     ) -> BoxFuture<'_, Result<Called, CallError>> {
         Box::pin(async move {
-            let (mut live, by) = self.live(by).await?;
+            let (mut live, deadline) = self.live(deadline).await?;
             let mut both = redis::pipe();
             // In one piece: it is for the very next command on this connection.
             both.cmd("ASKING").add_command(command);
@@ -266,8 +266,8 @@ impl Link {
             // When the one is refused, the other is only sent back to where it came from.
             let told = |asked, answer| if matches!(asked, Value::ServerError(_)) { asked } else { answer };
             let reply = async { Ok(replies.await?.into_iter().reduce(told).unwrap_or(Value::Nil)) };
-            let value = self.answered(live.made, by, reply).await?;
-            Ok(Called { value, sent: by.start(), repeated: false, live, link: Arc::clone(self) })
+            let value = self.await_reply(live.made, deadline, reply).await?;
+            Ok(Called { value, sent: deadline.start(), repeated: false, live, link: Arc::clone(self) })
         })
     }
 
@@ -276,38 +276,38 @@ impl Link {
         &self,
         live: &Live,
         commands: &Pipeline,
-        by: Deadline,
+        deadline: Deadline,
     ) -> Result<Vec<Value>, CallError> {
         let mut connection = live.connection.clone();
         let count = commands.len();
         let replies = async { connection.send_packed_commands(commands, 0, count).await.map(Value::Array) };
-        match self.answered(live.made, by, replies).await? {
+        match self.await_reply(live.made, deadline, replies).await? {
             Value::Array(values) => Ok(values),
             value => Ok(vec![value]),
         }
     }
 
     /// Waits for a reply, and draws the conclusions from it or from its absence.
-    async fn answered(
+    async fn await_reply(
         &self,
         made: Made,
-        by: Deadline,
+        deadline: Deadline,
         reply: impl Future<Output = RedisResult<Value>>,
     ) -> Result<Value, CallError> {
-        let limit = mutant!(EndlessCommand => Duration::from_hours(1), by.span().min(self.command_timeout));
-        let sent = by.start();
+        let limit = mutant!(EndlessCommand => Duration::from_hours(1), deadline.span().min(self.command_timeout));
+        let sent = deadline.start();
         let in_flight = InFlight::new(self);
         let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), reply).await;
         drop(in_flight);
         let Ok(reply) = outcome else {
-            self.silence(made.generation, sent, limit);
+            self.on_silence(made.generation, sent, limit);
             return Err(self.unanswered(limit));
         };
-        self.heard();
+        self.on_reply();
         let reply = reply.and_then(Value::extract_error);
         let is_over = match &reply {
-            Ok(value) => self.endpoint.moves() && self.doubts(made, reply::caught(value)),
-            Err(error) => error.is_io_error() || self.doubts(made, error.code()),
+            Ok(value) => self.endpoint.moves() && self.is_reason_to_move(made, reply::caught(value)),
+            Err(error) => error.is_io_error() || self.is_reason_to_move(made, error.code()),
         };
         if is_over {
             self.drop_connection(made.generation);
@@ -324,7 +324,7 @@ impl Link {
     }
 
     /// Whether a refusal with this code is a reason to look where the locks live now.
-    fn doubts(&self, made: Made, code: Option<&str>) -> bool {
+    fn is_reason_to_move(&self, made: Made, code: Option<&str>) -> bool {
         self.endpoint.moves()
             && match code {
                 Some("READONLY" | "MASTERDOWN") => true,
@@ -335,9 +335,9 @@ impl Link {
     }
 
     /// Finds out whether anything can still arrive; connects when there is no connection.
-    pub(super) async fn heartbeat(self: &Arc<Self>, by: Deadline) {
+    pub(super) async fn heartbeat(self: &Arc<Self>, deadline: Deadline) {
         // An error reply is an answer too; conclusions are drawn from silence.
-        let _ = self.call(redis::cmd("PING"), by).await;
+        let _ = self.call(redis::cmd("PING"), deadline).await;
     }
 
     /// Whether commands of several tasks are on their way.
@@ -364,7 +364,7 @@ impl Link {
         self.locked().live.as_ref()?.vote.clone()
     }
 
-    fn heard(&self) {
+    fn on_reply(&self) {
         if self.is_silent.load(Ordering::Relaxed) {
             self.is_silent.store(false, Ordering::Relaxed);
             self.locked().silent_since = None;
@@ -373,7 +373,7 @@ impl Link {
 
     /// A command went unanswered. After twice the command timeout without any answer the connection is given up:
     /// a server that is merely slow is not flooded with new connections, a dead connection is replaced soon.
-    fn silence(&self, generation: u64, sent: Moment, limit: Duration) {
+    fn on_silence(&self, generation: u64, sent: Moment, limit: Duration) {
         let mut state = self.locked();
         if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
             return;
@@ -404,7 +404,7 @@ impl Link {
 
     fn interrupted(&self) {
         if let Some(events) = self.events.get().and_then(Weak::upgrade) {
-            events.interrupted(&|key| self.is_own(key));
+            events.on_interruption(&|key| self.is_own(key));
         }
     }
 }

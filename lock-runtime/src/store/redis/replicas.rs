@@ -11,7 +11,7 @@ use crate::clock::Deadline;
 use crate::store::StoreError;
 
 /// For the way back of an answer that there are too few, before the time of whoever asked is up.
-const WAY: Duration = Duration::from_millis(5);
+const REPLY_MARGIN: Duration = Duration::from_millis(5);
 /// The replicas that have to confirm.
 #[derive(Debug)]
 pub(crate) struct Replicas {
@@ -55,7 +55,7 @@ impl Replicas {
     }
 
     /// How long the replicas have, for somebody who waits until `by`.
-    pub(super) fn within_of(&self, by: Deadline) -> Duration {
-        self.within.min(by.span().saturating_sub(WAY))
+    pub(super) fn within_of(&self, deadline: Deadline) -> Duration {
+        self.within.min(deadline.span().saturating_sub(REPLY_MARGIN))
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn error_of_one(value: Value) -> StoreError {
             None => return StoreError::no_answer(),
         },
     };
-    let problem = BackendError::new(super::failure::said(&message));
+    let problem = BackendError::new(super::failure::server_message(&message));
     // What is being loaded, promoted or written out passes; what the server refuses, it will refuse again.
     let passes = ["OOM", "READONLY", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "BUSY", "TRYAGAIN"];
     let code = message.split_whitespace().next().unwrap_or_default();

@@ -43,29 +43,34 @@ fn lacking(missing: &[String]) -> String {
 }
 
 impl RedisStore {
-    pub(super) async fn explain_asks(&self, asks: &[Ask], answers: Answers<Answer>, by: Deadline) -> Answers<Answer> {
+    pub(super) async fn explain_asks(
+        &self,
+        asks: &[Ask],
+        answers: Answers<Answer>,
+        deadline: Deadline,
+    ) -> Answers<Answer> {
         let of = asks.iter().map(|ask| (&*ask.key, ask.token.as_str()));
-        Box::pin(self.explain_each(of, answers, StoreError::is_denied, by)).await
+        Box::pin(self.explain_each(of, answers, StoreError::is_denied, deadline)).await
     }
 
     pub(super) async fn explain_renewals(
         &self,
         renewals: &[Renewal],
         answers: Answers<Renewed>,
-        by: Deadline,
+        deadline: Deadline,
     ) -> Answers<Renewed> {
         // What is held is held on, for as long as the server knows of it.
         let of = renewals.iter().map(|renewal| (&*renewal.key, ""));
-        Box::pin(self.explain_each(of, answers, StoreError::is_denied, by)).await
+        Box::pin(self.explain_each(of, answers, StoreError::is_denied, deadline)).await
     }
 
     pub(super) async fn explain_releases(
         &self,
         releases: &[Release],
         answers: Answers<Released>,
-        by: Deadline,
+        deadline: Deadline,
     ) -> Answers<Released> {
-        Box::pin(self.explain_each(owners(releases), answers, is_refused, by)).await
+        Box::pin(self.explain_each(owners(releases), answers, is_refused, deadline)).await
     }
 
     /// `of`: each lock, and the token to give it back from. `is_meant`: which errors are to be explained.
@@ -74,18 +79,18 @@ impl RedisStore {
         mut of: impl Iterator<Item = (&'a str, &'a str)>,
         answers: Answers<T>,
         is_meant: fn(&StoreError) -> bool,
-        by: Deadline,
+        deadline: Deadline,
     ) -> Answers<T> {
         match answers {
             Err(error) => {
                 let (key, token) = of.next().unwrap_or_default();
-                Err(self.explained(error, key, token, by).await)
+                Err(self.explained(error, key, token, deadline).await)
             }
             Ok(answers) => {
                 let mut explained = Vec::with_capacity(answers.len());
                 for (answer, (key, token)) in answers.into_iter().zip(of) {
                     explained.push(match answer {
-                        Err(error) if is_meant(&error) => Err(self.explained(error, key, token, by).await),
+                        Err(error) if is_meant(&error) => Err(self.explained(error, key, token, deadline).await),
                         answer => answer,
                     });
                 }
@@ -95,12 +100,12 @@ impl RedisStore {
     }
 
     /// The error with the missing rights named, as far as they can be found out.
-    pub(super) async fn explained(&self, error: StoreError, key: &str, token: &str, by: Deadline) -> StoreError {
+    pub(super) async fn explained(&self, error: StoreError, key: &str, token: &str, deadline: Deadline) -> StoreError {
         let arguments = |command: &mut Cmd| {
             command.arg(key).arg(token);
         };
         let command = |_: &Link| scripts::DENIED.by_text(1, &arguments);
-        let Ok(called) = self.servers.call(key, &command, by.counted_from(Moment::now())).await else {
+        let Ok(called) = self.servers.call(key, &command, deadline.counted_from(Moment::now())).await else {
             return error;
         };
         match Vec::<String>::from_redis_value(called.value) {

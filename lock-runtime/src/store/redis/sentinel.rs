@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::failure::CallError;
-use super::greeting::{Alarm, Greeted, greet, is_tls, with_settings};
+use super::greeting::{Greeted, OnFailover, greet, is_tls, with_settings};
 use crate::clock::Moment;
 use listener::{Choice, Listener, Said};
 use search::Search;
@@ -77,7 +77,7 @@ impl Sentinels {
     ///
     /// All are asked at the same time. A sentinel that was cut off, or has not heard of a failover yet, names a server
     /// that is gone, or is a replica now. Or the server still takes itself for the master, for some ten seconds after a
-    /// failover: so all sentinels are listened to for as long as the connection is used, and the `alarm` is raised when
+    /// failover: so all sentinels are listened to for as long as the connection is used, and the `on_failover` is raised when
     /// any of them tells of a later choice. One that says nothing is no reason to leave a master that answers.
     /// A server that is named while another one is still tried is tried beside it: neither a server that is stopped nor one
     /// that is far away uses up the time of the others. The master that was used last is tried at once, since most often it
@@ -87,7 +87,7 @@ impl Sentinels {
         config: AsyncConnectionConfig,
         wishes: &Pipeline,
         limit: Duration,
-        alarm: &Alarm,
+        on_failover: &OnFailover,
     ) -> Result<Greeted, CallError> {
         let (telling, mut said) = mpsc::unbounded_channel();
         // Tasks, so that they go on while a server is tried that does not answer. They end with this value.
@@ -112,8 +112,8 @@ impl Sentinels {
             match first(&mut trying, &mut said, !unheard.is_empty()).await {
                 Either::Left((master, outcome)) => search.on_outcome(&master, outcome),
                 Either::Right(None) => break,
-                Either::Right(Some(Said { by, choice })) => {
-                    unheard.remove(&by);
+                Either::Right(Some(Said { deadline, choice })) => {
+                    unheard.remove(&deadline);
                     match choice {
                         Ok(choice) if !self.is_latest(&choice) => search.of_master = Some(outdone(&choice)),
                         Ok(choice) => {
@@ -128,7 +128,7 @@ impl Sentinels {
             while let Some((choice, greeted)) = search.take_master() {
                 if self.is_latest(&choice) {
                     *self.known() = Some(choice.master.clone());
-                    listening.spawn(self.clone().heed(choice, said, Arc::clone(alarm)));
+                    listening.spawn(self.clone().watch_for_failover(choice, said, Arc::clone(on_failover)));
                     return Ok(Greeted { listening: Some(Arc::new(listening)), ..greeted });
                 }
                 search.of_master = Some(outdone(&choice));
@@ -154,10 +154,10 @@ impl Sentinels {
     }
 
     /// Raises the alarm when a sentinel tells that the chosen master was replaced.
-    async fn heed(self, chosen: Choice, mut said: UnboundedReceiver<Said>, alarm: Alarm) {
+    async fn watch_for_failover(self, chosen: Choice, mut said: UnboundedReceiver<Said>, on_failover: OnFailover) {
         while let Some(Said { choice, .. }) = said.recv().await {
             if choice.is_ok_and(|choice| self.is_latest(&choice) && choice.replaces(&chosen)) {
-                return alarm();
+                return on_failover();
             }
         }
     }
@@ -183,7 +183,7 @@ async fn connect_to(
     let place = place(&master);
     let connecting = async {
         let greeted = greet(&redis::Client::open(master)?, config, wishes).await?;
-        match greeted.says("role") {
+        match greeted.hello_field("role") {
             Some(role) if role != "master" => {
                 Err(CallError::Unsuitable(format!("it is a {role} now: a failover may be under way")))
             }

@@ -40,12 +40,12 @@ impl Servers {
         &self,
         key: &str,
         command: &(impl Fn(&Link) -> Cmd + Send + Sync),
-        by: Deadline,
+        deadline: Deadline,
     ) -> Result<Called, CallError> {
         match self {
-            Self::One(link) => link.call(command(link), by).await,
+            Self::One(link) => link.call(command(link), deadline).await,
             Self::Cluster(cluster) => {
-                let called: BoxFuture<'_, _> = Box::pin(cluster.call(key, command, by));
+                let called: BoxFuture<'_, _> = Box::pin(cluster.call(key, command, deadline));
                 called.await
             }
         }
@@ -82,18 +82,18 @@ impl Servers {
         }
     }
 
-    pub(super) async fn heartbeat(&self, by: Deadline) {
+    pub(super) async fn heartbeat(&self, deadline: Deadline) {
         match self {
-            Self::One(link) => link.heartbeat(by).await,
-            Self::Cluster(cluster) => cluster.heartbeat(by).await,
+            Self::One(link) => link.heartbeat(deadline).await,
+            Self::Cluster(cluster) => cluster.heartbeat(deadline).await,
         }
     }
 
     /// Makes the connections that broke, before they are needed.
-    pub(super) async fn connect_again(&self, by: Deadline) {
+    pub(super) async fn connect_again(&self, deadline: Deadline) {
         match self {
-            Self::One(link) => link.connect_again(by).await,
-            Self::Cluster(cluster) => cluster.connect_again(by).await,
+            Self::One(link) => link.connect_again(deadline).await,
+            Self::Cluster(cluster) => cluster.connect_again(deadline).await,
         }
     }
 
@@ -121,9 +121,9 @@ impl Servers {
         }
     }
 
-    pub(super) async fn warn_of_eviction(&self, by: Deadline) {
+    pub(super) async fn warn_of_eviction(&self, deadline: Deadline) {
         match self {
-            Self::One(link) => link.warn_of_eviction(by).await,
+            Self::One(link) => link.warn_of_eviction(deadline).await,
             // Each of its servers is looked at when it is first used.
             Self::Cluster(_) => {}
         }

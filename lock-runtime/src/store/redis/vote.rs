@@ -11,7 +11,7 @@ use redis::{FromRedisValue, Pipeline, Value};
 
 use super::failure::CallError;
 use crate::store::server_age::{Age, Sighting};
-use crate::store::voter::{MARKER, Standing};
+use crate::store::voter::{Eligibility, MARKER};
 
 /// What is known of a server process, for as long as the connection to it lives.
 pub(super) struct Vote {
@@ -41,16 +41,16 @@ impl Vote {
         Ok(Self { run_id, age, max_lease, marker: Mutex::new(marker) })
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn eligibility(&self) -> Eligibility {
         let marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner);
         if marker.as_ref() == Some(&self.run_id) {
-            return Standing::InService;
+            return Eligibility::InService;
         }
         let left = self.age.left(self.max_lease);
         match &*marker {
-            _ if left.is_zero() => Standing::OfAge { is_marked: marker.is_some() },
-            None => Standing::Unmarked(left),
-            Some(_) => Standing::Restarted(left),
+            _ if left.is_zero() => Eligibility::Eligible { is_marked: marker.is_some() },
+            None => Eligibility::Unmarked(left),
+            Some(_) => Eligibility::Restarted(left),
         }
     }
 
@@ -95,16 +95,16 @@ mod tests {
     async fn a_server_is_in_service_of_age_new_or_has_restarted() {
         let second = Duration::from_secs(1);
         let seen = Instant::now();
-        let standing = |marker: Option<&str>| {
+        let eligibility = |marker: Option<&str>| {
             let (age, marker) = (Age::new(seen, Duration::ZERO), Mutex::new(marker.map(str::to_owned)));
-            Vote { run_id: "abc".to_owned(), age, max_lease: second, marker }.standing()
+            Vote { run_id: "abc".to_owned(), age, max_lease: second, marker }.eligibility()
         };
-        assert_eq!(standing(Some("abc")), Standing::InService);
-        assert_eq!(standing(None), Standing::Unmarked(2 * second));
-        assert_eq!(standing(Some("other")), Standing::Restarted(2 * second));
+        assert_eq!(eligibility(Some("abc")), Eligibility::InService);
+        assert_eq!(eligibility(None), Eligibility::Unmarked(2 * second));
+        assert_eq!(eligibility(Some("other")), Eligibility::Restarted(2 * second));
         tokio::time::advance(2 * second).await;
-        assert_eq!(standing(Some("abc")), Standing::InService);
-        assert_eq!(standing(None), Standing::OfAge { is_marked: false });
-        assert_eq!(standing(Some("other")), Standing::OfAge { is_marked: true });
+        assert_eq!(eligibility(Some("abc")), Eligibility::InService);
+        assert_eq!(eligibility(None), Eligibility::Eligible { is_marked: false });
+        assert_eq!(eligibility(Some("other")), Eligibility::Eligible { is_marked: true });
     }
 }

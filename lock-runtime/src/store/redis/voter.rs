@@ -11,14 +11,14 @@ use super::reply::{integer, text};
 use super::scripts;
 use super::servers::Servers;
 use crate::clock::Deadline;
-use crate::store::voter::{MARKER, Standing, Voter};
+use crate::store::voter::{Eligibility, MARKER, Voter};
 use crate::store::{Answers, Retry, StoreError};
 use crate::token::Token;
 
 impl Live {
     /// Refuses what a server without a vote granted.
     pub(super) fn check_vote(&self) -> Result<(), StoreError> {
-        self.vote.as_ref().map_or(Ok(()), |vote| vote.standing().vote())
+        self.vote.as_ref().map_or(Ok(()), |vote| vote.eligibility().vote())
     }
 }
 
@@ -41,40 +41,40 @@ impl Voter for RedisStore {
         Some(self.link()?.live_vote()?.run_id.clone())
     }
 
-    async fn look(&self, by: Deadline) -> Result<Standing, StoreError> {
+    async fn probe(&self, deadline: Deadline) -> Result<Eligibility, StoreError> {
         if let Some(link) = self.link().filter(|link| !link.is_connected()) {
-            link.ready(by).await?;
+            link.ready(deadline).await?;
             // Read a moment ago, along with the greeting.
             if let Some(vote) = link.live_vote() {
-                return Ok(vote.standing());
+                return Ok(vote.eligibility());
             }
         }
-        let called = self.servers.call(MARKER, &|_: &Link| redis::cmd("GET").arg(MARKER).clone(), by).await?;
-        let Some(vote) = &called.live.vote else { return Ok(Standing::InService) };
+        let called = self.servers.call(MARKER, &|_: &Link| redis::cmd("GET").arg(MARKER).clone(), deadline).await?;
+        let Some(vote) = &called.live.vote else { return Ok(Eligibility::InService) };
         vote.mark(text(called.value));
-        Ok(vote.standing())
+        Ok(vote.eligibility())
     }
 
-    async fn enrol(&self, by: Deadline) -> Result<(), StoreError> {
+    async fn mark_in_service(&self, deadline: Deadline) -> Result<(), StoreError> {
         let Some(vote) = self.link().and_then(|link| link.live_vote()) else { return Ok(()) };
-        let is_of_age = matches!(vote.standing(), Standing::OfAge { .. });
+        let is_eligible = matches!(vote.eligibility(), Eligibility::Eligible { .. });
         let command = |_: &Link| {
             let mut command = redis::cmd("SET");
             command.arg(MARKER).arg(&vote.run_id);
-            if !is_of_age {
+            if !is_eligible {
                 command.arg("NX");
             }
             command.arg("GET");
             command
         };
-        let before = text(self.servers.call(MARKER, &command, by).await?.value);
-        vote.mark(if is_of_age { Some(vote.run_id.clone()) } else { before.or_else(|| Some(vote.run_id.clone())) });
+        let before = text(self.servers.call(MARKER, &command, deadline).await?.value);
+        vote.mark(if is_eligible { Some(vote.run_id.clone()) } else { before.or_else(|| Some(vote.run_id.clone())) });
         Ok(())
     }
 
-    async fn owners(&self, keys: &[Arc<str>], by: Deadline) -> Answers<Option<Token>> {
+    async fn owners(&self, keys: &[Arc<str>], deadline: Deadline) -> Answers<Option<Token>> {
         let owner = async |key: &Arc<str>| {
-            let called = self.servers.call(key, &|_: &Link| redis::cmd("GET").arg(&**key).clone(), by).await?;
+            let called = self.servers.call(key, &|_: &Link| redis::cmd("GET").arg(&**key).clone(), deadline).await?;
             called.live.check_vote()?;
             Ok(text(called.value).map(|owner| Token::foreign(&owner)))
         };
@@ -83,12 +83,12 @@ impl Voter for RedisStore {
         failure.cloned().map_or(Ok(owners), Err)
     }
 
-    async fn raise(&self, key: &str, token: &Token, fence: u64, by: Deadline) -> Result<bool, StoreError> {
+    async fn raise(&self, key: &str, token: &Token, fence: u64, deadline: Deadline) -> Result<bool, StoreError> {
         let arguments = |_: &Link, command: &mut Cmd| {
             command.arg(key).arg(format!("{{{key}}}:fence"));
             command.arg(token.as_str()).arg(fence);
         };
-        match integer(&self.run(&scripts::RAISE, (key, 2), arguments, by).await?.value) {
+        match integer(&self.run(&scripts::RAISE, (key, 2), arguments, deadline).await?.value) {
             Some(raised) => Ok(raised == 1),
             None => Err(StoreError::no_answer()),
         }

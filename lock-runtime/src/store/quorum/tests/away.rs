@@ -10,7 +10,7 @@ use super::world::{COMMAND, Mode, PATIENCE, World, ask, by};
 use super::{AWAY, is_busy, is_granted};
 use crate::BackendError;
 use crate::clock::Deadline;
-use crate::store::voter::Standing;
+use crate::store::voter::Eligibility;
 use crate::store::{Answer, CLAIM, Events, Pushed, Release, Retry, Store, StoreError};
 use crate::token::Token;
 
@@ -121,15 +121,15 @@ async fn that_a_brief_command_is_not_answered_says_nothing_about_a_server() {
 
 #[tokio::test(start_paused = true)]
 async fn servers_are_not_marked_as_new_while_one_has_not_said_that_it_is() {
-    let new = Standing::Unmarked(Duration::from_secs(9));
+    let new = Eligibility::Unmarked(Duration::from_secs(9));
     for mode in AWAY {
         let world = World::of(3);
         for server in &world.servers {
-            *server.standing.lock().unwrap() = new;
+            *server.eligibility.lock().unwrap() = new;
         }
         world.set(2, mode);
         world.quorum.connect(Deadline::after(COMMAND * 9)).await.unwrap();
-        assert!(world.servers.iter().all(|server| *server.standing.lock().unwrap() == new), "{mode:?}");
+        assert!(world.servers.iter().all(|server| *server.eligibility.lock().unwrap() == new), "{mode:?}");
     }
 }
 
@@ -140,7 +140,7 @@ async fn an_ask_that_goes_along_with_a_release_waits_at_one_server_behind_those_
     assert!(is_granted(&world.claim("t").await));
     assert!(is_busy(&world.wait("x").await));
     let again = Some((Token::foreign("u"), CLAIM));
-    let released = world.quorum.give_back(&Release { again, ..ask("t").withdrawal() }, by()).await.unwrap();
+    let released = world.quorum.release_one(&Release { again, ..ask("t").withdrawal() }, by()).await.unwrap();
     assert!(released.owned && matches!(released.again, Some(Answer::Busy(_))), "{released:?}");
     assert_eq!(world.owners(), [Some("x".to_owned()), None, None]);
     assert_eq!(world.queues(), [1, 0, 0]);
@@ -174,16 +174,16 @@ impl Heard {
 }
 
 impl Events for Heard {
-    fn granted(&self, key: &str, pushed: &Pushed) {
+    fn on_grant(&self, key: &str, pushed: &Pushed) {
         let part = if pushed.partial { "part" } else { "all" };
         self.0.lock().unwrap().push(format!("{part} of {key} is granted to {}", pushed.token.as_str()));
     }
 
-    fn contended(&self, key: &str) {
+    fn on_contention(&self, key: &str) {
         self.0.lock().unwrap().push(format!("{key} is waited for"));
     }
 
-    fn interrupted(&self, _: &dyn Fn(&str) -> bool) {}
+    fn on_interruption(&self, _: &dyn Fn(&str) -> bool) {}
 }
 
 #[test]

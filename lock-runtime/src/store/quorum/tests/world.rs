@@ -10,9 +10,10 @@ use crate::BackendError;
 use crate::clock::Deadline;
 use crate::store::memory::MemoryStore;
 use crate::store::server_age::{Age, Sighting};
-use crate::store::voter::{Standing, Voter};
+use crate::store::voter::{Eligibility, Voter};
 use crate::store::{
-    Answer, Answers, Ask, CLAIM, Cause, Events, Reach, Release, Released, Renewal, Renewed, Store, StoreError, one,
+    Answer, Answers, Ask, CLAIM, Cause, Events, Reach, Release, Released, Renewal, Renewed, Store, StoreError,
+    exactly_one,
 };
 use crate::token::Token;
 
@@ -41,7 +42,7 @@ pub(super) struct Server {
     name: String,
     store: Arc<MemoryStore>,
     mode: Mutex<Mode>,
-    pub(super) standing: Mutex<Standing>,
+    pub(super) eligibility: Mutex<Eligibility>,
     /// Its last restart, if it had one.
     restarted: Mutex<Option<Restarted>>,
     sighting: Sighting,
@@ -58,15 +59,16 @@ struct Restarted {
 
 impl Server {
     /// As [`crate::store::redis`] has it, with what a server says of its age.
-    fn standing(&self) -> Standing {
-        let mut standing = self.standing.lock().unwrap();
+    fn eligibility(&self) -> Eligibility {
+        let mut eligibility = self.eligibility.lock().unwrap();
         if let Some(Restarted { run_id, at, step }) = self.restarted.lock().unwrap().clone()
-            && *standing != Standing::InService
+            && *eligibility != Eligibility::InService
         {
             let left = Age::new(self.sighting.first(&run_id), at.elapsed() + step).left(LONGEST);
-            *standing = if left.is_zero() { Standing::OfAge { is_marked: true } } else { Standing::Restarted(left) };
+            *eligibility =
+                if left.is_zero() { Eligibility::Eligible { is_marked: true } } else { Eligibility::Restarted(left) };
         }
-        *standing
+        *eligibility
     }
 
     fn mode(&self) -> Mode {
@@ -105,17 +107,17 @@ pub(super) type Shared = Arc<Server>;
 
 impl Store for Shared {
     async fn claim(&self, ask: &Ask, by: Deadline) -> Result<Answer, StoreError> {
-        self.standing.lock().unwrap().vote()?;
+        self.eligibility.lock().unwrap().vote()?;
         self.play(by, async || self.store.claim(ask, by).await).await
     }
 
     async fn ask(&self, asks: &[Ask], by: Deadline) -> Answers<Answer> {
-        self.standing.lock().unwrap().vote()?;
+        self.eligibility.lock().unwrap().vote()?;
         self.play(by, async || self.store.ask(asks, by).await).await
     }
 
-    async fn give_back(&self, release: &Release, by: Deadline) -> Result<Released, StoreError> {
-        self.play(by, async || self.store.give_back(release, by).await).await
+    async fn release_one(&self, release: &Release, by: Deadline) -> Result<Released, StoreError> {
+        self.play(by, async || self.store.release_one(release, by).await).await
     }
 
     async fn release(&self, releases: &[Release], by: Deadline) -> Answers<Released> {
@@ -156,20 +158,20 @@ impl Voter for Shared {
         Some(self.name.clone())
     }
 
-    async fn look(&self, by: Deadline) -> Result<Standing, StoreError> {
-        self.play(by, async || Ok(self.standing())).await
+    async fn probe(&self, by: Deadline) -> Result<Eligibility, StoreError> {
+        self.play(by, async || Ok(self.eligibility())).await
     }
 
-    async fn enrol(&self, by: Deadline) -> Result<(), StoreError> {
+    async fn mark_in_service(&self, by: Deadline) -> Result<(), StoreError> {
         self.play(by, async || {
-            *self.standing.lock().unwrap() = Standing::InService;
+            *self.eligibility.lock().unwrap() = Eligibility::InService;
             Ok(())
         })
         .await
     }
 
     async fn owners(&self, keys: &[Arc<str>], by: Deadline) -> Answers<Option<Token>> {
-        self.standing.lock().unwrap().vote()?;
+        self.eligibility.lock().unwrap().vote()?;
         self.play(by, async || Ok(keys.iter().map(|key| Ok(self.store.look(key).0)).collect())).await
     }
 
@@ -196,7 +198,7 @@ impl World {
                 name: format!("s{number}"),
                 store: Arc::new(MemoryStore::ahead(*ahead)),
                 mode: Mutex::new(Mode::Up),
-                standing: Mutex::new(Standing::InService),
+                eligibility: Mutex::new(Eligibility::InService),
                 restarted: Mutex::default(),
                 sighting: Sighting::default(),
             })
@@ -219,11 +221,11 @@ impl World {
         let server = &self.servers[number];
         if let Some(owner) = server.store.look(KEY).0 {
             // It is forgotten.
-            one(server.store.release(&[ask(owner.as_str()).withdrawal()], by()).await).unwrap();
+            exactly_one(server.store.release(&[ask(owner.as_str()).withdrawal()], by()).await).unwrap();
         }
         let run_id = format!("{:?}", Instant::now());
         *server.restarted.lock().unwrap() = Some(Restarted { run_id, at: Instant::now(), step });
-        *server.standing.lock().unwrap() = Standing::Restarted(LONGEST);
+        *server.eligibility.lock().unwrap() = Eligibility::Restarted(LONGEST);
     }
 
     pub(super) fn owners(&self) -> Vec<Option<String>> {
@@ -246,11 +248,11 @@ impl World {
     }
 
     pub(super) async fn wait(&self, token: &str) -> Result<Answer, StoreError> {
-        one(self.quorum.ask(&[ask(token)], by()).await)
+        exactly_one(self.quorum.ask(&[ask(token)], by()).await)
     }
 
     pub(super) async fn release(&self, token: &str) -> Result<bool, StoreError> {
-        self.quorum.give_back(&ask(token).withdrawal(), by()).await.map(|released| released.owned)
+        self.quorum.release_one(&ask(token).withdrawal(), by()).await.map(|released| released.owned)
     }
 
     pub(super) async fn renew(&self, token: &str) -> Result<Renewed, StoreError> {
@@ -260,7 +262,7 @@ impl World {
             lease: Duration::from_secs(30),
             grace: Duration::ZERO,
         };
-        one(self.quorum.renew(&[renewal], by()).await)
+        exactly_one(self.quorum.renew(&[renewal], by()).await)
     }
 }
 

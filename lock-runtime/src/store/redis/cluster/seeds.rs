@@ -66,7 +66,7 @@ impl Seeds {
             wishes.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
             let greeted = greet(&self.client(node)?, &config, &wishes).await?;
             greeted.check()?;
-            if greeted.says("mode").as_deref() != Some("cluster") {
+            if greeted.hello_field("mode").as_deref() != Some("cluster") {
                 let text = "a server without cluster mode answers there: write redis://host:port";
                 return Err(CallError::Unsuitable(text.to_owned()));
             }

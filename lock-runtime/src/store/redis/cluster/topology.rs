@@ -24,7 +24,7 @@ const SECOND_OPINION: Duration = Duration::from_millis(25);
 /// the cluster anew.
 const MEMORY: Duration = Duration::from_secs(10);
 /// So many nodes are asked at once.
-const MOST: usize = 8;
+const RELEASES_PER_SCRIPT: usize = 8;
 
 /// The map of one cluster, and which masters are doubtful: those that a command failed at.
 pub(crate) struct Topology {
@@ -189,10 +189,10 @@ impl Topology {
             nodes.retain(|node| !state.doubtful.contains_key(node));
         }
         drop(state);
-        if nodes.len() > MOST {
-            let turn = self.turn.fetch_add(MOST, Ordering::Relaxed) % nodes.len();
+        if nodes.len() > RELEASES_PER_SCRIPT {
+            let turn = self.turn.fetch_add(RELEASES_PER_SCRIPT, Ordering::Relaxed) % nodes.len();
             nodes.rotate_left(turn);
-            nodes.truncate(MOST);
+            nodes.truncate(RELEASES_PER_SCRIPT);
         }
         nodes
     }
@@ -248,7 +248,7 @@ impl Topology {
         if !moved.is_empty()
             && let Some(events) = self.events.get().and_then(Weak::upgrade)
         {
-            events.interrupted(&|key| moved.contains(&slot_of(key)));
+            events.on_interruption(&|key| moved.contains(&slot_of(key)));
         }
     }
 }
@@ -318,11 +318,11 @@ mod tests {
     struct Heard(Mutex<Option<[bool; 2]>>);
 
     impl Events for Heard {
-        fn granted(&self, _: &str, _: &Pushed) {}
+        fn on_grant(&self, _: &str, _: &Pushed) {}
 
-        fn contended(&self, _: &str) {}
+        fn on_contention(&self, _: &str) {}
 
-        fn interrupted(&self, affects: &dyn Fn(&str) -> bool) {
+        fn on_interruption(&self, affects: &dyn Fn(&str) -> bool) {
             *self.0.lock().unwrap() = Some(["b", "foo"].map(affects));
         }
     }
@@ -366,7 +366,7 @@ mod tests {
         let mut asked = HashSet::new();
         for _ in 0..3 {
             let nodes = topology.witnesses();
-            assert_eq!(nodes.len(), MOST);
+            assert_eq!(nodes.len(), RELEASES_PER_SCRIPT);
             asked.extend(nodes);
         }
         assert_eq!(asked.len(), 20);

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::endpoint::Endpoint;
 use super::super::failure::CallError;
-use super::super::greeting::Alarm;
+use super::super::greeting::OnFailover;
 use super::super::vote::Vote;
 use super::receiver::Receiver;
 use super::{Link, Live, Made};
@@ -60,9 +60,9 @@ enum Outlook {
 
 impl Link {
     /// Waits for a connection; begins an attempt when none is under way.
-    pub(super) async fn made_live(&self, by: Deadline) -> Result<Live, CallError> {
-        let limit = by.span().min(self.connect_timeout);
-        self.made_within(Deadline::new(by.start(), limit)).await
+    pub(super) async fn made_live(&self, deadline: Deadline) -> Result<Live, CallError> {
+        let limit = deadline.span().min(self.connect_timeout);
+        self.made_within(Deadline::new(deadline.start(), limit)).await
     }
 
     /// Connects, for whoever has a time limit of their own.
@@ -70,8 +70,8 @@ impl Link {
         self.made_within(Deadline::after(self.connect_timeout * LIFE)).await
     }
 
-    async fn made_within(&self, by: Deadline) -> Result<Live, CallError> {
-        let end = by.on_timer();
+    async fn made_within(&self, deadline: Deadline) -> Result<Live, CallError> {
+        let end = deadline.on_timer();
         loop {
             // Before the look: what changes after it is not missed.
             let changed = pin!(self.attempted.notified());
@@ -86,7 +86,7 @@ impl Link {
                     attempts.into_iter().for_each(Attempt::abort);
                 }
                 // This task may have been late, and the connection not.
-                return self.locked().live.clone().ok_or(CallError::NoConnection(by.span()));
+                return self.locked().live.clone().ok_or(CallError::NoConnection(deadline.span()));
             }
         }
     }
@@ -273,12 +273,12 @@ impl Opening {
             .set_pipeline_buffer_size(IN_FLIGHT)
             .set_push_sender(Receiver { link: Weak::clone(link), generation });
         let this = Weak::clone(link);
-        let alarm: Alarm = Arc::new(move || {
+        let on_failover: OnFailover = Arc::new(move || {
             if let Some(link) = this.upgrade() {
                 link.on_overtaken(generation);
             }
         });
-        let greeted = self.endpoint.connect(config, &self.wishes(), self.connect_timeout, &alarm).await?;
+        let greeted = self.endpoint.connect(config, &self.wishes(), self.connect_timeout, &on_failover).await?;
         greeted.check()?;
         let mut told = greeted.told.into_iter();
         let time: (u64, u64) = redis::from_redis_value(told.next().unwrap_or(Value::Nil).extract_error()?)

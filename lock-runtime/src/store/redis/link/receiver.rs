@@ -22,7 +22,7 @@ impl redis::aio::AsyncPushSender for Receiver {
                     && let Ok(text) = std::str::from_utf8(payload)
                     && let Some(message) = Message::read(text)
                 {
-                    link.tell(message);
+                    link.dispatch(message);
                 }
             }
             PushKind::Disconnection => link.drop_connection(self.generation),

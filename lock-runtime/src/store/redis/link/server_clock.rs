@@ -9,7 +9,7 @@ use crate::store::Anchor;
 
 impl Link {
     /// Remembers what the server's clock shows, and warns once when it runs faster than leases allow for.
-    pub(in super::super) fn learn(&self, anchor: Anchor) {
+    pub(in super::super) fn update_clock(&self, anchor: Anchor) {
         let mut state = self.locked();
         state.clock = Some(anchor);
         // The keeper's connection leads to the same server.

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::super::failure::CallError;
-use super::super::greeting::{is_tls, says};
+use super::super::greeting::{hello_field, is_tls};
 
 /// A sentinel tells what changes; it is asked all the same once in this time, which finds a connection that is dead.
 const ASK_PAUSE: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ pub(super) struct Listener {
 
 /// What a sentinel says, or why it says nothing.
 pub(super) struct Said {
-    pub(super) by: usize,
+    pub(super) deadline: usize,
     pub(super) choice: Result<Choice, CallError>,
 }
 
@@ -72,7 +72,7 @@ impl Listener {
 
     fn say(&self, choice: Result<Choice, CallError>) {
         // Whoever wanted to know may be gone.
-        let _ = self.said.send(Said { by: self.number, choice });
+        let _ = self.said.send(Said { deadline: self.number, choice });
     }
 
     /// Until the connection breaks, or is silent.
@@ -140,7 +140,7 @@ impl Listener {
         let unknown = || CallError::Unsuitable(format!("it knows no master called `{}`", self.name));
         let (host, port) =
             redis::from_redis_value::<Option<_>>(address).map_err(|_| unreadable())?.ok_or_else(unknown)?;
-        let epoch = says(&master.extract_error().map_err(refused)?, "config-epoch");
+        let epoch = hello_field(&master.extract_error().map_err(refused)?, "config-epoch");
         let epoch = epoch.and_then(|epoch| epoch.parse().ok()).ok_or_else(unreadable)?;
         let addr = match self.sentinel.addr().clone() {
             ConnectionAddr::TcpTls { insecure, tls_params, .. } => {

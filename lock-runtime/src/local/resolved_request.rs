@@ -1,11 +1,11 @@
-//! [`Terms`]: a request with every default filled in.
+//! [`ResolvedRequest`]: a request with every default filled in.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 /// What a task asks for.
 #[derive(Clone, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct ResolvedRequest {
     pub(crate) key: Arc<str>,
     pub(crate) timeout: Duration,
     pub(crate) expire: Duration,

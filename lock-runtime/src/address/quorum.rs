@@ -1,7 +1,7 @@
 //! Where a quorum is, as users write it.
 
 use crate::LockError;
-use crate::place::{self, Place};
+use crate::address::{self, Target};
 use crate::store::redis::endpoint::Endpoint;
 
 /// With two servers either one's death would be that of the lock.
@@ -17,16 +17,16 @@ pub(crate) fn of_url(url: &str) -> Option<Result<Vec<Endpoint>, LockError>> {
     };
     let read = |(scheme, rest): (String, &str)| {
         // The user has written none of the servers' own URLs.
-        independent(&urls(servers, rest), |_| place::unreadable(&scheme, None))
+        independent(&urls(servers, rest), |_| address::unreadable(&scheme, None))
     };
-    Some(place::taken_apart(url).and_then(read))
+    Some(address::taken_apart(url).and_then(read))
 }
 
 /// Reads `[user:password@]host[:port],host[:port],…[/db]`, what follows `redlock://`. `scheme` is that of the servers.
 fn urls(scheme: &str, rest: &str) -> Vec<String> {
-    let (place, db) = rest.split_once('/').map_or((rest, String::new()), |(place, db)| (place, format!("/{db}")));
+    let (target, db) = rest.split_once('/').map_or((rest, String::new()), |(target, db)| (target, format!("/{db}")));
     let (credentials, hosts) =
-        place.rsplit_once('@').map_or(("", place), |(_, hosts)| place.split_at(place.len() - hosts.len()));
+        target.rsplit_once('@').map_or(("", target), |(_, hosts)| target.split_at(target.len() - hosts.len()));
     let mut hosts: Vec<_> = hosts.split(',').collect();
     // All managers have one order, however each of them names the servers: waiting begins at the first.
     hosts.sort_unstable_by_key(|host| host.strip_suffix(":6379").unwrap_or(host));
@@ -58,9 +58,9 @@ fn independent(urls: &[String], told: impl Fn(LockError) -> LockError) -> Result
 }
 
 fn one_server(url: &str) -> Result<Endpoint, LockError> {
-    match place::of_url(url)? {
-        Place::Server(endpoint) if !endpoint.moves() => Ok(endpoint),
-        place => Err(invalid(format!("{} is not one server", place.address()))),
+    match address::of_url(url)? {
+        Target::Server(endpoint) if !endpoint.moves() => Ok(endpoint),
+        target => Err(invalid(format!("{} is not one server", target.address()))),
     }
 }
 

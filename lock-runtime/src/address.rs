@@ -15,12 +15,12 @@ pub(crate) const FORMS: &str = "write redis://[user:password@]host[:port][/db], 
                      redlock://[user:password@]host[:port],host[:port],host[:port][/db], redlocks://, or memory://";
 
 /// A place for locks.
-pub(crate) enum Place {
+pub(crate) enum Target {
     Server(Endpoint),
     Cluster(Box<Seeds>),
 }
 
-impl Place {
+impl Target {
     /// As people write it, without credentials.
     pub(crate) fn address(&self) -> String {
         match self {
@@ -47,7 +47,7 @@ pub(crate) fn is_memory(url: &str) -> bool {
 }
 
 /// Reads a URL.
-pub(crate) fn of_url(url: &str) -> Result<Place, LockError> {
+pub(crate) fn of_url(url: &str) -> Result<Target, LockError> {
     let (scheme, rest) = taken_apart(url)?;
     let scheme = &*scheme;
     let unreadable = || unreadable(scheme, None);
@@ -72,19 +72,19 @@ fn taken_apart(url: &str) -> Result<(String, &str), LockError> {
 }
 
 /// Takes the place, the credentials and the certificates from a client.
-pub(crate) fn of_client(client: &redis::Client) -> Result<Place, LockError> {
-    Endpoint::of_client(client).map(Place::Server).map_err(|error| LockError::Connect {
+pub(crate) fn of_client(client: &redis::Client) -> Result<Target, LockError> {
+    Endpoint::of_client(client).map(Target::Server).map_err(|error| LockError::Connect {
         server: client.get_connection_info().addr().to_string(),
         problem: BackendError::caused_by("the client's settings can't be used", error),
     })
 }
 
-fn of_sentinels(scheme: &str, rest: &str) -> Option<Place> {
-    Sentinels::read(scheme, rest).map(|sentinels| Place::Server(Endpoint::Master(Box::new(sentinels))))
+fn of_sentinels(scheme: &str, rest: &str) -> Option<Target> {
+    Sentinels::read(scheme, rest).map(|sentinels| Target::Server(Endpoint::Master(Box::new(sentinels))))
 }
 
-fn of_nodes(scheme: &str, rest: &str) -> Option<Place> {
-    Seeds::read(scheme, rest).map(|seeds| Place::Cluster(Box::new(seeds)))
+fn of_nodes(scheme: &str, rest: &str) -> Option<Target> {
+    Seeds::read(scheme, rest).map(|seeds| Target::Cluster(Box::new(seeds)))
 }
 
 fn unreadable(scheme: &str, problem: Option<&str>) -> LockError {

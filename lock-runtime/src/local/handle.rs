@@ -1,4 +1,4 @@
-//! [`HoldView`]: what looks at a hold, and outlives it.
+//! [`HoldHandle`]: what looks at a hold, and outlives it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::slot::{Loss, Slot};
 use super::turn::Turn;
 use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
-use crate::store::{CLAIM, Release, Renewal, Renewed, Store, one};
+use crate::store::{CLAIM, Release, Renewal, Renewed, Store, exactly_one};
 use crate::token::Token;
 use crate::{FencingToken, LockError};
 
 /// A look at a hold, which may have ended.
 #[derive(Clone, Debug)]
-pub(crate) struct HoldView(Arc<Looked>);
+pub(crate) struct HoldHandle(Arc<HoldInner>);
 
 /// How an extension went that the store has confirmed.
 enum Extended {
@@ -29,32 +29,32 @@ enum Extended {
 }
 
 #[derive(Debug)]
-struct Looked {
+struct HoldInner {
     slot: Arc<Slot>,
     id: u64,
     token: Token,
     fence: OnceLock<u64>,
 }
 
-impl HoldView {
+impl HoldHandle {
     pub(super) fn new(turn: &Turn, token: Token, fence: OnceLock<u64>) -> Self {
-        Self(Arc::new(Looked { slot: Arc::clone(turn.slot()), id: turn.id(), token, fence }))
+        Self(Arc::new(HoldInner { slot: Arc::clone(turn.slot()), id: turn.id(), token, fence }))
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {
         &self.0.slot.core
     }
 
-    pub(super) fn give_back(&self) {
-        let Looked { slot, token, .. } = &*self.0;
+    pub(super) fn release_again(&self) {
+        let HoldInner { slot, token, .. } = &*self.0;
         slot.core.release_later(Release::withdrawal(&slot.key, token, CLAIM));
     }
 
     /// Gives back the lease of a hold that was lost (rule 14): the slot has forgotten it, the store may not have.
-    pub(super) fn give_back_late(&self) {
+    pub(super) fn release_after_loss(&self) {
         // Whether it was granted once more makes no difference: this release is for that grant, too.
-        if self.0.slot.ended(&self.0.token).is_some() {
-            self.give_back();
+        if self.0.slot.note_release_done(&self.0.token).is_some() {
+            self.release_again();
         }
     }
 
@@ -86,7 +86,7 @@ impl HoldView {
         let Some(lease) = state.lease.as_ref() else {
             return Duration::ZERO;
         };
-        if lease.tenure.as_ref().is_none_or(|tenure| tenure.id != self.0.id) {
+        if lease.hold.as_ref().is_none_or(|hold| hold.id != self.0.id) {
             return Duration::ZERO;
         }
         lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now))
@@ -111,16 +111,16 @@ impl HoldView {
         if !self.is_valid() {
             return Err(self.lost_error(false));
         }
-        let looked = &*self.0;
+        let inner = &*self.0;
         let renewal = Renewal {
-            key: Arc::clone(&looked.slot.key),
-            token: looked.token.clone(),
+            key: Arc::clone(&inner.slot.key),
+            token: inner.token.clone(),
             lease,
-            grace: looked.slot.core.settings().grace,
+            grace: inner.slot.core.settings().grace,
         };
         let sent = Moment::now();
-        let by = Deadline::new(sent, looked.slot.core.settings().command_timeout);
-        match one(looked.slot.core.store().renew(std::slice::from_ref(&renewal), by).await) {
+        let deadline = Deadline::new(sent, inner.slot.core.settings().command_timeout);
+        match exactly_one(inner.slot.core.store().renew(std::slice::from_ref(&renewal), deadline).await) {
             Ok(renewed) => self.on_renewed(renewed, Deadline::new(sent, lease)),
             Err(error) => Err(error.of_lock(self.key())),
         }
@@ -129,30 +129,30 @@ impl HoldView {
     /// Takes in what the store says to an extension, not beyond `own`.
     pub(super) fn on_renewed(&self, renewed: Renewed, own: Deadline) -> Result<(), LockError> {
         match renewed {
-            Renewed::Until(until) => match self.extended(until, own) {
+            Renewed::Until(until) => match self.lengthen(until, own) {
                 Extended::Yes => Ok(()),
-                Extended::TooLate => Err(self.revoked(Loss::Whole)),
+                Extended::TooLate => Err(self.revoke(Loss::Whole)),
                 // The store keeps the lease, which is another hold's now.
                 Extended::Ended => Err(self.lost_error(false)),
             },
-            Renewed::NotOwned => Err(self.revoked(Loss::Whole)),
-            Renewed::Partial => Err(self.revoked(Loss::Partial)),
+            Renewed::NotOwned => Err(self.revoke(Loss::Whole)),
+            Renewed::Partial => Err(self.revoke(Loss::Partial)),
         }
     }
 
     /// Ends the lease, which is the same for every hold that had it; returns what the caller is told.
-    fn revoked(&self, loss: Loss) -> LockError {
-        let Looked { slot, token, .. } = &*self.0;
+    fn revoke(&self, loss: Loss) -> LockError {
+        let HoldInner { slot, token, .. } = &*self.0;
         slot.core.revoke(slot, Some(token), loss);
         self.lost_error(false)
     }
 
     /// Lengthens the hold if it is still there: confirmed until `until`, and not beyond `own`.
-    fn extended(&self, until: Deadline, own: Deadline) -> Extended {
+    fn lengthen(&self, until: Deadline, own: Deadline) -> Extended {
         let mut state = self.0.slot.locked();
         let now = Moment::now();
         let lease = state.lease.as_mut().filter(|lease| lease.token == self.0.token);
-        let is_own = |lease: &Lease| lease.tenure.as_ref().is_some_and(|tenure| tenure.id == self.0.id);
+        let is_own = |lease: &Lease| lease.hold.as_ref().is_some_and(|hold| hold.id == self.0.id);
         let Some(lease) = lease.filter(|lease| is_own(lease)) else {
             // It ended while the store was asked, and may have been handed over under the same token.
             return Extended::Ended;
@@ -160,33 +160,33 @@ impl HoldView {
         if !lease.confirm(until) {
             return Extended::TooLate;
         }
-        if let Some(tenure) = &mut lease.tenure {
-            tenure.own = tenure.own.max_at(own, now);
+        if let Some(hold) = &mut lease.hold {
+            hold.own = hold.own.max_at(own, now);
         }
         Extended::Yes
     }
 
     /// The hold for a nested body: the same, with a fencing token if it wants one.
-    pub(crate) async fn borrowed(&self, fenced: bool, by: Deadline) -> Result<Self, LockError> {
+    pub(crate) async fn borrow(&self, fenced: bool, deadline: Deadline) -> Result<Self, LockError> {
         if !self.is_valid() {
             return Err(self.lost_error(false));
         }
         if !fenced || self.0.fence.get().is_some() {
             return Ok(self.clone());
         }
-        let looked = &*self.0;
-        match looked.slot.core.store().draw(&looked.slot.key, &looked.token, 1, by).await {
+        let inner = &*self.0;
+        match inner.slot.core.store().draw(&inner.slot.key, &inner.token, 1, deadline).await {
             Ok(Some(first)) => {
                 // Rule 20.
-                if let Some(lease) = looked.slot.locked().lease.as_mut().filter(|lease| lease.token == looked.token) {
+                if let Some(lease) = inner.slot.locked().lease.as_mut().filter(|lease| lease.token == inner.token) {
                     lease.fences = Fences::default();
                 }
                 // Joined calls may both have drawn: the first to get here stays.
-                let _ = looked.fence.set(first);
+                let _ = inner.fence.set(first);
                 Ok(self.clone())
             }
             Ok(None) => {
-                looked.slot.core.revoke(&looked.slot, Some(&looked.token), Loss::Whole);
+                inner.slot.core.revoke(&inner.slot, Some(&inner.token), Loss::Whole);
                 Err(self.lost_error(false))
             }
             Err(error) => Err(error.of_lock(self.key())),

@@ -1,4 +1,4 @@
-//! [`Census`]: which servers answer, and which of them may vote.
+//! [`HealthCheck`]: which servers answer, and which of them may vote.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,26 +10,26 @@ use tokio::time::{sleep, timeout};
 
 use super::member::Member;
 use super::votes::{Votes, majority};
-use super::{Pending, Quorum, go_on};
+use super::{Pending, Quorum, detach};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::StoreError;
-use crate::store::voter::{Standing, Voter};
+use crate::store::voter::{Eligibility, Voter};
 
 /// While servers fail, all are looked at so often.
 const INTERVAL: Duration = Duration::from_millis(250);
 /// How long at least to wait for the last servers once a majority has answered; as long as the majority took, if that was
 /// longer.
-const LAST: Duration = Duration::from_millis(200);
+const LAST_SERVERS_WAIT: Duration = Duration::from_millis(200);
 /// When too few may vote, another manager may just be marking them all as new.
-const SHORTLY: Duration = Duration::from_millis(50);
+const PROBE_AGAIN_AFTER: Duration = Duration::from_millis(50);
 const TRIES: usize = 4;
 
 /// When the servers were looked at last.
 #[derive(Debug, Default)]
-pub(super) struct Census(Mutex<Option<Moment>>);
+pub(super) struct HealthCheck(Mutex<Option<Moment>>);
 
-impl Census {
+impl HealthCheck {
     fn is_due(&self) -> bool {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = last.is_none_or(|last| last.elapsed() >= INTERVAL);
@@ -46,19 +46,19 @@ impl<S: Voter> Quorum<S> {
     }
 
     /// Connects to a majority, and to the others in the background.
-    pub(crate) async fn connect(&self, by: Deadline) -> Result<(), StoreError> {
+    pub(crate) async fn connect(&self, deadline: Deadline) -> Result<(), StoreError> {
         for _ in 0..TRIES {
-            let found = self.take_census(by.counted_from(Moment::now())).await;
+            let found = self.probe_all(deadline.counted_from(Moment::now())).await;
             let mut votes: Votes<(), ()> = self.votes();
-            for (number, standing) in &found {
-                match standing {
+            for (number, eligibility) in &found {
+                match eligibility {
                     Ok(_) => votes.yes.push((*number, ())),
                     Err(error) => votes.failed(*number, error.clone()),
                 }
             }
             for member in &*self.members {
                 if votes.lacks(member.number) {
-                    let silence = || member.node.unanswered(by.span());
+                    let silence = || member.node.unanswered(deadline.span());
                     votes.failed(member.number, member.failure().unwrap_or_else(silence));
                 }
             }
@@ -69,11 +69,12 @@ impl<S: Voter> Quorum<S> {
             if votes.yes.len() < self.majority() {
                 return Err(self.too_few(&votes));
             }
-            let voters = found.iter().filter(|(_, standing)| standing.as_ref().is_ok_and(|found| found.vote().is_ok()));
+            let voters =
+                found.iter().filter(|(_, eligibility)| eligibility.as_ref().is_ok_and(|found| found.vote().is_ok()));
             if voters.count() >= self.majority() {
                 return Ok(());
             }
-            sleep(SHORTLY).await;
+            sleep(PROBE_AGAIN_AFTER).await;
         }
         Ok(())
     }
@@ -88,85 +89,87 @@ impl<S: Voter> Quorum<S> {
     }
 
     /// Looks at servers that fail now and then, in the background.
-    pub(super) fn nurse(&self) {
-        if self.members.iter().any(|member| member.failure().is_some()) && self.census.is_due() {
+    pub(super) fn probe_failed_servers(&self) {
+        if self.members.iter().any(|member| member.failure().is_some()) && self.health.is_due() {
             let members = Arc::clone(&self.members);
-            tokio::spawn(async move { look_at(&members, Deadline::after(INTERVAL * 4)).await });
+            tokio::spawn(async move { probe_members(&members, Deadline::after(INTERVAL * 4)).await });
         }
     }
 
-    pub(super) async fn take_census(&self, by: Deadline) -> Vec<(usize, Result<Standing, StoreError>)> {
-        look_at(&self.members, by).await
+    pub(super) async fn probe_all(&self, deadline: Deadline) -> Vec<(usize, Result<Eligibility, StoreError>)> {
+        probe_members(&self.members, deadline).await
     }
 }
 
 /// Looks at all servers; returns once a majority has answered, and the others had a moment for it.
-async fn look_at<S: Voter>(
+async fn probe_members<S: Voter>(
     members: &Arc<[Arc<Member<S>>]>,
-    by: Deadline,
-) -> Vec<(usize, Result<Standing, StoreError>)> {
+    deadline: Deadline,
+) -> Vec<(usize, Result<Eligibility, StoreError>)> {
     let look = |member: &Arc<Member<S>>| {
         let member = Arc::clone(member);
         let number = member.number;
         // A task: it connects also when nobody waits for it any more.
         let looking = tokio::spawn(async move {
-            let standing = member.note(by, member.node.look(by).await)?;
-            let _ = member.note(by, standing.vote());
-            Ok(standing)
+            let eligibility = member.note(deadline, member.node.probe(deadline).await)?;
+            let _ = member.note(deadline, eligibility.vote());
+            Ok(eligibility)
         });
         async move { (number, looking.await.unwrap_or_else(|_| Err(StoreError::no_answer()))) }
     };
-    let mut looking: Pending<Result<Standing, StoreError>> =
+    let mut looking: Pending<Result<Eligibility, StoreError>> =
         members.iter().map(look).map(|looking| -> BoxFuture<'static, _> { Box::pin(looking) }).collect();
     let mut found = Vec::new();
-    let (mut reached, mut last) = (0, LAST);
+    let (mut reached, mut last) = (0, LAST_SERVERS_WAIT);
     loop {
-        let limit = if reached >= majority(members.len()) { last } else { by.remaining() };
+        let limit = if reached >= majority(members.len()) { last } else { deadline.remaining() };
         match timeout(limit, looking.next()).await {
-            Ok(Some((number, standing))) => {
-                reached += usize::from(standing.is_ok());
+            Ok(Some((number, eligibility))) => {
+                reached += usize::from(eligibility.is_ok());
                 if reached == majority(members.len()) {
-                    last = LAST.max(by.start().elapsed());
+                    last = LAST_SERVERS_WAIT.max(deadline.start().elapsed());
                 }
-                found.push((number, standing));
+                found.push((number, eligibility));
             }
             Ok(None) => break,
             Err(_) => {
-                go_on(looking);
+                detach(looking);
                 break;
             }
         }
     }
-    settle(members, &mut found, by.counted_from(Moment::now())).await;
+    mark_eligible(members, &mut found, deadline.counted_from(Moment::now())).await;
     found
 }
 
 /// Marks servers as being in service: all of them when they are all new, else those that are of age.
-async fn settle<S: Voter>(
+async fn mark_eligible<S: Voter>(
     members: &Arc<[Arc<Member<S>>]>,
-    found: &mut [(usize, Result<Standing, StoreError>)],
-    by: Deadline,
+    found: &mut [(usize, Result<Eligibility, StoreError>)],
+    deadline: Deadline,
 ) {
-    let is_reached = found.len() == members.len() && found.iter().all(|(_, standing)| standing.is_ok());
-    let is_new = |standing: &Standing| matches!(standing, Standing::OfAge { is_marked: false } | Standing::Unmarked(_));
-    let are_new = is_reached && found.iter().all(|(_, standing)| standing.as_ref().is_ok_and(is_new));
-    let is_to_be_marked = |standing: Standing| match standing {
-        Standing::OfAge { .. } => true,
-        Standing::Unmarked(_) => are_new,
-        Standing::InService | Standing::Restarted(_) => false,
+    let is_reached = found.len() == members.len() && found.iter().all(|(_, eligibility)| eligibility.is_ok());
+    let is_new = |eligibility: &Eligibility| {
+        matches!(eligibility, Eligibility::Eligible { is_marked: false } | Eligibility::Unmarked(_))
     };
-    let marking = found.iter_mut().filter_map(|(number, standing)| {
+    let are_new = is_reached && found.iter().all(|(_, eligibility)| eligibility.as_ref().is_ok_and(is_new));
+    let is_to_be_marked = |eligibility: Eligibility| match eligibility {
+        Eligibility::Eligible { .. } => true,
+        Eligibility::Unmarked(_) => are_new,
+        Eligibility::InService | Eligibility::Restarted(_) => false,
+    };
+    let marking = found.iter_mut().filter_map(|(number, eligibility)| {
         let member = members.get(*number)?;
-        is_to_be_marked(*standing.as_ref().ok()?).then_some((member, standing))
+        is_to_be_marked(*eligibility.as_ref().ok()?).then_some((member, eligibility))
     });
-    join_all(marking.map(|(member, standing)| async move {
-        if let Err(error) = member.node.enrol(by).await {
-            *standing = Err(error);
+    join_all(marking.map(|(member, eligibility)| async move {
+        if let Err(error) = member.node.mark_in_service(deadline).await {
+            *eligibility = Err(error);
             return;
         }
-        *standing = member.node.look(by.counted_from(Moment::now())).await;
-        if let Ok(standing) = standing {
-            let _ = member.note(by, standing.vote());
+        *eligibility = member.node.probe(deadline.counted_from(Moment::now())).await;
+        if let Ok(eligibility) = eligibility {
+            let _ = member.note(deadline, eligibility.vote());
         }
     }))
     .await;

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use tokio::time::{sleep, timeout};
 
-use super::asking::AGAIN;
+use super::asking::RETRY_PARTIAL_AFTER;
 use super::votes::{Verdict, Votes};
-use super::{Quorum, each};
+use super::{Quorum, start_on};
 use crate::clock::{Deadline, Moment};
 use crate::store::voter::Voter;
 use crate::store::{Answer, Ask, Cause, StoreError};
@@ -18,21 +18,21 @@ use crate::token::Token;
 impl<S: Voter> Quorum<S> {
     /// The places of those locks that all servers are to be asked for: the `first` refused them to the safety net, and the others
     /// would not.
-    pub(super) async fn left_over(
+    pub(super) async fn stale_minority(
         &self,
         first: usize,
         asks: &[Ask],
         answers: &mut [Result<Answer, StoreError>],
-        by: Deadline,
+        deadline: Deadline,
     ) -> Vec<usize> {
         let overdue = asks.iter().enumerate().filter(|(_, ask)| ask.cause == Cause::Silence);
         let refused = overdue.filter_map(|(place, _)| Some((place, owner(answers.get(place))?)));
-        let suspects = self.free_elsewhere(first, asks, refused.collect(), by).await;
+        let suspects = self.free_elsewhere(first, asks, refused.collect(), deadline).await;
         let (Some(member), false) = (self.members.get(first), suspects.is_empty()) else { return Vec::new() };
         // So it is for a moment whenever a lock is passed on: then its owner is soon another one, or has the others, too.
-        sleep(AGAIN).await;
+        sleep(RETRY_PARTIAL_AFTER).await;
         let asked: Vec<Ask> = suspects.iter().filter_map(|(place, _)| asks.get(*place).cloned()).collect();
-        let Ok(again) = member.node.ask(&asked, by.counted_from(Moment::now())).await else { return Vec::new() };
+        let Ok(again) = member.node.ask(&asked, deadline.counted_from(Moment::now())).await else { return Vec::new() };
         let (mut granted, mut same) = (Vec::new(), Vec::new());
         for ((place, before), answer) in suspects.into_iter().zip(again) {
             match &answer {
@@ -44,7 +44,7 @@ impl<S: Voter> Quorum<S> {
                 *known = answer;
             }
         }
-        granted.extend(self.free_elsewhere(first, asks, same, by).await.into_iter().map(|(place, _)| place));
+        granted.extend(self.free_elsewhere(first, asks, same, deadline).await.into_iter().map(|(place, _)| place));
         granted
     }
 
@@ -54,19 +54,19 @@ impl<S: Voter> Quorum<S> {
         first: usize,
         asks: &[Ask],
         owned: Vec<(usize, Token)>,
-        by: Deadline,
+        deadline: Deadline,
     ) -> Vec<(usize, Token)> {
         if owned.is_empty() {
             return owned;
         }
-        let (by, patience) = (by.counted_from(Moment::now()), self.patience);
+        let (deadline, patience) = (deadline.counted_from(Moment::now()), self.patience);
         let keys = owned.iter().filter_map(|(place, _)| asks.get(*place)).map(|ask| Arc::clone(&ask.key));
         let keys: Arc<[Arc<str>]> = keys.collect();
         let others = self.members.iter().filter(|member| member.number != first && !member.is_doubtful());
-        let looking = each(others, |member| {
+        let looking = start_on(others, |member| {
             let keys = Arc::clone(&keys);
             // A task: that a server is silent is noticed also when nobody waits for it any more.
-            let looking = tokio::spawn(async move { member.note(by, member.node.owners(&keys, by).await) });
+            let looking = tokio::spawn(async move { member.note(deadline, member.node.owners(&keys, deadline).await) });
             async move {
                 let looked = timeout(patience, looking).await.ok().and_then(Result::ok);
                 looked.unwrap_or_else(|| Err(StoreError::no_answer()))

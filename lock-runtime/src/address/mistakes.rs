@@ -7,11 +7,11 @@ pub(super) fn find(scheme: &str, rest: &str) -> Option<&'static str> {
     if scheme.ends_with("unix") {
         return in_query(rest, &["db", "user", "pass", "protocol"], false);
     }
-    let (place, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let (target, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     if path.contains('@') {
         return Some("`/`, `?` and `#` in a user name or password are written %2F, %3F and %23");
     }
-    let (credentials, hosts) = place.rsplit_once('@').unwrap_or(("", place));
+    let (credentials, hosts) = target.rsplit_once('@').unwrap_or(("", target));
     let kind = scheme.split_once('-').map_or(scheme, |(_, kind)| kind);
     if !matches!(kind, "sentinel" | "cluster" | "redlock" | "redlocks") {
         let is_tls = matches!(scheme, "rediss" | "valkeys");

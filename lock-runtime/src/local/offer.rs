@@ -1,4 +1,4 @@
-//! [`Calls`]: whether the task whose turn it is takes it up, and what happens when it does not (rule L7).
+//! [`Offers`]: whether the task whose turn it is takes it up, and what happens when it does not (rule L7).
 //!
 //! A turn is passed by waking a task. That task may not be polled for long: its thread works, or its future is kept
 //! behind another one. So the keeper looks whether the task came. When it did not, the turn goes to the next task here, and
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::care::{Attention, Round};
 use super::slot::{PassedBy, Slot, State, Waiter};
 use super::turn::{ASK_INTERVAL, Turn};
+use super::upkeep::{Action, Round};
 use crate::clock::{Deadline, Moment};
 use crate::store::{Ask, Cause, Release, Store};
 
@@ -27,24 +27,24 @@ const ANSWER: Duration = Duration::from_millis(500);
 
 /// Whether the task with the turn has taken it up.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) enum Call {
+pub(super) enum Offer {
     /// It has, and waits for others.
     #[default]
-    Answered,
+    TakenUp,
     /// It has, and takes its next step until then.
     Acting(Deadline),
     /// There is something to do for it: the turn was passed to it, or a grant came.
     Made,
     /// The keeper has seen that, and the task has to come until then.
-    Heard(Deadline),
+    Noticed(Deadline),
     /// It did not come, nor can another one here. The server is asked at that time whether another process waits.
     Missed(Deadline),
 }
 
 /// What a slot knows of tasks that are called.
 #[derive(Debug)]
-pub(super) struct Calls {
-    pub(super) call: Call,
+pub(super) struct Offers {
+    pub(super) offer: Offer,
     /// How long the task with the turn may take to come.
     patience: Duration,
     /// Until when the lease may lie unused.
@@ -52,66 +52,66 @@ pub(super) struct Calls {
     /// Tasks that did not come when they were called, by their place in the queue, and since when each is late.
     late: BTreeMap<u64, Moment>,
     /// When the task with the turn sent the ask whose answer it waits for.
-    pub(super) awaits: Option<Moment>,
+    pub(super) awaits_since: Option<Moment>,
     /// The task with the turn only waits for the answer to its release.
     pub(super) is_releasing: bool,
 }
 
-impl Default for Calls {
+impl Default for Offers {
     fn default() -> Self {
         Self {
-            call: Call::Answered,
+            offer: Offer::TakenUp,
             patience: PATIENCE,
             idle: None,
             late: BTreeMap::new(),
-            awaits: None,
+            awaits_since: None,
             is_releasing: false,
         }
     }
 }
 
-impl Calls {
+impl Offers {
     /// The task `id` has the turn, and acts.
-    pub(super) fn answer(&mut self, id: u64) {
-        self.awaits = None;
-        if !matches!(self.call, Call::Answered) {
-            self.call = Call::Answered;
+    pub(super) fn take_up(&mut self, id: u64) {
+        self.awaits_since = None;
+        if !matches!(self.offer, Offer::TakenUp) {
+            self.offer = Offer::TakenUp;
             self.idle = None;
             self.late.remove(&id);
         }
     }
 
     /// The task `id` has the turn, acts, and takes its next step within `pause`.
-    pub(super) fn act(&mut self, now: Moment, pause: Option<Duration>) {
-        self.call = Call::Acting(Deadline::new(now, pause.map_or(ANSWER, |pause| pause + PATIENCE)));
+    pub(super) fn act_until(&mut self, now: Moment, pause: Option<Duration>) {
+        self.offer = Offer::Acting(Deadline::new(now, pause.map_or(ANSWER, |pause| pause + PATIENCE)));
     }
 
     /// There is something to do for the task with the turn.
     pub(super) fn make(&mut self) {
-        if matches!(self.call, Call::Answered | Call::Acting(_)) {
-            self.call = Call::Made;
+        if matches!(self.offer, Offer::TakenUp | Offer::Acting(_)) {
+            self.offer = Offer::Made;
         }
     }
 
     /// The turn passes to a task that has so much `patience` from others.
-    pub(super) fn pass(&mut self, patience: Duration) {
-        self.call = Call::Made;
+    pub(super) fn make_to_next(&mut self, patience: Duration) {
+        self.offer = Offer::Made;
         self.patience = patience;
-        self.awaits = None;
+        self.awaits_since = None;
         self.is_releasing = false;
     }
 
     /// Nobody has the turn, or a task that is just being polled.
     pub(super) fn reset(&mut self) {
-        self.call = Call::Answered;
+        self.offer = Offer::TakenUp;
         self.patience = PATIENCE;
         self.idle = None;
-        self.awaits = None;
+        self.awaits_since = None;
         self.is_releasing = false;
     }
 
     pub(super) fn is_missed(&self) -> bool {
-        matches!(self.call, Call::Missed(_))
+        matches!(self.offer, Offer::Missed(_))
     }
 
     pub(super) fn has_late(&self) -> bool {
@@ -132,8 +132,8 @@ impl Calls {
         self.late.clear();
     }
 
-    fn is_answered(&self) -> bool {
-        matches!(self.call, Call::Answered | Call::Acting(_))
+    fn is_taken_up(&self) -> bool {
+        matches!(self.offer, Offer::TakenUp | Offer::Acting(_))
     }
 
     fn is_idle(&self, now: Moment) -> bool {
@@ -152,11 +152,11 @@ fn patience_with(since: Option<Moment>, now: Moment) -> Duration {
 /// not end that wait, nor does the answer to a repetition by the keeper: from a far server the answer comes much later,
 /// and the task is not late.
 fn answer_is_due(state: &State, now: Moment, round: &Round<'_>) -> Duration {
-    let awaits = state
-        .calls
-        .awaits
-        .filter(|_| !mutant!(RepetitionEndsWait) || state.asked.as_ref().is_some_and(|asked| asked.unanswered));
-    awaits.map_or(Duration::ZERO, |sent| {
+    let awaits_since = state
+        .offers
+        .awaits_since
+        .filter(|_| !mutant!(RepetitionEndsWait) || state.pending.as_ref().is_some_and(|pending| pending.unanswered));
+    awaits_since.map_or(Duration::ZERO, |sent| {
         let usual = mutant!(DistanceForgotten => Duration::ZERO, round.usual_answer);
         (PATIENCE + usual).saturating_sub(now.since(sent))
     })
@@ -172,111 +172,117 @@ pub(super) enum Rejoined {
 impl State {
     /// Whether there is a lease, or a grant of one, that nobody holds.
     fn is_granted(&self) -> bool {
-        self.lease.is_some() || self.asked.as_ref().is_some_and(|asked| asked.is_granted())
+        self.lease.is_some() || self.pending.as_ref().is_some_and(|pending| pending.is_granted())
     }
 
     /// Whether the store has all that the task with the turn could tell it.
     fn waits_for_store(&self) -> bool {
         self.lease.is_none()
-            && self.asked.as_ref().is_some_and(|asked| {
-                asked.queued && !asked.is_granted() && !asked.granted_in_part && !asked.doubtful && !asked.unanswered
+            && self.pending.as_ref().is_some_and(|pending| {
+                pending.queued
+                    && !pending.is_granted()
+                    && !pending.granted_in_part
+                    && !pending.doubtful
+                    && !pending.unanswered
             })
     }
 
     /// Whether another process is known to wait.
-    fn has_rival(&self) -> bool {
-        self.lease.as_ref().is_some_and(|lease| lease.rival.is_some())
-            || self.asked.as_ref().is_some_and(|asked| asked.is_contended())
+    fn has_contention(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.contention.is_some())
+            || self.pending.as_ref().is_some_and(|pending| pending.is_contended())
     }
 
     /// Whether the task `id` has the turn, and was not passed over since it began to act.
     pub(super) fn acts(&self, id: u64) -> bool {
-        (self.has_turn(id) && matches!(self.calls.call, Call::Acting(_))) || mutant!(StaleTurnActs)
+        (self.has_turn(id) && matches!(self.offers.offer, Offer::Acting(_))) || mutant!(StaleTurnActs)
     }
 
     /// There is something to do for the task with the turn, and the keeper looks whether it comes.
-    pub(super) fn call(&mut self, slot: &Arc<Slot>) {
+    pub(super) fn offer(&mut self, slot: &Arc<Slot>) {
         if self.turn.is_some() && !self.is_held() {
-            self.calls.make();
-            self.enlist(slot);
+            self.offers.make();
+            self.track(slot);
         }
     }
 
     /// Has the keeper look at the slot soon.
-    pub(super) fn enlist(&mut self, slot: &Arc<Slot>) {
-        self.young.get_or_insert_with(|| slot.core.schedule().enlist(slot));
+    pub(super) fn track(&mut self, slot: &Arc<Slot>) {
+        self.tracked.get_or_insert_with(|| slot.core.schedule().track(slot));
     }
 
     /// Takes all who wait, to call them at once: the first that comes takes the turn, and the others wait at their old places.
     /// A thread that blocks may have hundreds of tasks here, and others would wait for the patience with each of them.
-    fn call_all(&mut self, now: Moment) -> Vec<(u64, Waiter)> {
+    fn offer_to_all(&mut self, now: Moment) -> Vec<(u64, Waiter)> {
         let ids: Vec<u64> = self.waiters.keys().copied().collect();
-        self.calls.late.extend(ids.iter().map(|id| (*id, now)));
+        self.offers.late.extend(ids.iter().map(|id| (*id, now)));
         ids.into_iter().filter_map(|id| Some((id, self.remove_waiter(id)?))).collect()
     }
 
     /// Offers what is granted to a late task: whichever is polled first takes it.
-    pub(super) fn call_late(&mut self, slot: &Arc<Slot>) -> bool {
-        let Some(id) = self.calls.first_late().filter(|_| self.is_granted()) else { return false };
-        let was_missed = self.calls.is_missed();
+    pub(super) fn offer_to_late(&mut self, slot: &Arc<Slot>) -> bool {
+        let Some(id) = self.offers.first_late().filter(|_| self.is_granted()) else { return false };
+        let was_missed = self.offers.is_missed();
         self.turn = Some(id);
-        self.calls.pass(PATIENCE);
+        self.offers.make_to_next(PATIENCE);
         if was_missed {
-            self.calls.call = Call::Missed(Deadline::after(Duration::ZERO));
+            self.offers.offer = Offer::Missed(Deadline::after(Duration::ZERO));
         }
-        self.enlist(slot);
+        self.track(slot);
         true
     }
 }
 
 impl Slot {
     /// Looks whether the task with the turn does what there is to do for it.
-    pub(super) fn look_at_call(&self, state: &mut State, now: Moment, round: &Round<'_>) -> Attention {
+    pub(super) fn check_offer(&self, state: &mut State, now: Moment, round: &Round<'_>) -> Action {
         if state.turn.is_none() {
-            return Attention::Done;
+            return Action::Done;
         }
-        match state.calls.call {
-            Call::Made | Call::Heard(_) if state.waits_for_store() => {
-                state.calls.call = Call::Answered;
-                Attention::Done
+        match state.offers.offer {
+            Offer::Made | Offer::Noticed(_) if state.waits_for_store() => {
+                state.offers.offer = Offer::TakenUp;
+                Action::Done
             }
-            Call::Made => {
-                let patience = state.calls.patience.max(answer_is_due(state, now, round));
-                state.calls.call = Call::Heard(Deadline::new(now, patience));
-                state.calls.idle.get_or_insert(Deadline::new(now, LONGEST));
-                Attention::Young
+            Offer::Made => {
+                let patience = state.offers.patience.max(answer_is_due(state, now, round));
+                state.offers.offer = Offer::Noticed(Deadline::new(now, patience));
+                state.offers.idle.get_or_insert(Deadline::new(now, LONGEST));
+                Action::LookAgain
             }
-            Call::Heard(by) | Call::Acting(by) if !by.remaining_at(now).is_zero() => Attention::Young,
-            Call::Heard(_) | Call::Acting(_) => mutant!(LateTurnKept => Attention::Young, Attention::Missed),
-            Call::Missed(_) if !state.is_granted() || state.has_rival() || state.calls.is_idle(now) => {
-                Attention::Missed
+            Offer::Noticed(deadline) | Offer::Acting(deadline) if !deadline.remaining_at(now).is_zero() => {
+                Action::LookAgain
             }
-            Call::Missed(at) if at.remaining_at(now).is_zero() => {
-                state.calls.call = Call::Missed(Deadline::new(now, PATIENCE));
-                state.question(&self.key, round.by).map_or(Attention::Young, Attention::Ask)
+            Offer::Noticed(_) | Offer::Acting(_) => mutant!(LateTurnKept => Action::LookAgain, Action::PassOver),
+            Offer::Missed(_) if !state.is_granted() || state.has_contention() || state.offers.is_idle(now) => {
+                Action::PassOver
             }
-            Call::Missed(_) => Attention::Young,
-            Call::Answered if state.lease.is_some() => Attention::Young,
-            Call::Answered => self.look_at_ask(state, now, round),
+            Offer::Missed(at) if at.remaining_at(now).is_zero() => {
+                state.offers.offer = Offer::Missed(Deadline::new(now, PATIENCE));
+                state.question(&self.key, round.deadline).map_or(Action::LookAgain, Action::Ask)
+            }
+            Offer::Missed(_) => Action::LookAgain,
+            Offer::TakenUp if state.lease.is_some() => Action::LookAgain,
+            Offer::TakenUp => self.check_answer(state, now, round),
         }
     }
 
     /// Repeats an ask whose answer lies with a task that does not read it, if it does.
-    fn look_at_ask(&self, state: &mut State, now: Moment, round: &Round<'_>) -> Attention {
-        let Some(asked) = state.asked.as_mut().filter(|asked| asked.unanswered) else { return Attention::Done };
-        let is_overdue = asked.sent.is_some_and(|sent| {
+    fn check_answer(&self, state: &mut State, now: Moment, round: &Round<'_>) -> Action {
+        let Some(pending) = state.pending.as_mut().filter(|pending| pending.unanswered) else { return Action::Done };
+        let is_overdue = pending.sent.is_some_and(|sent| {
             let age = now.since(sent);
             age > PATIENCE + round.usual_answer
         });
-        let was_repeated = asked.repeated.is_some_and(|at| now.since(at) < ASK_INTERVAL);
+        let was_repeated = pending.repeated.is_some_and(|at| now.since(at) < ASK_INTERVAL);
         if !is_overdue || was_repeated || mutant!(UnreadNotRepeated) {
-            return Attention::Young;
+            return Action::LookAgain;
         }
         // What is sent nowhere tells nothing, and would have to be withdrawn all the same.
         if round.store.is_cut_off(&self.key) && !mutant!(RepeatedCutOff) {
-            return Attention::Connect;
+            return Action::Connect;
         }
-        Attention::Ask(asked.repetition(&self.key, round.by))
+        Action::Ask(pending.repetition(&self.key, round.deadline))
     }
 
     /// Passes on the turn of a task that did not take it up. Returns the release of a lease that others wait for, or that no
@@ -285,23 +291,23 @@ impl Slot {
         let now = Moment::now();
         let mut state = self.locked();
         let id = state.turn.filter(|_| !state.is_held())?;
-        match state.calls.call {
-            Call::Heard(by) | Call::Acting(by) if by.remaining_at(now).is_zero() => {}
-            Call::Missed(_) => {}
+        match state.offers.offer {
+            Offer::Noticed(deadline) | Offer::Acting(deadline) if deadline.remaining_at(now).is_zero() => {}
+            Offer::Missed(_) => {}
             _ => return None,
         }
-        if !self.core.is_closed() && !state.calls.is_releasing {
-            state.calls.late.entry(id).or_insert(now);
+        if !self.core.is_closed() && !state.offers.is_releasing {
+            state.offers.late.entry(id).or_insert(now);
         }
         self.note_taking();
-        let given_back = state.has_rival() || state.calls.is_idle(now);
-        state.calls.idle.get_or_insert(Deadline::new(now, LONGEST.saturating_sub(ANSWER)));
+        let given_back = state.has_contention() || state.offers.is_idle(now);
+        state.offers.idle.get_or_insert(Deadline::new(now, LONGEST.saturating_sub(ANSWER)));
         let release = if given_back { state.take_granted(&self.key) } else { None };
-        state.calls.call = Call::Missed(Deadline::new(now, Duration::ZERO));
+        state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
         if release.is_some() {
-            state.calls.idle = None;
+            state.offers.idle = None;
         }
-        let all = if state.calls.late.len() < MANY_LATE { Vec::new() } else { state.call_all(now) };
+        let all = if state.offers.late.len() < MANY_LATE { Vec::new() } else { state.offer_to_all(now) };
         drop(state);
         self.pass_on(id, PassedBy::Keeper);
         for (id, waiter) in all {
@@ -319,21 +325,23 @@ impl Slot {
         turn.defuse();
         let now = Moment::now();
         let mut state = self.locked();
-        let since = state.calls.late.remove(&id);
+        let since = state.offers.late.remove(&id);
         let patience = patience_with(since, now);
-        let is_open = match state.turn {
+        let is_pending = match state.turn {
             None => true,
             Some(other) => {
-                !state.is_held() && !state.calls.is_answered() && (other > id || state.calls.late.contains_key(&other))
+                !state.is_held()
+                    && !state.offers.is_taken_up()
+                    && (other > id || state.offers.late.contains_key(&other))
             }
         };
-        if is_open {
+        if is_pending {
             if let Some(other) = state.turn.replace(id) {
-                state.calls.late.entry(other).or_insert(now);
+                state.offers.late.entry(other).or_insert(now);
                 self.note_taking();
             }
-            state.calls.reset();
-            state.calls.patience = patience;
+            state.offers.reset();
+            state.offers.patience = patience;
             return Rejoined::Turn(Turn::new(self, id));
         }
         let (sender, receiver) = oneshot::channel();
@@ -350,7 +358,7 @@ impl State {
             let key = Arc::clone(key);
             return Some(Ask { key, token, claim, wait: true, fences: 0, give_up, cause: Cause::Silence });
         }
-        self.asked.as_mut().map(|asked| asked.repetition(key, give_up))
+        self.pending.as_mut().map(|pending| pending.repetition(key, give_up))
     }
 
     /// Takes what is granted, to give it back.
@@ -358,6 +366,6 @@ impl State {
         if let Some(lease) = self.lease.take() {
             return Some(lease.release(key));
         }
-        self.asked.take_if(|asked| asked.is_granted()).map(|asked| asked.withdrawal(key))
+        self.pending.take_if(|pending| pending.is_granted()).map(|pending| pending.withdrawal(key))
     }
 }

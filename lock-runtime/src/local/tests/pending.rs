@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::care::{Attention, Look};
-use super::super::lease::Asked;
+use super::super::lease::PendingAsk;
 use super::super::slot::Slot;
+use super::super::upkeep::{Action, Trigger};
 use super::round;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Answer, Ask, Busy, CLAIM, Cause, Grant, Pushed, Renewal, Renewed};
@@ -42,9 +42,9 @@ async fn what_a_refused_claim_was_asked_under_is_not_asked_under_again() {
     for (wait, is_kept) in [(false, false), (true, true)] {
         let (locks, _guard, slot) = held().await;
         let token = locks.core().next_token();
-        slot.locked().asked = Some(Box::new(Asked::new(token.clone(), CLAIM)));
-        assert!(slot.answered(&ask(&token, wait), refused()));
-        assert_eq!(slot.locked().asked.take().unwrap().token == token, is_kept, "rule L3");
+        slot.locked().pending = Some(Box::new(PendingAsk::new(token.clone(), CLAIM)));
+        assert!(slot.on_answer(&ask(&token, wait), refused()));
+        assert_eq!(slot.locked().pending.take().unwrap().token == token, is_kept, "rule L3");
     }
 }
 
@@ -53,15 +53,15 @@ async fn a_grant_that_nobody_waits_for_is_told_from_one_that_somebody_has() {
     let (locks, _guard, slot) = held().await;
     let own = slot.locked().lease.as_ref().unwrap().token.clone();
     let [given_up, ending] = [(); 2].map(|()| locks.core().next_token());
-    slot.ending(&ending);
+    slot.note_release_begun(&ending);
     for (token, is_known) in [(&own, true), (&given_up, false), (&ending, true)] {
         let (claim, token) = (CLAIM, token.clone());
-        assert_eq!(slot.answered(&ask(&token, true), granted()), is_known);
-        assert!(slot.answered(&ask(&token, true), refused()), "there is nothing to give back");
+        assert_eq!(slot.on_answer(&ask(&token, true), granted()), is_known);
+        assert!(slot.on_answer(&ask(&token, true), refused()), "there is nothing to give back");
         let pushed = Pushed { token, claim, store_micros: 0, contended: false, unconfirmed: false, partial: false };
-        assert_eq!(slot.granted(&pushed), is_known);
+        assert_eq!(slot.on_grant(&pushed), is_known);
     }
-    assert_eq!(slot.ended(&ending), Some(true), "it was granted once more");
+    assert_eq!(slot.note_release_done(&ending), Some(true), "it was granted once more");
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,12 +75,12 @@ async fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
         (busy(stranger(), false), None),
         (busy(stranger(), true), Some("another client, without an expiry")),
     ] {
-        let mut asked = Asked::new(locks.core().next_token(), CLAIM);
-        asked.busy = Some(busy);
-        slot.locked().asked = Some(Box::new(asked));
+        let mut pending = PendingAsk::new(locks.core().next_token(), CLAIM);
+        pending.busy = Some(busy);
+        slot.locked().pending = Some(Box::new(pending));
         assert_eq!(slot.holder_elsewhere().as_deref(), holder);
     }
-    slot.locked().asked = None;
+    slot.locked().pending = None;
 }
 
 #[tokio::test(start_paused = true)]
@@ -89,13 +89,13 @@ async fn a_renewal_without_an_answer_is_owed_and_sent_again_ever_more_slowly_unt
     let (key, token) = (guard.key().into(), slot.locked().lease.as_ref().unwrap().token.clone());
     let renewal = Renewal { key, token, lease: Duration::from_secs(30), grace: Duration::ZERO };
     let confirmed = Renewed::Until(Deadline::after(renewal.lease));
-    assert!(matches!(slot.renewed(&renewal, Moment::now(), Some(confirmed)), Attention::In(_)));
+    assert!(matches!(slot.on_renewal(&renewal, Moment::now(), Some(confirmed)), Action::LookIn(_)));
     for millis in [50, 100, 200, 400, 800, 800] {
-        let attention = slot.renewed(&renewal, Moment::now(), None);
-        assert!(matches!(attention, Attention::In(pause) if pause == Duration::from_millis(millis)), "{attention:?}");
-        let attention = slot.attend(Look::Due, &round(&locks));
-        assert!(matches!(attention, Attention::Renew(..)), "{attention:?}");
+        let action = slot.on_renewal(&renewal, Moment::now(), None);
+        assert!(matches!(action, Action::LookIn(pause) if pause == Duration::from_millis(millis)), "{action:?}");
+        let action = slot.next_action(Trigger::Timer, &round(&locks));
+        assert!(matches!(action, Action::Renew(..)), "{action:?}");
     }
     slot.locked().lease.as_mut().unwrap().until = Deadline::after(Duration::ZERO);
-    assert!(matches!(slot.renewed(&renewal, Moment::now(), None), Attention::Lost(..)));
+    assert!(matches!(slot.on_renewal(&renewal, Moment::now(), None), Action::Lost(..)));
 }

@@ -1,0 +1,200 @@
+//! What the keeper does about a slot's lease: when it looks, and what it finds to do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::lease::Lease;
+use super::slot::{Loss, Slot};
+use crate::clock::{Deadline, Moment};
+use crate::store::{AnyStore, Ask, Renewal, Renewed};
+use crate::token::Token;
+
+/// A hold younger than this is not confirmed yet: most end sooner, and never pay for it.
+const UNCONFIRMED_FOR: Duration = Duration::from_millis(5);
+/// A renewal is due after this part of the lease, so that two can fail before it ends.
+const RENEWALS_PER_LEASE: u32 = 3;
+
+/// An entry of the keeper's schedule: when, and a number to tell it from others of that time.
+pub(crate) type TimerKey = (Instant, u64);
+
+/// What the keeper has on its board for a lease.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ScheduleKeys {
+    /// In the list of young holds.
+    pub(crate) tracked: Option<u64>,
+    /// In the schedule.
+    pub(crate) due: Option<TimerKey>,
+}
+
+/// What a lease needs from the keeper.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Nothing any more.
+    Done,
+    /// Another look soon: the hold is young.
+    LookAgain,
+    /// Another look after this time.
+    LookIn(Duration),
+    /// A renewal now, and another look when the hold ends: the answer may not have come by then.
+    Renew(Renewal, Option<Duration>),
+    /// The hold on the lease of this token has ended.
+    Lost(Token, Loss),
+    /// An ask, to be sent now, and another look soon.
+    Ask(Ask),
+    /// The keeper's connection, for an ask that is to be sent, and another look soon.
+    Connect,
+    /// The turn is to be passed over, and another look soon.
+    PassOver,
+}
+
+impl Action {
+    /// Whether the slot stays in the list of those to look at soon.
+    pub(crate) fn is_soon(&self) -> bool {
+        matches!(self, Self::LookAgain | Self::Ask(_) | Self::Connect | Self::PassOver)
+    }
+}
+
+/// What the keeper brings along when it looks at slots.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round<'a> {
+    /// The store over the keeper's own connection.
+    pub(crate) store: &'a AnyStore,
+    pub(crate) grace: Duration,
+    /// When a command that is sent now has to be answered.
+    pub(crate) deadline: Deadline,
+    /// An answer that takes longer is not usual.
+    pub(crate) usual_answer: Duration,
+}
+
+/// Why the keeper looks at a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// Its hold began a moment ago.
+    Tick,
+    /// It is time.
+    Timer,
+    /// The store may have forgotten it.
+    Verify,
+}
+
+impl Slot {
+    /// Looks after the lease: what does it need now?
+    pub(crate) fn next_action(&self, trigger: Trigger, round: &Round<'_>) -> Action {
+        let now = Moment::now();
+        let state = &mut *self.locked();
+        let action = if trigger == Trigger::Tick && !state.is_held() {
+            self.check_offer(state, now, round)
+        } else if let Some(lease) = &mut state.lease {
+            lease.upkeep.doubtful |= trigger == Trigger::Verify && lease.upkeep.renewing;
+            self.action(lease, trigger, now, round.grace)
+        } else {
+            Action::Done
+        };
+        if trigger == Trigger::Tick && !action.is_soon() {
+            state.tracked = None;
+        }
+        action
+    }
+
+    fn action(&self, lease: &mut Lease, trigger: Trigger, now: Moment, grace: Duration) -> Action {
+        let action = self.need(lease, trigger, now, grace);
+        if matches!(action, Action::Renew(..)) {
+            lease.upkeep.renewing = true;
+        }
+        action
+    }
+
+    fn need(&self, lease: &Lease, trigger: Trigger, now: Moment, grace: Duration) -> Action {
+        let renew = |wanted, left| {
+            let token = lease.token.clone();
+            Action::Renew(Renewal { key: Arc::clone(&self.key), token, lease: wanted, grace }, left)
+        };
+        let Some((hold, ends)) = lease.hold.as_ref().zip(lease.ends(now)) else {
+            // Between two holds there is nothing to lengthen, but a lease that is gone must not be handed over.
+            return if trigger == Trigger::Verify { renew(lease.claim, None) } else { Action::Done };
+        };
+        let left = ends.remaining_at(now);
+        if left.is_zero() {
+            return mutant!(LateHandOver => Action::Done, Action::Lost(lease.token.clone(), Loss::Whole));
+        }
+        let is_young = now.since(hold.since) < UNCONFIRMED_FOR || mutant!(YoungNeverConfirmed);
+        if trigger == Trigger::Tick && hold.confirmed.is_none() && is_young {
+            return Action::LookAgain;
+        }
+        if lease.upkeep.renewing {
+            // A renewal that was sent for the hold before this one does not confirm this one.
+            let is_young = trigger == Trigger::Tick && hold.confirmed.is_none();
+            return if is_young { Action::LookAgain } else { Action::LookIn(left) };
+        }
+        let pause = match hold.confirmed {
+            // A renewal or verification that failed is owed.
+            _ if trigger == Trigger::Verify || lease.upkeep.failures > 0 => Duration::ZERO,
+            None => Duration::ZERO,
+            Some(at) if hold.renew && !mutant!(KeeperNeverRenews) => {
+                (hold.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at))
+            }
+            Some(_) => left,
+        };
+        if !pause.is_zero() {
+            return Action::LookIn(pause.min(left));
+        }
+        renew(if hold.renew { hold.expire } else { hold.own.remaining_at(now) }, Some(left))
+    }
+
+    /// Takes in the answer to a renewal that was sent at `sent`; `None` is no answer.
+    pub(crate) fn on_renewal(&self, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Action {
+        let now = Moment::now();
+        let mut state = self.locked();
+        let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == renewal.token) else {
+            return Action::Done;
+        };
+        lease.upkeep.renewing = false;
+        let trigger = if std::mem::take(&mut lease.upkeep.doubtful) { Trigger::Verify } else { Trigger::Timer };
+        match outcome {
+            Some(Renewed::Until(until)) => {
+                lease.upkeep.failures = 0;
+                if !lease.confirm(until) {
+                    return Action::Lost(lease.token.clone(), Loss::Whole);
+                }
+                let Some(hold) = &mut lease.hold else {
+                    return self.action(lease, trigger, now, renewal.grace);
+                };
+                // A renewal that was decided on for the hold before this one confirms the lease, not this hold's full time. It
+                // may have been sent after this hold began: then it tells by being for less.
+                let wanted = if hold.renew { hold.expire } else { hold.own.remaining_at(sent) };
+                if hold.since.since(sent).is_zero() && renewal.lease >= wanted {
+                    hold.confirmed = Some(sent);
+                    if hold.renew {
+                        hold.own = hold.own.max_at(Deadline::new(sent, hold.expire), now);
+                    }
+                } else if hold.confirmed.is_none() && trigger == Trigger::Timer {
+                    return Action::Done; // it is in the list of young holds
+                }
+                self.action(lease, trigger, now, renewal.grace)
+            }
+            Some(Renewed::NotOwned) => Action::Lost(lease.token.clone(), Loss::Whole),
+            Some(Renewed::Partial) => Action::Lost(lease.token.clone(), Loss::Partial),
+            None => {
+                // Unknown is not lost: the deadline decides. Until then again, ever more slowly.
+                lease.upkeep.failures = (lease.upkeep.failures + 1).min(5);
+                let pause = Duration::from_millis(25) * 2_u32.pow(lease.upkeep.failures);
+                let left = lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
+                match &lease.hold {
+                    None => Action::Done,
+                    Some(_) if left.is_zero() => Action::Lost(lease.token.clone(), Loss::Whole),
+                    Some(_) => Action::LookIn(pause.min(left)),
+                }
+            }
+        }
+    }
+
+    /// Notes the entry of the keeper's schedule that is to look after the hold; returns the one that is not needed.
+    pub(crate) fn note_timer(&self, due: TimerKey) -> Option<TimerKey> {
+        match self.locked().lease.as_mut().filter(|lease| lease.hold.is_some()) {
+            Some(lease) => lease.upkeep.entries.due.replace(due),
+            None => Some(due),
+        }
+    }
+}

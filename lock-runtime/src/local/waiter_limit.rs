@@ -1,0 +1,37 @@
+//! [`WaiterLimit`]: how many tasks of a manager wait, and how many may.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Counts the tasks that wait: each costs memory, and whoever can make requests can make tasks wait.
+#[derive(Debug)]
+pub(crate) struct WaiterLimit {
+    waiting: AtomicUsize,
+    max: usize,
+    max_per_key: usize,
+}
+
+impl WaiterLimit {
+    pub(crate) fn new(max: usize, max_per_key: usize) -> Self {
+        Self { waiting: AtomicUsize::new(0), max, max_per_key }
+    }
+
+    /// Counts one more, behind `others` for the same key; the limit when it is reached.
+    pub(super) fn admit(&self, others: usize) -> Result<WaiterPermit<'_>, usize> {
+        if others >= self.max_per_key {
+            return Err(self.max_per_key);
+        }
+        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waiting = WaiterPermit(self);
+        if before < self.max { Ok(waiting) } else { Err(self.max) }
+    }
+}
+
+/// A task that waits, for as long as this is not dropped.
+#[derive(Debug)]
+pub(super) struct WaiterPermit<'a>(&'a WaiterLimit);
+
+impl Drop for WaiterPermit<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
