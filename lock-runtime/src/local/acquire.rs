@@ -158,20 +158,15 @@ async fn drive(
             Step::Claim(ask) => {
                 attempt.tried = true;
                 let command = pin!(store.claim(&ask, deadline));
-                let Some(claimed) = slot.while_wanted(takings, &ask.token, command).await else {
-                    core.withdraw(ask.withdrawal());
-                    continue;
-                };
-                let claimed = claimed.map(|answer| turn.on_claim_answer(&ask, answer));
-                claimed.inspect_err(|error| slot.on_failed_ask(&ask, error))
+                let Some(claimed) = slot.while_wanted(takings, &ask, command).await else { continue };
+                claimed
+                    .map(|answer| turn.on_claim_answer(&ask, answer))
+                    .inspect_err(|error| slot.on_failed_ask(&ask, error))
             }
             Step::Ask(ask) => {
                 attempt.tried = true;
                 let command = pin!(store.ask(std::slice::from_ref(&ask), deadline));
-                let Some(pending) = slot.while_wanted(takings, &ask.token, command).await else {
-                    core.withdraw(ask.withdrawal());
-                    continue;
-                };
+                let Some(pending) = slot.while_wanted(takings, &ask, command).await else { continue };
                 let pending = exactly_one(pending).map(|answer| {
                     turn.on_answer(&ask, answer);
                     core.schedule().watch_queue(turn.slot());

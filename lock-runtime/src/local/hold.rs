@@ -98,43 +98,36 @@ impl Hold {
         let Some(release) = pending_release.release.as_mut() else {
             return Ok(());
         };
-        let answered = match (&turn, release.again.clone()) {
-            (Some((turn, takings)), Some((token, claim))) => {
-                let command = pin!(core.store().release_one(release, deadline));
-                turn.slot().while_wanted(*takings, &token, command).await.ok_or((token, claim))
-            }
-            _ => Ok(core.store().release_one(release, deadline).await),
-        };
-        let outcome = match answered {
-            Ok(outcome) => outcome,
-            // The ask that went along was withdrawn meanwhile. The release is still to be done, without it.
-            Err((token, claim)) => {
-                core.withdraw(Release::withdrawal(&release.key, &token, claim));
-                release.again = None;
-                let released = core.store().release_one(release, deadline.counted_from(Moment::now())).await;
-                // What was sent before may have been the release that took effect.
-                released.map(|released| Released { owned: true, ..released })
+        let again = release.again.as_ref().map(|(token, claim)| Ask::again(&release.key, token, *claim, deadline));
+        let outcome = match (&turn, &again) {
+            (Some((turn, takings)), Some(ask)) => {
+                let answered = {
+                    let command = pin!(core.store().release_one(release, deadline));
+                    turn.slot().while_wanted(*takings, ask, command).await
+                };
+                if let Some(outcome) = answered {
+                    outcome.inspect_err(|error| turn.slot().on_failed_ask(ask, error))
+                } else {
+                    // The ask that went along was withdrawn meanwhile. The release is still to be done, without it.
+                    release.again = None;
+                    let released = core.store().release_one(release, deadline.counted_from(Moment::now())).await;
+                    // What was sent before may have been the release that took effect.
+                    released.map(|released| Released { owned: true, ..released })
+                }
             }
         };
         let released = match outcome {
             Ok(released) => released,
             // Dropping `pending_release` has it repeated in the background.
             Err(error) => {
-                if let (Some((turn, _)), Some((token, claim))) = (&turn, &release.again) {
-                    let ask = Ask::again(&release.key, token, *claim, deadline);
-                    turn.slot().on_failed_ask(&ask, &error);
-                }
                 return Err(LockError::Backend { key: self.handle.key().to_owned(), problem: error.problem });
             }
         };
-        let again = release.again.clone();
-        let key = Arc::clone(&release.key);
         pending_release.on_answer();
         if !released.owned && !mutant!(ForgivenLoss) {
             return Err(self.handle.lost_error(true));
         }
-        if let (Some((turn, _)), Some((token, claim)), Some(answer)) = (turn, again, released.again) {
-            let ask = Ask::again(&key, &token, claim, deadline);
+        if let (Some((turn, _)), Some(ask), Some(answer)) = (turn, again, released.again) {
             turn.on_answer(&ask, answer);
             core.schedule().watch_queue(turn.slot());
         }

@@ -307,7 +307,8 @@ impl Slot {
         if release.is_some() {
             state.offers.idle = None;
         }
-        let all = if state.offers.late.len() < MANY_LATE { Vec::new() } else { state.offer_to_all(now) };
+        let is_few = state.offers.late.len() < MANY_LATE || mutant!(CalledOneByOne);
+        let all = if is_few { Vec::new() } else { state.offer_to_all(now) };
         drop(state);
         self.pass_on(id, PassedBy::Keeper);
         for (id, waiter) in all {

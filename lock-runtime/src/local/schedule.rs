@@ -207,7 +207,7 @@ impl Schedule {
         self.quiet.notify_waiters();
         // What the server refuses for good is still repeated from time to time: that is no reason to look again at once, and
         // again, while all other keepers on this thread stand still.
-        if is_done && is_gone {
+        if (is_done || mutant!(GoneKeeperLooksOn)) && is_gone {
             // That was the last of its work; nothing else would wake it.
             self.wake_up();
         }

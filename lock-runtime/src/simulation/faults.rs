@@ -9,10 +9,11 @@ use history::event::What;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::network::{Conditions, Network};
-use super::outage;
 use super::process::Process;
 use super::time;
 use super::world::Plan;
+use super::{foreign, outage};
+use super::{foreign, outage};
 
 const CALM: Conditions = Conditions {
     delay: Duration::from_millis(2),
@@ -52,6 +53,9 @@ pub(super) async fn befall(
             note(network, "FlushAll", "server", time::now().unwrap_or_default());
         }
         sleep(ALONE).await;
+    }
+    if plan.foreign {
+        foreign::befall(network, plan, end, random).await;
     }
     if plan.load > 0 {
         outage::befall(network, plan, processes, calm, random).await;
