@@ -121,12 +121,19 @@ async fn work_on_something_else(role: Role) {
     sleep(Duration::from_nanos(role.faults.saturating_sub(now()))).await;
     while now() < role.end {
         let longest = if random.u32(..8) == 0 { 5000 } else { 1000 };
-        let from = now();
-        std::thread::sleep(Duration::from_millis(random.u64(100..longest)));
-        recorder.note(What::Late { from });
+        let end = now() + span(Duration::from_millis(random.u64(100..longest)));
+        // Piece by piece: this process may be killed before the end.
+        while let Some(left) = end.checked_sub(now()).filter(|left| *left > 0) {
+            let from = now();
+            std::thread::sleep(Duration::from_nanos(left).min(PIECE));
+            recorder.note(What::Late { from });
+        }
         sleep(Duration::from_millis(random.u64(100..2000))).await;
     }
 }
+
+/// A thread that is kept busy writes down that it was after so long.
+const PIECE: Duration = Duration::from_millis(20);
 
 /// How long the flood goes on after an outage.
 const AFTER: Duration = Duration::from_secs(1);
