@@ -158,20 +158,13 @@ async fn drive(
             Step::Claim(ask) => {
                 attempt.tried = true;
                 let command = pin!(store.claim(&ask, by));
-                let Some(claimed) = slot.while_wanted(takings, &ask.token, command).await else {
-                    engine.withdraw(ask.withdrawal());
-                    continue;
-                };
-                let claimed = claimed.map(|answer| turn.claimed(&ask, answer));
-                claimed.inspect_err(|error| slot.on_failed_ask(&ask, error))
+                let Some(claimed) = slot.while_wanted(takings, &ask, command).await else { continue };
+                claimed.map(|answer| turn.claimed(&ask, answer)).inspect_err(|error| slot.on_failed_ask(&ask, error))
             }
             Step::Ask(ask) => {
                 attempt.tried = true;
                 let command = pin!(store.ask(std::slice::from_ref(&ask), by));
-                let Some(asked) = slot.while_wanted(takings, &ask.token, command).await else {
-                    engine.withdraw(ask.withdrawal());
-                    continue;
-                };
+                let Some(asked) = slot.while_wanted(takings, &ask, command).await else { continue };
                 let asked = one(asked).map(|answer| {
                     turn.answered(&ask, answer);
                     engine.keeper().watch_queue(turn.slot());

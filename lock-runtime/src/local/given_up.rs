@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use super::slot::{Slot, State};
+use crate::store::Ask;
 use crate::token::Token;
 
 impl Slot {
@@ -18,21 +19,24 @@ impl Slot {
         self.takings.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits for the answer to a command that asks for `token`; `None` when the token was given up meanwhile.
+    /// Waits for the answer to a command that asks for a lock; `None` when its token was given up meanwhile.
     ///
     /// A command is sent when its future is polled: the first when there is a connection, and another one when the server did
     /// not know the script, or the connection broke. When the task comes to that late, its ask may have been withdrawn before.
     /// What it sends then would be granted, and nobody would use the grant until its claim ends.
     ///
-    /// Whoever gets `None` drops the command, and withdraws the token behind it: the connection may have sent it already.
+    /// Then the token is withdrawn behind the command: the connection may have sent it already.
     pub(super) async fn while_wanted<T>(
         &self,
         takings: u32,
-        token: &Token,
+        ask: &Ask,
         mut command: Pin<&mut impl Future<Output = T>>,
     ) -> Option<T> {
         poll_fn(|context| match command.as_mut().poll(context) {
-            Poll::Pending if self.is_given_up(takings, token) => Poll::Ready(None),
+            Poll::Pending if self.is_given_up(takings, &ask.token) => {
+                self.engine.withdraw(ask.withdrawal());
+                Poll::Ready(None)
+            }
             polled => polled.map(Some),
         })
         .await

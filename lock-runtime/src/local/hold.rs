@@ -93,22 +93,21 @@ impl Hold {
         let Some(release) = unreleased.release.as_mut() else {
             return Ok(());
         };
-        let outcome = match (&turn, release.again.clone()) {
-            (Some((turn, takings)), Some((token, claim))) => {
+        let again = release.again.as_ref().map(|(token, claim)| Ask::again(&release.key, token, *claim, by));
+        let outcome = match (&turn, &again) {
+            (Some((turn, takings)), Some(ask)) => {
                 let answered = {
                     let command = pin!(engine.store().give_back(release, by));
-                    turn.slot().while_wanted(*takings, &token, command).await
+                    turn.slot().while_wanted(*takings, ask, command).await
                 };
-                match answered {
-                    Some(outcome) => outcome,
+                if let Some(outcome) = answered {
+                    outcome.inspect_err(|error| turn.slot().on_failed_ask(ask, error))
+                } else {
                     // The ask that went along was withdrawn meanwhile. The release is still to be done, without it.
-                    None => {
-                        engine.withdraw(Release::withdrawal(&release.key, &token, claim));
-                        release.again = None;
-                        let released = engine.store().give_back(release, by.counted_from(Moment::now())).await;
-                        // What was sent before may have been the release that took effect.
-                        released.map(|released| Released { owned: true, ..released })
-                    }
+                    release.again = None;
+                    let released = engine.store().give_back(release, by.counted_from(Moment::now())).await;
+                    // What was sent before may have been the release that took effect.
+                    released.map(|released| Released { owned: true, ..released })
                 }
             }
             _ => engine.store().give_back(release, by).await,
@@ -117,21 +116,14 @@ impl Hold {
             Ok(released) => released,
             // Dropping `unreleased` has it repeated in the background.
             Err(error) => {
-                if let (Some((turn, _)), Some((token, claim))) = (&turn, &release.again) {
-                    let ask = Ask::again(&release.key, token, *claim, by);
-                    turn.slot().on_failed_ask(&ask, &error);
-                }
                 return Err(LockError::Backend { key: self.view.key().to_owned(), problem: error.problem });
             }
         };
-        let again = release.again.clone();
-        let key = Arc::clone(&release.key);
         unreleased.answered();
         if !released.owned && !mutant!(ForgivenLoss) {
             return Err(self.view.lost_error(true));
         }
-        if let (Some((turn, _)), Some((token, claim)), Some(answer)) = (turn, again, released.again) {
-            let ask = Ask::again(&key, &token, claim, by);
+        if let (Some((turn, _)), Some(ask), Some(answer)) = (turn, again, released.again) {
             turn.answered(&ask, answer);
             engine.keeper().watch_queue(turn.slot());
         }
