@@ -63,7 +63,8 @@ mod snapshots;
 /// Arguments move into the body, each as a whole, and are dropped before the lock is given back: a transaction among them
 /// that rolls back when it is dropped does so under the lock. So `on_fail`, which comes after the body, sees only what is
 /// `Copy` (shared references too), with the value that it had at the call. An argument that `on_fail` mentions and the
-/// body does not stays outside. So does what a pattern leaves out: `_: T`, and the fields behind the `..` of `Order { id, .. }`.
+/// body does not stays outside. So does what a pattern leaves out or only borrows: `_: T`, the fields behind the `..` of
+/// `Order { id, .. }`, and what `ref name` refers to. All that is dropped after the lock was given back.
 ///
 /// # Which fns
 ///

@@ -6,6 +6,7 @@
 
 mod embedded;
 mod faults;
+mod foreign;
 mod late;
 mod links;
 mod network;

@@ -1,8 +1,9 @@
 //! A client's tasks: the queue in the process, the task with the turn, and the hold. As `lock-runtime/src/local`.
 
+use crate::server::excuse;
 use crate::state::{
-    Anchor, Asked, AskedAgain, CALLERS, Command, Grant, KEEPERS, Lease, Outcome, Phase, Process, Task, Ticks, Verb,
-    World,
+    Anchor, Asked, AskedAgain, CALLERS, Command, Grant, KEEPERS, Lease, Outcome, Phase, Process, Task, Ticks, Token,
+    Verb, World,
 };
 use crate::{Breach, End, Protocol, Rule, STREAK};
 
@@ -12,7 +13,8 @@ impl Protocol {
         let me = &mut world.processes[process];
         me.tasks[task].rounds -= 1;
         me.tasks[task].patience = self.patience;
-        if me.turn.is_some() {
+        // A turn that no task here takes up is whose it is that comes.
+        if me.turn.is_some() && !me.is_missed() {
             me.tasks[task].phase = Phase::Waiting;
             return;
         }
@@ -26,7 +28,7 @@ impl Protocol {
         let me = &mut world.processes[process];
         if me.awaits {
             me.awaits = false;
-            me.forget_replies(|verb| !matches!(verb, Verb::Release(..)));
+            me.forget_replies(|command| command.late.is_none() && !matches!(command.verb, Verb::Release(..)));
         }
         me.turn = me.tasks.iter().position(|task| task.phase == Phase::Waiting);
         if let Some(next) = me.turn {
@@ -36,6 +38,10 @@ impl Protocol {
             }
             return self.drive(world, process);
         }
+        if me.call_late() {
+            return;
+        }
+        me.unused = None;
         // Rule L5 leaves the lease to the keeper; rule 1 withdraws the ask.
         if let Some(asked) = me.asked.take().filter(Asked::may_stand) {
             me.given_up = me.given_up.max(asked.sequence);
@@ -49,7 +55,9 @@ impl Protocol {
     /// What the task with the turn does next, once nothing is on its way that it waits for.
     pub(crate) fn drive(&self, world: &mut World, process: usize) {
         let me = &mut world.processes[process];
-        let Some(task) = me.turn.filter(|&task| me.tasks[task].phase == Phase::Driving && !me.awaits) else { return };
+        let is_free = |task: &usize| me.tasks[*task].phase == Phase::Driving && !me.tasks[*task].asleep && !me.awaits;
+        let Some(task) = me.turn.filter(is_free) else { return };
+        me.unused = None;
         let terms = self.tasks[task];
         if let Some(asked) = &mut me.asked
             && let Some(grant) = self.take_grant(asked)
@@ -112,7 +120,7 @@ impl Protocol {
     }
 
     /// The hold of `task` starts on the lease.
-    fn hold(&self, world: &mut World, process: usize, task: usize) {
+    pub(crate) fn hold(&self, world: &mut World, process: usize, task: usize) {
         let terms = self.tasks[task];
         let me = &mut world.processes[process];
         let Some(lease) = &mut me.lease else { return };
@@ -146,7 +154,9 @@ impl Protocol {
         me.tasks[task].phase = Phase::Idle;
         let Some(lease) = &mut me.lease else { return };
         lease.holder = None;
-        let is_wanted = me.tasks.iter().any(|task| task.phase == Phase::Waiting);
+        // A late task is worth to keep the lease for, but not when another process waits.
+        let is_wanted = me.tasks.iter().any(|task| task.phase == Phase::Waiting)
+            || lease.rival.is_none() && me.tasks.iter().any(|task| task.phase == Phase::Late);
         // What is dropped stays for the next task here, or for the keeper.
         let may_stay = is_wanted || end == End::Drop;
         let counts = is_wanted || self.keeps(Rule::StreakOfDrops);
@@ -220,11 +230,13 @@ impl Protocol {
     pub(crate) fn give_up(&self, world: &mut World, process: usize, task: usize) {
         let me = &mut world.processes[process];
         let phase = std::mem::replace(&mut me.tasks[task].phase, Phase::Idle);
+        me.tasks[task].asleep = false;
         if phase == Phase::Waiting {
             return;
         }
+        me.forget_replies(|command| command.late == Some(task));
         if let Phase::Releasing(sequence, _) = phase {
-            me.forget_replies(|verb| matches!(verb, Verb::Release(..)));
+            me.forget_replies(|command| command.sequence == sequence && matches!(command.verb, Verb::Release(..)));
             // What the release carried along is the slot's to repeat or to withdraw.
             me.send(KEEPERS, sequence, Verb::Release((0, 0), None), true);
         }
@@ -262,7 +274,7 @@ impl Protocol {
                         lease.confirm(self.certain(wanted, age), self.keeps(Rule::FreshFences));
                         lease.fresh = true;
                     }
-                    _ => me.lease = None,
+                    _ => forget_lease(world, process),
                 }
             }
             Verb::Draw(_) if me.turn.is_some_and(|task| matches!(me.tasks[task].phase, Phase::Holding(_))) => {
@@ -277,7 +289,7 @@ impl Protocol {
                 me.awaits = false;
                 match (&mut me.lease, outcome) {
                     (Some(lease), Outcome::Drawn(first)) => lease.fences = (first, first + count),
-                    _ => me.lease = None,
+                    _ => forget_lease(world, process),
                 }
             }
             Verb::Release(_, again) => return self.released(world, process, command, outcome, ran, again),
@@ -345,5 +357,15 @@ impl Protocol {
         if me.turn == Some(task) {
             self.pass(world, process);
         }
+    }
+}
+
+/// The lease is gone in the store. A late copy of its claim may have brought it back, for as long as a claim lasts.
+pub(crate) fn forget_lease(world: &mut World, process: usize) {
+    let me = &mut world.processes[process];
+    let Some(sequence) = me.lease.as_ref().map(|lease| lease.sequence) else { return };
+    me.give_up_lease();
+    if let Some((_, left)) = world.server.lock.filter(|(owner, _)| *owner == Token { process, sequence }) {
+        excuse(world, Token { process, sequence }, left);
     }
 }

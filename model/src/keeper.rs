@@ -1,5 +1,6 @@
 //! A client's keeper, and what reaches a client without being asked for. As `lock-runtime/src/keeper.rs`, `local/care.rs`.
 
+use crate::client::forget_lease;
 use crate::server::excuse;
 use crate::state::{CALLERS, Command, Health, KEEPERS, Message, Outcome, Phase, Process, Ticks, Token, Verb, World};
 use crate::{CLAIM, DRIFT, Duty, Protocol, Rule};
@@ -23,6 +24,7 @@ impl Protocol {
                 None => {}
             }
         }
+        duties.extend(self.duties_to_sleeper(me));
         // Rule 5.
         if let Some(asked) = &me.asked
             && asked.due
@@ -42,6 +44,8 @@ impl Protocol {
         let me = &mut world.processes[process];
         match duty {
             Duty::NoticeLoss => self.revoke(world, process),
+            Duty::PassOver => self.pass_over(world, process),
+            Duty::AskForSleeper => me.ask_for_sleeper(),
             Duty::Renew => {
                 let Some((lease, task)) = me.lease.as_mut().and_then(|lease| lease.holder.map(|task| (lease, task)))
                 else {
@@ -76,8 +80,7 @@ impl Protocol {
         let Some(lease) = &mut me.lease else { return };
         let sequence = lease.sequence;
         let Some(task) = lease.holder else {
-            me.lease = None;
-            return;
+            return forget_lease(world, process);
         };
         lease.holder = None;
         let left = me.left_of(&me.tasks[task].phase);
@@ -156,7 +159,7 @@ impl Protocol {
     }
 
     /// Rule 12: a grant that nobody waits for is answered with its release.
-    fn give_back_stray(&self, me: &mut Process, sequence: u8) {
+    pub(crate) fn give_back_stray(&self, me: &mut Process, sequence: u8) {
         if self.keeps(Rule::StrayGrants) {
             me.send(KEEPERS, sequence, Verb::Release((0, 0), None), true);
         }
@@ -180,7 +183,7 @@ impl Protocol {
         for command in replies.chain(sent.iter().cloned()).filter(|command| command.wanted) {
             // The keeper does not repeat what is asked or renewed; it will find that due again.
             if link == CALLERS || matches!(command.verb, Verb::Release(..)) {
-                me.send(link, command.sequence, command.verb, true);
+                me.links[link].up.push(Command { age: 0, ..command });
             }
         }
         me.links[link].late.extend(sent);
@@ -209,7 +212,12 @@ impl Protocol {
             link.down.clear();
             link
         });
-        let tasks = me.tasks.iter().map(|task| crate::state::Task { phase: Phase::Idle, rounds: 0, ..task.clone() });
+        let tasks = me.tasks.iter().map(|task| crate::state::Task {
+            phase: Phase::Idle,
+            rounds: 0,
+            asleep: false,
+            ..task.clone()
+        });
         *me = Process { health, tasks: tasks.collect(), links, ..Process::default() };
         let delay = match (owned, health) {
             (Some((_, left)), _) => left + 1,

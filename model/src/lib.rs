@@ -5,25 +5,27 @@
 //! them are connections with an order of their own, which break. Time is ticks: a claim is 2, a lease up to 3, and the
 //! server's clock may be a tick ahead. A tick is free when nobody has anything to do; else it is a fault, of which
 //! there are a few: so a process that is paused, a server that hangs and a message that is late are all the same, time
-//! that passes while something could have been done.
+//! that passes while something could have been done. The server may also stand still in the middle of a script, after it
+//! has read the clock, and a task that waits may not be polled for a while.
 //!
 //! `properties` says what must hold. Each rule of docs/protocol.md that is checked here can be taken away ([`Rule`]), and
 //! then some property must break: what can be left out is no rule.
 //!
-//! The tests exhaust twelve searches, some eight million worlds: two or three processes with one or two tasks of one to
+//! The tests exhaust sixteen searches, some fourteen million worlds: one to three processes with one to three tasks of one to
 //! three rounds, under one to four faults of some kinds, never of all kinds at once. Three processes with two tasks each
 //! and every kind of fault are too many for that; `cargo run --release -p model -- --depth N` searches them as deep as
 //! there is time. Tasks that wait in one process get the turn in any order here, not first come first served.
 //!
-//! Not in the model: time that passes inside a script (the simulation has it), more than one key, batches, scripts that
-//! fail half-way (rule 9), a server that forgets, the TTLs of
+//! Not in the model: more than one key, batches, scripts that fail half-way (rule 9), a server that forgets, the TTLs of
 //! queue and fence, the time in a fencing token, guards that outlive a shutdown, `extend`, of re-entry all but its
-//! fencing tokens, the 10 ms of rule L4, and tasks that are not polled when it is their turn (rule L7): a turn that is taken
-//! back and a task that comes later double the states of each task. The simulation has them.
+//! fencing tokens, the 10 ms of rule L4, and of rule L7 the times of milliseconds, tasks that are called together, and the
+//! question of the keeper whether another process waits. The simulation has them.
 #![expect(clippy::indexing_slicing, reason = "processes and tasks are named by their index in lists that never change")]
 
+mod action;
 mod client;
 mod keeper;
+mod late;
 mod process;
 mod properties;
 mod rules;
@@ -33,6 +35,7 @@ mod state;
 
 use stateright::{Model, Property};
 
+pub use action::{Action, Duty, End};
 pub use rules::Rule;
 pub use state::*;
 
@@ -92,67 +95,12 @@ pub struct Faults {
     pub cancels: u8,
     /// Holds that a shutdown ends.
     pub shutdowns: u8,
+    /// Ticks for which the server stands still in the middle of scripts.
+    pub stalls: u8,
+    /// Tasks that wait and are not polled for a while.
+    pub late_tasks: u8,
     /// No fault, but rare: bodies nested in a hold without a fencing token that want one.
     pub nested: u8,
-}
-
-/// One step of somebody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// A task wants the lock.
-    Start(usize, usize),
-    /// A task's time is up, or (a fault) it is cancelled.
-    GiveUp(usize, usize),
-    /// A hold ends.
-    End(usize, usize, End),
-    /// A body is polled whose hold has ended.
-    Poll(usize, usize),
-    /// The server executes the next command of a connection.
-    Execute(usize, usize),
-    /// The server executes a command of a connection that is gone.
-    ExecuteLate(usize, usize),
-    /// A process takes in what comes next.
-    Read(usize, usize),
-    /// A process takes in a push before the replies that came ahead of it: tasks read those in their own time.
-    ReadPush(usize),
-    /// The keeper does what is due.
-    Keep(usize, Duty),
-    /// A push is lost.
-    LosePush(usize),
-    /// A connection breaks.
-    Break(usize, usize),
-    /// A process ends.
-    Crash(usize, Health),
-    /// A shutdown ends a hold.
-    ShutDown(usize),
-    /// A nested body draws a fencing token.
-    Nest(usize, usize),
-    /// The server's clock is ahead, and the lease ends.
-    EndEarly,
-    /// Time passes.
-    Tick,
-}
-
-/// How a hold ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Its release is awaited.
-    Release,
-    /// Its guard is dropped.
-    Drop,
-}
-
-/// What a keeper does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
-    /// The deadline of a hold has passed.
-    NoticeLoss,
-    /// A claim is to be confirmed, or a lease renewed.
-    Renew,
-    /// A lease is left that nobody uses.
-    ReleaseUnused,
-    /// An ask is to be repeated.
-    AskAgain,
 }
 
 impl Protocol {
@@ -167,7 +115,7 @@ impl Protocol {
                 if !connection.up.is_empty() {
                     actions.push(Action::Execute(process, link));
                 }
-                if !connection.down.is_empty() {
+                if me.first_readable(link).is_some() {
                     actions.push(Action::Read(process, link));
                 }
             }
@@ -176,7 +124,7 @@ impl Protocol {
                 if is_lost || matches!(phase, Phase::Holding(_)) && me.left_of(phase) == 0 {
                     actions.push(Action::Poll(process, task));
                 }
-                if matches!(phase, Phase::Waiting | Phase::Driving) && me.tasks[task].patience == Some(0) {
+                if phase.waits() && !me.tasks[task].asleep && me.tasks[task].patience == Some(0) {
                     actions.push(Action::GiveUp(process, task));
                 }
             }
@@ -187,7 +135,10 @@ impl Protocol {
     /// What somebody may do or not.
     fn optional(&self, world: &World, actions: &mut Vec<Action>) {
         for (process, me) in world.processes.iter().enumerate() {
-            for (task, Task { phase, rounds, .. }) in me.tasks.iter().enumerate() {
+            for (task, Task { phase, rounds, asleep, .. }) in me.tasks.iter().enumerate() {
+                if *asleep {
+                    actions.push(Action::Awake(process, task));
+                }
                 match phase {
                     // Of tasks that are alike the first comes first.
                     Phase::Idle if *rounds > 0 && !self.has_twin_before(me, task) => {
@@ -201,7 +152,7 @@ impl Protocol {
                 }
             }
             let first_push = me.links[CALLERS].down.iter().position(|message| !matches!(message, Message::Reply(..)));
-            if first_push.is_some_and(|place| place > 0) {
+            if first_push > me.first_readable(CALLERS) {
                 actions.push(Action::ReadPush(process));
             }
             for link in [CALLERS, KEEPERS] {
@@ -240,8 +191,17 @@ impl Protocol {
                     actions.push(Action::Break(process, link));
                 }
             }
-            for (task, Task { phase, patience, .. }) in me.tasks.iter().enumerate() {
-                let waits = matches!(phase, Phase::Waiting | Phase::Driving | Phase::Releasing(..));
+            for (link, connection) in me.links.iter().enumerate() {
+                let is_script = connection.up.first().is_some_and(|command| command.verb != Verb::Claim);
+                actions.extend(
+                    (1..=faults.stalls).filter(|_| is_script).map(|ticks| Action::ExecuteSlowly(process, link, ticks)),
+                );
+            }
+            for (task, Task { phase, patience, asleep, .. }) in me.tasks.iter().enumerate() {
+                let waits = phase.waits() || matches!(phase, Phase::Releasing(..));
+                if faults.late_tasks > 0 && waits && !asleep && !self.has_twin_before(me, task) {
+                    actions.push(Action::FallAsleep(process, task));
+                }
                 let holds = matches!(phase, Phase::Holding(_)) && me.left_of(phase) > 0 && !me.awaits;
                 if faults.nested > 0 && holds && !self.tasks[task].fenced {
                     actions.push(Action::Nest(process, task));
@@ -259,9 +219,10 @@ impl Protocol {
     fn read(&self, world: &mut World, process: usize, link: usize, place: usize) {
         let message = world.processes[process].links[link].down.remove(place);
         match message {
-            Message::Reply(command, outcome, ran) if command.wanted && link == CALLERS => {
-                self.read_reply(world, process, &command, outcome, ran);
-            }
+            Message::Reply(command, outcome, ran) if command.wanted && link == CALLERS => match command.late {
+                None => self.read_reply(world, process, &command, outcome, ran),
+                Some(task) => self.read_late(world, process, task, &command, outcome, ran),
+            },
             Message::Reply(command, outcome, ran) if command.wanted => {
                 self.keeper_reads(world, process, &command, outcome, ran);
             }
@@ -271,10 +232,7 @@ impl Protocol {
     }
 
     fn tick(world: &mut World, late: bool) {
-        if late {
-            world.faults.lags -= 1;
-            world.seen.late = true;
-        }
+        world.seen.late |= late;
         let holds = world.processes.iter().any(|process| process.holds() > 0);
         let waits = world.processes.iter().any(Process::wants);
         world.seen.idle = if waits && !holds && !world.seen.late { world.seen.idle.saturating_add(1) } else { 0 };
@@ -295,7 +253,7 @@ impl Model for Protocol {
     type Action = Action;
 
     fn init_states(&self) -> Vec<World> {
-        let task = Task { phase: Phase::Idle, rounds: self.rounds, patience: None };
+        let task = Task { phase: Phase::Idle, rounds: self.rounds, patience: None, asleep: false };
         let process = Process { tasks: vec![task; self.tasks.len()], ..Process::default() };
         vec![World {
             server: Server::default(),
@@ -328,21 +286,26 @@ impl Model for Protocol {
             }
             Action::End(process, task, end) => self.end(world, process, task, end),
             Action::Poll(process, task) => self.drop_body(world, process, task),
-            Action::Execute(process, link) => {
-                let command = world.processes[process].links[link].up.remove(0);
-                let outcome = self.execute(world, process, &command);
-                // That a release is done matters to the keeper only while its connection can break.
-                let is_noted = link == CALLERS || !matches!(command.verb, Verb::Release(..)) || world.faults.breaks > 0;
-                if command.wanted && is_noted {
-                    let age = command.age;
-                    world.processes[process].links[link].down.push(Message::Reply(command, outcome, age));
-                }
+            Action::Execute(process, link) => self.execute_next(world, process, link, 0),
+            Action::ExecuteSlowly(process, link, ticks) => {
+                world.faults.stalls -= ticks;
+                self.execute_next(world, process, link, ticks);
             }
+            Action::FallAsleep(process, task) => {
+                world.faults.late_tasks -= 1;
+                // What is granted to it may be kept for so long.
+                world.seen.allowed += 1;
+                world.processes[process].tasks[task].asleep = true;
+            }
+            Action::Awake(process, task) => self.awake(world, process, task),
             Action::ExecuteLate(process, link) => {
                 let command = world.processes[process].links[link].late.remove(0);
-                self.execute(world, process, &command);
+                self.execute(world, process, &command, 0);
             }
-            Action::Read(process, link) => self.read(world, process, link, 0),
+            Action::Read(process, link) => {
+                let first = world.processes[process].first_readable(link);
+                self.read(world, process, link, first.unwrap_or_default());
+            }
             Action::ReadPush(process) => {
                 let down = &world.processes[process].links[CALLERS].down;
                 let place = down.iter().position(|message| !matches!(message, Message::Reply(..)))?;
@@ -385,6 +348,7 @@ impl Model for Protocol {
             Action::Tick => {
                 let mut urgent = Vec::new();
                 self.urgent(world, &mut urgent);
+                world.faults.lags -= u8::from(!urgent.is_empty());
                 Self::tick(world, !urgent.is_empty());
             }
         }

@@ -1,6 +1,7 @@
 //! Searches further than the tests do: `cargo run --release -p model -- --depth 20`.
 //!
 //! - no option: what CI exhausts
+//! - `--only NAME`: one of these
 //! - `--depth N`: three processes with two tasks each and a fault of every kind, to sequences of N - 1 steps
 //! - `--without RULE` (its number in docs/protocol.md): the shortest way to break a promise without that rule
 //! - `--with RULE`: the same search with it
@@ -18,6 +19,10 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let all_well = match words.as_slice() {
         [] => EXHAUSTED.iter().all(|name| scenarios::exhausted(name).is_some_and(|of| search(name, of, None))),
+        ["--only", name] => match scenarios::exhausted(name) {
+            Some(protocol) => search(name, protocol, None),
+            None => return usage(),
+        },
         ["--depth", depth] => match depth.parse() {
             Ok(depth) => search("everything", everything(), Some(depth)),
             Err(_) => return usage(),
@@ -43,7 +48,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: model [--depth N | --without RULE | --with RULE | --list]");
+    eprintln!("usage: model [--only NAME | --depth N | --without RULE | --with RULE | --list]");
     ExitCode::from(2)
 }
 
@@ -57,6 +62,8 @@ fn everything() -> Protocol {
         vanishes: 1,
         cancels: 1,
         shutdowns: 1,
+        stalls: 1,
+        late_tasks: 1,
         nested: 1,
     };
     Protocol::of(3, &[RENEWED, FENCED], faults).rounds(2)

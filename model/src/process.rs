@@ -6,7 +6,7 @@ use crate::state::{Breach, CALLERS, Link, Seen};
 impl Process {
     /// Sends a command.
     pub(crate) fn send(&mut self, link: usize, sequence: u8, verb: Verb, wanted: bool) {
-        self.links[link].up.push(Command { sequence, verb, age: 0, wanted });
+        self.links[link].up.push(Command { sequence, verb, age: 0, wanted, late: None });
     }
 
     /// The task with the turn sends a command and waits for its reply.
@@ -16,13 +16,13 @@ impl Process {
     }
 
     /// Nobody waits for the replies to such commands any more.
-    pub(crate) fn forget_replies(&mut self, are_meant: impl Fn(&Verb) -> bool) {
+    pub(crate) fn forget_replies(&mut self, are_meant: impl Fn(&Command) -> bool) {
         let Link { up, down, .. } = &mut self.links[CALLERS];
         let read = down.iter_mut().filter_map(|message| match message {
             Message::Reply(command, ..) => Some(command),
             _ => None,
         });
-        for command in up.iter_mut().chain(read).filter(|command| are_meant(&command.verb)) {
+        for command in up.iter_mut().chain(read).filter(|command| are_meant(command)) {
             command.wanted = false;
         }
     }
@@ -41,8 +41,7 @@ impl Process {
 
     /// Whether a task waits for the lock.
     pub(crate) fn wants(&self) -> bool {
-        self.health == Health::Live
-            && self.tasks.iter().any(|task| matches!(task.phase, Phase::Waiting | Phase::Driving))
+        self.health == Health::Live && self.tasks.iter().any(|task| !task.asleep && task.phase.waits())
     }
 
     /// How many holds are not over: under the lease, or taken from a body that is not dropped yet.
@@ -68,15 +67,17 @@ impl Process {
             if let Phase::Holding(left) | Phase::Lost(_, left) = &mut task.phase {
                 *left = left.saturating_sub(1);
             }
-            if matches!(task.phase, Phase::Waiting | Phase::Driving) {
+            if task.phase.waits() {
                 task.patience = task.patience.map(|left| left.saturating_sub(1));
             }
         }
         if let Some(lease) = &mut self.lease {
             lease.left = lease.left.saturating_sub(1);
         }
+        self.unused = self.unused.map(|_| true);
         if let Some(asked) = &mut self.asked {
             asked.due = asked.queued;
+            asked.repeated = false;
             if let Some(grant) = &mut asked.granted {
                 grant.left = grant.left.saturating_sub(1);
             }
@@ -99,6 +100,13 @@ impl Process {
                 }
             }
         }
+    }
+}
+
+impl Phase {
+    /// Whether a task waits for the lock.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self, Self::Waiting | Self::Driving | Self::Late)
     }
 }
 

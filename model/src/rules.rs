@@ -17,6 +17,8 @@ pub enum Rule {
     OnlyLonger,
     /// 7: deadlines are counted from the instant before the command was sent.
     FromSending,
+    /// 7, its last sentence: the clock is read once, before a lock is passed on.
+    OneReading,
     /// 8: fencing tokens that were reserved are written back by the owner only, and while nobody has drawn since.
     WriteBack,
     /// 10: only the owner's token releases or renews.
@@ -53,11 +55,17 @@ pub enum Rule {
     NobodyLeft,
     /// L6: a hold that outlives its deadline ends the whole lease.
     WholeLease,
+    /// L7: a turn that its task does not take up passes on.
+    LateTurn,
+    /// L7: what a late task does with a turn that has passed on has no effect.
+    StaleTurn,
+    /// L7: an ask whose answer is not read is repeated.
+    UnreadAnswer,
 }
 
 impl Rule {
     /// All of them, with their numbers.
-    pub const ALL: [(&'static str, Self); 25] = [
+    pub const ALL: [(&'static str, Self); 29] = [
         ("1", Self::TakeBack),
         ("2", Self::NotAfter),
         ("3", Self::CanBeTold),
@@ -65,6 +73,7 @@ impl Rule {
         ("5", Self::AskAgain),
         ("6", Self::OnlyLonger),
         ("7", Self::FromSending),
+        ("7b", Self::OneReading),
         ("8", Self::WriteBack),
         ("10", Self::OwnersToken),
         ("11", Self::Claims),
@@ -83,6 +92,9 @@ impl Rule {
         ("L4", Self::Streak),
         ("L5", Self::NobodyLeft),
         ("L6", Self::WholeLease),
+        ("L7", Self::LateTurn),
+        ("L7b", Self::StaleTurn),
+        ("L7c", Self::UnreadAnswer),
     ];
 
     /// The rule of this number.

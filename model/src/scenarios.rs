@@ -21,6 +21,8 @@ pub const NO_FAULTS: Faults = Faults {
     vanishes: 0,
     cancels: 0,
     shutdowns: 0,
+    stalls: 0,
+    late_tasks: 0,
     nested: 0,
 };
 
@@ -63,7 +65,7 @@ pub fn broken(checker: &impl Checker<Protocol>) -> Vec<&'static str> {
 }
 
 /// What CI exhausts.
-pub const EXHAUSTED: [&str; 12] = [
+pub const EXHAUSTED: [&str; 16] = [
     "three processes",
     "two tasks each",
     "three rounds",
@@ -76,6 +78,10 @@ pub const EXHAUSTED: [&str; 12] = [
     "cancelled",
     "shutdown",
     "nested",
+    "slow scripts",
+    "late tasks",
+    "late tasks of one process",
+    "a late task and a broken connection",
 ];
 
 /// One of them.
@@ -94,6 +100,12 @@ pub fn exhausted(name: &str) -> Option<Protocol> {
         "cancelled" => Protocol::of(2, &[SHORT], Faults { cancels: 1, ..NO_FAULTS }).rounds(2),
         "shutdown" => Protocol::of(3, &[SHORT], Faults { cancels: 1, shutdowns: 1, ..NO_FAULTS }),
         "nested" => Protocol::of(1, &[FENCED, SHORT, FENCED], Faults { cancels: 1, nested: 1, ..NO_FAULTS }),
+        "slow scripts" => Protocol::of(2, &[FENCED], Faults { stalls: 3, early_ends: 1, ..NO_FAULTS }),
+        "late tasks" => Protocol::of(2, &[SHORT, SHORT], Faults { late_tasks: 1, ..NO_FAULTS }),
+        "late tasks of one process" => Protocol::of(1, &[SHORT, FENCED, FENCED], Faults { late_tasks: 2, ..NO_FAULTS }),
+        "a late task and a broken connection" => {
+            Protocol::of(2, &[FENCED], Faults { late_tasks: 1, breaks: 1, cancels: 1, ..NO_FAULTS })
+        }
         _ => return None,
     })
 }
@@ -111,6 +123,7 @@ pub fn shown(rule: Rule) -> Protocol {
         Rule::QueueFirst => three(&[FENCED], Faults { crashes: 1, ..NO_FAULTS }),
         Rule::AskAgain => two(&[SHORT], Faults { crashes: 1, ..NO_FAULTS }),
         Rule::OnlyLonger => two(&[RENEWED, FENCED], Faults { early_ends: 1, ..NO_FAULTS }),
+        Rule::OneReading => two(&[SHORT], Faults { stalls: 1, early_ends: 1, ..NO_FAULTS }).rounds(2),
         Rule::FromSending | Rule::OwnersToken => two(&[SHORT], Faults { lags: 2, ..NO_FAULTS }),
         Rule::WriteBack => one(&[FENCED, FENCED], Faults { breaks: 1, cancels: 1, ..NO_FAULTS }).rounds(2),
         Rule::NestedFences => one(&[FENCED, SHORT, FENCED], Faults { cancels: 1, nested: 1, ..NO_FAULTS }).rounds(2),
@@ -128,6 +141,8 @@ pub fn shown(rule: Rule) -> Protocol {
         Rule::Streak => two(&[SHORT, SHORT, SHORT], NO_FAULTS),
         Rule::StreakOfDrops => two(&[SHORT], NO_FAULTS).rounds(3),
         Rule::WholeLease => one(&[SHORT, SHORT], NO_FAULTS),
+        Rule::LateTurn | Rule::UnreadAnswer => two(&[SHORT], Faults { late_tasks: 1, ..NO_FAULTS }),
+        Rule::StaleTurn => one(&[SHORT, SHORT], Faults { late_tasks: 1, ..NO_FAULTS }),
     }
     .without(rule)
 }

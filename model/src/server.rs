@@ -4,15 +4,38 @@ use crate::state::{AskedAgain, CALLERS, Command, Fences, Grant, Health, Message,
 use crate::{Breach, CLAIM, DRIFT, LEASE, Protocol, Rule};
 
 impl Protocol {
-    /// Executes a command of `process`.
-    pub(crate) fn execute(&self, world: &mut World, process: usize, command: &Command) -> Outcome {
+    /// Executes the next command of a connection. The server may stand still for so long in the middle of a script: what
+    /// a script sees of its keys, and what it reads from the clock, is as it was when it began.
+    pub(crate) fn execute_next(&self, world: &mut World, process: usize, link: usize, stalled: Ticks) {
+        let Some(begun) = world.processes[process].links[link].up.first().cloned() else { return };
+        let lock = world.server.lock;
+        for _ in 0..stalled {
+            Self::tick(world, true);
+        }
+        let executed = world.processes[process].links[link].up.remove(0);
+        world.server.lock = lock;
+        let command = Command { verb: begun.verb, ..executed };
+        let outcome = self.execute(world, process, &command, stalled);
+        if stalled > 0 {
+            let end = |(owner, left): (Token, Ticks)| (owner, left.saturating_sub(stalled));
+            world.server.lock = world.server.lock.map(end).filter(|(_, left)| *left > 0);
+        }
+        // That a release is done matters to the keeper only while its connection can break.
+        let is_noted = link == CALLERS || !matches!(command.verb, Verb::Release(..)) || world.faults.breaks > 0;
+        if command.wanted && is_noted {
+            world.processes[process].links[link].down.push(Message::Reply(command, outcome, begun.age));
+        }
+    }
+
+    /// Executes a command of `process`, which takes so long.
+    pub(crate) fn execute(&self, world: &mut World, process: usize, command: &Command, stalled: Ticks) -> Outcome {
         let token = Token { process, sequence: command.sequence };
         match command.verb {
             Verb::Claim => self.claim(world, token),
-            Verb::Ask(fences, time) => self.ask(world, token, fences, time),
+            Verb::Ask(fences, time) => self.ask(world, token, fences, time, stalled),
             Verb::Renew(lease) => self.renew(world, token, lease),
             Verb::Draw(count) => draw_if_owned(world, token, count),
-            Verb::Release(unused, again) => self.release(world, token, unused, again),
+            Verb::Release(unused, again) => self.release(world, token, unused, again, stalled),
         }
     }
 
@@ -31,13 +54,13 @@ impl Protocol {
     }
 
     /// `ask.lua`, for one that waits in the queue.
-    fn ask(&self, world: &mut World, token: Token, fences: u8, time: Option<Ticks>) -> Outcome {
+    fn ask(&self, world: &mut World, token: Token, fences: u8, time: Option<Ticks>, stalled: Ticks) -> Outcome {
         if time == Some(0) && self.keeps(Rule::NotAfter) {
             return Outcome::Late;
         }
         if world.server.lock.is_none() {
             // Rule 4.
-            let passed = if self.keeps(Rule::QueueFirst) { self.hand_off(world, Some(token)) } else { None };
+            let passed = if self.keeps(Rule::QueueFirst) { self.hand_off(world, Some(token), stalled) } else { None };
             if passed.is_none() {
                 let ahead = world.server.queue.iter().take_while(|&&waiter| waiter != token);
                 if ahead.into_iter().any(|waiter| world.processes[waiter.process].waits_for(waiter.sequence)) {
@@ -67,7 +90,9 @@ impl Protocol {
     }
 
     /// `hand_off` of `queue.lua`: the lock goes to the first waiter that can be told.
-    fn hand_off(&self, world: &mut World, caller: Option<Token>) -> Option<Token> {
+    fn hand_off(&self, world: &mut World, caller: Option<Token>, stalled: Ticks) -> Option<Token> {
+        // Rule 7: else the clock is read after the lock was set, and the server stood still in between.
+        let age = if self.keeps(Rule::OneReading) { stalled } else { 0 };
         let mut tried = false;
         while !world.server.queue.is_empty() {
             let token = world.server.queue.remove(0);
@@ -77,7 +102,7 @@ impl Protocol {
             if Some(token) == caller {
                 return caller;
             }
-            let told = publish(world, token.process, Message::Grant(token.sequence, 0, contended));
+            let told = publish(world, token.process, Message::Grant(token.sequence, age, contended));
             // Rule 3.
             if told || !self.keeps(Rule::CanBeTold) {
                 return Some(token);
@@ -90,7 +115,7 @@ impl Protocol {
     }
 
     /// `release.lua`.
-    fn release(&self, world: &mut World, token: Token, unused: Fences, again: Option<u8>) -> Outcome {
+    fn release(&self, world: &mut World, token: Token, unused: Fences, again: Option<u8>, stalled: Ticks) -> Outcome {
         let again = again.map(|sequence| Token { sequence, ..token });
         let owned = self.is_owner(world, token);
         let (next, end) = unused;
@@ -101,7 +126,7 @@ impl Protocol {
         world.server.queue.retain(|&waiter| waiter != token);
         world.server.queue.extend(again);
         if owned || world.server.lock.is_none() {
-            world.server.lock = self.hand_off(world, again).and(world.server.lock);
+            world.server.lock = self.hand_off(world, again, stalled).and(world.server.lock);
             // What goes along with a release has no `not_after`.
             if let Some(again) = again.filter(|&again| world.server.lock.is_some_and(|(owner, _)| owner == again)) {
                 excuse(world, again, CLAIM);

@@ -99,6 +99,8 @@ pub struct Process {
     pub asked: Option<Asked>,
     /// What is owned.
     pub lease: Option<Lease>,
+    /// No task here takes up its turn; whether what is granted has been kept for long enough.
+    pub unused: Option<bool>,
     /// The last token made.
     pub last: u8,
     /// The last token given up. Only the properties look at it.
@@ -135,6 +137,8 @@ pub struct Task {
     pub rounds: u8,
     /// How much longer it waits; `None`: for ever.
     pub patience: Option<Ticks>,
+    /// It is not polled.
+    pub asleep: bool,
 }
 
 /// What a task does.
@@ -146,6 +150,8 @@ pub enum Phase {
     Waiting,
     /// It has the turn and drives the store.
     Driving,
+    /// It had the turn, which passed on because it did not come.
+    Late,
     /// Its body runs under the lease, until this end of its own or the lease's.
     Holding(Ticks),
     /// It waits for the answer to its release; whether the token was granted once more meanwhile.
@@ -170,6 +176,8 @@ pub struct Asked {
     pub doubtful: bool,
     /// It is time to ask again.
     pub due: bool,
+    /// The keeper has asked again for a task that does not read the answer.
+    pub repeated: bool,
     /// The last dated refusal.
     pub anchor: Option<Anchor>,
     /// An answer that grants.
@@ -248,6 +256,8 @@ pub struct Command {
     pub age: Ticks,
     /// Somebody waits for the reply.
     pub wanted: bool,
+    /// It is this task, whose turn has passed on since.
+    pub late: Option<usize>,
 }
 
 /// The commands of docs/protocol.md.

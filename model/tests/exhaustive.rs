@@ -42,6 +42,10 @@ exhausted! {
     promises_hold_when_acquires_are_cancelled: "cancelled";
     promises_hold_when_a_shutdown_ends_holds: "shutdown";
     promises_hold_for_nested_bodies: "nested";
+    promises_hold_when_the_server_stands_still_inside_scripts: "slow scripts";
+    promises_hold_when_tasks_come_late: "late tasks";
+    promises_hold_when_tasks_of_one_process_come_late: "late tasks of one process";
+    promises_hold_when_a_task_comes_late_and_a_connection_breaks: "a late task and a broken connection";
 }
 
 /// So that a rule's test finds what the rule is for, and not what is broken anyway.

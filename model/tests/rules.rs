@@ -33,6 +33,7 @@ removed! {
     removing_rule_5_is_found: AskAgain breaks "4";
     removing_rule_6_is_found: OnlyLonger breaks "1";
     removing_rule_7_is_found: FromSending breaks "1";
+    removing_rule_7b_is_found: OneReading breaks "1";
     removing_rule_8_is_found: WriteBack breaks "2";
     removing_rule_10_is_found: OwnersToken breaks "3";
     removing_rule_11_is_found: Claims breaks "5";
@@ -51,4 +52,7 @@ removed! {
     removing_rule_l4_is_found: Streak breaks "6";
     removing_rule_l5_is_found: NobodyLeft breaks "4";
     removing_rule_l6_is_found: WholeLease breaks "3";
+    removing_rule_l7_is_found: LateTurn breaks "4";
+    removing_rule_l7b_is_found: StaleTurn breaks "8";
+    removing_rule_l7c_is_found: UnreadAnswer breaks "4";
 }

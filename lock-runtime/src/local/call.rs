@@ -280,7 +280,8 @@ impl Slot {
         if release.is_some() {
             state.calls.idle = None;
         }
-        let all = if state.calls.late.len() < MANY_LATE { Vec::new() } else { state.call_all(now) };
+        let is_few = state.calls.late.len() < MANY_LATE || mutant!(CalledOneByOne);
+        let all = if is_few { Vec::new() } else { state.call_all(now) };
         drop(state);
         self.pass_on(id, PassedBy::Keeper);
         for (id, waiter) in all {

@@ -9,10 +9,10 @@ use history::event::What;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::network::{Network, Weather};
-use super::outage;
 use super::process::Process;
 use super::time;
 use super::world::Plan;
+use super::{foreign, outage};
 
 const CALM: Weather = Weather {
     delay: Duration::from_millis(2),
@@ -52,6 +52,9 @@ pub(super) async fn befall(
             note(network, "FlushAll", "server", time::now().unwrap_or_default());
         }
         sleep(ALONE).await;
+    }
+    if plan.foreign {
+        foreign::befall(network, plan, end, random).await;
     }
     if plan.load > 0 {
         outage::befall(network, plan, processes, calm, random).await;

@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use history::event::What;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::network::Network;
 use super::time;
+
+/// A thread that has worked is free for so long at least.
+const FREE: Duration = Duration::from_secs(1);
 
 /// How late tasks are polled after they were woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub(super) enum Late {
     Always(u64),
     /// Each time by just so many milliseconds.
     Exactly(u64),
+    /// Now and then, together with most tasks of their process: the thread works for so many milliseconds at most.
+    Thread(u64),
 }
 
 impl Late {
@@ -40,7 +45,7 @@ impl Late {
         match self {
             Self::Always(most) => most,
             Self::Exactly(millis) => millis,
-            Self::Never | Self::Sometimes(_) => 0,
+            Self::Never | Self::Sometimes(_) | Self::Thread(_) => 0,
         }
     }
 
@@ -49,7 +54,7 @@ impl Late {
             Self::Sometimes(most) if random.u8(..16) == 0 => random.u64(100..=most),
             Self::Always(most) => random.u64(0..=most),
             Self::Exactly(millis) => millis,
-            Self::Never | Self::Sometimes(_) => 0,
+            Self::Never | Self::Sometimes(_) | Self::Thread(_) => 0,
         };
         Duration::from_millis(millis)
     }
@@ -62,10 +67,41 @@ pub(super) struct Diary {
     pub(super) task: u32,
 }
 
+/// The thread that most tasks of a process run on.
+pub(super) struct Thread {
+    /// Until when it works on something else.
+    busy: Mutex<Instant>,
+    /// When there are no faults any more.
+    end: Instant,
+}
+
+impl Thread {
+    pub(super) fn new(end: Instant) -> Arc<Self> {
+        Arc::new(Self { busy: Mutex::new(Instant::now()), end })
+    }
+
+    /// How long it is still busy.
+    fn left(&self) -> Duration {
+        let busy = *self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        busy.saturating_duration_since(Instant::now())
+    }
+
+    /// After a task was polled: a thread that was free for a while may begin to work.
+    fn work(&self, late: Late, random: &mut Rng) {
+        let Late::Thread(most) = late else { return };
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if now > *busy + FREE && random.u8(..64) == 0 {
+            *busy = (now + Duration::from_millis(random.u64(500..=most))).min(self.end);
+        }
+    }
+}
+
 /// Polls a future only some time after it was woken.
 pub(super) struct PolledLate<F> {
     inner: Pin<Box<F>>,
     late: Late,
+    thread: Arc<Thread>,
     random: Rng,
     diary: Diary,
     flag: Arc<Flag>,
@@ -75,8 +111,14 @@ pub(super) struct PolledLate<F> {
 
 impl<F> PolledLate<F> {
     pub(super) fn new(inner: F, late: Late, random: Rng, diary: Diary) -> Self {
+        Self::on(&Thread::new(Instant::now()), inner, late, random, diary)
+    }
+
+    /// On a thread that others run on, too.
+    pub(super) fn on(thread: &Arc<Thread>, inner: F, late: Late, random: Rng, diary: Diary) -> Self {
+        let thread = Arc::clone(thread);
         let flag = Arc::new(Flag { is_woken: AtomicBool::new(false), outer: Mutex::new(None) });
-        Self { inner: Box::pin(inner), late, random, diary, flag, pause: None }
+        Self { inner: Box::pin(inner), late, thread, random, diary, flag, pause: None }
     }
 
     /// Writes down how late it was until now.
@@ -104,7 +146,7 @@ impl<F: Future> Future for PolledLate<F> {
                 std::task::ready!(pause.as_mut().poll(context));
                 this.note();
             } else if this.flag.is_woken.load(Ordering::Relaxed) {
-                let pause = this.late.draw(&mut this.random);
+                let pause = this.late.draw(&mut this.random).max(this.thread.left());
                 if !pause.is_zero() {
                     this.pause = Some((Box::pin(sleep(pause)), time::now().unwrap_or_default()));
                     continue;
@@ -112,7 +154,9 @@ impl<F: Future> Future for PolledLate<F> {
             }
             this.flag.is_woken.store(false, Ordering::Relaxed);
             let waker = Waker::from(Arc::clone(&this.flag));
-            return this.inner.as_mut().poll(&mut Context::from_waker(&waker));
+            let polled = this.inner.as_mut().poll(&mut Context::from_waker(&waker));
+            this.thread.work(this.late, &mut this.random);
+            return polled;
         }
     }
 }

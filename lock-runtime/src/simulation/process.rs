@@ -8,7 +8,7 @@ use history::event::What;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::late::{Diary, Late, PolledLate};
+use super::late::{Diary, Late, PolledLate, Thread};
 use super::network::Network;
 use super::tasks::Task;
 use super::world::Plan;
@@ -37,13 +37,16 @@ impl Process {
     fn born(network: &Arc<Network>, host: &str, generation: u32, plan: &Plan, end: Instant, random: &mut Rng) -> Self {
         let name = format!("{host}.{generation}");
         let manager = connect_allowing(network, &name, plan.drift_ppm);
+        let thread = Thread::new(end);
         let tasks = (0..plan.tasks).map(|number| {
             let task = Task::new(network, &name, number, manager.clone(), plan, end, random.fork());
-            if plan.late == Late::Never {
+            // Two tasks have a thread of their own.
+            let is_apart = matches!(plan.late, Late::Thread(_)) && number + 2 >= plan.tasks;
+            if plan.late == Late::Never || is_apart {
                 return tokio::spawn(task.live());
             }
             let diary = Diary { network: Arc::clone(network), process: name.clone(), task: number };
-            tokio::spawn(PolledLate::new(task.live(), plan.late, random.fork(), diary))
+            tokio::spawn(PolledLate::on(&thread, task.live(), plan.late, random.fork(), diary))
         });
         let tasks = tasks.collect();
         Self { network: Arc::clone(network), name, generation, manager, tasks }

@@ -98,7 +98,7 @@ fn is_alive(expires: Option<u64>, now: u64) -> bool {
 }
 
 fn is_lock(key: &str) -> bool {
-    !key.starts_with('{')
+    !key.starts_with('{') && !key.starts_with(super::foreign::GONE)
 }
 
 fn text(value: &Stored) -> String {

@@ -96,6 +96,16 @@ const fn far(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.round_trip >= 200, ..seeded }
 }
 
+/// Where another client has values at helper keys.
+const fn shared(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.foreign, ..seeded }
+}
+
+/// Where a thread blocks that many tasks run on.
+const fn blocking(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| matches!(plan.late, Late::Thread(_)), ..seeded }
+}
+
 /// Where tasks are polled late.
 const fn late(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.late != Late::Never, ..seeded }
@@ -105,6 +115,8 @@ const OVERLAP: &str = "C1 claims never overlap";
 const FENCES: &str = "C2 fences increase";
 const GOES_ON: &str = "C4 all goes on after the faults";
 const IN_TIME: &str = "C4 acquires return in time";
+const WORLD: &str = "C4 the world ends";
+const TAKEN: &str = "C5 a free lock is taken";
 const PASSES_ON: &str = "C5 a released lock passes on";
 const REACH: &str = "C6 grants reach somebody";
 const LEFT: &str = "C6 no lock is left behind";
@@ -148,7 +160,7 @@ pub(super) const ALL: &[Seeded] = &[
         &[("local next_owner = hand_off(lock, queue, token)", "local next_owner = nil")],
         HEAD,
     ),
-    scripts("the queue's last is served first", &[("redis.call('LPOP', queue)", "redis.call('RPOP', queue)")], ORDER),
+    scripts("the queue's last is served first", &[("redis.pcall('LPOP', queue)", "redis.pcall('RPOP', queue)")], ORDER),
     scripts(
         "who yields queues at the head",
         &[("redis.call('RPUSH', queue, again_entry", "redis.call('LPUSH', queue, again_entry")],
@@ -165,6 +177,14 @@ pub(super) const ALL: &[Seeded] = &[
         &[(", 'PXAT', number(math.ceil(granted_at / 1000) + claim))", ")")],
         ENDS,
     ),
+    shared(scripts(
+        "release.lua keeps a lock whose queue is no list",
+        &[
+            ("local ran, answer = pcall(pass_on, lock,", "local ran, answer = true, pass_on(lock,"),
+            ("if ARGV[1] ~= '' and redis.pcall('GET', lock) == ARGV[1] then", "if false then"),
+        ],
+        UNUSED,
+    )),
     stalling(scripts(
         "a lock is passed on before the clock is read",
         &[
@@ -235,8 +255,10 @@ pub(super) const ALL: &[Seeded] = &[
     code("L4: a streak has no end", Mutant::StreakWithoutBound, ORDER),
     late(code("L7: a turn that is not taken up stays where it is", Mutant::LateTurnKept, UNUSED)),
     late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
+    blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
     far(code("L7: a task is late though an answer is on its way from afar", Mutant::DistanceForgotten, ORDER)),
+    shared(code("the keeper of a manager that is gone looks again and again", Mutant::GoneKeeperLooksOn, WORLD)),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
     under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),
     code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT),

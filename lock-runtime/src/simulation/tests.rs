@@ -93,6 +93,7 @@ fn each_seeded_bug_is_caught_by_its_check() {
 fn each_patch_changes_a_script() {
     let scripts = [
         include_str!("../store/redis/scripts/ask.lua"),
+        include_str!("../store/redis/scripts/denied.lua"),
         include_str!("../store/redis/scripts/free.lua"),
         include_str!("../store/redis/scripts/queue.lua"),
         include_str!("../store/redis/scripts/release.lua"),

@@ -17,7 +17,7 @@ use super::late::Late;
 use super::network::Network;
 use super::process::Process;
 use super::seeded::Bug;
-use super::time::Simulated;
+use super::time::{self, Simulated};
 use crate::mutants::Seeded;
 
 /// No world lasts longer, in its own time.
@@ -62,6 +62,8 @@ pub(super) struct Plan {
     pub(super) round_trip: u64,
     /// Tasks are polled late.
     pub(super) late: Late,
+    /// Another client has values of its own at the helper keys of locks.
+    pub(super) foreign: bool,
 }
 
 impl Plan {
@@ -95,6 +97,7 @@ impl Plan {
             forgetful,
             load: 0,
             late: Late::Never,
+            foreign: false,
             stalls: 0.0,
             script_time: random.choice([ScriptTime::Passes, ScriptTime::StandsStill]).unwrap_or_default(),
             round_trip: if is_busy { 0 } else { random.choice(ROUND_TRIPS).unwrap_or_default() },
@@ -118,11 +121,24 @@ impl Plan {
             _ => plan,
         };
         if is_busy || forgetful || random.u8(..6) != 0 {
-            return plan.with_leases_for_its_distance();
+            return plan.with_leases_for_its_distance().with_company(&mut random.clone());
         }
         // What a holder believes for too long shows where locks pass from hand to hand and are used to their end.
         Self { stalls: 0.02, keys: random.u64(1..=2), lease: random.u64(300..=2500), late: Late::Never, ..plan }
             .with_leases_for_its_distance()
+    }
+
+    /// Where nothing else happens: who shares the server, or the thread. All other worlds stay as they are.
+    fn with_company(self, random: &mut Rng) -> Self {
+        let is_lossless = self.push_lost == 0.0 && self.cut == 0.0 && self.round_trip <= 1;
+        if self.pause.is_some() || self.is_busy || self.forgetful || self.late != Late::Never || !is_lossless {
+            return self;
+        }
+        match random.u8(..5) {
+            0 | 1 => Self { foreign: true, keys: random.u64(1..=3), ..self },
+            2 | 3 => Self { late: Late::Thread(5000), processes: 1, tasks: 100, keys: 1, ..self },
+            _ => self,
+        }
     }
 
     fn with_leases_for_its_distance(self) -> Self {
@@ -197,6 +213,7 @@ async fn live(plan: &Plan, server: ModelServer, random: &mut Rng) -> (History, V
         Err(panic) => Some(said(&*panic)),
     };
     let mut violations = left_behind(&network);
+    let why = why.or_else(|| time::stood_still().then(|| "time stands still for all others".to_owned()));
     violations.extend(network.take_seen());
     violations.extend(why.map(|text| Violation { check: "C4 the world ends", text, key: None, range: (0, 0) }));
     (History::of(network.take_events()), violations)

@@ -1,6 +1,7 @@
 //! Locks on the masters of a cluster: how they are found, how slots move, and what a failover does.
 
 mod failover;
+mod helper_keys;
 mod migration;
 mod pushes;
 mod routing;

@@ -17,6 +17,9 @@ const LATE: Duration = Duration::from_secs(1);
 /// A fault counts for what starts this soon after it.
 const AFTER: u64 = 1_000_000_000;
 
+/// A value of another client at a helper key is no reason to keep a lock.
+const FOREIGN: &str = "ForeignValue";
+
 /// A key with a token that no live task stands for goes away: at once after a release, in 3 s after an acquire that
 /// failed, after the lease when its process was killed or the release could not arrive.
 #[must_use]
@@ -52,7 +55,13 @@ pub fn unused_locks_are_given_back(history: &History, bounds: &Bounds) -> Vec<Vi
         return found;
     }
     let attempts = history.by_key();
-    let troubles = || history.faults.iter().map(|fault| (fault.range.0, fault.range.1 + felt(&fault.kind)));
+    let troubles = || {
+        history
+            .faults
+            .iter()
+            .filter(|fault| fault.kind != FOREIGN)
+            .map(|fault| (fault.range.0, fault.range.1 + felt(&fault.kind)))
+    };
     for (key, leases) in history.owners() {
         let users = attempts.get(key).map(Vec::as_slice).unwrap_or_default();
         for lease in leases {
@@ -144,6 +153,14 @@ mod tests {
         let fault = What::Fault { kind: "Part".into(), target: "wire".into(), from: 15_000_000 };
         let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20).and(1000, "harness", fault);
         assert_eq!(sample.clone().gone(3500).finds(unused_locks_are_given_back), 0);
+        assert_eq!(sample.gone(3700).finds(unused_locks_are_given_back), 1);
+    }
+
+    #[test]
+    fn a_lock_that_is_left_for_a_foreign_value_is_found() {
+        let fault = What::Fault { kind: FOREIGN.into(), target: "server".into(), from: 5_000_000 };
+        let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20).and(4000, "harness", fault);
+        assert_eq!(sample.clone().gone(900).finds(unused_locks_are_given_back), 0);
         assert_eq!(sample.gone(3700).finds(unused_locks_are_given_back), 1);
     }
 

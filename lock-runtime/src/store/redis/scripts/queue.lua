@@ -37,6 +37,7 @@ end
 -- Call it only when the lock is free or the caller's to give. Returns the token, or nil: nobody waits, and the lock is
 -- as free as it was.
 -- `caller` is a token that reads the outcome from this script's reply.
+-- A queue that holds something else has no waiter in it: a free lock is had all the same, and nothing is deleted.
 -- A waiter whose channel has no listener is dead or not connected: it is passed over (rule 3 of docs/protocol.md).
 -- The lock's end and the message to its owner are counted from one reading of the clock (rule 7): if the server stands
 -- still in here, the lock ends no sooner than its owner believes. A lock may have ended by the time its owner hears of it:
@@ -44,8 +45,11 @@ end
 local function hand_off(lock, queue, caller)
   local granted_at, tried = now(), false
   while true do
-    local entry = redis.call('LPOP', queue)
-    if not entry then
+    local entry = redis.pcall('LPOP', queue)
+    if type(entry) == 'table' and not string.find(entry.err, '^WRONGTYPE') then
+      error(entry)
+    end
+    if type(entry) ~= 'string' then
       if tried then
         redis.call('DEL', lock)
       end

@@ -1,0 +1,67 @@
+//! Another client that uses names of ours: values of its own, of another type, at the helper keys of locks, and at the key of a
+//! lock whose manager is just going.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use history::claims::HARNESS;
+use history::event::What;
+use tokio::time::{Instant, sleep};
+
+use super::network::Network;
+use super::process::connect;
+use super::time;
+use super::world::Plan;
+
+/// The history's word for it. It is no excuse for a lock that stays.
+const KIND: &str = "ForeignValue";
+/// Locks of managers that go; the history does not have them.
+pub(super) const GONE: &str = "gone:";
+/// By then a hold is confirmed.
+const CONFIRMED: Duration = Duration::from_millis(100);
+
+/// Has values put at helper keys until `end`, each for longer than a release may take.
+pub(super) async fn befall(network: &Arc<Network>, plan: &Plan, end: Instant, random: &mut Rng) {
+    leave(network).await;
+    while Instant::now() < end {
+        let span = random.u64(1500..4000);
+        let lock = format!("k:{}", random.u64(..plan.keys));
+        let from = time::now().unwrap_or_default();
+        if random.bool() {
+            execute(network, &["SET", &format!("{{{lock}}}:queue"), "theirs", "PX", &span.to_string()]);
+        } else {
+            put_list(network, &format!("{{{lock}}}:fence"), span);
+        }
+        // What is there for a millisecond longer ends by itself.
+        sleep(Duration::from_millis(span + 2)).await;
+        network.note(HARNESS, 0, What::Fault { kind: KIND.to_owned(), target: "server".to_owned(), from });
+        sleep(Duration::from_millis(random.u64(0..500))).await;
+    }
+}
+
+/// A manager goes, and the release of its lock is refused for as long as the lease would last.
+async fn leave(network: &Arc<Network>) {
+    let locks = connect(network, "leaver");
+    let guard = locks.lock("gone", &0).expire(Duration::from_secs(4)).acquire().await.unwrap();
+    sleep(CONFIRMED).await;
+    put_list(network, &format!("{GONE}0"), 4000);
+    drop((guard, locks));
+}
+
+fn put_list(network: &Network, key: &str, span: u64) {
+    execute(network, &["DEL", key]);
+    execute(network, &["RPUSH", key, "theirs"]);
+    execute(network, &["PEXPIRE", key, &span.to_string()]);
+}
+
+fn execute(network: &Network, command: &[&str]) {
+    let command: Vec<Vec<u8>> = command.iter().map(|word| word.as_bytes().to_vec()).collect();
+    network.server(|server, now| {
+        let client = server.connect();
+        server.execute(client, now, &command);
+        server.disconnect(client);
+    });
+}
