@@ -1,6 +1,6 @@
 //! A flash sale: a thousand buyers at once for two items, and every sale is a plain read-modify-write of the stock.
 //!
-//! `cargo run --release --example flash_sale`, then again with `--no-lock`, `--redis URL`, `--processes 4`.
+//! `cargo run --example flash_sale`, then again with `--no-lock`, `--redis URL`, `--processes 4`.
 
 use std::process::ExitCode;
 use std::sync::Arc;

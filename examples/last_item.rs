@@ -1,6 +1,6 @@
 //! The last item: thousands of buyers for a stock of one, none of whom is ready to wait.
 //!
-//! `cargo run --release --example last_item`, then again with `--no-lock`, `--redis URL`, `--processes 4`.
+//! `cargo run --example last_item`, then again with `--no-lock`, `--redis URL`, `--processes 4`.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! A long hold: each task holds the lock for three leases, and renewal keeps it.
 //!
-//! `cargo run --release --example long_hold`, then again with `--no-lock`. With `--redis URL` or `--processes 2` it also
+//! `cargo run --example long_hold`, then again with `--no-lock`. With `--redis URL` or `--processes 2` it also
 //! kills a process that holds the lock, and shows that the lock is free one lease later.
 
 use std::future::Future;

@@ -1,6 +1,6 @@
 //! A takeover: the process that holds the lock is killed, and exactly one of many waiters in other processes gets it.
 //!
-//! `cargo run --release --example takeover`, then again with `--no-lock`. Killing takes processes, and processes share a
+//! `cargo run --example takeover`, then again with `--no-lock`. Killing takes processes, and processes share a
 //! lock through a server: `--redis URL`, or a redis-server on the PATH.
 
 use std::future::Future;

@@ -1,8 +1,8 @@
 //! One default address per user: two processes add addresses for the same user at once, and a user's first address
 //! is the default one. The rule is checked against a real database: SQLite, or Postgres with `DATABASE_URL`.
 //!
-//! `cargo run --release -p default_address --example default_address`, then again with `--no-lock`. Two processes share a lock through a
-//! server: `--redis URL`, or a redis-server on the PATH; `--processes 1` runs without.
+//! `cargo run --release -p default_address --example default_address`, then again with `--no-lock`. Two processes share a
+//! lock through a server: `--redis URL`, or a redis-server on the PATH; `--processes 1` runs without.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,15 +1,6 @@
 //! What the integration tests share: a server of their own, a proxy that misbehaves on purpose, and the ways to make
 //! managers.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::missing_panics_doc,
-    reason = "a harness fails its test by panicking"
-)]
-
 pub mod aof;
 pub mod child;
 pub mod clock;

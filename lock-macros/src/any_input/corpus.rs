@@ -18,7 +18,7 @@ pub(super) struct Use {
 
 const SOURCES: [&str; 5] = [
     "src/snapshots.rs",
-    "../tests/ui",
+    "../tests/compile_fail/ui",
     "../tests/tests/macros/shapes",
     "../tests/tests/macros/behaviour",
     "../tests/tests/macros/futures.rs",

@@ -1,7 +1,5 @@
 //! An outage with traffic, measured: `cargo run --release -p tests --bin outage -- --kind killed --seconds 40`.
 
-#![allow(clippy::expect_used, reason = "a harness fails by panicking")]
-
 use std::time::Duration;
 
 use clap::Parser;

@@ -2,8 +2,6 @@
 //!
 //! Exit status 1: a promise was broken, and the shortest stretch of history that shows it was printed.
 
-#![allow(clippy::expect_used, reason = "a harness fails by panicking")]
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;

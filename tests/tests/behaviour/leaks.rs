@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use lock_runtime::LockManager;
 use tests::over_servers;
-use tests::patience::{NOISE, eventually};
+use tests::patience::{NOISE, at_rest, eventually};
 use tests::server::Server;
 use tests::stores::World;
 use tokio::runtime::Handle;
@@ -77,8 +77,7 @@ async fn a_manager_leaves_no_task(world: World) {
     let manager = world.manager().await;
     use_it_all(&manager).await;
     // Connections and keeper may live on; their number must not grow with use.
-    sleep(Duration::from_millis(300)).await;
-    let after_once = tasks();
+    let after_once = at_rest("the tasks of the uses", SOON, tasks).await;
     for _ in 0..5 {
         use_it_all(&manager).await;
     }
@@ -103,8 +102,8 @@ async fn managers_that_are_gone_leave_no_thread_and_no_connection(world: World) 
     let none = connections(&world);
     let first = world.manager().await;
     use_it_all(&first).await;
-    sleep(Duration::from_millis(300)).await;
-    let (threads_before, connections_before) = (threads(), connections(&world));
+    let both = || (threads(), connections(&world));
+    let (threads_before, connections_before) = at_rest("threads and connections", SOON, both).await;
     let of_one = connections_before - none;
     assert!(of_one <= 2 * world.servers().len(), "{of_one} connections for one manager");
     for _ in 0..10 {
@@ -172,8 +171,8 @@ async fn thousands_of_cancellations_leave_nothing(world: World) {
     };
     use_it_all(&north).await;
     cancel(400).await;
-    sleep(Duration::from_millis(300)).await;
-    let before = (tasks(), threads(), connections(&world));
+    let all = || (tasks(), threads(), connections(&world));
+    let before = at_rest("tasks, threads and connections", SOON, all).await;
     cancel(4000).await;
     eventually("the tasks end", SOON, || tasks() <= before.0).await;
     eventually("the threads end", SOON, || threads() <= before.1).await;

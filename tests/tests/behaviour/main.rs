@@ -1,15 +1,6 @@
 //! What a lock does, over every store: in memory under a paused clock, and on servers of the test's own, by Redis and by
 //! Valkey.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::large_futures,
-    reason = "a test fails by panicking"
-)]
-
 mod api;
 mod bodies;
 mod cancellation;

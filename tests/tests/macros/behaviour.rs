@@ -1,7 +1,5 @@
 //! What a locked fn does: each option, seen from outside.
 
-#![allow(clippy::unwrap_used, reason = "a failed expectation is what a test is for")]
-
 mod async_traits;
 mod beside_other_attributes;
 mod bodies;

@@ -4,4 +4,3 @@ mod behaviour;
 mod futures;
 mod hygiene;
 mod shapes;
-mod ui;

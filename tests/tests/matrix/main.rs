@@ -2,14 +2,6 @@
 //!
 //! A test named `row_06_…` shows row 6. Tests without a number are about what the rows have no room for.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
 mod administration;
 mod client;
 mod clocks;

@@ -42,7 +42,7 @@ async fn the_least_rights_that_the_docs_name_are_enough() {
     let guard = north.lock("p", "k").fenced(true).acquire().await.unwrap();
     is_confirmed(&guard, LONG).await;
     let waiter = tokio::spawn(async move { south.lock("p", "k").timeout(LONG).acquire().await });
-    sleep(Duration::from_millis(100)).await;
+    is_queued(&server).await;
     guard.release().await.unwrap();
     let released = Instant::now();
     waiter.await.unwrap().unwrap().release().await.unwrap();

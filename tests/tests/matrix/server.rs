@@ -8,7 +8,7 @@ use tests::server::Server;
 use tokio::time::sleep;
 
 use crate::crowd::Crowd;
-use crate::{ANSWER, LATE, LONG, fails_in_time, is_confirmed, is_had_soon, manager, occupy, warm_up};
+use crate::{ANSWER, LATE, LONG, fails_in_time, is_confirmed, is_had_soon, is_queued, manager, occupy, warm_up};
 
 #[tokio::test]
 async fn row_02_a_frozen_server_is_reported_in_time_and_leaves_nothing_when_it_thaws() {
@@ -103,7 +103,7 @@ async fn row_09_a_lock_and_its_waiter_survive_a_restart_with_the_data() {
     let renewed = north.lock("p", "renewed").expire(lease).renew(true).acquire().await.unwrap();
     is_confirmed(&renewed, Duration::from_secs(1)).await;
     let waiter = tokio::spawn(async move { south.lock("p", "k").timeout(LONG).acquire().await });
-    sleep(Duration::from_millis(50)).await;
+    is_queued(&server).await;
     server.kill();
     server.restart();
     // The lock survived, and its waiter waits on.

@@ -243,7 +243,7 @@ async fn a_manager_on_a_unix_socket_locks_as_any_other() {
     let (north, south) = two(&server).await;
     let guard = north.lock("p", "k").acquire().await.unwrap();
     let waiter = wait(&south);
-    sleep(Duration::from_millis(50)).await;
+    eventually("the waiter queues", LONG, || server.keys().contains_key("{p:k}:queue")).await;
     assert!(!waiter.is_finished());
     guard.release().await.unwrap();
     waiter.await.unwrap().0.release().await.unwrap();

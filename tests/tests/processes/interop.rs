@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lock_runtime::{LockError, LockManager};
-use tests::patience::NOISE;
+use tests::patience::{NOISE, eventually};
 use tests::server::Server;
 
 const LONG: Duration = Duration::from_secs(10);
@@ -101,8 +101,8 @@ async fn a_lock_released_there_goes_to_the_one_that_waits_here() {
     let mut python = Python::start(&server, "shop:item", "hold");
     assert_eq!(python.says(), "held");
     let waiter = tokio::spawn(async move { manager.lock("shop", "item").timeout(LONG).acquire().await });
-    // Long enough for the first ask to be refused.
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    // The first ask has been refused.
+    eventually("the waiter queues", LONG, || server.keys().contains_key("{shop:item}:queue")).await;
     python.go_on();
     assert_eq!(python.says(), "released");
     let released = Instant::now();

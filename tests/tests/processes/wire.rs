@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use lock_runtime::{LockError, LockManager};
 use tests::cluster::Cluster;
-use tests::patience::{NOISE, eventually};
+use tests::patience::{NOISE, at_rest, eventually};
 use tests::proxy::Proxy;
 use tests::quorum::Servers;
 use tests::server::Server;
 use tokio::time::sleep;
 
 const LONG: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(3);
 
 async fn behind_a_proxy(server: &Server) -> (LockManager, Proxy) {
     let proxy = Proxy::before(server);
@@ -19,8 +20,13 @@ async fn behind_a_proxy(server: &Server) -> (LockManager, Proxy) {
     let guard = manager.lock("warm", "up").acquire().await.unwrap();
     eventually("the lease is confirmed", Duration::from_secs(2), || guard.remaining() > LONG).await;
     guard.release().await.unwrap();
-    sleep(Duration::from_millis(100)).await;
+    at_rest("the commands of the start", SOON, || proxy.count()).await;
     (manager, proxy)
+}
+
+/// What was sent after the first `earlier` commands, when nothing more comes.
+async fn all_work_since(earlier: usize, proxy: &Proxy) -> Vec<Vec<String>> {
+    at_rest("the commands", SOON, || proxy.work_since(earlier)).await
 }
 
 fn named<'a>(commands: &'a [Vec<String>], name: &str) -> Vec<&'a Vec<String>> {
@@ -93,8 +99,7 @@ async fn a_dropped_guard_costs_one_release() {
     let earlier = proxy.count();
     drop(manager.lock("p", "k").acquire().await.unwrap());
     eventually("the key is gone", Duration::from_secs(1), || server.owner("p:k").is_none()).await;
-    sleep(Duration::from_millis(200)).await;
-    let work = proxy.work_since(earlier);
+    let work = all_work_since(earlier, &proxy).await;
     assert_eq!(named(&work, "SET").len(), 1, "{work:?}");
     assert!(work.len() <= 3, "a claim, a release, at most one confirmation: {work:?}");
 }
@@ -129,8 +134,7 @@ async fn a_busy_lock_tried_once_costs_one_command_and_names_its_holder() {
         panic!("{error:?}");
     };
     assert_eq!(holder.as_deref(), Some("north"));
-    sleep(Duration::from_millis(200)).await;
-    let work = proxy.work_since(earlier);
+    let work = all_work_since(earlier, &proxy).await;
     // What was refused needs no withdrawal.
     assert_eq!(work.len(), 1, "{work:?}");
 }
@@ -147,8 +151,7 @@ async fn a_timeout_costs_a_try_an_ask_and_a_withdrawal() {
         let timeout = Duration::from_millis(200);
         let error = manager.lock("p", "k").timeout(timeout).acquire().await.unwrap_err();
         assert!(error.to_string().contains("north"), "{error}");
-        sleep(Duration::from_millis(300)).await;
-        let work = proxy.work_since(earlier);
+        let work = all_work_since(earlier, &proxy).await;
         // The withdrawal goes twice: behind the ask, and once more until it is answered.
         assert!(work.len() <= most, "{work:?}");
         assert_eq!(named(&work, "GET").len(), 0);
@@ -250,8 +253,7 @@ async fn an_idle_manager_is_silent() {
     let server = Server::start();
     let (manager, proxy) = behind_a_proxy(&server).await;
     manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
-    sleep(Duration::from_millis(500)).await;
-    let earlier = proxy.count();
+    let earlier = at_rest("the commands of the use", SOON, || proxy.count()).await;
     sleep(Duration::from_secs(4)).await;
     let said = proxy.seen().split_off(earlier);
     assert!(said.len() <= 1, "{said:?}");
@@ -274,8 +276,8 @@ async fn a_hand_off_wakes_one_waiter_and_not_the_herd() {
             tokio::spawn(async move { manager.lock("p", "k").timeout(LONG).acquire().await.unwrap() })
         })
         .collect();
-    sleep(Duration::from_millis(200)).await;
-    let earlier: Vec<_> = crowd.iter().map(|(_, proxy)| proxy.count()).collect();
+    let counts = || crowd.iter().map(|(_, proxy)| proxy.count()).collect::<Vec<_>>();
+    let earlier = at_rest("the asks of the waiters", SOON, counts).await;
     guard.release().await.unwrap();
     // While the first of them holds it, the others say nothing.
     sleep(Duration::from_millis(200) + NOISE).await;

@@ -1,14 +1,5 @@
 //! Where locks live: what each place adds to one server, and what happens when its servers fail.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::large_futures,
-    reason = "a test fails by panicking"
-)]
-
 mod cluster;
 mod failovers;
 mod far;
