@@ -15,8 +15,8 @@ use super::slot::{Entered, Slot};
 use super::turn::{Attempt, Step, Turn};
 use super::waiter_limit::WaiterPermit;
 use crate::LockError;
-use crate::clock::Moment;
-use crate::store::{Reach, Retry, Store, exactly_one};
+use crate::clock::{Deadline, Moment};
+use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
 
 /// A server that has answered before is not called unreachable for leaving the last command unanswered so briefly, or for
 /// two round trips.
@@ -134,7 +134,6 @@ async fn drive(
     mut now: Option<Moment>,
     mut waiting: Option<WaiterPermit<'_>>,
 ) -> Result<Hold, LockError> {
-    let store = core.store();
     let slot = Arc::clone(turn.slot());
     loop {
         let now = now.take().unwrap_or_else(Moment::now);
@@ -142,102 +141,123 @@ async fn drive(
             return Err(shut_down(request));
         }
         let changed = slot.changed.notified();
-        let deadline = attempt.by().counted_from(now);
         let takings = slot.takings();
         let step = turn.step(request, attempt, now);
         if step.waits() && waiting.is_none() {
             waiting = Some(core.waiter_limit().admit(0).map_err(|limit| too_many(request, limit))?);
         }
-        let outcome = match step {
-            // A token is made once: that is worth a system call beside the round trip.
-            Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked(request)),
-            Step::Hold => match Hold::start(&turn, request, now) {
-                Some(handle) => return Ok(Hold::new(turn, handle, request.body)),
-                None => continue,
-            },
-            Step::Claim(ask) => {
-                attempt.tried = true;
-                let command = pin!(store.claim(&ask, deadline));
-                let Some(claimed) = slot.while_wanted(takings, &ask, command).await else { continue };
-                claimed
-                    .map(|answer| turn.on_claim_answer(&ask, answer))
-                    .inspect_err(|error| slot.on_failed_ask(&ask, error))
-            }
-            Step::Ask(ask) => {
-                attempt.tried = true;
-                let command = pin!(store.ask(std::slice::from_ref(&ask), deadline));
-                let Some(pending) = slot.while_wanted(takings, &ask, command).await else { continue };
-                let pending = exactly_one(pending).map(|answer| {
-                    turn.on_answer(&ask, answer);
-                    core.schedule().watch_queue(turn.slot());
-                });
-                pending.inspect_err(|error| slot.on_failed_ask(&ask, error))
-            }
-            Step::Confirm(renewal) => {
-                attempt.tried = true;
-                if attempt.note_outlived(slot.outlived_lease(now)) {
-                    return Err(given_up(core, &slot, request, attempt));
+        match step {
+            Step::Hold => {
+                if let Some(handle) = Hold::start(&turn, request, now) {
+                    return Ok(Hold::new(turn, handle, request.body));
                 }
-                exactly_one(store.renew(std::slice::from_ref(&renewal), deadline).await)
-                    .map(|outcome| turn.on_confirm_answer(outcome))
             }
-            Step::Draw(token, count) => {
-                attempt.tried = true;
-                store.draw(&request.key, &token, count, deadline).await.map(|first| turn.on_draw_answer(first, count))
-            }
-            Step::Withdraw(withdrawal) => {
-                core.withdraw(withdrawal);
-                continue;
-            }
+            Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
             Step::Wait(pause) => {
                 // Whether a wake-up or the time ended the wait does not matter: the next step looks again.
                 let _ = tokio::time::timeout(pause, changed).await;
-                continue;
             }
             Step::Rejoin => {
                 turn = match slot.rejoin(turn, request.fenced) {
                     Rejoined::Turn(turn) => turn,
                     Rejoined::Waiting(id, receiver) => {
-                        let place = QueuePlace { slot: &slot, id, receiver };
                         if waiting.is_none() {
                             waiting = Some(core.waiter_limit().admit(0).map_err(|limit| too_many(request, limit))?);
                         }
-                        wait(core, &slot, request, attempt, place).await?
+                        wait(core, &slot, request, attempt, QueuePlace { slot: &slot, id, receiver }).await?
                     }
                 };
-                continue;
             }
-            Step::GiveUp => {
+            Step::GiveUp => return Err(given_up(core, &slot, request, attempt)),
+            // A token is made once: that is worth a system call beside the round trip.
+            Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked(request)),
+            Step::Confirm(_) if attempt.note_outlived(slot.outlived_lease(now)) => {
+                attempt.tried = true;
                 return Err(given_up(core, &slot, request, attempt));
             }
-        };
-        match outcome {
-            Ok(()) => {
-                core.note_answer();
-                if attempt.has_failed() {
-                    slot.record_failure(None);
+            Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
+                attempt.tried = true;
+                let deadline = attempt.by().counted_from(now);
+                if let Some(outcome) = send(core, &turn, request, step, takings, deadline).await {
+                    on_outcome(core, &slot, request, attempt, now, outcome)?;
                 }
-                attempt.record_success();
-                if request.timeout.is_zero() && slot.is_blocked_by_own_release() {
-                    attempt.restart();
-                }
-            }
-            Err(_) if core.is_inherited() => return Err(forked(request)),
-            Err(error) if error.retry == Retry::Never => {
-                return Err(error.of_lock(&request.key));
-            }
-            Err(error) => {
-                let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT }.max(far_answer(core));
-                // Without a connection nothing was asked, however little time there was.
-                let is_unsent = error.reach == Reach::Unsent;
-                // A command that the timeout cut short says nothing about the server.
-                if !error.out_of_time || is_unsent || now.elapsed() >= brief || !attempt.give_up().has_passed() {
-                    slot.record_failure(Some(error));
-                }
-                attempt.record_failure();
             }
         }
     }
+}
+
+/// Sends the command of a step, and has the turn take in its answer. `None`: what it asks for was withdrawn meanwhile.
+async fn send(
+    core: &Core,
+    turn: &Turn,
+    request: &ResolvedRequest,
+    step: Step,
+    takings: u32,
+    deadline: Deadline,
+) -> Option<Result<(), StoreError>> {
+    let (store, slot) = (core.store(), turn.slot());
+    Some(match step {
+        Step::Claim(ask) => {
+            let command = pin!(store.claim(&ask, deadline));
+            let claimed = slot.while_wanted(takings, &ask, command).await?;
+            let claimed = claimed.map(|answer| turn.on_claim_answer(&ask, answer));
+            claimed.inspect_err(|error| slot.on_failed_ask(&ask, error))
+        }
+        Step::Ask(ask) => {
+            let command = pin!(store.ask(std::slice::from_ref(&ask), deadline));
+            let answers = slot.while_wanted(takings, &ask, command).await?;
+            let answered = exactly_one(answers).map(|answer| {
+                turn.on_answer(&ask, answer);
+                core.schedule().watch_queue(slot);
+            });
+            answered.inspect_err(|error| slot.on_failed_ask(&ask, error))
+        }
+        Step::Confirm(renewal) => {
+            let answers = store.renew(std::slice::from_ref(&renewal), deadline).await;
+            exactly_one(answers).map(|outcome| turn.on_confirm_answer(outcome))
+        }
+        Step::Draw(token, count) => {
+            let drawn = store.draw(&request.key, &token, count, deadline).await;
+            drawn.map(|first| turn.on_draw_answer(first, count))
+        }
+        Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::GiveUp => Ok(()),
+    })
+}
+
+/// Takes in how a command went that was sent at `sent`; the error that ends the attempt.
+fn on_outcome(
+    core: &Core,
+    slot: &Slot,
+    request: &ResolvedRequest,
+    attempt: &mut Attempt,
+    sent: Moment,
+    outcome: Result<(), StoreError>,
+) -> Result<(), LockError> {
+    match outcome {
+        Ok(()) => {
+            core.note_answer();
+            if attempt.has_failed() {
+                slot.record_failure(None);
+            }
+            attempt.record_success();
+            if request.timeout.is_zero() && slot.is_blocked_by_own_release() {
+                attempt.restart();
+            }
+        }
+        Err(_) if core.is_inherited() => return Err(forked(request)),
+        Err(error) if error.retry == Retry::Never => return Err(error.of_lock(&request.key)),
+        Err(error) => {
+            let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT }.max(far_answer(core));
+            // Without a connection nothing was asked, however little time there was.
+            let is_unsent = error.reach == Reach::Unsent;
+            // A command that the timeout cut short says nothing about the server.
+            if !error.out_of_time || is_unsent || sent.elapsed() >= brief || !attempt.give_up().has_passed() {
+                slot.record_failure(Some(error));
+            }
+            attempt.record_failure();
+        }
+    }
+    Ok(())
 }
 
 /// How long the answer of a far server may take. No command waits for longer than the command timeout, so one that had all

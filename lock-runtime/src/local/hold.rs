@@ -115,6 +115,7 @@ impl Hold {
                     released.map(|released| Released { owned: true, ..released })
                 }
             }
+            _ => core.store().release_one(release, deadline).await,
         };
         let released = match outcome {
             Ok(released) => released,

@@ -13,7 +13,6 @@ use super::process::Process;
 use super::time;
 use super::world::Plan;
 use super::{foreign, outage};
-use super::{foreign, outage};
 
 const CALM: Conditions = Conditions {
     delay: Duration::from_millis(2),
