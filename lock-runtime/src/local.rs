@@ -10,12 +10,14 @@
 
 mod acquire;
 mod asking;
+mod attempt;
 mod core;
 mod given_up;
 mod handle;
 mod hold;
 mod lease;
 mod offer;
+mod pending_ask;
 mod resolved_request;
 mod schedule;
 mod slot;
@@ -29,6 +31,9 @@ mod watch;
 mod tests;
 
 pub(crate) use acquire::acquire;
+#[cfg(test)]
+pub(crate) use attempt::ASK_INTERVAL;
+pub(crate) use attempt::answer_time;
 pub(crate) use core::Core;
 pub(crate) use handle::HoldHandle;
 pub(crate) use hold::Hold;
@@ -37,8 +42,5 @@ pub(crate) use resolved_request::ResolvedRequest;
 pub(crate) use schedule::TICK;
 pub(crate) use schedule::{Batch, Fate, Schedule};
 pub(crate) use slot::{Loss, Slot};
-#[cfg(test)]
-pub(crate) use turn::ASK_INTERVAL;
-pub(crate) use turn::answer_time;
 pub(crate) use upkeep::{Action, Round, Trigger};
 pub(crate) use watch::Protected;

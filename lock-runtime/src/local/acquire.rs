@@ -7,12 +7,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::asking::{LockStatus, SILENCE};
+use super::attempt::Attempt;
 use super::core::Core;
 use super::hold::Hold;
 use super::offer::Rejoined;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{Entered, Slot};
-use super::turn::{Attempt, Step, Turn};
+use super::turn::{Step, Turn};
 use super::waiter_limit::WaiterPermit;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::slot::{Slot, State};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, Cause, Grant, Pushed, Reach, StoreError};
+use crate::store::{Answer, Ask, Grant, Pushed, Reach, StoreError};
 use crate::token::Token;
 
 /// A store that leaves an ask unanswered for so long, or for two round trips, is not called busy.
@@ -53,17 +53,14 @@ impl Slot {
         if let Some(lease) = &mut state.lease {
             lease.note_contention();
         } else if let Some(pending) = &mut state.pending {
-            // Its grant has been sent and not been read yet.
-            pending.contended = true;
+            pending.note_contention();
         }
     }
 
     /// Makes the queue in the store doubtful: whoever drives it asks again.
     pub(crate) fn on_interruption(&self) {
         if let Some(pending) = &mut self.locked().pending {
-            pending.doubtful = true;
-            // The next push may come from another server: the clock of the one that answered can't date it.
-            pending.anchor = None;
+            pending.on_interruption();
         }
         self.changed.notify_waiters();
     }
@@ -72,22 +69,13 @@ impl Slot {
     pub(crate) fn repeatable_ask(&self, age: Duration, give_up: Deadline) -> Option<Ask> {
         let state = self.locked();
         let pending = state.pending.as_ref()?;
-        let is_old = pending.answered.is_some_and(|answered| answered.elapsed() >= age);
-        (pending.queued && !pending.is_granted() && !pending.unanswered && is_old && !mutant!(NoSafetyNet)).then(|| {
-            Ask {
-                key: Arc::clone(&self.key),
-                token: pending.token.clone(),
-                claim: pending.claim,
-                wait: true,
-                fences: 0,
-                give_up,
-                cause: Cause::Silence,
-            }
-        })
+        let is_old = pending.refused_for().is_some_and(|refused_for| refused_for >= age);
+        let waits = pending.is_queued() && !pending.is_granted() && !pending.is_unanswered();
+        (waits && is_old && !mutant!(NoSafetyNet)).then(|| pending.again(&self.key, give_up))
     }
 
     pub(crate) fn is_queued(&self) -> bool {
-        self.locked().pending.as_ref().is_some_and(|pending| pending.queued && !pending.is_granted())
+        self.locked().pending.as_ref().is_some_and(|pending| pending.is_queued() && !pending.is_granted())
     }
 
     /// Takes in an answer; `false` when it grants a token that nobody here waits for.
@@ -97,8 +85,7 @@ impl Slot {
         let contended = matches!(answer, Answer::Granted(Grant { contended: true, .. }));
         state.failure = None;
         if let Some(pending) = state.pending.as_mut().filter(|pending| pending.token == ask.token) {
-            pending.fences = ask.fences;
-            pending.on_answer(answer, ask.wait);
+            pending.on_answer(ask, answer);
             if !ask.wait && !pending.may_stand() {
                 // A store of several servers may still be taking back what one of them granted (rule L3).
                 pending.token = self.core.next_token();
@@ -138,7 +125,7 @@ impl Slot {
     /// Whom a task that gives up was waiting for: the label of another process's manager.
     pub(super) fn holder_elsewhere(&self) -> Option<String> {
         let state = self.locked();
-        let busy = state.pending.as_ref()?.busy.as_ref()?;
+        let busy = state.pending.as_ref()?.busy()?;
         let label = busy.owner.label();
         if busy.endless && label.is_none() {
             return Some("another client, without an expiry".to_owned());
@@ -149,8 +136,7 @@ impl Slot {
     /// Whether what was asked for was refused for a lease of this process that is just being given back.
     pub(super) fn is_blocked_by_own_release(&self) -> bool {
         let state = self.locked();
-        let busy =
-            state.pending.as_ref().filter(|pending| !pending.is_granted()).and_then(|pending| pending.busy.as_ref());
+        let busy = state.pending.as_ref().filter(|pending| !pending.is_granted()).and_then(|pending| pending.busy());
         busy.is_some_and(|busy| self.core.is_own_token(&busy.owner))
     }
 
@@ -162,7 +148,7 @@ impl Slot {
     /// Whether another process was seen to own the lock.
     fn is_behind_another(&self) -> bool {
         let state = self.locked();
-        let busy = state.pending.as_ref().and_then(|pending| pending.busy.as_ref());
+        let busy = state.pending.as_ref().and_then(|pending| pending.busy());
         busy.is_some_and(|busy| !self.core.is_own_token(&busy.owner))
     }
 
@@ -176,7 +162,7 @@ impl Slot {
 
     /// Whether the store has answered the ask that is pending.
     pub(super) fn was_answered(&self) -> bool {
-        self.locked().pending.as_ref().is_some_and(|pending| pending.answered.is_some())
+        self.locked().pending.as_ref().is_some_and(|pending| pending.busy().is_some())
     }
 
     /// Takes in that an ask failed. Of one that was never sent nothing is to be withdrawn; what was sent before may stand.
@@ -190,7 +176,7 @@ impl Slot {
             && let Some(pending) = self.locked().pending.as_mut().filter(|pending| pending.token == ask.token)
         {
             // An answer to an earlier one may have come meanwhile.
-            pending.unanswered &= pending.was_unanswered;
+            pending.on_unsent();
         }
     }
 
@@ -213,11 +199,9 @@ impl Slot {
             return LockStatus::Unreachable(failure.clone());
         }
         let Some(pending) = &state.pending else { return LockStatus::Unknown };
-        match pending.sent.map(Moment::elapsed) {
-            _ if pending.busy.is_some() => LockStatus::HeldElsewhere,
-            Some(since) if pending.unanswered && since >= silence && !mutant!(OutageIsBusy) => {
-                LockStatus::Silent(since)
-            }
+        match pending.unanswered_since().map(Moment::elapsed) {
+            _ if pending.busy().is_some() => LockStatus::HeldElsewhere,
+            Some(since) if since >= silence && !mutant!(OutageIsBusy) => LockStatus::Silent(since),
             _ => LockStatus::Unknown,
         }
     }

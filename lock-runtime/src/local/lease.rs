@@ -1,12 +1,13 @@
-//! [`Lease`], what the process owns in the store, and [`PendingAsk`], what it has asked the store for.
+//! [`Lease`]: what the process owns in the store.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::pending_ask::PendingAsk;
 use super::resolved_request::ResolvedRequest;
 use super::upkeep::ScheduleKeys;
 use crate::clock::{Deadline, Drift, Moment};
-use crate::store::{Anchor, Answer, Ask, Busy, CLAIM, Cause, Grant, Pushed, Release};
+use crate::store::{CLAIM, Grant, Release};
 use crate::token::Token;
 
 /// A lease is handed over when it is good for at least this long, or half of what the next hold asks for (rule L1).
@@ -95,16 +96,16 @@ pub(super) struct Contention {
 }
 
 impl Lease {
-    pub(super) fn new(pending: &PendingAsk, grant: &Grant, fences: u32) -> Self {
+    pub(super) fn new(pending: &PendingAsk, grant: &Grant) -> Self {
         Self {
             token: pending.token.clone(),
             claim: pending.claim,
             until: grant.until,
             fresh: true,
             hold: None,
-            fences: grant.fence.map(|first| Fences::new(first, fences)).unwrap_or_default(),
-            contention: (grant.contended || pending.contended).then(Contention::now),
-            queued: pending.queued || pending.repeated.is_some(),
+            fences: grant.fence.map(|first| Fences::new(first, pending.fences)).unwrap_or_default(),
+            contention: pending.is_contended_after(grant).then(Contention::now),
+            queued: pending.may_be_asked_for_again(),
             upkeep: RenewalState::default(),
         }
     }
@@ -181,150 +182,6 @@ impl Contention {
     }
 }
 
-/// What was asked of the store and not given up: at most one ask per key and process.
-#[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
-pub(super) struct PendingAsk {
-    pub(super) token: Token,
-    pub(super) claim: Duration,
-    /// A command is on its way, or was given up on its way.
-    pub(super) unanswered: bool,
-    /// As it was before the last command was noted.
-    pub(super) was_unanswered: bool,
-    /// When it was last sent.
-    pub(super) sent: Option<Moment>,
-    /// When the keeper repeated it because its answer was not read.
-    pub(super) repeated: Option<Moment>,
-    /// The store has the token in its queue.
-    pub(super) queued: bool,
-    /// Something happened that makes the queue doubtful.
-    pub(super) doubtful: bool,
-    /// Part of a grant was pushed since it was last sent.
-    pub(super) granted_in_part: bool,
-    /// When the store last answered.
-    pub(super) answered: Option<Moment>,
-    pub(super) anchor: Option<Anchor>,
-    /// The last answer, when it was a refusal.
-    pub(super) busy: Option<Busy>,
-    /// When the owner's lease ends, if it is not renewed.
-    pub(super) frees: Option<Deadline>,
-    /// The owner was seen to renew: the end of its lease is no reason to ask.
-    pub(super) owner_renews: bool,
-    granted: Option<Grant>,
-    /// A grant that was pushed, to be dated by an answered ask: that answer may be read after the push.
-    pushed: Option<Pushed>,
-    /// Another process was heard to wait already.
-    pub(super) contended: bool,
-    pub(super) fences: u32,
-}
-
-impl PendingAsk {
-    pub(super) fn new(token: Token, claim: Duration) -> Self {
-        Self {
-            token,
-            claim,
-            unanswered: false,
-            was_unanswered: false,
-            sent: None,
-            repeated: None,
-            queued: false,
-            doubtful: false,
-            granted_in_part: false,
-            answered: None,
-            anchor: None,
-            busy: None,
-            frees: None,
-            owner_renews: false,
-            granted: None,
-            pushed: None,
-            contended: false,
-            fences: 0,
-        }
-    }
-
-    pub(super) fn on_answer(&mut self, answer: Answer, queued: bool) {
-        self.unanswered = false;
-        match answer {
-            Answer::Granted(grant) => self.granted = Some(grant),
-            Answer::Busy(busy) => {
-                self.queued |= queued;
-                self.doubtful = false;
-                self.answered = Some(Moment::now());
-                self.anchor = busy.anchor.or(self.anchor);
-                // A grant that the server has not had in mind since is over.
-                self.pushed = self
-                    .pushed
-                    .take()
-                    .filter(|pushed| busy.anchor.is_none_or(|anchor| anchor.store_micros <= pushed.store_micros));
-                let same_owner = self.busy.as_ref().is_some_and(|before| before.owner == busy.owner);
-                self.owner_renews = same_owner && (self.owner_renews || self.frees.is_some_and(Deadline::has_passed));
-                self.frees = busy.frees_in.map(Deadline::after);
-                self.busy = Some(busy);
-            }
-            Answer::Late => self.doubtful = true,
-        }
-    }
-
-    pub(super) fn on_push(&mut self, pushed: &Pushed) {
-        if pushed.partial {
-            self.granted_in_part = true;
-        } else {
-            self.pushed = Some(pushed.clone());
-        }
-    }
-
-    /// Whether the store wants all of it back, and asked for anew.
-    pub(super) fn must_yield(&self) -> bool {
-        !self.unanswered && self.busy.as_ref().is_some_and(|busy| busy.yields)
-    }
-
-    /// Goes on under another token, with nothing in the store; whom it was waiting for stays known.
-    pub(super) fn restart(&mut self, token: Token) {
-        let (answered, busy) = (self.answered, self.busy.take().map(|busy| Busy { yields: false, ..busy }));
-        *self = Self { answered, busy, ..Self::new(token, self.claim) };
-    }
-
-    /// Whether anything may have come of it in the store: not of a plain claim that was refused.
-    pub(super) fn may_stand(&self) -> bool {
-        self.unanswered || self.queued || self.is_granted() || self.repeated.is_some()
-    }
-
-    pub(super) fn is_granted(&self) -> bool {
-        self.granted.is_some() || self.pushed.is_some()
-    }
-
-    /// The grant, if there is one. A pushed grant that no answered ask can date is not certain for any time, and so is
-    /// confirmed before use.
-    pub(super) fn take_grant(&mut self) -> Option<Grant> {
-        let pushed = self.pushed.take();
-        let dated = pushed.map(|pushed| Grant {
-            until: self.anchor.map_or_else(|| Deadline::after(Duration::ZERO), |anchor| pushed.until(anchor)),
-            contended: pushed.contended,
-            fence: None,
-        });
-        self.granted.take().or(dated)
-    }
-
-    /// Whether it is granted, and another process is known to wait behind.
-    pub(super) fn is_contended(&self) -> bool {
-        let granted = self.granted.as_ref().map(|grant| grant.contended);
-        let pushed = self.pushed.as_ref().map(|pushed| pushed.contended);
-        granted.or(pushed).is_some_and(|contended| contended || self.contended)
-    }
-
-    /// The same ask once more, by the keeper.
-    pub(super) fn repetition(&mut self, key: &Arc<str>, give_up: Deadline) -> Ask {
-        // From now on something may come of it in the store, whatever the answer to the first says.
-        self.repeated = Some(Moment::now());
-        let (key, token) = (Arc::clone(key), self.token.clone());
-        Ask { key, token, claim: self.claim, wait: true, fences: 0, give_up, cause: Cause::Silence }
-    }
-
-    pub(super) fn withdrawal(&self, key: &Arc<str>) -> Release {
-        Release::withdrawal(key, &self.token, self.claim)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,59 +195,5 @@ mod tests {
         assert_eq!((fences.take(), fences.unused()), (Some(12), None));
         assert_eq!((fences.take(), fences.unused()), (None, None));
         assert_eq!(Fences::default().unused(), None);
-    }
-
-    fn pending() -> PendingAsk {
-        PendingAsk::new(Token::foreign("t"), CLAIM)
-    }
-
-    fn busy(owner: &str, store_micros: u64, frees_in: u64) -> Busy {
-        let anchor = Some(Anchor { sent: Moment::now(), store_micros, drift: Drift::DEFAULT });
-        let (owner, frees_in) = (Token::foreign(owner), Some(Duration::from_millis(frees_in)));
-        Busy { owner, frees_in, endless: false, anchor, yields: false }
-    }
-
-    #[test]
-    fn a_pushed_grant_is_over_when_the_server_says_later_that_another_has_the_lock() {
-        for (asked_at, is_granted) in [(99, true), (100, true), (101, false)] {
-            let mut pending = pending();
-            let (token, claim) = (pending.token.clone(), CLAIM);
-            pending.on_push(&Pushed {
-                token,
-                claim,
-                store_micros: 100,
-                contended: false,
-                unconfirmed: false,
-                partial: false,
-            });
-            pending.on_answer(Answer::Busy(busy("x", asked_at, 9)), true);
-            assert_eq!(pending.is_granted(), is_granted, "{asked_at}");
-        }
-    }
-
-    #[test]
-    fn an_owner_that_was_to_be_gone_and_is_not_renews() {
-        let mut pending = pending();
-        for (owner, frees_in, renews) in
-            [("x", 9000, false), ("x", 0, false), ("x", 0, true), ("x", 9000, true), ("y", 0, false), ("y", 9, true)]
-        {
-            pending.on_answer(Answer::Busy(busy(owner, 1, frees_in)), true);
-            assert_eq!(pending.owner_renews, renews, "{owner} {frees_in}");
-        }
-    }
-
-    #[test]
-    fn what_is_to_be_taken_back_is_begun_anew_under_another_token_and_once() {
-        let mut pending = pending();
-        pending.on_answer(Answer::Busy(busy("x", 1, 9)), true);
-        assert!(!pending.must_yield());
-        pending.on_answer(Answer::Busy(Busy { yields: true, ..busy("x", 1, 9) }), true);
-        assert!(pending.must_yield() && pending.may_stand());
-        pending.unanswered = true;
-        assert!(!pending.must_yield(), "an answer is on its way");
-        pending.unanswered = false;
-        pending.restart(Token::foreign("u"));
-        assert!(!pending.must_yield() && !pending.may_stand() && pending.token == Token::foreign("u"));
-        assert!(pending.busy.is_some_and(|busy| busy.owner == Token::foreign("x")) && pending.answered.is_some());
     }
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::attempt::ASK_INTERVAL;
 use super::slot::{PassedBy, Slot, State, Waiter};
-use super::turn::{ASK_INTERVAL, Turn};
+use super::turn::Turn;
 use super::upkeep::{Action, Round};
 use crate::clock::{Deadline, Moment};
 use crate::store::{Ask, Cause, Release, Store};
@@ -152,10 +153,9 @@ fn patience_with(since: Option<Moment>, now: Moment) -> Duration {
 /// not end that wait, nor does the answer to a repetition by the keeper: from a far server the answer comes much later,
 /// and the task is not late.
 fn answer_is_due(state: &State, now: Moment, round: &Round<'_>) -> Duration {
-    let awaits_since = state
-        .offers
-        .awaits_since
-        .filter(|_| !mutant!(RepetitionEndsWait) || state.pending.as_ref().is_some_and(|pending| pending.unanswered));
+    let awaits_since = state.offers.awaits_since.filter(|_| {
+        !mutant!(RepetitionEndsWait) || state.pending.as_ref().is_some_and(|pending| pending.is_unanswered())
+    });
     awaits_since.map_or(Duration::ZERO, |sent| {
         let usual = mutant!(DistanceForgotten => Duration::ZERO, round.usual_answer);
         (PATIENCE + usual).saturating_sub(now.since(sent))
@@ -177,14 +177,7 @@ impl State {
 
     /// Whether the store has all that the task with the turn could tell it.
     fn waits_for_store(&self) -> bool {
-        self.lease.is_none()
-            && self.pending.as_ref().is_some_and(|pending| {
-                pending.queued
-                    && !pending.is_granted()
-                    && !pending.granted_in_part
-                    && !pending.doubtful
-                    && !pending.unanswered
-            })
+        self.lease.is_none() && self.pending.as_ref().is_some_and(|pending| pending.only_waits())
     }
 
     /// Whether another process is known to wait.
@@ -269,12 +262,14 @@ impl Slot {
 
     /// Repeats an ask whose answer lies with a task that does not read it, if it does.
     fn check_answer(&self, state: &mut State, now: Moment, round: &Round<'_>) -> Action {
-        let Some(pending) = state.pending.as_mut().filter(|pending| pending.unanswered) else { return Action::Done };
-        let is_overdue = pending.sent.is_some_and(|sent| {
+        let Some(pending) = state.pending.as_mut().filter(|pending| pending.is_unanswered()) else {
+            return Action::Done;
+        };
+        let is_overdue = pending.unanswered_since().is_some_and(|sent| {
             let age = now.since(sent);
             age > PATIENCE + round.usual_answer
         });
-        let was_repeated = pending.repeated.is_some_and(|at| now.since(at) < ASK_INTERVAL);
+        let was_repeated = pending.repeated_at().is_some_and(|at| now.since(at) < ASK_INTERVAL);
         if !is_overdue || was_repeated || mutant!(UnreadNotRepeated) {
             return Action::LookAgain;
         }

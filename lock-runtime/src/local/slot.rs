@@ -8,8 +8,9 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 use super::core::Core;
-use super::lease::{ActiveHold, Lease, PendingAsk};
+use super::lease::{ActiveHold, Lease};
 use super::offer::{Offers, PATIENCE};
+use super::pending_ask::PendingAsk;
 use super::resolved_request::ResolvedRequest;
 use super::turn::Turn;
 use super::upkeep::ScheduleKeys;

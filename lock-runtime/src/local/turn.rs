@@ -3,33 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::attempt::Attempt;
 use super::core::Core;
-use super::lease::{Fences, Lease, PendingAsk};
+use super::lease::{Fences, Lease};
+use super::pending_ask::PendingAsk;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{PassedBy, Slot, State};
-use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, CLAIM, Cause, Release, Renewal, Renewed, Store};
+use crate::clock::Moment;
+use crate::store::{Answer, Ask, CLAIM, Release, Renewal, Renewed, Store};
 use crate::token::Token;
 
 /// A lease reserves no more fencing tokens than this, so that they never run far ahead of the clock.
 const MOST_FENCES: u32 = 64;
-/// A timeout that is next to zero still has to wait for one answer.
-pub(crate) const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
-
-/// How long an answer may take, for whoever asks with this timeout: with a timeout of zero as long as any command may,
-/// however far away the server is (promise 7: a single try waits for one answer).
-pub(crate) fn answer_time(timeout: Duration, command_timeout: Duration) -> Duration {
-    if timeout.is_zero() { command_timeout } else { timeout.max(SHORTEST_ANSWER) }
-}
-/// So often in a row a lease is asked for that is over when its grant comes.
-const MOST_OUTLIVED: u32 = 3;
-/// So much later than its timeout an acquire may still succeed: what was granted in time is not thrown away.
-const OVERTIME: Duration = Duration::from_millis(50);
-/// The shortest pause before a single try is repeated that came just before a release of its own process.
-const TOO_EARLY: Duration = Duration::from_millis(2);
-/// A waiter repeats its ask at most this often (rule 5). A lost wake-up costs at most a second (promise 4): this, the age that
-/// an answer may have without being asked for again (`JUST_NOW`), and a round trip.
-pub(crate) const ASK_INTERVAL: Duration = Duration::from_millis(900);
 
 /// The turn in a slot. Dropping it passes it on, and gives back what nobody needs any more.
 #[derive(Debug)]
@@ -105,43 +90,43 @@ impl Turn {
             return if attempt.is_over(now) { Step::GiveUp } else { Step::Rejoin };
         }
         state.offers.take_up(self.id);
-        let fences = if request.fenced { (1 + state.fenced_waiters()).min(MOST_FENCES) } else { 0 };
-        if let Some(granted) = state.pending.as_mut().and_then(|pending| pending.take_grant())
-            && let Some(pending) = state.pending.take()
-        {
-            let mut lease = Lease::new(&pending, &granted, pending.fences);
-            // Asked for by a task that wanted less, and gave up: good for this one only when it is confirmed.
-            lease.fresh &= lease.claim >= request.expire.min(CLAIM);
-            state.lease = Some(lease);
+        state.start_granted_lease(request);
+        if state.lease.is_some() {
+            self.step_with_lease(state, request, attempt, now)
+        } else {
+            self.step_without_lease(state, request, attempt, now)
         }
-        if let Some(lease) = &mut state.lease {
-            if !lease.is_good_for(request, now) {
-                let renewal = Renewal {
-                    key: Arc::clone(&request.key),
-                    token: lease.token.clone(),
-                    lease: request.expire,
-                    grace: self.slot.core.settings().grace,
-                };
-                return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
-            }
-            if request.fenced && lease.fences.is_empty() {
-                let token = lease.token.clone();
-                return self.act(state, attempt, now).unwrap_or(Step::Draw(token, fences));
-            }
-            return if attempt.is_over(now) { Step::GiveUp } else { Step::Hold };
+    }
+
+    /// The lease is there: start the hold, or first make sure that the lease is good for it.
+    fn step_with_lease(&self, state: &mut State, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> Step {
+        let Some(lease) = &state.lease else { return Step::GiveUp };
+        let token = lease.token.clone();
+        if !lease.is_good_for(request, now) {
+            let (key, grace) = (Arc::clone(&request.key), self.core().settings().grace);
+            let renewal = Renewal { key, token, lease: request.expire, grace };
+            return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
         }
+        if request.fenced && lease.fences.is_empty() {
+            let fences = state.fences_for(request);
+            return self.act(state, attempt, now).unwrap_or(Step::Draw(token, fences));
+        }
+        if attempt.is_over(now) { Step::GiveUp } else { Step::Hold }
+    }
+
+    /// There is no lease: ask the store, or wait for what was asked.
+    fn step_without_lease(&self, state: &mut State, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> Step {
         if mutant!(RetryUnderNewToken) && attempt.has_failed() {
             state.pending = None;
         }
+        let fences = state.fences_for(request);
         let claim = mutant!(WholeLeaseClaimed => request.expire, request.expire.min(CLAIM));
-        let pending =
-            state.pending.get_or_insert_with(|| Box::new(PendingAsk::new(self.slot.core.next_token(), claim)));
+        let pending = state.pending.get_or_insert_with(|| Box::new(PendingAsk::new(self.core().next_token(), claim)));
         if pending.must_yield() {
             let withdrawal = pending.withdrawal(&request.key);
-            pending.restart(self.slot.core.next_token());
+            pending.restart(self.core().next_token());
             return Step::Withdraw(withdrawal);
         }
-        let is_first = pending.answered.is_none() && !pending.unanswered && !pending.queued;
         if let Some(step) = attempt.pause(now, false) {
             if let Step::Wait(pause) = step {
                 state.offers.act_until(now, Some(pause));
@@ -149,10 +134,7 @@ impl Turn {
             }
             return step;
         }
-        if pending.queued
-            && !pending.doubtful
-            && !pending.granted_in_part
-            && !pending.unanswered
+        if pending.only_waits()
             && let Some(pause) = pending.next_ask(now)
             // A single try that took up a turn which another task left asks once, too.
             && let left = attempt.give_up().remaining_at(now)
@@ -160,13 +142,8 @@ impl Turn {
         {
             return Step::Wait(pause.min(left));
         }
-        pending.was_unanswered = pending.unanswered;
-        // The keeper looks whether the answer is read, and then whether the hold lasts.
-        state.tracked.get_or_insert_with(|| self.core().schedule().track(&self.slot));
-        pending.unanswered = !mutant!(NotedAfterSending);
-        pending.sent = Some(now);
-        state.offers.awaits_since = Some(now);
-        pending.fences = fences;
+        let is_new = pending.is_new();
+        let cause = pending.note_sent(now, fences);
         let ask = Ask {
             key: Arc::clone(&request.key),
             token: pending.token.clone(),
@@ -174,10 +151,13 @@ impl Turn {
             wait: !request.timeout.is_zero(),
             fences,
             give_up: attempt.by(),
-            cause: if std::mem::take(&mut pending.granted_in_part) { Cause::Push } else { Cause::Task },
+            cause,
         };
+        state.offers.awaits_since = Some(now);
+        // The keeper looks whether the answer is read, and then whether the hold lasts.
+        state.track(&self.slot);
         // The plain claim can't draw fencing tokens.
-        if is_first && (fences == 0 || !self.slot.core.store().draws_with_grants()) {
+        if is_new && (fences == 0 || !self.core().store().draws_with_grants()) {
             Step::Claim(ask)
         } else {
             Step::Ask(ask)
@@ -246,30 +226,30 @@ impl Turn {
     pub(super) fn note_yield(&self, claim: Duration, now: Moment) -> Token {
         let mut state = self.slot.locked();
         let token = self.slot.core.next_token();
-        let mut pending = PendingAsk::new(token.clone(), claim);
-        pending.unanswered = true;
-        pending.sent = Some(now);
         state.offers.awaits_since = Some(now);
         state.offers.is_releasing = true;
         state.track(&self.slot);
-        state.pending = Some(Box::new(pending));
+        state.pending = Some(Box::new(PendingAsk::sent_along(token.clone(), claim, now)));
         token
     }
 }
 
-impl PendingAsk {
-    /// How long until the store is to be asked again; `None` for now.
-    ///
-    /// The end of the owner's lease is the time; the keeper's batches are the safety net. An owner that renews would be
-    /// asked about at each of its renewals, so it is left to the safety net.
-    fn next_ask(&self, now: Moment) -> Option<Duration> {
-        let frees_in = self.frees.map_or(Duration::MAX, |frees| frees.remaining_at(now));
-        let quiet = match self.answered {
-            Some(at) if self.owner_renews => ASK_INTERVAL.saturating_sub(now.since(at)),
-            _ => Duration::ZERO,
-        };
-        let pause = frees_in.max(quiet);
-        (!pause.is_zero()).then_some(pause)
+impl State {
+    /// Makes a lease of what the store has granted.
+    fn start_granted_lease(&mut self, request: &ResolvedRequest) {
+        if let Some(grant) = self.pending.as_mut().and_then(|pending| pending.take_grant())
+            && let Some(pending) = self.pending.take()
+        {
+            let mut lease = Lease::new(&pending, &grant);
+            // Asked for by a task that wanted less, and gave up: good for this one only when it is confirmed.
+            lease.fresh &= lease.claim >= request.expire.min(CLAIM);
+            self.lease = Some(lease);
+        }
+    }
+
+    /// How many fencing tokens to draw: for this task, and for those that wait.
+    fn fences_for(&self, request: &ResolvedRequest) -> u32 {
+        if request.fenced { (1 + self.fenced_waiters()).min(MOST_FENCES) } else { 0 }
     }
 }
 
@@ -279,124 +259,5 @@ impl Drop for Turn {
             return;
         }
         self.slot.pass_on(self.id, PassedBy::Task);
-    }
-}
-
-/// One task's attempt to get a lock: its deadline, and how it went so far.
-#[derive(Debug)]
-pub(super) struct Attempt {
-    pub(super) started: Moment,
-    timeout: Duration,
-    /// How long the last command may take.
-    answer_time: Duration,
-    /// Whether the store was asked at all: a timeout of zero, or next to zero, means once, not never.
-    pub(super) tried: bool,
-    /// Whether its time went by in the queue of the process.
-    pub(super) waited: bool,
-    /// How long the store took to grant a lease that was over by then, and how often in a row it did.
-    pub(super) outlived: Option<(Duration, u32)>,
-    /// How many answers the store had given when this task began to wait for that of a sibling.
-    answers: Option<u64>,
-    /// Boxed: every waiter has room for it, and few need it.
-    failures: Option<Box<Failures>>,
-}
-
-/// Failures in a row.
-#[derive(Debug)]
-struct Failures {
-    count: u32,
-    retry_at: Deadline,
-}
-
-impl Attempt {
-    pub(super) fn new(timeout: Duration, command_timeout: Duration) -> Self {
-        Self {
-            started: Moment::now(),
-            timeout,
-            answer_time: answer_time(timeout, command_timeout),
-            tried: false,
-            waited: false,
-            outlived: None,
-            answers: None,
-            failures: None,
-        }
-    }
-
-    /// When the task stops waiting.
-    pub(super) fn give_up(&self) -> Deadline {
-        Deadline::new(self.started, self.timeout)
-    }
-
-    /// When the last command has to be answered: later than a very short timeout.
-    pub(super) fn by(&self) -> Deadline {
-        Deadline::new(self.started, self.answer_time)
-    }
-
-    /// Whether it is too late to succeed.
-    pub(super) fn is_over(&self, now: Moment) -> bool {
-        // A single try waits for one answer, and what it was granted may be heard of in another way just then.
-        let latest = if self.timeout.is_zero() { self.answer_time } else { self.timeout };
-        let latest = latest.saturating_add(OVERTIME).max(self.by().span());
-        Deadline::new(self.started, latest).remaining_at(now).is_zero()
-    }
-
-    /// From now on the store's answers count, of which there have been so many.
-    pub(super) fn counts_from(&mut self, answers: u64) {
-        self.answers.get_or_insert(answers);
-    }
-
-    /// Whether it has waited for the answer to a sibling.
-    pub(super) fn has_counted(&self) -> bool {
-        self.answers.is_some()
-    }
-
-    /// Whether the store has answered nobody since.
-    pub(super) fn has_counted_none(&self, answers: u64) -> bool {
-        self.answers == Some(answers)
-    }
-
-    /// What stands in the way of asking the store now. Whoever `owns` the lease may take the time of an answer for what is
-    /// still to be done, with any timeout.
-    fn pause(&self, now: Moment, owns: bool) -> Option<Step> {
-        let left = self.give_up().remaining_at(now);
-        let is_late = (!owns && (self.tried || self.waited)) || self.by().remaining_at(now).is_zero();
-        if left.is_zero() && is_late {
-            return Some(Step::GiveUp);
-        }
-        let pause = self.failures.as_ref().map_or(Duration::ZERO, |failures| failures.retry_at.remaining_at(now));
-        let limit = if left.is_zero() { self.by().remaining_at(now) } else { left };
-        (!pause.is_zero()).then(|| Step::Wait(pause.min(limit)))
-    }
-
-    /// Notes how long the store took to grant a lease that was over by then; returns whether it is time to say so. Another
-    /// try would fare no better, and keep those away who want a longer lease.
-    pub(super) fn note_outlived(&mut self, took: Option<Duration>) -> bool {
-        if let Some(took) = took {
-            let before = self.outlived.map_or(0, |(_, count)| count);
-            self.outlived = Some((took, before + 1));
-        }
-        self.outlived.is_some_and(|(_, count)| count >= MOST_OUTLIVED)
-    }
-
-    pub(super) fn has_failed(&self) -> bool {
-        self.failures.is_some()
-    }
-
-    pub(super) fn record_success(&mut self) {
-        self.failures = None;
-    }
-
-    /// A single try that came too early to count: again, after as much time as it has taken so far.
-    pub(super) fn restart(&mut self) {
-        self.tried = false;
-        let pause = self.started.elapsed().max(TOO_EARLY);
-        self.failures = Some(Box::new(Failures { count: 0, retry_at: Deadline::after(pause) }));
-    }
-
-    /// Pauses after a failure: 10 ms, doubling up to 320 ms.
-    pub(super) fn record_failure(&mut self) {
-        let before = self.failures.take().map_or(0, |failures| failures.count);
-        let retry_at = Deadline::after(Duration::from_millis(10) * 2_u32.pow(before.min(5)));
-        self.failures = Some(Box::new(Failures { count: before + 1, retry_at }));
     }
 }

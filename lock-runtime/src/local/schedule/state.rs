@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::backlog::{Backlog, Batch};
 use super::{IDLE_TICKS, LONGEST_SLEEP, TICK};
+use crate::local::attempt::ASK_INTERVAL;
 use crate::local::slot::Slot;
-use crate::local::turn::ASK_INTERVAL;
 use crate::local::upkeep::{ScheduleKeys, TimerKey};
 
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::lease::PendingAsk;
+use super::super::pending_ask::PendingAsk;
 use super::super::slot::Slot;
 use super::super::upkeep::{Action, Trigger};
 use super::round;
@@ -76,7 +76,7 @@ async fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
         (busy(stranger(), true), Some("another client, without an expiry")),
     ] {
         let mut pending = PendingAsk::new(locks.core().next_token(), CLAIM);
-        pending.busy = Some(busy);
+        pending.on_answer(&ask(&pending.token, true), Answer::Busy(busy));
         slot.locked().pending = Some(Box::new(pending));
         assert_eq!(slot.holder_elsewhere().as_deref(), holder);
     }

@@ -1,0 +1,144 @@
+//! [`Attempt`]: one task's attempt to get a lock: its deadline, and how it went so far.
+
+use std::time::Duration;
+
+use super::turn::Step;
+use crate::clock::{Deadline, Moment};
+
+/// A timeout that is next to zero still has to wait for one answer.
+pub(crate) const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
+
+/// How long an answer may take, for whoever asks with this timeout: with a timeout of zero as long as any command may,
+/// however far away the server is (promise 7: a single try waits for one answer).
+pub(crate) fn answer_time(timeout: Duration, command_timeout: Duration) -> Duration {
+    if timeout.is_zero() { command_timeout } else { timeout.max(SHORTEST_ANSWER) }
+}
+
+/// So often in a row a lease is asked for that is over when its grant comes.
+const MOST_OUTLIVED: u32 = 3;
+/// So much later than its timeout an acquire may still succeed: what was granted in time is not thrown away.
+const OVERTIME: Duration = Duration::from_millis(50);
+/// The shortest pause before a single try is repeated that came just before a release of its own process.
+const TOO_EARLY: Duration = Duration::from_millis(2);
+/// A waiter repeats its ask at most this often (rule 5). A lost wake-up costs at most a second (promise 4): this, the age that
+/// an answer may have without being asked for again (`JUST_NOW`), and a round trip.
+pub(crate) const ASK_INTERVAL: Duration = Duration::from_millis(900);
+
+/// One task's attempt to get a lock: its deadline, and how it went so far.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) started: Moment,
+    timeout: Duration,
+    /// How long the last command may take.
+    answer_time: Duration,
+    /// Whether the store was asked at all: a timeout of zero, or next to zero, means once, not never.
+    pub(super) tried: bool,
+    /// Whether its time went by in the queue of the process.
+    pub(super) waited: bool,
+    /// How long the store took to grant a lease that was over by then, and how often in a row it did.
+    pub(super) outlived: Option<(Duration, u32)>,
+    /// How many answers the store had given when this task began to wait for that of a sibling.
+    answers: Option<u64>,
+    /// Boxed: every waiter has room for it, and few need it.
+    failures: Option<Box<Failures>>,
+}
+
+/// Failures in a row.
+#[derive(Debug)]
+struct Failures {
+    count: u32,
+    retry_at: Deadline,
+}
+
+impl Attempt {
+    pub(super) fn new(timeout: Duration, command_timeout: Duration) -> Self {
+        Self {
+            started: Moment::now(),
+            timeout,
+            answer_time: answer_time(timeout, command_timeout),
+            tried: false,
+            waited: false,
+            outlived: None,
+            answers: None,
+            failures: None,
+        }
+    }
+
+    /// When the task stops waiting.
+    pub(super) fn give_up(&self) -> Deadline {
+        Deadline::new(self.started, self.timeout)
+    }
+
+    /// When the last command has to be answered: later than a very short timeout.
+    pub(super) fn by(&self) -> Deadline {
+        Deadline::new(self.started, self.answer_time)
+    }
+
+    /// Whether it is too late to succeed.
+    pub(super) fn is_over(&self, now: Moment) -> bool {
+        // A single try waits for one answer, and what it was granted may be heard of in another way just then.
+        let latest = if self.timeout.is_zero() { self.answer_time } else { self.timeout };
+        let latest = latest.saturating_add(OVERTIME).max(self.by().span());
+        Deadline::new(self.started, latest).remaining_at(now).is_zero()
+    }
+
+    /// From now on the store's answers count, of which there have been so many.
+    pub(super) fn counts_from(&mut self, answers: u64) {
+        self.answers.get_or_insert(answers);
+    }
+
+    /// Whether it has waited for the answer to a sibling.
+    pub(super) fn has_counted(&self) -> bool {
+        self.answers.is_some()
+    }
+
+    /// Whether the store has answered nobody since.
+    pub(super) fn has_counted_none(&self, answers: u64) -> bool {
+        self.answers == Some(answers)
+    }
+
+    /// What stands in the way of asking the store now. Whoever `owns` the lease may take the time of an answer for what is
+    /// still to be done, with any timeout.
+    pub(super) fn pause(&self, now: Moment, owns: bool) -> Option<Step> {
+        let left = self.give_up().remaining_at(now);
+        let is_late = (!owns && (self.tried || self.waited)) || self.by().remaining_at(now).is_zero();
+        if left.is_zero() && is_late {
+            return Some(Step::GiveUp);
+        }
+        let pause = self.failures.as_ref().map_or(Duration::ZERO, |failures| failures.retry_at.remaining_at(now));
+        let limit = if left.is_zero() { self.by().remaining_at(now) } else { left };
+        (!pause.is_zero()).then(|| Step::Wait(pause.min(limit)))
+    }
+
+    /// Notes how long the store took to grant a lease that was over by then; returns whether it is time to say so. Another
+    /// try would fare no better, and keep those away who want a longer lease.
+    pub(super) fn note_outlived(&mut self, took: Option<Duration>) -> bool {
+        if let Some(took) = took {
+            let before = self.outlived.map_or(0, |(_, count)| count);
+            self.outlived = Some((took, before + 1));
+        }
+        self.outlived.is_some_and(|(_, count)| count >= MOST_OUTLIVED)
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failures.is_some()
+    }
+
+    pub(super) fn record_success(&mut self) {
+        self.failures = None;
+    }
+
+    /// A single try that came too early to count: again, after as much time as it has taken so far.
+    pub(super) fn restart(&mut self) {
+        self.tried = false;
+        let pause = self.started.elapsed().max(TOO_EARLY);
+        self.failures = Some(Box::new(Failures { count: 0, retry_at: Deadline::after(pause) }));
+    }
+
+    /// Pauses after a failure: 10 ms, doubling up to 320 ms.
+    pub(super) fn record_failure(&mut self) {
+        let before = self.failures.take().map_or(0, |failures| failures.count);
+        let retry_at = Deadline::after(Duration::from_millis(10) * 2_u32.pow(before.min(5)));
+        self.failures = Some(Box::new(Failures { count: before + 1, retry_at }));
+    }
+}

@@ -1,0 +1,381 @@
+//! [`PendingAsk`]: what the process has asked the store for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::ASK_INTERVAL;
+use crate::clock::{Deadline, Moment};
+use crate::store::{Anchor, Answer, Ask, Busy, Cause, Grant, Pushed, Release};
+use crate::token::Token;
+
+/// What was asked of the store and not given up: at most one ask per key and process.
+#[derive(Debug)]
+pub(super) struct PendingAsk {
+    pub(super) token: Token,
+    pub(super) claim: Duration,
+    /// How many fencing tokens the last command asked for.
+    pub(super) fences: u32,
+    delivery: Delivery,
+    /// When the keeper repeated it because its answer was not read.
+    repeated: Option<Moment>,
+    queue: InQueue,
+    refusal: Option<Refusal>,
+    /// What dates a grant that is pushed.
+    anchor: Option<Anchor>,
+    grant: Granted,
+    /// Another process was heard to wait already.
+    contended: bool,
+}
+
+/// Whether an answer is still to come.
+#[derive(Debug)]
+enum Delivery {
+    /// Each command was answered, or certainly not sent.
+    Settled,
+    /// A command is on its way, or was given up on its way.
+    Unanswered {
+        /// When the last command was sent.
+        sent: Moment,
+        /// An earlier command was not answered either.
+        before: bool,
+    },
+}
+
+/// Whether the store has the token in its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InQueue {
+    No,
+    Yes,
+    /// It had, and something happened since that may have ended that.
+    Doubtful,
+}
+
+/// The last answer, when it was a refusal.
+#[derive(Debug)]
+struct Refusal {
+    at: Moment,
+    busy: Busy,
+    /// When the owner's lease ends, if it is not renewed.
+    frees: Option<Deadline>,
+    /// The owner was seen to renew: the end of its lease is no reason to ask.
+    owner_renews: bool,
+}
+
+/// What is known to be granted.
+#[derive(Debug)]
+enum Granted {
+    No,
+    /// Part of a grant was pushed since the last command.
+    InPart,
+    /// A grant was pushed. An answered ask has to date it, and that answer may be read after the push.
+    Pushed(Pushed),
+    /// An answer granted it.
+    Whole(Grant),
+}
+
+impl PendingAsk {
+    pub(super) fn new(token: Token, claim: Duration) -> Self {
+        Self {
+            token,
+            claim,
+            fences: 0,
+            delivery: Delivery::Settled,
+            repeated: None,
+            queue: InQueue::No,
+            refusal: None,
+            anchor: None,
+            grant: Granted::No,
+            contended: false,
+        }
+    }
+
+    /// The ask that goes along with a release, sent at `now`.
+    pub(super) fn sent_along(token: Token, claim: Duration, now: Moment) -> Self {
+        Self { delivery: Delivery::Unanswered { sent: now, before: false }, ..Self::new(token, claim) }
+    }
+
+    /// A command is about to be sent. Returns why it is sent.
+    pub(super) fn note_sent(&mut self, now: Moment, fences: u32) -> Cause {
+        self.fences = fences;
+        if !mutant!(NotedAfterSending) {
+            self.delivery = Delivery::Unanswered { sent: now, before: self.is_unanswered() };
+        }
+        if matches!(self.grant, Granted::InPart) {
+            self.grant = Granted::No;
+            return Cause::Push;
+        }
+        Cause::Task
+    }
+
+    /// The last command was certainly not sent. An answer to an earlier one may have come meanwhile.
+    pub(super) fn on_unsent(&mut self) {
+        if let Delivery::Unanswered { before: false, .. } = self.delivery {
+            self.delivery = Delivery::Settled;
+        }
+    }
+
+    /// Takes in the answer to `ask`.
+    pub(super) fn on_answer(&mut self, ask: &Ask, answer: Answer) {
+        self.fences = ask.fences;
+        self.delivery = Delivery::Settled;
+        match answer {
+            Answer::Granted(grant) => self.grant = Granted::Whole(grant),
+            Answer::Busy(busy) => self.on_refusal(busy, ask.wait),
+            Answer::Late => self.doubt_queue(),
+        }
+    }
+
+    fn on_refusal(&mut self, busy: Busy, is_queued: bool) {
+        if is_queued || self.is_queued() {
+            self.queue = InQueue::Yes;
+        }
+        self.anchor = busy.anchor.or(self.anchor);
+        // A grant that the server has not had in mind since is over.
+        let is_over = |pushed: &Pushed| busy.anchor.is_some_and(|anchor| anchor.store_micros > pushed.store_micros);
+        if matches!(&self.grant, Granted::Pushed(pushed) if is_over(pushed)) {
+            self.grant = Granted::No;
+        }
+        let before = self.refusal.take().filter(|before| before.busy.owner == busy.owner);
+        let owner_renews =
+            before.is_some_and(|before| before.owner_renews || before.frees.is_some_and(Deadline::has_passed));
+        let frees = busy.frees_in.map(Deadline::after);
+        self.refusal = Some(Refusal { at: Moment::now(), busy, frees, owner_renews });
+    }
+
+    /// Takes in a grant that was pushed.
+    pub(super) fn on_push(&mut self, pushed: &Pushed) {
+        self.grant = match std::mem::replace(&mut self.grant, Granted::No) {
+            whole @ Granted::Whole(_) => whole,
+            Granted::No | Granted::InPart if pushed.partial => Granted::InPart,
+            before if pushed.partial => before,
+            _ => Granted::Pushed(pushed.clone()),
+        };
+    }
+
+    /// Another process waits, too.
+    pub(super) fn note_contention(&mut self) {
+        // Its grant has been sent and not been read yet.
+        self.contended = true;
+    }
+
+    /// Pushes may have been missed.
+    pub(super) fn on_interruption(&mut self) {
+        self.doubt_queue();
+        // The next push may come from another server: the clock of the one that answered can't date it.
+        self.anchor = None;
+    }
+
+    fn doubt_queue(&mut self) {
+        if self.is_queued() {
+            self.queue = InQueue::Doubtful;
+        }
+    }
+
+    /// Whether an answer is on its way, or was given up on its way.
+    pub(super) fn is_unanswered(&self) -> bool {
+        matches!(self.delivery, Delivery::Unanswered { .. })
+    }
+
+    /// When the command was sent whose answer is still to come.
+    pub(super) fn unanswered_since(&self) -> Option<Moment> {
+        match self.delivery {
+            Delivery::Unanswered { sent, .. } => Some(sent),
+            Delivery::Settled => None,
+        }
+    }
+
+    /// When the keeper repeated it.
+    pub(super) fn repeated_at(&self) -> Option<Moment> {
+        self.repeated
+    }
+
+    pub(super) fn is_queued(&self) -> bool {
+        self.queue != InQueue::No
+    }
+
+    /// Whether nothing is known of it that the store does not know: it waits there, and there is nothing to ask or to tell.
+    pub(super) fn only_waits(&self) -> bool {
+        self.queue == InQueue::Yes && matches!(self.grant, Granted::No) && !self.is_unanswered()
+    }
+
+    /// Whether the store was never asked under this token.
+    pub(super) fn is_new(&self) -> bool {
+        self.refusal.is_none() && !self.is_unanswered() && !self.is_queued()
+    }
+
+    /// How old the last answer is, when it was a refusal.
+    pub(super) fn refused_for(&self) -> Option<Duration> {
+        self.refusal.as_ref().map(|refusal| refusal.at.elapsed())
+    }
+
+    /// The last answer, when it was a refusal.
+    pub(super) fn busy(&self) -> Option<&Busy> {
+        self.refusal.as_ref().map(|refusal| &refusal.busy)
+    }
+
+    /// How long until the store is to be asked again; `None` for now.
+    ///
+    /// The end of the owner's lease is the time; the keeper's batches are the safety net. An owner that renews would be
+    /// asked about at each of its renewals, so it is left to the safety net.
+    pub(super) fn next_ask(&self, now: Moment) -> Option<Duration> {
+        let refusal = self.refusal.as_ref();
+        let frees_in = refusal.and_then(|refusal| refusal.frees).map_or(Duration::MAX, |frees| frees.remaining_at(now));
+        let quiet = match refusal {
+            Some(refusal) if refusal.owner_renews => ASK_INTERVAL.saturating_sub(now.since(refusal.at)),
+            _ => Duration::ZERO,
+        };
+        let pause = frees_in.max(quiet);
+        (!pause.is_zero()).then_some(pause)
+    }
+
+    /// Whether the store wants all of it back, and asked for anew.
+    pub(super) fn must_yield(&self) -> bool {
+        !self.is_unanswered() && self.busy().is_some_and(|busy| busy.yields)
+    }
+
+    /// Goes on under another token, with nothing in the store; whom it was waiting for stays known.
+    pub(super) fn restart(&mut self, token: Token) {
+        let refusal = self.refusal.take().map(|refusal| Refusal {
+            busy: Busy { yields: false, ..refusal.busy },
+            frees: None,
+            owner_renews: false,
+            ..refusal
+        });
+        *self = Self { refusal, ..Self::new(token, self.claim) };
+    }
+
+    /// Whether anything may have come of it in the store: not of a plain claim that was refused.
+    pub(super) fn may_stand(&self) -> bool {
+        self.is_unanswered() || self.is_granted() || self.may_be_asked_for_again()
+    }
+
+    /// Whether the safety net may still ask for the token, also when it is granted and released.
+    pub(super) fn may_be_asked_for_again(&self) -> bool {
+        self.is_queued() || self.repeated.is_some()
+    }
+
+    pub(super) fn is_granted(&self) -> bool {
+        matches!(self.grant, Granted::Pushed(_) | Granted::Whole(_))
+    }
+
+    /// The grant, if there is one. A pushed grant that no answered ask can date is not certain for any time, and so is
+    /// confirmed before use.
+    pub(super) fn take_grant(&mut self) -> Option<Grant> {
+        match std::mem::replace(&mut self.grant, Granted::No) {
+            Granted::Whole(grant) => Some(grant),
+            Granted::Pushed(pushed) => Some(Grant {
+                until: self.anchor.map_or_else(|| Deadline::after(Duration::ZERO), |anchor| pushed.until(anchor)),
+                contended: pushed.contended,
+                fence: None,
+            }),
+            none => {
+                self.grant = none;
+                None
+            }
+        }
+    }
+
+    /// Whether another process is known to wait behind `grant`.
+    pub(super) fn is_contended_after(&self, grant: &Grant) -> bool {
+        grant.contended || self.contended
+    }
+
+    /// Whether it is granted, and another process is known to wait behind.
+    pub(super) fn is_contended(&self) -> bool {
+        match &self.grant {
+            Granted::Whole(grant) => grant.contended || self.contended,
+            Granted::Pushed(pushed) => pushed.contended || self.contended,
+            Granted::No | Granted::InPart => false,
+        }
+    }
+
+    /// The same ask once more, for the safety net.
+    pub(super) fn again(&self, key: &Arc<str>, give_up: Deadline) -> Ask {
+        let (key, token) = (Arc::clone(key), self.token.clone());
+        Ask { key, token, claim: self.claim, wait: true, fences: 0, give_up, cause: Cause::Silence }
+    }
+
+    /// The same ask once more, by the keeper, for a task that does not read the answer.
+    pub(super) fn repetition(&mut self, key: &Arc<str>, give_up: Deadline) -> Ask {
+        // From now on something may come of it in the store, whatever the answer to the first says.
+        self.repeated = Some(Moment::now());
+        self.again(key, give_up)
+    }
+
+    pub(super) fn withdrawal(&self, key: &Arc<str>) -> Release {
+        Release::withdrawal(key, &self.token, self.claim)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Drift;
+    use crate::store::CLAIM;
+
+    fn pending() -> PendingAsk {
+        PendingAsk::new(Token::foreign("t"), CLAIM)
+    }
+
+    fn ask(pending: &PendingAsk) -> Ask {
+        pending.again(&"p:k".into(), Deadline::after(CLAIM))
+    }
+
+    fn refuse(pending: &mut PendingAsk, busy: Busy) {
+        pending.on_answer(&ask(pending), Answer::Busy(busy));
+    }
+
+    fn busy(owner: &str, store_micros: u64, frees_in: u64) -> Busy {
+        let anchor = Some(Anchor { sent: Moment::now(), store_micros, drift: Drift::DEFAULT });
+        let (owner, frees_in) = (Token::foreign(owner), Some(Duration::from_millis(frees_in)));
+        Busy { owner, frees_in, endless: false, anchor, yields: false }
+    }
+
+    #[test]
+    fn a_pushed_grant_is_over_when_the_server_says_later_that_another_has_the_lock() {
+        for (asked_at, is_granted) in [(99, true), (100, true), (101, false)] {
+            let mut pending = pending();
+            let (token, claim) = (pending.token.clone(), CLAIM);
+            pending.on_push(&Pushed {
+                token,
+                claim,
+                store_micros: 100,
+                contended: false,
+                unconfirmed: false,
+                partial: false,
+            });
+            refuse(&mut pending, busy("x", asked_at, 9));
+            assert_eq!(pending.is_granted(), is_granted, "{asked_at}");
+        }
+    }
+
+    #[test]
+    fn an_owner_that_was_to_be_gone_and_is_not_renews() {
+        let mut pending = pending();
+        for (owner, frees_in, renews) in
+            [("x", 9000, false), ("x", 0, false), ("x", 0, true), ("x", 9000, true), ("y", 0, false), ("y", 9, true)]
+        {
+            refuse(&mut pending, busy(owner, 1, frees_in));
+            assert_eq!(
+                pending.refusal.as_ref().is_some_and(|refusal| refusal.owner_renews),
+                renews,
+                "{owner} {frees_in}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_taken_back_is_begun_anew_under_another_token_and_once() {
+        let mut pending = pending();
+        refuse(&mut pending, busy("x", 1, 9));
+        assert!(!pending.must_yield());
+        refuse(&mut pending, Busy { yields: true, ..busy("x", 1, 9) });
+        assert!(pending.must_yield() && pending.may_stand());
+        pending.note_sent(Moment::now(), 0);
+        assert!(!pending.must_yield(), "an answer is on its way");
+        pending.on_unsent();
+        pending.restart(Token::foreign("u"));
+        assert!(!pending.must_yield() && !pending.may_stand() && pending.token == Token::foreign("u"));
+        assert!(pending.busy().is_some_and(|busy| busy.owner == Token::foreign("x")));
+    }
+}
