@@ -18,12 +18,12 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "97179ffb7151e0d3b4c8a2081fa67bf514263841");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "5395036d8d751000f07d038da1064ce623c21944");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "5b55a890a8d193cf49245f7be32759c07172e6ad");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "78b6f9dafcfb8f4b2e3ffa68fac556c5535f4f0c");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "73cea841a5b32b37f29ed6f1847440f9d6d2a8a4");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "0c43b10a294f67afa7263ea63b27686289126969");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "6fc61b041c0c0fe482178b54350b7d65384cf836");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "4e4f30e0ddce19a00499d2859e43c91fb90fe668");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "a97b47e4fcd7c70a85974d44e429153966ad99ef");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "c4d0f6081b0cff653d913b5ffb6b369d622a0b44");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "23fd4f7f9d1250e3280d040fa0b396e5472dda13");
 
 impl Script {
