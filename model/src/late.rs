@@ -191,14 +191,10 @@ impl Protocol {
         ran: Ticks,
     ) {
         let me = &mut world.processes[process];
+        let is_ask = matches!(command.verb, Verb::Claim | Verb::Ask(..));
         let may_tell = matches!(outcome, Outcome::Granted(_)) || me.turn == Some(task);
-        match command.verb {
-            Verb::Claim | Verb::Ask(..) if may_tell => {
-                if !self.answered(me, command, outcome, ran) {
-                    self.give_back_stray(me, command.sequence);
-                }
-            }
-            _ => {}
+        if is_ask && may_tell && !self.answered(me, command, outcome, ran) {
+            self.give_back_stray(me, command.sequence);
         }
         self.drive(world, process);
         let me = &world.processes[process];

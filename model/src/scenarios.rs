@@ -104,7 +104,7 @@ pub fn exhausted(name: &str) -> Option<Protocol> {
         "late tasks" => Protocol::of(2, &[SHORT, SHORT], Faults { late_tasks: 1, ..NO_FAULTS }),
         "late tasks of one process" => Protocol::of(1, &[SHORT, FENCED, FENCED], Faults { late_tasks: 2, ..NO_FAULTS }),
         "a late task and a broken connection" => {
-            Protocol::of(2, &[FENCED], Faults { late_tasks: 1, breaks: 1, cancels: 1, ..NO_FAULTS })
+            Protocol::of(2, &[FENCED], Faults { late_tasks: 1, breaks: 1, ..NO_FAULTS })
         }
         _ => return None,
     })
@@ -123,7 +123,7 @@ pub fn shown(rule: Rule) -> Protocol {
         Rule::QueueFirst => three(&[FENCED], Faults { crashes: 1, ..NO_FAULTS }),
         Rule::AskAgain => two(&[SHORT], Faults { crashes: 1, ..NO_FAULTS }),
         Rule::OnlyLonger => two(&[RENEWED, FENCED], Faults { early_ends: 1, ..NO_FAULTS }),
-        Rule::OneReading => two(&[SHORT], Faults { stalls: 1, early_ends: 1, ..NO_FAULTS }).rounds(2),
+        Rule::OneReading => three(&[SHORT], Faults { stalls: 1, early_ends: 1, ..NO_FAULTS }),
         Rule::FromSending | Rule::OwnersToken => two(&[SHORT], Faults { lags: 2, ..NO_FAULTS }),
         Rule::WriteBack => one(&[FENCED, FENCED], Faults { breaks: 1, cancels: 1, ..NO_FAULTS }).rounds(2),
         Rule::NestedFences => one(&[FENCED, SHORT, FENCED], Faults { cancels: 1, nested: 1, ..NO_FAULTS }).rounds(2),

@@ -114,7 +114,8 @@ impl Attempt {
     /// try would fare no better, and keep those away who want a longer lease.
     pub(super) fn note_outlived(&mut self, took: Option<Duration>) -> bool {
         if let Some(took) = took {
-            let before = self.outlived.map_or(0, |(_, count)| count);
+            // That of the first grant: later ones are counted from then on, too, when none has any time left.
+            let (took, before) = self.outlived.unwrap_or((took, 0));
             self.outlived = Some((took, before + 1));
         }
         self.outlived.is_some_and(|(_, count)| count >= MOST_OUTLIVED)

@@ -109,21 +109,25 @@ async fn row_05_an_acquire_that_arrives_after_its_timeout_blocks_nobody() {
     eventually("the key is gone", Duration::from_secs(3), || server.owner("p:k").is_none()).await;
 }
 
-/// The keeper asks again, and is granted the lock. Whatever the task makes of it, nobody else has the lock.
+/// The keeper asks again, and is granted the lock: a task that hears of it in time has it. One that is polled too late for that is
+/// told of the silence. Nobody else has the lock, so it is not busy.
 #[tokio::test]
 async fn a_single_try_whose_reply_is_lost_is_not_told_as_busy() {
     let server = Server::start();
     let proxy = Proxy::before(&server);
     let manager = manager(&proxy.url()).await;
     warm_up(&[&manager]).await;
+    let mut had = 0;
     for number in 0..3 {
         proxy.plan("SET", Fault::MuteFromReply);
         let tried = manager.lock("p", &number).try_acquire().await;
         assert!(!matches!(tried, Ok(None)), "try {number} is told as busy");
         assert!(proxy.is_through());
+        had += u32::from(tried.is_ok());
         drop(tried);
         is_had_soon(&manager).await.release().await.unwrap();
     }
+    assert!(had > 0, "no try had the lock that it was granted");
 }
 
 #[tokio::test]
