@@ -61,7 +61,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
             // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
             Entered::Taken if slot.status(SILENCE).is_pending() && !attempt.by().has_passed() => {
                 is_first = false;
-                attempt.counts_from(core.answers());
+                attempt.counts_from(core.answers(), slot.holds());
                 let changed = slot.changed.notified();
                 if slot.status(SILENCE).is_pending() {
                     let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
@@ -298,6 +298,8 @@ fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attem
     let holder = match slot.status(silence) {
         LockStatus::Unreachable(error) => return error.of_lock(&key),
         LockStatus::Silent(since) => return core.store().unanswered(since).of_lock(&key),
+        // A sibling held it meanwhile, and left too little time for an answer.
+        LockStatus::Unknown if attempt.has_counted_hold(slot.holds()) => Some(core.label().to_owned()),
         // The one command of a single try was not answered: that the lock is taken is not known.
         LockStatus::Unknown if request.timeout.is_zero() && attempt.has_failed() => {
             return core.store().unanswered(attempt.started.elapsed()).of_lock(&key);

@@ -160,6 +160,11 @@ impl Slot {
         Some(StoreError::later(BackendError::new(text)))
     }
 
+    /// How many holds there were.
+    pub(super) fn holds(&self) -> u32 {
+        self.locked().holds
+    }
+
     /// Whether the store has answered the ask that is pending.
     pub(super) fn was_answered(&self) -> bool {
         self.locked().pending.as_ref().is_some_and(|pending| pending.busy().is_some())

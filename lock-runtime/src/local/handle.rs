@@ -119,6 +119,9 @@ impl HoldHandle {
             grace: inner.slot.core.settings().grace,
         };
         let sent = Moment::now();
+        if let Some(lease) = inner.slot.locked().lease.as_mut().filter(|lease| lease.token == inner.token) {
+            lease.note_renewal_sent(&renewal, sent);
+        }
         let deadline = Deadline::new(sent, inner.slot.core.settings().command_timeout);
         match exactly_one(inner.slot.core.store().renew(std::slice::from_ref(&renewal), deadline).await) {
             Ok(renewed) => self.on_renewed(renewed, Deadline::new(sent, lease)),

@@ -42,6 +42,8 @@ pub(super) struct RenewalState {
     /// The store may have forgotten the lease since that was sent.
     pub(super) doubtful: bool,
     pub(super) failures: u32,
+    /// Until when the store was asked to keep the lease, answered or not.
+    pub(super) requested: Option<Deadline>,
 }
 
 /// The hold that a lease carries now.
@@ -171,7 +173,7 @@ impl Lease {
             again: None,
             contended: self.contention.is_some(),
             queued: self.queued,
-            expires: self.until.later_by(CLAIM),
+            expires: self.in_store_until().later_by(CLAIM),
         }
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct State {
     /// Whose turn it is.
     pub(super) turn: Option<u64>,
     pub(super) offers: Offers,
+    /// How many holds there were.
+    pub(super) holds: u32,
     /// The entry in the keeper's list of slots to look at soon.
     pub(super) tracked: Option<u64>,
     /// Boxed: while a lease is held there is none.
@@ -391,6 +393,7 @@ impl State {
     pub(super) fn start(&mut self, id: u64, request: &ResolvedRequest, now: Moment) -> Option<&mut Lease> {
         let &ResolvedRequest { expire, renew, body, .. } = request;
         let lease = self.lease.as_mut()?;
+        self.holds = self.holds.wrapping_add(1);
         let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
         let confirmed = is_whole.then_some(now);
         lease.hold =

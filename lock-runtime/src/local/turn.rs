@@ -100,11 +100,12 @@ impl Turn {
 
     /// The lease is there: start the hold, or first make sure that the lease is good for it.
     fn step_with_lease(&self, state: &mut State, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> Step {
-        let Some(lease) = &state.lease else { return Step::GiveUp };
+        let Some(lease) = &mut state.lease else { return Step::GiveUp };
         let token = lease.token.clone();
         if !lease.is_good_for(request, now) {
             let (key, grace) = (Arc::clone(&request.key), self.core().settings().grace);
             let renewal = Renewal { key, token, lease: request.expire, grace };
+            lease.note_renewal_sent(&renewal, now);
             return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
         }
         if request.fenced && lease.fences.is_empty() {
@@ -220,6 +221,9 @@ impl Turn {
             }
             None => state.lease = None,
         }
+        drop(state);
+        // For single tries, which wait for what becomes of this turn.
+        self.slot.wake();
     }
 
     /// Notes that the lease ended with an ask in its place, sent along with the release.

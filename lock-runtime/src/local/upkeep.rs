@@ -79,6 +79,19 @@ pub(crate) enum Trigger {
     Verify,
 }
 
+impl Lease {
+    /// Notes that `renewal` is about to be sent. It may take effect, and its answer be lost.
+    pub(super) fn note_renewal_sent(&mut self, renewal: &Renewal, now: Moment) {
+        let asked = Deadline::new(now, renewal.lease + renewal.grace);
+        self.upkeep.requested = Some(self.in_store_until().max_at(asked, now));
+    }
+
+    /// Until when the store may keep it, which is later than what it has confirmed.
+    pub(super) fn in_store_until(&self) -> Deadline {
+        self.upkeep.requested.filter(|_| !mutant!(UnansweredRenewalForgotten)).unwrap_or(self.until)
+    }
+}
+
 impl Slot {
     /// Looks after the lease: what does it need now?
     pub(crate) fn next_action(&self, trigger: Trigger, round: &Round<'_>) -> Action {
@@ -100,8 +113,9 @@ impl Slot {
 
     fn action(&self, lease: &mut Lease, trigger: Trigger, now: Moment, grace: Duration) -> Action {
         let action = self.need(lease, trigger, now, grace);
-        if matches!(action, Action::Renew(..)) {
+        if let Action::Renew(renewal, _) = &action {
             lease.upkeep.renewing = true;
+            lease.note_renewal_sent(renewal, now);
         }
         action
     }

@@ -38,7 +38,7 @@ pub(super) async fn befall(
     random: &mut Rng,
 ) {
     let calm = Conditions { push_lost: plan.push_lost, cut_after: plan.cut, ..CALM };
-    network.set_weather(calm);
+    network.set_conditions(calm);
     if plan.stalls > 0.0 {
         network.stall(plan.stalls, STALL);
     }
@@ -71,12 +71,12 @@ pub(super) async fn befall(
                 processes[process].kill(plan, end, random);
             } else {
                 one(network, processes[process].name(), plan.forgetful, random).await;
-                network.set_weather(calm);
+                network.set_conditions(calm);
             }
         }
     }
     sleep_until(end).await;
-    network.set_weather(CALM);
+    network.set_conditions(CALM);
     if plan.stalls > 0.0 {
         network.stall(0.0, Duration::ZERO);
     }
@@ -139,7 +139,7 @@ async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: 
             ("Suspend", "host")
         }
         7 => {
-            network.set_weather(Conditions { push_lost: 0.5, ..CALM });
+            network.set_conditions(Conditions { push_lost: 0.5, ..CALM });
             sleep(span).await;
             ("LosePushes", "wire")
         }
@@ -152,7 +152,7 @@ async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: 
         }
         _ => {
             let conditions = Conditions { slow: 0.15, refused: 0.2, cut_before: 0.02, cut_after: 0.02, ..CALM };
-            network.set_weather(conditions);
+            network.set_conditions(conditions);
             sleep(span).await;
             ("Storm", "wire")
         }

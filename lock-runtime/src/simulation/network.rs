@@ -154,7 +154,7 @@ impl Network {
         self.locked().record.see(violation);
     }
 
-    pub(super) fn set_weather(&self, conditions: Conditions) {
+    pub(super) fn set_conditions(&self, conditions: Conditions) {
         self.locked().conditions = conditions;
     }
 

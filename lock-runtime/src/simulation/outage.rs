@@ -53,7 +53,7 @@ pub(super) async fn befall(
     let from = time::now().unwrap_or_default();
     match random.u8(..3) {
         0 => {
-            network.set_weather(Conditions { refused: 1.0, ..calm });
+            network.set_conditions(Conditions { refused: 1.0, ..calm });
             network.cut(None);
         }
         1 => network.freeze(span),
@@ -65,7 +65,7 @@ pub(super) async fn befall(
     for (process, before) in processes.iter().zip(before) {
         judge(network, plan, process, sent(process) - before, span);
     }
-    network.set_weather(calm);
+    network.set_conditions(calm);
     // The history's word for a server that does not answer.
     let fault = What::Fault { kind: "StopServer".to_owned(), target: "server".to_owned(), from };
     network.note(HARNESS, 0, fault);

@@ -15,6 +15,7 @@ use super::network::{Conditions, Network};
 use super::process::connect;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
+use crate::store::CLAIM;
 use crate::{LockError, LockGuard, LockManager};
 
 fn world() -> (Simulated, Arc<Network>) {
@@ -86,13 +87,13 @@ async fn a_release_that_is_repeated_to_a_server_without_its_script_was_still_a_r
     let locks = connect(&network, "p");
     locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
     let guard = locks.lock("k", &0).acquire().await.unwrap();
-    network.set_weather(Conditions { delay: Duration::from_millis(20), cut_after: 1.0, ..Conditions::default() });
+    network.set_conditions(Conditions { delay: Duration::from_millis(20), cut_after: 1.0, ..Conditions::default() });
     let release = tokio::spawn(guard.release());
     while network.server(ModelServer::snapshot).iter().any(|(key, _)| key == "k:0") {
         sleep(Duration::from_millis(1)).await;
     }
     network.server(|server, _| server.flush_scripts());
-    network.set_weather(Conditions::default());
+    network.set_conditions(Conditions::default());
     release.await.unwrap().unwrap();
 }
 
@@ -111,7 +112,7 @@ async fn a_lost_wake_up_costs_a_second() {
     sleep(Duration::from_millis(600)).await;
     let waiting = wait(1);
     sleep(Duration::from_millis(100)).await;
-    network.set_weather(Conditions { push_lost: 1.0, ..Conditions::default() });
+    network.set_conditions(Conditions { push_lost: 1.0, ..Conditions::default() });
     guard.release().await.unwrap();
     let released = Instant::now();
     let granted = waiting.await.unwrap().unwrap();
@@ -133,13 +134,13 @@ async fn what_was_never_sent_is_not_withdrawn() {
     let (_time, network) = world();
     let locks = connect(&network, "p");
     locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
-    network.set_weather(Conditions { refused: 1.0, ..Conditions::default() });
+    network.set_conditions(Conditions { refused: 1.0, ..Conditions::default() });
     network.cut(None);
     fail(&locks, 100).await;
     let kept = || locks.core().schedule().releases().0;
     // The first one found out that the connection is gone, and may have been executed.
     assert!(kept() <= 1, "{} are kept: connections were refused", kept());
-    network.set_weather(Conditions::default());
+    network.set_conditions(Conditions::default());
     network.part("p", Duration::from_mins(1));
     fail(&locks, 100).await;
     assert!(kept() <= 1, "{} are kept: no connection was made", kept());
@@ -171,13 +172,13 @@ async fn what_an_outage_left_is_given_back_as_soon_as_there_is_a_connection() {
     }));
     let guards = guards.await;
     sleep(Duration::from_millis(50)).await;
-    network.set_weather(Conditions { refused: 1.0, ..Conditions::default() });
+    network.set_conditions(Conditions { refused: 1.0, ..Conditions::default() });
     network.cut(None);
     drop(guards);
     sleep(Duration::from_secs(9)).await;
     let locked = || network.server(ModelServer::snapshot).iter().filter(|(key, _)| key.starts_with("k:")).count();
     assert_eq!((locked(), locks.core().schedule().releases().0), (300, 300));
-    network.set_weather(Conditions::default());
+    network.set_conditions(Conditions::default());
     // Whoever connects next has the keeper try at once.
     locks.lock("k", &300).acquire().await.unwrap().release().await.unwrap();
     sleep(Duration::from_millis(20)).await;
@@ -241,19 +242,19 @@ async fn repetition_leaves_the_lock(bug: Option<Mutant>) -> bool {
     let acquiring = kept(&locks, 0, false);
     // The keeper repeats what its task does not read, and that takes long to arrive.
     sleep(Duration::from_millis(40)).await;
-    network.set_weather(Conditions { delay: Duration::from_millis(2), slow: 1.0, ..Conditions::default() });
+    network.set_conditions(Conditions { delay: Duration::from_millis(2), slow: 1.0, ..Conditions::default() });
     sleep(Duration::from_millis(25)).await;
-    network.set_weather(Conditions::default());
+    network.set_conditions(Conditions::default());
     acquiring.await.unwrap().release().await.unwrap();
     assert!(!is_locked(&network, "k:0"));
-    network.set_weather(Conditions { cut_after: 1.0, ..Conditions::default() });
+    network.set_conditions(Conditions { cut_after: 1.0, ..Conditions::default() });
     let released = Instant::now();
     while !is_locked(&network, "k:0") {
         sleep(Duration::from_millis(1)).await;
         assert!(released.elapsed() < Duration::from_millis(300), "the repetition does not arrive");
     }
     sleep(Duration::from_millis(400)).await;
-    network.set_weather(Conditions::default());
+    network.set_conditions(Conditions::default());
     sleep(Duration::from_millis(1200)).await;
     is_locked(&network, "k:0")
 }
@@ -285,13 +286,86 @@ async fn a_single_try_of_a_free_lock_is_had_at_every_distance_with_the_default_s
 /// not either where it does not know yet how far away the server is.
 #[tokio::test(start_paused = true)]
 async fn what_was_never_sent_is_not_repeated_either() {
-    let (_time, network) = world();
-    network.move_away(Duration::from_millis(400));
-    network.set_weather(Conditions { refused: 1.0, ..Conditions::default() });
-    let locks = connect(&network, "p");
-    for number in 0..20 {
-        let tried = locks.lock("k", &number).timeout(Duration::from_millis(80)).acquire().await;
-        assert!(matches!(tried, Err(LockError::Backend { .. })), "{tried:?}");
+    for bug in [None, Some(Mutant::RepeatedCutOff)] {
+        let (_time, network) = world();
+        let _seeded = Seeded::begin(bug);
+        network.move_away(Duration::from_millis(400));
+        network.set_conditions(Conditions { refused: 1.0, ..Conditions::default() });
+        let locks = connect(&network, "p");
+        for number in 0..20 {
+            let tried = locks.lock("k", &number).timeout(Duration::from_millis(80)).acquire().await;
+            assert!(matches!(tried, Err(LockError::Backend { .. })), "{tried:?}");
+        }
+        let kept = locks.core().schedule().releases().0;
+        assert_eq!(kept > 0, bug.is_some(), "{bug:?}: {kept} withdrawals wait to be sent");
     }
-    assert_eq!(locks.core().schedule().releases().0, 0, "withdrawals that wait to be sent");
+}
+
+/// The renewal took effect, and nobody knows: until the lease must have ended, the release is not given up.
+#[tokio::test(start_paused = true)]
+async fn a_release_is_repeated_for_as_long_as_the_store_may_keep_the_lease() {
+    for (bug, is_left) in [(None, false), (Some(Mutant::UnansweredRenewalForgotten), true)] {
+        let (_time, network) = world();
+        let _seeded = Seeded::begin(bug);
+        let locks = connect(&network, "p");
+        let guard = locks.lock("k", &0).expire(CLAIM * 8).acquire().await.unwrap();
+        sleep(Duration::from_millis(2)).await;
+        // The answer to the confirmation is lost.
+        network.deafen("p");
+        sleep(Duration::from_millis(50)).await;
+        assert!(guard.remaining() < CLAIM);
+        network.part("p", CLAIM * 3);
+        network.cut(Some("p"));
+        drop(guard);
+        sleep(CLAIM * 4).await;
+        let keys = network.server(ModelServer::snapshot);
+        assert_eq!(keys.iter().any(|(key, _)| key == "k:0"), is_left, "{bug:?}: {keys:?}");
+    }
+}
+
+/// The hold of a sibling may begin long after the turn: from afar, fencing tokens are drawn before.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_is_told_of_a_sibling_as_soon_as_it_holds() {
+    let (_time, network) = world();
+    network.move_away(Duration::from_millis(200));
+    let locks = connect(&network, "p");
+    let held = locks.lock("k", &0).timeout(Duration::from_secs(3)).acquire().await.unwrap();
+    let waiting = locks.lock("k", &0).timeout(Duration::from_secs(3)).fenced(true).acquire();
+    let sibling = async {
+        let guard = waiting.await.unwrap();
+        sleep(Duration::from_millis(220)).await;
+        drop(guard);
+    };
+    let single = async {
+        sleep(Duration::from_millis(1)).await;
+        held.release().await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+        let begin = Instant::now();
+        let tried = locks.lock("k", &0).try_acquire().await;
+        assert!(matches!(tried, Ok(None)), "{tried:?}");
+        assert!(begin.elapsed() < Duration::from_millis(210), "{:?}", begin.elapsed());
+    };
+    tokio::join!(biased; sibling, single);
+}
+
+/// From afar, what is left of a single try's time is too short for an answer when a sibling has drawn a fencing token and held.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_that_a_sibling_left_too_little_time_is_told_of_a_busy_lock() {
+    for (bug, is_busy) in [(None, true), (Some(Mutant::SiblingsHoldForgotten), false)] {
+        let (_time, network) = world();
+        let _seeded = Seeded::begin(bug);
+        network.move_away(Duration::from_millis(400));
+        let locks = connect(&network, "p");
+        let request = |fenced| locks.lock("k", &0).timeout(Duration::from_secs(3)).fenced(fenced);
+        let held = request(false).acquire().await.unwrap();
+        // It is gone before anybody else can look.
+        let sibling = async { request(true).acquire().await.unwrap().release().await.unwrap() };
+        let single = async {
+            drop(held);
+            sleep(Duration::from_millis(1)).await;
+            locks.lock("k", &0).try_acquire().await
+        };
+        let ((), tried) = tokio::join!(biased; sibling, single);
+        assert_eq!(matches!(tried, Ok(None)), is_busy, "{bug:?}: {tried:?}");
+    }
 }
