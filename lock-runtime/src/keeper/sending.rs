@@ -8,12 +8,18 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::local::Slot;
 use crate::observe;
-use crate::store::{Ask, Renewal, Retry, Store, StoreError};
+use crate::store::{Ask, Reach, Renewal, Retry, Store, StoreError};
 
 impl Keeper {
     /// Whether what the keeper sends about `key` would have to wait for a connection.
     pub(crate) fn is_cut_off(&self, key: &str) -> bool {
         self.store.is_cut_off(key)
+    }
+
+    /// Repeats one ask.
+    #[cfg(test)]
+    pub(crate) async fn repeat_ask(&self, engine: &Weak<Engine>, slot: Arc<Slot>, ask: Ask) {
+        repeat_asks(self, engine, vec![(slot, ask)]).await;
     }
 }
 
@@ -61,10 +67,22 @@ pub(super) async fn repeat_asks(keeper: &Keeper, engine: &Weak<Engine>, batch: V
     let sent = Moment::now();
     let answers = keeper.store.ask(&asks, keeper.by()).await;
     keeper.note_answer(sent);
-    let Ok(answers) = answers.inspect_err(observe::keeper_failed) else {
-        return;
+    let answers = match answers {
+        Ok(answers) => answers,
+        Err(error) => {
+            observe::keeper_failed(&error);
+            asks.iter().map(|_| Err(error.clone())).collect()
+        }
     };
     for ((slot, ask), answer) in slots.iter().zip(&asks).zip(answers) {
+        if answer.as_ref().is_err_and(|error| error.reach != Reach::Unsent)
+            && !slot.stands_for(&ask.token)
+            && let Some(engine) = engine.upgrade()
+            && !mutant!(RepetitionLeft)
+        {
+            // It may still be executed, and what it was repeated for was given back before.
+            engine.release_later(ask.withdrawal());
+        }
         if answer.as_ref().is_err_and(|error| error.replicas.is_some()) {
             // Granted, and not confirmed: the task that waits for it finds out, and fails.
             slot.interrupted();

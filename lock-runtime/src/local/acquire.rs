@@ -59,7 +59,7 @@ pub(crate) async fn acquire(engine: &Arc<Engine>, terms: &Terms) -> Result<Hold,
             // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
             Entered::Taken if slot.outlook(SILENCE).is_open() && !attempt.by().has_passed() => {
                 is_first = false;
-                attempt.counts_from(engine.answers());
+                attempt.counts_from(engine.answers(), slot.holds());
                 let changed = slot.changed.notified();
                 if slot.outlook(SILENCE).is_open() {
                     let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
@@ -269,6 +269,8 @@ fn given_up(engine: &Engine, slot: &Slot, terms: &Terms, attempt: &Attempt) -> L
     let holder = match slot.outlook(silence) {
         Outlook::Unreachable(error) => return error.of_lock(&key),
         Outlook::Silent(since) => return engine.store().unanswered(since).of_lock(&key),
+        // It left too little time for an answer.
+        Outlook::Unknown if attempt.has_counted_hold(slot.holds()) => Some(engine.label().to_owned()),
         // The one command of a single try was not answered: that the lock is taken is not known.
         Outlook::Unknown if terms.timeout.is_zero() && attempt.has_failed() => {
             return engine.store().unanswered(attempt.started.elapsed()).of_lock(&key);

@@ -117,6 +117,14 @@ impl Slot {
         !granted || state.is_ending(&ask.token)
     }
 
+    /// Whether somebody here has to do with `token`, or is about to give it back.
+    pub(crate) fn stands_for(&self, token: &Token) -> bool {
+        let mut state = self.locked();
+        state.asked.as_ref().is_some_and(|asked| asked.token == *token)
+            || state.lease.as_ref().is_some_and(|lease| lease.token == *token)
+            || state.is_ending(token)
+    }
+
     /// Notes that a task is about to give back the lease of `token`.
     pub(super) fn ending(&self, token: &Token) {
         self.locked().ending.push((token.clone(), false));
@@ -169,6 +177,11 @@ impl Slot {
         let text =
             format!("the lease of {expire:?} was over when its grant came, after {took:?}: ask for a longer one");
         Some(StoreError::later(BackendError::new(text)))
+    }
+
+    /// How many holds there were.
+    pub(super) fn holds(&self) -> u32 {
+        self.locked().holds
     }
 
     /// Whether the store has answered the ask that is pending.

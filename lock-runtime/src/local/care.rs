@@ -67,6 +67,19 @@ pub(crate) enum Look {
     Verify,
 }
 
+impl Lease {
+    /// Notes that `renewal` is about to be sent. It may take effect, and its answer be lost.
+    pub(super) fn seek(&mut self, renewal: &Renewal, now: Moment) {
+        let asked = Deadline::new(now, renewal.lease + renewal.grace);
+        self.care.sought = Some(self.in_store_until().max_at(asked, now));
+    }
+
+    /// Until when the store may keep it, which is later than what it has confirmed.
+    pub(super) fn in_store_until(&self) -> Deadline {
+        self.care.sought.filter(|_| !mutant!(UnansweredRenewalForgotten)).unwrap_or(self.until)
+    }
+}
+
 impl Slot {
     /// Looks after the lease: what does it need now?
     pub(crate) fn attend(&self, look: Look, grace: Duration) -> Attention {
@@ -88,8 +101,9 @@ impl Slot {
 
     fn attention(&self, lease: &mut Lease, look: Look, now: Moment, grace: Duration) -> Attention {
         let attention = self.need(lease, look, now, grace);
-        if matches!(attention, Attention::Renew(..)) {
+        if let Attention::Renew(renewal, _) = &attention {
             lease.care.renewing = true;
+            lease.seek(renewal, now);
         }
         attention
     }

@@ -41,6 +41,8 @@ pub(super) struct Care {
     /// The store may have forgotten the lease since that was sent.
     pub(super) doubtful: bool,
     pub(super) failures: u32,
+    /// Until when the store was asked to keep the lease, answered or not.
+    pub(super) sought: Option<Deadline>,
 }
 
 /// The hold that a lease carries now.
@@ -169,7 +171,7 @@ impl Lease {
             again: None,
             contended: self.rival.is_some(),
             queued: self.queued,
-            moot: self.until.later_by(CLAIM),
+            moot: self.in_store_until().later_by(CLAIM),
         }
     }
 }

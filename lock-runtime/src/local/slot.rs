@@ -37,6 +37,8 @@ pub(super) struct State {
     /// Whose turn it is.
     pub(super) turn: Option<u64>,
     pub(super) calls: Calls,
+    /// How many holds there were.
+    pub(super) holds: u32,
     /// The entry in the keeper's list of slots to look at soon.
     pub(super) young: Option<u64>,
     /// Boxed: while a lease is held there is none.
@@ -386,6 +388,7 @@ impl State {
     pub(super) fn start(&mut self, id: u64, terms: &Terms, now: Moment) -> Option<&mut Lease> {
         let &Terms { expire, renew, body, .. } = terms;
         let lease = self.lease.as_mut()?;
+        self.holds = self.holds.wrapping_add(1);
         let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
         let confirmed = is_whole.then_some(now);
         lease.tenure = Some(Tenure { id, since: now, expire, renew, body, own: Deadline::new(now, expire), confirmed });

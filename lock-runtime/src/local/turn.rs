@@ -122,6 +122,7 @@ impl Turn {
                     lease: terms.expire,
                     grace: self.slot.engine.settings().grace,
                 };
+                lease.seek(&renewal, now);
                 return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
             }
             if terms.fenced && lease.fences.is_empty() {
@@ -239,6 +240,9 @@ impl Turn {
             }
             None => state.lease = None,
         }
+        drop(state);
+        // For single tries, which wait for what becomes of this turn.
+        self.slot.wake();
     }
 
     /// Notes that the lease ended with an ask in its place, sent along with the release.
@@ -294,8 +298,8 @@ pub(super) struct Attempt {
     pub(super) waited: bool,
     /// How long the store took to grant a lease that was over by then, and how often in a row it did.
     pub(super) outlived: Option<(Duration, u32)>,
-    /// How many answers the store had given when this task began to wait for that of a sibling.
-    answers: Option<u64>,
+    /// How many answers the store had given, and how many holds there were, when this task began to wait for a sibling.
+    before: Option<(u64, u32)>,
     /// Boxed: every waiter has room for it, and few need it.
     failures: Option<Box<Failures>>,
 }
@@ -316,7 +320,7 @@ impl Attempt {
             tried: false,
             waited: false,
             outlived: None,
-            answers: None,
+            before: None,
             failures: None,
         }
     }
@@ -339,19 +343,24 @@ impl Attempt {
         Deadline::new(self.started, latest).remaining_at(now).is_zero()
     }
 
-    /// From now on the store's answers count, of which there have been so many.
-    pub(super) fn counts_from(&mut self, answers: u64) {
-        self.answers.get_or_insert(answers);
+    /// From now on the store's answers count, and the holds of siblings, of which there have been so many.
+    pub(super) fn counts_from(&mut self, answers: u64, holds: u32) {
+        self.before.get_or_insert((answers, holds));
     }
 
     /// Whether it has waited for the answer to a sibling.
     pub(super) fn has_counted(&self) -> bool {
-        self.answers.is_some()
+        self.before.is_some()
     }
 
     /// Whether the store has answered nobody since.
     pub(super) fn has_counted_none(&self, answers: u64) -> bool {
-        self.answers == Some(answers)
+        self.before.is_some_and(|(before, _)| before == answers)
+    }
+
+    /// Whether a sibling has held the lock since.
+    pub(super) fn has_counted_hold(&self, holds: u32) -> bool {
+        self.before.is_some_and(|(_, before)| before != holds) && !mutant!(SiblingsHoldForgotten)
     }
 
     /// What stands in the way of asking the store now. Whoever `owns` the lease may take the time of an answer for what is

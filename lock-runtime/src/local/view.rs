@@ -119,6 +119,9 @@ impl HoldView {
             grace: looked.slot.engine.settings().grace,
         };
         let sent = Moment::now();
+        if let Some(lease) = looked.slot.locked().lease.as_mut().filter(|lease| lease.token == looked.token) {
+            lease.seek(&renewal, sent);
+        }
         let by = Deadline::new(sent, looked.slot.engine.settings().command_timeout);
         match one(looked.slot.engine.store().renew(std::slice::from_ref(&renewal), by).await) {
             Ok(renewed) => self.on_renewed(renewed, Deadline::new(sent, lease)),

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::network::{Network, Weather};
 use super::time::Simulated;
 use crate::clock::{Deadline, Drift};
+use crate::mutants::{Mutant, Seeded};
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
@@ -110,18 +111,21 @@ async fn a_connection_is_given_up_when_nothing_was_answered_for_two_command_time
 /// What is left of a short time says nothing of a far server. That nothing can be heard any more is found out all the same.
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_not_given_up_for_commands_that_had_less_time_than_an_answer_takes() {
-    let scene = Scene::begin_at(COMMAND / 5 * 4).await;
-    let tries = async |span: Duration| {
-        let end = Instant::now() + span;
-        while Instant::now() < end {
-            scene.store.claim(&scene.ask(COMMAND), Deadline::after(COMMAND / 5)).await.unwrap_err();
-        }
-    };
-    tries(COMMAND * 9).await;
-    assert_eq!(scene.interruptions(), 0);
-    scene.network.deafen(scene.caller.id());
-    tries(COMMAND * 4).await;
-    assert_eq!(scene.interruptions(), 1);
+    for (bug, given_up) in [(None, 0), (Some(Mutant::CutShortIsSilence), 1)] {
+        let scene = Scene::begin_at(COMMAND / 5 * 4).await;
+        let _seeded = Seeded::begin(bug);
+        let tries = async |span: Duration| {
+            let end = Instant::now() + span;
+            while Instant::now() < end {
+                scene.store.claim(&scene.ask(COMMAND), Deadline::after(COMMAND / 5)).await.unwrap_err();
+            }
+        };
+        tries(COMMAND * 4).await;
+        assert_eq!(scene.interruptions(), given_up, "{bug:?}");
+        scene.network.deafen(scene.caller.id());
+        tries(COMMAND * 4).await;
+        assert!(scene.interruptions() > 0, "{bug:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,6 +13,8 @@ use super::network::{Network, Weather};
 use super::process::connect;
 use super::time::Simulated;
 use crate::LockError;
+use crate::mutants::{Mutant, Seeded};
+use crate::store::{Ask, CLAIM, Cause};
 
 fn world() -> (Simulated, Arc<Network>) {
     (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)))
@@ -202,13 +204,107 @@ async fn a_single_try_of_a_free_lock_is_had_at_every_distance_with_the_default_s
 /// not either where it does not know yet how far away the server is.
 #[tokio::test(start_paused = true)]
 async fn what_was_never_sent_is_not_repeated_either() {
-    let (_time, network) = world();
-    network.move_away(Duration::from_millis(400));
-    network.set_weather(Weather { refused: 1.0, ..Weather::default() });
-    let locks = connect(&network, "p");
-    for number in 0..20 {
-        let tried = locks.lock("k", &number).timeout(Duration::from_millis(80)).acquire().await;
-        assert!(matches!(tried, Err(LockError::Backend { .. })), "{tried:?}");
+    for bug in [None, Some(Mutant::RepeatedCutOff)] {
+        let (_time, network) = world();
+        let _seeded = Seeded::begin(bug);
+        network.move_away(Duration::from_millis(400));
+        network.set_weather(Weather { refused: 1.0, ..Weather::default() });
+        let locks = connect(&network, "p");
+        for number in 0..20 {
+            let tried = locks.lock("k", &number).timeout(Duration::from_millis(80)).acquire().await;
+            assert!(matches!(tried, Err(LockError::Backend { .. })), "{tried:?}");
+        }
+        let kept = locks.engine().keeper().releases().0;
+        assert_eq!(kept > 0, bug.is_some(), "{bug:?}: {kept} withdrawals wait to be sent");
     }
-    assert_eq!(locks.engine().keeper().releases().0, 0, "withdrawals that wait to be sent");
+}
+
+/// The renewal took effect, and nobody knows: until the lease must have ended, the release is not given up.
+#[tokio::test(start_paused = true)]
+async fn a_release_is_repeated_for_as_long_as_the_store_may_keep_the_lease() {
+    for (bug, is_left) in [(None, false), (Some(Mutant::UnansweredRenewalForgotten), true)] {
+        let (_time, network) = world();
+        let _seeded = Seeded::begin(bug);
+        let locks = connect(&network, "p");
+        let guard = locks.lock("k", &0).expire(CLAIM * 8).acquire().await.unwrap();
+        sleep(Duration::from_millis(2)).await;
+        // The answer to the confirmation is lost.
+        network.deafen("p");
+        sleep(Duration::from_millis(50)).await;
+        assert!(guard.remaining() < CLAIM);
+        network.part("p", CLAIM * 3);
+        network.cut(Some("p"));
+        drop(guard);
+        sleep(CLAIM * 4).await;
+        let keys = network.server(ModelServer::snapshot);
+        assert_eq!(keys.iter().any(|(key, _)| key == "k:0"), is_left, "{bug:?}: {keys:?}");
+    }
+}
+
+/// The hold of a sibling may begin long after the turn: from afar, fencing tokens are drawn before.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_is_told_of_a_sibling_as_soon_as_it_holds() {
+    let (_time, network) = world();
+    network.move_away(Duration::from_millis(200));
+    let locks = connect(&network, "p");
+    let held = locks.lock("k", &0).timeout(Duration::from_secs(3)).acquire().await.unwrap();
+    let waiting = locks.lock("k", &0).timeout(Duration::from_secs(3)).fenced(true).acquire();
+    let sibling = async {
+        let guard = waiting.await.unwrap();
+        sleep(Duration::from_millis(220)).await;
+        drop(guard);
+    };
+    let single = async {
+        sleep(Duration::from_millis(1)).await;
+        held.release().await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+        let begin = Instant::now();
+        let tried = locks.lock("k", &0).try_acquire().await;
+        assert!(matches!(tried, Ok(None)), "{tried:?}");
+        assert!(begin.elapsed() < Duration::from_millis(210), "{:?}", begin.elapsed());
+    };
+    tokio::join!(biased; sibling, single);
+}
+
+/// The server executes it, the answer is lost, and the lease that it was repeated for has been given back.
+#[tokio::test(start_paused = true)]
+async fn a_repetition_that_comes_after_the_release_is_taken_back() {
+    for (bug, is_left) in [(None, false), (Some(Mutant::RepetitionLeft), true)] {
+        let (_time, network) = world();
+        let _seeded = Seeded::begin(bug);
+        let locks = connect(&network, "p");
+        let guard = locks.lock("k", &0).acquire().await.unwrap();
+        let (engine, slot) = (locks.engine(), locks.engine().table().get(guard.key()).unwrap());
+        guard.release().await.unwrap();
+        sleep(Duration::from_millis(10)).await;
+        network.deafen("p");
+        let (key, token, give_up) = (Arc::clone(slot.key()), engine.next_token(), engine.keeper().by());
+        let ask = Ask { key, token, claim: CLAIM, wait: true, fences: 0, give_up, cause: Cause::Silence };
+        engine.keeper().repeat_ask(&Arc::downgrade(engine), slot, ask).await;
+        sleep(Duration::from_millis(100)).await;
+        let keys = network.server(ModelServer::snapshot);
+        assert_eq!(keys.iter().any(|(key, _)| key == "k:0"), is_left, "{bug:?}: {keys:?}");
+    }
+}
+
+/// From afar, what is left of a single try's time is too short for an answer when a sibling has drawn a fencing token and held.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_that_a_sibling_left_too_little_time_is_told_of_a_busy_lock() {
+    for (bug, is_busy) in [(None, true), (Some(Mutant::SiblingsHoldForgotten), false)] {
+        let (_time, network) = world();
+        let _seeded = Seeded::begin(bug);
+        network.move_away(Duration::from_millis(400));
+        let locks = connect(&network, "p");
+        let request = |fenced| locks.lock("k", &0).timeout(Duration::from_secs(3)).fenced(fenced);
+        let held = request(false).acquire().await.unwrap();
+        // It is gone before anybody else can look.
+        let sibling = async { request(true).acquire().await.unwrap().release().await.unwrap() };
+        let single = async {
+            drop(held);
+            sleep(Duration::from_millis(1)).await;
+            locks.lock("k", &0).try_acquire().await
+        };
+        let ((), tried) = tokio::join!(biased; sibling, single);
+        assert_eq!(matches!(tried, Ok(None)), is_busy, "{bug:?}: {tried:?}");
+    }
 }
