@@ -11,7 +11,7 @@
 //! `properties` says what must hold. Each rule of docs/protocol.md that is checked here can be taken away ([`Rule`]), and
 //! then some property must break: what can be left out is no rule.
 //!
-//! The tests exhaust sixteen searches, some fourteen million worlds: one to three processes with one to three tasks of one to
+//! The tests exhaust sixteen searches, some eleven million worlds: one to three processes with one to three tasks of one to
 //! three rounds, under one to four faults of some kinds, never of all kinds at once. Three processes with two tasks each
 //! and every kind of fault are too many for that; `cargo run --release -p model -- --depth N` searches them as deep as
 //! there is time. Tasks that wait in one process get the turn in any order here, not first come first served.
