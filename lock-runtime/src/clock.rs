@@ -37,9 +37,7 @@ impl Moment {
     }
 
     fn nanos_since(self, earlier: Self) -> u64 {
-        if mutant!(SuspendUnseen) {
-            return nanos(self.tokio.saturating_duration_since(earlier.tokio));
-        }
+        mutant!(SuspendUnseen => return nanos(self.tokio.saturating_duration_since(earlier.tokio)));
         self.boot
             .saturating_sub(earlier.boot)
             .max(self.wall.saturating_sub(earlier.wall))

@@ -1,9 +1,11 @@
-//! Bugs on purpose, by which the simulation shows that its checks can fail: `mutant!(Name)` is true in a simulated world
-//! that was given this bug, and the constant `false` in every build that is not a test of this crate.
+//! Bugs on purpose, by which the simulation shows that its checks can fail.
+//!
+//! `mutant!(Name => wrong)` is a statement at the head of a fn. In a simulated world that was given this bug it does what is
+//! wrong, most often `return`, so that the whole fn is replaced. In every build that is not a test of this crate it is nothing.
 
-/// Whether a bug is there; `mutant!(Name => wrong, right)` is one of two values by it.
 #[cfg(not(test))]
 macro_rules! mutant {
+    ($mutant:ident => $wrong:expr) => {};
     ($mutant:ident) => {
         false
     };
@@ -14,6 +16,11 @@ macro_rules! mutant {
 
 #[cfg(test)]
 macro_rules! mutant {
+    ($mutant:ident => $wrong:expr) => {
+        if $crate::mutants::is_seeded($crate::mutants::Mutant::$mutant) {
+            $wrong;
+        }
+    };
     ($mutant:ident) => {
         $crate::mutants::is_seeded($crate::mutants::Mutant::$mutant)
     };

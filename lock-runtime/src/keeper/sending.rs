@@ -88,9 +88,9 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
 /// Rule 1: what was sent and not answered is taken back. A task does that with what it asked for itself; but the lease of this
 /// ask may have been released before the server came to the repetition, which then grants it once more.
 fn withdraw_if_unanswered(core: &Weak<Core>, slot: &Slot, ask: &Ask, error: &StoreError) {
+    mutant!(RepetitionLeft => return);
     if error.reach == Reach::Unanswered
         && slot.has_given_up(&ask.token)
-        && !mutant!(RepetitionLeft)
         && let Some(core) = core.upgrade()
     {
         core.release_later(ask.withdrawal());

@@ -67,11 +67,12 @@ impl Slot {
 
     /// The ask to repeat as the safety net; `None` when nothing is queued, or was answered less than `age` ago.
     pub(crate) fn repeatable_ask(&self, age: Duration, give_up: Deadline) -> Option<Ask> {
+        mutant!(NoSafetyNet => return None);
         let state = self.locked();
         let pending = state.pending.as_ref()?;
         let is_old = pending.refused_for().is_some_and(|refused_for| refused_for >= age);
         let waits = pending.is_queued() && !pending.is_granted() && !pending.is_unanswered();
-        (waits && is_old && !mutant!(NoSafetyNet)).then(|| pending.again(&self.key, give_up))
+        (waits && is_old).then(|| pending.again(&self.key, give_up))
     }
 
     pub(crate) fn is_queued(&self) -> bool {
@@ -170,16 +171,28 @@ impl Slot {
         self.locked().pending.as_ref().is_some_and(|pending| pending.busy().is_some())
     }
 
-    /// Takes in that an ask failed. Of one that was never sent nothing is to be withdrawn; what was sent before may stand.
+    /// Takes in that an ask failed.
     pub(super) fn on_failed_ask(&self, ask: &Ask, error: &StoreError) {
-        if error.reach == Reach::Unanswered && self.has_given_up(&ask.token) && !mutant!(GivenUpIsSent) {
-            // The turn was taken from this task, and its ask withdrawn (rule L7). Its connection may have sent the ask after that.
+        match error.reach {
+            Reach::Unsent => self.on_unsent_ask(ask),
+            Reach::Unanswered => self.withdraw_given_up(ask),
+            Reach::Refused => {}
+        }
+    }
+
+    /// Withdraws an ask that its task gave up meanwhile: its turn was taken, and the ask withdrawn (rule L7: a turn that its task
+    /// does not take up passes on). The connection may have sent the ask after that withdrawal.
+    fn withdraw_given_up(&self, ask: &Ask) {
+        mutant!(GivenUpIsSent => return);
+        if self.has_given_up(&ask.token) {
             self.core.withdraw(ask.withdrawal());
         }
-        if error.reach == Reach::Unsent
-            && !mutant!(UnsentWithdrawn)
-            && let Some(pending) = self.locked().pending.as_mut().filter(|pending| pending.token == ask.token)
-        {
+    }
+
+    /// Of an ask that was never sent nothing is to be withdrawn; what was sent before may stand.
+    fn on_unsent_ask(&self, ask: &Ask) {
+        mutant!(UnsentWithdrawn => return);
+        if let Some(pending) = self.locked().pending.as_mut().filter(|pending| pending.token == ask.token) {
             // An answer to an earlier one may have come meanwhile.
             pending.on_unsent();
         }
@@ -198,21 +211,27 @@ impl Slot {
         if state.is_held() {
             return LockStatus::HeldHere;
         }
-        if let Some(failure) = &state.failure
-            && !mutant!(OutageIsBusy)
-        {
-            return LockStatus::Unreachable(failure.clone());
-        }
-        let Some(pending) = &state.pending else { return LockStatus::Unknown };
-        match pending.unanswered_since().map(Moment::elapsed) {
-            _ if pending.busy().is_some() => LockStatus::HeldElsewhere,
-            Some(since) if since >= silence && !mutant!(OutageIsBusy) => LockStatus::Silent(since),
-            _ => LockStatus::Unknown,
+        let is_busy = state.pending.as_ref().is_some_and(|pending| pending.busy().is_some());
+        match state.outage(silence) {
+            Some(unreachable @ LockStatus::Unreachable(_)) => unreachable,
+            _ if is_busy => LockStatus::HeldElsewhere,
+            Some(silent) => silent,
+            None => LockStatus::Unknown,
         }
     }
 }
 
 impl State {
+    /// Why the store can't be asked: it failed lately, or has not answered for longer than `silence`.
+    fn outage(&self, silence: Duration) -> Option<LockStatus> {
+        mutant!(OutageIsBusy => return None);
+        if let Some(failure) = &self.failure {
+            return Some(LockStatus::Unreachable(failure.clone()));
+        }
+        let since = self.pending.as_ref()?.unanswered_since()?.elapsed();
+        (since >= silence).then_some(LockStatus::Silent(since))
+    }
+
     /// Whether the lease of `token`, which was granted once more, is about to be given back: most likely the grant is that
     /// very lease. To release it here as well would take it from under the task that waits to hear that the lock was
     /// still its own, or from under a body that is not dropped yet (rule 17).

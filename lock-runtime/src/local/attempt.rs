@@ -99,7 +99,8 @@ impl Attempt {
 
     /// Whether a sibling has held the lock since.
     pub(super) fn has_counted_hold(&self, holds: u32) -> bool {
-        self.before.is_some_and(|(_, before)| before != holds) && !mutant!(SiblingsHoldForgotten)
+        mutant!(SiblingsHoldForgotten => return false);
+        self.before.is_some_and(|(_, before)| before != holds)
     }
 
     /// What stands in the way of asking the store now. Whoever `owns` the lease may take the time of an answer for what is

@@ -150,6 +150,7 @@ impl Core {
 
     /// Withdraws an ask, now on the path it took and later until the store has answered (rule 1).
     pub(super) fn withdraw(&self, release: Release) {
+        mutant!(NoWithdrawal => return);
         self.store.withdraw_behind(&release);
         self.release_later(release);
     }
@@ -167,9 +168,7 @@ impl Core {
 
     /// Gives back the lease of a slot that nobody uses, unless a task takes it over first.
     pub(super) fn release_unused(&self, slot: &Arc<Slot>) {
-        if mutant!(DroppedGuardKept) {
-            return;
-        }
+        mutant!(DroppedGuardKept => return);
         if self.store.is_immediate() {
             if let Some(release) = slot.take_unused_lease() {
                 self.release_later(release);

@@ -29,7 +29,7 @@ impl Hold {
     /// fencing token left.
     pub(super) fn start(turn: &Turn, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
         let mut state = turn.slot().locked();
-        if !state.has_turn(turn.id()) && !mutant!(StaleTurnActs) {
+        if !state.may_act(turn.id()) {
             return None;
         }
         if !state.lease.as_ref()?.is_good_for(request, now) {
@@ -64,9 +64,7 @@ impl Hold {
         turn.core().schedule().cancel(entries);
         let (pending_release, turn) = match ending {
             Ending::Kept => {
-                if mutant!(ReleasePerHold) {
-                    self.handle.release_again();
-                }
+                mutant!(ReleasePerHold => self.handle.release_again());
                 return Either::Left(ready(Ok(())));
             }
             Ending::Lost => {
@@ -125,7 +123,7 @@ impl Hold {
             }
         };
         pending_release.on_answer();
-        if !released.owned && !mutant!(ForgivenLoss) {
+        if was_lost(&released) {
             return Err(self.handle.lost_error(true));
         }
         if let (Some((turn, _)), Some(ask), Some(answer)) = (turn, again, released.again) {
@@ -143,6 +141,12 @@ impl Hold {
             self.handle.release_after_loss();
         }
     }
+}
+
+/// Whether the lease was gone before its release.
+fn was_lost(released: &Released) -> bool {
+    mutant!(ForgivenLoss => return false);
+    !released.owned
 }
 
 impl Drop for Hold {

@@ -74,8 +74,9 @@ impl Fences {
 
     pub(super) fn take(&mut self) -> Option<u64> {
         let token = self.next;
+        mutant!(SameFence => return (token < self.end).then_some(token));
         (token < self.end).then(|| {
-            self.next += mutant!(SameFence => 0, 1);
+            self.next += 1;
             token
         })
     }
@@ -114,8 +115,9 @@ impl Lease {
 
     /// Whether a hold may start on it (rule L1).
     pub(super) fn is_good_for(&self, request: &ResolvedRequest, now: Moment) -> bool {
+        mutant!(NoLeaseCheck => return true);
         let enough = if self.fresh { Duration::from_nanos(1) } else { (request.expire / 2).min(GOOD_FOR) };
-        self.until.remaining_at(now) >= enough || mutant!(NoLeaseCheck)
+        self.until.remaining_at(now) >= enough
     }
 
     /// How long its grant took, when it was over by then for whoever allows for so much `drift`.
@@ -150,12 +152,24 @@ impl Lease {
 
     /// Counts a hand-over; `false` when it is another process's turn (rule L4).
     pub(super) fn may_hand_over(&mut self) -> bool {
+        mutant!(StreakWithoutBound => return true);
         let Some(contention) = &mut self.contention else {
             return true;
         };
         contention.hand_overs += 1;
         contention.hand_overs <= STREAK_HAND_OVERS && contention.since.elapsed() < STREAK_TIME
-            || mutant!(StreakWithoutBound)
+    }
+
+    /// The same for a guard that was dropped (rule 18: the next task here would be one more of the streak).
+    pub(super) fn may_hand_over_after_drop(&mut self) -> bool {
+        mutant!(StreakOfDropsUncounted => return true);
+        self.may_hand_over()
+    }
+
+    /// Whether the hold that it carries is over by now.
+    pub(super) fn has_ended(&self, now: Moment) -> bool {
+        mutant!(LateHandOver => return false);
+        self.ends(now).is_none_or(|ends| ends.remaining_at(now).is_zero())
     }
 
     /// What an ask of the keeper's needs: from now on the store may be asked for the token also after its release.

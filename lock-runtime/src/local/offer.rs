@@ -11,11 +11,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::attempt::ASK_INTERVAL;
+use super::pending_ask::PendingAsk;
 use super::slot::{PassedBy, Slot, State, Waiter};
 use super::turn::Turn;
 use super::upkeep::{Action, Round};
 use crate::clock::{Deadline, Moment};
-use crate::store::{Ask, Cause, Release, Store};
+use crate::store::{Ask, Cause, Release};
 
 /// A task that does not take up its turn for so long is late.
 pub(super) const PATIENCE: Duration = Duration::from_millis(50);
@@ -137,6 +138,11 @@ impl Offers {
         matches!(self.offer, Offer::TakenUp | Offer::Acting(_))
     }
 
+    fn are_many_late(&self) -> bool {
+        mutant!(CalledOneByOne => return false);
+        self.late.len() >= MANY_LATE
+    }
+
     fn is_idle(&self, now: Moment) -> bool {
         self.idle.is_some_and(|idle| idle.remaining_at(now).is_zero())
     }
@@ -153,13 +159,19 @@ fn patience_with(since: Option<Moment>, now: Moment) -> Duration {
 /// not end that wait, nor does the answer to a repetition by the keeper: from a far server the answer comes much later,
 /// and the task is not late.
 fn answer_is_due(state: &State, now: Moment, round: &Round<'_>) -> Duration {
-    let awaits_since = state.offers.awaits_since.filter(|_| {
-        !mutant!(RepetitionEndsWait) || state.pending.as_ref().is_some_and(|pending| pending.is_unanswered())
+    mutant!(RepetitionEndsWait => if !state.pending.as_ref().is_some_and(|pending| pending.is_unanswered()) {
+        return Duration::ZERO;
     });
-    awaits_since.map_or(Duration::ZERO, |sent| {
-        let usual = mutant!(DistanceForgotten => Duration::ZERO, round.usual_answer);
-        (PATIENCE + usual).saturating_sub(now.since(sent))
-    })
+    let sent = state.offers.awaits_since;
+    sent.map_or(Duration::ZERO, |sent| (PATIENCE + round.usual_answer).saturating_sub(now.since(sent)))
+}
+
+/// Whether the answer to `pending` should have been read by now, and the keeper has not repeated the ask lately.
+fn is_unread(pending: &PendingAsk, now: Moment, round: &Round<'_>) -> bool {
+    mutant!(UnreadNotRepeated => return false);
+    let is_overdue = |sent| now.since(sent) > PATIENCE + round.usual_answer;
+    pending.unanswered_since().is_some_and(is_overdue)
+        && pending.repeated_at().is_none_or(|at| now.since(at) >= ASK_INTERVAL)
 }
 
 /// The outcome of [`Slot::rejoin`].
@@ -188,7 +200,8 @@ impl State {
 
     /// Whether the task `id` has the turn, and was not passed over since it began to act.
     pub(super) fn acts(&self, id: u64) -> bool {
-        (self.has_turn(id) && matches!(self.offers.offer, Offer::Acting(_))) || mutant!(StaleTurnActs)
+        mutant!(StaleTurnActs => return true);
+        self.has_turn(id) && matches!(self.offers.offer, Offer::Acting(_))
     }
 
     /// There is something to do for the task with the turn, and the keeper looks whether it comes.
@@ -246,7 +259,7 @@ impl Slot {
             Offer::Noticed(deadline) | Offer::Acting(deadline) if !deadline.remaining_at(now).is_zero() => {
                 Action::LookAgain
             }
-            Offer::Noticed(_) | Offer::Acting(_) => mutant!(LateTurnKept => Action::LookAgain, Action::PassOver),
+            Offer::Noticed(_) | Offer::Acting(_) => Action::PassOver,
             Offer::Missed(_) if !state.is_granted() || state.has_contention() || state.offers.is_idle(now) => {
                 Action::PassOver
             }
@@ -265,16 +278,11 @@ impl Slot {
         let Some(pending) = state.pending.as_mut().filter(|pending| pending.is_unanswered()) else {
             return Action::Done;
         };
-        let is_overdue = pending.unanswered_since().is_some_and(|sent| {
-            let age = now.since(sent);
-            age > PATIENCE + round.usual_answer
-        });
-        let was_repeated = pending.repeated_at().is_some_and(|at| now.since(at) < ASK_INTERVAL);
-        if !is_overdue || was_repeated || mutant!(UnreadNotRepeated) {
+        if !is_unread(pending, now, round) {
             return Action::LookAgain;
         }
         // What is sent nowhere tells nothing, and would have to be withdrawn all the same.
-        if round.store.is_cut_off(&self.key) && !mutant!(RepeatedCutOff) {
+        if round.is_cut_off(&self.key) {
             return Action::Connect;
         }
         Action::Ask(pending.repetition(&self.key, round.deadline))
@@ -283,6 +291,7 @@ impl Slot {
     /// Passes on the turn of a task that did not take it up. Returns the release of a lease that others wait for, or that no
     /// task here takes up.
     pub(crate) fn pass_over(self: &Arc<Self>) -> Option<Release> {
+        mutant!(LateTurnKept => return None);
         let now = Moment::now();
         let mut state = self.locked();
         let id = state.turn.filter(|_| !state.is_held())?;
@@ -302,8 +311,7 @@ impl Slot {
         if release.is_some() {
             state.offers.idle = None;
         }
-        let is_few = state.offers.late.len() < MANY_LATE || mutant!(CalledOneByOne);
-        let all = if is_few { Vec::new() } else { state.offer_to_all(now) };
+        let all = if state.offers.are_many_late() { state.offer_to_all(now) } else { Vec::new() };
         drop(state);
         self.pass_on(id, PassedBy::Keeper);
         for (id, waiter) in all {

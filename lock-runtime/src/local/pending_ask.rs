@@ -97,14 +97,17 @@ impl PendingAsk {
     /// A command is about to be sent. Returns why it is sent.
     pub(super) fn note_sent(&mut self, now: Moment, fences: u32) -> Cause {
         self.fences = fences;
-        if !mutant!(NotedAfterSending) {
-            self.delivery = Delivery::Unanswered { sent: now, before: self.is_unanswered() };
-        }
+        self.await_answer(now);
         if matches!(self.grant, Granted::InPart) {
             self.grant = Granted::No;
             return Cause::Push;
         }
         Cause::Task
+    }
+
+    fn await_answer(&mut self, now: Moment) {
+        mutant!(NotedAfterSending => return);
+        self.delivery = Delivery::Unanswered { sent: now, before: self.is_unanswered() };
     }
 
     /// The last command was certainly not sent. An answer to an earlier one may have come meanwhile.

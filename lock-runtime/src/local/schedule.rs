@@ -121,10 +121,7 @@ impl Schedule {
     pub(crate) fn on_interruption(&self, slots: Vec<Arc<Slot>>) {
         self.change(|state| {
             state.backlog.reopen();
-            if !mutant!(NoVerification) {
-                state.verify.extend(slots);
-                state.is_interrupted = true;
-            }
+            state.verify(slots);
         });
     }
 
@@ -199,7 +196,7 @@ impl Schedule {
     pub(crate) fn tell_if_quiet(&self, is_gone: bool) {
         let (is_quiet, is_done) = {
             let state = self.locked();
-            (state.is_quiet(), state.backlog.is_empty())
+            (state.is_quiet(), state.is_done())
         };
         if !is_quiet {
             return;
@@ -207,7 +204,7 @@ impl Schedule {
         self.quiet.notify_waiters();
         // What the server refuses for good is still repeated from time to time: that is no reason to look again at once, and
         // again, while all other keepers on this thread stand still.
-        if (is_done || mutant!(GoneKeeperLooksOn)) && is_gone {
+        if is_done && is_gone {
             // That was the last of its work; nothing else would wake it.
             self.wake_up();
         }

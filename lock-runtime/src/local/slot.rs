@@ -131,9 +131,8 @@ impl Slot {
     }
 
     pub(super) fn leave(&self, id: u64) {
-        if !mutant!(DeadTurnNotPassed) {
-            self.locked().remove_waiter(id);
-        }
+        mutant!(DeadTurnNotPassed => return);
+        self.locked().remove_waiter(id);
     }
 
     pub(super) fn is_unused(&self) -> bool {
@@ -183,9 +182,7 @@ impl Slot {
                 Err(unclaimed) => {
                     // Rule L5: that waiter is gone; go on with the turn it would have had.
                     unclaimed.defuse();
-                    if mutant!(DeadTurnNotPassed) {
-                        return Passed::On;
-                    }
+                    mutant!(DeadTurnNotPassed => return Passed::On);
                     id = next;
                 }
             }
@@ -200,9 +197,7 @@ impl Slot {
             Passed::Revoked { was_late: true } => core.table().forget_if_unused(self),
             Passed::Nobody { withdrawal, lease_left, tracked } => {
                 core.schedule().cancel(ScheduleKeys { tracked, due: None });
-                if let Some(withdrawal) = withdrawal
-                    && !mutant!(NoWithdrawal)
-                {
+                if let Some(withdrawal) = withdrawal {
                     core.withdraw(withdrawal);
                 }
                 if lease_left {
@@ -236,8 +231,7 @@ impl Slot {
         };
         let mut entries = std::mem::take(&mut lease.upkeep.entries);
         entries.tracked = tracked.take();
-        let in_time = lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero());
-        if !in_time && !mutant!(LateHandOver) {
+        if lease.has_ended(now) {
             // Rule L6.
             let stale = lease.release(&self.key);
             *slot_lease = None;
@@ -270,9 +264,8 @@ impl Slot {
             && !offers.has_late()
             && let Some(lease) = lease
             && lease.hold.as_ref().is_some_and(|hold| hold.id == id)
-            && lease.ends(now).is_some_and(|ends| !ends.remaining_at(now).is_zero())
-            // Rule 18: the next task here would be one more of the streak.
-            && (mutant!(StreakOfDropsUncounted) || lease.may_hand_over())
+            && !lease.has_ended(now)
+            && lease.may_hand_over_after_drop()
         {
             lease.hold = None;
             let mut entries = std::mem::take(&mut lease.upkeep.entries);
@@ -374,6 +367,12 @@ impl State {
         let waiter = self.waiters.remove(&id)?;
         self.fenced_waiters -= u32::from(waiter.fenced);
         Some(waiter)
+    }
+
+    /// Whether the task `id` may still decide something.
+    pub(super) fn may_act(&self, id: u64) -> bool {
+        mutant!(StaleTurnActs => return true);
+        self.has_turn(id)
     }
 
     pub(super) fn has_turn(&self, id: u64) -> bool {

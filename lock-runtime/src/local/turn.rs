@@ -86,7 +86,7 @@ impl Turn {
     /// then knows what to withdraw.
     pub(super) fn step(&self, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> Step {
         let state = &mut *self.slot.locked();
-        if !state.has_turn(self.id) && !mutant!(StaleTurnActs) {
+        if !state.may_act(self.id) {
             return if attempt.is_over(now) { Step::GiveUp } else { Step::Rejoin };
         }
         state.offers.take_up(self.id);
@@ -117,12 +117,12 @@ impl Turn {
 
     /// There is no lease: ask the store, or wait for what was asked.
     fn step_without_lease(&self, state: &mut State, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> Step {
-        if mutant!(RetryUnderNewToken) && attempt.has_failed() {
+        mutant!(RetryUnderNewToken => if attempt.has_failed() {
             state.pending = None;
-        }
+        });
         let fences = state.fences_for(request);
-        let claim = mutant!(WholeLeaseClaimed => request.expire, request.expire.min(CLAIM));
-        let pending = state.pending.get_or_insert_with(|| Box::new(PendingAsk::new(self.core().next_token(), claim)));
+        let new = || Box::new(PendingAsk::new(self.core().next_token(), claim_of(request)));
+        let pending = state.pending.get_or_insert_with(new);
         if pending.must_yield() {
             let withdrawal = pending.withdrawal(&request.key);
             pending.restart(self.core().next_token());
@@ -236,6 +236,12 @@ impl Turn {
         state.pending = Some(Box::new(PendingAsk::sent_along(token.clone(), claim, now)));
         token
     }
+}
+
+/// The first lease that is asked for (rule 11: a grant starts with a claim, which is short).
+fn claim_of(request: &ResolvedRequest) -> Duration {
+    mutant!(WholeLeaseClaimed => return request.expire);
+    request.expire.min(CLAIM)
 }
 
 impl State {

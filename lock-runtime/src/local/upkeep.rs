@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::lease::Lease;
+use super::lease::{ActiveHold, Lease};
 use super::slot::{Loss, Slot};
 use crate::clock::{Deadline, Moment};
-use crate::store::{AnyStore, Ask, Renewal, Renewed};
+use crate::store::{AnyStore, Ask, Renewal, Renewed, Store};
 use crate::token::Token;
 
 /// A hold younger than this is not confirmed yet: most end sooner, and never pay for it.
@@ -79,6 +79,26 @@ pub(crate) enum Trigger {
     Verify,
 }
 
+/// Whether most holds of this age end soon, and need no confirmation.
+fn is_young(hold: &ActiveHold, now: Moment) -> bool {
+    mutant!(YoungNeverConfirmed => return true);
+    now.since(hold.since) < UNCONFIRMED_FOR
+}
+
+/// When the next renewal is due for a hold that was confirmed `at` that time; `None` for a hold that is not renewed.
+fn renews_in(hold: &ActiveHold, at: Moment, now: Moment) -> Option<Duration> {
+    mutant!(KeeperNeverRenews => return None);
+    hold.renew.then(|| (hold.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)))
+}
+
+impl Round<'_> {
+    /// Whether what the keeper sends about `key` has to wait for a connection.
+    pub(super) fn is_cut_off(&self, key: &str) -> bool {
+        mutant!(RepeatedCutOff => return false);
+        self.store.is_cut_off(key)
+    }
+}
+
 impl Lease {
     /// Notes that `renewal` is about to be sent. It may take effect, and its answer be lost.
     pub(super) fn note_renewal_sent(&mut self, renewal: &Renewal, now: Moment) {
@@ -88,7 +108,8 @@ impl Lease {
 
     /// Until when the store may keep it, which is later than what it has confirmed.
     pub(super) fn in_store_until(&self) -> Deadline {
-        self.upkeep.requested.filter(|_| !mutant!(UnansweredRenewalForgotten)).unwrap_or(self.until)
+        mutant!(UnansweredRenewalForgotten => return self.until);
+        self.upkeep.requested.unwrap_or(self.until)
     }
 }
 
@@ -131,10 +152,10 @@ impl Slot {
         };
         let left = ends.remaining_at(now);
         if left.is_zero() {
-            return mutant!(LateHandOver => Action::Done, Action::Lost(lease.token.clone(), Loss::Whole));
+            mutant!(LateHandOver => return Action::Done);
+            return Action::Lost(lease.token.clone(), Loss::Whole);
         }
-        let is_young = now.since(hold.since) < UNCONFIRMED_FOR || mutant!(YoungNeverConfirmed);
-        if trigger == Trigger::Tick && hold.confirmed.is_none() && is_young {
+        if trigger == Trigger::Tick && hold.confirmed.is_none() && is_young(hold, now) {
             return Action::LookAgain;
         }
         if lease.upkeep.renewing {
@@ -146,10 +167,7 @@ impl Slot {
             // A renewal or verification that failed is owed.
             _ if trigger == Trigger::Verify || lease.upkeep.failures > 0 => Duration::ZERO,
             None => Duration::ZERO,
-            Some(at) if hold.renew && !mutant!(KeeperNeverRenews) => {
-                (hold.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at))
-            }
-            Some(_) => left,
+            Some(at) => renews_in(hold, at, now).unwrap_or(left),
         };
         if !pause.is_zero() {
             return Action::LookIn(pause.min(left));

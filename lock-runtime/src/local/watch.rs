@@ -59,8 +59,14 @@ pin_project! {
 
 impl<'a, B> Protected<'a, B> {
     pub(crate) fn new(handle: &'a HoldHandle, stop_when_lost: bool, body: B) -> Self {
-        Self { lost: stop_when_lost.then(|| handle.lost()), handle, body }
+        Self { lost: is_stopped(stop_when_lost).then(|| handle.lost()), handle, body }
     }
+}
+
+/// Whether the body is stopped when its hold is lost.
+fn is_stopped(stop_when_lost: bool) -> bool {
+    mutant!(BodyPolledOn => return false);
+    stop_when_lost
 }
 
 impl<B: Future> Future for Protected<'_, B> {
@@ -70,7 +76,6 @@ impl<B: Future> Future for Protected<'_, B> {
         let this = self.project();
         if let Some(lost) = this.lost.as_pin_mut()
             && lost.poll(context).is_ready()
-            && !mutant!(BodyPolledOn)
         {
             return Poll::Ready(Err(this.handle.lost_error(false)));
         }

@@ -200,9 +200,7 @@ impl Batch {
 
 /// The pause after so many failures in a row.
 fn pause(failures: u32) -> Duration {
-    if mutant!(RepeatedWithoutPause) {
-        return super::TICK;
-    }
+    mutant!(RepeatedWithoutPause => return super::TICK);
     (PAUSES.0 * 2_u32.pow(failures.saturating_sub(1).min(9))).min(PAUSES.1)
 }
 

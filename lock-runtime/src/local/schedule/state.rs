@@ -130,6 +130,19 @@ impl State {
         self.backlog.is_quiet() && self.dropped.is_empty() && !self.is_dispatching
     }
 
+    /// Whether no release waits or is on its way.
+    pub(super) fn is_done(&self) -> bool {
+        mutant!(GoneKeeperLooksOn => return true);
+        self.backlog.is_empty()
+    }
+
+    /// Has the leases of these slots verified.
+    pub(super) fn verify(&mut self, slots: Vec<Arc<Slot>>) {
+        mutant!(NoVerification => return);
+        self.verify.extend(slots);
+        self.is_interrupted = true;
+    }
+
     /// How long to sleep; `None` until woken.
     pub(super) fn pause(&mut self, idle_ticks: u32) -> Option<Duration> {
         let now = Instant::now();
