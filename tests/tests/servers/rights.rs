@@ -132,7 +132,7 @@ async fn are_the_least(url: &str, servers: &[&Server], rights: &[String], told: 
     outcome.unwrap_or_else(|error| panic!("{error:?}: {:#?}", events.with(&["WARN"])));
     is_left_alone(servers, "all").await;
     let others = told.iter().filter(|right| *right != "+eval");
-    iter(others).for_each_concurrent(4, |missing| is_told(url, servers, missing, &events)).await;
+    iter(others).for_each_concurrent(8, |missing| is_told(url, servers, missing, &events)).await;
 }
 
 /// Who may not publish is told nothing: waiters find out by asking.

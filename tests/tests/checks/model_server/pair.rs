@@ -163,7 +163,7 @@ impl Pair {
         let (_, Reply::Array(names)) = self.ask_real(0, words(&["KEYS", "*"])) else { panic!("no list of keys") };
         let mut names: Vec<String> = names.iter().map(text).collect();
         names.sort();
-        let real: Vec<(String, Entry)> = names.into_iter().map(|name| (name.clone(), self.real_entry(&name))).collect();
+        let real: Vec<_> = names.into_iter().filter_map(|name| Some((name.clone(), self.real_entry(&name)?))).collect();
         let now = micros(&self.real.clients[0].ask(&[words(&["TIME"])])[0]);
         // A key that ended while the keys were read one after another says nothing.
         self.is_clear(Span { from, to: now })?;
@@ -186,7 +186,8 @@ impl Pair {
         Err(differ("what is left", &format!("{model:?}"), &format!("{real:?}")))
     }
 
-    fn real_entry(&mut self, name: &str) -> Entry {
+    /// What the server has under a name; `None` when the key has ended since it was listed.
+    fn real_entry(&mut self, name: &str) -> Option<Entry> {
         let (_, kind) = self.ask_real(0, words(&["TYPE", name]));
         let value = if kind == Reply::Simple("list".to_owned()) {
             let (_, Reply::Array(items)) = self.ask_real(0, words(&["LRANGE", name, "0", "-1"])) else {
@@ -194,12 +195,15 @@ impl Pair {
             };
             Stored::List(items.iter().map(text).collect())
         } else {
-            Stored::String(text(&self.ask_real(0, words(&["GET", name])).1))
+            match self.ask_real(0, words(&["GET", name])).1 {
+                Reply::Nil => return None,
+                value => Stored::String(text(&value)),
+            }
         };
         let (span, Reply::Integer(left)) = self.ask_real(0, words(&["PTTL", name])) else { panic!("no time left") };
         self.widen(span);
         let expires_micros = u64::try_from(left).ok().map(|left| (span.from / 1000 + left) * 1000);
-        Entry { value, expires_micros }
+        Some(Entry { value, expires_micros })
     }
 
     /// Whether replies agree; `path` is the place of this part.

@@ -11,8 +11,8 @@ use super::places::Far;
 
 /// The round trips of the table in docs/topologies.md, in milliseconds.
 pub(crate) const ROUND_TRIPS: [u64; 5] = [1, 30, 100, 200, 400];
-/// More than the first claim of a lease lasts: who is still a holder then was confirmed.
-const LONGER_THAN_A_CLAIM: Duration = Duration::from_secs(4);
+/// More than the 2.5 s that the first claim of a lease lasts: who is still a holder then was confirmed.
+const LONGER_THAN_A_CLAIM: Duration = Duration::from_secs(3);
 /// A connection under sentinels takes six round trips, and is needed twice in turn by a hold.
 const RECOVERED: Duration = Duration::from_secs(5);
 
