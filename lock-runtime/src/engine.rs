@@ -1,8 +1,8 @@
 //! [`Engine`]: one manager's inside: the core that its tasks share, and the keeper that looks after it.
 
+use crate::timing::SHUTDOWN_STEP;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::LockError;
 use crate::fork::Origin;
@@ -13,9 +13,6 @@ use crate::observe;
 use crate::settings::Settings;
 use crate::store::{AnyStore, Store};
 use crate::token::Process;
-
-/// How long the shutdown waits for bodies that were told to end, and for the last releases.
-const LAST_STEPS: Duration = Duration::from_secs(2);
 
 pub(crate) struct Engine {
     core: Arc<Core>,
@@ -78,15 +75,15 @@ impl Engine {
                     core.table().wait_until_empty_but(own).await;
                 }
             };
-            let _ = tokio::time::timeout(LAST_STEPS, ended).await;
+            let _ = tokio::time::timeout(SHUTDOWN_STEP, ended).await;
         }
         core.releases().close();
         let released = async {
             core.releases().wait().await;
             core.store().wait_for_releases().await;
         };
-        let _ = tokio::time::timeout(LAST_STEPS, released).await;
-        let _ = tokio::time::timeout(LAST_STEPS, core.schedule().wait_until_quiet()).await;
+        let _ = tokio::time::timeout(SHUTDOWN_STEP, released).await;
+        let _ = tokio::time::timeout(SHUTDOWN_STEP, core.schedule().wait_until_quiet()).await;
     }
 }
 

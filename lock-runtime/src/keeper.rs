@@ -4,6 +4,7 @@
 //! or missing user runtime can neither lose a live hold nor strand a lock. For the embedded store it is a task on each of the
 //! callers' runtimes, so that it lives in that runtime's (perhaps paused) time.
 
+use crate::timing::{FRESH_ANSWER, LONGEST_USUAL_ANSWER, MISSED_BY_TIMERS};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -20,20 +21,11 @@ mod releases;
 mod sending;
 pub(crate) mod thread;
 
-#[cfg(test)]
-mod tests;
-
 use sending::{connect_again, repeat_asks, send_renewals};
 use thread::KeeperThread;
 
-/// When timers missed so much time, the schedule is no longer what counts. Clocks that are slewed miss far less.
-const MISSED: Duration = Duration::from_millis(100);
-/// One answer that took longer says little about the next, unless the server is known to be as far away.
-const LONGEST_USUAL: Duration = Duration::from_millis(250);
 /// Items per command.
 const BATCH: usize = 128;
-/// How old an answer to an ask is at least when the ask is repeated: a lost wake-up costs that on top of the interval.
-const JUST_NOW: Duration = Duration::from_millis(50);
 
 /// The keeper of one manager: what its tasks share. They end when the manager and all its holds are gone, and the last
 /// release is answered.
@@ -102,7 +94,7 @@ impl Keeper {
         mutant!(DistanceForgotten => return Duration::ZERO);
         let last = Duration::from_nanos(self.took.load(Ordering::Relaxed));
         let far = self.store.round_trip() * 2;
-        (last * 2).min(LONGEST_USUAL).max(far.min(self.command_timeout))
+        (last * 2).min(LONGEST_USUAL_ANSWER).max(far.min(self.command_timeout))
     }
 
     fn note_answer(&self, sent: Moment) {
@@ -144,7 +136,7 @@ async fn run(keeper: Arc<Keeper>, core: Weak<Core>, _running: Running) {
         let woken = schedule.woken();
         let now = Moment::now();
         // The machine was suspended, or its wall clock stepped: deadlines have passed that no timer tells of.
-        let missed = now.missed_by_timers(last) > MISSED;
+        let missed = now.missed_by_timers(last) > MISSED_BY_TIMERS;
         last = now;
         let work = if let Some(core) = core.upgrade() {
             trigger(&keeper, &core, missed)
@@ -226,7 +218,7 @@ impl Visit<'_> {
             self.work.heartbeat = true;
         }
         // An ask that its task repeated just now is not repeated here.
-        if let Some(ask) = slot.repeatable_ask(JUST_NOW, self.round.deadline) {
+        if let Some(ask) = slot.repeatable_ask(FRESH_ANSWER, self.round.deadline) {
             self.work.asks.push((slot, ask));
         }
     }

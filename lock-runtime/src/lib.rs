@@ -34,6 +34,7 @@ mod settings;
 #[cfg(test)]
 mod simulation;
 mod store;
+mod timing;
 mod token;
 
 #[doc(hidden)]

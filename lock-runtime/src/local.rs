@@ -31,15 +31,11 @@ mod watch;
 mod tests;
 
 pub(crate) use acquire::acquire;
-#[cfg(test)]
-pub(crate) use attempt::ASK_INTERVAL;
 pub(crate) use attempt::answer_time;
 pub(crate) use core::Core;
 pub(crate) use handle::HoldHandle;
 pub(crate) use hold::Hold;
 pub(crate) use resolved_request::ResolvedRequest;
-#[cfg(test)]
-pub(crate) use schedule::TICK;
 pub(crate) use schedule::{Batch, Fate, Schedule};
 pub(crate) use slot::{Loss, Slot};
 pub(crate) use upkeep::{Action, Round, Trigger};

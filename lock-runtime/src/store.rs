@@ -3,6 +3,7 @@
 //! Every verb is idempotent for its token, and may be given up at any time: then whether it took effect is unknown,
 //! and the token has to be released before it is forgotten.
 
+use crate::timing::WITHDRAWAL_LIFETIME;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -148,10 +149,6 @@ pub(crate) enum Cause {
     Silence,
 }
 
-/// The longest lease that a grant starts with (rule 11). An acquire whose reply is lost, or that a hanging server executes long
-/// after its asker gave up, blocks others only for this long; a hold that lives on is confirmed to its full lease.
-pub(crate) const CLAIM: Duration = Duration::from_millis(2500);
-
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Granted(Grant),
@@ -282,13 +279,6 @@ impl Ask {
 }
 
 impl Release {
-    /// For how long a withdrawal is repeated.
-    ///
-    /// What the ask may have left behind is a claim, which ends by itself, or a place in a queue, which is given a claim
-    /// when its time comes. A server that hangs for longer may execute the ask after this time; then it most often executes
-    /// right behind it the withdrawal that went the same way, and else the claim ends by itself, too.
-    const WITHDRAWAL_LIFETIME: Duration = CLAIM.saturating_mul(2);
-
     /// Takes back whatever may have come of an ask.
     pub(crate) fn withdrawal(key: &Arc<str>, token: &Token, claim: Duration) -> Self {
         Self {
@@ -300,13 +290,13 @@ impl Release {
             // What may be in a queue is not for the script that only looks at owners.
             contended: true,
             queued: false,
-            expires: Deadline::after(Self::WITHDRAWAL_LIFETIME),
+            expires: Deadline::after(WITHDRAWAL_LIFETIME),
         }
     }
 
     /// Whether it may be forgotten where too many wait to be sent: what it would give back ends soon by itself.
     pub(crate) fn ends_soon(&self) -> bool {
-        self.expires.remaining() <= Self::WITHDRAWAL_LIFETIME
+        self.expires.remaining() <= WITHDRAWAL_LIFETIME
     }
 
     /// Whether most likely nobody waits, and there is nothing else to do but to give back.

@@ -1,12 +1,13 @@
 //! [`acquire`]: from a request to a hold.
 
+use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::asking::{LockStatus, SILENCE};
+use super::asking::LockStatus;
 use super::attempt::Attempt;
 use super::core::Core;
 use super::hold::Hold;
@@ -18,12 +19,6 @@ use super::waiter_limit::WaiterPermit;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
-
-/// A server that has answered before is not called unreachable for leaving the last command unanswered so briefly, or for
-/// two round trips.
-const CUT_SHORT: Duration = Duration::from_millis(100);
-/// Nor is any server.
-const TOO_SHORT: Duration = Duration::from_millis(20);
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
 ///
@@ -248,7 +243,8 @@ fn on_outcome(
         Err(_) if core.is_inherited() => return Err(forked(request)),
         Err(error) if error.retry == Retry::Never => return Err(error.of_lock(&request.key)),
         Err(error) => {
-            let brief = if slot.was_answered() { CUT_SHORT } else { TOO_SHORT }.max(far_answer(core));
+            let brief =
+                if slot.was_answered() { SILENCE_OF_KNOWN_SERVER } else { SILENCE_OF_ANY_SERVER }.max(far_answer(core));
             // Without a connection nothing was asked, however little time there was.
             let is_unsent = error.reach == Reach::Unsent;
             // A command that the timeout cut short says nothing about the server.
@@ -289,11 +285,13 @@ fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attem
     let usual = SILENCE.max(far_answer(core));
     let silence = match request.timeout {
         // Its own command had all the time that there was: it did not wait for that of a sibling first.
-        _ if attempt.has_failed() && !attempt.has_counted() && !attempt.waited => TOO_SHORT,
+        _ if attempt.has_failed() && !attempt.has_counted() && !attempt.waited => SILENCE_OF_ANY_SERVER,
         // It had what was left after it waited for a sibling: from a far server that may be too little.
-        timeout if attempt.has_failed() && !attempt.has_counted() => far_answer(core).min(timeout).max(TOO_SHORT),
+        timeout if attempt.has_failed() && !attempt.has_counted() => {
+            far_answer(core).min(timeout).max(SILENCE_OF_ANY_SERVER)
+        }
         Duration::ZERO => usual,
-        timeout => timeout.clamp(TOO_SHORT, usual),
+        timeout => timeout.clamp(SILENCE_OF_ANY_SERVER, usual),
     };
     let holder = match slot.status(silence) {
         LockStatus::Unreachable(error) => return error.of_lock(&key),

@@ -9,9 +9,6 @@ use crate::clock::{Deadline, Moment};
 use crate::store::{Answer, Ask, Grant, Pushed, Reach, StoreError};
 use crate::token::Token;
 
-/// A store that leaves an ask unanswered for so long, or for two round trips, is not called busy.
-pub(super) const SILENCE: Duration = Duration::from_millis(50);
-
 /// See [`Slot::status`].
 pub(super) enum LockStatus {
     HeldHere,

@@ -1,12 +1,10 @@
 //! [`Attempt`]: one task's attempt to get a lock: its deadline, and how it went so far.
 
+use crate::timing::{ASK_BACKOFF, OVERTIME, RETRY_OWN_RELEASE_AFTER, SHORTEST_ANSWER};
 use std::time::Duration;
 
 use super::turn::Step;
 use crate::clock::{Deadline, Moment};
-
-/// A timeout that is next to zero still has to wait for one answer.
-pub(crate) const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
 
 /// How long an answer may take, for whoever asks with this timeout: with a timeout of zero as long as any command may,
 /// however far away the server is (promise 7: a single try waits for one answer).
@@ -16,13 +14,6 @@ pub(crate) fn answer_time(timeout: Duration, command_timeout: Duration) -> Durat
 
 /// So often in a row a lease is asked for that is over when its grant comes.
 const MOST_OUTLIVED: u32 = 3;
-/// So much later than its timeout an acquire may still succeed: what was granted in time is not thrown away.
-const OVERTIME: Duration = Duration::from_millis(50);
-/// The shortest pause before a single try is repeated that came just before a release of its own process.
-const TOO_EARLY: Duration = Duration::from_millis(2);
-/// A waiter repeats its ask at most this often (rule 5). A lost wake-up costs at most a second (promise 4): this, the age that
-/// an answer may have without being asked for again (`JUST_NOW`), and a round trip.
-pub(crate) const ASK_INTERVAL: Duration = Duration::from_millis(900);
 
 /// One task's attempt to get a lock: its deadline, and how it went so far.
 #[derive(Debug)]
@@ -138,14 +129,14 @@ impl Attempt {
     /// A single try that came too early to count: again, after as much time as it has taken so far.
     pub(super) fn restart(&mut self) {
         self.tried = false;
-        let pause = self.started.elapsed().max(TOO_EARLY);
+        let pause = self.started.elapsed().max(RETRY_OWN_RELEASE_AFTER);
         self.failures = Some(Box::new(Failures { count: 0, retry_at: Deadline::after(pause) }));
     }
 
-    /// Pauses after a failure: 10 ms, doubling up to 320 ms.
+    /// Notes a failure: the next try comes after a pause.
     pub(super) fn record_failure(&mut self) {
         let before = self.failures.take().map_or(0, |failures| failures.count);
-        let retry_at = Deadline::after(Duration::from_millis(10) * 2_u32.pow(before.min(5)));
+        let retry_at = Deadline::after(ASK_BACKOFF.pause(before + 1));
         self.failures = Some(Box::new(Failures { count: before + 1, retry_at }));
     }
 }

@@ -1,5 +1,6 @@
 //! [`HoldHandle`]: what looks at a hold, and outlives it.
 
+use crate::timing::CLAIM;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::slot::{Loss, Slot};
 use super::turn::Turn;
 use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
-use crate::store::{CLAIM, Release, Renewal, Renewed, Store, exactly_one};
+use crate::store::{Release, Renewal, Renewed, Store, exactly_one};
 use crate::token::Token;
 use crate::{FencingToken, LockError};
 

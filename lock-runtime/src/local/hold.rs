@@ -1,5 +1,6 @@
 //! [`Hold`]: what a task has.
 
+use crate::timing::CLAIM;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +13,7 @@ use super::slot::{Ended, Ending, Slot};
 use super::turn::Turn;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Ask, CLAIM, Release, Released, Store};
+use crate::store::{Ask, Release, Released, Store};
 
 /// A held lock. Dropping it gives the lock back: to the next task here at once, to others in the background.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! [`Lease`]: what the process owns in the store.
 
+use crate::timing::{CLAIM, ENOUGH_LEASE, STREAK_TIME};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,14 +8,11 @@ use super::pending_ask::PendingAsk;
 use super::resolved_request::ResolvedRequest;
 use super::upkeep::ScheduleKeys;
 use crate::clock::{Deadline, Drift, Moment};
-use crate::store::{CLAIM, Grant, Release};
+use crate::store::{Grant, Release};
 use crate::token::Token;
 
-/// A lease is handed over when it is good for at least this long, or half of what the next hold asks for (rule L1).
-const GOOD_FOR: Duration = Duration::from_secs(1);
 /// A streak ends after so many hand-overs, or after so long, from when another process is known to wait (rule L4).
 const STREAK_HAND_OVERS: u32 = 64;
-const STREAK_TIME: Duration = Duration::from_millis(10);
 
 /// A lease that the store granted.
 #[derive(Debug)]
@@ -116,7 +114,7 @@ impl Lease {
     /// Whether a hold may start on it (rule L1).
     pub(super) fn is_good_for(&self, request: &ResolvedRequest, now: Moment) -> bool {
         mutant!(NoLeaseCheck => return true);
-        let enough = if self.fresh { Duration::from_nanos(1) } else { (request.expire / 2).min(GOOD_FOR) };
+        let enough = if self.fresh { Duration::from_nanos(1) } else { (request.expire / 2).min(ENOUGH_LEASE) };
         self.until.remaining_at(now) >= enough
     }
 

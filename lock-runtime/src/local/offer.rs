@@ -4,13 +4,13 @@
 //! behind another one. So the keeper looks whether the task came. When it did not, the turn goes to the next task here, and
 //! the task that is late keeps its place. When all are late, the lease is given back.
 
+use crate::timing::{ASK_INTERVAL, STEP_PATIENCE, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::attempt::ASK_INTERVAL;
 use super::pending_ask::PendingAsk;
 use super::slot::{PassedBy, Slot, State, Waiter};
 use super::turn::Turn;
@@ -18,14 +18,8 @@ use super::upkeep::{Action, Round};
 use crate::clock::{Deadline, Moment};
 use crate::store::{Ask, Cause, Release};
 
-/// A task that does not take up its turn for so long is late.
-pub(super) const PATIENCE: Duration = Duration::from_millis(50);
-/// A lease that no task here takes up is given back after so long.
-const LONGEST: Duration = Duration::from_millis(900);
 /// When so many tasks are late, whoever waits behind them is called at once, and not one after another.
 const MANY_LATE: usize = 3;
-/// A command of the task with the turn has to be answered within so long.
-const ANSWER: Duration = Duration::from_millis(500);
 
 /// Whether the task with the turn has taken it up.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,7 +57,7 @@ impl Default for Offers {
     fn default() -> Self {
         Self {
             offer: Offer::TakenUp,
-            patience: PATIENCE,
+            patience: TURN_PATIENCE,
             idle: None,
             late: BTreeMap::new(),
             awaits_since: None,
@@ -85,7 +79,7 @@ impl Offers {
 
     /// The task `id` has the turn, acts, and takes its next step within `pause`.
     pub(super) fn act_until(&mut self, now: Moment, pause: Option<Duration>) {
-        self.offer = Offer::Acting(Deadline::new(now, pause.map_or(ANSWER, |pause| pause + PATIENCE)));
+        self.offer = Offer::Acting(Deadline::new(now, pause.map_or(STEP_PATIENCE, |pause| pause + TURN_PATIENCE)));
     }
 
     /// There is something to do for the task with the turn.
@@ -106,7 +100,7 @@ impl Offers {
     /// Nobody has the turn, or a task that is just being polled.
     pub(super) fn reset(&mut self) {
         self.offer = Offer::TakenUp;
-        self.patience = PATIENCE;
+        self.patience = TURN_PATIENCE;
         self.idle = None;
         self.awaits_since = None;
         self.is_releasing = false;
@@ -151,8 +145,8 @@ impl Offers {
 /// How long others wait for a task that comes only `now`: twice what it needed this time, so that a process whose
 /// tasks are all polled late gets on. More than a second would help nobody.
 fn patience_with(since: Option<Moment>, now: Moment) -> Duration {
-    let needed = since.map_or(Duration::ZERO, |since| (now.since(since) + PATIENCE) * 2);
-    if needed > LONGEST * 2 { PATIENCE } else { needed.clamp(PATIENCE, LONGEST) }
+    let needed = since.map_or(Duration::ZERO, |since| (now.since(since) + TURN_PATIENCE) * 2);
+    if needed > UNUSED_LEASE_KEPT_FOR * 2 { TURN_PATIENCE } else { needed.clamp(TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR) }
 }
 
 /// How long the task with the turn may still wait for the answer to its last ask. A grant that is pushed meanwhile does
@@ -163,13 +157,13 @@ fn answer_is_due(state: &State, now: Moment, round: &Round<'_>) -> Duration {
         return Duration::ZERO;
     });
     let sent = state.offers.awaits_since;
-    sent.map_or(Duration::ZERO, |sent| (PATIENCE + round.usual_answer).saturating_sub(now.since(sent)))
+    sent.map_or(Duration::ZERO, |sent| (TURN_PATIENCE + round.usual_answer).saturating_sub(now.since(sent)))
 }
 
 /// Whether the answer to `pending` should have been read by now, and the keeper has not repeated the ask lately.
 fn is_unread(pending: &PendingAsk, now: Moment, round: &Round<'_>) -> bool {
     mutant!(UnreadNotRepeated => return false);
-    let is_overdue = |sent| now.since(sent) > PATIENCE + round.usual_answer;
+    let is_overdue = |sent| now.since(sent) > TURN_PATIENCE + round.usual_answer;
     pending.unanswered_since().is_some_and(is_overdue)
         && pending.repeated_at().is_none_or(|at| now.since(at) >= ASK_INTERVAL)
 }
@@ -230,7 +224,7 @@ impl State {
         let Some(id) = self.offers.first_late().filter(|_| self.is_granted()) else { return false };
         let was_missed = self.offers.is_missed();
         self.turn = Some(id);
-        self.offers.make_to_next(PATIENCE);
+        self.offers.make_to_next(TURN_PATIENCE);
         if was_missed {
             self.offers.offer = Offer::Missed(Deadline::after(Duration::ZERO));
         }
@@ -253,7 +247,7 @@ impl Slot {
             Offer::Made => {
                 let patience = state.offers.patience.max(answer_is_due(state, now, round));
                 state.offers.offer = Offer::Noticed(Deadline::new(now, patience));
-                state.offers.idle.get_or_insert(Deadline::new(now, LONGEST));
+                state.offers.idle.get_or_insert(Deadline::new(now, UNUSED_LEASE_KEPT_FOR));
                 Action::LookAgain
             }
             Offer::Noticed(deadline) | Offer::Acting(deadline) if !deadline.remaining_at(now).is_zero() => {
@@ -264,7 +258,7 @@ impl Slot {
                 Action::PassOver
             }
             Offer::Missed(at) if at.remaining_at(now).is_zero() => {
-                state.offers.offer = Offer::Missed(Deadline::new(now, PATIENCE));
+                state.offers.offer = Offer::Missed(Deadline::new(now, TURN_PATIENCE));
                 state.question(&self.key, round.deadline).map_or(Action::LookAgain, Action::Ask)
             }
             Offer::Missed(_) => Action::LookAgain,
@@ -305,7 +299,7 @@ impl Slot {
         }
         self.note_taking();
         let given_back = state.has_contention() || state.offers.is_idle(now);
-        state.offers.idle.get_or_insert(Deadline::new(now, LONGEST.saturating_sub(ANSWER)));
+        state.offers.idle.get_or_insert(Deadline::new(now, UNUSED_LEASE_KEPT_FOR.saturating_sub(STEP_PATIENCE)));
         let release = if given_back { state.take_granted(&self.key) } else { None };
         state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
         if release.is_some() {

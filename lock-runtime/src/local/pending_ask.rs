@@ -1,9 +1,9 @@
 //! [`PendingAsk`]: what the process has asked the store for.
 
+use crate::timing::ASK_INTERVAL;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::ASK_INTERVAL;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Anchor, Answer, Ask, Busy, Cause, Grant, Pushed, Release};
 use crate::token::Token;
@@ -314,7 +314,7 @@ impl PendingAsk {
 mod tests {
     use super::*;
     use crate::clock::Drift;
-    use crate::store::CLAIM;
+    use crate::timing::CLAIM;
 
     fn pending() -> PendingAsk {
         PendingAsk::new(Token::foreign("t"), CLAIM)

@@ -18,12 +18,8 @@ pub(crate) use backlog::{Batch, Fate};
 use state::State;
 pub(crate) use state::{Found, LastWork};
 
-/// The keeper's tick while there are young holds: a hold that lives longer than this is confirmed.
-pub(crate) const TICK: Duration = Duration::from_millis(5);
 /// So many ticks without work before the keeper sleeps: waking it costs more than a few ticks.
 const IDLE_TICKS: u32 = 10;
-/// The longest sleep while something is held: timers stand still while the machine is suspended.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// What one manager's keeper has to do. It outlives the manager until the last release is answered.
 ///

@@ -1,5 +1,6 @@
 //! [`Slot`]: one key in use, its queue of tasks, and the state of its lease.
 
+use crate::timing::TURN_PATIENCE;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::core::Core;
 use super::lease::{ActiveHold, Lease};
-use super::offer::{Offers, PATIENCE};
+use super::offer::Offers;
 use super::pending_ask::PendingAsk;
 use super::resolved_request::ResolvedRequest;
 use super::turn::Turn;
@@ -126,7 +127,7 @@ impl Slot {
             Err(limit) => return Entered::Full(limit),
         };
         let (sender, receiver) = oneshot::channel();
-        state.add_waiter(id, Waiter { sender, fenced, patience: PATIENCE });
+        state.add_waiter(id, Waiter { sender, fenced, patience: TURN_PATIENCE });
         Entered::Waiting(id, receiver, waiting)
     }
 
@@ -173,7 +174,7 @@ impl Slot {
             };
             let waiter = state.remove_waiter(next);
             state.turn = Some(next);
-            state.offers.make_to_next(waiter.as_ref().map_or(PATIENCE, |waiter| waiter.patience));
+            state.offers.make_to_next(waiter.as_ref().map_or(TURN_PATIENCE, |waiter| waiter.patience));
             state.track(self);
             drop(state);
             let Some(waiter) = waiter else { continue };

@@ -1,5 +1,6 @@
 //! [`Turn`]: the right to act for one key in this process.
 
+use crate::timing::CLAIM;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::pending_ask::PendingAsk;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{PassedBy, Slot, State};
 use crate::clock::Moment;
-use crate::store::{Answer, Ask, CLAIM, Release, Renewal, Renewed, Store};
+use crate::store::{Answer, Ask, Release, Renewal, Renewed, Store};
 use crate::token::Token;
 
 /// A lease reserves no more fencing tokens than this, so that they never run far ahead of the clock.

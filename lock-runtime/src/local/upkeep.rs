@@ -1,5 +1,6 @@
 //! What the keeper does about a slot's lease: when it looks, and what it finds to do.
 
+use crate::timing::{RENEWAL_BACKOFF, UNCONFIRMED_FOR};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,6 @@ use crate::clock::{Deadline, Moment};
 use crate::store::{AnyStore, Ask, Renewal, Renewed, Store};
 use crate::token::Token;
 
-/// A hold younger than this is not confirmed yet: most end sooner, and never pay for it.
-const UNCONFIRMED_FOR: Duration = Duration::from_millis(5);
 /// A renewal is due after this part of the lease, so that two can fail before it ends.
 const RENEWALS_PER_LEASE: u32 = 3;
 
@@ -210,8 +209,8 @@ impl Slot {
             Some(Renewed::Partial) => Action::Lost(lease.token.clone(), Loss::Partial),
             None => {
                 // Unknown is not lost: the deadline decides. Until then again, ever more slowly.
-                lease.upkeep.failures = (lease.upkeep.failures + 1).min(5);
-                let pause = Duration::from_millis(25) * 2_u32.pow(lease.upkeep.failures);
+                lease.upkeep.failures = lease.upkeep.failures.saturating_add(1);
+                let pause = RENEWAL_BACKOFF.pause(lease.upkeep.failures);
                 let left = lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
                 match &lease.hold {
                     None => Action::Done,

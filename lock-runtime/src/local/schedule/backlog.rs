@@ -4,6 +4,7 @@
 //! now is repeated by itself. A server that does not answer is tried with one batch at a time, after growing pauses; all
 //! the rest waits, costs nothing meanwhile, and follows as soon as that batch is answered.
 
+use crate::timing::{RELEASE_BACKOFF, TICK};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -11,8 +12,6 @@ use tokio::time::Instant;
 
 use crate::store::Release;
 
-/// The first and the longest pause before a release is repeated, or a server tried again.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 /// How many releases are kept at most, not counting those of leases that others would wait for.
 pub(super) const MOST: usize = 10_000;
 /// Batches on their way to one server: what an outage left must not hold up the server's other clients.
@@ -200,15 +199,15 @@ impl Batch {
 
 /// The pause after so many failures in a row.
 fn pause(failures: u32) -> Duration {
-    mutant!(RepeatedWithoutPause => return super::TICK);
-    (PAUSES.0 * 2_u32.pow(failures.saturating_sub(1).min(9))).min(PAUSES.1)
+    mutant!(RepeatedWithoutPause => return TICK);
+    RELEASE_BACKOFF.pause(failures)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::clock::Deadline;
-    use crate::store::CLAIM;
+    use crate::timing::CLAIM;
     use crate::token::Token;
 
     fn withdrawal() -> Release {
@@ -320,7 +319,7 @@ mod tests {
         backlog.add(1, withdrawal());
         assert_eq!(left(&backlog), Some(Duration::ZERO));
         assert_eq!(send(&mut backlog, Fate::Over), (1, 1));
-        assert_eq!(left(&backlog), Some(PAUSES.0));
+        assert_eq!(left(&backlog), Some(RELEASE_BACKOFF.first));
     }
 
     #[tokio::test(start_paused = true)]

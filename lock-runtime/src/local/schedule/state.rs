@@ -1,14 +1,14 @@
 //! [`State`]: what a schedule has, under its lock.
 
+use crate::timing::{ASK_INTERVAL, LONGEST_SLEEP, TICK};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::IDLE_TICKS;
 use super::backlog::{Backlog, Batch};
-use super::{IDLE_TICKS, LONGEST_SLEEP, TICK};
-use crate::local::attempt::ASK_INTERVAL;
 use crate::local::slot::Slot;
 use crate::local::upkeep::{ScheduleKeys, TimerKey};
 
@@ -189,7 +189,8 @@ pub(super) struct Sleep {
 mod tests {
     use super::super::backlog::Fate;
     use super::*;
-    use crate::store::{CLAIM, Release};
+    use crate::store::Release;
+    use crate::timing::CLAIM;
     use crate::token::Token;
     use crate::{LockGuard, LockManager};
 

@@ -1,5 +1,6 @@
 //! How a quorum is asked for locks: all servers at once, or first the one whose queue counts.
 
+use crate::timing::CLAIM;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use super::{Pending, Quorum, detach, start_on};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::voter::Voter;
-use crate::store::{Answer, Answers, Ask, Busy, CLAIM, Grant, Reach, Release, Retry, StoreError};
+use crate::store::{Answer, Answers, Ask, Busy, Grant, Reach, Release, Retry, StoreError};
 use crate::token::Token;
 
 /// What is granted in part is asked for again after about so long: the rest may just be being taken back.

@@ -1,5 +1,6 @@
 //! What servers that are away, slow or ahead of the others make of an ask, and what one of them tells by itself.
 
+use crate::timing::CLAIM;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::{AWAY, is_busy, is_granted};
 use crate::BackendError;
 use crate::clock::Deadline;
 use crate::store::voter::Eligibility;
-use crate::store::{Answer, CLAIM, Events, Pushed, Release, Retry, Store, StoreError};
+use crate::store::{Answer, Events, Pushed, Release, Retry, Store, StoreError};
 use crate::token::Token;
 
 #[tokio::test(start_paused = true)]

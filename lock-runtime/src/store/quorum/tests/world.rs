@@ -1,5 +1,6 @@
 //! [`World`]: servers in memory that fail as they are told.
 
+use crate::timing::CLAIM;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -12,8 +13,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::server_age::{Age, Sighting};
 use crate::store::voter::{Eligibility, Voter};
 use crate::store::{
-    Answer, Answers, Ask, CLAIM, Cause, Events, Reach, Release, Released, Renewal, Renewed, Store, StoreError,
-    exactly_one,
+    Answer, Answers, Ask, Cause, Events, Reach, Release, Released, Renewal, Renewed, Store, StoreError, exactly_one,
 };
 use crate::token::Token;
 

@@ -1,0 +1,125 @@
+//! The times of the protocol, each with its reason, and the relations between them that promises rest on.
+//!
+//! What concerns one kind of server only (how often sentinels are asked, say) stands beside the code that uses it.
+
+use std::time::Duration;
+
+// --- The store --------------------------------------------------------------------------------------------------------
+
+/// The longest lease that a grant starts with (rule 11). The reply of an acquire may be lost, and a hanging server may execute
+/// the acquire long after its task gave up: the grant then blocks others only for this long. A hold that lives on is confirmed
+/// to its full lease.
+pub(crate) const CLAIM: Duration = Duration::from_millis(2500);
+/// For how long a withdrawal is repeated.
+///
+/// What an ask may have left behind is a claim, which ends by itself, or a place in a queue, which is given a claim when its
+/// time comes. A server that hangs for longer may execute the ask after this time. Then it most often executes right behind it
+/// the withdrawal that went the same way; else the claim ends by itself.
+pub(crate) const WITHDRAWAL_LIFETIME: Duration = CLAIM.saturating_mul(2);
+
+// --- A task that acquires ---------------------------------------------------------------------------------------------
+
+/// An answer may take this long, however short the timeout is.
+pub(crate) const SHORTEST_ANSWER: Duration = Duration::from_millis(80);
+/// An acquire may still succeed this long after its timeout: what was granted in time is not thrown away.
+pub(crate) const OVERTIME: Duration = Duration::from_millis(50);
+/// A store that leaves an ask unanswered for this long, or for two round trips, is not called busy.
+pub(crate) const SILENCE: Duration = Duration::from_millis(50);
+/// A server that has answered before is not called unreachable for leaving the last command unanswered for less than this, or
+/// for less than two round trips.
+pub(crate) const SILENCE_OF_KNOWN_SERVER: Duration = Duration::from_millis(100);
+/// No server is called unreachable for leaving a command unanswered for less than this.
+pub(crate) const SILENCE_OF_ANY_SERVER: Duration = Duration::from_millis(20);
+/// A try that was refused only because this process is just releasing the lock is retried after at least this long.
+pub(crate) const RETRY_OWN_RELEASE_AFTER: Duration = Duration::from_millis(2);
+/// A waiter repeats its ask at most this often (rule 5).
+pub(crate) const ASK_INTERVAL: Duration = Duration::from_millis(900);
+/// The pauses of a task whose asks fail.
+pub(crate) const ASK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_millis(320));
+
+// --- Turns and holds --------------------------------------------------------------------------------------------------
+
+/// A task that does not take up its turn within this time is late (rule L7).
+pub(crate) const TURN_PATIENCE: Duration = Duration::from_millis(50);
+/// A command of the task with the turn has to be answered, and the answer read, within this time.
+pub(crate) const STEP_PATIENCE: Duration = Duration::from_millis(500);
+/// A lease that no task here takes up is released after this time.
+pub(crate) const UNUSED_LEASE_KEPT_FOR: Duration = Duration::from_millis(900);
+/// A lease is handed over when it is good for this long, or for half of what the next hold asks for (rule L1).
+pub(crate) const ENOUGH_LEASE: Duration = Duration::from_secs(1);
+/// A streak of hand-overs ends after this time, counted from when another process is known to wait (rule L4).
+pub(crate) const STREAK_TIME: Duration = Duration::from_millis(10);
+
+// --- The keeper -------------------------------------------------------------------------------------------------------
+
+/// The keeper's tick while there are holds that are not confirmed.
+pub(crate) const TICK: Duration = Duration::from_millis(5);
+/// A hold younger than this is not confirmed: most holds end sooner, and never pay for it.
+pub(crate) const UNCONFIRMED_FOR: Duration = Duration::from_millis(5);
+/// The longest sleep of the keeper while something is held: timers stand still while the machine is suspended.
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// When timers missed this much time, the schedule does not count any more. Clocks that are slewed miss far less.
+pub(crate) const MISSED_BY_TIMERS: Duration = Duration::from_millis(100);
+/// One answer that took longer says little about the next answer, unless the server is known to be as far away.
+pub(crate) const LONGEST_USUAL_ANSWER: Duration = Duration::from_millis(250);
+/// The keeper does not repeat an ask whose answer is younger than this.
+pub(crate) const FRESH_ANSWER: Duration = Duration::from_millis(50);
+/// The pauses of a renewal that is not answered.
+pub(crate) const RENEWAL_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(800));
+/// The pauses of a release that is refused, and of a server that does not answer releases.
+pub(crate) const RELEASE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
+/// How long a shutdown waits for bodies that were told to end, and again for the last releases.
+pub(crate) const SHUTDOWN_STEP: Duration = Duration::from_secs(2);
+
+// --- Relations --------------------------------------------------------------------------------------------------------
+
+const SECOND: Duration = Duration::from_secs(1);
+/// The farthest server that promise 4 counts with, there and back.
+const ROUND_TRIP: Duration = Duration::from_millis(40);
+
+/// Fails the build when `shorter` is longer than `longer`.
+const fn fits(shorter: &[Duration], longer: Duration) {
+    let mut sum = 0;
+    let mut rest = shorter;
+    while let [first, others @ ..] = rest {
+        sum += first.as_nanos();
+        rest = others;
+    }
+    assert!(sum <= longer.as_nanos(), "a promise rests on this relation");
+}
+
+// Promise 4: a lost wake-up delays by at most a second. An ask that was answered just before a tick is left to the next one.
+const _: () = fits(&[ASK_INTERVAL, FRESH_ANSWER, TICK, ROUND_TRIP], SECOND);
+// Promise 4: a turn that is not taken up delays everybody by at most a second.
+const _: () = fits(&[UNUSED_LEASE_KEPT_FOR, TICK, TICK, ROUND_TRIP], SECOND);
+// Promise 5: an acquire that fails leaves nothing that blocks others for more than 3 s.
+const _: () = fits(&[CLAIM, STEP_PATIENCE], Duration::from_secs(3));
+// Promise 7: an acquire ends within its timeout + 100 ms.
+const _: () = fits(&[SHORTEST_ANSWER], Duration::from_millis(100));
+const _: () = fits(&[OVERTIME], Duration::from_millis(100));
+// A silent server is found out before the shortest answer is due.
+const _: () = fits(&[SILENCE_OF_ANY_SERVER], SILENCE);
+const _: () = fits(&[SILENCE], SHORTEST_ANSWER);
+const _: () = fits(&[SILENCE], SILENCE_OF_KNOWN_SERVER);
+// A hold is confirmed, and its confirmation repeated, long before its claim ends.
+const _: () = fits(&[UNCONFIRMED_FOR, TICK, RENEWAL_BACKOFF.first, RENEWAL_BACKOFF.longest], CLAIM);
+// A withdrawal is repeated at least twice before it is given up.
+const _: () = fits(&[RELEASE_BACKOFF.longest, RELEASE_BACKOFF.longest], WITHDRAWAL_LIFETIME);
+
+/// Pauses that double.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Backoff {
+    pub(crate) first: Duration,
+    pub(crate) longest: Duration,
+}
+
+impl Backoff {
+    const fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest }
+    }
+
+    /// The pause after so many failures in a row.
+    pub(crate) fn pause(self, failures: u32) -> Duration {
+        (self.first * 2_u32.pow(failures.saturating_sub(1).min(9))).min(self.longest)
+    }
+}
