@@ -1,6 +1,5 @@
 //! [`Engine`]: one manager's inside: the core that its tasks share, and the keeper that looks after it.
 
-use crate::timing::SHUTDOWN_STEP;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use crate::local::{self, Core, Hold, Loss, ResolvedRequest, Schedule};
 use crate::observe;
 use crate::settings::Settings;
 use crate::store::{AnyStore, Store};
+use crate::timing::SHUTDOWN_STEP;
 use crate::token::Process;
 
 pub(crate) struct Engine {

@@ -4,7 +4,6 @@
 //! or missing user runtime can neither lose a live hold nor strand a lock. For the embedded store it is a task on each of the
 //! callers' runtimes, so that it lives in that runtime's (perhaps paused) time.
 
-use crate::timing::{FRESH_ANSWER, LONGEST_USUAL_ANSWER, MISSED_BY_TIMERS};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -16,6 +15,7 @@ use tokio::time::Instant;
 use crate::clock::{Deadline, Moment};
 use crate::local::{Action, Batch, Core, Round, Schedule, Slot, Trigger};
 use crate::store::{AnyStore, Ask, Renewal, Store};
+use crate::timing::{FRESH_ANSWER, LONGEST_USUAL_ANSWER, MISSED_BY_TIMERS};
 
 mod releases;
 mod sending;

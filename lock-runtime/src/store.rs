@@ -3,13 +3,13 @@
 //! Every verb is idempotent for its token, and may be given up at any time: then whether it took effect is unknown,
 //! and the token has to be released before it is forgotten.
 
-use crate::timing::WITHDRAWAL_LIFETIME;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::BackendError;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::error::within;
+use crate::timing::WITHDRAWAL_LIFETIME;
 use crate::token::Token;
 
 mod any;

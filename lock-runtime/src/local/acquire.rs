@@ -1,6 +1,5 @@
 //! [`acquire`]: from a request to a hold.
 
-use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use super::waiter_limit::WaiterPermit;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
+use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
 ///

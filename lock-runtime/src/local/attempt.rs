@@ -1,10 +1,10 @@
 //! [`Attempt`]: one task's attempt to get a lock: its deadline, and how it went so far.
 
-use crate::timing::{ASK_BACKOFF, OVERTIME, RETRY_OWN_RELEASE_AFTER, SHORTEST_ANSWER};
 use std::time::Duration;
 
 use super::turn::Step;
 use crate::clock::{Deadline, Moment};
+use crate::timing::{ASK_BACKOFF, OVERTIME, RETRY_OWN_RELEASE_AFTER, SHORTEST_ANSWER};
 
 /// How long an answer may take, for whoever asks with this timeout: with a timeout of zero as long as any command may,
 /// however far away the server is (promise 7: a single try waits for one answer).

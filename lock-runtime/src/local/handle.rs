@@ -1,6 +1,5 @@
 //! [`HoldHandle`]: what looks at a hold, and outlives it.
 
-use crate::timing::CLAIM;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use super::turn::Turn;
 use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Release, Renewal, Renewed, Store, exactly_one};
+use crate::timing::CLAIM;
 use crate::token::Token;
 use crate::{FencingToken, LockError};
 

@@ -1,6 +1,5 @@
 //! [`Hold`]: what a task has.
 
-use crate::timing::CLAIM;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
@@ -14,6 +13,7 @@ use super::turn::Turn;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Ask, Release, Released, Store};
+use crate::timing::CLAIM;
 
 /// A held lock. Dropping it gives the lock back: to the next task here at once, to others in the background.
 #[derive(Debug)]

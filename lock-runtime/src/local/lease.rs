@@ -1,6 +1,5 @@
 //! [`Lease`]: what the process owns in the store.
 
-use crate::timing::{CLAIM, ENOUGH_LEASE, STREAK_TIME};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use super::resolved_request::ResolvedRequest;
 use super::upkeep::ScheduleKeys;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::store::{Grant, Release};
+use crate::timing::{CLAIM, ENOUGH_LEASE, STREAK_TIME};
 use crate::token::Token;
 
 /// A streak ends after so many hand-overs, or after so long, from when another process is known to wait (rule L4).

@@ -4,7 +4,6 @@
 //! behind another one. So the keeper looks whether the task came. When it did not, the turn goes to the next task here, and
 //! the task that is late keeps its place. When all are late, the lease is given back.
 
-use crate::timing::{ASK_INTERVAL, STEP_PATIENCE, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use super::turn::Turn;
 use super::upkeep::{Action, Round};
 use crate::clock::{Deadline, Moment};
 use crate::store::{Ask, Cause, Release};
+use crate::timing::{ASK_INTERVAL, STEP_PATIENCE, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
 /// When so many tasks are late, whoever waits behind them is called at once, and not one after another.
 const MANY_LATE: usize = 3;

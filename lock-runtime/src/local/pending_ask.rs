@@ -1,11 +1,11 @@
 //! [`PendingAsk`]: what the process has asked the store for.
 
-use crate::timing::ASK_INTERVAL;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Deadline, Moment};
 use crate::store::{Anchor, Answer, Ask, Busy, Cause, Grant, Pushed, Release};
+use crate::timing::ASK_INTERVAL;
 use crate::token::Token;
 
 /// What was asked of the store and not given up: at most one ask per key and process.

@@ -1,6 +1,5 @@
 //! [`Slot`]: one key in use, its queue of tasks, and the state of its lease.
 
-use crate::timing::TURN_PATIENCE;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +17,7 @@ use super::upkeep::ScheduleKeys;
 use super::waiter_limit::{WaiterLimit, WaiterPermit};
 use crate::clock::{Deadline, Moment};
 use crate::store::{Release, StoreError};
+use crate::timing::TURN_PATIENCE;
 use crate::token::Token;
 
 /// What this process knows of one key in use.

@@ -1,6 +1,5 @@
 //! [`Turn`]: the right to act for one key in this process.
 
-use crate::timing::CLAIM;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use super::resolved_request::ResolvedRequest;
 use super::slot::{PassedBy, Slot, State};
 use crate::clock::Moment;
 use crate::store::{Answer, Ask, Release, Renewal, Renewed, Store};
+use crate::timing::CLAIM;
 use crate::token::Token;
 
 /// A lease reserves no more fencing tokens than this, so that they never run far ahead of the clock.

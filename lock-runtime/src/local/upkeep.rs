@@ -1,6 +1,5 @@
 //! What the keeper does about a slot's lease: when it looks, and what it finds to do.
 
-use crate::timing::{RENEWAL_BACKOFF, UNCONFIRMED_FOR};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use super::lease::{ActiveHold, Lease};
 use super::slot::{Loss, Slot};
 use crate::clock::{Deadline, Moment};
 use crate::store::{AnyStore, Ask, Renewal, Renewed, Store};
+use crate::timing::{RENEWAL_BACKOFF, UNCONFIRMED_FOR};
 use crate::token::Token;
 
 /// A renewal is due after this part of the lease, so that two can fail before it ends.

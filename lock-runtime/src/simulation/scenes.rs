@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use crate::timing::CLAIM;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use super::network::{Conditions, Network};
 use super::process::connect;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
+use crate::timing::CLAIM;
 use crate::{LockError, LockGuard, LockManager};
 
 fn world() -> (Simulated, Arc<Network>) {

@@ -4,13 +4,13 @@
 //! now is repeated by itself. A server that does not answer is tried with one batch at a time, after growing pauses; all
 //! the rest waits, costs nothing meanwhile, and follows as soon as that batch is answered.
 
-use crate::timing::{RELEASE_BACKOFF, TICK};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::store::Release;
+use crate::timing::{RELEASE_BACKOFF, TICK};
 
 /// How many releases are kept at most, not counting those of leases that others would wait for.
 pub(super) const MOST: usize = 10_000;

@@ -1,6 +1,5 @@
 //! [`State`]: what a schedule has, under its lock.
 
-use crate::timing::{ASK_INTERVAL, LONGEST_SLEEP, TICK};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,6 +10,7 @@ use super::IDLE_TICKS;
 use super::backlog::{Backlog, Batch};
 use crate::local::slot::Slot;
 use crate::local::upkeep::{ScheduleKeys, TimerKey};
+use crate::timing::{ASK_INTERVAL, LONGEST_SLEEP, TICK};
 
 #[derive(Debug, Default)]
 pub(super) struct State {

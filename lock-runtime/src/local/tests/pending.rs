@@ -1,6 +1,5 @@
 //! What a slot makes of answers, and of no answer.
 
-use crate::timing::CLAIM;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use super::super::upkeep::{Action, Trigger};
 use super::round;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Answer, Ask, Busy, Cause, Grant, Pushed, Renewal, Renewed};
+use crate::timing::CLAIM;
 use crate::token::{Process, Token};
 use crate::{LockGuard, LockManager};
 

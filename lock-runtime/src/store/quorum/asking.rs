@@ -1,6 +1,5 @@
 //! How a quorum is asked for locks: all servers at once, or first the one whose queue counts.
 
-use crate::timing::CLAIM;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +16,7 @@ use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::voter::Voter;
 use crate::store::{Answer, Answers, Ask, Busy, Grant, Reach, Release, Retry, StoreError};
+use crate::timing::CLAIM;
 use crate::token::Token;
 
 /// What is granted in part is asked for again after about so long: the rest may just be being taken back.

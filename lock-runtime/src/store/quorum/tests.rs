@@ -1,6 +1,5 @@
 //! Locks on a majority, over servers in memory that fail as they are told, in paused time.
 
-use crate::timing::CLAIM;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -9,6 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::clock::without_drift;
 use crate::store::voter::Eligibility;
 use crate::store::{Answer, Ask, Cause, Reach, Renewed, Retry, Store, StoreError, exactly_one};
+use crate::timing::CLAIM;
 use crate::token::Token;
 
 mod away;

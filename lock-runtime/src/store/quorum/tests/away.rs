@@ -1,6 +1,5 @@
 //! What servers that are away, slow or ahead of the others make of an ask, and what one of them tells by itself.
 
-use crate::timing::CLAIM;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use crate::BackendError;
 use crate::clock::Deadline;
 use crate::store::voter::Eligibility;
 use crate::store::{Answer, Events, Pushed, Release, Retry, Store, StoreError};
+use crate::timing::CLAIM;
 use crate::token::Token;
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,5 @@
 //! [`World`]: servers in memory that fail as they are told.
 
-use crate::timing::CLAIM;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use crate::store::voter::{Eligibility, Voter};
 use crate::store::{
     Answer, Answers, Ask, Cause, Events, Reach, Release, Released, Renewal, Renewed, Store, StoreError, exactly_one,
 };
+use crate::timing::CLAIM;
 use crate::token::Token;
 
 pub(super) const KEY: &str = "p:k";
