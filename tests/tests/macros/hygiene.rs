@@ -109,9 +109,9 @@ mod locked {
 mod same_names {
     use super::locked::Outcome;
 
-    #[::lock_runtime::cache_lock(prefix = "hygiene", key = __spec, guard = __held, manager = __manager)]
+    #[::lock_runtime::cache_lock(prefix = "hygiene", key = __options, guard = __held, manager = __manager)]
     pub(crate) async fn arguments_named_like_locals(
-        __spec: u64,
+        __options: u64,
         __manager: &::lock_runtime::LockManager,
         __outcome: u64,
         __body: u64,
@@ -120,7 +120,7 @@ mod same_names {
         __value: u64,
     ) -> Outcome<u64> {
         let _ = __held.key();
-        ::std::result::Result::Ok(__spec + __outcome + __body + __error + __never + __value)
+        ::std::result::Result::Ok(__options + __outcome + __body + __error + __never + __value)
     }
 }
 
