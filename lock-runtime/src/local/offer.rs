@@ -245,9 +245,10 @@ impl Slot {
                 Action::Done
             }
             Offer::Made => {
-                let patience = state.offers.patience.max(answer_is_due(state, now, round));
+                let idle = *state.offers.idle.get_or_insert(Deadline::new(now, UNUSED_LEASE_KEPT_FOR));
+                // Several tasks that were late before have no more time together than one of them.
+                let patience = state.offers.patience.min(idle.remaining_at(now)).max(answer_is_due(state, now, round));
                 state.offers.offer = Offer::Noticed(Deadline::new(now, patience));
-                state.offers.idle.get_or_insert(Deadline::new(now, UNUSED_LEASE_KEPT_FOR));
                 Action::LookAgain
             }
             Offer::Noticed(deadline) | Offer::Acting(deadline) if !deadline.remaining_at(now).is_zero() => {
@@ -298,14 +299,15 @@ impl Slot {
             state.offers.late.entry(id).or_insert(now);
         }
         self.note_taking();
-        let given_back = state.has_contention() || state.offers.is_idle(now);
+        let is_idle = state.offers.is_idle(now);
+        let given_back = state.has_contention() || is_idle;
         state.offers.idle.get_or_insert(Deadline::new(now, UNUSED_LEASE_KEPT_FOR.saturating_sub(STEP_PATIENCE)));
         let release = if given_back { state.take_granted(&self.key) } else { None };
         state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
         if release.is_some() {
             state.offers.idle = None;
         }
-        let all = if state.offers.are_many_late() { state.offer_to_all(now) } else { Vec::new() };
+        let all = if state.offers.are_many_late() || is_idle { state.offer_to_all(now) } else { Vec::new() };
         drop(state);
         self.pass_on(id, PassedBy::Keeper);
         for (id, waiter) in all {
