@@ -115,7 +115,10 @@ async fn a_connection_to_a_sentinel_that_breaks_or_hangs_is_made_anew_and_that_t
     let proxies = [0, 1].map(|sentinel| Proxy::to(sentinels.sentinel(sentinel).address(), false));
     let hosts = proxies.each_ref().map(|proxy| proxy.url().replace("redis://", "")).join(",");
     let manager = LockManager::connect(&format!("redis-sentinel://{hosts}/{NAME}")).await.unwrap();
-    manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    // The keeper has its connection when it has confirmed a hold: an attempt of its own may have been given up before.
+    let guard = manager.lock("p", "k").acquire().await.unwrap();
+    eventually("the hold is confirmed", LONG, || guard.remaining() > Duration::from_secs(10)).await;
+    guard.release().await.unwrap();
     let both = |proxy: &Proxy| proxy.lines().len() == 2;
     eventually("all sentinels are listened to", LONG, || proxies.iter().all(both)).await;
     let lines = proxies.each_ref().map(Proxy::lines);
