@@ -1,8 +1,9 @@
-//! The keeper: confirms claims, renews leases, notices loss, repeats asks, and gives back what was dropped.
+//! [`Keeper`]: the background work of one manager. It confirms claims, renews leases, notices loss, repeats asks and
+//! releases, and releases the leases of dropped guards.
 //!
-//! For a store on the network it runs on a thread of its own with a connection of its own, so that a blocked, dropped
-//! or missing user runtime can neither lose a live hold nor strand a lock. For the embedded store it is a task on each of the
-//! callers' runtimes, so that it lives in that runtime's (perhaps paused) time.
+//! For a store on the network the keeper has a thread and a connection of its own. So a user's runtime that is blocked,
+//! dropped or missing can neither lose a live hold nor leave a lock behind. For the store in memory the keeper is a
+//! task on each runtime that calls the manager. So it lives in the time of that runtime, which a test may pause.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,17 +27,20 @@ mod tests;
 use sending::{connect_again, repeat_asks, send_renewals};
 use thread::KeeperThread;
 
-/// When timers missed so much time, the schedule is no longer what counts. Clocks that are slewed miss far less.
+/// When timers missed more than this, the keeper looks at every lease: the times in the schedule mean nothing then.
+/// Clocks that are slewed miss far less.
 const MISSED: Duration = Duration::from_millis(100);
-/// One answer that took longer says little about the next, unless the server is known to be as far away.
+/// The time of the last answer counts up to this: a slower answer says little about the next one. The distance of a
+/// server that is known to be far away counts in full.
 const LONGEST_USUAL: Duration = Duration::from_millis(250);
-/// Items per command.
+/// How many items go into one command.
 const BATCH: usize = 128;
-/// How old an answer to an ask is at least when the ask is repeated: a lost wake-up costs that on top of the interval.
+/// An ask that was answered more recently than this is not repeated. A lost wake-up costs this time in addition to the
+/// interval.
 const JUST_NOW: Duration = Duration::from_millis(50);
 
-/// The keeper of one manager: what its tasks share. They end when the manager and all its holds are gone, and the last
-/// release is answered.
+/// The state that the keeper tasks of one manager share. The tasks end when the manager and all its holds are gone, and
+/// the last release is answered.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     schedule: Arc<Schedule>,
@@ -47,7 +51,7 @@ pub(crate) struct Keeper {
     took: AtomicU64,
     is_connecting: AtomicBool,
     thread: Option<Arc<KeeperThread>>,
-    /// Where it runs: on its thread (`None`), or on these runtimes.
+    /// Where the keeper runs: on its thread (`None`), or on these runtimes.
     running: Mutex<Vec<Option<runtime::Id>>>,
 }
 
@@ -69,16 +73,17 @@ impl Keeper {
         })
     }
 
-    /// Starts the work for `core`, or makes sure that it goes on: a task on a user's runtime ends with it.
+    /// Starts the work for `core`, or makes sure that the work goes on: a task on a user's runtime ends with that
+    /// runtime.
     ///
-    /// There is a task for each runtime that the manager is used on: another one may live and not be polled. All of them
-    /// work from one schedule, and whoever is polled does what is due.
+    /// Each runtime that the manager is used on has a keeper task, because another runtime may live and not be polled.
+    /// All these tasks work from one schedule, and the task that is polled does what is due.
     pub(crate) fn start(self: &Arc<Self>, core: &Arc<Core>) {
         let runtime = match self.thread {
             Some(_) => None,
             None => match Handle::try_current() {
                 Ok(runtime) => Some(runtime),
-                // Outside a runtime there is nobody to look after yet: the next acquire starts it.
+                // Outside of a runtime there is no hold to look after yet. The next acquire starts the keeper.
                 Err(_) => return,
             },
         };
@@ -97,7 +102,7 @@ impl Keeper {
         }
     }
 
-    /// An answer that takes longer is not usual: neither for what the last command took, nor for how far away the server is.
+    /// How long an answer usually takes, by the time of the last command and by the distance of the server.
     fn usual_answer(&self) -> Duration {
         let last = Duration::from_nanos(self.took.load(Ordering::Relaxed));
         let far = mutant!(DistanceForgotten => Duration::ZERO, self.store.round_trip() * 2);
@@ -114,7 +119,7 @@ impl Keeper {
     }
 }
 
-/// Marks the keeper as not running at a place when its task ends there, in whatever way.
+/// Marks the keeper as not running at a place, when its task there ends in any way.
 struct Running(Arc<Keeper>, Option<runtime::Id>);
 
 impl Drop for Running {
@@ -124,7 +129,7 @@ impl Drop for Running {
     }
 }
 
-/// What one beat found to do.
+/// The work that one tick found.
 #[derive(Default)]
 struct Work {
     renewals: Vec<(Arc<Slot>, Renewal)>,
@@ -135,14 +140,14 @@ struct Work {
 
 async fn run(keeper: Arc<Keeper>, core: Weak<Core>, _running: Running) {
     let schedule = &keeper.schedule;
-    // Connects now, so that the first confirmation does not have to.
+    // Connects now, so that the first confirmation does not have to connect.
     keeper.store.heartbeat(keeper.by()).await;
     let mut idle_ticks = 0;
     let mut last = Moment::now();
     loop {
         let woken = schedule.woken();
         let now = Moment::now();
-        // The machine was suspended, or its wall clock stepped: deadlines have passed that no timer tells of.
+        // The machine was suspended, or its wall clock stepped: deadlines may have passed without a timer.
         let missed = now.missed_by_timers(last) > MISSED;
         last = now;
         let work = if let Some(core) = core.upgrade() {
@@ -164,7 +169,7 @@ async fn run(keeper: Arc<Keeper>, core: Weak<Core>, _running: Running) {
     }
 }
 
-/// Looks at everything that is due; at every lease when time was `missed`.
+/// Looks at everything that is due, and at every lease when timers `missed` time.
 fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     let schedule = &keeper.schedule;
     if schedule.take_interruption() {
@@ -202,7 +207,7 @@ fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     visit.work
 }
 
-/// One look at what is due, and the work that it finds.
+/// One pass over what is due, and the work that it finds.
 struct Visit<'a> {
     keeper: &'a Arc<Keeper>,
     core: &'a Arc<Core>,
@@ -211,7 +216,7 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Returns whether the slot is to be looked at soon again.
+    /// Returns whether the keeper has to look at the slot again soon.
     fn next_action(&mut self, slot: Arc<Slot>, trigger: Trigger) -> bool {
         let action = slot.next_action(trigger, &self.round);
         let is_soon = action.is_soon();
@@ -224,14 +229,14 @@ impl Visit<'_> {
             self.keeper.schedule.watch_queue(&slot);
             self.work.heartbeat = true;
         }
-        // An ask that its task repeated just now is not repeated here.
+        // An ask that its task repeated a moment ago is not repeated here.
         if let Some(ask) = slot.repeatable_ask(JUST_NOW, self.round.deadline) {
             self.work.asks.push((slot, ask));
         }
     }
 }
 
-/// Does what a lease needs; a renewal goes into `work`, or is left to the next beat.
+/// Does what a lease needs. A renewal goes into `work`, or is sent at once when there is no `work`.
 fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Action, work: Option<&mut Work>) {
     match action {
         Action::Done | Action::LookAgain => {}
@@ -256,7 +261,8 @@ fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Actio
     }
 }
 
-/// Sends what was found, each batch in a task of its own, for one server: a command that hangs holds up no other.
+/// Sends the work that was found. Each batch is for one server and has a task of its own, so a command that hangs
+/// delays no other batch.
 fn dispatch(keeper: &Arc<Keeper>, core: &Weak<Core>, work: Work) {
     let Work { renewals, asks, releases, heartbeat } = work;
     for batch in batches(keeper, renewals, |(slot, _)| slot.key()) {
