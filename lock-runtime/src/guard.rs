@@ -148,8 +148,7 @@ impl LockGuard {
     }
 
     /// Moves the deadline to `lease` from now, less the allowance for clock drift (by default 1 % and 2 ms). It never
-    /// shortens the hold. It is for holds with [`renew(false)`](crate::LockRequest::renew): other holds are renewed by
-    /// themselves.
+    /// shortens the hold. A hold that is renewed does not need it.
     ///
     /// ```
     /// # use std::time::Duration;
