@@ -243,8 +243,7 @@ impl Builder {
         self
     }
 
-    /// The name of this manager in the errors of those who wait for its locks, at most 255 bytes. By default
-    /// `host:process id`.
+    /// The name of this manager, which the errors of its waiters show. At most 255 bytes. By default `host:process id`.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};

@@ -30,8 +30,8 @@ use thread::KeeperThread;
 /// When timers missed more than this, the keeper looks at every lease: the times in the schedule mean nothing then.
 /// Clocks that are slewed miss far less.
 const MISSED: Duration = Duration::from_millis(100);
-/// The time of the last answer counts up to this: a slower answer says little about the next one. The distance of a
-/// server that is known to be far away counts in full.
+/// Twice the time of the last answer counts, but at most this much: a slower answer says little about the next one. The
+/// distance of a far server counts when it is larger.
 const LONGEST_USUAL: Duration = Duration::from_millis(250);
 /// How many items go into one command.
 const BATCH: usize = 128;

@@ -201,7 +201,7 @@ impl Core {
     /// Rule L7: passes on a turn that its task did not take up in time.
     pub(crate) fn pass_over(&self, slot: &Arc<Slot>) {
         if let Some(release) = slot.pass_over() {
-            // A task may not have read an answer because the server has yet to execute the command. So the withdrawal
+            // A task may have read no answer because the server has not executed the command yet. So the withdrawal
             // goes behind that command, too.
             self.withdraw(release);
         }

@@ -50,8 +50,8 @@ pub(super) struct State {
     pub(super) lease: Option<Lease>,
     /// Why the last command to the store failed.
     pub(super) failure: Option<StoreError>,
-    /// Tokens that are being released, and whether the store granted each of them again in the meantime. A task waits
-    /// for the release, or a lost hold has yet to release the token.
+    /// Tokens that are being released, and whether the store granted each of them again in the meantime. Either a task
+    /// waits for the release, or the body of a lost hold is not dropped yet.
     pub(super) ending: Vec<(Token, bool)>,
 }
 

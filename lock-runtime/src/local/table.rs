@@ -17,7 +17,7 @@ type Hasher = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 type Slots = HashMap<Arc<str>, Arc<Slot>, Hasher>;
 
-/// One slot for each key that a task here holds, waits for, or has yet to release.
+/// One slot for each key that a task here holds, waits for, or still has to release.
 ///
 /// Lock order: the table, then a slot, then the keeper's schedule.
 #[derive(Debug, Default)]
