@@ -143,7 +143,8 @@ impl LockManager {
 impl Builder {
     /// Where the locks live:
     ///
-    /// - `redis://`, `valkey://`, `unix://`: one server. The `redis` crate reads the URL.
+    /// - `redis://[user:password@]host[:port][/db]`, `valkey://…`, `unix:///path/to/socket`: one server. The `redis` crate
+    ///   reads the URL.
     /// - `redis-sentinel://[user:password@]host[:26379],host[:26379],…/master-name[/db]`: the master that the sentinels
     ///   name. The credentials are for the servers; a sentinel that asks for credentials gets the same.
     /// - `redis-cluster://[user:password@]host[:6379],…`: the masters of a cluster. The URL names some nodes of the

@@ -129,7 +129,7 @@ impl LockGuard {
     /// ```
     /// # use std::time::Duration;
     /// # use lock_runtime::{LockError, LockManager};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::in_memory();
     /// let guard = locks.lock("p", "k").expire(Duration::from_millis(30)).renew(false).acquire().await?;
     /// let stopped = tokio::select! {

@@ -43,7 +43,7 @@ impl LockRequest {
     /// ```
     /// # use std::time::Duration;
     /// # use lock_runtime::{LockError, LockManager};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::in_memory();
     /// let _guard = locks.lock("p", "k").acquire().await?;
     /// let late = locks.lock("p", "k").timeout(Duration::from_millis(20)).acquire().await;
@@ -64,7 +64,7 @@ impl LockRequest {
     /// ```
     /// # use std::time::Duration;
     /// # use lock_runtime::{LockError, LockManager};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::in_memory();
     /// let guard = locks.lock("p", "k").expire(Duration::from_millis(50)).acquire().await?;
     /// tokio::time::sleep(Duration::from_millis(120)).await;
@@ -84,7 +84,7 @@ impl LockRequest {
     /// ```
     /// # use std::time::Duration;
     /// # use lock_runtime::{LockError, LockManager};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::in_memory();
     /// let forever = std::future::pending::<()>();
     /// let limited = locks.lock("p", "k").expire(Duration::from_millis(30)).renew(false).run(forever).await;
@@ -118,7 +118,7 @@ impl LockRequest {
     /// ```
     /// # use std::time::Duration;
     /// # use lock_runtime::{LockError, LockManager, OnLost};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
     /// # let locks = LockManager::in_memory();
     /// let request = locks.lock("p", "k").expire(Duration::from_millis(20)).renew(false).on_lost(OnLost::Continue);
     /// let outcome = request.run(tokio::time::sleep(Duration::from_millis(60))).await;
