@@ -1,4 +1,5 @@
-//! What the expansion of `#[cache_lock]` calls. Not for direct use; no promise of stability.
+//! The fns and types that the expansion of `#[cache_lock]` calls. They are not for direct use, and may change in any
+//! release.
 
 use std::sync::Arc;
 
@@ -16,12 +17,12 @@ pub use crate::options::{Amount, LockOptions};
 
 use crate::{InvalidKey, LockError, LockManager};
 
-/// Calls the closure of `on_fail = |err| …`; being an argument tells the closure the type of `err`.
+/// Calls the closure of `on_fail = |err| …`. The closure is an argument here, so the compiler knows the type of `err`.
 pub fn on_fail<T>(error: LockError, on_fail: impl FnOnce(LockError) -> T) -> T {
     on_fail(error)
 }
 
-/// Runs the part of a fn that comes before the future that it returns. `T` tells that future what it is to yield.
+/// Runs the part of a fn before the future that the fn returns. `T` tells the compiler what that future yields.
 pub fn start<T, F: Future<Output = T>>(start: impl FnOnce() -> F) -> F {
     start()
 }
@@ -33,6 +34,7 @@ pub fn start<T, F: Future<Output = T>>(start: impl FnOnce() -> F) -> F {
     note = "write `impl From<LockError> for` its error type, or say what to return with `on_fail = VALUE`"
 )]
 pub trait FromLockError {
+    /// Makes the return value of a fn whose lock failed.
     fn from_lock_error(error: LockError) -> Self;
 }
 
@@ -43,12 +45,13 @@ impl<T, E: From<LockError>> FromLockError for Result<T, E> {
     }
 }
 
-/// What `manager = EXPR` may name: a manager, or a reference or smart pointer to one.
+/// A manager, or a reference or smart pointer to a manager: what `manager = EXPR` may name.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a `LockManager`",
     label = "`manager = …` takes a `LockManager`, or a reference or `Arc` to one"
 )]
 pub trait ManagerRef {
+    /// A clone of the manager.
     fn manager(&self) -> LockManager;
 }
 
@@ -82,7 +85,7 @@ impl<M: ManagerRef + ?Sized> ManagerRef for Box<M> {
     }
 }
 
-/// Waits for the lock, or enters it when the running task holds it; `None` means the current manager.
+/// Waits for the lock, or enters it when the running task holds it already. `None` means the current manager.
 ///
 /// # Errors
 ///
@@ -91,5 +94,5 @@ pub async fn enter(options: LockOptions, manager: Option<LockManager>) -> Result
     options.entry(manager.map(LockManager::into_engine), true)?.enter().await
 }
 
-/// What the derived `write_parts` returns.
+/// The return type of the derived `write_parts`.
 pub type KeyResult = Result<(), InvalidKey>;

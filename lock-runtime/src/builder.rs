@@ -1,4 +1,4 @@
-//! [`Builder`]: every setting of a manager.
+//! [`Builder`]: every setting of a manager, and the ways to make a manager from them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +21,21 @@ use crate::{BackendError, LockError, LockManager};
 
 mod quorum;
 
-/// Settings of a [`LockManager`]; made by [`LockManager::builder`].
+/// The settings of a [`LockManager`], made by [`LockManager::builder`].
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use lock_runtime::{LockError, LockManager};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+/// let locks = LockManager::builder()
+///     .url("redis://127.0.0.1:6379")
+///     .namespace("shop")
+///     .default_timeout(Duration::from_secs(1))
+///     .default_expire(Duration::from_secs(15))
+///     .connect()
+///     .await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until `connect` or `in_memory` is called"]
 pub struct Builder {
@@ -36,7 +50,7 @@ enum Server {
     Quorum(Vec<String>),
 }
 
-/// Without the URL, which may hold a password.
+/// Does not show the URL: it may hold a password.
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -47,190 +61,392 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Ways to make one.
+/// The ways to make a manager.
 impl LockManager {
-    /// Connects to the server at `url`: `redis://`, `rediss://`, `valkey://`, `unix://`, `redis-sentinel://`,
-    /// `redis-cluster://`, `redlock://`, or `memory://`. [`Builder::url`] has the forms in full.
+    /// Connects to the servers at `url`, with the defaults for every setting. [`Builder::url`] lists the forms of a
+    /// URL.
+    ///
+    /// ```no_run
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::connect("rediss://app:secret@redis.internal:6380/2").await?;
+    /// locks.install()?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`InvalidSetting`](LockError::InvalidSetting) for a URL that can't be read, [`Connect`](LockError::Connect)
-    /// when the server refuses, is too old, or does not answer.
+    /// [`InvalidSetting`](LockError::InvalidSetting) for a URL that can't be read, [`Connect`](LockError::Connect) when
+    /// the server refuses, is too old, or does not answer within 2 s (see [`Builder::connect_timeout`]).
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe.
+    /// Cancel safe: connecting takes no lock.
     pub async fn connect(url: &str) -> Result<Self, LockError> {
         Self::builder().url(url).connect().await
     }
 
     /// A manager whose locks live in this process: for tests, examples, and services with one replica.
     ///
-    /// What renews its holds is a task on each runtime that acquires a lock, and lives in that runtime's time, which tests may
-    /// pause. So a hold is renewed while the runtime that acquired it is driven, or any other one that the manager is used on.
+    /// A task renews the holds of this manager. Each runtime that acquires a lock has such a task, which uses the time
+    /// of that runtime. A test may pause that time. A hold is renewed while its own runtime is driven, or any other
+    /// runtime that the manager is used on.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::in_memory();
+    /// let first = locks.lock("invoice", &17).acquire().await?;
+    /// assert!(locks.lock("invoice", &17).try_acquire().await?.is_none());
+    /// drop(first);
+    /// assert!(locks.lock("invoice", &17).try_acquire().await?.is_some());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn in_memory() -> Self {
         Self::builder().in_memory()
     }
 
-    /// Connects with the settings of a client of the `redis` crate, such as its TLS certificates.
+    /// Connects with the address, the credentials and the TLS certificates of a client of the `redis` crate.
+    ///
+    /// ```no_run
+    /// # use lock_runtime::LockManager;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("redis://127.0.0.1:6379")?;
+    /// let locks = LockManager::from_client(client).await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Connect`](LockError::Connect) when the server refuses, is too old, or does not answer.
+    /// [`Connect`](LockError::Connect) when the server refuses, is too old, or does not answer within 2 s.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe.
+    /// Cancel safe: connecting takes no lock.
     pub async fn from_client(client: redis::Client) -> Result<Self, LockError> {
         Self::builder().client(client).connect().await
     }
 
-    /// Every setting a manager has.
+    /// Starts with the default of every setting.
+    ///
+    /// ```
+    /// # use lock_runtime::LockManager;
+    /// let locks = LockManager::builder().namespace("shop").label("worker-3").in_memory();
+    /// assert_eq!(format!("{locks:?}"), r#"LockManager { label: "worker-3", .. }"#);
+    /// ```
     pub fn builder() -> Builder {
         Builder::default()
     }
 }
 
 impl Builder {
-    /// Where the locks live: `redis://`, `rediss://`, `valkey://`, `unix://` as the `redis` crate reads them,
-    /// `memory://`, or the master that sentinels name:
-    /// `redis-sentinel://[user:password@]host[:26379],host[:26379],…/master-name[/db]`, `rediss-sentinel://` for TLS to
-    /// all of them. The credentials are the servers'; a sentinel that wants some gets the same. Or the masters of a cluster,
-    /// of which some nodes are named: `redis-cluster://[user:password@]host[:6379],…`, `rediss-cluster://` for TLS. Or a
-    /// majority of independent servers: `redlock://[user:password@]host[:port],host[:port],host[:port][/db]` is what
-    /// `Builder::quorum` does for servers of one user; `redlocks://` is the same over TLS. TLS needs the feature `tls`.
+    /// Where the locks live:
     ///
-    /// Of `url`, `client` and `quorum` the one that is called last counts.
+    /// - `redis://[user:password@]host[:port][/db]`, `valkey://…`, `unix:///path/to/socket`: one server. The `redis` crate
+    ///   reads the URL.
+    /// - `redis-sentinel://[user:password@]host[:26379],host[:26379],…/master-name[/db]`: the master that the sentinels
+    ///   name. The credentials are for the servers; a sentinel that asks for credentials gets the same.
+    /// - `redis-cluster://[user:password@]host[:6379],…`: the masters of a cluster. The URL names some nodes of the
+    ///   cluster.
+    /// - `redlock://[user:password@]host[:port],host[:port],host[:port][/db]`: a majority of independent servers, as
+    ///   [`quorum`](Self::quorum) takes them, for servers with the same user.
+    /// - `memory://`: this process, as with [`in_memory`](Self::in_memory).
+    ///
+    /// `rediss://`, `valkeys://`, `rediss-sentinel://`, `rediss-cluster://` and `redlocks://` are the same over TLS, to
+    /// all servers and sentinels. They need the feature `tls`.
+    ///
+    /// The last call of `url`, `client` and `quorum` counts.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// // In production the variable names a server; a developer's machine needs none.
+    /// let url = std::env::var("LOCKS_URL").unwrap_or_else(|_| "memory://".to_owned());
+    /// let locks = LockManager::builder().url(&url).connect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn url(mut self, url: &str) -> Self {
         self.server = Some(Server::Url(url.to_owned()));
         self
     }
 
-    /// A client of the `redis` crate whose address, credentials and certificates are to be used. Of this and
-    /// [`url`](Self::url) the one that is called last counts.
+    /// A client of the `redis` crate. The manager uses its address, its credentials and its certificates.
+    ///
+    /// The last call of `url`, `client` and `quorum` counts.
+    ///
+    /// ```no_run
+    /// # use lock_runtime::LockManager;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("unix:///run/redis.sock")?;
+    /// let locks = LockManager::builder().client(client).label("nightly-import").connect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn client(mut self, client: redis::Client) -> Self {
         self.server = Some(Server::Client(Box::new(client)));
         self
     }
 
-    /// Locks on a majority of independent servers, three or more (Redlock), each with a URL as [`url`](Self::url) takes it for
-    /// one server. An odd number: one more that makes it even has to be up as well, and gains nothing. All managers have to
-    /// name the same servers in the same order: who waits does so at the first one that answers.
-    /// Of this, [`url`](Self::url) and [`client`](Self::client) the one that is called last counts.
+    /// Takes each lock on a majority of three or more independent servers (Redlock). Each URL names one server, as
+    /// [`url`](Self::url) takes it. What this promises, and what it costs, is in `docs/topologies.md`.
     ///
-    /// What it promises, and what it costs, is in `docs/topologies.md`.
+    /// Use an odd number: a fourth server tolerates no more failures than three do. All managers must name the same
+    /// servers in the same order, because a waiter waits at the first server that answers.
+    ///
+    /// The last call of `url`, `client` and `quorum` counts.
+    ///
+    /// ```no_run
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let servers = ["redis://10.0.1.1", "redis://10.0.2.1", "redis://10.0.3.1"];
+    /// let locks = LockManager::builder().quorum(servers).connect().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn quorum<U: Into<String>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.server = Some(Server::Quorum(urls.into_iter().map(Into::into).collect()));
         self
     }
 
-    /// The longest lease that a request may ask for. On a quorum it is one hour by default, and has to be the same for all
-    /// managers: for so long a server that restarted has no vote, since it may have forgotten a lock. Elsewhere there is none.
+    /// The longest lease that a request may ask for, the [`grace`](Self::grace) included. A longer lease is refused
+    /// with [`InvalidSetting`](LockError::InvalidSetting).
+    ///
+    /// On a quorum the default is one hour, and all managers must set the same value: a server that restarted may have
+    /// forgotten a lock, so it has no vote for this long. Everywhere else there is no limit by default.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::LockManager;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let locks = LockManager::builder().max_lease(Duration::from_secs(60)).in_memory();
+    /// assert!(locks.lock("job", &1).expire(Duration::from_secs(61)).acquire().await.is_err());
+    /// # }
+    /// ```
     pub fn max_lease(mut self, longest: Duration) -> Self {
         self.settings.max_lease = Some(longest);
         self
     }
 
-    /// The first part of every lock's name, `namespace:prefix:key`: keeps services apart that share a Redis.
+    /// The first part of every lock's name, `namespace:prefix:key`. It keeps apart the services that share a Redis. By
+    /// default names have no namespace.
+    ///
+    /// A namespace that is empty, or contains a blank, a control character or a brace, is refused with
+    /// [`InvalidSetting`](LockError::InvalidSetting).
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().namespace("shop").in_memory();
+    /// assert_eq!(locks.lock("order", &7).acquire().await?.key(), "shop:order:7");
+    /// # Ok(()) }
+    /// ```
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.settings.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// How this manager is named to those that wait for its locks, in at most 255 bytes. By default `host:process id`.
+    /// The name of this manager, which the errors of its waiters show. At most 255 bytes. By default `host:process id`.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().label("worker-3").in_memory();
+    /// let _guard = locks.lock("report", "daily").acquire().await?;
+    /// let busy = locks.lock("report", "daily").timeout(std::time::Duration::from_millis(5)).acquire().await;
+    /// assert!(busy.unwrap_err().to_string().ends_with("(held by worker-3)"));
+    /// # Ok(()) }
+    /// ```
     pub fn label(mut self, label: &str) -> Self {
         label.clone_into(&mut self.settings.label);
         self
     }
 
-    /// How long a request waits that does not say so itself. By default 2 s.
+    /// How long a request waits for a lock when it sets no [`timeout`](crate::LockRequest::timeout). By default 2 s.
+    /// Zero tries once.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::LockManager;
+    /// // A web handler rather answers "busy" than lets its user wait.
+    /// let builder = LockManager::builder().default_timeout(Duration::from_millis(300));
+    /// ```
     pub fn default_timeout(mut self, timeout: Duration) -> Self {
         self.settings.default_timeout = timeout;
         self
     }
 
-    /// The lease of a request that does not set its own. By default 30 s.
+    /// The lease of a request that sets no [`expire`](crate::LockRequest::expire): how long a crashed holder keeps
+    /// others out. By default 30 s. From 10 ms to one year.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::LockManager;
+    /// // After a crash the next worker starts within ten seconds.
+    /// let builder = LockManager::builder().default_expire(Duration::from_secs(10));
+    /// ```
     pub fn default_expire(mut self, expire: Duration) -> Self {
         self.settings.default_expire = expire;
         self
     }
 
-    /// How long one command may take before its connection is doubted, and so how long a single try waits for its answer. By
-    /// default 500 ms; for a server that is farther away than 400 ms it has to be more than one and a half round trips.
+    /// How long one command may take before the manager doubts its connection. A single try waits for its answer this
+    /// long. By default 500 ms. Zero is refused.
+    ///
+    /// For a server that is farther away than 400 ms it must be longer than one and a half round trips.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::LockManager;
+    /// // The server is on another continent, with a round trip of 600 ms on a bad day.
+    /// let builder = LockManager::builder().command_timeout(Duration::from_secs(1));
+    /// ```
     pub fn command_timeout(mut self, timeout: Duration) -> Self {
         self.settings.command_timeout = timeout;
         self
     }
 
-    /// How long [`connect`](Self::connect) may take: three round trips to the server, four with TLS, six with sentinels. By
-    /// default 2 s. A connection that breaks later is made anew in the background, and given up only after four times as long.
+    /// How long [`connect`](Self::connect) may take: three round trips to the server, four with TLS, six with
+    /// sentinels. By default 2 s. Zero is refused.
+    ///
+    /// When a connection breaks later, the manager connects again in the background. Such an attempt is given up after
+    /// four times this long.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::LockManager;
+    /// let builder = LockManager::builder().url("redis://127.0.0.1").connect_timeout(Duration::from_secs(5));
+    /// ```
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self
     }
 
-    /// How many replicas must have a grant, or a lengthened lease, before it counts (`WAIT`): for a server that may fail over
-    /// to one of them. When they do not confirm within `timeout`, acquiring fails with
-    /// [`TooFewReplicas`](LockError::TooFewReplicas), and a lease that is not confirmed again ends at its deadline. By
-    /// default none; then nothing is sent.
+    /// How many replicas must confirm a grant, or a longer lease, before it counts (`WAIT`). It is for a server that
+    /// may fail over to one of these replicas. By default none; then nothing is sent.
     ///
-    /// It costs a round trip for each grant, to the server and on to its replicas, in which all other commands of this
-    /// manager wait: so `timeout` should be short, 100 ms say, and may be at most half of the
-    /// [`command_timeout`](Self::command_timeout). A request that has less time left gives them only that; one that tries
-    /// once has the command timeout. What is still not promised is in `docs/topologies.md`. Not supported for a cluster.
+    /// When too few replicas confirm within `timeout`, acquiring fails with
+    /// [`TooFewReplicas`](LockError::TooFewReplicas). A held lease that is not confirmed again ends at its deadline.
+    ///
+    /// Each grant costs one more round trip, to the server and on to its replicas. All other commands of this manager
+    /// wait meanwhile. So `timeout` should be short, 100 ms for example; more than half of the
+    /// [`command_timeout`](Self::command_timeout) is refused. A request with less time left waits for the replicas only
+    /// for that time; a single try has the command timeout.
+    ///
+    /// It is not supported for a cluster or a quorum. `docs/topologies.md` says what is still not promised.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::LockManager;
+    /// // One of two replicas has each lock before its holder starts.
+    /// let builder = LockManager::builder().url("redis-sentinel://a,b,c/main").min_replicas(1, Duration::from_millis(100));
+    /// ```
     pub fn min_replicas(mut self, count: u32, timeout: Duration) -> Self {
         self.settings.min_replicas = (count > 0).then_some((count, timeout));
         self
     }
 
-    /// For how much longer than its holder believes the server keeps a lease: time for the last effects of a holder
-    /// that is late. It delays others only after a crash. By default zero.
+    /// How much longer the server keeps a lease than its holder believes: time for the last effects of a late holder.
+    /// It delays others only after a crash. By default zero, at most one hour.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::LockManager;
+    /// // A write to the file store may still take effect 3 s after it was sent.
+    /// let builder = LockManager::builder().grace(Duration::from_secs(3));
+    /// ```
     pub fn grace(mut self, grace: Duration) -> Self {
         self.settings.grace = grace;
         self
     }
 
-    /// How much faster the server's clock may run than this machine's, in parts per million: each deadline is earlier than
-    /// the end of its lease by so much, and by 2 ms. By default 10,000, which is 1 %; 1,000 to 500,000 are possible.
+    /// How much faster the server's clock may run than this machine's clock, in parts per million. Each deadline is
+    /// earlier than the end of its lease by this part of the lease, and by 2 ms. By default 10,000, which is 1 %. From
+    /// 1,000 to 500,000.
     ///
-    /// It has to cover the fastest slewing of both clocks: with chrony's `maxslewrate 5000` on both, one may run 5,000 too
-    /// fast and the other 5,000 too slow. chrony's own default is 83,333, for which 166,667 would be needed here. A server
-    /// whose clock is found to run faster is told once, by an event of level `WARN`. All managers of a lock should have the
-    /// same. For locks in this process it has no effect: there is one clock.
+    /// The value must cover the fastest slewing of both clocks. With chrony's `maxslewrate 5000` on both machines, one
+    /// clock may run 5,000 too fast and the other 5,000 too slow: 10,000 is enough. chrony's own default is 83,333,
+    /// which needs 166,667 here. When the manager finds that a server's clock runs faster, it logs one event of level
+    /// `WARN`.
+    ///
+    /// All managers of a lock should set the same value. For locks in this process the value has no effect: there is
+    /// only one clock.
+    ///
+    /// ```
+    /// # use lock_runtime::LockManager;
+    /// // Both machines run chrony with its default `maxslewrate`.
+    /// let builder = LockManager::builder().url("redis://10.0.1.1").max_clock_drift_ppm(166_667);
+    /// ```
     pub fn max_clock_drift_ppm(mut self, ppm: u32) -> Self {
         self.settings.max_clock_drift_ppm = ppm;
         self
     }
 
     /// How long [`LockManager::shutdown`] lets running holds end by themselves. By default 5 s.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::LockManager;
+    /// // Kubernetes kills the process 30 s after SIGTERM. The shutdown may take 6 s more than this.
+    /// let builder = LockManager::builder().drain(Duration::from_secs(20));
+    /// ```
     pub fn drain(mut self, drain: Duration) -> Self {
         self.settings.drain = drain;
         self
     }
 
-    /// How many tasks of this manager may wait at the same time, for whatever keys. One more is refused at once, with
-    /// [`TooManyWaiters`](LockError::TooManyWaiters). By default 1,000,000; each costs about 1 KiB, and its task.
+    /// How many tasks of this manager may wait at the same time, for all keys together. The next task is refused at
+    /// once, with [`TooManyWaiters`](LockError::TooManyWaiters). By default 1,000,000. Each waiting task costs about 1
+    /// KiB beside the task itself. Zero is refused.
+    ///
+    /// ```
+    /// # use lock_runtime::LockManager;
+    /// // Rather refuse requests than let a slow holder collect 50 MiB of them.
+    /// let builder = LockManager::builder().max_waiters(50_000);
+    /// ```
     pub fn max_waiters(mut self, limit: usize) -> Self {
         self.settings.max_waiters = limit;
         self
     }
 
-    /// How many tasks of this manager may wait for one key at the same time. By default 250,000.
+    /// How many tasks of this manager may wait for one key at the same time. The next task is refused with
+    /// [`TooManyWaiters`](LockError::TooManyWaiters). By default 250,000. Zero is refused.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().max_waiters_per_key(1).in_memory();
+    /// let _guard = locks.lock("p", "hot").acquire().await?;
+    /// let (first, second) = tokio::join!(
+    ///     locks.lock("p", "hot").timeout(std::time::Duration::from_millis(5)).acquire(),
+    ///     locks.lock("p", "hot").acquire(),
+    /// );
+    /// assert!(matches!(first, Err(LockError::Timeout { .. })));
+    /// assert!(matches!(second, Err(LockError::TooManyWaiters { limit: 1, .. })));
+    /// # Ok(()) }
+    /// ```
     pub fn max_waiters_per_key(mut self, limit: usize) -> Self {
         self.settings.max_waiters_per_key = limit;
         self
     }
 
-    /// Connects.
+    /// Connects to the place that [`url`](Self::url), [`client`](Self::client) or [`quorum`](Self::quorum) names.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let refused = LockManager::builder().url("redis://127.0.0.1").max_waiters(0).connect().await;
+    /// assert!(matches!(refused, Err(LockError::InvalidSetting { setting: "max_waiters", .. })));
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`LockManager::connect`], and [`InvalidSetting`](LockError::InvalidSetting) for any setting out of bounds.
+    /// [`InvalidSetting`](LockError::InvalidSetting) for a missing URL, a URL that can't be read, or any setting out of
+    /// bounds; [`Connect`](LockError::Connect) when the server refuses, is too old, or does not answer within the
+    /// [`connect_timeout`](Self::connect_timeout).
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe.
+    /// Cancel safe: connecting takes no lock.
     pub async fn connect(self) -> Result<LockManager, LockError> {
         self.settings.check()?;
         let target = match self.server {
@@ -260,13 +476,35 @@ impl Builder {
 
     /// A manager whose locks live in this process.
     ///
-    /// A setting that [`connect`](Self::connect) would refuse is reported by each request instead.
+    /// It does not report a setting that [`connect`](Self::connect) would refuse. Each request reports that setting
+    /// instead.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let locks = LockManager::builder().default_expire(Duration::ZERO).in_memory();
+    /// let refused = locks.lock("p", "k").acquire().await;
+    /// assert!(matches!(refused, Err(LockError::InvalidSetting { setting: "default_expire", .. })));
+    /// # }
+    /// ```
     #[must_use]
     pub fn in_memory(self) -> LockManager {
         on_memory(self.settings, in_this_process())
     }
 
-    /// A manager in this process that shares its locks with `other`, as two replicas share a Redis: for tests.
+    /// A manager in this process that shares its locks with `other`, as two replicas of a service share a Redis: for
+    /// tests.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let one = LockManager::in_memory();
+    /// let other = LockManager::builder().label("other-replica").in_memory_with(&one)?;
+    /// let _guard = one.lock("leader", "eu").acquire().await?;
+    /// assert!(other.lock("leader", "eu").try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -291,7 +529,8 @@ fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
     LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
 }
 
-/// The store over the connections of the callers of `process`, and over those of its keeper.
+/// Two stores for the same place: the first over the connections of the callers of `process`, the second over those of
+/// its keeper.
 fn stores(
     target: Target,
     process: &Process,
@@ -350,16 +589,16 @@ async fn connect(settings: Settings, target: Target) -> Result<LockManager, Lock
     Ok(LockManager::new(Engine::new(settings, process, store(front), store(back), Some(thread))))
 }
 
-/// Chooses for the TLS library, unless the application has: that library panics when no implementation of its
-/// cryptography is compiled in, or two are and none was chosen.
+/// Chooses the cryptography of the TLS library, unless the application has chosen. That library panics when no
+/// implementation of its cryptography is compiled in. It also panics when two are compiled in and none was chosen.
 #[cfg(feature = "tls")]
 fn choose_cryptography() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Somebody else may choose at the same moment, which is as good.
+        // Another thread may choose at the same moment; that choice is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
     }
 }
 
-/// Another crate has compiled TLS into the client: the choice is the application's.
+/// Another crate has compiled TLS into the client, so the application makes the choice.
 #[cfg(not(feature = "tls"))]
 fn choose_cryptography() {}

@@ -1,9 +1,9 @@
-//! Time as a lease must see it: [`Moment`] and [`Deadline`].
+//! [`Moment`] and [`Deadline`]: time as a lease must see it.
 //!
-//! `std::time::Instant` stands still while a Linux machine is suspended, and a lease in Redis does not. So elapsed
-//! time here is the largest of three clocks' elapsed times: the boot-time clock (counts suspend), the wall clock
-//! (is set right after a virtual machine was paused), and tokio's clock (which tests control). A wall clock that
-//! steps forward makes a hold end early, which is safe; one that steps back is outvoted.
+//! `std::time::Instant` stands still while a Linux machine is suspended, but a lease in Redis goes on. So elapsed time
+//! here is the largest elapsed time of three clocks: the boot-time clock (it counts suspend), the wall clock (it is
+//! corrected after a virtual machine was paused), and tokio's clock (tests control it). When the wall clock steps
+//! forward, a hold ends early, which is safe. When it steps back, the other clocks show more time, and they count.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ mod drift;
 
 pub(crate) use drift::{Drift, without_drift};
 
-/// A point in time on all three clocks; the first two in nanoseconds, good until the year 2554.
+/// A point in time on all three clocks. The first two are in nanoseconds, and last until the year 2554.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     boot: u64,
@@ -31,7 +31,7 @@ impl Moment {
         Self { boot: boot_time(), wall: nanos(wall), tokio: Instant::now() }
     }
 
-    /// The largest time that any clock saw pass since `earlier`.
+    /// The time since `earlier`, by the clock that saw the most.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanos_since(earlier))
     }
@@ -44,7 +44,7 @@ impl Moment {
             .max(nanos(self.tokio.saturating_duration_since(earlier.tokio)))
     }
 
-    /// How much of the time since `earlier` timers did not see.
+    /// How much of the time since `earlier` the timers did not see.
     pub(crate) fn missed_by_timers(self, earlier: Self) -> Duration {
         self.since(earlier).saturating_sub(self.tokio.saturating_duration_since(earlier.tokio))
     }
@@ -64,7 +64,7 @@ fn boot_time() -> u64 {
     nanos(Duration::try_from(time).unwrap_or_default())
 }
 
-/// Elsewhere the other two clocks have to do.
+/// Other systems have only the other two clocks.
 #[cfg(not(target_os = "linux"))]
 fn boot_time() -> u64 {
     0
@@ -74,7 +74,7 @@ fn boot_time() -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     start: Moment,
-    /// In nanoseconds; whatever is longer than five centuries has no end.
+    /// In nanoseconds. A span of more than five centuries has no end.
     span: u64,
 }
 
@@ -92,7 +92,7 @@ impl Deadline {
         Self::new(now, self.remaining_at(now))
     }
 
-    /// The instant that it counts from.
+    /// The instant that the deadline counts from.
     pub(crate) fn start(self) -> Moment {
         self.start
     }
@@ -102,7 +102,7 @@ impl Deadline {
         Duration::from_nanos(self.span)
     }
 
-    /// The end as a timer sees it, without a look at the clocks; centuries away for what has no end.
+    /// The end as a timer sees it, without reading the clocks. A deadline without an end is decades away.
     pub(crate) fn on_timer(self) -> Instant {
         self.start.tokio + self.span().min(Duration::from_hours(24 * 365 * 30))
     }
@@ -228,7 +228,7 @@ mod tests {
             prop_assert!(later.since(start) >= now.since(start));
         }
 
-        /// However the clocks went in between.
+        /// Whatever the clocks did in between.
         #[test]
         fn counting_anew_never_moves_the_end_away(start in moment(), span in span(), now in moment(), later in moment()) {
             let deadline = Deadline::new(start, span);

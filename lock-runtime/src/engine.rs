@@ -1,4 +1,5 @@
-//! [`Engine`]: one manager's inside: the core that its tasks share, and the keeper that looks after it.
+//! [`Engine`]: the inside of one manager, which is the core that its tasks share, and the keeper that does its
+//! background work.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,13 +15,15 @@ use crate::store::{AnyStore, Store};
 use crate::timing::SHUTDOWN_STEP;
 use crate::token::Process;
 
+/// Wires up one manager, and shuts it down.
 pub(crate) struct Engine {
     core: Arc<Core>,
     keeper: Arc<Keeper>,
 }
 
 impl Engine {
-    /// `store` serves the callers and pushes; `keeper_store` is the same store over the keeper's own connection.
+    /// `store` serves the callers and receives the pushes. `keeper_store` is the same store over the keeper's own
+    /// connection.
     pub(crate) fn new(
         settings: Settings,
         process: Process,
@@ -32,7 +35,7 @@ impl Engine {
         let command_timeout = settings.command_timeout;
         let origin = thread.is_some().then(Origin::here);
         let core = Core::new(settings, process, store, Arc::clone(&schedule), origin);
-        // The keeper's own connection tells when it breaks, too.
+        // The keeper's own connection also reports when it breaks.
         keeper_store.attach(core.process_id(), core.events());
         let keeper = Keeper::new(keeper_store, schedule, command_timeout, thread);
         keeper.start(&core);
@@ -43,18 +46,18 @@ impl Engine {
         &self.core
     }
 
-    /// Waits for the lock.
+    /// Waits for the lock of `request`.
     pub(crate) fn acquire(&self, request: &ResolvedRequest) -> impl Future<Output = Result<Hold, LockError>> {
         self.keeper.start(&self.core);
         local::acquire(&self.core, request)
     }
 
-    /// See [`LockManager::shutdown`](crate::LockManager::shutdown). The bodies that hold the locks `own` wait for it
-    /// themselves: they are not waited for, and go on after it.
+    /// See [`LockManager::shutdown`](crate::LockManager::shutdown). The bodies that hold the locks `own` wait for this
+    /// call. So this call does not wait for these bodies; they go on after it.
     pub(crate) async fn shutdown(&self, own: &[Arc<str>]) {
         let core = &self.core;
         if core.is_inherited() {
-            // All that there is to give back is the parent's.
+            // In a child after a fork, everything that could be released belongs to the parent.
             return;
         }
         if let Some(key) = own.first() {

@@ -1,4 +1,4 @@
-//! [`Entry`]: from a request to a guard or a held body; a lock that the task holds already is entered again.
+//! [`Entry`]: from a request to a guard or a held body. A lock that the running task holds already is entered again.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::local::{ResolvedRequest, answer_time};
 use crate::scope::Frame;
 use crate::{LockError, LockGuard, OnLost};
 
-/// What is asked of which manager: the way into a lock. The futures that wait borrow it: each move of it would be room in every one of them.
+/// A request and its manager. The futures that wait borrow the entry: each move of it would take room in all these
+/// futures.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) engine: Arc<Engine>,
@@ -29,14 +30,14 @@ impl Entry {
     pub(crate) async fn enter(&self) -> Result<Held, LockError> {
         let Self { engine, request, .. } = self;
         if let Some(frame) = Frame::find(|hold| hold.is_of(engine.core(), &request.key)) {
-            // Boxed, for the sake of the many that don't get here.
+            // Boxed: most calls never get here, and need no room for it.
             return Box::pin(self.reenter(frame)).await;
         }
         let guard = LockGuard::owning(engine.acquire(request).await?);
         Ok(Held::new(guard, self.on_lost, None))
     }
 
-    /// Enters the hold of an outer body, one joined call after another.
+    /// Enters the hold of an outer body. Joined calls enter it one after another.
     async fn reenter(&self, outer: Arc<Frame>) -> Result<Held, LockError> {
         let Self { engine, request, on_lost } = self;
         let settings = engine.core().settings();
@@ -54,7 +55,7 @@ impl Entry {
     }
 }
 
-/// The error of a nested call whose joined sibling kept the lock that both of them entered.
+/// The error of a nested call when a joined sibling kept the lock that both calls had entered.
 fn behind_itself(request: &ResolvedRequest, label: &str) -> LockError {
     LockError::Timeout { key: request.key.to_string(), waited: request.timeout, holder: Some(label.to_owned()) }
 }

@@ -8,55 +8,70 @@ use std::time::Duration;
 
 /// Why a lock was not obtained, or did not last.
 ///
-/// The text names the lock's key and never contains a password or an owner token.
+/// The text names the lock's key. It never contains a password or an owner token.
+///
+/// ```
+/// use lock_runtime::LockError;
+///
+/// fn status(error: &LockError) -> u16 {
+///     match error {
+///         LockError::Timeout { .. } => 409,        // Busy: the user may try again.
+///         LockError::TooManyWaiters { .. } => 429, // Overloaded: shed the load.
+///         LockError::Lost { .. } => 500,           // The work may be half done: look at it.
+///         _ => 503,                                // Redis, or a mistake in the settings.
+///     }
+/// }
+/// # assert_eq!(status(&LockError::NotInstalled), 503);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Somebody else held the lock for as long as this caller was ready to wait. Try again later, or tell the user
-    /// that the thing is busy.
+    /// Somebody else held the lock for the whole timeout. Try again later, or say that the thing is busy.
     Timeout {
         /// The lock's name in Redis.
         key: String,
         /// How long the caller waited.
         waited: Duration,
-        /// The label of the manager that holds the lock (host and process id by default), when it is known.
+        /// The label of the manager that holds the lock (by default its host and process id). `None` when it is not
+        /// known.
         holder: Option<String>,
     },
 
-    /// As many tasks of this manager wait already as may. Said at once, and nothing is left in Redis: shed the load,
-    /// or allow more with [`Builder::max_waiters`](crate::Builder::max_waiters) and
+    /// The waiter limit is reached. The error comes at once, and nothing is left in Redis. Shed the load, or allow more
+    /// waiters with [`Builder::max_waiters`](crate::Builder::max_waiters) and
     /// [`max_waiters_per_key`](crate::Builder::max_waiters_per_key).
     TooManyWaiters {
         /// The lock's name in Redis.
         key: String,
-        /// The limit that was reached: that of all keys, or that of one.
+        /// The limit that was reached: the limit for all keys, or the limit for one key.
         limit: usize,
     },
 
-    /// The lock was held, and was lost before the work was done: its lease ran out, or Redis no longer knew it.
-    /// Another process may have worked at the same time; look at what was done before you repeat it.
+    /// The lock was held, and was lost before the work was done: its lease ended, or Redis no longer knew it. Another
+    /// process may have worked at the same time. Check what was done before you repeat it.
     Lost {
         /// The lock's name in Redis.
         key: String,
-        /// Whether the body had run to its end (`true`), or was dropped on the way (`false`).
+        /// Whether the body ran to its end (`true`) or was dropped before (`false`).
         completed: bool,
     },
 
-    /// No manager to lock with.
+    /// There is no manager. Call [`LockManager::install`](crate::LockManager::install) at start-up, or run this inside
+    /// [`LockManager::scope`](crate::LockManager::scope).
     NotInstalled,
 
-    /// [`LockManager::install`](crate::LockManager::install) was called although the process has a manager already.
+    /// [`LockManager::install`](crate::LockManager::install) was called, but the process has a default manager already.
     AlreadyInstalled,
 
     /// The value can't name a lock.
     InvalidKey {
-        /// What there was of the name.
+        /// The part of the name that was built before the mistake.
         key: String,
         /// What is wrong with it.
         reason: InvalidKey,
     },
 
-    /// A setting makes no sense, such as a lease of zero or a malformed URL.
+    /// A setting is out of its bounds, such as a lease of zero or a malformed URL.
     InvalidSetting {
         /// The setting's name as the user writes it.
         setting: &'static str,
@@ -64,25 +79,26 @@ pub enum LockError {
         reason: String,
     },
 
-    /// This very task holds the lock already, inside a body that runs under it: waiting for it would never end.
-    /// Use `run` (or the attribute), which enters the lock that its task already holds.
+    /// This same task already holds the lock, inside a body that runs under it: waiting for it would never end. Use
+    /// `run` (or the attribute), which enters the lock that its task already holds.
     AlreadyHeld {
         /// The lock's name in Redis.
         key: String,
     },
 
-    /// Fewer replicas confirmed the lock in time than [`Builder::min_replicas`](crate::Builder::min_replicas) asks for: a
-    /// failover could have lost it, so it was given back. Or the request waited behind others that waited for replicas.
+    /// Fewer replicas confirmed the lock in time than [`Builder::min_replicas`](crate::Builder::min_replicas) asks for.
+    /// A failover could have lost the lock, so it was released. The request may also have waited behind others that
+    /// waited for replicas.
     TooFewReplicas {
         /// The lock's name in Redis.
         key: String,
-        /// How many replicas had it in time.
+        /// How many replicas confirmed the lock in time.
         confirmed: u32,
-        /// How many have to.
+        /// How many replicas must confirm it.
         wanted: u32,
     },
 
-    /// Redis could not be asked, or could not do it. Whether the lock is free is not known.
+    /// Redis could not be asked, or could not do it. Whether the lock is free is unknown.
     Backend {
         /// The lock's name in Redis.
         key: String,
@@ -98,8 +114,8 @@ pub enum LockError {
         problem: BackendError,
     },
 
-    /// This process is a fork of the one that made the manager. The child would make the same tokens as its parent, on the same
-    /// connections, so its copy of the manager does nothing: make a new manager in the child.
+    /// This process is a fork of the process that made the manager. The child would make the same tokens as its parent,
+    /// on the same connections. So its copy of the manager does nothing: make a new manager in the child.
     Forked {
         /// The lock's name in Redis.
         key: String,
@@ -158,29 +174,49 @@ impl fmt::Display for LockError {
     }
 }
 
-/// The cause of a `problem` is told with its text: it is no source, which would be printed twice.
+/// The text of a `problem` stands in this error's text. It is not the `source` as well: a chain of errors would print
+/// it twice.
 impl Error for LockError {}
 
 impl LockError {
-    /// Whether somebody else held the lock for the whole wait.
+    /// Whether the lock stayed busy for the whole wait.
+    ///
+    /// ```
+    /// use lock_runtime::LockError;
+    ///
+    /// /// A busy lock wakes nobody up at night.
+    /// fn log_level(error: &LockError) -> &'static str {
+    ///     if error.is_timeout() { "info" } else { "error" }
+    /// }
+    /// # assert_eq!(log_level(&LockError::NotInstalled), "error");
+    /// ```
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(self, Self::Timeout { .. })
     }
 
-    /// Whether the lock was held and then lost.
+    /// Whether the lock was held and then lost. Then part of the work may be done.
+    ///
+    /// ```
+    /// use lock_runtime::LockError;
+    ///
+    /// fn may_repeat_blindly(error: &LockError) -> bool {
+    ///     !error.is_lost()
+    /// }
+    /// # assert!(may_repeat_blindly(&LockError::NotInstalled));
+    /// ```
     #[must_use]
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. })
     }
 }
 
-/// A single try waits for nobody.
+/// Nothing for a single try, which does not wait.
 fn waited_for(waited: Duration) -> String {
     if waited.is_zero() { String::new() } else { format!(": not obtained within {waited:?}") }
 }
 
-/// For how long something did not come. Of a task that came too late no time was left.
+/// How long something was waited for. A task that came too late has no time left.
 pub(crate) fn within(limit: Duration) -> String {
     if limit.is_zero() { "in the time that was left".to_owned() } else { format!("within {limit:?}") }
 }
@@ -189,19 +225,39 @@ fn held_by(holder: Option<&str>) -> String {
     match holder {
         None => String::new(),
         Some("") => " (held by a manager without a label)".to_owned(),
-        // A label is for people, and no reason for a second line in a log.
+        // A label must not put a second line into a log.
         Some(label) => format!(" (held by {})", label.escape_debug()),
     }
 }
 
 /// Why a value can't be the key of a lock.
+///
+/// ```
+/// use lock_runtime::{InvalidKey, LockKey, NameParts};
+///
+/// struct Percent(u8);
+///
+/// impl LockKey for Percent {
+///     fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+///         if self.0 > 100 {
+///             return Err(InvalidKey::new("a percentage is at most 100"));
+///         }
+///         self.0.write_parts(name)
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidKey {
     reason: Cow<'static, str>,
 }
 
 impl InvalidKey {
-    /// Says what is wrong with the value, as the end of the sentence "the key is unusable because …".
+    /// Makes the error from its reason, which completes the sentence "the key is unusable because …".
+    ///
+    /// ```
+    /// # use lock_runtime::InvalidKey;
+    /// assert_eq!(InvalidKey::new("it has no tenant").to_string(), "it has no tenant");
+    /// ```
     #[must_use]
     pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
         Self { reason: reason.into() }
@@ -216,7 +272,17 @@ impl fmt::Display for InvalidKey {
 
 impl Error for InvalidKey {}
 
-/// What went wrong between this process and the server, in words; the cause is its [`source`](Error::source).
+/// What went wrong between this process and the server, in words. The cause is its [`source`](Error::source).
+///
+/// ```no_run
+/// # use lock_runtime::{LockError, LockManager};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// if let Err(LockError::Connect { server, problem }) = LockManager::connect("redis://10.0.1.1").await {
+///     let cause = std::error::Error::source(&problem).map(ToString::to_string);
+///     eprintln!("{server} is not reachable: {problem} ({})", cause.unwrap_or_default());
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct BackendError {
     text: String,
@@ -232,7 +298,7 @@ impl BackendError {
         Self { text: text.into(), source: Some(Arc::new(source)) }
     }
 
-    /// The same, of one server among several.
+    /// The same problem, with the name of its server in front: for a place with several servers.
     pub(crate) fn of(self, server: &str) -> Self {
         Self { text: format!("{server}: {}", self.text), ..self }
     }

@@ -1,12 +1,30 @@
-//! [`FencingToken`].
+//! [`FencingToken`]: the growing number by which a resource refuses a stale holder.
 
 use std::fmt;
 
-/// A number that grows from hold to hold of one key, for the protected resource to refuse a stale holder.
+/// A number that grows from hold to hold of one key. With it the protected resource can refuse a stale holder.
 ///
-/// No lock with leases can stop a holder that is paused after its last look at the clock; the resource can: keep
-/// the largest token seen beside the data, accept a write when its token is greater or equal (one holder may write
-/// twice), refuse it when it is smaller. The idea is Kleppmann's ("How to do distributed locking", 2016).
+/// No lock with leases can stop a holder that is paused after it last checked the clock. The resource can stop it: keep
+/// the largest token beside the data. Accept a write whose token is greater or equal, since one holder may write twice.
+/// Refuse a write whose token is smaller. The idea is Kleppmann's ("How to do distributed locking", 2016).
+///
+/// ```
+/// use lock_runtime::FencingToken;
+///
+/// struct Row {
+///     value: String,
+///     fence: u64,
+/// }
+///
+/// /// Returns `false` for a writer whose lock somebody else has had since.
+/// fn write(row: &mut Row, token: FencingToken, value: &str) -> bool {
+///     if u64::from(token) < row.fence {
+///         return false;
+///     }
+///     *row = Row { value: value.to_owned(), fence: token.into() };
+///     true
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 

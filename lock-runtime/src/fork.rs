@@ -1,21 +1,23 @@
-//! [`Origin`]: the process that something was made in. A child after a fork has a copy of it, and must not use it.
+//! [`Origin`]: the process in which a manager or a connection was made. A child after a fork has a copy of it, and must
+//! not use the copy.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use crate::clock::Moment;
 
-/// A thread asks for its process at most this often where a system call each time would be too much.
+/// A thread asks the system for its process at most this often, in the places where a system call for each check would
+/// cost too much.
 const LATELY: Duration = Duration::from_millis(1);
 
 thread_local! {
     static KNOWN: Cell<Option<(Moment, u32)>> = const { Cell::new(None) };
 }
 
-/// The process that a manager, or its connection, was made in.
+/// The process in which a manager, or its connection, was made.
 ///
-/// Its copy in a child has the same process id in its tokens and the same sequence, shares the sockets, and has no threads
-/// that work for it: what the child did by it, the parent would do as well.
+/// The copy in a child makes the same tokens as the parent and shares its sockets. No thread in the child works for the
+/// copy. So the parent and the child would act as one and the same client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin(u32);
 
@@ -24,13 +26,13 @@ impl Origin {
         Self(std::process::id())
     }
 
-    /// Whether this is the copy of a parent's.
+    /// Whether this process is a child, and so has a copy of what its parent made.
     pub(crate) fn is_inherited(self) -> bool {
         self != Self::here()
     }
 
-    /// The same as far as this thread knew at most a millisecond before `now`: on most calls without a system call, which
-    /// would cost more than a hand-over has room for.
+    /// The same, but from a value that this thread read at most a millisecond before `now`. Most calls then make no
+    /// system call, which a hand-over has no time for.
     pub(crate) fn is_inherited_at(self, now: Moment) -> bool {
         let lately = KNOWN.try_with(|known| match known.get() {
             Some((at, process)) if now.since(at) < LATELY => Self(process),

@@ -1,4 +1,4 @@
-//! [`LockGuard`].
+//! [`LockGuard`]: a held lock in the hands of a user.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,14 +6,26 @@ use std::time::Duration;
 use crate::local::{Hold, HoldHandle};
 use crate::{FencingToken, LockError};
 
-/// A lock that is held, until this is released or dropped or its deadline passes.
+/// A held lock. The hold ends when the guard is released or dropped, or when its deadline passes.
 ///
-/// Dropping it never blocks: it frees the lock for waiters of the same process at once, and for others in the
-/// background, also when the runtime it was made on is gone.
+/// Dropping the guard never blocks. It hands the lock over to a waiter in the same process at once. For other processes
+/// the lock is released in the background, even when the runtime of the guard is gone.
+///
+/// ```
+/// # use lock_runtime::{LockError, LockManager};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+/// # let locks = LockManager::in_memory();
+/// {
+///     let _guard = locks.lock("cart", "ada").acquire().await?;
+///     assert!(locks.lock("cart", "ada").try_acquire().await?.is_none());
+/// }
+/// assert!(locks.lock("cart", "ada").try_acquire().await?.is_some());
+/// # Ok(()) }
+/// ```
 #[must_use = "dropping a guard gives the lock back at once; bind it to a name for as long as the lock is needed"]
 pub struct LockGuard {
     handle: HoldHandle,
-    /// `None` for a hold that is borrowed from an outer body.
+    /// `None` when the hold is borrowed from an outer body.
     hold: Option<Hold>,
 }
 
@@ -35,37 +47,98 @@ impl LockGuard {
         self.hold.is_none()
     }
 
-    /// The lock's name in Redis.
+    /// The lock's name in Redis, for logs and for a look at the server.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// assert_eq!(locks.lock("order", "a:b").acquire().await?.key(), "order:a%3Ab");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn key(&self) -> &str {
         self.handle.key()
     }
 
-    /// The fencing token, when one was asked for with [`fenced(true)`](crate::LockRequest::fenced).
+    /// The fencing token. `None` unless the request asked for it with [`fenced(true)`](crate::LockRequest::fenced).
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let guard = locks.lock("stock", &7).fenced(true).acquire().await?;
+    /// if let Some(token) = guard.fencing_token() {
+    ///     let sql = format!("UPDATE stock SET count = 3, fence = {token} WHERE id = 7 AND fence <= {token}");
+    /// #   assert!(sql.contains("fence <="));
+    /// }
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.handle.fencing_token()
     }
 
-    /// Whether the lock is still held, as far as this process knows. Local, no I/O.
+    /// Whether the lock is still held, as far as this process knows. It is local: nothing is sent.
     ///
-    /// A `true` is old as soon as it is returned: a process that is paused right after it can't know. Where that
-    /// matters, pass the [fencing token](Self::fencing_token) along with the write.
+    /// A `true` may be out of date as soon as it is returned: a process that is paused right after it can't know. Where
+    /// that matters, send the [fencing token](Self::fencing_token) with the write.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let guard = locks.lock("export", "all").acquire().await?;
+    /// for page in 1..=3 {
+    ///     if !guard.is_valid() {
+    ///         break; // Another process may export by now.
+    ///     }
+    ///     println!("page {page}");
+    /// }
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.handle.is_valid()
     }
 
-    /// The time to the deadline that Redis has confirmed so far; zero when the hold was lost. Local, no I/O.
+    /// The time until the deadline that Redis has confirmed so far; zero when the hold was lost. It is local: nothing
+    /// is sent.
     ///
-    /// It starts small (a grant is a claim of at most 2.5 s) and grows to the full lease within milliseconds,
+    /// It starts small, because a grant is a claim of at most 2.5 s. It grows to the full lease within milliseconds,
     /// when the lease is confirmed in the background.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let guard = locks.lock("p", "k").acquire().await?;
+    /// // Give the last step less time than the lock has.
+    /// let step = tokio::time::timeout(guard.remaining() / 2, async { "written" });
+    /// assert_eq!(step.await, Ok("written"));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.handle.remaining()
     }
 
-    /// Resolves when the hold is lost.
+    /// Resolves when the hold is lost, and at once when it was lost before.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let guard = locks.lock("p", "k").expire(Duration::from_millis(30)).renew(false).acquire().await?;
+    /// let stopped = tokio::select! {
+    ///     () = guard.lost() => true,
+    ///     () = tokio::time::sleep(Duration::from_secs(5)) => false,
+    /// };
+    /// assert!(stopped);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Cancel safety
     ///
@@ -74,12 +147,24 @@ impl LockGuard {
         self.handle.lost().await;
     }
 
-    /// Moves the deadline to `lease` from now, less what clocks may drift (1 % + 2 ms). It never shortens the hold.
+    /// Moves the deadline to `lease` from now, less the allowance for clock drift (by default 1 % and 2 ms). It never
+    /// shortens the hold. A hold that is renewed does not need it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let guard = locks.lock("p", "k").expire(Duration::from_secs(1)).renew(false).acquire().await?;
+    /// guard.extend(Duration::from_secs(60)).await?;
+    /// assert!(guard.remaining() > Duration::from_secs(59));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Lost`](LockError::Lost) when the hold is lost, [`Backend`](LockError::Backend) when Redis did not confirm
-    /// (the old deadline stands), [`InvalidSetting`](LockError::InvalidSetting) for a lease out of bounds.
+    /// [`Lost`](LockError::Lost) when the hold is lost, [`Backend`](LockError::Backend) when Redis did not confirm (the
+    /// old deadline stays), [`InvalidSetting`](LockError::InvalidSetting) for a lease out of bounds.
     ///
     /// # Cancel safety
     ///
@@ -88,18 +173,33 @@ impl LockGuard {
         self.handle.extend(lease).await
     }
 
-    /// Gives the lock back and waits for the answer.
+    /// Releases the lock and waits for the answer. Use it instead of a drop where the caller must know whether the hold
+    /// lasted.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let guard = locks.lock("ledger", "2024").acquire().await?;
+    /// match guard.release().await {
+    ///     Err(error) if error.is_lost() => eprintln!("check what was written: {error}"),
+    ///     other => other?,
+    /// }
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Lost`](LockError::Lost) when it had been lost before, [`Backend`](LockError::Backend) when Redis did not
-    /// answer, or refused. The release is then repeated in the background, at least once a second, until it succeeds or the
-    /// lease is over. A lock that is free, and could only not be passed on because something else is at the key of its queue,
-    /// is `Ok`, and an event of level `WARN`.
+    /// [`Lost`](LockError::Lost) when the hold was lost before. [`Backend`](LockError::Backend) when Redis did not
+    /// answer, or refused; then the release is repeated in the background, at least once a second, until it succeeds or
+    /// the lease is over.
+    ///
+    /// It is `Ok` when the lock is free but could not be passed on, because the key of its queue holds something else.
+    /// An event of level `WARN` says so.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: the lock is given back in the background.
+    /// Cancel safe: the lock is released in the background.
     pub async fn release(self) -> Result<(), LockError> {
         match self.hold {
             Some(hold) => hold.release().await,

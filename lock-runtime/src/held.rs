@@ -1,4 +1,4 @@
-//! [`Held`]: a lock around a body.
+//! [`Held`]: a held lock around a body.
 
 use tokio::sync::OwnedMutexGuard;
 
@@ -8,12 +8,12 @@ use crate::observe;
 use crate::scope::Frame;
 use crate::{FencingToken, LockError, LockGuard};
 
-/// A lock that is held, around a body.
+/// A held lock around a body.
 #[derive(Debug)]
 pub struct Held {
     guard: LockGuard,
     on_lost: OnLost,
-    /// Among joined calls that entered the same outer hold.
+    /// Keeps out the joined calls that entered the same outer hold.
     _turn: Option<OwnedMutexGuard<()>>,
 }
 
@@ -22,12 +22,12 @@ impl Held {
         Self { guard, on_lost, _turn: turn }
     }
 
-    /// What `guard = NAME` binds.
+    /// The guard that `guard = NAME` binds.
     pub fn guard(&self) -> &LockGuard {
         &self.guard
     }
 
-    /// The token drawn for a request with `fenced(true)`.
+    /// The fencing token of a request with `fenced(true)`.
     ///
     /// # Panics
     ///
@@ -38,19 +38,19 @@ impl Held {
         self.guard.fencing_token().expect("asked for with `fenced(true)`")
     }
 
-    /// Runs `body`, looking at the deadline before each of its polls. The returned future drops `body` when it is dropped
-    /// itself: do that before anybody is told that the lock is free.
+    /// Runs `body`, and checks the deadline before each of its polls. The returned future drops `body` when it is
+    /// dropped itself. Drop it before anybody hears that the lock is free.
     ///
     /// # Errors
     ///
-    /// [`LockError::Lost`] when the hold was lost and the body was dropped for it.
+    /// [`LockError::Lost`] when the hold was lost, and the body was dropped for that reason.
     pub fn protect<F: Future>(&self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
         let handle = self.guard.handle();
         let body = Frame::new(handle.clone()).around(body);
         Protected::new(handle, self.on_lost == OnLost::Cancel, body)
     }
 
-    /// Gives the lock back and says how it went.
+    /// Releases the lock and returns the outcome of the body.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Held {
         match self.guard.release().await {
             Err(error) if error.is_lost() => Err(error),
             Err(error) => {
-                // The work was done under the lock: that is what its caller hears.
+                // The work was done under the lock, so the caller gets its value.
                 observe::unreleased(&error);
                 Ok(value)
             }

@@ -1,8 +1,9 @@
-//! The keeper: confirms claims, renews leases, notices loss, repeats asks, and gives back what was dropped.
+//! [`Keeper`]: the background work of one manager. It confirms claims, renews leases, notices loss, repeats asks and
+//! releases, and releases the leases of dropped guards.
 //!
-//! For a store on the network it runs on a thread of its own with a connection of its own, so that a blocked, dropped
-//! or missing user runtime can neither lose a live hold nor strand a lock. For the embedded store it is a task on each of the
-//! callers' runtimes, so that it lives in that runtime's (perhaps paused) time.
+//! For a store on the network the keeper has a thread and a connection of its own. So a user's runtime that is blocked,
+//! dropped or missing can neither lose a live hold nor leave a lock behind. For the store in memory the keeper is a
+//! task on each runtime that calls the manager. So it lives in the time of that runtime, which a test may pause.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,11 +25,11 @@ pub(crate) mod thread;
 use sending::{connect_again, repeat_asks, send_renewals};
 use thread::KeeperThread;
 
-/// Items per command.
+/// How many items go into one command.
 const BATCH: usize = 128;
 
-/// The keeper of one manager: what its tasks share. They end when the manager and all its holds are gone, and the last
-/// release is answered.
+/// The state that the keeper tasks of one manager share. The tasks end when the manager and all its holds are gone, and
+/// the last release is answered.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     schedule: Arc<Schedule>,
@@ -39,7 +40,7 @@ pub(crate) struct Keeper {
     took: AtomicU64,
     is_connecting: AtomicBool,
     thread: Option<Arc<KeeperThread>>,
-    /// Where it runs: on its thread (`None`), or on these runtimes.
+    /// Where the keeper runs: on its thread (`None`), or on these runtimes.
     running: Mutex<Vec<Option<runtime::Id>>>,
 }
 
@@ -61,16 +62,17 @@ impl Keeper {
         })
     }
 
-    /// Starts the work for `core`, or makes sure that it goes on: a task on a user's runtime ends with it.
+    /// Starts the work for `core`, or makes sure that the work goes on: a task on a user's runtime ends with that
+    /// runtime.
     ///
-    /// There is a task for each runtime that the manager is used on: another one may live and not be polled. All of them
-    /// work from one schedule, and whoever is polled does what is due.
+    /// Each runtime that the manager is used on has a keeper task, because another runtime may live and not be polled.
+    /// All these tasks work from one schedule, and the task that is polled does what is due.
     pub(crate) fn start(self: &Arc<Self>, core: &Arc<Core>) {
         let runtime = match self.thread {
             Some(_) => None,
             None => match Handle::try_current() {
                 Ok(runtime) => Some(runtime),
-                // Outside a runtime there is nobody to look after yet: the next acquire starts it.
+                // Outside of a runtime there is no hold to look after yet. The next acquire starts the keeper.
                 Err(_) => return,
             },
         };
@@ -89,7 +91,7 @@ impl Keeper {
         }
     }
 
-    /// An answer that takes longer is not usual: neither for what the last command took, nor for how far away the server is.
+    /// How long an answer usually takes, by the time of the last command and by the distance of the server.
     fn usual_answer(&self) -> Duration {
         mutant!(DistanceForgotten => return Duration::ZERO);
         let last = Duration::from_nanos(self.took.load(Ordering::Relaxed));
@@ -107,7 +109,7 @@ impl Keeper {
     }
 }
 
-/// Marks the keeper as not running at a place when its task ends there, in whatever way.
+/// Marks the keeper as not running at a place, when its task there ends in any way.
 struct Running(Arc<Keeper>, Option<runtime::Id>);
 
 impl Drop for Running {
@@ -117,7 +119,7 @@ impl Drop for Running {
     }
 }
 
-/// What one beat found to do.
+/// The work that one tick found.
 #[derive(Default)]
 struct Work {
     renewals: Vec<(Arc<Slot>, Renewal)>,
@@ -128,7 +130,7 @@ struct Work {
 
 async fn run(keeper: Arc<Keeper>, core: Weak<Core>, _running: Running) {
     let schedule = &keeper.schedule;
-    // Connects now, so that the first confirmation does not have to.
+    // Connects now, so that the first confirmation does not have to connect.
     keeper.store.heartbeat(keeper.by()).await;
     let mut idle_ticks = 0;
     let mut last = Moment::now();
@@ -157,7 +159,7 @@ async fn run(keeper: Arc<Keeper>, core: Weak<Core>, _running: Running) {
     }
 }
 
-/// Looks at everything that is due; at every lease when time was `missed`.
+/// Looks at everything that is due, and at every lease when timers `missed` time.
 fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     let schedule = &keeper.schedule;
     if schedule.take_interruption() {
@@ -195,7 +197,7 @@ fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     visit.work
 }
 
-/// One look at what is due, and the work that it finds.
+/// One pass over what is due, and the work that it finds.
 struct Visit<'a> {
     keeper: &'a Arc<Keeper>,
     core: &'a Arc<Core>,
@@ -204,7 +206,7 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Returns whether the slot is to be looked at soon again.
+    /// Returns whether the keeper has to look at the slot again soon.
     fn next_action(&mut self, slot: Arc<Slot>, trigger: Trigger) -> bool {
         let action = slot.next_action(trigger, &self.round);
         let is_soon = action.is_soon();
@@ -224,7 +226,7 @@ impl Visit<'_> {
     }
 }
 
-/// Does what a lease needs; a renewal goes into `work`, or is left to the next beat.
+/// Does what a lease needs. A renewal goes into `work`, or is sent at once when there is no `work`.
 fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Action, work: Option<&mut Work>) {
     match action {
         Action::Done | Action::LookAgain => {}
@@ -249,7 +251,8 @@ fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Actio
     }
 }
 
-/// Sends what was found, each batch in a task of its own, for one server: a command that hangs holds up no other.
+/// Sends the work that was found. Each batch is for one server and has a task of its own, so a command that hangs
+/// delays no other batch.
 fn dispatch(keeper: &Arc<Keeper>, core: &Weak<Core>, work: Work) {
     let Work { renewals, asks, releases, heartbeat } = work;
     for batch in batches(keeper, renewals, |(slot, _)| slot.key()) {

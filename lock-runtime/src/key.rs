@@ -1,4 +1,4 @@
-//! [`LockKey`] and the encoding of a lock's name.
+//! [`LockKey`]: a value that names what a lock protects, and how it becomes the lock's name.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -15,16 +15,25 @@ use crate::{InvalidKey, LockError};
 
 /// The longest lock name, in bytes after escaping.
 ///
-/// A name is sent with every command and kept for every holder and waiter; one that is longer is almost always a
-/// whole document passed where its id was meant.
+/// A name is sent with every command and kept for every holder and waiter. A longer name is almost always a whole
+/// document in place of its id.
+///
+/// ```
+/// # use lock_runtime::{LockError, LockManager, MAX_NAME_BYTES};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let document = "x".repeat(MAX_NAME_BYTES);
+/// let refused = LockManager::in_memory().lock("document", &document).acquire().await;
+/// assert!(matches!(refused, Err(LockError::InvalidKey { .. })));
+/// # }
+/// ```
 pub const MAX_NAME_BYTES: usize = 1024;
 
-/// A value that names what a lock protects: an id, a text, a tuple of them, or a struct with
-/// `#[derive(LockKey)]`.
+/// A value that names what a lock protects: an id, a text, a tuple of them, or a struct with `#[derive(LockKey)]`.
 ///
-/// Under one prefix equal keys share a lock, and different keys never do, whatever text they contain, because each part is
-/// escaped before the parts are joined. There is deliberately no implementation for floats (two of them that print alike may
-/// differ) and none for whole collections.
+/// Under one prefix, equal keys share a lock. Different keys never share a lock, whatever text they contain: each part
+/// is escaped before the parts are joined.
+///
+/// Floats and whole collections have no `LockKey`, on purpose: two floats that print alike may differ.
 ///
 /// ```
 /// use lock_runtime::LockKey;
@@ -46,16 +55,46 @@ pub const MAX_NAME_BYTES: usize = 1024;
     note = "for a type of your own write `#[derive(LockKey)]` above it, or name the field that is the key"
 )]
 pub trait LockKey {
-    /// Appends this value's parts to the name that is being built.
+    /// Appends the parts of this value to the name that is being built.
+    ///
+    /// ```
+    /// use lock_runtime::{InvalidKey, LockKey, NameParts};
+    ///
+    /// /// Spellings that differ in case are one lock.
+    /// struct Email(String);
+    ///
+    /// impl LockKey for Email {
+    ///     fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+    ///         name.part(&self.0.to_lowercase())
+    ///     }
+    /// }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`InvalidKey`] when the value can't name anything, such as `None` or an empty text: strangers would share
-    /// one lock.
+    /// [`InvalidKey`] when the value can't name anything, such as `None` or an empty text: unrelated callers would
+    /// share one lock.
     fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey>;
 }
 
-/// The name of a lock while its key writes itself: `prefix`, then one escaped part after another, joined by `:`.
+/// The name of a lock while its key writes itself: `prefix`, then the escaped parts, joined by `:`. An implementation
+/// of [`LockKey`] gets one and writes its parts to it.
+///
+/// ```
+/// use lock_runtime::{InvalidKey, LockKey, NameParts};
+///
+/// struct Transfer {
+///     from: u64,
+///     to: u64,
+/// }
+///
+/// impl LockKey for Transfer {
+///     // One lock for both directions.
+///     fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+///         (self.from.min(self.to), self.from.max(self.to)).write_parts(name)
+///     }
+/// }
+/// ```
 #[derive(Debug)]
 pub struct NameParts {
     name: String,
@@ -65,8 +104,23 @@ pub struct NameParts {
 impl NameParts {
     /// Appends one part.
     ///
-    /// `%`, `:`, `{`, `}` and control characters are percent-escaped as UTF-8 bytes, so that the parts of a name
-    /// can always be told apart and none can move the lock to another cluster slot.
+    /// `%`, `:`, `{`, `}` and control characters are percent-escaped as UTF-8 bytes. So the parts of a name can always
+    /// be told apart, and no part can move the lock to another cluster slot.
+    ///
+    /// ```
+    /// # use lock_runtime::{InvalidKey, LockError, LockKey, LockManager, NameParts};
+    /// struct Path<'a>(&'a str);
+    ///
+    /// impl LockKey for Path<'_> {
+    ///     fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+    ///         self.0.split('/').try_for_each(|segment| name.part(segment))
+    ///     }
+    /// }
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// assert_eq!(locks.lock("file", &Path("home/ada")).acquire().await?.key(), "file:home:ada");
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -78,7 +132,7 @@ impl NameParts {
         self.parts += 1;
         self.name.push(':');
         for character in text.chars() {
-            // A name over the limit is refused at the end; there is no need to hold all of a huge key until then.
+            // A name over the limit is refused at the end. Until then there is no need to hold all of a huge key.
             if self.name.len() > MAX_NAME_BYTES {
                 break;
             }
@@ -90,7 +144,7 @@ impl NameParts {
     /// Appends one part whose text needs no escaping: digits, signs, ASCII letters and `-`.
     fn plain(&mut self, text: impl fmt::Display) {
         self.parts += 1;
-        // Writing to a String can't fail.
+        // Writing to a `String` can't fail.
         let _ = write!(self.name, ":{text}");
     }
 
@@ -110,7 +164,7 @@ fn escape(name: &mut String, character: char) {
     }
 }
 
-/// The lock's name below its namespace: `prefix:part:part…`.
+/// The lock's name without its namespace: `prefix:part:part…`.
 pub(crate) fn name<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Result<String, LockError> {
     check_text(prefix).map_err(|problem| LockError::InvalidKey {
         key: prefix.escape_default().to_string(),
@@ -136,7 +190,7 @@ pub(crate) fn name<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Result<String,
     Err(LockError::InvalidKey { key: parts.name, reason })
 }
 
-/// The full name of a lock in a namespace that was checked.
+/// The full name of a lock in a namespace that was checked before.
 pub(crate) fn in_namespace(namespace: &str, name: &str) -> Result<Arc<str>, LockError> {
     let full = format!("{namespace}:{name}");
     if full.len() > MAX_NAME_BYTES {
@@ -146,7 +200,7 @@ pub(crate) fn in_namespace(namespace: &str, name: &str) -> Result<Arc<str>, Lock
     Ok(full.into())
 }
 
-/// What is wrong with a prefix, namespace or other text that the author wrote and that is taken as it is.
+/// What is wrong with a prefix, a namespace or another text that the author wrote and that is not escaped.
 pub(crate) fn check_text(text: &str) -> Result<(), &'static str> {
     if text.is_empty() {
         return Err("is empty");
@@ -211,7 +265,7 @@ impl LockKey for char {
     }
 }
 
-/// `Some(x)` is `x`; `None` names nothing and is refused.
+/// `Some(x)` is `x`. `None` names nothing and is refused.
 impl<T: LockKey> LockKey for Option<T> {
     fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
         match self {
@@ -286,7 +340,7 @@ mod tests {
         }
     }
 
-    /// What another client would do to learn the parts.
+    /// Reads the parts back from a name, as another client would.
     fn read_back(parts: &str) -> Vec<String> {
         let read = |part: &str| {
             let mut pieces = part.split('%');
@@ -309,7 +363,7 @@ mod tests {
             prop_assert!(name("p", &a).unwrap() != first);
         }
 
-        /// So no two lists of parts share one, whatever their lengths and texts.
+        /// So no two lists of parts share a name, whatever their lengths and texts.
         #[test]
         fn the_parts_can_be_read_back_from_the_name(texts in prop::collection::vec("[:%{}a0-9A-F]{1,6}|\\PC{1,6}|(?s:.{1,6})", 1..6)) {
             let name = name("a:b", &Parts(texts.clone())).unwrap();

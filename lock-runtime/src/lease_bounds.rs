@@ -1,15 +1,15 @@
-//! The bounds of a lease, and what is said of a lease that is out of them.
+//! The bounds of a lease, and the texts about a lease that is out of bounds.
 
 use std::time::Duration;
 
 use crate::LockError;
 
-/// Shorter leases than this end before a release can be sent on a usual network.
+/// The shortest lease. A shorter lease would end before a release can be sent on a usual network.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// A longer lease is a unit mistaken for another (peers' users: 10 s became 10,000 s).
+/// The longest lease. A longer lease comes from a mistaken unit: users of similar libraries got 10,000 s for 10 s.
 const LONGEST: Duration = Duration::from_hours(365 * 24);
 
-/// Refuses a lease that can't be meant.
+/// Refuses a lease that is out of bounds.
 pub(crate) fn check_lease(setting: &'static str, lease: Duration) -> Result<(), LockError> {
     match problem_of_lease(lease.as_nanos()) {
         Some(problem) => Err(LockError::InvalidSetting { setting, reason: format!("{problem} ({lease:?})") }),
@@ -17,7 +17,7 @@ pub(crate) fn check_lease(setting: &'static str, lease: Duration) -> Result<(), 
     }
 }
 
-/// What is wrong with a lease of so many nanoseconds; the compiler asks it of constants.
+/// What is wrong with a lease of this many nanoseconds. The compiler runs it for constants.
 pub(crate) const fn problem_of_lease(nanos: u128) -> Option<&'static str> {
     if nanos == 0 {
         Some("a lease of zero would protect nothing")

@@ -1,12 +1,12 @@
-//! Inside the process: who is next for a key, and which lease of the store that rests on.
+//! The locks inside one process: which task is next for a key, and which lease in the store that rests on.
 //!
-//! Per key in use there is one [`Slot`](slot::Slot), and at any time at most one task has the [`Turn`](turn::Turn)
-//! in it. The task with the turn drives the store; once the lease is its own it has a [`Hold`](hold::Hold), which
-//! is the turn together with a deadline. Ending either passes the turn on, first come first served; a lease that is
-//! still good passes on with it, without a round trip. This is lock cohorting (Dice, Marathe, Shavit, "Lock
-//! Cohorting", PPoPP 2012) over a lease.
+//! Each key in use has one [`Slot`](slot::Slot). At any time at most one task has the [`Turn`](turn::Turn) in it. The
+//! task with the turn drives the store. When the process has the lease, the task has a [`Hold`](hold::Hold): the turn
+//! together with a deadline. When a turn or a hold ends, the turn passes on, first come first served. A lease that is
+//! still good passes on with it, without a round trip. This is lock cohorting (Dice, Marathe, Shavit, "Lock Cohorting",
+//! PPoPP 2012) over a lease.
 //!
-//! The rules it rests on are L1 to L7 in `docs/protocol.md`, referred to by number in the code.
+//! It rests on the rules L1 to L7 in `docs/protocol.md`. The code refers to them by number.
 
 mod acquire;
 mod asking;

@@ -1,4 +1,4 @@
-//! [`LockManager`].
+//! [`LockManager`]: the user's handle on one place where locks live.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,18 @@ use crate::{LockError, LockKey, LockRequest, scope};
 
 /// A connection to the place where locks live, shared by everything in the process that locks there.
 ///
-/// Cheap to clone. One per process and Redis is what you want: tasks that lock the same key through one manager (or
-/// its clones) pass the lock on in memory, without a round trip.
+/// It is cheap to clone. Make one per process and Redis: tasks that lock the same key through one manager (or its
+/// clones) hand the lock over in memory, without a round trip.
+///
+/// ```
+/// # use lock_runtime::{LockError, LockManager};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+/// let locks = LockManager::connect("memory://").await?;
+/// let sum = locks.lock("account", &42).run(async { 40 + 2 }).await?;
+/// assert_eq!(sum, 42);
+/// locks.shutdown().await;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct LockManager {
     engine: Arc<Engine>,
@@ -30,21 +40,46 @@ impl LockManager {
         self.engine
     }
 
-    /// Makes this the process's default manager, which `#[cache_lock]` uses when it names none.
+    /// Makes this the default manager of the process. `#[cache_lock]` uses it when the attribute names no manager.
     ///
-    /// A child after a fork can't use its parent's manager, and installs one of its own in its place.
+    /// A child after a fork can't use the manager of its parent. The child may install a manager of its own in its
+    /// place.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::in_memory();
+    /// locks.install()?;
+    /// assert!(LockManager::current().is_some());
+    /// assert!(matches!(locks.install(), Err(LockError::AlreadyInstalled)));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`AlreadyInstalled`](LockError::AlreadyInstalled) when there is one already.
+    /// [`AlreadyInstalled`](LockError::AlreadyInstalled) when the process has a default manager already.
     pub fn install(&self) -> Result<(), LockError> {
         scope::install(&self.engine)
     }
 
-    /// Runs `inside` with this as the default manager: for tests, and for tenants with a Redis of their own.
+    /// Runs `inside` with this as the default manager: for tests, and for tenants that have a Redis of their own.
     ///
-    /// It goes before the installed one, and an inner scope before an outer one. Tasks spawned inside do not
-    /// inherit it, also when an executor that is driven inside polls them.
+    /// A scope takes precedence over the installed manager, and an inner scope over an outer scope. A task that is
+    /// spawned inside does not inherit the scope, not even when an executor inside the scope polls that task.
+    ///
+    /// ```
+    /// use lock_runtime::{LockError, LockManager, cache_lock};
+    ///
+    /// #[cache_lock(key = order)]
+    /// async fn pay(order: u32) -> Result<u32, LockError> {
+    ///     Ok(order)
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// // Each test has locks of its own.
+    /// assert_eq!(LockManager::in_memory().scope(pay(7)).await?, 7);
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Cancel safety
     ///
@@ -53,7 +88,16 @@ impl LockManager {
         scope::with_manager(Arc::clone(&self.engine), inside).await
     }
 
-    /// The manager that `#[cache_lock]` would use here: the scope's, else the installed one.
+    /// The manager that `#[cache_lock]` would use here: the manager of the scope, else the installed manager.
+    ///
+    /// ```
+    /// # use lock_runtime::LockManager;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// assert!(LockManager::current().is_none());
+    /// let locks = LockManager::in_memory();
+    /// assert!(locks.scope(async { LockManager::current() }).await.is_some());
+    /// # }
+    /// ```
     #[must_use]
     pub fn current() -> Option<Self> {
         scope::current().map(Self::new)
@@ -61,23 +105,51 @@ impl LockManager {
 
     /// A request for the lock named `prefix:key` (with a namespace, `namespace:prefix:key`).
     ///
-    /// `prefix` is taken as it is: the author's text, not input. `key` is escaped.
+    /// `prefix` is used as it is written: it is the author's text, not input. `key` is escaped. Nothing is sent yet; a
+    /// mistake in either is reported when the request is awaited.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::in_memory();
+    /// let guard = locks.lock("seat", &("ICE 71", 12)).acquire().await?;
+    /// assert_eq!(guard.key(), "seat:ICE 71:12");
+    /// # Ok(()) }
+    /// ```
     pub fn lock<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> LockRequest {
         LockRequest::new(Arc::clone(&self.engine), LockOptions::new(prefix, key))
     }
 
-    /// Gives everything back: refuses new locks, fails waiters with [`ShutDown`](LockError::ShutDown), lets holds
-    /// end for the builder's [`drain`](crate::Builder::drain) time, then ends the rest (their bodies are dropped) and
-    /// releases it all. It takes the drain time and, while servers do not answer, up to 6 s more: 2 s each for bodies that
-    /// do not end, for the last releases, and for the keeper's. What could not be given back by then is left to expire.
+    /// Ends the manager and releases all its leases:
     ///
-    /// Call it at the end of `main` and on SIGTERM: a process that just exits leaves its locks to expire. A body that calls it
-    /// under a lock of this manager would wait for itself: that body's locks are not waited for, it goes on when all others are
-    /// given back, and gives back its own at its end. A warning tells of it.
+    /// 1. It refuses new locks, and fails waiters with [`ShutDown`](LockError::ShutDown).
+    /// 2. It lets holds end by themselves for the [`drain`](crate::Builder::drain) time.
+    /// 3. It ends the other holds, whose bodies are dropped, and releases their leases.
+    ///
+    /// It takes at most the drain time and 6 s: 2 s each for bodies that do not end, for the last releases, and for the
+    /// keeper's releases. It needs the 6 s only while bodies do not end or servers do not answer. A lease that is not
+    /// released by then expires.
+    ///
+    /// Call it at the end of `main` and on SIGTERM: the locks of a process that just exits stay taken until they
+    /// expire.
+    ///
+    /// A body that calls it under a lock of this manager would wait for itself. So this call does not wait for the
+    /// locks of that body: it returns when all others are released, and the body releases its own locks at its end. An
+    /// event of level `WARN` says so.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let locks = LockManager::in_memory();
+    /// // …until the process is told to stop:
+    /// locks.shutdown().await;
+    /// assert!(matches!(locks.lock("p", "k").acquire().await, Err(LockError::ShutDown { .. })));
+    /// # }
+    /// ```
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: call it again to go on.
+    /// Cancel safe: call it again to continue.
     pub async fn shutdown(&self) {
         let own = scope::held_keys(self.core());
         self.engine.shutdown(&own).await;

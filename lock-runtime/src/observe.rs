@@ -1,28 +1,28 @@
-//! Every event that is told to a user's `tracing` subscriber, each as one fn.
+//! Every event for a user's `tracing` subscriber. Each event is one fn.
 //!
-//! Events name keys and labels, never tokens or credentials. Target: `lock_runtime`.
+//! Events name keys and labels, never tokens or credentials. Their target is `lock_runtime`.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use crate::LockError;
 
-/// A hold ended by its deadline or because the store no longer knew it.
+/// A hold ended at its deadline, or because the store no longer knew its lease.
 pub(crate) fn lost(key: &str) {
     tracing::warn!(target: "lock_runtime", key, "lock lost");
 }
 
-/// A background command failed; it is repeated.
+/// A background command failed and will be repeated.
 pub(crate) fn keeper_failed(problem: &dyn Display) {
     tracing::debug!(target: "lock_runtime", error = %problem, "background command failed");
 }
 
-/// The release after a body failed, of which the body's caller hears nothing; it is repeated in the background.
+/// The release after a body failed. The body's caller gets no error for it. The release is repeated in the background.
 pub(crate) fn unreleased(error: &LockError) {
     tracing::warn!(target: "lock_runtime", error = %error, "release failed after a body");
 }
 
-/// A body waits for the shutdown of the manager whose lock it holds.
+/// A body called the shutdown of the manager whose lock it holds.
 pub(crate) fn shut_down_inside(key: &str) {
     tracing::warn!(
         target: "lock_runtime",
@@ -55,17 +55,17 @@ pub(crate) fn disconnected(server: &str) {
     tracing::warn!(target: "lock_runtime", server, "connection lost; connecting anew");
 }
 
-/// A grant arrived for an ask that was given up; it is answered with its release.
+/// A grant arrived for an ask that was given up. The lock is released.
 pub(crate) fn stray_grant(key: &str) {
     tracing::debug!(target: "lock_runtime", key, "grant for an ask that was given up");
 }
 
-/// A background command was refused, and would be again.
+/// A background command was refused, and a repetition would be refused again.
 pub(crate) fn keeper_refused(key: &str, problem: &dyn Display) {
     tracing::warn!(target: "lock_runtime", key, error = %problem, "the server refused a background command");
 }
 
-/// A lock was released, and could not be passed on: what is at the key of its queue is no queue.
+/// A lock was released but could not be passed on: the key of its queue holds something else than a queue.
 pub(crate) fn queue_unusable(key: &str, problem: &dyn Display) {
     tracing::warn!(
         target: "lock_runtime",
@@ -75,7 +75,7 @@ pub(crate) fn queue_unusable(key: &str, problem: &dyn Display) {
     );
 }
 
-/// A server of a quorum fails, or has no vote: the others have to be enough.
+/// A server of a quorum fails, or has no vote. The other servers must be enough.
 pub(crate) fn member_failed(server: &str, problem: &dyn Display) {
     tracing::warn!(target: "lock_runtime", server, error = %problem, "a server of the quorum does not take part");
 }
@@ -91,7 +91,7 @@ pub(crate) fn evicts(server: &str, policy: &str, maxmemory: u64) {
     );
 }
 
-/// Whether the server may drop locks could not be found out: it needs the right `+info`.
+/// It could not be found out whether the server may drop locks. The check needs the right `+info`.
 pub(crate) fn eviction_unknown(server: &str) {
     tracing::debug!(target: "lock_runtime", server, "can't tell whether the server evicts locks; that needs +info");
 }

@@ -1,4 +1,4 @@
-//! [`LockOptions`]: a lock that is asked for, as it is written.
+//! [`LockOptions`]: the options of one lock as the user wrote them, before the defaults of a manager are known.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::local::ResolvedRequest;
 use crate::settings::Settings;
 use crate::{LockError, LockKey, OnLost, key, scope};
 
-/// A lock that is asked for, before it is known of which manager.
+/// The key and the options of one lock, before its manager is known.
 #[derive(Debug)]
 pub struct LockOptions {
     name: Result<String, LockError>,
@@ -21,7 +21,7 @@ pub struct LockOptions {
 }
 
 impl LockOptions {
-    /// The lock `prefix:key`, everything else by the manager's defaults.
+    /// The lock `prefix:key`. Every option has the manager's default.
     pub fn new<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Self {
         Self {
             name: key::name(prefix, key),
@@ -33,39 +33,39 @@ impl LockOptions {
         }
     }
 
-    /// `timeout = EXPR`.
+    /// The option `timeout = EXPR`.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// `expire = EXPR`.
+    /// The option `expire = EXPR`.
     #[must_use]
     pub fn expire(mut self, expire: Duration) -> Self {
         self.expire = Some(expire);
         self
     }
 
-    /// `timeout_ms = EXPR`.
+    /// The option `timeout_ms = EXPR`.
     #[must_use]
     pub fn timeout_ms(self, amount: impl Amount) -> Self {
         self.amount("timeout_ms", amount, Duration::from_millis, Self::timeout)
     }
 
-    /// `timeout_s = EXPR`.
+    /// The option `timeout_s = EXPR`.
     #[must_use]
     pub fn timeout_s(self, amount: impl Amount) -> Self {
         self.amount("timeout_s", amount, Duration::from_secs, Self::timeout)
     }
 
-    /// `expire_ms = EXPR`.
+    /// The option `expire_ms = EXPR`.
     #[must_use]
     pub fn expire_ms(self, amount: impl Amount) -> Self {
         self.amount("expire_ms", amount, Duration::from_millis, Self::expire)
     }
 
-    /// `expire_s = EXPR`.
+    /// The option `expire_s = EXPR`.
     #[must_use]
     pub fn expire_s(self, amount: impl Amount) -> Self {
         self.amount("expire_s", amount, Duration::from_secs, Self::expire)
@@ -86,28 +86,28 @@ impl LockOptions {
         self
     }
 
-    /// `renew = BOOL`.
+    /// The option `renew = BOOL`.
     #[must_use]
     pub fn renew(mut self, renew: bool) -> Self {
         self.renew = Some(renew);
         self
     }
 
-    /// Whether a fencing token is drawn.
+    /// Whether a fencing token is drawn with the lock.
     #[must_use]
     pub fn fenced(mut self, fenced: bool) -> Self {
         self.fenced = fenced;
         self
     }
 
-    /// `on_lost = "…"`.
+    /// The option `on_lost = "…"`.
     #[must_use]
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.on_lost = on_lost;
         self
     }
 
-    /// The terms of this request under a manager's namespace and defaults.
+    /// Fills in the namespace and the defaults of a manager, and checks the result.
     fn resolve(self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, OnLost), LockError> {
         let request = ResolvedRequest {
             key: settings.full_name(self.name?)?,
@@ -121,7 +121,7 @@ impl LockOptions {
         Ok((request, self.on_lost))
     }
 
-    /// The request that this makes of `engine`, or of the current one.
+    /// The request to `engine`, or to the current manager.
     pub(crate) fn entry(self, engine: Option<Arc<Engine>>, body: bool) -> Result<Entry, LockError> {
         let engine = engine.or_else(scope::current).ok_or(LockError::NotInstalled)?;
         let (request, on_lost) = self.resolve(engine.core().settings(), body)?;
@@ -129,14 +129,14 @@ impl LockOptions {
     }
 }
 
-/// Any integer that a `…_ms` or `…_s` option may be given.
+/// An integer that is the value of a `…_ms` or `…_s` option.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a number of milliseconds or seconds",
     label = "`…_ms` and `…_s` take an integer",
     note = "for a `Duration` write `timeout = …` or `expire = …`"
 )]
 pub trait Amount {
-    /// The number, when it is not negative and not too large.
+    /// The number. `None` when it is negative or larger than a `u64` holds.
     fn amount(self) -> Option<u64>;
 }
 

@@ -1,4 +1,4 @@
-//! [`LockRequest`]: what is asked for, and the three ways to ask.
+//! [`LockRequest`]: one lock that a user asks for, its options, and the three ways to ask.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,24 @@ use crate::engine::Engine;
 use crate::options::LockOptions;
 use crate::{LockError, LockGuard, OnLost};
 
-/// One lock being asked for; made by [`LockManager::lock`](crate::LockManager::lock).
+/// One lock that is asked for, made by [`LockManager::lock`](crate::LockManager::lock).
 ///
 /// Nothing happens before [`acquire`](Self::acquire), [`try_acquire`](Self::try_acquire) or [`run`](Self::run) is
 /// awaited. A mistake in the key or the settings is reported there.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lock_runtime::{LockError, LockManager};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+/// # let locks = LockManager::in_memory();
+/// let request = locks.lock("import", "products").timeout(Duration::ZERO).expire(Duration::from_secs(60));
+/// match request.run(async { "imported" }).await {
+///     Ok(done) => println!("{done}"),
+///     Err(error) if error.is_timeout() => println!("another replica imports already"),
+///     Err(error) => return Err(error),
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "a request locks nothing until `acquire`, `try_acquire` or `run` is awaited"]
 pub struct LockRequest {
@@ -23,56 +37,130 @@ impl LockRequest {
         Self { engine, options }
     }
 
-    /// How long to wait for the lock; zero tries once. By default the manager's (2 s).
+    /// How long to wait for the lock. Zero tries once. By default the
+    /// [`default_timeout`](crate::Builder::default_timeout) of the manager (2 s).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let _guard = locks.lock("p", "k").acquire().await?;
+    /// let late = locks.lock("p", "k").timeout(Duration::from_millis(20)).acquire().await;
+    /// assert!(matches!(late, Err(LockError::Timeout { waited, .. }) if waited >= Duration::from_millis(20)));
+    /// # Ok(()) }
+    /// ```
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options = self.options.timeout(timeout);
         self
     }
 
-    /// The lease: for how long a crashed holder keeps others out. By default the manager's (30 s). From 10 ms to one year.
+    /// The lease: how long a crashed holder keeps others out. By default the
+    /// [`default_expire`](crate::Builder::default_expire) of the manager (30 s). From 10 ms to one year.
     ///
-    /// The lease says nothing about how long a healthy holder may take: it is renewed until the lock is released, unless
+    /// The lease does not limit how long a healthy holder may take. It is renewed until the lock is released, unless
     /// [`renew(false)`](Self::renew) is set.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let guard = locks.lock("p", "k").expire(Duration::from_millis(50)).acquire().await?;
+    /// tokio::time::sleep(Duration::from_millis(120)).await;
+    /// assert!(guard.is_valid(), "the lease was renewed");
+    /// # Ok(()) }
+    /// ```
     pub fn expire(mut self, expire: Duration) -> Self {
         self.options = self.options.expire(expire);
         self
     }
 
-    /// Whether the lease is renewed for as long as the lock is held. By default it is.
+    /// Whether the lease is renewed while the lock is held. By default it is.
     ///
-    /// Without renewal the hold ends with its lease: a body under it is stopped then, and its caller gets
+    /// Without renewal the hold ends with its lease. Then a body under the lock is stopped, and its caller gets
     /// [`LockError::Lost`](crate::LockError::Lost).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let forever = std::future::pending::<()>();
+    /// let limited = locks.lock("p", "k").expire(Duration::from_millis(30)).renew(false).run(forever).await;
+    /// assert!(matches!(limited, Err(LockError::Lost { completed: false, .. })));
+    /// # Ok(()) }
+    /// ```
     pub fn renew(mut self, renew: bool) -> Self {
         self.options = self.options.renew(renew);
         self
     }
 
-    /// Whether a fencing token is drawn with the lock; see [`LockGuard::fencing_token`].
+    /// Whether a fencing token is drawn with the lock. By default none is drawn. The token is in
+    /// [`LockGuard::fencing_token`].
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let first = locks.lock("p", "k").fenced(true).acquire().await?.fencing_token();
+    /// let second = locks.lock("p", "k").fenced(true).acquire().await?.fencing_token();
+    /// assert!(second > first, "the token grows from hold to hold");
+    /// # Ok(()) }
+    /// ```
     pub fn fenced(mut self, fenced: bool) -> Self {
         self.options = self.options.fenced(fenced);
         self
     }
 
-    /// What happens to a body given to [`run`](Self::run) whose lock is lost under it.
+    /// What happens to a body in [`run`](Self::run) when its lock is lost. By default [`OnLost::Cancel`].
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager, OnLost};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let request = locks.lock("p", "k").expire(Duration::from_millis(20)).renew(false).on_lost(OnLost::Continue);
+    /// let outcome = request.run(tokio::time::sleep(Duration::from_millis(60))).await;
+    /// assert!(matches!(outcome, Err(LockError::Lost { completed: true, .. })));
+    /// # Ok(()) }
+    /// ```
     pub fn on_lost(mut self, on_lost: OnLost) -> Self {
         self.options = self.options.on_lost(on_lost);
         self
     }
 
-    /// Waits for the lock and returns the guard that holds it.
+    /// Waits for the lock and returns the guard that holds it. Prefer [`run`](Self::run) where the work is one future:
+    /// nothing stops the work under a guard when the lock is lost.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let guard = locks.lock("cart", "ada").acquire().await?;
+    /// // …read, change, write…
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// [`Timeout`](LockError::Timeout) when it stayed busy, [`Backend`](LockError::Backend) when Redis could not be
-    /// asked until then, [`InvalidKey`](LockError::InvalidKey) or [`InvalidSetting`](LockError::InvalidSetting)
-    /// before anything is sent, [`TooManyWaiters`](LockError::TooManyWaiters), [`AlreadyHeld`](LockError::AlreadyHeld) inside a body that holds this very lock,
-    /// [`ShutDown`](LockError::ShutDown), [`Forked`](LockError::Forked) in a child of the process that made the manager,
-    /// [`TooFewReplicas`](LockError::TooFewReplicas) with
-    /// [`Builder::min_replicas`](crate::Builder::min_replicas). All of them at the latest 100 ms after the timeout.
+    /// - [`Timeout`](LockError::Timeout) when the lock stayed busy.
+    /// - [`Backend`](LockError::Backend) when Redis could not be asked before the timeout.
+    /// - [`InvalidKey`](LockError::InvalidKey) or [`InvalidSetting`](LockError::InvalidSetting), before anything is
+    ///   sent.
+    /// - [`TooManyWaiters`](LockError::TooManyWaiters) when the manager's limit of waiters is reached.
+    /// - [`AlreadyHeld`](LockError::AlreadyHeld) inside a body that holds this same lock.
+    /// - [`TooFewReplicas`](LockError::TooFewReplicas) with [`Builder::min_replicas`](crate::Builder::min_replicas).
+    /// - [`ShutDown`](LockError::ShutDown) when the manager is shut down.
+    /// - [`Forked`](LockError::Forked) in a child of the process that made the manager.
+    ///
+    /// Each of them comes at the latest 100 ms after the timeout. With a timeout of zero they come when the server
+    /// answers, at the latest after the [`command_timeout`](crate::Builder::command_timeout).
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: dropping the future gives up the place in the queue and withdraws what was asked of Redis.
+    /// Cancel safe: dropping the future gives up the place in the queue, and withdraws the ask from Redis.
     pub fn acquire(self) -> impl Future<Output = Result<LockGuard, LockError>> {
         let entry = self.options.entry(Some(self.engine), false);
         async move {
@@ -83,11 +171,21 @@ impl LockRequest {
         }
     }
 
-    /// Tries once and returns `None` when somebody holds the lock.
+    /// Tries once and returns `None` when the lock is held.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let Some(_guard) = locks.lock("cleanup", "hourly").try_acquire().await? else {
+    ///     return Ok(()); // Another replica cleans up.
+    /// };
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire), without `Timeout`. At the latest after 100 ms.
+    /// As [`acquire`](Self::acquire) with a timeout of zero, without `Timeout`.
     ///
     /// # Cancel safety
     ///
@@ -100,22 +198,33 @@ impl LockRequest {
         }
     }
 
-    /// Waits for the lock, runs `body` under it, and gives it back.
+    /// Waits for the lock, runs `body` under it, and releases it. `#[cache_lock]` expands to this.
     ///
-    /// This is what `#[cache_lock]` expands to. The lock's deadline is looked at before every poll of `body`. When
-    /// the running task holds this very lock already, inside another `run`, `body` enters at once and borrows the
-    /// outer hold's deadline and fencing token. Joined, selected and buffered futures are the same task; spawned ones are
-    /// not, also when an executor that is driven inside of the outer body polls them.
+    /// The deadline of the lock is checked before every poll of `body`.
+    ///
+    /// When the running task already holds this same lock, inside another `run`, `body` starts at once. It borrows the
+    /// deadline and the fencing token of the outer hold. Joined, selected and buffered futures belong to the same task.
+    /// Spawned futures do not, not even when an executor inside the outer body polls them.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let inner = locks.lock("order", &7).run(async { "enters the lock of the outer body" });
+    /// let outer = locks.lock("order", &7).run(inner).await??;
+    /// assert!(outer.starts_with("enters"));
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire) (except `AlreadyHeld`), and [`Lost`](LockError::Lost) when the lock did not
-    /// last until the end of `body`. A release that Redis does not answer is not an error: the work was done under
-    /// the lock, and the release is repeated in the background.
+    /// As [`acquire`](Self::acquire) (except `AlreadyHeld`), and [`Lost`](LockError::Lost) when the lock did not last
+    /// until the end of `body`. A release that Redis does not answer is not an error: the work was done under the lock,
+    /// and the release is repeated in the background.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops `body` and then gives the lock back in the background.
+    /// Dropping the future drops `body` and then releases the lock in the background.
     pub fn run<F: Future>(self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
         let entry = self.options.entry(Some(self.engine), true);
         async move {

@@ -1,8 +1,8 @@
-//! Which manager is meant when none is named, and which locks the running task holds already.
+//! The surroundings of a running task: the default manager, and the locks that the task holds already.
 //!
-//! This is the only global state: one installed manager per process, and on each thread what its polls are inside of. A
-//! task starts outside of everything, wherever it is polled: that keeps re-entry from leaking into work that runs beside its
-//! parent, or inside of a stranger's poll.
+//! This is the only global state: one installed manager per process, and for each thread the scopes and bodies that its
+//! running polls are inside of. A task starts outside of all of them, wherever it is polled. So re-entry does not leak
+//! into work that runs beside its parent, or inside of the poll of an unrelated task.
 
 use std::sync::{Arc, OnceLock};
 
@@ -27,7 +27,7 @@ pub(crate) fn install(engine: &Arc<Engine>) -> Result<(), LockError> {
     installed::install(engine)
 }
 
-/// The manager of the enclosing scope, else the installed one.
+/// The manager of the enclosing scope, else the installed manager.
 pub(crate) fn current() -> Option<Arc<Engine>> {
     let scoped = SCOPED.try_with(|scoped| scoped.find(|engine| Some(Arc::clone(engine))));
     scoped.ok().flatten().or_else(installed::installed)
@@ -37,14 +37,14 @@ pub(crate) async fn with_manager<F: Future>(engine: Arc<Engine>, inside: F) -> F
     Inside::new(&SCOPED, engine, inside).await
 }
 
-/// The keys of the locks of `core` whose bodies the running task is inside of.
+/// The keys of the locks of `core` that are held around the running task.
 pub(crate) fn held_keys(core: &Arc<Core>) -> Vec<Arc<str>> {
     let mut keys = Vec::new();
     let all = |frame: &Arc<Frame>| {
         keys.extend(frame.hold.key_in(core));
         None::<()>
     };
-    // A thread that is ending is inside of nothing.
+    // A thread that is ending is not inside of any body.
     let _ = HELD.try_with(|held| held.find(all));
     keys
 }
@@ -53,7 +53,7 @@ pub(crate) fn held_keys(core: &Arc<Core>) -> Vec<Arc<str>> {
 #[derive(Debug)]
 pub(crate) struct Frame {
     hold: HoldHandle,
-    /// Joined calls that re-enter this frame exclude each other here.
+    /// Joined calls that re-enter this frame exclude each other with this mutex.
     inner: OnceLock<Arc<tokio::sync::Mutex<()>>>,
 }
 
@@ -62,7 +62,7 @@ impl Frame {
         Arc::new(Self { hold, inner: OnceLock::new() })
     }
 
-    /// The innermost frame of the running task that holds the meant key in the same manager.
+    /// The innermost frame of the running task whose hold `is_meant` accepts.
     pub(crate) fn find(is_meant: impl Fn(&HoldHandle) -> bool) -> Option<Arc<Self>> {
         let found = HELD.try_with(|held| held.find(|frame| is_meant(&frame.hold).then(|| Arc::clone(frame))));
         found.ok().flatten()
@@ -76,7 +76,7 @@ impl Frame {
         Arc::clone(self.inner.get_or_init(Arc::default))
     }
 
-    /// Runs `body` inside of this frame: during each of its polls, and while it is dropped.
+    /// A future that runs `body` inside of this frame, in each of its polls and while it is dropped.
     pub(crate) fn around<F: Future>(self: Arc<Self>, body: F) -> Inside<Arc<Self>, F> {
         Inside::new(&HELD, self, body)
     }

@@ -1,4 +1,4 @@
-//! [`Settings`]: what a manager was set to, and what can't be meant.
+//! [`Settings`]: the settings of a manager, and the checks that refuse impossible settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use crate::clock::Drift;
 use crate::lease_bounds::check_lease;
 use crate::{InvalidKey, LockError, key};
 
-/// The allowance for a holder that is late; more than this is a lease of its own.
+/// The longest grace. A longer allowance for a late holder would be a lease of its own.
 const LONGEST_GRACE: Duration = Duration::from_hours(1);
 
-/// More than any server has; `WAIT` would wait for them in vain each time.
+/// The largest number of replicas to wait for. No server has more, so `WAIT` would wait in vain each time.
 const MOST_REPLICAS: u32 = 100;
 
-/// A label is for people to read.
+/// The longest label in bytes: people read it.
 const LONGEST_LABEL: usize = 255;
 
-/// What a manager was set to.
+/// The settings of a manager.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) namespace: Option<String>,
@@ -25,18 +25,18 @@ pub(crate) struct Settings {
     pub(crate) default_expire: Duration,
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
-    /// How many replicas have to confirm a grant, and in what time.
+    /// How many replicas must confirm a grant, and within what time.
     pub(crate) min_replicas: Option<(u32, Duration)>,
-    /// The longest lease that may be asked for, the grace included.
+    /// The longest lease that a request may ask for, with the grace.
     pub(crate) max_lease: Option<Duration>,
-    /// A key of the protocol, which is no lock's name.
+    /// A key of the protocol. No lock may have this name.
     pub(crate) reserved: Option<&'static str>,
     pub(crate) grace: Duration,
     pub(crate) max_clock_drift_ppm: u32,
     pub(crate) drain: Duration,
     pub(crate) max_waiters: usize,
     pub(crate) max_waiters_per_key: usize,
-    /// What is wrong with the above, when nobody was there to be told.
+    /// What is wrong with the settings above, when the constructor could return no error. Each request reports it.
     pub(crate) problem: Option<LockError>,
 }
 
@@ -74,7 +74,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Refuses what can't be meant.
+    /// Refuses settings that make no sense.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         if let Some(namespace) = &self.namespace {
             key::check_text(namespace).map_err(|problem| LockError::InvalidSetting {
@@ -122,7 +122,7 @@ impl Settings {
         self.check_lease("default_expire", self.default_expire)
     }
 
-    /// Refuses a lease that can't be meant, or is longer than leases may be here.
+    /// Refuses a lease that makes no sense, or is longer than `max_lease`.
     pub(crate) fn check_lease(&self, setting: &'static str, lease: Duration) -> Result<(), LockError> {
         check_lease(setting, lease)?;
         match self.max_lease {
@@ -137,7 +137,7 @@ impl Settings {
         }
     }
 
-    /// Refuses what can't be meant of locks in this process, too.
+    /// Refuses settings that make no sense for locks in this process.
     pub(crate) fn check_in_memory(&self) -> Result<(), LockError> {
         if self.min_replicas.is_some() {
             let reason = "locks in this process have no replicas: leave it out".to_owned();
@@ -146,13 +146,14 @@ impl Settings {
         self.check()
     }
 
-    /// How the clocks may run apart.
+    /// How far the clocks may run apart.
     pub(crate) fn drift(&self) -> Drift {
-        // Checked before anything is made of these settings.
+        // `check` has refused a value out of bounds before anything uses these settings.
         Drift::of_ppm(self.max_clock_drift_ppm).unwrap_or(Drift::DEFAULT)
     }
 
-    /// A lock's name in this manager's namespace; an error when the manager could not refuse its settings itself.
+    /// A lock's name in this manager's namespace. An error when the manager could not report its impossible settings
+    /// itself.
     pub(crate) fn full_name(&self, name: String) -> Result<Arc<str>, LockError> {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());

@@ -1,4 +1,4 @@
-//! [`Token`]: what a lock's key holds in the store while somebody owns it.
+//! [`Token`]: the value at a lock's key in the store while a process owns the lock.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 /// An owner token: `<process: 32 hex digits>.<sequence>@<label>`.
 ///
-/// Unguessable (a neighbour with access to the key can't release it by chance), unique per lease, and readable: the
-/// label tells whoever waits who holds the lock.
+/// It can't be guessed, so another client with access to the key can't release the lock by chance. It is unique per
+/// lease. People can read it: its label tells a waiter who holds the lock.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Token(Arc<str>);
 
@@ -18,7 +18,7 @@ impl Token {
         &self.0
     }
 
-    /// A token as the store names it; it may be another client's.
+    /// A token as the store returns it. It may belong to another client.
     pub(crate) fn foreign(text: &str) -> Self {
         Self(text.into())
     }
@@ -28,7 +28,7 @@ impl Token {
         self.0.strip_prefix(&process.id).is_some_and(|rest| rest.starts_with('.'))
     }
 
-    /// The label of the manager that made it; `None` when another client did.
+    /// The label of the manager that made the token. `None` when another client made it.
     pub(crate) fn label(&self) -> Option<String> {
         let (identity, label) = self.0.split_once('@')?;
         let (process, sequence) = identity.split_once('.')?;
@@ -39,7 +39,8 @@ impl Token {
     }
 }
 
-/// Shows the process's first digits and the sequence: enough to tell tokens apart in a log, too little to release with.
+/// Shows the first digits of the process and the sequence. That is enough to tell tokens apart in a log, and too little
+/// to release a lock.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sequence = self.0.split(['.', '@']).nth(1).unwrap_or_default();
@@ -47,7 +48,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// One manager as the store sees it: the maker of its tokens.
+/// One manager as the store sees it. It makes the tokens.
 #[derive(Debug)]
 pub(crate) struct Process {
     id: String,
@@ -67,22 +68,23 @@ impl Process {
 
     pub(crate) fn next_token(&self) -> Token {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        // Room for the longest: the text is written in one go.
+        // Reserves room for the longest token, so the text is written without a second allocation.
         let mut token = String::with_capacity(self.id.len() + self.label.len() + 22);
-        // Writing to a String can't fail.
+        // Writing to a `String` can't fail.
         let _ = write!(token, "{}.{sequence}@{}", self.id, self.label);
         Token(token.into())
     }
 }
 
-/// Blanks separate the words of a push message, and `|` the parts of a queue entry.
+/// Escapes what has a meaning in the protocol: a blank separates the words of a push message, and `|` the parts of a
+/// queue entry.
 fn escape(label: &str) -> String {
     let mut escaped = String::with_capacity(label.len());
     for character in label.chars() {
         if character.is_whitespace() || character.is_control() || matches!(character, '%' | '|') {
             let mut utf8 = [0; 4];
             for byte in character.encode_utf8(&mut utf8).bytes() {
-                // Writing to a String can't fail.
+                // Writing to a `String` can't fail.
                 let _ = write!(escaped, "%{byte:02X}");
             }
         } else {

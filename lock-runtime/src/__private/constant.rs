@@ -1,14 +1,14 @@
-//! What the compiler checks of constants, as other values are checked when they are used.
+//! Checks of options that are constants, at compile time. Other values are checked when they are used.
 
 use std::time::Duration;
 
 use crate::lease_bounds::problem_of_lease;
 
-/// `prefix = PREFIX`. What else is wrong with one is told at run time: a `const fn` sees bytes only.
+/// Checks `prefix = PREFIX`. Other mistakes in a prefix are found at run time: a `const fn` sees only bytes.
 ///
 /// # Panics
 ///
-/// At compile time.
+/// At compile time, with the mistake.
 #[track_caller]
 pub const fn check_prefix(prefix: &str) {
     let mut rest = prefix.as_bytes();
@@ -22,32 +22,32 @@ pub const fn check_prefix(prefix: &str) {
     }
 }
 
-/// `expire = EXPIRE`.
+/// Checks `expire = EXPIRE`.
 ///
 /// # Panics
 ///
-/// At compile time.
+/// At compile time, with the mistake.
 #[track_caller]
 pub const fn check_expire(expire: Duration) {
     check_nanos(expire.as_nanos());
 }
 
-/// `expire_ms = EXPIRE`.
+/// Checks `expire_ms = EXPIRE`.
 ///
 /// # Panics
 ///
-/// At compile time.
+/// At compile time, with the mistake.
 #[track_caller]
 pub const fn check_expire_ms(expire: i128) {
     assert!(expire >= 0, "a lease can't be negative");
     check_nanos(expire.unsigned_abs().saturating_mul(1_000_000));
 }
 
-/// `expire_s = EXPIRE`.
+/// Checks `expire_s = EXPIRE`.
 ///
 /// # Panics
 ///
-/// At compile time.
+/// At compile time, with the mistake.
 #[track_caller]
 pub const fn check_expire_s(expire: i128) {
     check_expire_ms(expire.saturating_mul(1000));

@@ -16,13 +16,13 @@ use crate::store::voter::MARKER;
 use crate::token::Process;
 use crate::{BackendError, LockError, LockManager};
 
-/// For so long a server that restarts has no vote, unless the user says otherwise.
+/// A server that restarts has no vote for this long, unless the user sets `max_lease`.
 const MAX_LEASE: Duration = Duration::from_hours(1);
-/// A server that takes so much of the command timeout is not waited for when another one will do.
+/// A server that needs more than this part of the command timeout is not waited for when another server will do.
 const PATIENCE: u32 = 5;
 
 impl Settings {
-    /// As they are for a quorum.
+    /// The settings as a quorum needs them; refuses settings that a quorum can't have.
     fn of_quorum(mut self) -> Result<Self, LockError> {
         if self.min_replicas.is_some() {
             let reason = "a quorum has no replicas to wait for: its servers are independent".to_owned();

@@ -1,8 +1,8 @@
-//! [`Drift`]: by how much two clocks may run apart (rule 15).
+//! [`Drift`]: how far two clocks may run apart (rule 15: a deadline is early by this part of the lease and 2 ms).
 
 use std::time::Duration;
 
-/// For what clocks are read in: whole milliseconds on a server.
+/// An allowance for the precision of the readings: a server gives whole milliseconds.
 const READING: Duration = Duration::from_millis(2);
 
 /// How much faster the server's clock may run than the holder's, in parts per million.
@@ -10,19 +10,19 @@ const READING: Duration = Duration::from_millis(2);
 pub(crate) struct Drift(u32);
 
 impl Drift {
-    /// Redlock's 1 %, as redsync, node-redlock and rslock have it.
+    /// Redlock's 1 %, as in redsync, node-redlock and rslock.
     pub(crate) const DEFAULT: Self = Self(10_000);
-    /// Two clocks that `adjtime` of a kernel slews, one against the other, are apart by no less.
+    /// The least allowance: two clocks that a kernel's `adjtime` slews against each other run apart this fast.
     pub(crate) const LEAST_PPM: u32 = 1_000;
-    /// With more than that a lease would be mostly allowance.
+    /// The largest allowance: with more, most of a lease would be allowance.
     pub(crate) const MOST_PPM: u32 = 500_000;
 
-    /// `None` when it is out of bounds.
+    /// `None` when `ppm` is out of bounds.
     pub(crate) fn of_ppm(ppm: u32) -> Option<Self> {
         (Self::LEAST_PPM..=Self::MOST_PPM).contains(&ppm).then_some(Self(ppm))
     }
 
-    /// A lease as its holder may trust it: shorter by what the clocks may run apart.
+    /// The part of a lease that its holder may trust: the lease without the allowance for drift.
     pub(crate) fn trusted(self, lease: Duration) -> Duration {
         mutant!(NoDriftAllowance => return lease);
         let apart = (lease / 1000).saturating_mul(self.ppm()) / 1000;
@@ -35,7 +35,7 @@ impl Drift {
     }
 }
 
-/// The allowance of most tests, and of locks in this process, where there is one clock.
+/// A lease with the default allowance: for most tests, and for locks in this process, where there is only one clock.
 pub(crate) fn without_drift(lease: Duration) -> Duration {
     Drift::DEFAULT.trusted(lease)
 }

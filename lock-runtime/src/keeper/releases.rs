@@ -1,4 +1,4 @@
-//! How the keeper sends the releases that wait in the schedule.
+//! Sends the releases that wait in the schedule.
 
 use std::sync::Weak;
 
@@ -7,7 +7,7 @@ use super::sending::failed;
 use crate::local::{Batch, Core, Fate};
 use crate::store::{Reach, Release, Released, Retry, Store, StoreError};
 
-/// Sends a batch, and notes what became of it.
+/// Sends a batch, and notes the outcome of each release.
 pub(super) async fn send(keeper: &Keeper, core: &Weak<Core>, batch: Batch) {
     let releases = batch.releases();
     let answers = match keeper.store.release(&releases, keeper.by()).await {
@@ -25,7 +25,7 @@ fn fate(key: &str, was_denied: bool, answer: Option<Result<Released, StoreError>
     match answer {
         Some(Ok(_)) => Fate::Over,
         Some(Err(error)) => {
-            // What is refused for good is told once.
+            // A release that is refused for good is logged once.
             if error.retry == Retry::Later || !was_denied {
                 failed(key, &error);
             }

@@ -1,4 +1,4 @@
-//! What the keeper sends, and what it makes of the answers.
+//! Sends renewals and repeated asks, and takes in their answers.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -9,8 +9,8 @@ use crate::local::{Core, Slot};
 use crate::observe;
 use crate::store::{Ask, Reach, Renewal, Retry, Store, StoreError};
 
-/// Makes the keeper's connection when it broke: from a far server the next hold should not have to wait for one to be
-/// confirmed.
+/// Connects again when the keeper's connection broke. With a far server the confirmation of the next hold should not
+/// have to wait for a connection.
 pub(super) fn connect_again(keeper: &Arc<Keeper>) {
     if keeper.is_connecting.swap(true, Ordering::Relaxed) {
         return;
@@ -69,13 +69,15 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
                 if !slot.on_answer(ask, answer)
                     && let Some(core) = core.upgrade()
                 {
-                    // Granted to a token that was given up meanwhile (rules 12 and L3).
+                    // Rules 12 and L3: the token was given up meanwhile and nobody waits for this grant, so it is
+                    // released.
                     core.release_later(ask.withdrawal());
                 }
             }
             Err(error) => {
                 if error.replicas.is_some() {
-                    // Granted, and not confirmed: the task that waits for it finds out, and fails.
+                    // The lock was granted, but too few replicas confirmed it. The waiting task asks again and gets the
+                    // error.
                     slot.on_interruption();
                 }
                 withdraw_if_unanswered(core, slot, ask, &error);
@@ -85,8 +87,9 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
     }
 }
 
-/// Rule 1: what was sent and not answered is taken back. A task does that with what it asked for itself; but the lease of this
-/// ask may have been released before the server came to the repetition, which then grants it once more.
+/// Rule 1: an ask that was sent and not answered is withdrawn. A task withdraws its own asks. But the lease of this ask
+/// may have been released before the server executed the repetition, and then the repetition grants the lease once
+/// more.
 fn withdraw_if_unanswered(core: &Weak<Core>, slot: &Slot, ask: &Ask, error: &StoreError) {
     mutant!(RepetitionLeft => return);
     if error.reach == Reach::Unanswered

@@ -7,19 +7,19 @@ use tokio::sync::mpsc;
 
 use crate::fork::Origin;
 
-/// The thread, for as long as a manager needs it; it ends when the last one is gone and its work is done.
+/// The thread. It ends when the last manager that needs it is gone, and its work is done.
 #[derive(Debug)]
 pub(crate) struct KeeperThread {
     runtime: Handle,
-    /// The thread runs until every clone of this is dropped.
+    /// The thread runs until every clone of this sender is dropped.
     alive: mpsc::Sender<()>,
 }
 
-/// The thread, and the process that has it: a child after a fork has none.
+/// The thread and its process. A child after a fork does not have the thread.
 static THREAD: Mutex<Option<(Origin, Weak<KeeperThread>)>> = Mutex::new(None);
 
 impl KeeperThread {
-    /// The process's thread, started when there is none.
+    /// The thread of this process. It is started when there is none.
     pub(crate) fn shared() -> std::io::Result<Arc<Self>> {
         let mut current = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
         let started = current.as_ref().filter(|(origin, _)| !origin.is_inherited());
@@ -30,7 +30,7 @@ impl KeeperThread {
         let (alive, mut all_gone) = mpsc::channel::<()>(1);
         let thread = Arc::new(Self { runtime: runtime.handle().clone(), alive });
         std::thread::Builder::new().name("lock-keeper".to_owned()).spawn(move || {
-            // Nothing is ever sent: this waits for the last sender to go.
+            // Nothing is ever sent. This waits until the last sender is dropped.
             runtime.block_on(all_gone.recv());
         })?;
         *current = Some((Origin::here(), Arc::downgrade(&thread)));

@@ -1,4 +1,4 @@
-//! [`acquire`]: from a request to a hold.
+//! [`acquire`]: one task's way from a request to a hold.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
 ///
-/// Cancel safe at every await: a place in the queue leaves it when dropped, and the turn gives back on drop whatever
-/// was granted or is still asked for.
+/// It is cancel safe at every await. A dropped place in the queue leaves the queue. A dropped turn releases what was
+/// granted, and withdraws what is still asked for.
 pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Result<Hold, LockError> {
     if core.is_closed() {
         return Err(shut_down(request));
@@ -32,13 +32,14 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     if core.is_inherited_at(attempt.started) {
         return Err(forked(request));
     }
-    // Whether the clocks were read a moment ago.
+    // Whether `attempt.started` is still the current time.
     let mut is_first = true;
     loop {
         let (slot, entered) = core.table().enter(core, &request.key, request.fenced, !request.timeout.is_zero());
         match entered {
             Entered::Turn(id) => {
-                // Boxed: every waiter's future would have room for the store's commands, which most never send.
+                // Boxed: else the future of every waiter would have room for the store's commands, and most waiters
+                // send none.
                 let now = is_first.then_some(attempt.started);
                 return Box::pin(drive(core, Turn::new(&slot, id), request, &mut attempt, now, None)).await;
             }
@@ -53,7 +54,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     Err(turn) => Box::pin(drive(core, turn, request, &mut attempt, Some(now), Some(waiting))).await,
                 };
             }
-            // Somebody here is just asking: whether the lock is taken, or the store unreachable, is about to be known.
+            // A sibling task has just asked. Its answer will say whether the lock is taken or the store unreachable.
             Entered::Taken if slot.status(SILENCE).is_pending() && !attempt.by().has_passed() => {
                 is_first = false;
                 attempt.counts_from(core.answers(), slot.holds());
@@ -61,7 +62,8 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 if slot.status(SILENCE).is_pending() {
                     let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
                 }
-                // The task that asked may have failed and be gone, and from the table the slot that knows of it.
+                // The task that asked may have failed. Then this slot knows the failure, but the table may no longer
+                // have the slot.
                 let is_silent = match slot.status(SILENCE) {
                     LockStatus::Unreachable(_) => true,
                     LockStatus::Silent(_) => attempt.by().has_passed(),
@@ -77,7 +79,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     }
 }
 
-/// Waits in the queue of the process.
+/// Waits for the turn in the queue of the process.
 async fn wait(
     core: &Core,
     slot: &Slot,
@@ -97,7 +99,8 @@ async fn wait(
     }
 }
 
-/// Starts the hold on a lease that was handed over good: neither the store nor its room in memory is needed.
+/// Starts the hold on a good lease that was handed over. It needs neither the store nor the memory for the store's
+/// commands.
 fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now: Moment) -> Result<Hold, Turn> {
     let handle = if core.is_closed() { None } else { Hold::start(&turn, request, now) };
     match handle {
@@ -115,13 +118,13 @@ struct QueuePlace<'a> {
 
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
-        // A turn that was sent and not received is dropped with the receiver, and passes on.
+        // A turn that was sent but not received is dropped with the receiver, and passes on.
         self.slot.leave(self.id);
     }
 }
 
-/// Does one step after another until the hold starts. The clock need not be read again for the first when it is `now`.
-/// The task is counted as `waiting` from its first step that waits, if it was not before.
+/// Does one step after another until the hold starts. When `now` is given, the first step uses it and reads no clock.
+/// Without a permit in `waiting`, the task gets one before its first step that waits.
 async fn drive(
     core: &Core,
     mut turn: Turn,
@@ -150,7 +153,7 @@ async fn drive(
             }
             Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
             Step::Wait(pause) => {
-                // Whether a wake-up or the time ended the wait does not matter: the next step looks again.
+                // It does not matter whether a wake-up or the timer ended the wait: the next step looks again.
                 let _ = tokio::time::timeout(pause, changed).await;
             }
             Step::Rejoin => {
@@ -165,7 +168,7 @@ async fn drive(
                 };
             }
             Step::GiveUp => return Err(given_up(core, &slot, request, attempt)),
-            // A token is made once: that is worth a system call beside the round trip.
+            // A token is made once per ask, so a system call beside the round trip is acceptable.
             Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked(request)),
             Step::Confirm(_) if attempt.note_outlived(slot.outlived_lease(now)) => {
                 attempt.tried = true;
@@ -182,7 +185,7 @@ async fn drive(
     }
 }
 
-/// Sends the command of a step, and has the turn take in its answer. `None`: what it asks for was withdrawn meanwhile.
+/// Sends the command of a step, and gives its answer to the turn. `None` when the ask was withdrawn meanwhile.
 async fn send(
     core: &Core,
     turn: &Turn,
@@ -220,7 +223,7 @@ async fn send(
     })
 }
 
-/// Takes in how a command went that was sent at `sent`; the error that ends the attempt.
+/// Takes in the outcome of a command that was sent at `sent`. Returns the error that ends the attempt.
 fn on_outcome(
     core: &Core,
     slot: &Slot,
@@ -245,7 +248,7 @@ fn on_outcome(
         Err(error) => {
             let brief =
                 if slot.was_answered() { SILENCE_OF_KNOWN_SERVER } else { SILENCE_OF_ANY_SERVER }.max(far_answer(core));
-            // Without a connection nothing was asked, however little time there was.
+            // Without a connection nothing was asked, so a short time does not excuse the failure.
             let is_unsent = error.reach == Reach::Unsent;
             // A command that the timeout cut short says nothing about the server.
             if !error.out_of_time || is_unsent || sent.elapsed() >= brief || !attempt.give_up().has_passed() {
@@ -257,8 +260,8 @@ fn on_outcome(
     Ok(())
 }
 
-/// How long the answer of a far server may take. No command waits for longer than the command timeout, so one that had all
-/// of it was not cut short, however far away the server is.
+/// How long the answer of a far server may take. No command waits longer than the command timeout. So a command that
+/// had the whole command timeout was not cut short, however far away the server is.
 fn far_answer(core: &Core) -> Duration {
     (core.store().round_trip() * 2).min(core.settings().command_timeout)
 }
@@ -275,13 +278,13 @@ fn forked(request: &ResolvedRequest) -> LockError {
     LockError::Forked { key: request.key.to_string() }
 }
 
-/// The error of a task whose time is up: busy and unreachable never look alike.
+/// The error of a task whose time is up. A busy lock and an unreachable store never look alike.
 fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
     let key = request.key.to_string();
     if let Some(error) = slot.too_short(request.expire, attempt.outlived.map(|(took, _)| took)) {
         return error.of_lock(&key);
     }
-    // Who waits for less than the usual silence has heard nothing in all its time.
+    // A task whose timeout is shorter than the usual silence heard nothing in all its time.
     let usual = SILENCE.max(far_answer(core));
     let silence = match request.timeout {
         // Its own command had all the time that there was: it did not wait for that of a sibling first.
@@ -296,13 +299,13 @@ fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attem
     let holder = match slot.status(silence) {
         LockStatus::Unreachable(error) => return error.of_lock(&key),
         LockStatus::Silent(since) => return core.store().unanswered(since).of_lock(&key),
-        // A sibling held it meanwhile, and left too little time for an answer.
+        // A sibling held the lock meanwhile, and left too little time for an answer.
         LockStatus::Unknown if attempt.has_counted_hold(slot.holds()) => Some(core.label().to_owned()),
-        // The one command of a single try was not answered: that the lock is taken is not known.
+        // The only command of a single try was not answered, so it is not known that the lock is taken.
         LockStatus::Unknown if request.timeout.is_zero() && attempt.has_failed() => {
             return core.store().unanswered(attempt.started.elapsed()).of_lock(&key);
         }
-        // Its siblings asked one after another, and each was gone before there was an answer.
+        // The siblings asked one after another, and each of them was gone before the store answered.
         LockStatus::Unknown if attempt.has_counted_none(core.answers()) => {
             return core.store().unanswered(attempt.started.elapsed()).of_lock(&key);
         }

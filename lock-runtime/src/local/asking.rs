@@ -1,4 +1,4 @@
-//! What the store says of a slot's pending ask: answers, pushes, and what a task may conclude from them.
+//! What a slot learns from the store about its pending ask, from answers and pushes, and what a task may conclude.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,27 +9,27 @@ use crate::clock::{Deadline, Moment};
 use crate::store::{Answer, Ask, Grant, Pushed, Reach, StoreError};
 use crate::token::Token;
 
-/// See [`Slot::status`].
+/// What a task without the turn can say about the lock; see [`Slot::status`].
 pub(super) enum LockStatus {
     HeldHere,
     HeldElsewhere,
     /// The store could not be asked.
     Unreachable(StoreError),
-    /// The store has not answered for so long.
+    /// The store has not answered for this long, which is more than usual.
     Silent(Duration),
     /// The store has not answered yet.
     Unknown,
 }
 
 impl LockStatus {
-    /// Whether the store's answer may still be on its way.
+    /// Whether the store's answer may still come.
     pub(super) fn is_pending(&self) -> bool {
         matches!(self, Self::Unknown | Self::Silent(_))
     }
 }
 
 impl Slot {
-    /// Takes in a pushed grant; `false` when nobody here waits for its token or owns it.
+    /// Takes in a pushed grant. Returns `false` when no task here waits for its token or owns it.
     pub(crate) fn on_grant(self: &Arc<Self>, pushed: &Pushed) -> bool {
         let mut state = self.locked();
         if state.lease.as_ref().is_some_and(|lease| lease.token == pushed.token) {
@@ -54,7 +54,7 @@ impl Slot {
         }
     }
 
-    /// Makes the queue in the store doubtful: whoever drives it asks again.
+    /// Marks the place in the store's queue as doubtful. The task that drives the store then asks again.
     pub(crate) fn on_interruption(&self) {
         if let Some(pending) = &mut self.locked().pending {
             pending.on_interruption();
@@ -62,7 +62,8 @@ impl Slot {
         self.changed.notify_waiters();
     }
 
-    /// The ask to repeat as the safety net; `None` when nothing is queued, or was answered less than `age` ago.
+    /// The ask that the keeper repeats as the safety net. `None` when no ask is queued, or the last answer is younger
+    /// than `age`.
     pub(crate) fn repeatable_ask(&self, age: Duration, give_up: Deadline) -> Option<Ask> {
         mutant!(NoSafetyNet => return None);
         let state = self.locked();
@@ -76,7 +77,7 @@ impl Slot {
         self.locked().pending.as_ref().is_some_and(|pending| pending.is_queued() && !pending.is_granted())
     }
 
-    /// Takes in an answer; `false` when it grants a token that nobody here waits for.
+    /// Takes in an answer. Returns `false` when it grants a token that no task here waits for.
     pub(crate) fn on_answer(self: &Arc<Self>, ask: &Ask, answer: Answer) -> bool {
         let mut state = self.locked();
         let granted = matches!(answer, Answer::Granted(_));
@@ -85,7 +86,8 @@ impl Slot {
         if let Some(pending) = state.pending.as_mut().filter(|pending| pending.token == ask.token) {
             pending.on_answer(ask, answer);
             if !ask.wait && !pending.may_stand() {
-                // A store of several servers may still be taking back what one of them granted (rule L3).
+                // Rule L3: the token is not used again. A store of several servers may still be withdrawing what one of
+                // them granted.
                 pending.token = self.core.next_token();
             }
             if granted {
@@ -104,12 +106,13 @@ impl Slot {
         !granted || state.is_ending(&ask.token)
     }
 
-    /// Notes that a task is about to give back the lease of `token`.
+    /// Notes that a task is about to release the lease of `token`.
     pub(super) fn note_release_begun(&self, token: &Token) {
         self.locked().ending.push((token.clone(), false));
     }
 
-    /// Notes that it has; returns whether the token was granted once more meanwhile. `None` when that was not to be.
+    /// Notes that the release of `token` is done. Returns whether the store granted the token again meanwhile, or
+    /// `None` when no release of it was noted.
     pub(super) fn note_release_done(self: &Arc<Self>, token: &Token) -> Option<bool> {
         let again = {
             let mut state = self.locked();
@@ -120,7 +123,7 @@ impl Slot {
         again
     }
 
-    /// Whom a task that gives up was waiting for: the label of another process's manager.
+    /// The holder that a task waited for until it gave up: the label of another process's manager.
     pub(super) fn holder_elsewhere(&self) -> Option<String> {
         let state = self.locked();
         let busy = state.pending.as_ref()?.busy()?;
@@ -131,26 +134,26 @@ impl Slot {
         label
     }
 
-    /// Whether what was asked for was refused for a lease of this process that is just being given back.
+    /// Whether the ask was refused only because this process is just releasing a lease of the same lock.
     pub(super) fn is_blocked_by_own_release(&self) -> bool {
         let state = self.locked();
         let busy = state.pending.as_ref().filter(|pending| !pending.is_granted()).and_then(|pending| pending.busy());
         busy.is_some_and(|busy| self.core.is_own_token(&busy.owner))
     }
 
-    /// How long the store took to grant the lease, when the lease was over by then.
+    /// How long the store took to grant the lease, when the lease was over before the grant came.
     pub(super) fn outlived_lease(&self, now: Moment) -> Option<Duration> {
         self.locked().lease.as_ref()?.outlived(now, self.core.settings().drift())
     }
 
-    /// Whether another process was seen to own the lock.
+    /// Whether the last answer named another process as the owner.
     fn is_behind_another(&self) -> bool {
         let state = self.locked();
         let busy = state.pending.as_ref().and_then(|pending| pending.busy());
         busy.is_some_and(|busy| !self.core.is_own_token(&busy.owner))
     }
 
-    /// Why a task that the store granted a lease, which was over by then, has no lock; `None` when another one has it.
+    /// The error of a task whose lease was over before its grant came. `None` when another process has the lock.
     pub(super) fn too_short(&self, expire: Duration, outlived: Option<Duration>) -> Option<StoreError> {
         let took = outlived.filter(|_| !self.is_behind_another())?;
         let text =
@@ -158,17 +161,17 @@ impl Slot {
         Some(StoreError::later(BackendError::new(text)))
     }
 
-    /// How many holds there were.
+    /// How many holds this slot has had.
     pub(super) fn holds(&self) -> u32 {
         self.locked().holds
     }
 
-    /// Whether the store has answered the ask that is pending.
+    /// Whether the store has answered the pending ask.
     pub(super) fn was_answered(&self) -> bool {
         self.locked().pending.as_ref().is_some_and(|pending| pending.busy().is_some())
     }
 
-    /// Takes in that an ask failed.
+    /// Takes in that an ask failed. An ask that was never sent needs no withdrawal, but an earlier ask may still stand.
     pub(super) fn on_failed_ask(&self, ask: &Ask, error: &StoreError) {
         match error.reach {
             Reach::Unsent => self.on_unsent_ask(ask),
@@ -190,19 +193,19 @@ impl Slot {
     fn on_unsent_ask(&self, ask: &Ask) {
         mutant!(UnsentWithdrawn => return);
         if let Some(pending) = self.locked().pending.as_mut().filter(|pending| pending.token == ask.token) {
-            // An answer to an earlier one may have come meanwhile.
+            // An answer to an earlier ask may have come meanwhile.
             pending.on_unsent();
         }
     }
 
-    /// Notes how asking the store went.
+    /// Notes the failure of the last ask; `None` after a success.
     pub(super) fn record_failure(&self, failure: Option<StoreError>) {
         self.locked().failure = failure;
         self.changed.notify_waiters();
     }
 
-    /// What a task that does not have the turn can say of the lock. After `silence` an unanswered ask means more than that
-    /// the answer is on its way.
+    /// What a task without the turn can say about the lock. An ask without an answer for less than `silence` means
+    /// nothing: its answer is on the way.
     pub(super) fn status(&self, silence: Duration) -> LockStatus {
         let state = self.locked();
         if state.is_held() {
@@ -229,9 +232,9 @@ impl State {
         (since >= silence).then_some(LockStatus::Silent(since))
     }
 
-    /// Whether the lease of `token`, which was granted once more, is about to be given back: most likely the grant is that
-    /// very lease. To release it here as well would take it from under the task that waits to hear that the lock was
-    /// still its own, or from under a body that is not dropped yet (rule 17).
+    /// Whether the lease of `token`, which the store has granted again, is about to be released here. Most likely the
+    /// grant is for that same lease. A release at this point would take the lease away too early: a task still waits to
+    /// hear that the lock was its own, or a body is not dropped yet (rule 17: such a token is not a stray).
     pub(super) fn is_ending(&mut self, token: &Token) -> bool {
         let Some((_, again)) = self.ending.iter_mut().find(|(ending, _)| ending == token) else { return false };
         *again = true;

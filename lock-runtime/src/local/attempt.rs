@@ -1,4 +1,4 @@
-//! [`Attempt`]: one task's attempt to get a lock: its deadline, and how it went so far.
+//! [`Attempt`]: one task's attempt to get a lock, with its deadline and its history.
 
 use std::time::Duration;
 
@@ -6,31 +6,33 @@ use super::turn::Step;
 use crate::clock::{Deadline, Moment};
 use crate::timing::{ASK_BACKOFF, OVERTIME, RETRY_OWN_RELEASE_AFTER, SHORTEST_ANSWER};
 
-/// How long an answer may take, for whoever asks with this timeout: with a timeout of zero as long as any command may,
-/// however far away the server is (promise 7: a single try waits for one answer).
+/// How long an answer may take for a task with this timeout. With a timeout of zero it is the command timeout, however
+/// far away the server is (promise 7: a single try waits for one answer).
 pub(crate) fn answer_time(timeout: Duration, command_timeout: Duration) -> Duration {
     if timeout.is_zero() { command_timeout } else { timeout.max(SHORTEST_ANSWER) }
 }
 
-/// So often in a row a lease is asked for that is over when its grant comes.
+/// After this many grants in a row whose lease was over before they came, the task stops asking.
 const MOST_OUTLIVED: u32 = 3;
 
-/// One task's attempt to get a lock: its deadline, and how it went so far.
+/// One task's attempt to get a lock.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) started: Moment,
     timeout: Duration,
     /// How long the last command may take.
     answer_time: Duration,
-    /// Whether the store was asked at all: a timeout of zero, or next to zero, means once, not never.
+    /// Whether the store was asked at all. A timeout of zero, or near zero, means one ask, not none.
     pub(super) tried: bool,
-    /// Whether its time went by in the queue of the process.
+    /// Whether the task spent its time in the queue of the process.
     pub(super) waited: bool,
-    /// How long the store took to grant a lease that was over by then, and how often in a row it did.
+    /// How long the store took to grant a lease that was over before the grant came, and how often in a row this
+    /// happened.
     pub(super) outlived: Option<(Duration, u32)>,
-    /// How many answers the store had given, and how many holds there were, when this task began to wait for a sibling.
+    /// How many answers the store had given, and how many holds there had been, when this task began to wait for a
+    /// sibling.
     before: Option<(u64, u32)>,
-    /// Boxed: every waiter has room for it, and few need it.
+    /// Boxed: every waiter has room for this, and few waiters need it.
     failures: Option<Box<Failures>>,
 }
 
@@ -60,42 +62,42 @@ impl Attempt {
         Deadline::new(self.started, self.timeout)
     }
 
-    /// When the last command has to be answered: later than a very short timeout.
+    /// When the last command must be answered: later than a very short timeout.
     pub(super) fn by(&self) -> Deadline {
         Deadline::new(self.started, self.answer_time)
     }
 
     /// Whether it is too late to succeed.
     pub(super) fn is_over(&self, now: Moment) -> bool {
-        // A single try waits for one answer, and what it was granted may be heard of in another way just then.
+        // A single try waits for one answer. Its grant may arrive in another way just then.
         let latest = if self.timeout.is_zero() { self.answer_time } else { self.timeout };
         let latest = latest.saturating_add(OVERTIME).max(self.by().span());
         Deadline::new(self.started, latest).remaining_at(now).is_zero()
     }
 
-    /// From now on the store's answers count, and the holds of siblings, of which there have been so many.
+    /// The store's answers, and the holds of siblings, count from these numbers on.
     pub(super) fn counts_from(&mut self, answers: u64, holds: u32) {
         self.before.get_or_insert((answers, holds));
     }
 
-    /// Whether it has waited for the answer to a sibling.
+    /// Whether the task has waited for the answer to a sibling.
     pub(super) fn has_counted(&self) -> bool {
         self.before.is_some()
     }
 
-    /// Whether the store has answered nobody since.
+    /// Whether the store has given no answer since the task began to wait for a sibling.
     pub(super) fn has_counted_none(&self, answers: u64) -> bool {
         self.before.is_some_and(|(before, _)| before == answers)
     }
 
-    /// Whether a sibling has held the lock since.
+    /// Whether a sibling has held the lock since the task began to wait for it.
     pub(super) fn has_counted_hold(&self, holds: u32) -> bool {
         mutant!(SiblingsHoldForgotten => return false);
         self.before.is_some_and(|(_, before)| before != holds)
     }
 
-    /// What stands in the way of asking the store now. Whoever `owns` the lease may take the time of an answer for what is
-    /// still to be done, with any timeout.
+    /// What forbids to ask the store now: the time is up, or a back-off is running. A task that `owns` the lease may
+    /// overrun any timeout by one answer.
     pub(super) fn pause(&self, now: Moment, owns: bool) -> Option<Step> {
         let left = self.give_up().remaining_at(now);
         let is_late = (!owns && (self.tried || self.waited)) || self.by().remaining_at(now).is_zero();
@@ -107,11 +109,11 @@ impl Attempt {
         (!pause.is_zero()).then(|| Step::Wait(pause.min(limit)))
     }
 
-    /// Notes how long the store took to grant a lease that was over by then; returns whether it is time to say so. Another
-    /// try would fare no better, and keep those away who want a longer lease.
+    /// Notes that a lease was over before its grant came. Returns whether the task must report that now: another try
+    /// would fare no better, and would keep out others that want a longer lease.
     pub(super) fn note_outlived(&mut self, took: Option<Duration>) -> bool {
         if let Some(took) = took {
-            // That of the first grant: later ones are counted from then on, too, when none has any time left.
+            // The time of the first grant is kept. When no time is left, later grants are counted from the same start.
             let (took, before) = self.outlived.unwrap_or((took, 0));
             self.outlived = Some((took, before + 1));
         }
@@ -126,7 +128,7 @@ impl Attempt {
         self.failures = None;
     }
 
-    /// A single try that came too early to count: again, after as much time as it has taken so far.
+    /// Repeats a single try that came too early to count, after as much time as it has taken so far.
     pub(super) fn restart(&mut self) {
         self.tried = false;
         let pause = self.started.elapsed().max(RETRY_OWN_RELEASE_AFTER);

@@ -1,4 +1,4 @@
-//! [`Core`]: what the tasks of one manager share, and what they do to a slot together.
+//! [`Core`]: the state that the tasks of one manager share, and the actions that concern several parts of it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use crate::settings::Settings;
 use crate::store::{AnyStore, Events, Pushed, Release, Store};
 use crate::token::{Process, Token};
 
-/// The one owner of a manager's state. Slots, and so guards, keep it alive; the keeper has a [`Weak`] of it.
+/// The only owner of a manager's state. Slots, and so guards, keep it alive. The keeper has a [`Weak`] reference to it.
 pub(crate) struct Core {
     settings: Settings,
     process: Process,
@@ -29,17 +29,17 @@ pub(crate) struct Core {
     /// The store over the callers' connection.
     store: Arc<AnyStore>,
     schedule: Arc<Schedule>,
-    /// How many answers tasks have had from the store.
+    /// How many answers the tasks have had from the store.
     answers: AtomicU64,
     bodies: TaskTracker,
     releases: TaskTracker,
     is_closed: AtomicBool,
-    /// The process whose locks these are; `None` for locks that are in the process itself, and so in each copy of it.
+    /// The process that owns these locks. `None` for locks in memory, which each copy of the process has for itself.
     origin: Option<Origin>,
 }
 
 impl Core {
-    /// Locks of this manager live in `store`, which tells this of pushes.
+    /// The locks of this manager live in `store`, which sends its pushes to the new core.
     pub(crate) fn new(
         settings: Settings,
         process: Process,
@@ -64,7 +64,7 @@ impl Core {
         core
     }
 
-    /// Where a store tells its news.
+    /// The receiver of the store's pushes and interruptions.
     pub(crate) fn events(self: &Arc<Self>) -> Weak<dyn Events> {
         Arc::<Self>::downgrade(self)
     }
@@ -77,7 +77,7 @@ impl Core {
         &self.settings.label
     }
 
-    /// The part of this manager's tokens that is its own.
+    /// The part of this manager's tokens that no other manager's tokens have.
     pub(crate) fn process_id(&self) -> &str {
         self.process.id()
     }
@@ -120,7 +120,7 @@ impl Core {
         self.is_closed.load(Ordering::SeqCst)
     }
 
-    /// Refuses new locks, and fails all who wait.
+    /// Refuses new locks, and fails all waiters.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         for slot in self.table.all() {
@@ -134,7 +134,7 @@ impl Core {
         self.origin.is_some_and(Origin::is_inherited)
     }
 
-    /// The same, a millisecond late at most: it costs next to nothing.
+    /// The same with a delay of at most a millisecond, at almost no cost.
     pub(super) fn is_inherited_at(&self, now: Moment) -> bool {
         self.origin.is_some_and(|origin| origin.is_inherited_at(now))
     }
@@ -148,25 +148,25 @@ impl Core {
         self.process.next_token()
     }
 
-    /// Withdraws an ask, now on the path it took and later until the store has answered (rule 1).
+    /// Rule 1: withdraws an ask, at once on the connection that it took, and again until the store has answered.
     pub(super) fn withdraw(&self, release: Release) {
         mutant!(NoWithdrawal => return);
         self.store.withdraw_behind(&release);
         self.release_later(release);
     }
 
-    /// Gives a lease back, or withdraws an ask, without waiting.
+    /// Releases a lease, or withdraws an ask, without waiting.
     pub(crate) fn release_later(&self, release: Release) {
         if self.store.is_immediate() {
             let released = self.store.release(std::slice::from_ref(&release), Deadline::after(Duration::ZERO));
-            // An immediate store has no way to fail.
+            // An immediate store can't fail.
             let _ = released.now_or_never();
         } else {
             self.schedule.release(release);
         }
     }
 
-    /// Gives back the lease of a slot that nobody uses, unless a task takes it over first.
+    /// Releases the lease of a slot that nobody uses, unless a task takes the lease over first.
     pub(super) fn release_unused(&self, slot: &Arc<Slot>) {
         mutant!(DroppedGuardKept => return);
         if self.store.is_immediate() {
@@ -178,8 +178,9 @@ impl Core {
         }
     }
 
-    /// Ends the lease under its hold (rule L6), that of `token` if given. The next task's turn begins; a body that
-    /// runs under the hold is woken, and the lease is given back once it is dropped (rule 14).
+    /// Ends the lease under its hold, if the lease has `token` (rule L6: a hold that outlives its deadline ends the
+    /// whole lease). The next task's turn begins. A body under the hold is woken, and the lease is released once the
+    /// body is dropped (rule 14).
     pub(crate) fn revoke(&self, slot: &Arc<Slot>, token: Option<&Token>, loss: Loss) {
         let Some(revoked) = slot.revoke(token, loss) else { return };
         self.schedule.cancel(revoked.entries);
@@ -196,10 +197,11 @@ impl Core {
         self.table.forget_if_unused(slot);
     }
 
-    /// Passes on a turn that its task did not take up (rule L7).
+    /// Rule L7: passes on a turn that its task did not take up in time.
     pub(crate) fn pass_over(&self, slot: &Arc<Slot>) {
         if let Some(release) = slot.pass_over() {
-            // An answer that its task does not read may be to a command that the server has yet to execute.
+            // A task may have read no answer because the server has not executed the command yet. So the withdrawal
+            // goes behind that command, too.
             self.withdraw(release);
         }
         self.table.forget_if_unused(slot);

@@ -1,4 +1,4 @@
-//! [`Slot::while_wanted`]: a command of a task that may come late to its own turn (rule L7).
+//! [`Slot::while_wanted`]: how a task that may be late drives its command (rule L7: a late task's turn passes on).
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -10,7 +10,8 @@ use crate::store::Ask;
 use crate::token::Token;
 
 impl Slot {
-    /// How often a turn was taken from a late task so far. A command of a task is good for as long as this stays the same.
+    /// How often a turn was taken from a late task so far. While this number stays the same, a task's command is still
+    /// wanted.
     pub(super) fn takings(&self) -> u32 {
         self.takings.load(Ordering::Relaxed)
     }
@@ -19,13 +20,13 @@ impl Slot {
         self.takings.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits for the answer to a command that asks for a lock; `None` when its token was given up meanwhile.
+    /// Waits for the answer to a command that asks for a lock. `None` when the token was given up meanwhile.
     ///
-    /// A command is sent when its future is polled: the first when there is a connection, and another one when the server did
-    /// not know the script, or the connection broke. When the task comes to that late, its ask may have been withdrawn before.
-    /// What it sends then would be granted, and nobody would use the grant until its claim ends.
+    /// A command is sent when its future is polled: first when there is a connection, and again when the server did not
+    /// know the script, or the connection broke. When the task is polled late, its ask may have been withdrawn before.
+    /// Then the command would be granted, and nobody would use the grant until its claim ends.
     ///
-    /// Then the token is withdrawn behind the command: the connection may have sent it already.
+    /// So the token is withdrawn behind the command, because the connection may have sent the command already.
     pub(super) async fn while_wanted<T>(
         &self,
         takings: u32,
@@ -42,13 +43,14 @@ impl Slot {
         .await
     }
 
-    /// Whether nobody here has a use for the token any more. Of a lease that a task just gives back, that task hears.
+    /// Whether no task here has a use for the token any more. A lease that a task is just releasing is still in use:
+    /// that task waits for the outcome.
     pub(crate) fn has_given_up(&self, token: &Token) -> bool {
         let mut state = self.locked();
         !state.wants(token) && !state.is_ending(token)
     }
 
-    /// Looks at the state only when a turn was taken from somebody: this is asked at each poll.
+    /// The state is locked only when a turn was taken from a task: this runs at each poll.
     fn is_given_up(&self, takings: u32, token: &Token) -> bool {
         mutant!(GivenUpIsSent => return false);
         self.takings() != takings && !self.locked().wants(token)
@@ -56,7 +58,7 @@ impl Slot {
 }
 
 impl State {
-    /// Whether the token is that of the lease, or of what was asked for.
+    /// Whether the token belongs to the lease or to the pending ask.
     pub(super) fn wants(&self, token: &Token) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.token == *token)
             || self.pending.as_ref().is_some_and(|pending| pending.token == *token)

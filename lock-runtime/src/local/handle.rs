@@ -1,4 +1,4 @@
-//! [`HoldHandle`]: what looks at a hold, and outlives it.
+//! [`HoldHandle`]: a reference to a hold that may outlive the hold.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::timing::CLAIM;
 use crate::token::Token;
 use crate::{FencingToken, LockError};
 
-/// A look at a hold, which may have ended.
+/// A reference to a hold, which may have ended.
 #[derive(Clone, Debug)]
 pub(crate) struct HoldHandle(Arc<HoldInner>);
 
-/// How an extension went that the store has confirmed.
+/// The outcome of an extension that the store has confirmed.
 enum Extended {
     Yes,
-    /// The hold's deadline had passed before (rule 13: it does not come back).
+    /// The hold's deadline had passed before (rule 13: the hold does not come back).
     TooLate,
     /// The hold had ended before.
     Ended,
@@ -51,9 +51,10 @@ impl HoldHandle {
         slot.core.release_later(Release::withdrawal(&slot.key, token, CLAIM));
     }
 
-    /// Gives back the lease of a hold that was lost (rule 14): the slot has forgotten it, the store may not have.
+    /// Releases the lease of a hold that was lost (rule 14: once the body is dropped). The slot has forgotten the
+    /// lease, but the store may still have it.
     pub(super) fn release_after_loss(&self) {
-        // Whether it was granted once more makes no difference: this release is for that grant, too.
+        // It makes no difference whether the store granted the lease again: this release is for that grant, too.
         if self.0.slot.note_release_done(&self.0.token).is_some() {
             self.release_again();
         }
@@ -63,12 +64,12 @@ impl HoldHandle {
         &self.0.slot.key
     }
 
-    /// Whether it is a hold of `key` in `core`.
+    /// Whether this is a hold of `key` in `core`.
     pub(crate) fn is_of(&self, core: &Arc<Core>, key: &str) -> bool {
         Arc::ptr_eq(&self.0.slot.core, core) && *self.0.slot.key == *key
     }
 
-    /// Its key, when it is a hold in `core`.
+    /// The key of the hold, when it is a hold in `core`.
     pub(crate) fn key_in(&self, core: &Arc<Core>) -> Option<Arc<str>> {
         Arc::ptr_eq(&self.0.slot.core, core).then(|| Arc::clone(&self.0.slot.key))
     }
@@ -130,13 +131,13 @@ impl HoldHandle {
         }
     }
 
-    /// Takes in what the store says to an extension, not beyond `own`.
+    /// Takes in the store's answer to an extension, which moves the hold's own end to `own`.
     pub(super) fn on_renewed(&self, renewed: Renewed, own: Deadline) -> Result<(), LockError> {
         match renewed {
             Renewed::Until(until) => match self.lengthen(until, own) {
                 Extended::Yes => Ok(()),
                 Extended::TooLate => Err(self.revoke(Loss::Whole)),
-                // The store keeps the lease, which is another hold's now.
+                // The store keeps the lease, but another hold has it now.
                 Extended::Ended => Err(self.lost_error(false)),
             },
             Renewed::NotOwned => Err(self.revoke(Loss::Whole)),
@@ -144,21 +145,21 @@ impl HoldHandle {
         }
     }
 
-    /// Ends the lease, which is the same for every hold that had it; returns what the caller is told.
+    /// Ends the lease for every hold that has it. Returns the error for the caller.
     fn revoke(&self, loss: Loss) -> LockError {
         let HoldInner { slot, token, .. } = &*self.0;
         slot.core.revoke(slot, Some(token), loss);
         self.lost_error(false)
     }
 
-    /// Lengthens the hold if it is still there: confirmed until `until`, and not beyond `own`.
+    /// Lengthens the hold if it still exists. The store has confirmed it until `until`, and its own end moves to `own`.
     fn lengthen(&self, until: Deadline, own: Deadline) -> Extended {
         let mut state = self.0.slot.locked();
         let now = Moment::now();
         let lease = state.lease.as_mut().filter(|lease| lease.token == self.0.token);
         let is_own = |lease: &Lease| lease.hold.as_ref().is_some_and(|hold| hold.id == self.0.id);
         let Some(lease) = lease.filter(|lease| is_own(lease)) else {
-            // It ended while the store was asked, and may have been handed over under the same token.
+            // The hold ended while the store was asked. Its lease may have been handed over with the same token.
             return Extended::Ended;
         };
         if !lease.confirm(until) {
@@ -170,7 +171,7 @@ impl HoldHandle {
         Extended::Yes
     }
 
-    /// The hold for a nested body: the same, with a fencing token if it wants one.
+    /// The hold for a nested body: the same hold, with a fencing token if the body wants a token.
     pub(crate) async fn borrow(&self, fenced: bool, deadline: Deadline) -> Result<Self, LockError> {
         if !self.is_valid() {
             return Err(self.lost_error(false));
@@ -181,11 +182,12 @@ impl HoldHandle {
         let inner = &*self.0;
         match inner.slot.core.store().draw(&inner.slot.key, &inner.token, 1, deadline).await {
             Ok(Some(first)) => {
-                // Rule 20.
+                // Rule 20: the reserved fencing tokens are forgotten, because they are smaller than the token just
+                // drawn.
                 if let Some(lease) = inner.slot.locked().lease.as_mut().filter(|lease| lease.token == inner.token) {
                     lease.fences = Fences::default();
                 }
-                // Joined calls may both have drawn: the first to get here stays.
+                // Two joined calls may both have drawn a token. The first token that arrives here stays.
                 let _ = inner.fence.set(first);
                 Ok(self.clone())
             }

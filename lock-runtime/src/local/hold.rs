@@ -1,4 +1,4 @@
-//! [`Hold`]: what a task has.
+//! [`Hold`]: a lock in the hands of one task.
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -15,18 +15,19 @@ use crate::clock::{Deadline, Moment};
 use crate::store::{Ask, Release, Released, Store};
 use crate::timing::CLAIM;
 
-/// A held lock. Dropping it gives the lock back: to the next task here at once, to others in the background.
+/// A held lock. Dropping it hands the lock over to the next task here at once, or releases it for other processes in
+/// the background.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    // Dropped after `drop` has ended the hold.
+    // The turn is dropped after `drop` has ended the hold.
     turn: Option<Turn>,
     handle: HoldHandle,
-    /// The shutdown waits for its end.
+    /// The shutdown waits for the end of the body.
     _body: Option<TaskTrackerToken>,
 }
 
 impl Hold {
-    /// Starts the hold on the slot's lease; `None` when the lease is gone, is not good for it, or has no
+    /// Starts the hold on the slot's lease. `None` when the lease is gone, is not good enough (rule L1), or has no
     /// fencing token left.
     pub(super) fn start(turn: &Turn, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
         let mut state = turn.slot().locked();
@@ -38,7 +39,7 @@ impl Hold {
         }
         let fence = OnceLock::new();
         if request.fenced {
-            // Rule L2.
+            // Rule L2: every hold has a fencing token of its own.
             let _ = fence.set(state.lease.as_mut()?.fences.take()?);
         }
         let token = state.start(turn.id(), request, now)?.token.clone();
@@ -57,7 +58,7 @@ impl Hold {
         &self.handle
     }
 
-    /// Gives the lock back; the future, which waits for the store's answer, is done at once when the lease stays here.
+    /// Releases the lock. The future waits for the store's answer. It is done at once when the lease stays here.
     pub(crate) fn release(mut self) -> impl Future<Output = Result<(), LockError>> {
         let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
         let now = Moment::now();
@@ -77,15 +78,16 @@ impl Hold {
                 let claim = release.claim.min(CLAIM);
                 let takings = turn.slot().takings();
                 release.again = Some((turn.note_yield(claim, now), claim));
-                // The turn stays here until the store has answered: the tasks that wait would only have to wait there.
+                // The turn stays with this task until the store has answered: another task could only wait for the same
+                // answer.
                 (PendingRelease::new(&turn, release), Some((turn, takings)))
             }
         };
-        // Boxed, as everything is that waits for the store.
+        // Boxed, like everything else that waits for the store.
         Either::Right(Box::pin(self.settle(pending_release, turn, now)))
     }
 
-    /// Sends the release, and takes in how the ask fares that goes along with it.
+    /// Sends the release, and takes in the answer to the ask that goes along with it.
     async fn settle(
         self,
         mut pending_release: PendingRelease,
@@ -107,10 +109,11 @@ impl Hold {
                 if let Some(outcome) = answered {
                     outcome.inspect_err(|error| turn.slot().on_failed_ask(ask, error))
                 } else {
-                    // The ask that went along was withdrawn meanwhile. The release is still to be done, without it.
+                    // The ask that went along with the release was withdrawn meanwhile. The release is still to be
+                    // done, without the ask.
                     release.again = None;
                     let released = core.store().release_one(release, deadline.counted_from(Moment::now())).await;
-                    // What was sent before may have been the release that took effect.
+                    // The first command may have released the lease already.
                     released.map(|released| Released { owned: true, ..released })
                 }
             }
@@ -118,7 +121,7 @@ impl Hold {
         };
         let released = match outcome {
             Ok(released) => released,
-            // Dropping `pending_release` has it repeated in the background.
+            // Dropping `pending_release` has the release repeated in the background.
             Err(error) => {
                 return Err(LockError::Backend { key: self.handle.key().to_owned(), problem: error.problem });
             }
@@ -134,7 +137,7 @@ impl Hold {
         Ok(())
     }
 
-    /// A hold that was lost gives back what may still stand in the store, and only now: whoever had it is gone.
+    /// Releases what a lost hold may still have in the store. It happens only now, when the hold's user is gone.
     fn release_lost(&self, stale: Option<Release>) {
         if let Some(release) = stale {
             self.handle.core().release_later(release);
@@ -166,12 +169,12 @@ impl Drop for Hold {
     }
 }
 
-/// A release that is not answered yet: dropping it has it repeated in the background until it is.
+/// A release that is not answered yet. Dropping it has the release repeated in the background until it is answered.
 #[derive(Debug)]
 struct PendingRelease {
     slot: Arc<Slot>,
     release: Option<Release>,
-    /// The shutdown waits for its end.
+    /// The shutdown waits for the end of this release.
     _running: TaskTrackerToken,
 }
 
@@ -200,7 +203,7 @@ impl Drop for PendingRelease {
             if release.queued {
                 self.slot.note_release_done(&release.token);
             }
-            // The ask that went along is the slot's to repeat or to withdraw.
+            // The slot repeats or withdraws the ask that went along.
             release.again = None;
             self.slot.core.release_later(release);
         }

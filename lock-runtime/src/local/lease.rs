@@ -11,7 +11,7 @@ use crate::store::{Grant, Release};
 use crate::timing::{CLAIM, ENOUGH_LEASE, STREAK_TIME};
 use crate::token::Token;
 
-/// A streak ends after so many hand-overs, or after so long, from when another process is known to wait (rule L4).
+/// Rule L4: once another process is known to wait, a streak of hand-overs ends after this number, or after this time.
 const STREAK_HAND_OVERS: u32 = 64;
 
 /// A lease that the store granted.
@@ -19,28 +19,28 @@ const STREAK_HAND_OVERS: u32 = 64;
 pub(super) struct Lease {
     pub(super) token: Token,
     pub(super) claim: Duration,
-    /// Until when the store has confirmed it.
+    /// The store has confirmed the lease until this time.
     pub(super) until: Deadline,
-    /// Whether the task with the turn got it, or its confirmation, from the store itself.
+    /// Whether the task with the turn got the lease, or its confirmation, from the store itself.
     pub(super) fresh: bool,
     pub(super) hold: Option<ActiveHold>,
     pub(super) fences: Fences,
     pub(super) contention: Option<Contention>,
-    /// Its ask waited in the store's queue, or was repeated by the keeper.
+    /// Whether its ask waited in the store's queue, or was repeated by the keeper.
     queued: bool,
     pub(super) upkeep: RenewalState,
 }
 
-/// What the keeper is doing about a lease.
+/// The state of the keeper's work on a lease.
 #[derive(Debug, Default)]
 pub(super) struct RenewalState {
     pub(super) entries: ScheduleKeys,
-    /// A renewal is on its way.
+    /// Whether a renewal is on its way.
     pub(super) renewing: bool,
-    /// The store may have forgotten the lease since that was sent.
+    /// Whether the store may have forgotten the lease after that renewal was sent.
     pub(super) doubtful: bool,
     pub(super) failures: u32,
-    /// Until when the store was asked to keep the lease, answered or not.
+    /// The store was asked to keep the lease until this time. It may not have answered.
     pub(super) requested: Option<Deadline>,
 }
 
@@ -52,13 +52,13 @@ pub(super) struct ActiveHold {
     pub(super) expire: Duration,
     pub(super) renew: bool,
     pub(super) body: bool,
-    /// The hold's own end, whatever the store has confirmed beyond it.
+    /// The hold's own end, even when the store has confirmed the lease for longer.
     pub(super) own: Deadline,
     /// When the store last confirmed the full lease for this hold.
     pub(super) confirmed: Option<Moment>,
 }
 
-/// Fencing tokens reserved and not yet used: `next..end`.
+/// The fencing tokens that are reserved and not yet used: `next..end`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fences {
     next: u64,
@@ -83,13 +83,13 @@ impl Fences {
         self.next >= self.end
     }
 
-    /// The last number reserved and the last one used, when they differ.
+    /// The last reserved number and the last used number, when they differ.
     fn unused(self) -> Option<(u64, u64)> {
         (!self.is_empty()).then(|| (self.end - 1, self.next - 1))
     }
 }
 
-/// Another process waits.
+/// Another process waits: since when, and how many hand-overs there were meanwhile.
 #[derive(Debug)]
 pub(super) struct Contention {
     since: Moment,
@@ -111,25 +111,26 @@ impl Lease {
         }
     }
 
-    /// Whether a hold may start on it (rule L1).
+    /// Rule L1: whether the lease has enough time left for a hold to start on it.
     pub(super) fn is_good_for(&self, request: &ResolvedRequest, now: Moment) -> bool {
         mutant!(NoLeaseCheck => return true);
         let enough = if self.fresh { Duration::from_nanos(1) } else { (request.expire / 2).min(ENOUGH_LEASE) };
         self.until.remaining_at(now) >= enough
     }
 
-    /// How long its grant took, when it was over by then for whoever allows for so much `drift`.
+    /// How long the grant took, when the lease was over before it came. The allowance for `drift` counts.
     pub(super) fn outlived(&self, now: Moment, drift: Drift) -> Option<Duration> {
         let took = now.since(self.until.start());
         (self.fresh && self.hold.is_none() && took >= drift.trusted(self.claim)).then_some(took)
     }
 
-    /// The end of the hold that it carries: what the store confirmed, but not beyond the hold's own end.
+    /// The end of the hold on this lease: what the store has confirmed, but not beyond the hold's own end.
     pub(super) fn ends(&self, now: Moment) -> Option<Deadline> {
         self.hold.as_ref().map(|hold| self.until.min_at(hold.own, now))
     }
 
-    /// Lengthens it; `false` when the hold that it carries has ended before (rule 13).
+    /// Lengthens the lease. `false` when its hold has ended before (rule 13: a hold whose deadline has passed does not
+    /// come back).
     #[must_use]
     pub(super) fn confirm(&mut self, until: Deadline) -> bool {
         let now = Moment::now();
@@ -137,7 +138,8 @@ impl Lease {
             return false;
         }
         if self.until.remaining_at(now).is_zero() {
-            // Rule 19.
+            // Rule 19: the lease may have lapsed, so the reserved fencing tokens are forgotten; others may have drawn
+            // since.
             self.fences = Fences::default();
         }
         self.until = self.until.max_at(until, now);
@@ -148,7 +150,7 @@ impl Lease {
         self.contention.get_or_insert_with(Contention::now);
     }
 
-    /// Counts a hand-over; `false` when it is another process's turn (rule L4).
+    /// Counts a hand-over. `false` when the turn is another process's (rule L4: a streak of hand-overs is bounded).
     pub(super) fn may_hand_over(&mut self) -> bool {
         mutant!(StreakWithoutBound => return true);
         let Some(contention) = &mut self.contention else {
@@ -170,7 +172,8 @@ impl Lease {
         self.ends(now).is_none_or(|ends| ends.remaining_at(now).is_zero())
     }
 
-    /// What an ask of the keeper's needs: from now on the store may be asked for the token also after its release.
+    /// The token and the claim for an ask by the keeper. From now on the store may be asked for the token even after
+    /// its release.
     pub(super) fn expose(&mut self) -> (Token, Duration) {
         self.queued = true;
         (self.token.clone(), self.claim)

@@ -1,8 +1,8 @@
-//! [`Offers`]: whether the task whose turn it is takes it up, and what happens when it does not (rule L7).
+//! [`Offers`]: whether a task takes up its turn, and what happens when it does not (rule L7: such a turn passes on).
 //!
-//! A turn is passed by waking a task. That task may not be polled for long: its thread works, or its future is kept
-//! behind another one. So the keeper looks whether the task came. When it did not, the turn goes to the next task here, and
-//! the task that is late keeps its place. When all are late, the lease is given back.
+//! A turn is passed by waking a task. It may take long until that task is polled: its thread works, or its future is
+//! kept behind another future. So the keeper checks whether the task came. When the task did not come, the turn goes to
+//! the next task here, and the late task keeps its place. When all tasks are late, the lease is released.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,38 +18,40 @@ use crate::clock::{Deadline, Moment};
 use crate::store::{Ask, Cause, Release};
 use crate::timing::{ASK_INTERVAL, STEP_PATIENCE, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
-/// When so many tasks are late, whoever waits behind them is called at once, and not one after another.
+/// When this many tasks are late, all tasks behind them are called at once, and not one after another.
 const MANY_LATE: usize = 3;
 
-/// Whether the task with the turn has taken it up.
+/// What the task with the turn does with the turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Offer {
-    /// It has, and waits for others.
+    /// The task has taken the turn up, and waits for others.
     #[default]
     TakenUp,
-    /// It has, and takes its next step until then.
+    /// The task has taken the turn up, and takes its next step before this deadline.
     Acting(Deadline),
-    /// There is something to do for it: the turn was passed to it, or a grant came.
+    /// The task has something to do: the turn was passed to it, or a grant came.
     Made,
-    /// The keeper has seen that, and the task has to come until then.
+    /// The keeper has seen that, and the task must come before this deadline.
     Noticed(Deadline),
-    /// It did not come, nor can another one here. The server is asked at that time whether another process waits.
+    /// The task did not come, and no other task here can. At this time the keeper asks the server whether another
+    /// process waits.
     Missed(Deadline),
 }
 
-/// What a slot knows of tasks that are called.
+/// What a slot knows about the tasks that it has called.
 #[derive(Debug)]
 pub(super) struct Offers {
     pub(super) offer: Offer,
     /// How long the task with the turn may take to come.
     patience: Duration,
-    /// Until when the lease may lie unused.
+    /// The lease may lie unused until this time.
     idle: Option<Deadline>,
-    /// Tasks that did not come when they were called, by their place in the queue, and since when each is late.
+    /// The tasks that did not come when they were called, by their places in the queue, and the time since when each is
+    /// late.
     late: BTreeMap<u64, Moment>,
-    /// When the task with the turn sent the ask whose answer it waits for.
+    /// When the task with the turn sent the ask that it waits for.
     pub(super) awaits_since: Option<Moment>,
-    /// The task with the turn only waits for the answer to its release.
+    /// Whether the task with the turn only waits for the answer to its release.
     pub(super) is_releasing: bool,
 }
 
@@ -67,7 +69,7 @@ impl Default for Offers {
 }
 
 impl Offers {
-    /// The task `id` has the turn, and acts.
+    /// Notes that the task `id`, which has the turn, acts.
     pub(super) fn take_up(&mut self, id: u64) {
         self.awaits_since = None;
         if !matches!(self.offer, Offer::TakenUp) {
@@ -77,19 +79,19 @@ impl Offers {
         }
     }
 
-    /// The task `id` has the turn, acts, and takes its next step within `pause`.
+    /// Notes that the task with the turn acts, and takes its next step within `pause`.
     pub(super) fn act_until(&mut self, now: Moment, pause: Option<Duration>) {
         self.offer = Offer::Acting(Deadline::new(now, pause.map_or(STEP_PATIENCE, |pause| pause + TURN_PATIENCE)));
     }
 
-    /// There is something to do for the task with the turn.
+    /// Notes that the task with the turn has something to do.
     pub(super) fn make(&mut self) {
         if matches!(self.offer, Offer::TakenUp | Offer::Acting(_)) {
             self.offer = Offer::Made;
         }
     }
 
-    /// The turn passes to a task that has so much `patience` from others.
+    /// Notes that the turn passes to a task that may take `patience` to come.
     pub(super) fn make_to_next(&mut self, patience: Duration) {
         self.offer = Offer::Made;
         self.patience = patience;
@@ -97,7 +99,7 @@ impl Offers {
         self.is_releasing = false;
     }
 
-    /// Nobody has the turn, or a task that is just being polled.
+    /// Forgets all about the last turn: no task has the turn, or a task that is just being polled has it.
     pub(super) fn reset(&mut self) {
         self.offer = Offer::TakenUp;
         self.patience = TURN_PATIENCE;
@@ -119,7 +121,7 @@ impl Offers {
         self.late.first_key_value().map(|(id, _)| *id)
     }
 
-    /// The task is gone; whether it was late.
+    /// Forgets a task that is gone. Returns whether it was late.
     pub(super) fn forget(&mut self, id: u64) -> bool {
         !self.late.is_empty() && self.late.remove(&id).is_some()
     }
@@ -142,16 +144,16 @@ impl Offers {
     }
 }
 
-/// How long others wait for a task that comes only `now`: twice what it needed this time, so that a process whose
-/// tasks are all polled late gets on. More than a second would help nobody.
+/// How long others wait for a task that comes only `now`: twice the time that it needed. So a process whose tasks are
+/// all polled late gets the lock, too. More than a second would help nobody.
 fn patience_with(since: Option<Moment>, now: Moment) -> Duration {
     let needed = since.map_or(Duration::ZERO, |since| (now.since(since) + TURN_PATIENCE) * 2);
     if needed > UNUSED_LEASE_KEPT_FOR * 2 { TURN_PATIENCE } else { needed.clamp(TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR) }
 }
 
 /// How long the task with the turn may still wait for the answer to its last ask. A grant that is pushed meanwhile does
-/// not end that wait, nor does the answer to a repetition by the keeper: from a far server the answer comes much later,
-/// and the task is not late.
+/// not end that wait, nor does the answer to a repetition by the keeper. From a far server the answer comes much later
+/// than the push, and the task is not late.
 fn answer_is_due(state: &State, now: Moment, round: &Round<'_>) -> Duration {
     mutant!(RepetitionEndsWait => if !state.pending.as_ref().is_some_and(|pending| pending.is_unanswered()) {
         return Duration::ZERO;
@@ -171,17 +173,17 @@ fn is_unread(pending: &PendingAsk, now: Moment, round: &Round<'_>) -> bool {
 /// The outcome of [`Slot::rejoin`].
 pub(super) enum Rejoined {
     Turn(Turn),
-    /// It waits at its old place.
+    /// The task waits at its old place.
     Waiting(u64, oneshot::Receiver<Turn>),
 }
 
 impl State {
-    /// Whether there is a lease, or a grant of one, that nobody holds.
+    /// Whether there is a lease, or the grant of a lease, that no task holds.
     fn is_granted(&self) -> bool {
         self.lease.is_some() || self.pending.as_ref().is_some_and(|pending| pending.is_granted())
     }
 
-    /// Whether the store has all that the task with the turn could tell it.
+    /// Whether the task with the turn could tell the store nothing new.
     fn waits_for_store(&self) -> bool {
         self.lease.is_none() && self.pending.as_ref().is_some_and(|pending| pending.only_waits())
     }
@@ -192,13 +194,13 @@ impl State {
             || self.pending.as_ref().is_some_and(|pending| pending.is_contended())
     }
 
-    /// Whether the task `id` has the turn, and was not passed over since it began to act.
+    /// Whether the task `id` has the turn, and was not passed over after it began to act.
     pub(super) fn acts(&self, id: u64) -> bool {
         mutant!(StaleTurnActs => return true);
         self.has_turn(id) && matches!(self.offers.offer, Offer::Acting(_))
     }
 
-    /// There is something to do for the task with the turn, and the keeper looks whether it comes.
+    /// Notes that the task with the turn has something to do. The keeper checks whether the task comes.
     pub(super) fn offer(&mut self, slot: &Arc<Slot>) {
         if self.turn.is_some() && !self.is_held() {
             self.offers.make();
@@ -206,20 +208,21 @@ impl State {
         }
     }
 
-    /// Has the keeper look at the slot soon.
+    /// Makes the keeper look at the slot soon.
     pub(super) fn track(&mut self, slot: &Arc<Slot>) {
         self.tracked.get_or_insert_with(|| slot.core.schedule().track(slot));
     }
 
-    /// Takes all who wait, to call them at once: the first that comes takes the turn, and the others wait at their old places.
-    /// A thread that blocks may have hundreds of tasks here, and others would wait for the patience with each of them.
+    /// Takes all waiters, to call them at once. The first that comes takes the turn, and the others wait at their old
+    /// places. A blocked thread may have hundreds of tasks here, and others would have to wait out the patience for
+    /// each of them.
     fn offer_to_all(&mut self, now: Moment) -> Vec<(u64, Waiter)> {
         let ids: Vec<u64> = self.waiters.keys().copied().collect();
         self.offers.late.extend(ids.iter().map(|id| (*id, now)));
         ids.into_iter().filter_map(|id| Some((id, self.remove_waiter(id)?))).collect()
     }
 
-    /// Offers what is granted to a late task: whichever is polled first takes it.
+    /// Offers what is granted to the late tasks: the first that is polled takes it.
     pub(super) fn offer_to_late(&mut self, slot: &Arc<Slot>) -> bool {
         let Some(id) = self.offers.first_late().filter(|_| self.is_granted()) else { return false };
         let was_missed = self.offers.is_missed();
@@ -234,7 +237,7 @@ impl State {
 }
 
 impl Slot {
-    /// Looks whether the task with the turn does what there is to do for it.
+    /// Checks whether the task with the turn does what it has to do.
     pub(super) fn check_offer(&self, state: &mut State, now: Moment, round: &Round<'_>) -> Action {
         if state.turn.is_none() {
             return Action::Done;
@@ -268,7 +271,7 @@ impl Slot {
         }
     }
 
-    /// Repeats an ask whose answer lies with a task that does not read it, if it does.
+    /// Repeats an ask if the task that sent it does not read the answer in time.
     fn check_answer(&self, state: &mut State, now: Moment, round: &Round<'_>) -> Action {
         let Some(pending) = state.pending.as_mut().filter(|pending| pending.is_unanswered()) else {
             return Action::Done;
@@ -283,8 +286,8 @@ impl Slot {
         Action::Ask(pending.repetition(&self.key, round.deadline))
     }
 
-    /// Passes on the turn of a task that did not take it up. Returns the release of a lease that others wait for, or that no
-    /// task here takes up.
+    /// Passes on the turn of a task that did not take it up. Returns the release of a lease that others wait for, or
+    /// that no task here takes up.
     pub(crate) fn pass_over(self: &Arc<Self>) -> Option<Release> {
         mutant!(LateTurnKept => return None);
         let now = Moment::now();
@@ -311,10 +314,11 @@ impl Slot {
         drop(state);
         self.pass_on(id, PassedBy::Keeper);
         for (id, waiter) in all {
-            // A task that is gone leaves its turn here, which is not its own any more.
+            // When a task is gone, its turn is dropped here. That turn is no longer the slot's turn, so nothing passes
+            // on.
             drop(waiter.sender.send(Turn::new(self, id)));
         }
-        // For single tries, which wait for what becomes of this turn.
+        // Wakes single tries, which wait for the outcome of this turn.
         self.wake();
         release
     }
@@ -351,7 +355,7 @@ impl Slot {
 }
 
 impl State {
-    /// The ask by which the keeper finds out whether another process waits for what nobody here takes up.
+    /// The ask by which the keeper finds out whether another process waits, when no task here takes up what is granted.
     fn question(&mut self, key: &Arc<str>, give_up: Deadline) -> Option<Ask> {
         if let Some(lease) = &mut self.lease {
             let (token, claim) = lease.expose();
@@ -361,7 +365,7 @@ impl State {
         self.pending.as_mut().map(|pending| pending.repetition(key, give_up))
     }
 
-    /// Takes what is granted, to give it back.
+    /// Takes what is granted, for its release.
     fn take_granted(&mut self, key: &Arc<str>) -> Option<Release> {
         if let Some(lease) = self.lease.take() {
             return Some(lease.release(key));

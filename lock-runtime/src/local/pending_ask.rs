@@ -1,4 +1,4 @@
-//! [`PendingAsk`]: what the process has asked the store for.
+//! [`PendingAsk`]: the ask of this process to the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::store::{Anchor, Answer, Ask, Busy, Cause, Grant, Pushed, Release};
 use crate::timing::ASK_INTERVAL;
 use crate::token::Token;
 
-/// What was asked of the store and not given up: at most one ask per key and process.
+/// An ask to the store that is not given up: at most one per key and process.
 #[derive(Debug)]
 pub(super) struct PendingAsk {
     pub(super) token: Token,
@@ -16,27 +16,27 @@ pub(super) struct PendingAsk {
     /// How many fencing tokens the last command asked for.
     pub(super) fences: u32,
     delivery: Delivery,
-    /// When the keeper repeated it because its answer was not read.
+    /// When the keeper repeated the ask because its answer was not read.
     repeated: Option<Moment>,
     queue: InQueue,
     refusal: Option<Refusal>,
-    /// What dates a grant that is pushed.
+    /// The answered ask that dates a pushed grant.
     anchor: Option<Anchor>,
     grant: Granted,
-    /// Another process was heard to wait already.
+    /// Whether another process is known to wait.
     contended: bool,
 }
 
 /// Whether an answer is still to come.
 #[derive(Debug)]
 enum Delivery {
-    /// Each command was answered, or certainly not sent.
+    /// Each command was answered, or was certainly not sent.
     Settled,
     /// A command is on its way, or was given up on its way.
     Unanswered {
         /// When the last command was sent.
         sent: Moment,
-        /// An earlier command was not answered either.
+        /// Whether an earlier command was not answered either.
         before: bool,
     },
 }
@@ -46,7 +46,7 @@ enum Delivery {
 enum InQueue {
     No,
     Yes,
-    /// It had, and something happened since that may have ended that.
+    /// The store had the token in its queue. Something has happened since that may have ended this.
     Doubtful,
 }
 
@@ -55,21 +55,21 @@ enum InQueue {
 struct Refusal {
     at: Moment,
     busy: Busy,
-    /// When the owner's lease ends, if it is not renewed.
+    /// When the owner's lease ends if the owner does not renew it.
     frees: Option<Deadline>,
-    /// The owner was seen to renew: the end of its lease is no reason to ask.
+    /// Whether the owner was seen to renew. Then the end of its lease is no reason to ask.
     owner_renews: bool,
 }
 
-/// What is known to be granted.
+/// The part of a grant that is known.
 #[derive(Debug)]
 enum Granted {
     No,
-    /// Part of a grant was pushed since the last command.
+    /// A part of a grant was pushed after the last command.
     InPart,
-    /// A grant was pushed. An answered ask has to date it, and that answer may be read after the push.
+    /// A grant was pushed. An answered ask must date it, and that answer may be read only after the push.
     Pushed(Pushed),
-    /// An answer granted it.
+    /// An answer granted the lock.
     Whole(Grant),
 }
 
@@ -89,12 +89,12 @@ impl PendingAsk {
         }
     }
 
-    /// The ask that goes along with a release, sent at `now`.
+    /// The ask that goes along with a release at `now`.
     pub(super) fn sent_along(token: Token, claim: Duration, now: Moment) -> Self {
         Self { delivery: Delivery::Unanswered { sent: now, before: false }, ..Self::new(token, claim) }
     }
 
-    /// A command is about to be sent. Returns why it is sent.
+    /// Notes that a command is about to be sent. Returns why it is sent.
     pub(super) fn note_sent(&mut self, now: Moment, fences: u32) -> Cause {
         self.fences = fences;
         self.await_answer(now);
@@ -110,7 +110,7 @@ impl PendingAsk {
         self.delivery = Delivery::Unanswered { sent: now, before: self.is_unanswered() };
     }
 
-    /// The last command was certainly not sent. An answer to an earlier one may have come meanwhile.
+    /// Notes that the last command was certainly not sent. The answer to an earlier command may have come meanwhile.
     pub(super) fn on_unsent(&mut self) {
         if let Delivery::Unanswered { before: false, .. } = self.delivery {
             self.delivery = Delivery::Settled;
@@ -133,7 +133,7 @@ impl PendingAsk {
             self.queue = InQueue::Yes;
         }
         self.anchor = busy.anchor.or(self.anchor);
-        // A grant that the server has not had in mind since is over.
+        // A refusal that the server decided on after the pushed grant means that the grant is over.
         let is_over = |pushed: &Pushed| busy.anchor.is_some_and(|anchor| anchor.store_micros > pushed.store_micros);
         if matches!(&self.grant, Granted::Pushed(pushed) if is_over(pushed)) {
             self.grant = Granted::No;
@@ -145,7 +145,7 @@ impl PendingAsk {
         self.refusal = Some(Refusal { at: Moment::now(), busy, frees, owner_renews });
     }
 
-    /// Takes in a grant that was pushed.
+    /// Takes in a pushed grant.
     pub(super) fn on_push(&mut self, pushed: &Pushed) {
         self.grant = match std::mem::replace(&mut self.grant, Granted::No) {
             whole @ Granted::Whole(_) => whole,
@@ -155,16 +155,16 @@ impl PendingAsk {
         };
     }
 
-    /// Another process waits, too.
+    /// Notes that another process waits, too.
     pub(super) fn note_contention(&mut self) {
-        // Its grant has been sent and not been read yet.
+        // The grant of this ask was sent, but is not read yet.
         self.contended = true;
     }
 
-    /// Pushes may have been missed.
+    /// Notes that pushes may have been missed.
     pub(super) fn on_interruption(&mut self) {
         self.doubt_queue();
-        // The next push may come from another server: the clock of the one that answered can't date it.
+        // The next push may come from another server. The clock of the server that answered can't date that push.
         self.anchor = None;
     }
 
@@ -179,7 +179,7 @@ impl PendingAsk {
         matches!(self.delivery, Delivery::Unanswered { .. })
     }
 
-    /// When the command was sent whose answer is still to come.
+    /// When the last unanswered command was sent.
     pub(super) fn unanswered_since(&self) -> Option<Moment> {
         match self.delivery {
             Delivery::Unanswered { sent, .. } => Some(sent),
@@ -187,7 +187,7 @@ impl PendingAsk {
         }
     }
 
-    /// When the keeper repeated it.
+    /// When the keeper repeated the ask.
     pub(super) fn repeated_at(&self) -> Option<Moment> {
         self.repeated
     }
@@ -196,7 +196,7 @@ impl PendingAsk {
         self.queue != InQueue::No
     }
 
-    /// Whether nothing is known of it that the store does not know: it waits there, and there is nothing to ask or to tell.
+    /// Whether the ask only waits in the store's queue: there is nothing to ask and nothing to tell.
     pub(super) fn only_waits(&self) -> bool {
         self.queue == InQueue::Yes && matches!(self.grant, Granted::No) && !self.is_unanswered()
     }
@@ -206,7 +206,7 @@ impl PendingAsk {
         self.refusal.is_none() && !self.is_unanswered() && !self.is_queued()
     }
 
-    /// How old the last answer is, when it was a refusal.
+    /// The age of the last answer, when it was a refusal.
     pub(super) fn refused_for(&self) -> Option<Duration> {
         self.refusal.as_ref().map(|refusal| refusal.at.elapsed())
     }
@@ -216,10 +216,10 @@ impl PendingAsk {
         self.refusal.as_ref().map(|refusal| &refusal.busy)
     }
 
-    /// How long until the store is to be asked again; `None` for now.
+    /// How long to wait before the store is asked again. `None` for now.
     ///
-    /// The end of the owner's lease is the time; the keeper's batches are the safety net. An owner that renews would be
-    /// asked about at each of its renewals, so it is left to the safety net.
+    /// The time to ask is the end of the owner's lease. The repetitions by the keeper are the safety net. An owner that
+    /// renews is left to that safety net, because otherwise each of its renewals would cause an ask.
     pub(super) fn next_ask(&self, now: Moment) -> Option<Duration> {
         let refusal = self.refusal.as_ref();
         let frees_in = refusal.and_then(|refusal| refusal.frees).map_or(Duration::MAX, |frees| frees.remaining_at(now));
@@ -231,12 +231,12 @@ impl PendingAsk {
         (!pause.is_zero()).then_some(pause)
     }
 
-    /// Whether the store wants all of it back, and asked for anew.
+    /// Whether the store demands that the ask is withdrawn and started again.
     pub(super) fn must_yield(&self) -> bool {
         !self.is_unanswered() && self.busy().is_some_and(|busy| busy.yields)
     }
 
-    /// Goes on under another token, with nothing in the store; whom it was waiting for stays known.
+    /// Starts again under another token, with nothing in the store. The holder that it waited for stays known.
     pub(super) fn restart(&mut self, token: Token) {
         let refusal = self.refusal.take().map(|refusal| Refusal {
             busy: Busy { yields: false, ..refusal.busy },
@@ -247,12 +247,12 @@ impl PendingAsk {
         *self = Self { refusal, ..Self::new(token, self.claim) };
     }
 
-    /// Whether anything may have come of it in the store: not of a plain claim that was refused.
+    /// Whether the store may have anything for this token. After a plain claim that was refused it has nothing.
     pub(super) fn may_stand(&self) -> bool {
         self.is_unanswered() || self.is_granted() || self.may_be_asked_for_again()
     }
 
-    /// Whether the safety net may still ask for the token, also when it is granted and released.
+    /// Whether the safety net may still ask for the token, even after its grant and release.
     pub(super) fn may_be_asked_for_again(&self) -> bool {
         self.is_queued() || self.repeated.is_some()
     }
@@ -261,8 +261,8 @@ impl PendingAsk {
         matches!(self.grant, Granted::Pushed(_) | Granted::Whole(_))
     }
 
-    /// The grant, if there is one. A pushed grant that no answered ask can date is not certain for any time, and so is
-    /// confirmed before use.
+    /// The grant, if there is one. A pushed grant that no answered ask can date is not certain for any time. So it is
+    /// confirmed before use (rule 16).
     pub(super) fn take_grant(&mut self) -> Option<Grant> {
         match std::mem::replace(&mut self.grant, Granted::No) {
             Granted::Whole(grant) => Some(grant),
@@ -283,7 +283,7 @@ impl PendingAsk {
         grant.contended || self.contended
     }
 
-    /// Whether it is granted, and another process is known to wait behind.
+    /// Whether the lock is granted, and another process is known to wait behind.
     pub(super) fn is_contended(&self) -> bool {
         match &self.grant {
             Granted::Whole(grant) => grant.contended || self.contended,
@@ -292,15 +292,15 @@ impl PendingAsk {
         }
     }
 
-    /// The same ask once more, for the safety net.
+    /// The same ask again, for the safety net.
     pub(super) fn again(&self, key: &Arc<str>, give_up: Deadline) -> Ask {
         let (key, token) = (Arc::clone(key), self.token.clone());
         Ask { key, token, claim: self.claim, wait: true, fences: 0, give_up, cause: Cause::Silence }
     }
 
-    /// The same ask once more, by the keeper, for a task that does not read the answer.
+    /// The same ask again, by the keeper, for a task that does not read the answer.
     pub(super) fn repetition(&mut self, key: &Arc<str>, give_up: Deadline) -> Ask {
-        // From now on something may come of it in the store, whatever the answer to the first says.
+        // From now on the store may have something for the token, whatever the first answer says.
         self.repeated = Some(Moment::now());
         self.again(key, give_up)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a task asks for.
+/// A request with the full name of its lock and a value for every option.
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedRequest {
     pub(crate) key: Arc<str>,
@@ -11,6 +11,7 @@ pub(crate) struct ResolvedRequest {
     pub(crate) expire: Duration,
     pub(crate) renew: bool,
     pub(crate) fenced: bool,
-    /// Whether the hold is around a body that is dropped when the hold is lost; see rule L6.
+    /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
+    /// lease).
     pub(crate) body: bool,
 }

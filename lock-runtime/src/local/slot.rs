@@ -1,4 +1,4 @@
-//! [`Slot`]: one key in use, its queue of tasks, and the state of its lease.
+//! [`Slot`]: one key in use, with its queue of tasks and the state of its lease.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU32;
@@ -20,17 +20,17 @@ use crate::store::{Release, StoreError};
 use crate::timing::TURN_PATIENCE;
 use crate::token::Token;
 
-/// What this process knows of one key in use.
+/// What this process knows about one key in use.
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// Whoever has to do with the slot reaches the core through it: counting references to the core itself at each
-    /// step would have all threads contend for one counter.
+    /// The code that works on a slot reaches the core through the slot. To count references to the core at each step
+    /// would make all threads contend for one counter.
     pub(super) core: Arc<Core>,
     pub(super) key: Arc<str>,
     state: Mutex<State>,
-    /// Wakes the task that drives the store, and those that watch the hold: a hint to look again.
+    /// Wakes the task that drives the store, and the tasks that watch the hold. A wake-up is a hint to look again.
     pub(super) changed: Notify,
-    /// How often a turn was taken from a task that was late (rule L7).
+    /// How often a turn was taken from a late task (rule L7).
     pub(super) takings: AtomicU32,
 }
 
@@ -39,20 +39,20 @@ pub(super) struct State {
     pub(super) waiters: BTreeMap<u64, Waiter>,
     fenced_waiters: u32,
     last_id: u64,
-    /// Whose turn it is.
+    /// The id of the task that has the turn.
     pub(super) turn: Option<u64>,
     pub(super) offers: Offers,
-    /// How many holds there were.
+    /// How many holds this slot has had.
     pub(super) holds: u32,
-    /// The entry in the keeper's list of slots to look at soon.
+    /// The slot's entry in the keeper's list of slots to look at soon.
     pub(super) tracked: Option<u64>,
-    /// Boxed: while a lease is held there is none.
+    /// Boxed: there is none while a lease is held.
     pub(super) pending: Option<Box<PendingAsk>>,
     pub(super) lease: Option<Lease>,
-    /// Why the store could not be asked lately.
+    /// Why the last command to the store failed.
     pub(super) failure: Option<StoreError>,
-    /// Leases whose release a task waits for, or that a lost hold has yet to give back, and whether they were granted
-    /// once more meanwhile.
+    /// Tokens that are being released, and whether the store granted each of them again in the meantime. Either a task
+    /// waits for the release, or the body of a lost hold is not dropped yet.
     pub(super) ending: Vec<(Token, bool)>,
 }
 
@@ -60,31 +60,32 @@ pub(super) struct State {
 pub(super) struct Waiter {
     pub(super) sender: oneshot::Sender<Turn>,
     pub(super) fenced: bool,
-    /// How long it may take to come when it is called.
+    /// How long the task may take to come when it is called.
     pub(super) patience: Duration,
 }
 
 /// The outcome of entering a slot.
 pub(super) enum Entered<'a> {
-    /// It is this task's turn at once, under this id.
+    /// The task has the turn at once, under this id.
     Turn(u64),
-    /// It waits, under this id.
+    /// The task waits, under this id.
     Waiting(u64, oneshot::Receiver<Turn>, WaiterPermit<'a>),
-    /// Somebody else has the turn, and the task does not want to wait.
+    /// Another task has the turn, and this task does not want to wait.
     Taken,
-    /// So many wait already that no more may.
+    /// The waiter limit is reached.
     Full(usize),
 }
 
 /// What happens to the lease when its hold ends.
 pub(super) enum Ending {
-    /// The hold had been lost; its lease has to be given back if it still stands.
+    /// The hold was lost before. Its lease must be released if the store still has it.
     Lost,
     /// The lease stays, for the next task here.
     Kept,
-    /// The lease ends with this release; nobody here waits.
+    /// The lease ends with this release. No task here waits.
     Free(Release),
-    /// The lease ends with this release although tasks here wait: it is another process's turn (rule L4).
+    /// The lease ends with this release although tasks here wait (rule L4: a streak of hand-overs is bounded, and
+    /// another process waits).
     Yield(Release),
 }
 
@@ -95,7 +96,7 @@ impl Slot {
     }
 
     pub(super) fn locked(&self) -> MutexGuard<'_, State> {
-        // Changes of the state can't panic half-way.
+        // No change of the state can panic half-way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,7 +104,7 @@ impl Slot {
         &self.key
     }
 
-    /// Has everybody look again who drives the store here, or watches the hold.
+    /// Makes the task that drives the store, and the tasks that watch the hold, look again.
     pub(crate) fn wake(&self) {
         self.changed.notify_waiters();
     }
@@ -111,7 +112,7 @@ impl Slot {
     pub(super) fn enter<'a>(&self, waiter_limit: &'a WaiterLimit, fenced: bool, wait: bool) -> Entered<'a> {
         let mut state = self.locked();
         let id = state.new_id();
-        // A turn that no task here takes up is whose it is that comes.
+        // A turn that no task here has taken up goes to the first task that comes.
         if state.turn.is_none() || state.offers.is_missed() {
             state.turn = Some(id);
             state.offers.reset();
@@ -120,7 +121,7 @@ impl Slot {
         if !wait {
             return Entered::Taken;
         }
-        // Whoever has the turn waits as well, unless it holds.
+        // The task with the turn waits, too, unless it holds the lock.
         let others = state.waiters.len() + usize::from(!state.is_held());
         let waiting = match waiter_limit.admit(others) {
             Ok(waiting) => waiting,
@@ -149,7 +150,7 @@ impl Slot {
 
     /// Passes the turn `id` to the next waiter.
     ///
-    /// Returns what is left to give back when nobody is next. A turn that was taken away passes nothing on.
+    /// When there is no next waiter, it returns what is left to release. A turn that was taken away passes nothing on.
     fn pass(self: &Arc<Self>, id: u64, passed_by: PassedBy) -> Passed {
         let mut id = id;
         loop {
@@ -181,7 +182,7 @@ impl Slot {
             match waiter.sender.send(Turn::new(self, next)) {
                 Ok(()) => return Passed::On,
                 Err(unclaimed) => {
-                    // Rule L5: that waiter is gone; go on with the turn it would have had.
+                    // Rule L5: a waiter that is gone is skipped, so pass its turn on.
                     unclaimed.defuse();
                     mutant!(DeadTurnNotPassed => return Passed::On);
                     id = next;
@@ -190,7 +191,7 @@ impl Slot {
         }
     }
 
-    /// Passes the turn `id` on, and gives back what nobody needs any more.
+    /// Passes the turn `id` on, and releases or withdraws what no task needs any more.
     pub(super) fn pass_on(self: &Arc<Self>, id: u64, passed_by: PassedBy) {
         let core = &self.core;
         match self.pass(id, passed_by) {
@@ -204,14 +205,14 @@ impl Slot {
                 if lease_left {
                     core.release_unused(self);
                 }
-                // For single tries, which wait for what becomes of this turn.
+                // Wakes single tries, which wait for the outcome of this turn.
                 self.wake();
                 core.table().forget_if_unused(self);
             }
         }
     }
 
-    /// Fails everybody who waits here.
+    /// Fails all waiters.
     pub(crate) fn close(&self) {
         let waiters = {
             let mut state = self.locked();
@@ -233,12 +234,12 @@ impl Slot {
         let mut entries = std::mem::take(&mut lease.upkeep.entries);
         entries.tracked = tracked.take();
         if lease.has_ended(now) {
-            // Rule L6.
+            // Rule L6: the hold outlived its deadline, so the whole lease ends.
             let stale = lease.release(&self.key);
             *slot_lease = None;
             return Ended { ending: Ending::Lost, entries, stale: Some(stale) };
         }
-        // A late task is worth to keep the lease for, but not when another process waits.
+        // The lease is kept for a late task, but not when another process waits.
         let is_last = waiters.is_empty() && (!offers.has_late() || lease.contention.is_some());
         let ending = if is_last {
             let release = lease.release(&self.key);
@@ -256,7 +257,7 @@ impl Slot {
         Ended { ending, entries, stale: None }
     }
 
-    /// Keeps the lease of the hold `id` for whoever comes next, or for the keeper to give back.
+    /// Ends the hold `id`, and keeps its lease for the next task, or for the keeper to release.
     pub(super) fn end_quietly(&self, id: u64) -> Ended {
         let now = Moment::now();
         let mut state = self.locked();
@@ -277,7 +278,7 @@ impl Slot {
         self.end(id, now)
     }
 
-    /// Takes a lease that nobody uses, to give it back.
+    /// Takes a lease that no task uses, for its release.
     pub(crate) fn take_unused_lease(&self) -> Option<Release> {
         let mut state = self.locked();
         if state.turn.is_some() {
@@ -286,9 +287,10 @@ impl Slot {
         state.lease.take().map(|lease| lease.release(&self.key))
     }
 
-    /// Ends the lease, that of `token` if given, and the hold on it.
+    /// Ends the lease, if it has `token` or no `token` is given, and the hold on it.
     ///
-    /// The turn is taken from the hold in the same step: a hold that ends by itself meanwhile has passed it on.
+    /// The turn is taken from the hold in the same step, because a hold that ends by itself meanwhile passes its turn
+    /// on.
     pub(crate) fn revoke(&self, token: Option<&Token>, loss: Loss) -> Option<Revoked> {
         let mut state = self.locked();
         let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
@@ -300,7 +302,8 @@ impl Slot {
         let is_late = lease.hold.as_ref().is_some_and(|hold| hold.body || loss == Loss::Partial);
         let release = (!is_late).then(|| lease.release(&self.key));
         if is_late {
-            // Rules 14 and 17.
+            // Rule 14: the lease is released when the body is dropped. Rule 17: until then a new grant for its token is
+            // not a stray.
             state.ending.push((lease.token, false));
         }
         Some(Revoked { release, entries: lease.upkeep.entries, turn })
@@ -310,9 +313,9 @@ impl Slot {
 /// Who passes a turn on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PassedBy {
-    /// The task that had it, and that is gone.
+    /// The task that had the turn and is gone.
     Task,
-    /// The keeper, from a task that keeps its place.
+    /// The keeper. The task keeps its place in the queue.
     Keeper,
 }
 
@@ -320,36 +323,36 @@ pub(super) enum PassedBy {
 enum Passed {
     /// To the next waiter.
     On,
-    /// The turn had been taken away, from a task that was late or from a hold.
+    /// The turn was taken away before, from a late task or from a hold.
     Revoked { was_late: bool },
-    /// Nobody waits.
+    /// No task waits.
     Nobody { withdrawal: Option<Release>, lease_left: bool, tracked: Option<u64> },
 }
 
 /// The outcome of [`Slot::end`].
 pub(super) struct Ended {
     pub(super) ending: Ending,
-    /// What the keeper need not look at any more.
+    /// The schedule entries that the keeper no longer needs.
     pub(super) entries: ScheduleKeys,
-    /// The release of a lease that its hold outlived.
+    /// The release of a lease whose hold outlived its deadline.
     pub(super) stale: Option<Release>,
 }
 
 /// Why a lease ends under its hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// Its time is up, or that of the manager, or the store does not know it.
+    /// The hold's time is up, the manager is shut down, or the store does not know the lease.
     Whole,
-    /// Too few servers know it. What they have keeps others out until the hold has ended.
+    /// Too few servers know the lease. What they have keeps others out until the hold has ended.
     Partial,
 }
 
 /// The outcome of [`Slot::revoke`].
 pub(crate) struct Revoked {
-    /// Due now; otherwise it has to wait until the hold is dropped.
+    /// The release to send now. `None` when it must wait until the hold is dropped.
     pub(crate) release: Option<Release>,
     pub(crate) entries: ScheduleKeys,
-    /// The turn that was the hold's, to be passed on.
+    /// The turn that the hold had, to be passed on.
     pub(crate) turn: Option<u64>,
 }
 
@@ -389,7 +392,7 @@ impl State {
         self.fenced_waiters
     }
 
-    /// Starts the hold `id` on the lease; `None` without a lease.
+    /// Starts the hold `id` on the lease. `None` without a lease.
     pub(super) fn start(&mut self, id: u64, request: &ResolvedRequest, now: Moment) -> Option<&mut Lease> {
         let &ResolvedRequest { expire, renew, body, .. } = request;
         let lease = self.lease.as_mut()?;

@@ -17,15 +17,15 @@ type Hasher = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 type Slots = HashMap<Arc<str>, Arc<Slot>, Hasher>;
 
-/// One slot per key that somebody here holds, waits for, or has yet to give back.
+/// One slot for each key that a task here holds, waits for, or still has to release.
 ///
-/// Lock order: the table, then a slot, then the keeper's board.
+/// Lock order: the table, then a slot, then the keeper's schedule.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     slots: Mutex<Slots>,
-    /// So few keys are left in use as whoever waits for it wants.
+    /// Notified when no more keys are in use than the shutdown allows.
     emptied: Notify,
-    /// So many keys may be left: those of the bodies that wait for it themselves.
+    /// How many keys may be left in use: the keys of the bodies that wait for the shutdown themselves.
     rest: AtomicUsize,
 }
 
@@ -35,7 +35,7 @@ impl Table {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the turn for `key`, or a place in its queue when `wait`.
+    /// Takes the turn for `key`, or a place in its queue when `wait` is set.
     pub(super) fn enter<'a>(
         &self,
         core: &'a Arc<Core>,
@@ -48,7 +48,7 @@ impl Table {
             Some(slot) => Arc::clone(slot),
             None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key)))),
         };
-        // Still under the table's lock: a slot found in the table can't be forgotten before it is entered.
+        // This runs under the table's lock, so the slot can't be forgotten before it is entered.
         let entered = slot.enter(core.waiter_limit(), fenced, wait);
         (slot, entered)
     }
@@ -61,7 +61,7 @@ impl Table {
         self.locked().values().cloned().collect()
     }
 
-    /// Forgets `slot` when nobody uses it.
+    /// Forgets `slot` when no task uses it.
     pub(crate) fn forget_if_unused(&self, slot: &Arc<Slot>) {
         let mut slots = self.locked();
         let is_listed = slots.get(&slot.key).is_some_and(|listed| Arc::ptr_eq(listed, slot));
@@ -76,7 +76,7 @@ impl Table {
         }
     }
 
-    /// Resolves when no key is in use but `own`.
+    /// Resolves when no key except `own` is in use.
     pub(crate) async fn wait_until_empty_but(&self, own: &[Arc<str>]) {
         self.rest.fetch_max(own.len(), Ordering::Relaxed);
         loop {

@@ -17,7 +17,7 @@ mod pending;
 mod views;
 mod waiters;
 
-/// What the keeper of a store at hand brings along.
+/// A pass of the keeper over a store in memory.
 fn round(locks: &LockManager) -> Round<'_> {
     Round {
         store: locks.core().store(),
@@ -79,10 +79,10 @@ async fn a_hold_without_renewal_ends_and_one_with_it_lasts() {
 #[tokio::test]
 async fn a_body_that_blocks_past_its_deadline_has_completed_too_late() {
     let locks = LockManager::in_memory();
-    // Somebody waits in the process: the lease must not be handed over as if nothing had happened.
+    // A task waits in the process. The lease must not be handed over as if nothing had happened.
     let body = async {
         tokio::task::yield_now().await;
-        // The keeper of the embedded store is on this thread, and has no chance to notice.
+        // The keeper of the store in memory is on this thread, and has no chance to notice.
         std::thread::sleep(Duration::from_millis(80));
     };
     let late = locks.lock("p", "k").expire(Duration::from_millis(40)).renew(false).run(body);
@@ -129,7 +129,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
         fenced: false,
         body: false,
     };
-    // Each is dropped while nobody waits here, and taken over before the keeper has given it back.
+    // Each guard is dropped while no task waits here. Its lease is taken over before the keeper has released it.
     let mut streak = 0;
     while let Ending::Kept = slot.end_quietly(1).ending {
         assert!(slot.locked().start(1, &request, Moment::now()).is_some());
@@ -164,7 +164,7 @@ async fn a_hold_whose_deadline_has_passed_does_not_come_back() {
         lease.until = Deadline::after(Duration::ZERO);
         lease.token.clone()
     };
-    // The answer to a renewal that the server got after a late copy of the claim had brought the lease back.
+    // The answer to a renewal. The server got the renewal after a late copy of the claim had brought the lease back.
     let lease = Duration::from_secs(9);
     let renewal = Renewal { key: guard.key().into(), token, lease, grace: Duration::ZERO };
     let outcome = Renewed::Until(Deadline::after(lease));
@@ -198,7 +198,7 @@ async fn a_store_that_forgets_during_a_renewal_is_asked_again() {
     let slot = locks.core().table().get(guard.key()).unwrap();
     let verified = || slot.next_action(Trigger::Verify, &round(&locks));
     let Action::Renew(renewal, _) = verified() else { panic!("it is verified") };
-    // Of two servers that break one after the other, the renewal may have seen the second one well.
+    // Two servers break one after the other. The renewal may have reached the second server before it broke.
     assert!(!matches!(verified(), Action::Renew(..)));
     let answered = || Some(Renewed::Until(Deadline::after(Duration::from_secs(9))));
     let Action::Renew(again, _) = slot.on_renewal(&renewal, Moment::now(), answered()) else {
@@ -246,10 +246,10 @@ async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
     assert!(locks.core().table().all().is_empty());
 }
 
-/// Of one key, the last guard that was granted, while it is not given up, and the last fencing token.
+/// For one key: the last granted guard while it is not given up, and the last fencing token.
 type Seen = (Weak<LockGuard>, u64);
 
-/// Random tasks of three processes on two keys, in virtual time: one seed, one history.
+/// Random tasks of three processes on two keys, in virtual time. One seed gives one history.
 async fn random_tasks(seed: u64) -> Vec<u64> {
     let first = LockManager::in_memory();
     let beside = || LockManager::builder().in_memory_with(&first).unwrap();

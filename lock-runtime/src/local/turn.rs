@@ -1,4 +1,4 @@
-//! [`Turn`]: the right to act for one key in this process.
+//! [`Turn`]: the right to act for one key in this process, and what its task does next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::store::{Answer, Ask, Release, Renewal, Renewed, Store};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
-/// A lease reserves no more fencing tokens than this, so that they never run far ahead of the clock.
+/// A lease reserves at most this many fencing tokens, so that they never run far ahead of the clock.
 const MOST_FENCES: u32 = 64;
 
-/// The turn in a slot. Dropping it passes it on, and gives back what nobody needs any more.
+/// The turn in a slot. Dropping it passes the turn on, and releases or withdraws what no task needs any more.
 #[derive(Debug)]
 pub(crate) struct Turn {
     slot: Arc<Slot>,
@@ -25,23 +25,23 @@ pub(crate) struct Turn {
     is_armed: bool,
 }
 
-/// What the task with the turn has to do next.
+/// The next step of the task with the turn.
 pub(super) enum Step {
     /// The lease is good: start the hold.
     Hold,
     /// Take the lock by the plain claim.
     Claim(Ask),
-    /// Ask by script, and queue.
+    /// Ask by script, and join the queue.
     Ask(Ask),
     /// Confirm the lease before the hold starts.
     Confirm(Renewal),
     /// Draw fencing tokens.
     Draw(Token, u32),
-    /// Take back an ask.
+    /// Withdraw an ask.
     Withdraw(Release),
-    /// Wait for a change, at most for so long.
+    /// Wait for a change, at most for this time.
     Wait(Duration),
-    /// Wait again at its old place: the turn was passed over (rule L7).
+    /// Wait again at the old place, because the turn was passed over (rule L7).
     Rejoin,
     /// The time is up.
     GiveUp,
@@ -55,7 +55,7 @@ impl Step {
         }
     }
 
-    /// Whether it leaves the task waiting for others.
+    /// Whether the task waits for others after this step.
     pub(super) fn waits(&self) -> bool {
         matches!(self, Self::Wait(_) | Self::Ask(Ask { wait: true, .. }))
     }
@@ -66,7 +66,7 @@ impl Turn {
         Self { slot: Arc::clone(slot), id, is_armed: true }
     }
 
-    /// Gives up the turn without passing it on.
+    /// Drops the turn without passing it on.
     pub(super) fn defuse(mut self) {
         self.is_armed = false;
     }
@@ -83,8 +83,8 @@ impl Turn {
         &self.slot.core
     }
 
-    /// Decides what to do next, and notes it down before it is done: whatever happens to the task, dropping the turn
-    /// then knows what to withdraw.
+    /// Decides on the next step, and notes it before it is done. So a turn that is dropped at any point knows what to
+    /// withdraw.
     pub(super) fn step(&self, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> Step {
         let state = &mut *self.slot.locked();
         if !state.may_act(self.id) {
@@ -99,7 +99,7 @@ impl Turn {
         }
     }
 
-    /// The lease is there: start the hold, or first make sure that the lease is good for it.
+    /// With a lease: start the hold, or first make sure that the lease is good enough for it.
     fn step_with_lease(&self, state: &mut State, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> Step {
         let Some(lease) = &mut state.lease else { return Step::GiveUp };
         let token = lease.token.clone();
@@ -116,7 +116,7 @@ impl Turn {
         if attempt.is_over(now) { Step::GiveUp } else { Step::Hold }
     }
 
-    /// There is no lease: ask the store, or wait for what was asked.
+    /// Without a lease: ask the store, or wait for what was asked.
     fn step_without_lease(&self, state: &mut State, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> Step {
         mutant!(RetryUnderNewToken => if attempt.has_failed() {
             state.pending = None;
@@ -138,7 +138,7 @@ impl Turn {
         }
         if pending.only_waits()
             && let Some(pause) = pending.next_ask(now)
-            // A single try that took up a turn which another task left asks once, too.
+            // A single try asks once, even when it took up a turn that another task had left.
             && let left = attempt.give_up().remaining_at(now)
             && !left.is_zero()
         {
@@ -156,7 +156,7 @@ impl Turn {
             cause,
         };
         state.offers.awaits_since = Some(now);
-        // The keeper looks whether the answer is read, and then whether the hold lasts.
+        // The keeper checks whether the answer is read, and later whether the hold lasts.
         state.track(&self.slot);
         // The plain claim can't draw fencing tokens.
         if is_new && (fences == 0 || !self.core().store().draws_with_grants()) {
@@ -166,7 +166,7 @@ impl Turn {
         }
     }
 
-    /// What stands in the way of a command about the lease; if nothing does, the answer has to be read in time.
+    /// What forbids a command about the lease now. When nothing does, the task must read the answer in time.
     fn act(&self, state: &mut State, attempt: &Attempt, now: Moment) -> Option<Step> {
         let step = attempt.pause(now, true);
         state.offers.act_until(now, step.as_ref().and_then(Step::pause));
@@ -177,9 +177,9 @@ impl Turn {
     /// Takes in the answer to an ask.
     pub(super) fn on_answer(&self, ask: &Ask, answer: Answer) {
         let granted = matches!(answer, Answer::Granted(_));
-        // Of a task that was passed over, the others know better by now who has the lock.
+        // When this task was passed over, the other tasks know better by now who has the lock.
         if (granted || self.slot.locked().has_turn(self.id)) && !self.slot.on_answer(ask, answer) {
-            // What was asked has been taken back meanwhile, perhaps before it was executed.
+            // The ask was withdrawn meanwhile, perhaps before the server executed it.
             self.core().withdraw(ask.withdrawal());
         }
     }
@@ -201,7 +201,8 @@ impl Turn {
                     lease.fresh = lease.confirm(until);
                 }
             }
-            // Gone in the store: nothing to give back. The next step asks under a new token (rule L3).
+            // The store no longer has the lease, so there is nothing to release. The next step asks under a new token
+            // (rule L3: a token is never used again).
             Renewed::NotOwned | Renewed::Partial => state.lease = None,
         }
         drop(state);
@@ -223,11 +224,11 @@ impl Turn {
             None => state.lease = None,
         }
         drop(state);
-        // For single tries, which wait for what becomes of this turn.
+        // Wakes single tries, which wait for the outcome of this turn.
         self.slot.wake();
     }
 
-    /// Notes that the lease ended with an ask in its place, sent along with the release.
+    /// Notes that the lease ends with a release that carries a new ask along.
     pub(super) fn note_yield(&self, claim: Duration, now: Moment) -> Token {
         let mut state = self.slot.locked();
         let token = self.slot.core.next_token();
@@ -246,19 +247,20 @@ fn claim_of(request: &ResolvedRequest) -> Duration {
 }
 
 impl State {
-    /// Makes a lease of what the store has granted.
+    /// Makes a lease from what the store has granted.
     fn start_granted_lease(&mut self, request: &ResolvedRequest) {
         if let Some(grant) = self.pending.as_mut().and_then(|pending| pending.take_grant())
             && let Some(pending) = self.pending.take()
         {
             let mut lease = Lease::new(&pending, &grant);
-            // Asked for by a task that wanted less, and gave up: good for this one only when it is confirmed.
+            // The lease may have been asked for by a task that wanted less and gave up. Then it is good for this task
+            // only once it is confirmed.
             lease.fresh &= lease.claim >= request.expire.min(CLAIM);
             self.lease = Some(lease);
         }
     }
 
-    /// How many fencing tokens to draw: for this task, and for those that wait.
+    /// How many fencing tokens to draw, for this task and for the tasks that wait.
     fn fences_for(&self, request: &ResolvedRequest) -> u32 {
         if request.fenced { (1 + self.fenced_waiters()).min(MOST_FENCES) } else { 0 }
     }

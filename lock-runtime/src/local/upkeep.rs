@@ -1,4 +1,4 @@
-//! What the keeper does about a slot's lease: when it looks, and what it finds to do.
+//! The keeper's upkeep of a slot's lease: when it looks, and what it decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use crate::store::{AnyStore, Ask, Renewal, Renewed, Store};
 use crate::timing::{RENEWAL_BACKOFF, UNCONFIRMED_FOR};
 use crate::token::Token;
 
-/// A renewal is due after this part of the lease, so that two can fail before it ends.
+/// A renewal is due after the lease divided by this number, so that two renewals can fail before the lease ends.
 const RENEWALS_PER_LEASE: u32 = 3;
 
-/// An entry of the keeper's schedule: when, and a number to tell it from others of that time.
+/// An entry of the keeper's schedule: its time, and a number that distinguishes the entries of one time.
 pub(crate) type TimerKey = (Instant, u64);
 
-/// What the keeper has on its board for a lease.
+/// The entries that the keeper's schedule has for a lease.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ScheduleKeys {
-    /// In the list of young holds.
+    /// The entry in the list of young holds.
     pub(crate) tracked: Option<u64>,
-    /// In the schedule.
+    /// The timer.
     pub(crate) due: Option<TimerKey>,
 }
 
@@ -32,38 +32,38 @@ pub(crate) struct ScheduleKeys {
 pub(crate) enum Action {
     /// Nothing any more.
     Done,
-    /// Another look soon: the hold is young.
+    /// Another look soon, because the hold is young.
     LookAgain,
     /// Another look after this time.
     LookIn(Duration),
-    /// A renewal now, and another look when the hold ends: the answer may not have come by then.
+    /// A renewal now, and another look when the hold ends, because the answer may not have come by then.
     Renew(Renewal, Option<Duration>),
     /// The hold on the lease of this token has ended.
     Lost(Token, Loss),
-    /// An ask, to be sent now, and another look soon.
+    /// An ask to send now, and another look soon.
     Ask(Ask),
-    /// The keeper's connection, for an ask that is to be sent, and another look soon.
+    /// A connection for the keeper, so that it can send an ask, and another look soon.
     Connect,
-    /// The turn is to be passed over, and another look soon.
+    /// The turn must be passed over, and another look is needed soon.
     PassOver,
 }
 
 impl Action {
-    /// Whether the slot stays in the list of those to look at soon.
+    /// Whether the slot stays in the list of slots to look at soon.
     pub(crate) fn is_soon(&self) -> bool {
         matches!(self, Self::LookAgain | Self::Ask(_) | Self::Connect | Self::PassOver)
     }
 }
 
-/// What the keeper brings along when it looks at slots.
+/// What the keeper needs to know for one pass over the slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round<'a> {
     /// The store over the keeper's own connection.
     pub(crate) store: &'a AnyStore,
     pub(crate) grace: Duration,
-    /// When a command that is sent now has to be answered.
+    /// When a command that is sent now must be answered.
     pub(crate) deadline: Deadline,
-    /// An answer that takes longer is not usual.
+    /// How long an answer usually takes at most.
     pub(crate) usual_answer: Duration,
 }
 
@@ -72,9 +72,9 @@ pub(crate) struct Round<'a> {
 pub(crate) enum Trigger {
     /// Its hold began a moment ago.
     Tick,
-    /// It is time.
+    /// Its timer has ended.
     Timer,
-    /// The store may have forgotten it.
+    /// The store may have forgotten its lease.
     Verify,
 }
 
@@ -99,13 +99,13 @@ impl Round<'_> {
 }
 
 impl Lease {
-    /// Notes that `renewal` is about to be sent. It may take effect, and its answer be lost.
+    /// Notes that `renewal` is about to be sent. It may take effect although its answer is lost.
     pub(super) fn note_renewal_sent(&mut self, renewal: &Renewal, now: Moment) {
         let asked = Deadline::new(now, renewal.lease + renewal.grace);
         self.upkeep.requested = Some(self.in_store_until().max_at(asked, now));
     }
 
-    /// Until when the store may keep it, which is later than what it has confirmed.
+    /// Until when the store may keep the lease. That may be later than the store has confirmed.
     pub(super) fn in_store_until(&self) -> Deadline {
         mutant!(UnansweredRenewalForgotten => return self.until);
         self.upkeep.requested.unwrap_or(self.until)
@@ -113,7 +113,7 @@ impl Lease {
 }
 
 impl Slot {
-    /// Looks after the lease: what does it need now?
+    /// Decides what the lease needs from the keeper now.
     pub(crate) fn next_action(&self, trigger: Trigger, round: &Round<'_>) -> Action {
         let now = Moment::now();
         let state = &mut *self.locked();
@@ -146,7 +146,8 @@ impl Slot {
             Action::Renew(Renewal { key: Arc::clone(&self.key), token, lease: wanted, grace }, left)
         };
         let Some((hold, ends)) = lease.hold.as_ref().zip(lease.ends(now)) else {
-            // Between two holds there is nothing to lengthen, but a lease that is gone must not be handed over.
+            // Between two holds there is nothing to lengthen. But a lease that the store has forgotten must not be
+            // handed over.
             return if trigger == Trigger::Verify { renew(lease.claim, None) } else { Action::Done };
         };
         let left = ends.remaining_at(now);
@@ -158,12 +159,12 @@ impl Slot {
             return Action::LookAgain;
         }
         if lease.upkeep.renewing {
-            // A renewal that was sent for the hold before this one does not confirm this one.
+            // A renewal that was sent for the previous hold does not confirm this hold.
             let is_young = trigger == Trigger::Tick && hold.confirmed.is_none();
             return if is_young { Action::LookAgain } else { Action::LookIn(left) };
         }
         let pause = match hold.confirmed {
-            // A renewal or verification that failed is owed.
+            // A renewal or verification that failed is still due.
             _ if trigger == Trigger::Verify || lease.upkeep.failures > 0 => Duration::ZERO,
             None => Duration::ZERO,
             Some(at) => renews_in(hold, at, now).unwrap_or(left),
@@ -174,7 +175,7 @@ impl Slot {
         renew(if hold.renew { hold.expire } else { hold.own.remaining_at(now) }, Some(left))
     }
 
-    /// Takes in the answer to a renewal that was sent at `sent`; `None` is no answer.
+    /// Takes in the answer to a renewal that was sent at `sent`. `None` means that there was no answer.
     pub(crate) fn on_renewal(&self, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Action {
         let now = Moment::now();
         let mut state = self.locked();
@@ -192,8 +193,9 @@ impl Slot {
                 let Some(hold) = &mut lease.hold else {
                     return self.action(lease, trigger, now, renewal.grace);
                 };
-                // A renewal that was decided on for the hold before this one confirms the lease, not this hold's full time. It
-                // may have been sent after this hold began: then it tells by being for less.
+                // A renewal that was decided on for the previous hold confirms the lease, but not the full time of this
+                // hold. Such a renewal may have been sent after this hold began. Then only its shorter lease shows
+                // that.
                 let wanted = if hold.renew { hold.expire } else { hold.own.remaining_at(sent) };
                 if hold.since.since(sent).is_zero() && renewal.lease >= wanted {
                     hold.confirmed = Some(sent);
@@ -201,7 +203,7 @@ impl Slot {
                         hold.own = hold.own.max_at(Deadline::new(sent, hold.expire), now);
                     }
                 } else if hold.confirmed.is_none() && trigger == Trigger::Timer {
-                    return Action::Done; // it is in the list of young holds
+                    return Action::Done; // the hold is in the list of young holds
                 }
                 self.action(lease, trigger, now, renewal.grace)
             }
@@ -221,7 +223,7 @@ impl Slot {
         }
     }
 
-    /// Notes the entry of the keeper's schedule that is to look after the hold; returns the one that is not needed.
+    /// Notes the timer that the keeper's schedule has for the hold. Returns the timer that is no longer needed.
     pub(crate) fn note_timer(&self, due: TimerKey) -> Option<TimerKey> {
         match self.locked().lease.as_mut().filter(|lease| lease.hold.is_some()) {
             Some(lease) => lease.upkeep.entries.due.replace(due),

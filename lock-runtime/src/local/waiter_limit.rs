@@ -1,8 +1,8 @@
-//! [`WaiterLimit`]: how many tasks of a manager wait, and how many may.
+//! [`WaiterLimit`]: how many tasks of a manager wait, and how many may wait.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the tasks that wait: each costs memory, and whoever can make requests can make tasks wait.
+/// Counts the tasks that wait. Each of them costs memory, and everybody who can make requests can make tasks wait.
 #[derive(Debug)]
 pub(crate) struct WaiterLimit {
     waiting: AtomicUsize,
@@ -15,7 +15,7 @@ impl WaiterLimit {
         Self { waiting: AtomicUsize::new(0), max, max_per_key }
     }
 
-    /// Counts one more, behind `others` for the same key; the limit when it is reached.
+    /// Counts one more task, behind `others` for the same key. The error is the limit that was reached.
     pub(super) fn admit(&self, others: usize) -> Result<WaiterPermit<'_>, usize> {
         if others >= self.max_per_key {
             return Err(self.max_per_key);
@@ -26,7 +26,7 @@ impl WaiterLimit {
     }
 }
 
-/// A task that waits, for as long as this is not dropped.
+/// The permit of a task to wait. The task counts until the permit is dropped.
 #[derive(Debug)]
 pub(super) struct WaiterPermit<'a>(&'a WaiterLimit);
 

@@ -10,7 +10,7 @@ use super::handle::HoldHandle;
 use crate::LockError;
 
 pin_project! {
-    /// Resolves when a hold is lost. It reads the clock each time it is polled; the keeper wakes it at the deadline.
+    /// Resolves when a hold is lost. It reads the clock in each of its polls. The keeper wakes it at the deadline.
     #[derive(Debug)]
     pub(crate) struct Lost<'a> {
         handle: &'a HoldHandle,
@@ -43,12 +43,13 @@ impl Future for Lost<'_> {
 }
 
 pin_project! {
-    /// A body under a hold: the deadline is looked at before each of its polls (rule 13).
+    /// A body under a hold. The deadline is checked before each of its polls (rule 13: no step starts after the
+    /// deadline).
     ///
-    /// A struct and not an `async fn`, which would hold the body twice: as its argument and pinned.
+    /// It is a struct and not an `async fn`, which would hold the body twice: as its argument and pinned.
     #[derive(Debug)]
     pub(crate) struct Protected<'a, B> {
-        // Polled before the body, and `None` for a body that runs on when its hold is lost.
+        // Polled before the body. `None` for a body that runs on when its hold is lost.
         #[pin]
         lost: Option<Lost<'a>>,
         handle: &'a HoldHandle,

@@ -1,4 +1,5 @@
-//! [`Inside`]: a future that is polled inside of something, and [`Stack`], what the polls of a thread are inside of.
+//! [`Inside`]: a future that is polled inside of a value. [`Stack`]: the values that the polls of a thread are inside
+//! of.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -9,10 +10,12 @@ use pin_project_lite::pin_project;
 
 use super::task::Task;
 
-/// What the polls that are under way on a thread are inside of, and the task of each: the innermost is the last.
+/// The values that the running polls of one thread are inside of, each with the task of its poll. The innermost is the
+/// last.
 ///
-/// A task-local of tokio would not do: an executor that is driven inside of a poll polls other tasks there, which would
-/// see it. And a future that moves to another task would take along what it was inside of before.
+/// A task-local of tokio would not be enough. An executor that is driven inside of a poll polls other tasks there, and
+/// these would see the task-local. And a future that moves to another task would keep the surroundings of the first
+/// task.
 #[derive(Debug)]
 pub(super) struct Stack<T>(RefCell<Vec<(Task, T)>>);
 
@@ -21,7 +24,7 @@ impl<T> Stack<T> {
         Self(RefCell::new(Vec::new()))
     }
 
-    /// The first that is `chosen` of what the running task is inside of, the innermost first.
+    /// The first value that is `chosen`, among the values that the running task is inside of, innermost first.
     pub(super) fn find<R>(&self, chosen: impl FnMut(&T) -> Option<R>) -> Option<R> {
         let polls = self.0.borrow();
         if polls.is_empty() {
@@ -40,13 +43,13 @@ fn is_same_task(task: Task, running: Task) -> bool {
 }
 
 pin_project! {
-    /// A future that is inside of `value` during each of its polls, and while it is dropped.
+    /// A future that is inside of `value` in each of its polls, and while it is dropped.
     #[derive(Debug)]
     pub(crate) struct Inside<T: 'static, F> {
         stack: &'static LocalKey<Stack<T>>,
-        // `None` while it is on the stack.
+        // `None` while the value is on the stack.
         value: Option<T>,
-        // `None` when it is done.
+        // `None` when the future is done.
         #[pin]
         future: Option<F>,
     }
@@ -75,7 +78,7 @@ impl<T: 'static, F: Future> Future for Inside<T, F> {
         let mut this = self.project();
         let _poll = Polling::begin(this.stack, this.value);
         let Some(future) = this.future.as_mut().as_pin_mut() else {
-            // Nobody polls a future that is done.
+            // A future that is done is not polled again.
             return Poll::Pending;
         };
         let outcome = future.poll(context);
@@ -86,7 +89,7 @@ impl<T: 'static, F: Future> Future for Inside<T, F> {
     }
 }
 
-/// A poll that is under way. The value is moved to the stack and back: counting references would cost more.
+/// A running poll. The value moves to the stack and back: counting references would cost more.
 struct Polling<'a, T: 'static> {
     stack: &'static LocalKey<Stack<T>>,
     value: &'a mut Option<T>,
@@ -95,7 +98,7 @@ struct Polling<'a, T: 'static> {
 impl<'a, T> Polling<'a, T> {
     fn begin(stack: &'static LocalKey<Stack<T>>, value: &'a mut Option<T>) -> Option<Self> {
         let inside = value.take()?;
-        // A thread that is ending has no stack any more: there the future is inside of nothing.
+        // A thread that is ending has no stack any more. There the future is not inside of anything.
         stack.try_with(|stack| stack.0.borrow_mut().push((Task::running(), inside))).ok()?;
         Some(Self { stack, value })
     }
@@ -103,7 +106,8 @@ impl<'a, T> Polling<'a, T> {
 
 impl<T> Drop for Polling<'_, T> {
     fn drop(&mut self) {
-        // Polls end in the opposite order, also by a panic: the last one is this.
+        // Polls end in the opposite order of their beginnings, also after a panic. So the last entry belongs to this
+        // poll.
         let last = self.stack.try_with(|stack| stack.0.borrow_mut().pop());
         *self.value = last.ok().flatten().map(|(_, value)| value);
     }

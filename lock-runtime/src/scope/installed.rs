@@ -1,4 +1,4 @@
-//! [`Installed`]: the process's default manager.
+//! [`Installed`]: the default manager of the process.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,12 +11,12 @@ static INSTALLED: OnceLock<Installed> = OnceLock::new();
 #[derive(Debug)]
 struct Installed {
     engine: Arc<Engine>,
-    /// The manager that a child of this process installed: the child can't use this one.
+    /// The manager that a child of this process installed, because the child can't use its parent's manager.
     in_child: OnceLock<Box<Installed>>,
 }
 
 impl Installed {
-    /// The one that was installed last.
+    /// The manager that was installed last.
     fn last(&self) -> &Self {
         let mut last = self;
         while let Some(next) = last.in_child.get() {

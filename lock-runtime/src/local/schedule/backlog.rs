@@ -1,8 +1,8 @@
-//! [`Backlog`]: the releases that are not answered yet, and when each is sent next.
+//! [`Backlog`]: the releases that are not answered yet, and the time at which each is sent next.
 //!
-//! Each server has a lane of its own. While a server answers, each release is sent at once, and one that was refused for
-//! now is repeated by itself. A server that does not answer is tried with one batch at a time, after growing pauses; all
-//! the rest waits, costs nothing meanwhile, and follows as soon as that batch is answered.
+//! Each server has a lane of its own. While a server answers, each release is sent at once, and a release that was
+//! refused for now is repeated alone. A server that does not answer gets one batch at a time, after growing pauses. All
+//! other releases wait at no cost, and follow as soon as that batch is answered.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,32 +12,32 @@ use tokio::time::Instant;
 use crate::store::Release;
 use crate::timing::{RELEASE_BACKOFF, TICK};
 
-/// How many releases are kept at most, not counting those of leases that others would wait for.
+/// How many releases are kept at most. A release of a lease that others would wait for is kept in any case.
 pub(super) const MOST: usize = 10_000;
-/// Batches on their way to one server: what an outage left must not hold up the server's other clients.
+/// How many batches may be on their way to one server. What an outage left must not delay the server's other clients.
 const BATCHES: usize = 32;
-/// Releases per command.
+/// How many releases go into one command.
 const BATCH: usize = 128;
 
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     lanes: BTreeMap<usize, Lane>,
     entries: u64,
-    /// Batches so far.
+    /// How many batches were sent so far.
     #[cfg(test)]
     sent: u64,
 }
 
-/// What is to be sent to one server.
+/// The releases for one server.
 #[derive(Debug, Default)]
 struct Lane {
-    /// By the time from which each may be sent.
+    /// Each release under the time from which it may be sent.
     waiting: BTreeMap<(Instant, u64), QueuedRelease>,
-    /// Batches on their way.
+    /// How many batches are on their way.
     in_flight: usize,
     /// How often in a row the server has not answered.
     failures: u32,
-    /// Nothing is sent before: the server did not answer a moment ago.
+    /// Nothing is sent before this time, because the server did not answer a moment ago.
     closed_until: Option<Instant>,
 }
 
@@ -46,32 +46,33 @@ struct QueuedRelease {
     release: Release,
     /// How often the server has refused it.
     refusals: u32,
-    /// The server has refused it for good. What it lacks may be put right before the lease is over.
+    /// Whether the server has refused it for good. The missing right may be granted before the lease is over.
     is_denied: bool,
 }
 
-/// Releases that go to one server together.
+/// The releases that go to one server in one command.
 #[derive(Debug)]
 pub(crate) struct Batch {
     server: usize,
     queued: Vec<QueuedRelease>,
 }
 
-/// What became of a release that was sent.
+/// The outcome of a release that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is done.
+    /// The release is done.
     Over,
-    /// The server refuses it for now.
+    /// The server refuses the release for now.
     Refused,
-    /// The server refuses it for good.
+    /// The server refuses the release for good.
     Denied,
     /// The server did not answer.
     Unanswered,
 }
 
 impl Backlog {
-    /// Takes in a release for the server of this number; one that ends soon by itself is left to that when there are too many.
+    /// Adds a release for the server with this number. When there are too many releases, one whose lease ends soon by
+    /// itself is not added.
     pub(super) fn add(&mut self, server: usize, release: Release) {
         if self.len() >= MOST && release.ends_soon() {
             return;
@@ -84,7 +85,7 @@ impl Backlog {
         self.lanes.entry(server).or_default().waiting.insert((at, self.entries), queued);
     }
 
-    /// How many wait to be sent.
+    /// How many releases wait to be sent.
     pub(super) fn len(&self) -> usize {
         self.lanes.values().map(|lane| lane.waiting.len()).sum()
     }
@@ -99,18 +100,19 @@ impl Backlog {
         self.lanes.values().all(|lane| lane.waiting.is_empty() && lane.in_flight == 0)
     }
 
-    /// Whether nothing is left that a shutdown should wait for: not for what the server refuses for good.
+    /// Whether nothing is left that a shutdown should wait for. It does not wait for releases that the server refuses
+    /// for good.
     pub(super) fn is_quiet(&self) -> bool {
         let is_quiet = |lane: &Lane| lane.in_flight == 0 && lane.waiting.values().all(|queued| queued.is_denied);
         self.lanes.values().all(is_quiet)
     }
 
-    /// When the next one is to be sent; `None` when there is none, or an answer has to come first.
+    /// When the next release is to be sent. `None` when there is none, or an answer must come first.
     pub(super) fn next_try(&self) -> Option<Instant> {
         self.lanes.values().filter_map(Lane::next_try).min()
     }
 
-    /// Takes what is to be sent now.
+    /// Takes the batches that are to be sent now.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<Batch> {
         let mut batches = Vec::new();
         for (server, lane) in &mut self.lanes {
@@ -130,7 +132,7 @@ impl Backlog {
         batches
     }
 
-    /// Takes in what became of a batch, release by release.
+    /// Takes in the outcome of each release of a batch.
     pub(super) fn on_answers(&mut self, batch: Batch, fates: &[Fate], now: Instant) {
         let Batch { server, queued } = batch;
         let lane = self.lanes.entry(server).or_default();
@@ -139,7 +141,7 @@ impl Backlog {
             lane.failures = 0;
             lane.closed_until = None;
         } else if lane.closed_until.is_none_or(|until| until <= now) {
-            // Of several batches that fail together only the first counts.
+            // When several batches fail together, only the first counts.
             lane.failures += 1;
             lane.closed_until = Some(now + pause(lane.failures));
         }
@@ -150,13 +152,13 @@ impl Backlog {
             }
             queued.is_denied |= *fate == Fate::Denied;
             queued.refusals += u32::from(*fate != Fate::Unanswered);
-            // While the lane is closed, that is the pause of all.
+            // While the lane is closed, all releases wait for the pause of the lane.
             let at = if is_pending { now + pause(queued.refusals + u32::from(queued.is_denied)) } else { now };
             self.insert(server, at, queued);
         }
     }
 
-    /// Has servers that did not answer tried again at once: there is news of a connection.
+    /// Opens the lanes of servers that did not answer, because a connection broke or was made again.
     pub(super) fn reopen(&mut self) {
         for lane in self.lanes.values_mut() {
             lane.closed_until = None;
@@ -173,7 +175,7 @@ impl Lane {
 
     fn take_batch(&mut self, now: Instant) -> Vec<QueuedRelease> {
         if self.failures > 0 {
-            // What has ended by itself meanwhile need not be sent any more.
+            // A release whose lease has ended meanwhile need not be sent any more.
             self.waiting.retain(|_, queued| !queued.release.expires.has_passed());
         }
         let mut batch = Vec::new();
@@ -191,13 +193,13 @@ impl Batch {
         self.queued.iter().map(|queued| queued.release.clone()).collect()
     }
 
-    /// Whether the server has refused each for good before, in the order of the releases.
+    /// Whether the server has refused each release for good before, in the order of the releases.
     pub(crate) fn were_denied(&self) -> impl Iterator<Item = bool> {
         self.queued.iter().map(|queued| queued.is_denied)
     }
 }
 
-/// The pause after so many failures in a row.
+/// The pause after this number of failures in a row.
 fn pause(failures: u32) -> Duration {
     mutant!(RepeatedWithoutPause => return TICK);
     RELEASE_BACKOFF.pause(failures)

@@ -1,4 +1,4 @@
-//! [`State`]: what a schedule has, under its lock.
+//! [`State`]: the content of a schedule, under its lock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -16,55 +16,56 @@ use crate::timing::{ASK_INTERVAL, LONGEST_SLEEP, TICK};
 pub(super) struct State {
     /// Slots whose hold began a moment ago.
     pub(super) tracked: BTreeMap<u64, Arc<Slot>>,
-    /// How many of them came since the last beat.
+    /// How many of these slots came since the last tick.
     tracked_since_tick: u32,
     /// Slots whose hold needs a look later.
     pub(super) due: BTreeMap<TimerKey, Arc<Slot>>,
     entries: u64,
-    /// Slots with a lease that nobody uses.
+    /// Slots with a lease that no task uses.
     pub(super) dropped: Vec<Arc<Slot>>,
     /// Releases that are not answered yet.
     pub(super) backlog: Backlog,
-    /// What was taken off the state is not on its way yet.
+    /// Whether something was taken off the state and is not on its way yet.
     pub(super) is_dispatching: bool,
-    /// Slots whose ask is in the store's queue; weak, because the keeper of a runtime that is gone forgets nothing.
+    /// Slots whose ask is in the store's queue. The references are weak, because the keeper of a runtime that is gone
+    /// forgets nothing.
     watched: BTreeMap<Arc<str>, Weak<Slot>>,
     next_ask: Option<Instant>,
     /// Slots whose lease the store may have forgotten.
     pub(super) verify: Vec<Arc<Slot>>,
-    /// A connection broke, or was made anew.
+    /// Whether a connection broke, or was made again.
     pub(super) is_interrupted: bool,
     sleeps: Option<Sleep>,
     pub(super) is_closed: bool,
 }
 
-/// What [`State::take_due`] found.
+/// The work that [`State::take_due`] found.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// Slots whose lease the store may have forgotten.
     pub(crate) verify: Vec<Arc<Slot>>,
-    /// Slots to look at soon, with their entries.
+    /// Slots to look at soon, with their entry numbers.
     pub(crate) tracked: Vec<(u64, Arc<Slot>)>,
-    /// Slots whose time has come.
+    /// Slots whose timer has ended.
     pub(crate) due: Vec<Arc<Slot>>,
-    /// Slots with a lease that nobody uses.
+    /// Slots with a lease that no task uses.
     pub(crate) dropped: Vec<Arc<Slot>>,
     /// Slots whose ask is in the store's queue, when it is time to ask again.
     pub(crate) watched: Vec<Arc<Slot>>,
 }
 
-/// What is left to do for a manager that is gone.
+/// The work that is left for a manager that is gone.
 #[derive(Debug)]
 pub(crate) struct LastWork {
     pub(crate) releases: Vec<Batch>,
-    /// Nothing will be left after it.
+    /// Whether nothing will be left after this work.
     pub(crate) is_all: bool,
 }
 
 impl State {
     pub(super) fn take_due(&mut self, now: Instant) -> Found {
         self.is_dispatching = true;
-        // The keeper is awake: whatever comes now it sees before it sleeps.
+        // The keeper is awake. It sees everything that comes now before it sleeps.
         self.sleeps = None;
         let mut due = Vec::new();
         while let Some(entry) = self.due.first_entry().filter(|entry| entry.key().0 <= now) {
@@ -83,10 +84,10 @@ impl State {
         }
     }
 
-    /// What is left to do for a manager that is gone.
+    /// Takes the work that is left for a manager that is gone.
     pub(super) fn last_work(&mut self) -> LastWork {
         let releases = self.backlog.take_due(Instant::now());
-        // Nobody is left to look after, and what was noticed is no reason any more to look again at once.
+        // No hold is left to look after, and what was noticed before is no reason any more to look again at once.
         *self = Self { backlog: std::mem::take(&mut self.backlog), ..Self::default() };
         let is_all = releases.is_empty() && self.backlog.is_empty() && self.is_quiet();
         LastWork { releases, is_all }
@@ -120,12 +121,13 @@ impl State {
         }
     }
 
-    /// Whether there are young holds, or were since this was last asked.
+    /// Whether there are young holds, or were any since the last call.
     pub(super) fn had_tracked(&mut self) -> bool {
         std::mem::take(&mut self.tracked_since_tick) > 0 || !self.tracked.is_empty()
     }
 
-    /// Whether nothing is left to give back that a shutdown should wait for: not for what the server refuses.
+    /// Whether nothing is left to release that a shutdown should wait for. It does not wait for releases that the
+    /// server refuses for good.
     pub(super) fn is_quiet(&self) -> bool {
         self.backlog.is_quiet() && self.dropped.is_empty() && !self.is_dispatching
     }
@@ -143,7 +145,7 @@ impl State {
         self.is_interrupted = true;
     }
 
-    /// How long to sleep; `None` until woken.
+    /// How long to sleep. `None` until the keeper is woken.
     pub(super) fn pause(&mut self, idle_ticks: u32) -> Option<Duration> {
         let now = Instant::now();
         let tick = (!self.tracked.is_empty() || idle_ticks < IDLE_TICKS).then(|| now + TICK);
@@ -160,7 +162,8 @@ impl State {
         [first_due, self.backlog.next_try(), self.next_ask].into_iter().flatten().min()
     }
 
-    /// Whether a change brought work before the sleep would end. It is asked after every change, and says so once.
+    /// Whether a change brought work before the end of the sleep. It is called after every change, and returns `true`
+    /// once per sleep.
     pub(super) fn has_to_wake(&mut self) -> bool {
         let Some(sleep) = self.sleeps else { return false };
         let now = Instant::now();
@@ -172,13 +175,13 @@ impl State {
         wake
     }
 
-    /// The same after a hold began, which happens too often to look at all the rest.
+    /// The same after a hold began. Holds begin too often to check everything each time.
     pub(super) fn has_to_tick(&mut self) -> bool {
         self.sleeps.take_if(|sleep| !sleep.ticks).is_some()
     }
 }
 
-/// The keeper's sleep: until when, and whether it wakes for the next beat anyhow.
+/// The keeper's sleep: its end, and whether the keeper wakes for the next tick anyhow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sleep {
     until: Option<Instant>,
@@ -194,7 +197,7 @@ mod tests {
     use crate::token::Token;
     use crate::{LockGuard, LockManager};
 
-    /// The slot of a lock that is held.
+    /// The slot of a held lock.
     async fn slot(locks: &LockManager, key: &str) -> (LockGuard, Arc<Slot>) {
         let guard = locks.lock("p", key).acquire().await.unwrap();
         let slot = locks.core().table().get(guard.key()).unwrap();

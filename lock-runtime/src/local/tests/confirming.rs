@@ -1,4 +1,4 @@
-//! The keeper's confirmations, and the holds that they are for.
+//! Tests: the keeper's confirmations, and the holds that they are for.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::clock::{Deadline, Moment};
 use crate::local::{Action, Trigger};
 use crate::store::Renewed;
 
-/// The keeper decides on a renewal for one hold. Before it is sent, the hold is handed over to one with a longer lease.
+/// The keeper decides on a renewal for one hold. Before the renewal is sent, the lease is handed over to a hold with a
+/// longer lease.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_was_decided_on_for_one_hold_does_not_confirm_the_longer_lease_of_the_next() {
     for renew in [true, false] {

@@ -1,4 +1,4 @@
-//! Tasks that are not polled when it is their turn (rule L7).
+//! Tests: tasks that are not polled when they have the turn (rule L7).
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::{LockError, LockGuard, LockManager};
 type Acquiring = Pin<Box<dyn Future<Output = Result<LockGuard, LockError>> + Send>>;
 
 const LONG: Duration = Duration::from_mins(1);
-/// The patience, and a few beats of the keeper.
+/// The patience, and a few ticks of the keeper.
 const PASSED_ON: Duration = Duration::from_millis(70);
 
 /// Begins to wait, and is not polled any more.
@@ -105,7 +105,7 @@ async fn a_task_that_is_polled_after_its_time_is_told_so_although_it_is_its_turn
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let late = kept(&locks, Duration::from_millis(10));
     drop(guard);
-    // It is still its turn: no time has passed for the keeper.
+    // The task still has the turn: no time has passed for the keeper.
     sleep(Duration::from_millis(500)).await;
     let error = late.await.unwrap_err();
     assert!(error.is_timeout(), "{error}");

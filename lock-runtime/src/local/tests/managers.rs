@@ -1,4 +1,4 @@
-//! A manager's keeper: it goes on on another runtime, and ends with the manager, which may be shut down from inside.
+//! Tests: a manager's keeper continues on another runtime, and ends with the manager. A body may shut the manager down.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn holds_are_looked_after_on_whichever_runtime_the_manager_is_used() {
     }
 }
 
-/// A runtime that lives, and that nobody drives.
+/// A runtime that lives but is not driven.
 #[test]
 fn a_hold_lasts_while_the_runtime_that_used_the_manager_first_idles() {
     let locks = LockManager::in_memory();
@@ -35,7 +35,7 @@ fn a_hold_lasts_while_the_runtime_that_used_the_manager_first_idles() {
     for _ in 0..2 {
         let body = async { locks.lock("p", "k").run(sleep(Duration::from_mins(1))).await };
         busy.block_on(body).unwrap();
-        // The other one's keeper, which is not driven, may be the last that slept.
+        // The keeper of the other runtime is not driven. It may be the last that slept.
         short(&idle);
     }
 }
@@ -74,7 +74,7 @@ async fn a_shutdown_inside_of_a_body_waits_for_all_others_and_the_body_goes_on()
         assert_eq!(other.await.unwrap().is_ok(), drains);
         assert!(locks.core().table().all().is_empty());
     }
-    // Another manager's shutdown is none of the body's.
+    // The shutdown of another manager does not concern the body.
     let other = LockManager::in_memory();
     locks.lock("p", "k").run(async { other.shutdown().await }).await.unwrap();
     locks.shutdown().await;

@@ -1,4 +1,4 @@
-//! What a slot makes of answers, and of no answer.
+//! Tests: what a slot concludes from answers, and from missing answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::timing::CLAIM;
 use crate::token::{Process, Token};
 use crate::{LockGuard, LockManager};
 
-/// A lock that is held, and its slot.
+/// A held lock, and its slot.
 async fn held() -> (LockManager, LockGuard, Arc<Slot>) {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();

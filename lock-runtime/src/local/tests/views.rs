@@ -1,4 +1,4 @@
-//! Views of holds that have ended: what they do is not done to the next hold.
+//! Tests: handles of holds that have ended. What they do does not touch the next hold.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::LockManager;
 use crate::clock::Deadline;
 use crate::store::Renewed;
 
-/// The answer to an extension comes when the hold was handed over, with its lease and token.
+/// The answer to an extension comes after the lease and its token were handed over to the next hold.
 #[tokio::test(start_paused = true)]
 async fn an_extension_that_comes_too_late_does_not_end_the_next_hold() {
     let locks = LockManager::in_memory();
@@ -19,7 +19,7 @@ async fn an_extension_that_comes_too_late_does_not_end_the_next_hold() {
     let (lease, before) = (Deadline::after(Duration::from_secs(20)), next.remaining());
     assert!(handle.on_renewed(Renewed::Until(lease), lease).unwrap_err().is_lost());
     assert!(next.is_valid() && next.remaining() <= before, "{:?}", next.remaining());
-    // That the store does not know the lease concerns whoever has it now.
+    // That the store does not know the lease concerns the hold that has the lease now.
     assert!(handle.on_renewed(Renewed::NotOwned, lease).unwrap_err().is_lost());
     assert!(!next.is_valid());
     assert!(next.release().await.unwrap_err().is_lost());

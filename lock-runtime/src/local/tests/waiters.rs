@@ -1,4 +1,4 @@
-//! Who waits for a slot's turn, and who does not any more.
+//! Tests: which tasks wait for a slot's turn, and which do not any more.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn a_waiter_that_is_gone_is_none() {
     assert!(locks.core().table().all().is_empty());
 }
 
-/// How many fencing tokens the lease of a hold has left for those who come next.
+/// How many fencing tokens the lease of a hold has left for the next holds.
 async fn reserved(locks: &LockManager, acquiring: impl Future<Output = Result<LockGuard, LockError>>) -> usize {
     let guard = acquiring.await.unwrap();
     let slot = locks.core().table().get(guard.key()).unwrap();
