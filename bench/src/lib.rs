@@ -1,10 +1,13 @@
 //! The benchmark: this project's lock beside the bare commands, a mutex, and the locks of others.
 //!
-//! `cargo run --release -p bench -- all` measures everything. Every measurement runs in processes of its own, which
-//! this program starts (`child.rs`) with servers that it starts as well (`servers.rs`): contestants can't disturb one
-//! another, one that hangs is ended, and what a process uses can be read from outside. A round runs the contestants
-//! of a case in turn, and what is shown is a ratio to the baseline of the same round (`column.rs`), because the machine's
-//! speed changes from minute to minute. Times are in the JSON file only.
+//! `cargo run --release -p bench -- all` measures everything.
+//!
+//! Every measurement runs in processes of its own (`child.rs`), with servers of its own (`servers.rs`); this program starts
+//! both. So contestants can't disturb one another, a contestant that hangs is ended, and what a process uses can be read
+//! from outside.
+//!
+//! A round runs the contestants of a case in turn. The tables show ratios to the baseline of the same round (`column.rs`),
+//! because the machine's speed changes from minute to minute. Times are in the JSON file only.
 
 use std::process::ExitCode;
 

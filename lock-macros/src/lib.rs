@@ -1,4 +1,4 @@
-//! The attribute and the derive of `lock-runtime`, which re-exports them: depend on that crate, not on this one.
+//! The attribute and the derive of `lock-runtime`. That crate re-exports them: depend on it, and not on this crate.
 
 use proc_macro::TokenStream;
 
@@ -10,12 +10,13 @@ mod mistakes;
 #[cfg(test)]
 mod snapshots;
 
-/// Runs an async fn's body while holding a distributed lock, and gives the lock back afterwards.
+/// Runs an async fn's body while holding a distributed lock, and releases the lock afterwards.
 ///
 /// ```ignore (the runtime depends on this crate)
 /// use lock_runtime::{LockError, LockManager, cache_lock};
 ///
-/// #[cache_lock(prefix = "seckill", key = commodity_id, timeout_ms = 2000, expire_s = 1000)]
+/// // Waits at most 2 s for the lock. The lease is renewed until the body ends.
+/// #[cache_lock(prefix = "seckill", key = commodity_id, timeout_ms = 2000)]
 /// async fn sec_kill(user_id: &str, commodity_id: u64) -> Result<u64, ShopError> { /* … */ }   // ShopError: From<LockError>
 ///
 /// impl Shop {
@@ -29,60 +30,78 @@ mod snapshots;
 ///
 /// # Options
 ///
-/// They are separated by commas, in any order, each at most once.
+/// Options are separated by commas, in any order. Each option may be given once.
 ///
 /// | option | means | when left out |
 /// |---|---|---|
-/// | `prefix = "…"` | first part of the lock's name, taken as it is: a string literal or the path of a `const` | module path and fn name |
-/// | `key = EXPR` | what the lock protects: any expression over the arguments and `self` whose type is `LockKey`. It is borrowed as `&(EXPR)`, the parts of a tuple one by one, never moved. `key = (from, to)` is *one* lock, of the pair: a body for `(to, from)` or for `from` alone runs beside it | the marked arguments |
-/// | `timeout_ms = INTEGER`, `timeout_s = INTEGER`, `timeout = "1500ms"` or a `Duration` | how long to wait for the lock; 0 tries once | the manager's, 2 s |
-/// | `expire_ms = INTEGER`, `expire_s = INTEGER`, `expire = "2s"` or a `Duration` | the lease: how long a *crashed* holder keeps others out. It does not limit a healthy body: the lease is renewed until the body ends | the manager's, 30 s |
-/// | `renew = BOOL` | `renew = false` never renews the lease: the body is stopped when the lease ends | on (`renew` alone means `renew = true`) |
+/// | `prefix = "…"` | the first part of the lock's name, taken as it is: a string literal or the path of a `const` | module path and fn name |
+/// | `key = EXPR` | what the lock protects: any expression over the arguments and `self` whose type is `LockKey` ([more](#the-key)) | the [marked arguments](#marks) |
+/// | `timeout_ms = INTEGER`, `timeout_s = INTEGER`, `timeout = "1500ms"` or a `Duration` | how long to wait for the lock; 0 tries once | the manager's timeout, 2 s |
+/// | `expire_ms = INTEGER`, `expire_s = INTEGER`, `expire = "2s"` or a `Duration` | the lease: how long a *crashed* holder keeps others out. It does not limit a healthy body: the lease is renewed until the body ends | the manager's lease, 30 s |
+/// | `renew = BOOL` | `renew = false` never renews the lease: the body is stopped when the lease ends | `true`; `renew` alone means `renew = true` |
 /// | `on_fail = EXPR`, `on_fail = \|err\| EXPR` | what to return when the lock was not obtained, or was lost | `Err(E::from(LockError))` |
-/// | `on_lost = "cancel"`, `on_lost = "continue"` | whether a body whose lease is lost under it is stopped | `"cancel"` |
-/// | `manager = EXPR` | the `LockManager`, or a reference or `Arc` to one; borrowed, never moved | that of the enclosing `LockManager::scope`, else the installed one |
-/// | `guard = NAME` | binds `NAME: &LockGuard` in the body | |
-/// | `fenced = NAME` | draws a fencing token and binds `NAME: FencingToken` in the body | |
+/// | `on_lost = "cancel"`, `on_lost = "continue"` | whether a body is stopped when its lease is lost | `"cancel"` |
+/// | `manager = EXPR` | the `LockManager`, or a reference or `Arc` to a manager; borrowed, never moved | the manager of the enclosing `LockManager::scope`, else the installed manager |
+/// | `guard = NAME` | binds `NAME: &LockGuard` in the body | no binding |
+/// | `fenced = NAME` | draws a fencing token and binds `NAME: FencingToken` in the body | no token |
 /// | `crate = PATH` | where the runtime is, for a renamed or re-exported dependency | `::lock_runtime` |
 ///
 /// A text with a unit is an integer and `ms`, `s`, `m` or `h`.
 ///
+/// # The key
+///
+/// The key is borrowed as `&(EXPR)` and never moved. The parts of a tuple are borrowed one by one.
+///
+/// `key = (from, to)` is *one* lock, of the pair. A body for `(to, from)`, or for `from` alone, runs beside it.
+///
 /// # Marks
 ///
-/// Instead of `key`, arguments can be marked; several marks make a key of several parts, in order.
+/// Instead of `key`, arguments can be marked. Several marks make a key of several parts, in order.
 ///
 /// - `#[locked_object]`: the argument itself. In `Path(id): Path<u64>` that is `id`.
-/// - `#[locked_complex_object(field = "order.id")]`: a field of it.
+/// - `#[locked_complex_object(field = "order.id")]`: a field of the argument.
 ///
 /// # What happens when
 ///
-/// The options, the key and the manager are evaluated before the body, in the order of key, times, manager. In an
-/// `async fn` that is at the first poll. Then the lock is waited for, the body runs, and the lock is given back, also
-/// when the body returns early, fails with `?`, panics or is dropped.
+/// 1. The key, the times and the manager are evaluated, in this order. In an `async fn` that is at the first poll.
+/// 2. The call waits for the lock.
+/// 3. The body runs.
+/// 4. The lock is released, also when the body returns early, fails with `?`, panics or is dropped.
 ///
-/// Arguments move into the body, each as a whole, and are dropped before the lock is given back: a transaction among them
-/// that rolls back when it is dropped does so under the lock. So `on_fail`, which comes after the body, sees only what is
-/// `Copy` (shared references too), with the value that it had at the call. An argument that `on_fail` mentions and the
-/// body does not stays outside. So does what a pattern leaves out or only borrows: `_: T`, the fields behind the `..` of
-/// `Order { id, .. }`, and what `ref name` refers to. All that is dropped after the lock was given back.
+/// Arguments move into the body, each as a whole, and are dropped before the lock is released. So a transaction among the
+/// arguments that rolls back when it is dropped does so under the lock.
+///
+/// `on_fail` comes after the body. Of the arguments that moved into the body it sees only those that are `Copy` (shared
+/// references too), with the value that they had at the call.
+///
+/// Some arguments stay outside the body, and are dropped after the lock was released:
+///
+/// - an argument that `on_fail` mentions and the body does not;
+/// - what a pattern leaves out or only borrows: `_: T`, the fields behind the `..` of `Order { id, .. }`, and what
+///   `ref name` refers to.
 ///
 /// # Which fns
 ///
-/// `async fn`s of all kinds: free, methods, in traits and their impls, generic, with `impl Trait`, with argument
-/// patterns; also inside `#[async_trait]`, and above or below attributes such as `#[tracing::instrument]`. Put it above
-/// `#[axum::debug_handler]`, which checks a copy of the body without its other attributes: the names of `guard` and
-/// `fenced` are not known there.
+/// The attribute takes `async fn`s of all kinds: free fns, methods, fns in traits and their impls, generic fns, with
+/// `impl Trait`, with argument patterns. It also works inside `#[async_trait]`, and above or below attributes such as
+/// `#[tracing::instrument]`.
 ///
-/// A fn that is not `async` counts when it returns `impl Future<Output = T>` or `Pin<Box<dyn Future<Output = T>>>`, in
-/// these words. It evaluates the options, the key and a named manager at the call; a manager of the scope is looked up
-/// at the first poll. All of its own body, the part before the future too, runs under the lock at the first poll; so
-/// the arguments have to live as long as the future.
+/// Put it above `#[axum::debug_handler]`. That attribute checks a copy of the body without the body's other attributes: the
+/// names of `guard` and `fenced` are not known there.
 ///
-/// The future is `Send` when that of the body is and what it returns is: the value is kept while the lock is given back.
+/// A fn that is not `async` counts when it returns `impl Future<Output = T>` or `Pin<Box<dyn Future<Output = T>>>`, in these
+/// words:
+///
+/// - It evaluates the options, the key and a named manager at the call. It looks up a manager of the scope at the first poll.
+/// - All of its own body runs under the lock at the first poll, the part before the future too. So the arguments have to live
+///   as long as the future.
+///
+/// The future is `Send` when the body's future and the returned value are `Send`: the value is kept while the lock is
+/// released.
 ///
 /// # Two methods of one name
 ///
-/// The default prefix doesn't know the type of `self`: methods of the same name in one module share it. Give each a
+/// The default prefix doesn't know the type of `self`: methods of the same name in one module share it. Give each method a
 /// `prefix` when they must not exclude each other.
 #[proc_macro_attribute]
 pub fn cache_lock(options: TokenStream, item: TokenStream) -> TokenStream {
@@ -102,10 +121,10 @@ pub fn cache_lock(options: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// The key's parts are the fields marked `#[lock_key]`, in the order of the fields. A struct or variant with a single
-/// field needs no mark. Of an enum the variant's name comes first, so that no two variants share a lock.
-///
-/// A marked field whose type depends on a type parameter makes `LockKey` of that type a condition of the impl.
+/// - The parts of the key are the fields marked `#[lock_key]`, in the order of the fields.
+/// - A struct or variant with a single field needs no mark.
+/// - The key of an enum begins with the variant's name, so no two variants share a lock.
+/// - When the type of a marked field depends on a type parameter, the impl requires `LockKey` of that type.
 ///
 /// `#[lock_key(crate = PATH)]` on the type says where the runtime is, for a renamed or re-exported dependency.
 #[proc_macro_derive(LockKey, attributes(lock_key))]

@@ -1,25 +1,32 @@
 //! The hand-off protocol as a model that is searched exhaustively: every order of steps, messages and faults within
 //! its bounds.
 //!
-//! `server` is what the Lua files do, each command one step; `client` and `keeper` are what a process does. Between
-//! them are connections with an order of their own, which break. Time is ticks: a claim is 2, a lease up to 3, and the
-//! server's clock may be a tick ahead. A tick is free when nobody has anything to do; else it is a fault, of which
-//! there are a few: so a process that is paused, a server that hangs and a message that is late are all the same, time
-//! that passes while something could have been done. The server may also stand still in the middle of a script, after it
-//! has read the clock, and a task that waits may not be polled for a while.
+//! - `server` is what the Lua files do: each command is one step.
+//! - `client` and `keeper` are what a process does.
+//! - Between them are connections. Each keeps the order of its messages, and may break.
+//! - Time is ticks: a claim is 2, a lease up to 3, and the server's clock may be a tick ahead.
+//!
+//! A tick costs nothing when nobody has anything to do. Otherwise it is a fault, and there are only a few faults. So a
+//! process that is paused, a server that hangs and a message that is late are all the same: time passes while something
+//! could have been done. Two more things can happen. The server may stand still in the middle of a script, after the script
+//! has read the clock. A task that waits may not be polled for a while.
 //!
 //! `properties` says what must hold. Each rule of docs/protocol.md that is checked here can be taken away ([`Rule`]), and
 //! then some property must break: what can be left out is no rule.
 //!
-//! The tests exhaust sixteen searches, some eleven million worlds: one to three processes with one to three tasks of one to
-//! three rounds, under one to four faults of some kinds, never of all kinds at once. Three processes with two tasks each
-//! and every kind of fault are too many for that; `cargo run --release -p model -- --depth N` searches them as deep as
-//! there is time. Tasks that wait in one process get the turn in any order here, not first come first served.
+//! The tests exhaust sixteen searches, some eleven million worlds. A search has one to three processes with one to three
+//! tasks of one to three rounds. It has one to four faults of some kinds, never of all kinds at once. Three processes with
+//! two tasks each and every kind of fault are too many to exhaust: `cargo run --release -p model -- --depth N` searches them
+//! as deep as there is time. In the model the tasks of one process get the turn in any order, not first come first served.
 //!
-//! Not in the model: more than one key, batches, scripts that fail half-way (rule 9), a server that forgets, the TTLs of
-//! queue and fence, the time in a fencing token, guards that outlive a shutdown, `extend`, of re-entry all but its
-//! fencing tokens, the 10 ms of rule L4, and of rule L7 the times of milliseconds, tasks that are called together, and the
-//! question of the keeper whether another process waits. The simulation has them.
+//! Not in the model, but in the simulation:
+//!
+//! - more than one key, batches, scripts that fail half-way (rule 9), a server that forgets;
+//! - the TTLs of queue and fence, and the time in a fencing token;
+//! - guards that outlive a shutdown, `extend`, and all of re-entry but its fencing tokens;
+//! - the 10 ms of rule L4 (a streak of hand-overs is bounded);
+//! - of rule L7 (a late turn passes on): the times of milliseconds, tasks that are called together, and the keeper's
+//!   question whether another process waits.
 #![expect(clippy::indexing_slicing, reason = "processes and tasks are named by their index in lists that never change")]
 
 mod action;

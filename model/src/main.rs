@@ -1,9 +1,9 @@
 //! Searches further than the tests do: `cargo run --release -p model -- --depth 20`.
 //!
-//! - no option: what CI exhausts
-//! - `--only NAME`: one of these
-//! - `--depth N`: three processes with two tasks each and a fault of every kind, to sequences of N - 1 steps
-//! - `--without RULE` (its number in docs/protocol.md): the shortest way to break a promise without that rule
+//! - no option: the searches that CI exhausts
+//! - `--only NAME`: one of these searches
+//! - `--depth N`: three processes with two tasks each and a fault of every kind, in sequences of up to N - 1 steps
+//! - `--without RULE` (the rule's number in docs/protocol.md): the shortest way to break a promise without that rule
 //! - `--with RULE`: the same search with it
 //! - `--list`: the rules
 
