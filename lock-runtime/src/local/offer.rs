@@ -134,9 +134,10 @@ impl Offers {
         matches!(self.offer, Offer::TakenUp | Offer::Acting(_))
     }
 
-    fn are_many_late(&self) -> bool {
+    /// Whether all who wait are offered the turn at once: many tasks are late, or the turn `is_idle` for too long.
+    fn is_for_all(&self, is_idle: bool) -> bool {
         mutant!(CalledOneByOne => return false);
-        self.late.len() >= MANY_LATE
+        is_idle || self.late.len() >= MANY_LATE
     }
 
     fn is_idle(&self, now: Moment) -> bool {
@@ -310,7 +311,7 @@ impl Slot {
         if release.is_some() {
             state.offers.idle = None;
         }
-        let all = if state.offers.are_many_late() || is_idle { state.offer_to_all(now) } else { Vec::new() };
+        let all = if state.offers.is_for_all(is_idle) { state.offer_to_all(now) } else { Vec::new() };
         drop(state);
         self.pass_on(id, PassedBy::Keeper);
         for (id, waiter) in all {
