@@ -12,6 +12,7 @@ mod acquire;
 mod asking;
 mod attempt;
 mod core;
+mod ending;
 mod given_up;
 mod handle;
 mod hold;

@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::{Either, ready};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::ending::{Ended, Ending};
 use super::handle::HoldHandle;
 use super::resolved_request::ResolvedRequest;
-use super::slot::{Ended, Ending, Slot};
+use super::slot::Slot;
 use super::turn::Turn;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};

@@ -1,9 +1,10 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use super::ending::Ending;
 use super::lease::Fences;
 use super::resolved_request::ResolvedRequest;
-use super::slot::{Ending, Loss};
+use super::slot::Loss;
 use super::upkeep::{Action, Round, Trigger};
 use crate::clock::{Deadline, Moment};
 use crate::store::{Events as _, Pushed, Renewal, Renewed};

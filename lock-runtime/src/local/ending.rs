@@ -1,0 +1,84 @@
+//! [`Ending`]: what happens to a lease when its hold ends.
+
+use super::slot::{Slot, State};
+use super::upkeep::ScheduleKeys;
+use crate::clock::Moment;
+use crate::store::Release;
+
+/// What happens to the lease when its hold ends.
+pub(super) enum Ending {
+    /// The hold was lost before. Its lease must be released if the store still has it.
+    Lost,
+    /// The lease stays, for the next task here.
+    Kept,
+    /// The lease ends with this release. No task here waits.
+    Free(Release),
+    /// The lease ends with this release although tasks here wait (rule L4: a streak of hand-overs is bounded, and
+    /// another process waits).
+    Yield(Release),
+}
+
+/// The outcome of [`Slot::end`].
+pub(super) struct Ended {
+    pub(super) ending: Ending,
+    /// The schedule entries that the keeper no longer needs.
+    pub(super) entries: ScheduleKeys,
+    /// The release of a lease whose hold outlived its deadline.
+    pub(super) stale: Option<Release>,
+}
+
+impl Slot {
+    /// Ends the hold `id`.
+    pub(super) fn end(&self, id: u64, now: Moment) -> Ended {
+        let mut state = self.locked();
+        let State { waiters, offers, tracked, lease: slot_lease, .. } = &mut *state;
+        let Some(lease) = slot_lease.as_mut().filter(|lease| lease.hold.as_ref().is_some_and(|t| t.id == id)) else {
+            return Ended { ending: Ending::Lost, entries: ScheduleKeys::default(), stale: None };
+        };
+        let mut entries = std::mem::take(&mut lease.upkeep.entries);
+        entries.tracked = tracked.take();
+        if lease.has_ended(now) {
+            // Rule L6: the hold outlived its deadline, so the whole lease ends.
+            let stale = lease.release(&self.key);
+            *slot_lease = None;
+            return Ended { ending: Ending::Lost, entries, stale: Some(stale) };
+        }
+        // The lease is kept for a late task, but not when another process waits.
+        let is_last = waiters.is_empty() && (!offers.has_late() || lease.contention.is_some());
+        let ending = if is_last {
+            let release = lease.release(&self.key);
+            *slot_lease = None;
+            Ending::Free(release)
+        } else if lease.may_hand_over() {
+            lease.hold = None;
+            *tracked = entries.tracked.take();
+            Ending::Kept
+        } else {
+            let release = lease.release(&self.key);
+            *slot_lease = None;
+            Ending::Yield(release)
+        };
+        Ended { ending, entries, stale: None }
+    }
+
+    /// Ends the hold `id`, and keeps its lease for the next task, or for the keeper to release.
+    pub(super) fn end_quietly(&self, id: u64) -> Ended {
+        let now = Moment::now();
+        let mut state = self.locked();
+        let State { waiters, offers, tracked, lease, .. } = &mut *state;
+        if waiters.is_empty()
+            && !offers.has_late()
+            && let Some(lease) = lease
+            && lease.hold.as_ref().is_some_and(|hold| hold.id == id)
+            && !lease.has_ended(now)
+            && lease.may_hand_over_after_drop()
+        {
+            lease.hold = None;
+            let mut entries = std::mem::take(&mut lease.upkeep.entries);
+            entries.tracked = tracked.take();
+            return Ended { ending: Ending::Kept, entries, stale: None };
+        }
+        drop(state);
+        self.end(id, now)
+    }
+}
