@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, Pipeline, RedisResult};
+use redis::{AsyncConnectionConfig, ConnectionInfo, Pipeline, RedisResult};
 
 use super::failure::CallError;
 #[cfg(test)]
@@ -25,8 +25,12 @@ pub(crate) enum Endpoint {
 impl Endpoint {
     /// The client's address and credentials, with the settings that the protocol needs.
     pub(crate) fn of_client(client: &redis::Client) -> RedisResult<Self> {
-        let client = redis::Client::open(with_settings(client.get_connection_info().clone()))?;
-        Ok(Self::Server(Box::new(client)))
+        Self::of_connection(client.get_connection_info().clone())
+    }
+
+    /// A server at this address, with the settings that the protocol needs.
+    pub(crate) fn of_connection(info: ConnectionInfo) -> RedisResult<Self> {
+        Ok(Self::Server(Box::new(redis::Client::open(with_settings(info))?)))
     }
 
     /// As people write it, without credentials.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
-use redis::{AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, Pipeline};
+use redis::{AsyncConnectionConfig, ConnectionInfo, Pipeline};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -28,8 +28,6 @@ use search::Search;
 mod listener;
 mod search;
 
-/// Where a sentinel listens when the URL does not say it.
-const PORT: u16 = 26_379;
 /// For so long an older choice of the sentinels is not believed. Then they may have forgotten the newer one: somebody has
 /// set them up anew.
 const MEMORY: Duration = Duration::from_secs(10);
@@ -48,25 +46,10 @@ pub(crate) struct Sentinels {
 }
 
 impl Sentinels {
-    /// Reads `[user:password@]host[:port],host[:port],…/name[/db]`, what follows `redis-sentinel://`. `scheme` is that of the
-    /// servers.
-    pub(crate) fn read(scheme: &str, rest: &str) -> Option<Self> {
-        let (place, path) = rest.split_once('/')?;
-        let (name, db) = path.split_once('/').unwrap_or((path, "0"));
-        // What a sentinel's configuration allows.
-        let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'));
-        if name.is_empty() || !is_name(name) || db.parse::<u32>().is_err() {
-            return None;
-        }
-        let (credentials, hosts) =
-            place.rsplit_once('@').map_or(("", place), |(_, hosts)| place.split_at(place.len() - hosts.len()));
-        let sentinel = |host: &str| {
-            let has_port = host.rsplit(']').next()?.contains(':');
-            let host = if has_port { host.to_owned() } else { format!("{host}:{PORT}") };
-            format!("{scheme}://{credentials}{host}/{db}").into_connection_info().ok().map(with_settings)
-        };
-        let addresses = hosts.split(',').map(sentinel).collect::<Option<_>>()?;
-        Some(Self { addresses, name: name.into(), latest: Arc::default(), known: Arc::default() })
+    /// The sentinels at these addresses, with the credentials and the database of the servers; `name` is the master's.
+    pub(crate) fn new(addresses: Vec<ConnectionInfo>, name: &str) -> Self {
+        let addresses = addresses.into_iter().map(with_settings).collect();
+        Self { addresses, name: name.into(), latest: Arc::default(), known: Arc::default() }
     }
 
     pub(crate) fn is_tls(&self) -> bool {
@@ -218,57 +201,5 @@ impl fmt::Display for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let addresses: Vec<_> = self.addresses.iter().map(|sentinel| sentinel.addr().to_string()).collect();
         write!(f, "`{}` by the sentinels {}", self.name, addresses.join(", "))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(url: &str) -> Option<Sentinels> {
-        let (scheme, rest) = url.split_once("-sentinel://").unwrap();
-        Sentinels::read(scheme, rest)
-    }
-
-    #[test]
-    fn a_url_has_hosts_and_a_name_and_perhaps_credentials_and_a_database() {
-        let plain = read("redis-sentinel://one,two:5,[::1],[::1]:7/the.till-1_a").unwrap();
-        assert_eq!(plain.to_string(), "`the.till-1_a` by the sentinels one:26379, two:5, ::1:26379, ::1:7");
-        let all = read("redis-sentinel://ada:s%40c@one,two/till/3").unwrap();
-        for sentinel in &all.addresses {
-            let redis = sentinel.redis_settings();
-            assert_eq!((redis.username(), redis.password(), redis.db()), (Some("ada"), Some("s@c"), 3));
-        }
-        assert_eq!(
-            read("redis-sentinel://:secret@one/till").unwrap().addresses[0].redis_settings().password(),
-            Some("secret")
-        );
-    }
-
-    #[test]
-    fn what_names_no_host_or_no_master_is_refused() {
-        for url in [
-            "one",
-            "one/",
-            "one//",
-            "/till",
-            ",/till",
-            "one,/till",
-            "one,,two/till",
-            "one/till/x",
-            "one/till/",
-            "one/till/0/1",
-            "one/a b",
-            "one:port/till",
-            "one/till?db=3",
-        ] {
-            assert!(read(&format!("redis-sentinel://{url}")).is_none(), "{url}");
-        }
-    }
-
-    #[test]
-    fn credentials_are_not_shown() {
-        let sentinels = read("redis-sentinel://ada:canary@one/till").unwrap();
-        assert!(!sentinels.to_string().contains("canary") && !format!("{sentinels:?}").contains("canary"));
     }
 }

@@ -261,7 +261,7 @@ impl fmt::Debug for Topology {
 
 #[cfg(test)]
 mod tests {
-    use redis::Value;
+    use redis::{IntoConnectionInfo, Value};
 
     use super::*;
     use crate::store::Pushed;
@@ -282,7 +282,8 @@ mod tests {
 
     fn topology(seeds: &str) -> Arc<Topology> {
         let second = Duration::from_secs(1);
-        Topology::new(Seeds::read("redis", seeds).unwrap(), Drift::DEFAULT, second, second)
+        let seeds = seeds.split(',').map(|host| format!("redis://{host}").into_connection_info().unwrap()).collect();
+        Topology::new(Seeds::new(seeds).unwrap(), Drift::DEFAULT, second, second)
     }
 
     #[test]
