@@ -4,6 +4,8 @@ use ::redis::{Arg, PushKind, VerbatimFormat};
 use proptest::prelude::*;
 use server_model::{Client, ModelServer};
 
+use super::answer::{read_freed, read_released};
+use super::release::{free_arguments, release_arguments};
 use super::*;
 use crate::clock::Drift;
 use crate::key;
