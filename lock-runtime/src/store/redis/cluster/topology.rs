@@ -23,8 +23,8 @@ const SECOND_OPINION: Duration = Duration::from_millis(25);
 /// For so long the map of an older epoch is not believed. Then the newer one may have been forgotten: somebody has set up
 /// the cluster anew.
 const MEMORY: Duration = Duration::from_secs(10);
-/// So many nodes are asked at once.
-const RELEASES_PER_SCRIPT: usize = 8;
+/// How many nodes are asked at once.
+const NODES_AT_ONCE: usize = 8;
 
 /// The map of one cluster, and which masters are doubtful: those that a command failed at.
 pub(crate) struct Topology {
@@ -189,10 +189,10 @@ impl Topology {
             nodes.retain(|node| !state.doubtful.contains_key(node));
         }
         drop(state);
-        if nodes.len() > RELEASES_PER_SCRIPT {
-            let turn = self.turn.fetch_add(RELEASES_PER_SCRIPT, Ordering::Relaxed) % nodes.len();
+        if nodes.len() > NODES_AT_ONCE {
+            let turn = self.turn.fetch_add(NODES_AT_ONCE, Ordering::Relaxed) % nodes.len();
             nodes.rotate_left(turn);
-            nodes.truncate(RELEASES_PER_SCRIPT);
+            nodes.truncate(NODES_AT_ONCE);
         }
         nodes
     }
@@ -367,7 +367,7 @@ mod tests {
         let mut asked = HashSet::new();
         for _ in 0..3 {
             let nodes = topology.witnesses();
-            assert_eq!(nodes.len(), RELEASES_PER_SCRIPT);
+            assert_eq!(nodes.len(), NODES_AT_ONCE);
             asked.extend(nodes);
         }
         assert_eq!(asked.len(), 20);
