@@ -1,8 +1,8 @@
-//! [`Sentinels`]: who knows which server is the master.
+//! [`Sentinels`]: the servers that know which server is the master.
 //!
-//! Not the `redis` crate's `Sentinel`: it asks for the role of a master on one connection and uses another, waits for the
-//! first sentinel of its list before it looks at what the second one said, with time limits of its own, and keeps
-//! connections that end with the runtime that made them.
+//! The `redis` crate's `Sentinel` asks a master for its role on one connection, and uses another. It waits for the first
+//! sentinel of its list before it reads what the second sentinel said, with time limits of its own. And its connections end
+//! with the runtime that made them.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -28,20 +28,20 @@ use search::Search;
 mod listener;
 mod search;
 
-/// For so long an older choice of the sentinels is not believed. Then they may have forgotten the newer one: somebody has
-/// set them up anew.
+/// How long an older choice of the sentinels is not believed. After that time the sentinels may have forgotten the newer choice,
+/// because somebody set them up again.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// The sentinels of one master.
 #[derive(Clone, Debug)]
 pub(crate) struct Sentinels {
-    /// Of each sentinel, with the credentials for the master.
+    /// The address of each sentinel, with the credentials for the master.
     addresses: Vec<ConnectionInfo>,
     /// What the sentinels call the master.
     name: Arc<str>,
-    /// The number of the latest failover that a sentinel told of, and when it did; of all connections.
+    /// The number of the latest failover that any sentinel reported on any connection, and when it did.
     latest: Arc<Mutex<Option<(u64, Moment)>>>,
-    /// The master that was connected to last; of all connections.
+    /// The last master that any connection led to.
     known: Arc<Mutex<Option<ConnectionInfo>>>,
 }
 
@@ -56,15 +56,16 @@ impl Sentinels {
         self.addresses.iter().any(is_tls)
     }
 
-    /// Connects to the master: to the first server named by any sentinel that is one by its own account.
+    /// Connects to the master: to the first server that a sentinel names and that says of itself that it is a master.
     ///
-    /// All are asked at the same time. A sentinel that was cut off, or has not heard of a failover yet, names a server
-    /// that is gone, or is a replica now. Or the server still takes itself for the master, for some ten seconds after a
-    /// failover: so all sentinels are listened to for as long as the connection is used, and the `on_failover` is raised when
-    /// any of them tells of a later choice. One that says nothing is no reason to leave a master that answers.
-    /// A server that is named while another one is still tried is tried beside it: neither a server that is stopped nor one
-    /// that is far away uses up the time of the others. The master that was used last is tried at once, since most often it
-    /// is named again, and that saves three round trips of six. It is used only when a sentinel has named it.
+    /// All sentinels are asked at the same time. A sentinel that was cut off, or does not know of a failover yet, names a server
+    /// that is gone, or is a replica now. Or that server still takes itself for the master: this lasts some ten seconds after a
+    /// failover. So this listens to all sentinels for as long as the connection is used, and calls `on_failover` when any
+    /// sentinel reports a later choice. A silent sentinel is no reason to leave a master that answers.
+    ///
+    /// When a second server is named, it is tried beside the first: a server that is stopped, or far away, must not use up the
+    /// time of the others. The last master is tried at once: most often it is named again, and this saves three round trips of
+    /// six. It is used only when a sentinel has named it.
     pub(super) async fn connect(
         &self,
         config: AsyncConnectionConfig,
@@ -72,15 +73,7 @@ impl Sentinels {
         limit: Duration,
         on_failover: &OnFailover,
     ) -> Result<Greeted, CallError> {
-        let (telling, mut said) = mpsc::unbounded_channel();
-        // Tasks, so that they go on while a server is tried that does not answer. They end with this value.
-        let mut listening = JoinSet::new();
-        for (number, sentinel) in self.addresses.iter().cloned().enumerate() {
-            let (name, said) = (Arc::clone(&self.name), telling.clone());
-            listening.spawn(Listener { number, sentinel, name, limit, said }.run());
-        }
-        // When the runtime ends, so do they, and nobody says anything.
-        drop(telling);
+        let (mut listening, mut said) = self.listen(limit);
         let mut unheard: HashSet<usize> = (0..self.addresses.len()).collect();
         let (mut trying, mut search) = (FuturesUnordered::new(), Search::default());
         let start = |master: ConnectionInfo| {
@@ -95,8 +88,8 @@ impl Sentinels {
             match first(&mut trying, &mut said, !unheard.is_empty()).await {
                 Either::Left((master, outcome)) => search.on_outcome(&master, outcome),
                 Either::Right(None) => break,
-                Either::Right(Some(Said { deadline, choice })) => {
-                    unheard.remove(&deadline);
+                Either::Right(Some(Said { number, choice })) => {
+                    unheard.remove(&number);
                     match choice {
                         Ok(choice) if !self.is_latest(&choice) => search.of_master = Some(outdone(&choice)),
                         Ok(choice) => {
@@ -120,12 +113,25 @@ impl Sentinels {
         Err(search.into_error())
     }
 
+    /// Listens to all sentinels, each in a task of its own: a task goes on while a server is tried that does not answer. The tasks
+    /// end with the first value.
+    fn listen(&self, limit: Duration) -> (JoinSet<()>, UnboundedReceiver<Said>) {
+        let (sender, said) = mpsc::unbounded_channel();
+        let mut listening = JoinSet::new();
+        for (number, sentinel) in self.addresses.iter().cloned().enumerate() {
+            let (name, said) = (Arc::clone(&self.name), sender.clone());
+            listening.spawn(Listener { number, sentinel, name, limit, said }.run());
+        }
+        // Only the tasks have senders: when the runtime ends, the tasks end, and the receiver learns it.
+        (listening, said)
+    }
+
     fn known(&self) -> MutexGuard<'_, Option<ConnectionInfo>> {
         // Nothing that can panic runs under this lock.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether no sentinel has told of a later choice.
+    /// Whether no sentinel has reported a later choice.
     fn is_latest(&self, choice: &Choice) -> bool {
         // Nothing that can panic runs under this lock.
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +142,7 @@ impl Sentinels {
         true
     }
 
-    /// Raises the alarm when a sentinel tells that the chosen master was replaced.
+    /// Calls `on_failover` when a sentinel reports that the chosen master was replaced.
     async fn watch_for_failover(self, chosen: Choice, mut said: UnboundedReceiver<Said>, on_failover: OnFailover) {
         while let Some(Said { choice, .. }) = said.recv().await {
             if choice.is_ok_and(|choice| self.is_latest(&choice) && choice.replaces(&chosen)) {
@@ -150,13 +156,13 @@ fn place(master: &ConnectionInfo) -> String {
     format!("the master {}", master.addr())
 }
 
-/// The choice of a sentinel that has not heard of the latest one.
+/// The error for the choice of a sentinel that does not know the latest choice.
 fn outdone(choice: &Choice) -> CallError {
     let text = "another one was chosen in its place, as another sentinel has told".to_owned();
     CallError::Unsuitable(text).of(&place(&choice.master))
 }
 
-/// Connects to a server that has to be a master: a connection to a replica would be refused every lock.
+/// Connects to a server that has to be a master: a replica would refuse every lock.
 async fn connect_to(
     master: ConnectionInfo,
     config: &AsyncConnectionConfig,
@@ -177,7 +183,8 @@ async fn connect_to(
     outcome.map_err(|error| error.of(&place))
 }
 
-/// What comes first: the end of a `trying`, or what a sentinel said, if some `are_unheard`.
+/// What comes first: the outcome of a server that is tried, or what a sentinel said. Sentinels count only while some
+/// `are_unheard`.
 async fn first<T>(
     trying: &mut FuturesUnordered<impl Future<Output = T>>,
     said: &mut UnboundedReceiver<Said>,

@@ -40,7 +40,8 @@ pub(super) struct Listener {
 
 /// What a sentinel says, or why it says nothing.
 pub(super) struct Said {
-    pub(super) deadline: usize,
+    /// Which of the sentinels said it.
+    pub(super) number: usize,
     pub(super) choice: Result<Choice, CallError>,
 }
 
@@ -72,7 +73,7 @@ impl Listener {
 
     fn say(&self, choice: Result<Choice, CallError>) {
         // Whoever wanted to know may be gone.
-        let _ = self.said.send(Said { deadline: self.number, choice });
+        let _ = self.said.send(Said { number: self.number, choice });
     }
 
     /// Until the connection breaks, or is silent.
