@@ -44,7 +44,7 @@ use scripts::Script;
 use servers::Servers;
 use verb::Verb;
 
-/// Commands on one connection to each server; clones share them.
+/// The store over one connection to each server. Clones share the connections.
 #[derive(Clone)]
 pub(crate) struct RedisStore {
     servers: Servers,
@@ -65,9 +65,9 @@ impl RedisStore {
         self.servers.warn_of_eviction(deadline).await;
     }
 
-    /// Runs a script by its text when it is the first time on a connection, and by its digest from then on: a server that
-    /// does not have it would cost a second round trip, for which a single try from far away has no time. `EVAL` keeps it
-    /// there, so `SCRIPT LOAD`, which needs a right of its own, is never used.
+    /// Runs a script by its text the first time on a connection, and by its digest from then on. A digest that the server
+    /// does not know would cost a second round trip, for which a single try from far away has no time. `EVAL` keeps the
+    /// script on the server. So `SCRIPT LOAD`, which needs a right of its own, is never used.
     async fn run(
         &self,
         script: &Script,
@@ -152,7 +152,8 @@ impl Verb for Renewal {
         let answers = items(called.take_value()).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, renewal)| read_renewed(answer, renewal, called.sent, called.link.drift);
         let mut answers: Vec<_> = answers.into_iter().zip(renewals).map(read).collect();
-        // A replica that takes the master's place and has not seen the renewal ends the lease as if there had been none.
+        // A replica that has not seen the renewal may take the master's place, and would end the lease as if there had been
+        // none.
         called.wait_for_replicas_of(&mut answers, |renewed| matches!(renewed, Renewed::Until(_)), deadline).await;
         Ok(answers)
     }
@@ -262,7 +263,7 @@ impl Store for RedisStore {
     }
 }
 
-/// The keys of one lock, in the order of the scripts: all in the cluster slot of the lock's name.
+/// The keys of one lock, in the order of the scripts. All are in the hash slot of the lock's name.
 fn lock_keys(command: &mut Cmd, key: &str) {
     command.arg(key);
     command.write_arg_fmt(format_args!("{{{key}}}:queue"));
@@ -274,7 +275,7 @@ fn draw_arguments(command: &mut Cmd, key: &str, token: &Token, count: u32) {
     command.arg(token.as_str()).arg(count);
 }
 
-/// Redis takes whole milliseconds, at least one.
+/// Redis takes whole milliseconds, and at least one.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
 }

@@ -75,7 +75,9 @@ impl<S: Voter> Background<S> {
         self.tasks.spawn(async move {
             while let Some((number, answers)) = rest.next().await {
                 if may_stand(&answers) {
-                    refused.iter().for_each(|release| background.withdraw(number, release.clone()));
+                    for release in &refused {
+                        background.withdraw(number, release.clone());
+                    }
                 }
             }
         });

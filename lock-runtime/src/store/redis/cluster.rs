@@ -1,7 +1,7 @@
-//! [`Cluster`]: the masters of a Redis Cluster, each with a connection once a lock that is in use lives there.
+//! [`Cluster`]: the masters of a Redis Cluster. A master has a connection once it has a lock that is in use.
 //!
-//! Not the `redis` crate's `ClusterConnection`: that one connects to every master, sends what was not answered again
-//! long after its caller gave up, and can lose the wake-up of a command that was redirected.
+//! The `redis` crate's `ClusterConnection` connects to every master, repeats commands long after their callers gave up, and
+//! can lose the wake-up of a command that was redirected.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -29,11 +29,11 @@ use crate::store::Events;
 /// Connections to the masters of a cluster.
 pub(crate) struct Cluster {
     topology: Arc<Topology>,
-    /// Whose channel to listen on.
+    /// The process whose channel this subscribes to.
     process: Option<String>,
     events: OnceLock<Weak<dyn Events>>,
     links: Mutex<HashMap<Node, Arc<Link>>>,
-    /// Told of each master that a link is made to.
+    /// Called for each master that gets a link.
     on_new_master: OnceLock<OnNewMaster>,
 }
 
@@ -50,8 +50,8 @@ impl Cluster {
         })
     }
 
-    /// From now on `keeper` connects to each master that this one connects to, in tasks that it hands to `spawn`: the release
-    /// of a guard that is dropped at once should not have to wait for a connection.
+    /// From now on `keeper` connects to each master that this connects to, in tasks that it passes to `spawn`. So the
+    /// release of a guard that is dropped at once need not wait for a connection.
     pub(crate) fn mirror_connections(
         &self,
         keeper: &Arc<Self>,
@@ -62,12 +62,12 @@ impl Cluster {
             let keeper = Arc::clone(&keeper);
             spawn(Box::pin(async move {
                 if let Ok(link) = keeper.link(&node) {
-                    // Whoever needs it is told why it failed.
+                    // The next command reports why there is no connection.
                     let _ = link.connect().await;
                 }
             }));
         };
-        // Once, by the builder.
+        // The builder calls this once.
         let _ = self.on_new_master.set(Box::new(on_new_master));
     }
 
@@ -77,7 +77,7 @@ impl Cluster {
 
     pub(super) fn attach(&self, events: Weak<dyn Events>) {
         self.topology.attach(Weak::clone(&events));
-        // Attached once, by the engine, before the first command makes a link.
+        // The engine attaches itself once, before the first command makes a link.
         let _ = self.events.set(events);
     }
 
@@ -104,7 +104,7 @@ impl Cluster {
         if let Some(events) = self.events.get() {
             link.attach(Weak::clone(events));
         }
-        // Those to servers that are no masters any more.
+        // Drops the links to servers that are no masters any more.
         links.retain(|node, _| self.topology.is_master(node));
         links.insert(node.clone(), Arc::clone(&link));
         drop(links);
@@ -128,11 +128,11 @@ impl Cluster {
         Route::new(self, slot_of(key), deadline).follow(command, deadline).await
     }
 
-    /// The slot's master, and whether it is doubtful: then the other nodes are asked first.
+    /// The slot's master, and whether it is doubtful. About a doubtful master the other nodes are asked first.
     async fn master(&self, slot: u16, deadline: Deadline) -> Result<(Node, bool), CallError> {
         match self.topology.master(slot) {
             Some((node, None)) => return Ok((node, false)),
-            // It was only slow to connect to.
+            // The connection only took long.
             Some((node, Some(since))) if self.has_connected_to(&node, since) => {
                 self.topology.trust(&node);
                 return Ok((node, false));
@@ -148,7 +148,7 @@ impl Cluster {
         self.links().get(node).is_some_and(|link| link.was_made_after(since))
     }
 
-    /// How long the farthest of the masters takes to answer.
+    /// The round trip to the farthest master.
     pub(super) fn round_trip(&self) -> Duration {
         self.links().values().map(|link| link.round_trip()).max().unwrap_or_default()
     }
@@ -159,7 +159,7 @@ impl Cluster {
         self.links().get(&node).is_some_and(|link| link.was_used() && !link.is_connected())
     }
 
-    /// Makes the connections that broke.
+    /// Replaces the connections that broke.
     pub(super) async fn connect_again(&self, deadline: Deadline) {
         let links: Vec<_> = self.links().values().filter(|link| link.was_used()).cloned().collect();
         join_all(links.iter().map(|link| link.connect_again(deadline))).await;

@@ -14,7 +14,7 @@ use super::sentinel::Sentinels;
 #[derive(Clone, Debug)]
 pub(crate) enum Endpoint {
     Server(Box<redis::Client>),
-    /// Whatever server the sentinels name as the master.
+    /// The server that the sentinels name as the master.
     Master(Box<Sentinels>),
     /// A node of a cluster.
     Node(Box<redis::Client>),
@@ -33,7 +33,7 @@ impl Endpoint {
         Ok(Self::Server(Box::new(redis::Client::open(with_settings(info))?)))
     }
 
-    /// As people write it, without credentials.
+    /// The address as people write it, without credentials.
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Server(client) => client.get_connection_info().addr().to_string(),
@@ -54,13 +54,13 @@ impl Endpoint {
         }
     }
 
-    /// Whether another server may take the place of the one that a connection leads to.
+    /// Whether another server may take the place of the server that a connection leads to.
     pub(crate) fn moves(&self) -> bool {
         matches!(self, Self::Master(_))
     }
 
-    /// Connects; the connection is driven by the runtime of the caller. The `wishes` go along with the greeting. Each step of
-    /// several ends after the `limit`.
+    /// Connects. The caller's runtime drives the connection. The `wishes` go along with the greeting. Each step has the
+    /// `limit` for itself.
     pub(super) async fn connect(
         &self,
         config: AsyncConnectionConfig,

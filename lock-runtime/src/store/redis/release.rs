@@ -1,6 +1,8 @@
 //! How leases are released and asks withdrawn: by the script `free.lua` where it can, by `release.lua` else.
 
-use redis::Cmd;
+use std::time::Duration;
+
+use redis::{Cmd, RedisWrite};
 
 use super::answer::{read_freed, read_released};
 use super::link::{Called, Link};
@@ -104,8 +106,8 @@ impl RedisStore {
             // The release that was sent before may have been the one that took effect.
             released.owned |= repeated;
             if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| link.replicas.is_some()) {
-                // Rule 16: the replicas have not confirmed this grant, so it is confirmed before use.
-                grant.until = Deadline::after(std::time::Duration::ZERO);
+                // Rule 16: a grant whose deadline has passed is confirmed before use. The replicas have not confirmed this one.
+                grant.until = Deadline::after(Duration::ZERO);
             }
             Ok(released)
         };
@@ -143,7 +145,7 @@ pub(super) fn release_arguments(command: &mut Cmd, releases: &[Release]) {
 pub(super) fn free_arguments(command: &mut Cmd, releases: &[Release]) {
     for release in releases {
         command.arg(&*release.key);
-        redis::RedisWrite::write_arg_fmt(command, format_args!("{{{}}}:queue", release.key));
+        command.write_arg_fmt(format_args!("{{{}}}:queue", release.key));
     }
     for release in releases {
         command.arg(release.token.as_str());

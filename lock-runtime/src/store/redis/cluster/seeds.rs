@@ -1,4 +1,4 @@
-//! [`Seeds`]: the nodes that a URL names, how to reach any other, and what each says of the cluster.
+//! [`Seeds`]: the nodes that a URL names, how to reach any other node, and what each node says about the cluster.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,7 +19,8 @@ pub(crate) struct Seeds {
 }
 
 impl Seeds {
-    /// The nodes at these addresses, which share their credentials. `None` when there are none, or one is no address on a network.
+    /// The nodes at these addresses. They share their credentials. `None` when there is no node, or an address is not on a
+    /// network.
     pub(crate) fn new(addresses: Vec<ConnectionInfo>) -> Option<Self> {
         let nodes = addresses.iter().map(node_of).collect::<Option<_>>()?;
         Some(Self { nodes, model: addresses.into_iter().map(with_settings).next_back()? })
@@ -44,10 +45,10 @@ impl Seeds {
         Ok(redis::Client::open(self.model.clone().set_addr(addr))?)
     }
 
-    /// The cluster as a node sees it, by a connection that ends with the answer.
+    /// The cluster as one node sees it, over a connection that ends with the answer.
     pub(super) async fn ask(&self, node: &Node, limit: Duration) -> Result<Map, CallError> {
         let asking = async {
-            // The caller's limit is the only one.
+            // The caller has its own limit.
             let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
             let mut wishes = redis::pipe();
             wishes.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
@@ -80,7 +81,7 @@ fn node_of(info: &ConnectionInfo) -> Option<Node> {
     }
 }
 
-/// As people write it, without credentials.
+/// The cluster as people write it, without credentials.
 impl fmt::Display for Seeds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes: Vec<_> = self.nodes.iter().map(ToString::to_string).collect();
