@@ -17,8 +17,8 @@ use crate::store::voter::Voter;
 use crate::store::{Answer, Answers, Ask, Busy, Grant, Reach, StoreError};
 use crate::token::Token;
 
-/// When a minority of servers granted the lock, all are asked again after about this pause: another process may just be withdrawing its
-/// ask from the others.
+/// When a minority of servers granted the lock, all are asked again after about this pause: another process may just be
+/// withdrawing its ask from the others.
 pub(super) const RETRY_PARTIAL_AFTER: Duration = Duration::from_millis(10);
 
 type Polled = Votes<Grant, Busy>;

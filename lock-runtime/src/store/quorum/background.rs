@@ -1,10 +1,11 @@
 //! [`Background`]: what a quorum goes on with after the caller has its answer.
 //!
-//! Releases go on until every server has answered. And a refused ask is withdrawn from the servers that granted it, or still may.
+//! Releases go on until every server has answered. And a refused ask is withdrawn from the servers that granted it, or still
+//! may.
 //!
-//! The keeper repeats releases, too, but it can't repeat these withdrawals. The keeper knows only the verdict of a majority, and
-//! for the keeper a refused ask is settled. The claim that stands then stands on a minority, so it is withdrawn from each of
-//! those servers by itself.
+//! The keeper repeats releases, too, but it can't repeat these withdrawals. The keeper knows only the verdict of a majority,
+//! and for the keeper a refused ask is settled. The claim that stands then stands on a minority, so it is withdrawn from
+//! each of those servers by itself.
 
 use std::sync::Arc;
 use std::time::Duration;

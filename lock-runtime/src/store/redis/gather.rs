@@ -1,7 +1,8 @@
 //! [`Gather`]: releases that several tasks wait for, sent as one command.
 //!
-//! Databases call this group commit. To start a script costs the server more than to release a lock. So while other commands are
-//! on their way, a release waits until every task that can run now has run, and goes together with the releases of those tasks.
+//! Databases call this group commit. To start a script costs the server more than to release a lock. So while other commands
+//! are on their way, a release waits until every task that can run now has run, and goes together with the releases of those
+//! tasks.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -204,8 +204,8 @@ impl Link {
         }
         // The deadline may count from an earlier step of the same verb, so only the rest of the time is left.
         let deadline = deadline.counted_from(Moment::now());
-        // Boxed: otherwise every command's future would have room for a whole connection set-up. The box also hides the type: to
-        // see that it is `Send`, a compiler would exceed its default recursion limit in each user's crate.
+        // Boxed: otherwise every command's future would have room for a whole connection set-up. The box also hides the
+        // type: to see that it is `Send`, a compiler would exceed its default recursion limit in each user's crate.
         let made: BoxFuture<'_, _> = Box::pin(self.made_live(deadline));
         Ok((made.await.map_err(CallError::before_sending)?, deadline.counted_from(Moment::now())))
     }

@@ -45,7 +45,8 @@ pub(super) fn text(value: Value) -> Option<String> {
     }
 }
 
-/// The code of the first error that a script caught for one of its keys: `{ -2, message }`, `{ -3, message }`, or the message itself.
+/// The code of the first error that a script caught for one of its keys: `{ -2, message }`, `{ -3, message }`, or the
+/// message itself.
 pub(super) fn caught(value: &Value) -> Option<&str> {
     let Value::Array(answers) = value else { return None };
     answers.iter().find_map(|answer| {

@@ -18,12 +18,12 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "853b5e350f8affc979a1b37eb247ecfdb52c5fe1");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "873a7e6accd8d0ff02fee96382d54fc75af3e7a0");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "16ba1860d7d1ad470e3bd5a91f2e660ace102101");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "7f59e637fc0e3c433c87204bad8d27b5800fda47");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "f9fb3cede457219ad3d4847cd2a75f5c0a228d61");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "55a8f2c92fac6e6d359b630bd26ee0c39571609b");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "3e8170cbeb4b23b01fd93518fa20e30e2f85bd2d");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "c51db86f35d83b60e18bd3c4fb41a6a72b6742b4");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "1eed089bb3efb8dd5a2cc34b7d8f762bbda4f172");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "a22702e2cf65fe053d5d984d2f8695e7a4a261b7");
 
 impl Script {

@@ -28,8 +28,8 @@ use search::Search;
 mod listener;
 mod search;
 
-/// How long an older choice of the sentinels is not believed. After that time the sentinels may have forgotten the newer choice,
-/// because somebody set them up again.
+/// How long an older choice of the sentinels is not believed. After that time the sentinels may have forgotten the newer
+/// choice, because somebody set them up again.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// The sentinels of one master.
@@ -58,10 +58,11 @@ impl Sentinels {
 
     /// Connects to the master: to the first server that a sentinel names and that says of itself that it is a master.
     ///
-    /// All sentinels are asked at the same time. A sentinel that was cut off, or does not know of a failover yet, names a server
-    /// that is gone, or is a replica now. Or that server still takes itself for the master: this lasts some ten seconds after a
-    /// failover. So this listens to all sentinels for as long as the connection is used, and calls `on_failover` when any
-    /// sentinel reports a later choice. A silent sentinel is no reason to leave a master that answers.
+    /// All sentinels are asked at the same time. A sentinel that was cut off, or does not know of a failover yet, names a
+    /// server that is gone, or is a replica now. Or that server still takes itself for the master: this lasts some ten
+    /// seconds after a failover. So this listens to all sentinels for as long as the connection is used, and calls
+    /// `on_failover` when any sentinel reports a later choice. A silent sentinel is no reason to leave a master that
+    /// answers.
     ///
     /// When a second server is named, it is tried beside the first: a server that is stopped, or far away, must not use up the
     /// time of the others. The last master is tried at once: most often it is named again, and this saves three round trips of
@@ -113,8 +114,8 @@ impl Sentinels {
         Err(search.into_error())
     }
 
-    /// Listens to all sentinels, each in a task of its own: a task goes on while a server is tried that does not answer. The tasks
-    /// end with the first value.
+    /// Listens to all sentinels, each in a task of its own: a task goes on while a server is tried that does not answer. The
+    /// tasks end with the first value.
     fn listen(&self, limit: Duration) -> (JoinSet<()>, UnboundedReceiver<Said>) {
         let (sender, said) = mpsc::unbounded_channel();
         let mut listening = JoinSet::new();

@@ -160,7 +160,7 @@ proptest! {
         look_at(Err(reply::error_of_one(value)));
     }
 
-    /// Whoever may publish on the channel says what it likes about the server's time.
+    /// Any client that may publish on the channel can say anything about the server's time.
     #[test]
     fn a_pushed_grant_ends_within_its_claim(
         claim in prop_oneof![0..10_000_u64, any::<u64>()],

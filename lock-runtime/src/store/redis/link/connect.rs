@@ -166,7 +166,7 @@ impl Link {
                 state.failed = None;
                 state.silent_since = None;
                 state.clock = Some(anchor);
-                state.drifting.begin_anew();
+                state.drifting.on_new_connection();
                 let again = std::mem::replace(&mut state.was_connected, true);
                 self.round_trip.store(nanos(round_trip), Ordering::Relaxed);
                 self.scripts.store(0, Ordering::Relaxed);

@@ -31,7 +31,7 @@ pub(super) struct Drifting {
 
 impl Drifting {
     /// The link has another connection, perhaps to another server.
-    pub(super) fn begin_anew(&mut self) {
+    pub(super) fn on_new_connection(&mut self) {
         self.last = None;
     }
 

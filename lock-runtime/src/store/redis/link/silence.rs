@@ -15,8 +15,8 @@ impl Link {
         }
     }
 
-    /// A command went unanswered. After twice the command timeout without any answer the connection is given up. So a slow server
-    /// is not flooded with new connections, and a dead connection is replaced soon.
+    /// A command went unanswered. After twice the command timeout without any answer the connection is given up. So a slow
+    /// server is not flooded with new connections, and a dead connection is replaced soon.
     pub(super) fn on_silence(&self, generation: u64, sent: Moment, limit: Duration) {
         let mut state = self.locked();
         if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
@@ -37,8 +37,8 @@ impl Link {
         limit < (self.round_trip() * 2).min(self.command_timeout) && !mutant!(CutShortIsSilence)
     }
 
-    /// Asks the server for any answer, with all the time that a command may have. When this goes unanswered, too, the connection
-    /// is dead.
+    /// Asks the server for any answer, with all the time that a command may have. When this goes unanswered, too, the
+    /// connection is dead.
     fn probe(&self) {
         let Some(link) = self.this.upgrade() else { return };
         if self.is_probing.swap(true, Ordering::Relaxed) {

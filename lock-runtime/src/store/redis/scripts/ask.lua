@@ -1,7 +1,7 @@
 -- Asks for locks. Each lock is granted, or the token joins its queue where that is wanted.
 -- Idempotent: a token that owns its lock, or waits in its queue, stays there.
--- Rules of docs/protocol.md: 2 (no ask after its not_after), 4 (the head of the queue first), 5 (asks are repeated), 11 (a grant
--- starts as a claim).
+-- Rules of docs/protocol.md: 2 (no ask after its not_after), 4 (the head of the queue first), 5 (asks are repeated), 11 (a
+-- grant starts as a claim).
 --
 -- KEYS  per ask: lock, queue, fence
 -- ARGV  per ask: token, claim in ms, 1 to wait in the queue, fencing tokens wanted,

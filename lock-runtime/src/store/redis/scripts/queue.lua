@@ -4,7 +4,8 @@
 --   <lock>          string: the owner's token, with a TTL (the lease)
 --   {<lock>}:queue  list: one "<claim ms>|<token>" per waiting process, first come first
 --   {<lock>}:fence  string: the last fencing token drawn
--- A script has no rollback. So steps that may fail come first, and PUBLISH is under pcall (rule 9: the grant is the last write).
+-- A script has no rollback. So steps that may fail come first, and PUBLISH is under pcall.
+-- Rule 9: the last write is the grant.
 
 local QUEUE_TTL = 5000 -- waiters repeat their ask every second; a queue without asks goes away
 local FENCE_TTL = 172800000 -- two days: outlives any sane step back of the server's clock
@@ -76,8 +77,8 @@ local function hand_off(lock, queue, caller)
   end
 end
 
--- Draws `count` fencing tokens in a row: greater than all numbers drawn before, and at least the server's time (rule 8). Returns
--- the first of them.
+-- Draws `count` fencing tokens in a row: greater than all numbers drawn before, and at least the server's time (rule 8).
+-- Returns the first of them.
 local function draw(fence, count)
   local first = math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())
   redis.call('SET', fence, number(first + count - 1), 'PX', FENCE_TTL)
