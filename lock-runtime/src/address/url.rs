@@ -52,6 +52,7 @@ impl Url {
 }
 
 impl Place {
+    /// The error says what to write instead, where the text alone shows the mistake.
     fn read(scheme: &str, rest: &str) -> Result<Self, Option<&'static str>> {
         if scheme.ends_with("unix") {
             check_query(rest, &["db", "user", "pass", "protocol"], false)?;
@@ -75,10 +76,10 @@ impl Place {
 
 /// What follows `scheme://`.
 struct Rest<'a> {
-    /// With the `@` behind them.
+    /// The credentials with the `@` behind them.
     credentials: &'a str,
     hosts: &'a str,
-    /// With the `/`, `?` or `#` before it.
+    /// The path, the query and the fragment, with the `/`, `?` or `#` before them.
     path: &'a str,
 }
 
@@ -159,7 +160,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// A server is sent the user's name together with the password, or not at all.
+/// Refuses a user name without a password: a server gets both of them together, or neither.
 fn check_credentials(credentials: &str) -> Result<(), &'static str> {
     let credentials = credentials.strip_suffix('@').unwrap_or_default();
     match credentials.split_once(':').unwrap_or((credentials, "")) {

@@ -303,7 +303,7 @@ impl<S: Voter> Store for Quorum<S> {
 
 impl<S: Voter> Quorum<S> {
     /// Makes sure that a majority will draw only fencing tokens greater than `last`. The servers that `have_it` drew `last`
-    /// themselves. `false` when the token does not own the lock.
+    /// themselves, with the same draw. `false` when the token does not own the lock.
     async fn raise(
         &self,
         key: &Arc<str>,

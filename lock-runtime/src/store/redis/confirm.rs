@@ -80,8 +80,8 @@ impl Called {
         }
     }
 
-    /// Waits until the replicas have confirmed the answers that count, if there are any. Otherwise those answers become
-    /// errors.
+    /// Waits until the replicas have confirmed the answers that count, if there are any. When they do not confirm, those
+    /// answers become errors.
     pub(super) async fn wait_for_replicas_of<T>(
         &self,
         answers: &mut [Result<T, StoreError>],

@@ -147,7 +147,7 @@ impl Link {
     fn on_attempt(&self, generation: u64, outcome: Result<Opened, CallError>) {
         let mut state = self.locked();
         let Some(place) = state.attempts.iter().position(|attempt| attempt.generation == generation) else {
-            // Another attempt was faster, and this connection is closed.
+            // Another attempt took the place of this one, and its connection is closed.
             return;
         };
         let is_latest = place + 1 == state.attempts.len();
