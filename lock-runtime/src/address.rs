@@ -5,8 +5,13 @@ use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::sentinel::Sentinels;
 use crate::{BackendError, LockError};
 
-mod mistakes;
+mod host_list;
 pub(crate) mod quorum;
+#[cfg(test)]
+mod tests;
+mod url;
+
+use url::{Mistake, Place, Url};
 
 /// What a user may write.
 pub(crate) const FORMS: &str = "write redis://[user:password@]host[:port][/db], rediss:// for TLS, valkey://, \
@@ -14,7 +19,16 @@ pub(crate) const FORMS: &str = "write redis://[user:password@]host[:port][/db], 
                      rediss-sentinel://, redis-cluster://[user:password@]host[:port],host[:port], rediss-cluster://, \
                      redlock://[user:password@]host[:port],host[:port],host[:port][/db], redlocks://, or memory://";
 
-/// A place for locks.
+/// Where the locks of a manager live.
+pub(crate) enum Address {
+    /// In this process.
+    Memory,
+    Redis(Target),
+    /// On a majority of these servers.
+    Quorum(Vec<Endpoint>),
+}
+
+/// One server at a time, or the masters of a cluster.
 pub(crate) enum Target {
     Server(Endpoint),
     Cluster(Box<Seeds>),
@@ -41,37 +55,17 @@ impl Target {
     }
 }
 
-/// Whether the locks are to live in this process.
-pub(crate) fn is_memory(url: &str) -> bool {
-    url.eq_ignore_ascii_case("memory://")
-}
-
 /// Reads a URL.
-pub(crate) fn of_url(url: &str) -> Result<Target, LockError> {
-    let (scheme, rest) = taken_apart(url)?;
-    let scheme = &*scheme;
-    let unreadable = || unreadable(scheme, None);
-    if let Some(servers) = scheme.strip_suffix("-cluster") {
-        return of_nodes(servers, rest).ok_or_else(unreadable);
-    }
-    if let Some(servers) = scheme.strip_suffix("-sentinel") {
-        return of_sentinels(servers, rest).ok_or_else(unreadable);
-    }
-    // The URL itself is not shown: it may hold a password. Nor is the cause, which may quote the URL.
-    of_client(&redis::Client::open(url).map_err(|_| unreadable())?)
-}
-
-/// The scheme, and what follows it, if there is no mistake in it.
-fn taken_apart(url: &str) -> Result<(String, &str), LockError> {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("no scheme", ""));
-    let scheme = scheme.to_ascii_lowercase();
-    match mistakes::find(&scheme, rest) {
-        Some(mistake) => Err(unreadable(&scheme, Some(mistake))),
-        None => Ok((scheme, rest)),
+pub(crate) fn of_url(url: &str) -> Result<Address, LockError> {
+    let read = Url::read(url)?;
+    match &read.place {
+        Place::Memory => Ok(Address::Memory),
+        Place::Quorum { servers, db } => quorum::of_hosts(&read.scheme, servers, *db).map(Address::Quorum),
+        Place::Server | Place::Sentinels { .. } | Place::Cluster(_) => target(url, read).map(Address::Redis),
     }
 }
 
-/// Takes the place, the credentials and the certificates from a client.
+/// Takes the address, the credentials and the certificates from a client.
 pub(crate) fn of_client(client: &redis::Client) -> Result<Target, LockError> {
     Endpoint::of_client(client).map(Target::Server).map_err(|error| LockError::Connect {
         server: client.get_connection_info().addr().to_string(),
@@ -79,20 +73,38 @@ pub(crate) fn of_client(client: &redis::Client) -> Result<Target, LockError> {
     })
 }
 
-fn of_sentinels(scheme: &str, rest: &str) -> Option<Target> {
-    Sentinels::read(scheme, rest).map(|sentinels| Target::Server(Endpoint::Master(Box::new(sentinels))))
+/// The target of a URL that was read. `memory://` and a quorum have none.
+fn target(url: &str, read: Url) -> Result<Target, LockError> {
+    // Neither the URL nor the cause of a failure, which may quote the URL, is shown: a URL may hold a password.
+    let Url { scheme, place } = read;
+    let unreadable = || unreadable(&scheme);
+    match place {
+        Place::Server => of_client(&redis::Client::open(url).map_err(|_| unreadable())?),
+        Place::Sentinels { sentinels, master, db } => {
+            let connections = sentinels.connections(Some(db)).map_err(|_| unreadable())?;
+            Ok(Target::Server(Endpoint::Master(Box::new(Sentinels::new(connections, &master)))))
+        }
+        Place::Cluster(nodes) => {
+            let connections = nodes.connections(None).map_err(|_| unreadable())?;
+            Seeds::new(connections).map(|seeds| Target::Cluster(Box::new(seeds))).ok_or_else(unreadable)
+        }
+        Place::Memory | Place::Quorum { .. } => Err(unreadable()),
+    }
 }
 
-fn of_nodes(scheme: &str, rest: &str) -> Option<Target> {
-    Seeds::read(scheme, rest).map(|seeds| Target::Cluster(Box::new(seeds)))
+/// The error for a URL whose mistake has no description of its own.
+fn unreadable(scheme: &str) -> LockError {
+    Mistake { scheme: scheme.to_owned(), problem: None }.into()
 }
 
-fn unreadable(scheme: &str, problem: Option<&str>) -> LockError {
-    LockError::InvalidSetting { setting: "URL", reason: why_unreadable(scheme, problem, cfg!(feature = "tls")) }
+impl From<Mistake> for LockError {
+    fn from(mistake: Mistake) -> Self {
+        Self::InvalidSetting { setting: "URL", reason: reason(&mistake, cfg!(feature = "tls")) }
+    }
 }
 
 /// Why a URL can't be read by a build with or without TLS.
-fn why_unreadable(scheme: &str, problem: Option<&str>, has_tls: bool) -> String {
+fn reason(Mistake { scheme, problem }: &Mistake, has_tls: bool) -> String {
     let servers = scheme.split('-').next().unwrap_or_default();
     if !has_tls && matches!(servers, "rediss" | "valkeys" | "redlocks") {
         return format!("{scheme}:// needs the feature `tls` of lock-runtime; switch it on in Cargo.toml");
@@ -100,22 +112,5 @@ fn why_unreadable(scheme: &str, problem: Option<&str>, has_tls: bool) -> String 
     match problem {
         Some(problem) => format!("this one (scheme: {scheme}) can't be read: {problem}; {FORMS}"),
         None => format!("this one (scheme: {scheme}) can't be read; {FORMS}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::why_unreadable;
-
-    #[test]
-    fn a_url_of_tls_is_told_the_feature_that_it_needs() {
-        let told = |scheme, has_tls| why_unreadable(scheme, None, has_tls);
-        for scheme in ["rediss", "valkeys", "rediss-sentinel", "valkeys-cluster", "redlocks"] {
-            assert!(told(scheme, false).contains("feature `tls`"));
-            assert!(!told(scheme, true).contains("feature"));
-        }
-        for scheme in ["redis", "redis-sentinel", "valkey-cluster", "redlock"] {
-            assert!(!told(scheme, false).contains("feature"));
-        }
     }
 }

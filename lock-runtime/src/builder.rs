@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::address::{self, Target};
+use crate::address::{self, Address, Target};
 use crate::clock::Deadline;
 use crate::engine::Engine;
 use crate::keeper::thread::KeeperThread;
@@ -449,23 +449,22 @@ impl Builder {
     /// Cancel safe: connecting takes no lock.
     pub async fn connect(self) -> Result<LockManager, LockError> {
         self.settings.check()?;
-        let target = match self.server {
-            Some(Server::Client(client)) => address::of_client(&client)?,
-            Some(Server::Url(url)) if address::is_memory(&url) => {
-                self.settings.check_in_memory()?;
-                return Ok(on_memory(self.settings, in_this_process()));
-            }
-            Some(Server::Quorum(urls)) => {
-                return quorum::connect(self.settings, &address::quorum::of_urls(&urls)?).await;
-            }
-            Some(Server::Url(url)) if let Some(endpoints) = address::quorum::of_url(&url) => {
-                return quorum::connect(self.settings, &endpoints?).await;
-            }
+        let address = match self.server {
+            Some(Server::Client(client)) => Address::Redis(address::of_client(&client)?),
             Some(Server::Url(url)) => address::of_url(&url)?,
+            Some(Server::Quorum(urls)) => Address::Quorum(address::quorum::of_urls(&urls)?),
             None => {
                 let reason = format!("none was given; {}", address::FORMS);
                 return Err(LockError::InvalidSetting { setting: "URL", reason });
             }
+        };
+        let target = match address {
+            Address::Memory => {
+                self.settings.check_in_memory()?;
+                return Ok(on_memory(self.settings, in_this_process()));
+            }
+            Address::Quorum(endpoints) => return quorum::connect(self.settings, &endpoints).await,
+            Address::Redis(target) => target,
         };
         if target.is_cluster() && self.settings.min_replicas.is_some() {
             let reason = "it is not supported for a cluster; leave it out".to_owned();

@@ -1,7 +1,8 @@
-//! [`Store`]: where leases live, in the verbs of the protocol. Nothing above knows Redis; nothing below knows tasks.
+//! [`Store`]: where leases live, in the verbs of the protocol. Nothing above this module knows Redis, and nothing below it
+//! knows tasks.
 //!
-//! Every verb is idempotent for its token, and may be given up at any time: then whether it took effect is unknown,
-//! and the token has to be released before it is forgotten.
+//! Every verb is idempotent for its token, and its caller may give up at any time. Then nobody knows whether the verb took
+//! effect, and the token has to be released before it is forgotten.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub(crate) mod voter;
 pub(crate) use any::AnyStore;
 pub(crate) use error::{Reach, Retry, StoreError};
 
-/// A verb's answers, one per item and in their order, or the failure of all.
+/// The answers of a verb, one per item and in the order of the items, or the failure of all.
 pub(crate) type Answers<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
 
 /// The answer to a verb with one item.
@@ -33,32 +34,34 @@ pub(crate) fn exactly_one<T>(answers: Answers<T>) -> Result<T, StoreError> {
 
 /// The verbs of a store.
 ///
-/// Each ends `by` a deadline that counts from the instant before the call: leases are counted from there, too.
+/// Each verb ends at its deadline. The deadline counts from the instant before the call, and leases are counted from that
+/// instant, too.
 pub(crate) trait Store {
     /// Takes a free lock: the uncontended path, as cheap as the store can make it. Never queues.
     fn claim(&self, ask: &Ask, deadline: Deadline) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
-    /// Asks for locks, and queues for those that are taken where [`Ask::wait`] says so.
+    /// Asks for locks. An ask with [`Ask::wait`] queues when the lock is taken.
     fn ask(&self, asks: &[Ask], deadline: Deadline) -> impl Future<Output = Answers<Answer>> + Send;
 
-    /// Gives a lock back for a task that waits for the answer.
+    /// Releases one lock for a task that waits for the answer.
     fn release_one(
         &self,
         release: &Release,
         deadline: Deadline,
     ) -> impl Future<Output = Result<Released, StoreError>> + Send;
 
-    /// Gives locks back, or withdraws what was asked for.
+    /// Releases locks, or withdraws asks.
     fn release(&self, releases: &[Release], deadline: Deadline) -> impl Future<Output = Answers<Released>> + Send;
 
-    /// Withdraws on the same path as the ask it follows, without waiting for an answer. A courtesy that saves time:
-    /// whoever calls it also has the release repeated until it is answered.
+    /// Withdraws an ask on the same path, behind the ask, and waits for no answer. It only saves time: the caller also has
+    /// the release repeated until it is answered.
     fn withdraw_behind(&self, release: &Release);
 
     /// Lengthens leases that are still owned.
     fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> impl Future<Output = Answers<Renewed>> + Send;
 
-    /// Draws `count` fencing tokens in a row for an owned lock and returns the first; `None` when it is not owned.
+    /// Draws `count` fencing tokens in a row for an owned lock, and returns the first of them; `None` when the token does
+    /// not own the lock.
     fn draw(
         &self,
         key: &Arc<str>,
@@ -67,11 +70,11 @@ pub(crate) trait Store {
         deadline: Deadline,
     ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send;
 
-    /// Finds out whether pushes can still arrive; a dead connection is replaced.
+    /// Finds out whether pushes can still arrive, and replaces a dead connection.
     fn heartbeat(&self, deadline: Deadline) -> impl Future<Output = ()> + Send;
 
-    /// Makes connections that broke, before they are needed.
-    fn connect_again(&self, _by: Deadline) -> impl Future<Output = ()> + Send {
+    /// Replaces broken connections before they are needed.
+    fn connect_again(&self, _deadline: Deadline) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
@@ -80,45 +83,45 @@ pub(crate) trait Store {
         Duration::ZERO
     }
 
-    /// Whether there is no connection: what is sent about `key` waits for one, or is not sent at all. A slot asks it under its
-    /// lock, so it must not call back.
+    /// Whether there is no connection: a command about `key` waits for one, or is not sent at all. A slot calls this under
+    /// its lock, so it must not call back.
     fn is_cut_off(&self, _key: &str) -> bool {
         false
     }
 
-    /// Why there was no answer for so long.
+    /// The error for a store that has not answered for this long.
     fn unanswered(&self, since: Duration) -> StoreError {
         StoreError::later(BackendError::new(format!("no answer from the server {}", within(since))))
     }
 
-    /// Resolves when no release is under way that goes on though its verb was answered.
+    /// Resolves when no release goes on in the background. A verb may be answered before all servers have executed it.
     fn wait_for_releases(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
-    /// From now on pushes for tokens of `process`, and the news of a broken connection, go to `events`.
+    /// From now on `events` gets the pushes for tokens of `process`, and the news of a broken connection.
     fn attach(&self, process: &str, events: Weak<dyn Events>);
 
     /// Whether every verb completes at its first poll, on any thread.
     fn is_immediate(&self) -> bool;
 
-    /// A number for the server that `key` lives on: what is sent to one server need not wait for another.
+    /// The number of the server that has `key`. A command to one server need not wait for another server.
     fn server_of(&self, _key: &str) -> usize {
         0
     }
 
-    /// Whether an ask can draw fencing tokens with its grant, which saves a round trip; else they are drawn afterwards.
+    /// Whether an ask can draw fencing tokens together with its grant, which saves a round trip. Otherwise they are drawn
+    /// afterwards.
     fn draws_with_grants(&self) -> bool;
 }
 
-/// What a store tells without being asked.
+/// What a store reports on its own.
 pub(crate) trait Events: Send + Sync {
-    /// A lock passed on to a token of this process.
+    /// The lock was passed on to a token of this process.
     fn on_grant(&self, key: &str, pushed: &Pushed);
     /// Another process waits for a lock of this one.
     fn on_contention(&self, key: &str);
-    /// Pushes may have been missed, and leases lost, of all keys that it `affects`: ask again for what is waited for,
-    /// verify what is held.
+    /// Pushes may have been missed and leases lost, for all keys that this `affects`: repeat each ask, and verify each hold.
     fn on_interruption(&self, affects: &dyn Fn(&str) -> bool);
 }
 
@@ -133,7 +136,7 @@ pub(crate) struct Ask {
     pub(crate) wait: bool,
     /// How many fencing tokens to draw with the grant.
     pub(crate) fences: u32,
-    /// When the asker gives up: a store must not act on an ask that reaches it later.
+    /// When the caller gives up. A store must not act on an ask that arrives later.
     pub(crate) give_up: Deadline,
     pub(crate) cause: Cause,
 }
@@ -143,9 +146,9 @@ pub(crate) struct Ask {
 pub(crate) enum Cause {
     /// A task wants the lock.
     Task,
-    /// Part of it was pushed as granted: see [`Pushed::partial`].
+    /// One server pushed a grant: see [`Pushed::partial`].
     Push,
-    /// Nothing was heard for a while.
+    /// The store was silent for a while.
     Silence,
 }
 
@@ -153,39 +156,40 @@ pub(crate) enum Cause {
 pub(crate) enum Answer {
     Granted(Grant),
     Busy(Busy),
-    /// The ask came after its asker's `give_up` by the store's clock, and did nothing.
+    /// The ask came after its `give_up` by the store's clock, and did nothing.
     Late,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Grant {
-    /// Until when the lease is certain.
+    /// The end of the lease, as far as it is certain.
     pub(crate) until: Deadline,
     /// Whether another process waits behind.
     pub(crate) contended: bool,
-    /// The first of the fencing tokens drawn.
+    /// The first fencing token that was drawn.
     pub(crate) fence: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Busy {
     pub(crate) owner: Token,
-    /// What is left of the owner's lease; `None` when it has no end, or was not told.
+    /// The rest of the owner's lease; `None` when the lease has no end, or the store did not say.
     pub(crate) frees_in: Option<Duration>,
-    /// Whether the lock has no end at all: another client set it without one.
+    /// Whether the lease never ends: another client set the key without an expiry.
     pub(crate) endless: bool,
-    /// When this was true, for the deadline of a later push; `None` when the store did not tell its time.
+    /// When this was true. It dates a later push; `None` when the store did not say its time.
     pub(crate) anchor: Option<Anchor>,
-    /// The token has part of the lock, and somebody else the better claim to the rest: all of it is to be taken back.
+    /// The token owns the lock on some servers, and another token has the better claim to the other servers: withdraw the
+    /// ask.
     pub(crate) yields: bool,
 }
 
-/// An instant of the store's clock, and one of ours that was certainly not later.
+/// An instant of the store's clock, and an instant of this process's clock that was certainly not later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Anchor {
     pub(crate) sent: Moment,
     pub(crate) store_micros: u64,
-    /// How the two clocks may run apart.
+    /// How far the two clocks may drift apart.
     pub(crate) drift: Drift,
 }
 
@@ -196,14 +200,15 @@ pub(crate) struct Pushed {
     pub(crate) claim: Duration,
     pub(crate) store_micros: u64,
     pub(crate) contended: bool,
-    /// It has to be confirmed before use, however it is dated.
+    /// The grant has to be confirmed before use, even when it is dated.
     pub(crate) unconfirmed: bool,
-    /// It is one server's of several: whether enough of them granted is to be asked.
+    /// It is the grant of one server out of several: the others have to be asked.
     pub(crate) partial: bool,
 }
 
 impl Pushed {
-    /// Until when the pushed lease is certain, reckoned from an answered ask (rules 7 and 16).
+    /// The end of the pushed lease, as far as it is certain. It is counted from an answered ask (rule 7: leases count from
+    /// before the command; rule 16: an undated grant is confirmed before use).
     pub(crate) fn until(&self, anchor: Anchor) -> Deadline {
         let now = Moment::now();
         if self.unconfirmed {
@@ -212,29 +217,30 @@ impl Pushed {
         let Some(passed) = self.store_micros.checked_sub(anchor.store_micros) else {
             return Deadline::new(now, Duration::ZERO); // the ask was answered after the grant: it can't date it
         };
-        // The store's clock may have run too fast all the while, and not only during the claim.
+        // The store's clock may have run too fast during the whole time, and not only during the claim.
         let dated = Deadline::new(anchor.sent, anchor.drift.trusted(Duration::from_micros(passed) + self.claim));
-        // The grant was made before it arrived here: a store clock that stepped forward can't lengthen it past that.
+        // The grant was made before it arrived here. So a store clock that stepped forward can't make the lease longer than
+        // that.
         dated.min_at(Deadline::new(now, anchor.drift.trusted(self.claim)), now)
     }
 }
 
-/// One lock to give back, or one ask to withdraw.
+/// One lock to release, or one ask to withdraw.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
     pub(crate) key: Arc<str>,
     pub(crate) token: Token,
     /// As it was in the [`Ask`].
     pub(crate) claim: Duration,
-    /// The last fencing token reserved and the last one used, when they differ.
+    /// The last fencing token that was reserved, and the last that was used, when they differ.
     pub(crate) unused_fences: Option<(u64, u64)>,
-    /// An ask that goes to the end of the queue in the same step.
+    /// An ask that joins the end of the queue in the same step.
     pub(crate) again: Option<(Token, Duration)>,
     /// Another process is known to wait.
     pub(crate) contended: bool,
-    /// It waited in the store's queue: the safety net may still ask for the token.
+    /// The token waited in the store's queue. The safety net may still ask for it.
     pub(crate) queued: bool,
-    /// When there is nothing left to give back, because it has ended by itself.
+    /// When there is nothing left to release: everything has ended by itself.
     pub(crate) expires: Deadline,
 }
 
@@ -242,7 +248,7 @@ pub(crate) struct Release {
 pub(crate) struct Released {
     /// Whether the token owned the lock.
     pub(crate) owned: bool,
-    /// How the ask fared that went along.
+    /// The answer to the ask that went along.
     pub(crate) again: Option<Answer>,
 }
 
@@ -252,7 +258,7 @@ pub(crate) struct Renewal {
     pub(crate) key: Arc<str>,
     pub(crate) token: Token,
     pub(crate) lease: Duration,
-    /// For how much longer the store keeps it than its holder counts on.
+    /// How much longer the store keeps the lease than its holder relies on it.
     pub(crate) grace: Duration,
 }
 
@@ -261,7 +267,7 @@ pub(crate) enum Renewed {
     /// The lease is certain until then.
     Until(Deadline),
     NotOwned,
-    /// Not any more, but a minority of servers may still have it.
+    /// A majority does not have the lease any more, but a minority may still have it.
     Partial,
 }
 
@@ -272,14 +278,14 @@ impl Ask {
         Self { key, token, claim, wait: true, fences: 0, give_up, cause: Cause::Task }
     }
 
-    /// The release that takes this ask back.
+    /// The release that withdraws this ask.
     pub(crate) fn withdrawal(&self) -> Release {
         Release::withdrawal(&self.key, &self.token, self.claim)
     }
 }
 
 impl Release {
-    /// Takes back whatever may have come of an ask.
+    /// Withdraws an ask, whatever its effect was.
     pub(crate) fn withdrawal(key: &Arc<str>, token: &Token, claim: Duration) -> Self {
         Self {
             key: Arc::clone(key),
@@ -287,19 +293,19 @@ impl Release {
             claim,
             unused_fences: None,
             again: None,
-            // What may be in a queue is not for the script that only looks at owners.
+            // The token may be in a queue, and the cheap script looks only at owners.
             contended: true,
             queued: false,
             expires: Deadline::after(WITHDRAWAL_LIFETIME),
         }
     }
 
-    /// Whether it may be forgotten where too many wait to be sent: what it would give back ends soon by itself.
+    /// Whether this may be forgotten when too many releases wait to be sent: what it would release soon ends by itself.
     pub(crate) fn ends_soon(&self) -> bool {
         self.expires.remaining() <= WITHDRAWAL_LIFETIME
     }
 
-    /// Whether most likely nobody waits, and there is nothing else to do but to give back.
+    /// Whether most likely nobody waits, and there is nothing to do but the release.
     pub(crate) fn is_lone(&self) -> bool {
         !self.contended && self.unused_fences.is_none() && self.again.is_none()
     }

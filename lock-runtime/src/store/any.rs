@@ -1,4 +1,4 @@
-//! [`AnyStore`]: the store of a manager, whichever it is.
+//! [`AnyStore`]: the store of a manager, of any kind.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, S
 use crate::clock::Deadline;
 use crate::token::Token;
 
-/// Every store there is. An enum and not a trait object: a boxed future per verb is a cost of each lock.
+/// One of all kinds of stores. It is an enum and not a trait object: a boxed future per verb would slow down each lock.
 #[derive(Debug)]
 pub(crate) enum AnyStore {
     Memory(MemoryStore),
@@ -18,7 +18,7 @@ pub(crate) enum AnyStore {
     Quorum(Quorum<RedisStore>),
 }
 
-/// Calls a verb of the store that it is.
+/// Calls a verb of the store inside.
 macro_rules! of_any {
     ($any:expr, $store:ident => $call:expr) => {
         match $any {

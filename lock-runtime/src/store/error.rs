@@ -1,15 +1,15 @@
-//! [`StoreError`]: a verb that failed, and what may be concluded from that.
+//! [`StoreError`]: the failure of a verb, and what it allows to conclude.
 
 use crate::{BackendError, LockError};
 
-/// A verb that failed.
+/// The failure of a verb.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreError {
     pub(crate) retry: Retry,
     pub(crate) reach: Reach,
-    /// It failed only for lack of time: its deadline came before an answer.
+    /// There was only too little time: the deadline came before an answer.
     pub(crate) out_of_time: bool,
-    /// Only so many replicas confirmed it, of so many that must.
+    /// How many replicas confirmed the verb, and how many must.
     pub(crate) replicas: Option<(u32, u32)>,
     pub(crate) problem: BackendError,
 }
@@ -23,7 +23,7 @@ impl StoreError {
         Self { retry: Retry::Never, reach: Reach::Unanswered, out_of_time: false, replicas: None, problem }
     }
 
-    /// What a caller is told who wanted the lock `key`.
+    /// The error for a caller that wanted the lock `key`.
     pub(crate) fn of_lock(self, key: &str) -> LockError {
         let key = key.to_owned();
         match self.replicas {
@@ -32,28 +32,29 @@ impl StoreError {
         }
     }
 
-    /// A reply that is not what the script returns.
+    /// The error for a reply that is none of the scripts'.
     pub(crate) fn no_answer() -> Self {
         Self::later(BackendError::new("the server's reply is not one of the lock's scripts"))
     }
 }
 
-/// What may be done about a failed verb.
+/// Whether a failed verb may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// Again after a pause: unreachable, loading, out of memory. It may or may not have taken effect.
+    /// Repeat it after a pause: the server is unreachable, loading, or out of memory. The verb may or may not have taken
+    /// effect.
     Later,
-    /// Never: the same will fail again, such as a missing right or a key of another type.
+    /// Do not repeat it: it will fail again, because of a missing right or a key of another type, for example.
     Never,
 }
 
-/// How far a verb came that failed.
+/// How far a failed verb came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Nothing was sent to any server, for certain: there is no effect, and there will be none.
+    /// For certain nothing was sent to any server: there is no effect, and there will be none.
     Unsent,
     /// Something may have been sent, and not every answer came: the effect is unknown.
     Unanswered,
-    /// The server answered, and refused. A script may have done part of its work before.
+    /// The server refused the verb. A script may have done a part of its work before.
     Refused,
 }

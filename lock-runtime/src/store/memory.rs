@@ -1,7 +1,7 @@
 //! The embedded store: the semantics of the Lua scripts, in this process.
 //!
-//! Several managers may share one, each being a process of its own to it, so that every promise can be tested under
-//! paused time. Each verb completes at its first poll.
+//! Several managers may share one store, and each manager is a process of its own to it. So tests can check every promise
+//! under paused time. Each verb completes at its first poll.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -22,7 +22,8 @@ pub(crate) struct MemoryStore {
 struct Shared {
     start: Moment,
     start_micros: u64,
-    /// Of all keys: what is strictly increasing over all is so for each, and needs no record per key.
+    /// The last fencing token of all keys. Numbers that grow strictly over all keys also grow for each key, and need no
+    /// record per key.
     last_fence: u64,
     locks: HashMap<Arc<str>, Lock>,
     listeners: HashMap<String, Weak<dyn Events>>,
@@ -34,7 +35,7 @@ struct Lock {
     queue: VecDeque<(Token, Duration)>,
 }
 
-/// A message to deliver once the store is unlocked: whoever gets it may call back.
+/// A message to deliver when the store is unlocked: its receiver may call back.
 enum Push {
     Granted(Weak<dyn Events>, Arc<str>, Pushed),
     Contended(Weak<dyn Events>, Arc<str>),
@@ -212,11 +213,11 @@ impl Shared {
 
 impl MemoryStore {
     fn locked(&self) -> MutexGuard<'_, Shared> {
-        // Every change is made whole before anything can panic.
+        // Every change is complete before anything can panic.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a change, then tells others of it.
+    /// Makes a change, and then sends the messages that it caused.
     fn with<T>(&self, change: impl FnOnce(&mut Shared, &mut Vec<Push>) -> T) -> T {
         let mut pushes = Vec::new();
         let result = change(&mut self.locked(), &mut pushes);
@@ -238,10 +239,10 @@ impl MemoryStore {
     }
 }
 
-/// What a server of a quorum can do beside the verbs.
+/// What a server of a quorum can do besides the verbs.
 #[cfg(test)]
 impl MemoryStore {
-    /// With a clock that is ahead of the host's.
+    /// A store whose clock is ahead of the host's clock.
     pub(crate) fn ahead(micros: u64) -> Self {
         let store = Self::default();
         store.locked().start_micros += micros;
@@ -257,7 +258,7 @@ impl MemoryStore {
         owned
     }
 
-    /// Who owns a lock, and how many wait for it.
+    /// The owner of a lock, and how many tokens wait for it.
     pub(crate) fn look(&self, key: &str) -> (Option<Token>, usize) {
         let mut shared = self.locked();
         let owner = shared.owner(key).map(|(owner, _)| owner);
@@ -289,7 +290,7 @@ impl Store for MemoryStore {
     }
 
     fn withdraw_behind(&self, _: &Release) {
-        // The release that is repeated until it is answered is answered at once here.
+        // The caller repeats the release until it is answered, and here the answer comes at once.
     }
 
     async fn renew(&self, renewals: &[Renewal], _: Deadline) -> Answers<Renewed> {

@@ -1,8 +1,7 @@
 //! [`Quorum`]: locks on a majority of independent servers (Redlock).
 //!
-//! A lock is owned by whoever owns it, under one token, on more than half of all servers. Every verb goes to all of them at
-//! once and ends as soon as their answers so far decide it; only waiting begins at one of them, so that votes don't split:
-//! docs/topologies.md.
+//! A token owns a lock when it owns the lock on more than half of all servers. Every verb goes to all servers at once, and ends
+//! as soon as the answers decide it. Only waiting begins at one server, so that votes don't split: docs/topologies.md.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
@@ -11,7 +10,6 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
-use tokio_util::task::TaskTracker;
 
 use super::{
     Answer, Answers, Ask, Cause, Events, Pushed, Release, Released, Renewal, Renewed, Store, StoreError, exactly_one,
@@ -20,6 +18,7 @@ use crate::clock::{Deadline, Moment};
 use crate::token::Token;
 
 mod asking;
+mod background;
 mod health;
 mod member;
 mod stale_minority;
@@ -28,6 +27,7 @@ mod tests;
 mod votes;
 
 use super::voter::Voter;
+use background::Background;
 use health::HealthCheck;
 use member::Member;
 use votes::{Verdict, Votes};
@@ -35,28 +35,29 @@ use votes::{Verdict, Votes};
 /// Independent servers, in the order that all managers have in common.
 pub(crate) struct Quorum<S> {
     members: Arc<[Arc<Member<S>>]>,
-    /// For at least so long one server is waited for before the next is asked for its queue.
+    /// How long, at least, to wait for the answer of one server before the next server is asked to queue.
     patience: Duration,
     health: Arc<HealthCheck>,
-    /// Releases, and what is taken back.
-    background: TaskTracker,
+    /// Releases and withdrawals.
+    background: Background<S>,
     relay: OnceLock<Arc<Relay>>,
 }
 
-/// Answers that are under way, each with its server's number. Dropping it gives them up; see [`detach`].
+/// Answers that are under way, each with its server's number. Dropping it drops the calls: see [`detach`].
 type Pending<T> = FuturesUnordered<BoxFuture<'static, (usize, T)>>;
 
 impl<S: Voter> Quorum<S> {
     pub(crate) fn new(nodes: Vec<S>, patience: Duration) -> Self {
-        let members = nodes.into_iter().enumerate().map(|(number, node)| Member::new(number, node)).collect();
-        Self { members, patience, health: Arc::default(), background: TaskTracker::new(), relay: OnceLock::new() }
+        let members: Arc<[_]> = nodes.into_iter().enumerate().map(|(number, node)| Member::new(number, node)).collect();
+        let background = Background::new(&members);
+        Self { members, patience, health: Arc::default(), background, relay: OnceLock::new() }
     }
 
     fn votes<Y, N>(&self) -> Votes<Y, N> {
         Votes::new(self.members.len())
     }
 
-    /// For how long one server is waited for: two round trips of the slower ones of the nearest majority.
+    /// How long to wait for one server: two round trips of the slowest server in the fastest majority.
     fn patience(&self) -> Duration {
         (self.round_trip() * 2).max(self.patience)
     }
@@ -69,20 +70,8 @@ impl<S: Voter> Quorum<S> {
         votes.too_few(|number| self.name(number))
     }
 
-    /// Starts a verb on all servers, as tasks of their own: it goes on when nobody waits for it any more.
-    fn start_in_background<T, F>(&self, verb: impl Fn(Arc<Member<S>>) -> F) -> Pending<Result<T, StoreError>>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, StoreError>> + Send + 'static,
-    {
-        start_on(self.members.iter(), |member| {
-            let task = self.background.spawn(verb(member));
-            // A task fails only with its runtime.
-            async move { task.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
-        })
-    }
-
-    /// Collects the answers for `count` items until each is decided; answers in the order of the items.
+    /// Collects the answers for `count` items until each item is decided. Returns the votes in the order of the items, and the
+    /// answers that are still under way.
     async fn decide<T, Y, N>(
         &self,
         count: usize,
@@ -139,7 +128,8 @@ fn record<T, Y, N>(
     }
 }
 
-/// Lets what is under way end by itself: a server that is slow gets what the others got, and one that is silent is found out.
+/// Lets calls that are under way end by themselves: a slow server executes what the others executed, and a silent server is
+/// found out.
 fn detach<T: Send + 'static>(pending: Pending<T>) {
     if !pending.is_empty() {
         tokio::spawn(pending.for_each(|_| std::future::ready(())));
@@ -170,7 +160,7 @@ impl<S: Voter> Store for Quorum<S> {
 
     async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
         let alone = Release { unused_fences: None, again: None, ..release.clone() };
-        let pending = self.start_in_background(|member| {
+        let pending = self.background.start(|member| {
             let release = alone.clone();
             async move {
                 member.note(
@@ -186,7 +176,7 @@ impl<S: Voter> Store for Quorum<S> {
             let deadline = deadline.counted_from(Moment::now());
             let (key, token) = (Arc::clone(&release.key), token.clone());
             let ask = Ask { key, token, claim: *claim, wait: true, fences: 0, give_up: deadline, cause: Cause::Task };
-            // Without an answer it is asked again.
+            // Without an answer the caller asks again.
             released.again = exactly_one(self.ask(std::slice::from_ref(&ask), deadline).await).ok();
         }
         Ok(released)
@@ -195,7 +185,7 @@ impl<S: Voter> Store for Quorum<S> {
     async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
         let alone = |release: &Release| Release { unused_fences: None, again: None, ..release.clone() };
         let releases: Arc<[Release]> = releases.iter().map(alone).collect();
-        let pending = self.start_in_background(|member| {
+        let pending = self.background.start(|member| {
             let releases = Arc::clone(&releases);
             async move { member.note(deadline, member.node.release(&releases, deadline).await) }
         });
@@ -229,7 +219,7 @@ impl<S: Voter> Store for Quorum<S> {
         Ok(all.iter().map(outcome).collect())
     }
 
-    /// Rule Q3: the largest that a majority drew counts once a majority will draw no smaller one.
+    /// Rule Q3: the largest number that a majority drew counts, once a majority will draw no smaller one.
     async fn draw(
         &self,
         key: &Arc<str>,
@@ -258,30 +248,10 @@ impl<S: Voter> Store for Quorum<S> {
             Verdict::Open | Verdict::Unknown => return Err(self.too_few(drawn)),
         }
         let first = drawn.yes.iter().map(|(_, first)| *first).max().unwrap_or_default();
-        let (last, deadline) = (first + u64::from(count) - 1, deadline.counted_from(Moment::now()));
-        let has_it = |number: usize| drawn.yes.iter().any(|(drew, own)| *drew == number && *own == first);
-        let mut raised: Votes<(), ()> = self.votes();
-        raised.yes =
-            self.members.iter().map(|member| (member.number, ())).filter(|(number, ())| has_it(*number)).collect();
-        let mut raising = start_on(self.members.iter().filter(|member| !has_it(member.number)), |member| {
-            let (key, token) = (Arc::clone(&key), token.clone());
-            async move { member.note(deadline, member.node.raise(&key, &token, last, deadline).await) }
-        });
-        while raised.owned() == Verdict::Open
-            && let Some((number, outcome)) = raising.next().await
-        {
-            match outcome {
-                Ok(true) => raised.yes.push((number, ())),
-                Ok(false) => raised.no.push((number, ())),
-                Err(error) => raised.failed(number, error),
-            }
-        }
-        detach(raising);
-        match raised.owned() {
-            Verdict::Yes => Ok(Some(first)),
-            Verdict::No => Ok(None),
-            Verdict::Open | Verdict::Unknown => Err(self.too_few(&raised)),
-        }
+        let have_it = drawn.yes.iter().filter(|(_, own)| *own == first).map(|(number, _)| *number).collect();
+        let last = first + u64::from(count) - 1;
+        let is_owned = self.raise(&key, &token, last, have_it, deadline.counted_from(Moment::now())).await?;
+        Ok(is_owned.then_some(first))
     }
 
     async fn heartbeat(&self, deadline: Deadline) {
@@ -289,7 +259,7 @@ impl<S: Voter> Store for Quorum<S> {
         if self.is_down()
             && let Some(relay) = self.relay.get()
         {
-            // Those who wait in one server's queue don't notice that the others are gone.
+            // A process that waits in the queue of one server does not notice that the other servers are gone.
             relay.on_interruption(&|_| true);
         }
     }
@@ -298,7 +268,7 @@ impl<S: Voter> Store for Quorum<S> {
         join_all(self.members.iter().map(|member| member.node.connect_again(deadline))).await;
     }
 
-    /// In which a majority answers.
+    /// The round trip of the slowest server in the fastest majority.
     fn round_trip(&self) -> Duration {
         let trips = || self.members.iter().map(|member| member.node.round_trip());
         let is_enough = |trip: &Duration| trips().filter(|other| other <= trip).count() >= self.majority();
@@ -310,12 +280,11 @@ impl<S: Voter> Store for Quorum<S> {
     }
 
     async fn wait_for_releases(&self) {
-        self.background.close();
         self.background.wait().await;
     }
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {
-        // Attached once, by the engine that the quorum was made for.
+        // The engine of the quorum attaches itself once.
         let relay = self.relay.get_or_init(|| Arc::new(Relay(events)));
         for member in &*self.members {
             let relay: Weak<Relay> = Arc::downgrade(relay);
@@ -333,6 +302,40 @@ impl<S: Voter> Store for Quorum<S> {
 }
 
 impl<S: Voter> Quorum<S> {
+    /// Makes sure that a majority will draw only fencing tokens greater than `last`. The servers that `have_it` drew `last`
+    /// themselves, with the same draw. `false` when the token does not own the lock.
+    async fn raise(
+        &self,
+        key: &Arc<str>,
+        token: &Token,
+        last: u64,
+        have_it: Vec<usize>,
+        deadline: Deadline,
+    ) -> Result<bool, StoreError> {
+        let others = self.members.iter().filter(|member| !have_it.contains(&member.number));
+        let mut raising = start_on(others, |member| {
+            let (key, token) = (Arc::clone(key), token.clone());
+            async move { member.note(deadline, member.node.raise(&key, &token, last, deadline).await) }
+        });
+        let mut raised: Votes<(), ()> = self.votes();
+        raised.yes = have_it.into_iter().map(|number| (number, ())).collect();
+        while raised.owned() == Verdict::Open
+            && let Some((number, outcome)) = raising.next().await
+        {
+            match outcome {
+                Ok(true) => raised.yes.push((number, ())),
+                Ok(false) => raised.no.push((number, ())),
+                Err(error) => raised.failed(number, error),
+            }
+        }
+        detach(raising);
+        match raised.owned() {
+            Verdict::Yes => Ok(true),
+            Verdict::No => Ok(false),
+            Verdict::Open | Verdict::Unknown => Err(self.too_few(&raised)),
+        }
+    }
+
     /// Whether a majority owned each lock until its release.
     async fn released(&self, count: usize, pending: Pending<Answers<Released>>) -> Answers<Released> {
         let vote = |votes: &mut Votes<(), ()>, number, answer: Released| {
@@ -348,7 +351,7 @@ impl<S: Voter> Quorum<S> {
     }
 }
 
-/// Tells of what one server says that it is not all.
+/// Passes on the events of one server, and marks its grants as a part of the lock.
 struct Relay(Weak<dyn Events>);
 
 impl Events for Relay {

@@ -5,13 +5,12 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{
-    Anchor, Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Retry, Store, StoreError, exactly_one,
+    Anchor, Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Store, StoreError, exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::token::Token;
 use ::redis::{Cmd, RedisWrite, Value};
-use futures_util::future::join_all;
 
 mod answer;
 pub(crate) mod cluster;
@@ -23,6 +22,7 @@ mod gather;
 mod greeting;
 pub(crate) mod link;
 mod push;
+mod release;
 pub(crate) mod replicas;
 mod reply;
 mod rights;
@@ -31,18 +31,20 @@ pub(crate) mod sentinel;
 pub(crate) mod servers;
 #[cfg(test)]
 mod tests;
+mod verb;
 mod vote;
 mod voter;
 
-use answer::{read_answer, read_claimed, read_drawn, read_freed, read_released, read_renewed};
+use answer::{read_answer, read_claimed, read_drawn, read_renewed};
 use failure::CallError;
 use gather::Gather;
 use link::{Called, Link};
 use reply::{Reply, items, text};
 use scripts::Script;
 use servers::Servers;
+use verb::Verb;
 
-/// Commands on one connection to each server; clones share them.
+/// The store over one connection to each server. Clones share the connections.
 #[derive(Clone)]
 pub(crate) struct RedisStore {
     servers: Servers,
@@ -63,9 +65,9 @@ impl RedisStore {
         self.servers.warn_of_eviction(deadline).await;
     }
 
-    /// Runs a script by its text when it is the first time on a connection, and by its digest from then on: a server that
-    /// does not have it would cost a second round trip, for which a single try from far away has no time. `EVAL` keeps it
-    /// there, so `SCRIPT LOAD`, which needs a right of its own, is never used.
+    /// Runs a script by its text the first time on a connection, and by its digest from then on. A digest that the server
+    /// does not know would cost a second round trip, for which a single try from far away has no time. `EVAL` keeps the
+    /// script on the server. So `SCRIPT LOAD`, which needs a right of its own, is never used.
     async fn run(
         &self,
         script: &Script,
@@ -92,46 +94,12 @@ impl RedisStore {
         }
         Ok(called)
     }
+}
 
-    async fn run_free(&self, releases: &[Release], deadline: Deadline) -> Result<(Vec<bool>, bool), StoreError> {
-        let arguments = |_: &Link, command: &mut Cmd| free_arguments(command, releases);
-        let keys = (first_key(releases), 2 * releases.len());
-        let Called { value, repeated, .. } = self.run(&scripts::FREE, keys, arguments, deadline).await?;
-        Ok((read_freed(value, releases.len())?, repeated))
-    }
+impl Verb for Ask {
+    type Answer = Answer;
 
-    /// Gives back in one command, or one by one when that command is refused: a name that the user has no right to must
-    /// not keep strangers' locks.
-    async fn release_or_split(&self, releases: &[Release], deadline: Deadline) -> Vec<Result<Released, StoreError>> {
-        match self.run_release(releases, deadline).await {
-            Ok(answers) => answers,
-            Err(error) if error.retry == Retry::Never && releases.len() > 1 => {
-                let deadline = deadline.counted_from(Moment::now());
-                one_by_one(releases, |release| self.run_release(release, deadline)).await
-            }
-            Err(error) => releases.iter().map(|_| Err(error.clone())).collect(),
-        }
-    }
-
-    async fn run_release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
-        let arguments = |_: &Link, command: &mut Cmd| release_arguments(command, releases);
-        let keys = (first_key(releases), 3 * releases.len());
-        let Called { value, sent, repeated, link, .. } = self.run(&scripts::RELEASE, keys, arguments, deadline).await?;
-        let answers = items(value).map_err(|_| StoreError::no_answer())?;
-        let read = |(answer, release)| {
-            let mut released = read_released(answer, release, sent, link.drift)?;
-            // The release that was sent before may have been the one that took effect.
-            released.owned |= repeated;
-            if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| link.replicas.is_some()) {
-                // Rule 16.
-                grant.until = Deadline::after(Duration::ZERO);
-            }
-            Ok(released)
-        };
-        Ok(answers.into_iter().zip(releases).map(read).collect())
-    }
-
-    async fn run_ask(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
+    async fn send(store: &RedisStore, asks: &[Self], deadline: Deadline) -> Answers<Answer> {
         let arguments = |link: &Link, command: &mut Cmd| {
             for ask in asks {
                 lock_keys(command, &ask.key);
@@ -143,7 +111,7 @@ impl RedisStore {
             }
         };
         let keys = (asks.first().map_or("", |ask| &ask.key), 3 * asks.len());
-        let mut called = self.run(&scripts::ASK, keys, arguments, deadline).await?;
+        let mut called = store.run(&scripts::ASK, keys, arguments, deadline).await?;
         let mut reply = Reply::read(called.take_value()).ok_or_else(StoreError::no_answer)?;
         if mutant!(AnswersShifted) {
             reply.answers.rotate_left(1);
@@ -157,36 +125,20 @@ impl RedisStore {
         Ok(answers)
     }
 
-    async fn release_batch(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
-        if !releases.iter().all(Release::is_lone) {
-            return Ok(Box::pin(self.release_or_split(releases, deadline)).await);
-        }
-        let (freed, repeated) = match self.run_free(releases, deadline).await {
-            // Nothing was changed: what is denied is the script itself, or its only write.
-            Err(error) if error.is_denied() => (vec![false; releases.len()], false),
-            // Of several it may have freed some before it failed.
-            Err(error) if error.retry == Retry::Never => (vec![false; releases.len()], releases.len() > 1),
-            outcome => outcome?,
-        };
-        if freed.iter().all(|freed| *freed) {
-            return Ok(releases.iter().map(|_| Ok(Released { owned: true, again: None })).collect());
-        }
-        let rest: Vec<Release> =
-            freed.iter().zip(releases).filter(|(freed, _)| !**freed).map(|(_, r)| r.clone()).collect();
-        let deadline = deadline.counted_from(Moment::now());
-        let mut answers = Box::pin(self.release_or_split(&rest, deadline)).await.into_iter();
-        let merge = |freed| {
-            if freed {
-                return Ok(Released { owned: true, again: None });
-            }
-            let mut released = answers.next().unwrap_or_else(|| Err(StoreError::no_answer()))?;
-            released.owned |= repeated;
-            Ok(released)
-        };
-        Ok(freed.into_iter().map(merge).collect())
+    fn key(&self) -> &str {
+        &self.key
     }
 
-    async fn run_renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
+    /// The script may have granted the lock before the server refused the rest.
+    fn token_to_release(&self) -> &str {
+        self.token.as_str()
+    }
+}
+
+impl Verb for Renewal {
+    type Answer = Renewed;
+
+    async fn send(store: &RedisStore, renewals: &[Self], deadline: Deadline) -> Answers<Renewed> {
         let arguments = |_: &Link, command: &mut Cmd| {
             for renewal in renewals {
                 command.arg(&*renewal.key);
@@ -196,35 +148,23 @@ impl RedisStore {
             }
         };
         let keys = (renewals.first().map_or("", |renewal| &renewal.key), renewals.len());
-        let mut called = self.run(&scripts::RENEW, keys, arguments, deadline).await?;
+        let mut called = store.run(&scripts::RENEW, keys, arguments, deadline).await?;
         let answers = items(called.take_value()).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, renewal)| read_renewed(answer, renewal, called.sent, called.link.drift);
         let mut answers: Vec<_> = answers.into_iter().zip(renewals).map(read).collect();
-        // What is lengthened on the master alone ends on a replica that takes its place as if it had not been.
+        // A replica that has not seen the renewal may take the master's place, and would end the lease as if there had been
+        // none.
         called.wait_for_replicas_of(&mut answers, |renewed| matches!(renewed, Renewed::Until(_)), deadline).await;
         Ok(answers)
     }
-}
 
-/// Each verb in one command, or few.
-impl RedisStore {
-    async fn ask_together(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
-        let answers = self.run_ask(asks, deadline).await;
-        if rights::is_denied(&answers) { self.explain_asks(asks, answers, deadline).await } else { answers }
+    fn key(&self) -> &str {
+        &self.key
     }
 
-    async fn release_together(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
-        let answers = self.release_batch(releases, deadline).await;
-        if rights::is_refused_for_good(&answers) {
-            self.explain_releases(releases, answers, deadline).await
-        } else {
-            answers
-        }
-    }
-
-    async fn renew_together(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
-        let answers = self.run_renew(renewals, deadline).await;
-        if rights::is_denied(&answers) { self.explain_renewals(renewals, answers, deadline).await } else { answers }
+    /// The lease stays: its hold goes on for as long as the server keeps the lease.
+    fn token_to_release(&self) -> &'static str {
+        ""
     }
 }
 
@@ -248,10 +188,7 @@ impl Store for RedisStore {
     }
 
     async fn ask(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
-        if asks.len() > 1 && self.servers.are_many() {
-            return Ok(Box::pin(one_by_one(asks, |ask| self.ask_together(ask, deadline))).await);
-        }
-        self.ask_together(asks, deadline).await
+        self.run_verb(asks, deadline).await
     }
 
     async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
@@ -262,24 +199,15 @@ impl Store for RedisStore {
     }
 
     async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
-        if releases.len() > 1 && self.servers.are_many() {
-            return Ok(Box::pin(one_by_one(releases, |release| self.release_together(release, deadline))).await);
-        }
-        self.release_together(releases, deadline).await
+        self.run_verb(releases, deadline).await
     }
 
     fn withdraw_behind(&self, release: &Release) {
-        let releases = std::slice::from_ref(release);
-        // By its text: nobody waits for an answer that would say that the server does not know it.
-        let mut command = scripts::RELEASE.by_text(3, &|command: &mut Cmd| release_arguments(command, releases));
-        self.servers.send_behind(&release.key, command.set_no_response(true));
+        self.servers.send_behind(&release.key, &release::withdrawal_command(release));
     }
 
     async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
-        if renewals.len() > 1 && self.servers.are_many() {
-            return Ok(Box::pin(one_by_one(renewals, |renewal| self.renew_together(renewal, deadline))).await);
-        }
-        self.renew_together(renewals, deadline).await
+        self.run_verb(renewals, deadline).await
     }
 
     async fn draw(
@@ -335,47 +263,11 @@ impl Store for RedisStore {
     }
 }
 
-/// One command for each: in a cluster a script may use the keys of one slot only, and two locks hardly ever share one.
-async fn one_by_one<'a, I, T, F: Future<Output = Answers<T>>>(
-    items: &'a [I],
-    call: impl Fn(&'a [I]) -> F,
-) -> Vec<Result<T, StoreError>> {
-    join_all(items.chunks(1).map(call)).await.into_iter().map(exactly_one).collect()
-}
-
-fn first_key(releases: &[Release]) -> &str {
-    releases.first().map_or("", |release| &release.key)
-}
-
-/// The keys of one lock, in the order of the scripts: all in the cluster slot of the lock's name.
+/// The keys of one lock, in the order of the scripts. All are in the hash slot of the lock's name.
 fn lock_keys(command: &mut Cmd, key: &str) {
     command.arg(key);
     command.write_arg_fmt(format_args!("{{{key}}}:queue"));
     command.write_arg_fmt(format_args!("{{{key}}}:fence"));
-}
-
-fn release_arguments(command: &mut Cmd, releases: &[Release]) {
-    for release in releases {
-        lock_keys(command, &release.key);
-    }
-    for release in releases {
-        let (reserved, used) = release.unused_fences.unwrap_or((0, 0));
-        command.arg(release.token.as_str()).arg(millis(release.claim)).arg(reserved).arg(used);
-        match &release.again {
-            Some((token, claim)) => command.arg(token.as_str()).arg(millis(*claim)),
-            None => command.arg("").arg(0),
-        };
-    }
-}
-
-fn free_arguments(command: &mut Cmd, releases: &[Release]) {
-    for release in releases {
-        command.arg(&*release.key);
-        command.write_arg_fmt(format_args!("{{{}}}:queue", release.key));
-    }
-    for release in releases {
-        command.arg(release.token.as_str());
-    }
 }
 
 fn draw_arguments(command: &mut Cmd, key: &str, token: &Token, count: u32) {
@@ -383,7 +275,7 @@ fn draw_arguments(command: &mut Cmd, key: &str, token: &Token, count: u32) {
     command.arg(token.as_str()).arg(count);
 }
 
-/// Redis takes whole milliseconds, at least one.
+/// Redis takes whole milliseconds, and at least one.
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
 }

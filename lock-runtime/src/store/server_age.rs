@@ -1,22 +1,23 @@
-//! [`Age`]: for how long a server process has surely been running.
+//! [`Age`]: how long a server process has certainly been running.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A server tells its age in whole seconds.
+/// A server reports its age in whole seconds.
 const ROUNDING: Duration = Duration::from_secs(1);
-/// A server's wall clock is not stepped by more than this after its start: the wrong time zone, and a clock that ran wrong while
-/// the machine was off, are less.
+/// After its start a server's wall clock is not stepped by more than this. A wrong time zone causes a smaller step, and so
+/// does a clock that ran wrong while the machine was off.
 const LARGEST_STEP: Duration = Duration::from_hours(24);
 
-/// Since when a manager has known a server process, by a clock of its own that nobody can set. Kept over reconnects.
+/// Since when a manager has known a server process, by a clock of the manager that nobody can set. It is kept when the
+/// manager connects again.
 #[derive(Debug, Default)]
 pub(crate) struct Sighting(Mutex<Option<(String, Instant)>>);
 
 impl Sighting {
-    /// When the process `run_id` was first seen; now, if it is a new one.
+    /// When the process `run_id` was first seen. For a new process this is now.
     pub(crate) fn first(&self, run_id: &str) -> Instant {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*seen {
@@ -30,11 +31,11 @@ impl Sighting {
     }
 }
 
-/// What is known of a server process's age: for how long this manager has seen it, and what the server says.
+/// The age of a server process: how long this manager has seen it, and what the server says.
 ///
-/// A server counts its age by its wall clock, which is often set right just after a start: then it says an age that it does not
-/// have. So its word counts only for what no such step explains. Without it a server would stay without a vote for ever when no
-/// manager lives for as long as the longest lease.
+/// A server counts its age by its wall clock, which is often set right just after a start. Then the server reports a greater
+/// age than it has. So the largest such step is taken off the reported age. The report is needed all the same: without it a
+/// server would never get a vote when no manager lives as long as the longest lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Age {
     seen: Instant,
@@ -43,12 +44,13 @@ pub(crate) struct Age {
 }
 
 impl Age {
-    /// `told` is what the server says now.
+    /// `told` is the age that the server reports now.
     pub(crate) fn new(seen: Instant, told: Duration) -> Self {
         Self { seen, told, told_at: Instant::now() }
     }
 
-    /// The time until every lease is over that the process may have forgotten at its start, and is no longer than `longest`.
+    /// The time until every lease has ended that the process may have forgotten at its start. No lease is longer than
+    /// `longest`.
     pub(crate) fn left(&self, longest: Duration) -> Duration {
         let needed = longest.saturating_add(ROUNDING);
         let by_sight = needed.saturating_sub(self.seen.elapsed());

@@ -8,27 +8,27 @@ use crate::BackendError;
 use crate::clock::Deadline;
 use crate::token::Token;
 
-/// Holds the run id of the server process that is in service. No lock can have this name.
+/// This key has the run id of the server process that is in service. No lock can have this name.
 pub(crate) const MARKER: &str = "cache_lock:quorum";
 
-/// What a quorum needs of a server beside the verbs.
+/// What a quorum needs of a server besides the verbs.
 pub(crate) trait Voter: Store + Send + Sync + 'static {
-    /// As people write it.
+    /// The name as people write it.
     fn name(&self) -> &str;
 
-    /// Which server process it is, as far as is known.
+    /// The id of the server process, as far as it is known.
     fn identity(&self) -> Option<String>;
 
-    /// Connects if need be, and finds out whether it may vote.
+    /// Connects if there is no connection, and finds out whether the server may vote.
     fn probe(&self, deadline: Deadline) -> impl Future<Output = Result<Eligibility, StoreError>> + Send;
 
-    /// Marks it as being in service from now on; another's mark stays, unless it is of age.
+    /// Marks the server as being in service from now on. The mark of another process stays, unless this process is eligible.
     fn mark_in_service(&self, deadline: Deadline) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Who owns these locks; a failure when it may not vote.
+    /// The owners of these locks; a failure when the server may not vote.
     fn owners(&self, keys: &[Arc<str>], deadline: Deadline) -> impl Future<Output = Answers<Option<Token>>> + Send;
 
-    /// Has it draw no fencing token that is not greater than `fence`; `false` when it does not own the lock.
+    /// From now on the server draws only fencing tokens greater than `fence`; `false` when the token does not own the lock.
     fn raise(
         &self,
         key: &str,
@@ -41,18 +41,18 @@ pub(crate) trait Voter: Store + Send + Sync + 'static {
 /// Whether a server may vote: docs/protocol.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Eligibility {
-    /// It is marked, and has not restarted since.
+    /// The server is marked, and has not restarted since.
     InService,
-    /// It has been running for longer than any lease lasts, and can be marked.
+    /// The server has been running for longer than any lease lasts, and can be marked.
     Eligible { is_marked: bool },
-    /// It is new, or has lost its data in a restart so long ago that it is of age only after this time.
+    /// The server is new, or has lost its data in a restart. It is eligible after this time.
     Unmarked(Duration),
-    /// It restarted, and is of age after this time.
+    /// The server restarted, and is eligible after this time.
     Restarted(Duration),
 }
 
 impl Eligibility {
-    /// Whether its grants count, or why not.
+    /// Whether the server's grants count, or why not.
     pub(crate) fn vote(self) -> Result<(), StoreError> {
         let text = match self {
             Self::InService => return Ok(()),

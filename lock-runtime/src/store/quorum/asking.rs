@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::time::{sleep, timeout, timeout_at};
-use tokio_util::task::TaskTracker;
+use tokio::time::{timeout, timeout_at};
 
 use super::member::Member;
 use super::votes::{Verdict, Votes};
@@ -15,14 +14,12 @@ use super::{Pending, Quorum, detach, start_on};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::voter::Voter;
-use crate::store::{Answer, Answers, Ask, Busy, Grant, Reach, Release, Retry, StoreError};
-use crate::timing::CLAIM;
+use crate::store::{Answer, Answers, Ask, Busy, Grant, Reach, StoreError};
 use crate::token::Token;
 
-/// What is granted in part is asked for again after about so long: the rest may just be being taken back.
+/// When a minority of servers granted the lock, all are asked again after about this pause: another process may just be
+/// withdrawing its ask from the others.
 pub(super) const RETRY_PARTIAL_AFTER: Duration = Duration::from_millis(10);
-/// The pause before one server is told again to take back a claim.
-const WITHDRAW_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 type Polled = Votes<Grant, Busy>;
 
@@ -37,7 +34,7 @@ fn vote(votes: &mut Polled, number: usize, answer: Answer) {
     }
 }
 
-/// The grant of a majority. Parts of it may be about to end, when they were granted long before the last one: then it is
+/// The grant of a majority. When some servers granted long before the last one, their leases may end soon: then the grant is
 /// confirmed before use.
 fn granted(votes: &Polled, ask: &Ask) -> Answer {
     let mut untils: Votes<Deadline, ()> = votes.same_size();
@@ -48,10 +45,16 @@ fn granted(votes: &Polled, ask: &Ask) -> Answer {
     Answer::Granted(Grant { until, contended, fence: None })
 }
 
-/// The refusal of the first server that refused; what one server's clock says dates nothing here.
+/// The refusal of the first server that refused. It has no anchor: the clock of one server says nothing of the others.
 fn busy(votes: &Polled) -> Option<(usize, Busy)> {
     let (number, busy) = votes.no.iter().min_by_key(|(number, _)| *number)?;
     Some((*number, Busy { anchor: None, ..busy.clone() }))
+}
+
+/// The servers that granted an ask, or failed and may have granted it.
+fn may_have_granted(votes: &Polled) -> impl Iterator<Item = usize> {
+    let doubtful = votes.failed.iter().filter(|(_, error)| error.reach != Reach::Unsent);
+    votes.yes.iter().map(|(number, _)| *number).chain(doubtful.map(|(number, _)| *number))
 }
 
 /// Asks servers.
@@ -68,7 +71,7 @@ pub(super) fn send_asks<'a, S: Voter>(
 }
 
 impl<S: Voter> Quorum<S> {
-    /// Takes what a majority grants; otherwise takes back what any server granted, or may yet grant.
+    /// Takes what a majority grants. Otherwise withdraws the ask from each server that granted it, or still may.
     pub(super) async fn resolve_try(&self, asks: &[Ask], pending: Pending<Answers<Answer>>) -> Answers<Answer> {
         let (all, rest) = self.poll(asks.len(), Vec::new(), pending).await;
         let mut refused = Vec::new();
@@ -77,12 +80,8 @@ impl<S: Voter> Quorum<S> {
             answers.push(match (verdict, busy(votes)) {
                 (Verdict::Yes, _) => Ok(granted(votes, ask)),
                 (Verdict::No, Some((_, busy))) => {
-                    let may_stand = |(_, error): &&(usize, StoreError)| error.reach != Reach::Unsent;
-                    let doubtful = votes.failed.iter().filter(may_stand).map(|(number, _)| *number);
-                    for number in votes.yes.iter().map(|(number, _)| *number).chain(doubtful) {
-                        if let Some(member) = self.members.get(number) {
-                            self.background.spawn(withdraw_claim(Arc::clone(member), ask.withdrawal()));
-                        }
+                    for number in may_have_granted(votes) {
+                        self.background.withdraw(number, ask.withdrawal());
                     }
                     refused.push(ask.withdrawal());
                     Ok(Answer::Busy(busy))
@@ -91,23 +90,18 @@ impl<S: Voter> Quorum<S> {
             });
         }
         self.probe_failed_servers();
-        // After an error all is asked for again, or withdrawn, by whoever asked.
+        // After an error the caller asks for all locks again, or withdraws all asks.
         if answers.iter().all(Result::is_ok) {
             if refused.is_empty() {
                 detach(rest);
             } else {
-                self.background.spawn(withdraw_late_grants(
-                    self.background.clone(),
-                    Arc::clone(&self.members),
-                    rest,
-                    refused,
-                ));
+                self.background.withdraw_late(rest, refused);
             }
         }
         Ok(answers)
     }
 
-    /// Takes what a majority grants, and keeps its place on the servers that did not; unless somebody else comes first.
+    /// Takes what a majority grants. Otherwise the ask keeps its place in the queues, unless another process comes first.
     pub(super) async fn resolve_wait(
         &self,
         asks: &[Ask],
@@ -119,7 +113,7 @@ impl<S: Voter> Quorum<S> {
             (Verdict::Yes, _) => Ok(granted(votes, ask)),
             (Verdict::No, Some((refused, busy))) => {
                 let frees_in = if votes.yes.is_empty() { busy.frees_in } else { Some(retry_pause(&ask.token)) };
-                // Whoever has the first server of those that answer goes first; the others make room (rule Q2).
+                // Rule Q2: the owner of the first server that answers goes first, and the others withdraw.
                 let yields = votes.yes.iter().all(|(number, _)| refused < *number) && !votes.yes.is_empty();
                 Ok(Answer::Busy(Busy { frees_in, yields, ..busy }))
             }
@@ -133,7 +127,7 @@ impl<S: Voter> Quorum<S> {
         Ok(answers)
     }
 
-    /// Waits in the queue of one server, the first of those that answer; only whom that one grants the lock asks the others.
+    /// Waits in the queue of one server, the first that answers. When that server grants a lock, the others are asked for it.
     pub(super) async fn queue(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
         let (first, mut answers) = self.ask_first_responder(asks, deadline).await?;
         self.probe_failed_servers();
@@ -180,8 +174,8 @@ impl<S: Voter> Quorum<S> {
         Ok(())
     }
 
-    /// The answers of the first server that answers, and its number. The next one is asked when one fails, or takes longer
-    /// than servers usually do.
+    /// The answers of the first server that answers, and its number. The next server is asked when a server fails, or takes
+    /// longer than servers usually do.
     async fn ask_first_responder(
         &self,
         asks: &[Ask],
@@ -214,7 +208,7 @@ impl<S: Voter> Quorum<S> {
                 }
                 Ok(None) if next.is_none() => return Err(StoreError { reach: failed.reach(), ..self.down() }),
                 Err(_) if next.is_none() => {
-                    // The time of the last ones may be up in the same instant.
+                    // The last servers may have run out of time in the same instant.
                     while let Some(Some((number, Err(error)))) = asking.next().now_or_never() {
                         failed.failed(number, error);
                     }
@@ -243,8 +237,7 @@ impl<S: Voter> Quorum<S> {
         self.too_few(&votes)
     }
 
-    /// Collects the answers for `count` items until each is decided, or only servers could turn it that take longer than
-    /// servers usually do.
+    /// Collects the answers for `count` items until each item is decided, or only slow servers could still change it.
     async fn poll(
         &self,
         count: usize,
@@ -260,7 +253,7 @@ impl<S: Voter> Quorum<S> {
         loop {
             let verdicts: Vec<_> = all.iter().map(|votes| self.granted(votes)).collect();
             if verdicts.iter().all(|verdict| *verdict == Verdict::Unknown) {
-                // The last ones may have failed in the same instant. Whether anything was sent to them is to be known.
+                // The last servers may have failed in the same instant. Their errors say whether anything was sent to them.
                 while let Some(Some((number, answers))) = pending.next().now_or_never() {
                     super::record(&mut all, number, answers, &vote);
                 }
@@ -281,7 +274,7 @@ impl<S: Voter> Quorum<S> {
         }
     }
 
-    /// The error of an ask that too few servers answered.
+    /// The error of an ask that too few servers have answered.
     fn unpolled(&self, votes: &Polled) -> StoreError {
         StoreError { reach: votes.reach(), ..self.too_few(votes) }
     }
@@ -299,45 +292,8 @@ fn without_anchor(answer: Answer) -> Answer {
     }
 }
 
-/// Once or twice [`RETRY_PARTIAL_AFTER`]: two that ask at the same moment would do so again.
+/// Between once and twice [`RETRY_PARTIAL_AFTER`], by chance: two processes that collided must not collide again.
 fn retry_pause(token: &Token) -> Duration {
     let more = RandomState::new().hash_one(token) % 1024;
     RETRY_PARTIAL_AFTER + RETRY_PARTIAL_AFTER.mul_f64(f64::from(u32::try_from(more).unwrap_or_default()) / 1024.0)
-}
-
-/// Has a server take back a claim, until it has answered or the claim has ended by itself.
-async fn withdraw_claim<S: Voter>(member: Arc<Member<S>>, release: Release) {
-    let expires = Deadline::after(CLAIM + WITHDRAW_AGAIN_AFTER);
-    loop {
-        let deadline = Deadline::after(WITHDRAW_AGAIN_AFTER);
-        let outcome = member.node.release(std::slice::from_ref(&release), deadline).await;
-        match outcome {
-            Err(error) if error.retry == Retry::Later && !expires.has_passed() => sleep(WITHDRAW_AGAIN_AFTER).await,
-            _ => return,
-        }
-    }
-}
-
-/// Takes back what servers grant that answer only now.
-async fn withdraw_late_grants<S: Voter>(
-    background: TaskTracker,
-    members: Arc<[Arc<Member<S>>]>,
-    mut rest: Pending<Answers<Answer>>,
-    refused: Vec<Release>,
-) {
-    while let Some((number, answers)) = rest.next().await {
-        let is_busy = |answer: &Result<Answer, StoreError>| matches!(answer, Ok(Answer::Busy(_)));
-        let stands_nothing = match answers {
-            Ok(answers) => answers.iter().all(is_busy),
-            Err(error) => error.reach == Reach::Unsent,
-        };
-        if stands_nothing {
-            continue;
-        }
-        if let Some(member) = members.get(number) {
-            for release in &refused {
-                background.spawn(withdraw_claim(Arc::clone(member), release.clone()));
-            }
-        }
-    }
 }

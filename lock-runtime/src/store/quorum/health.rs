@@ -16,16 +16,16 @@ use crate::clock::{Deadline, Moment};
 use crate::store::StoreError;
 use crate::store::voter::{Eligibility, Voter};
 
-/// While servers fail, all are looked at so often.
+/// How often all servers are probed while some fail.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// How long at least to wait for the last servers once a majority has answered; as long as the majority took, if that was
-/// longer.
+/// How long, at least, to wait for the last servers when a majority has answered. When the majority took longer, the last
+/// servers get as long as the majority took.
 const LAST_SERVERS_WAIT: Duration = Duration::from_millis(200);
-/// When too few may vote, another manager may just be marking them all as new.
+/// The pause before servers are probed again when too few may vote: another manager may just be marking all of them as new.
 const PROBE_AGAIN_AFTER: Duration = Duration::from_millis(50);
 const TRIES: usize = 4;
 
-/// When the servers were looked at last.
+/// When the servers were probed last.
 #[derive(Debug, Default)]
 pub(super) struct HealthCheck(Mutex<Option<Moment>>);
 
@@ -79,7 +79,7 @@ impl<S: Voter> Quorum<S> {
         Ok(())
     }
 
-    /// Two names of one server.
+    /// Two names of the same server.
     fn one_named_twice(&self) -> Option<(&str, &str)> {
         let mut known: BTreeMap<String, &str> = BTreeMap::new();
         self.members.iter().find_map(|member| {
@@ -88,7 +88,7 @@ impl<S: Voter> Quorum<S> {
         })
     }
 
-    /// Looks at servers that fail now and then, in the background.
+    /// Probes all servers now and then while some fail, in the background.
     pub(super) fn probe_failed_servers(&self) {
         if self.members.iter().any(|member| member.failure().is_some()) && self.health.is_due() {
             let members = Arc::clone(&self.members);
@@ -101,7 +101,7 @@ impl<S: Voter> Quorum<S> {
     }
 }
 
-/// Looks at all servers; returns once a majority has answered, and the others had a moment for it.
+/// Probes all servers. Returns when a majority has answered and the others had a moment more.
 async fn probe_members<S: Voter>(
     members: &Arc<[Arc<Member<S>>]>,
     deadline: Deadline,
@@ -109,7 +109,7 @@ async fn probe_members<S: Voter>(
     let look = |member: &Arc<Member<S>>| {
         let member = Arc::clone(member);
         let number = member.number;
-        // A task: it connects also when nobody waits for it any more.
+        // A task: it connects even when nobody waits for it any more.
         let looking = tokio::spawn(async move {
             let eligibility = member.note(deadline, member.node.probe(deadline).await)?;
             let _ = member.note(deadline, eligibility.vote());
@@ -142,7 +142,7 @@ async fn probe_members<S: Voter>(
     found
 }
 
-/// Marks servers as being in service: all of them when they are all new, else those that are of age.
+/// Marks servers as being in service: all of them when all are new, otherwise those that are eligible.
 async fn mark_eligible<S: Voter>(
     members: &Arc<[Arc<Member<S>>]>,
     found: &mut [(usize, Result<Eligibility, StoreError>)],

@@ -12,21 +12,21 @@ use crate::store::voter::Voter;
 #[derive(Debug)]
 pub(super) struct Member<S> {
     pub(super) node: S,
-    /// Its place in the order that all managers have in common.
+    /// The server's place in the order that all managers share.
     pub(super) number: usize,
     failed: Mutex<Option<Failed>>,
 }
 
-/// How a server failed last, and has not answered since.
+/// The last failure of a server that has not answered since.
 #[derive(Clone, Debug)]
 struct Failed {
     at: Moment,
     error: Option<StoreError>,
 }
 
-/// What has to be answered sooner, or in less than two round trips, says nothing about the server.
+/// A verb with less time than this, or than two round trips, says nothing about the server when it fails for lack of time.
 const CUT_SHORT: Duration = Duration::from_millis(50);
-/// One that was only slow is a first choice again after this time.
+/// A server that was only slow is a first choice again after this time.
 const SLOW_FOR: Duration = Duration::from_secs(1);
 
 impl<S: Voter> Member<S> {
@@ -39,7 +39,7 @@ impl<S: Voter> Member<S> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes how a verb went that had to end `by` then.
+    /// Notes the outcome of a verb with this deadline.
     pub(super) fn note<T>(&self, deadline: Deadline, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         let error = outcome.as_ref().err().cloned();
         if error.as_ref().is_some_and(|error| error.out_of_time)
@@ -53,19 +53,19 @@ impl<S: Voter> Member<S> {
             *failed = error.clone().map(|error| Failed { at: Moment::now(), error: Some(error) });
         }
         drop(failed);
-        // The others may be enough without it, and then no caller hears of it.
+        // The other servers may be enough, and then no caller learns of this failure.
         if let Some(error) = error.filter(|_| is_news) {
             observe::member_failed(self.node.name(), &error.problem);
         }
         outcome
     }
 
-    /// Notes that it has not answered in the time that others take.
+    /// Notes that the server takes longer than the others.
     pub(super) fn mark_slow(&self) {
         self.locked().get_or_insert_with(|| Failed { at: Moment::now(), error: None });
     }
 
-    /// Why it does not answer.
+    /// The failure of a server that does not answer.
     pub(super) fn failure(&self) -> Option<StoreError> {
         self.locked().as_ref()?.error.clone()
     }

@@ -1,7 +1,8 @@
-//! Finds what one server alone still has of a lock.
+//! Finds locks whose lease stands on a minority of servers only.
 //!
-//! The lock's holder was cut off from that server, or died, while it gave the lock back, and nobody will pass it on there: who
-//! waits in that server's queue would wait until the lease ends. So the safety net looks at the others, too.
+//! The holder of such a lock died, or was cut off from the server, while it released the lock. Nobody will pass the lock on
+//! there. A process that waits in that server's queue would wait until the lease ends, so the safety net also looks at the
+//! other servers.
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use crate::store::{Answer, Ask, Cause, StoreError};
 use crate::token::Token;
 
 impl<S: Voter> Quorum<S> {
-    /// The places of those locks that all servers are to be asked for: the `first` refused them to the safety net, and the others
-    /// would not.
+    /// The places of the locks that all servers have to be asked for: the `first` server refused them to the safety net, and
+    /// the others would not.
     pub(super) async fn stale_minority(
         &self,
         first: usize,
@@ -29,7 +30,8 @@ impl<S: Voter> Quorum<S> {
         let refused = overdue.filter_map(|(place, _)| Some((place, owner(answers.get(place))?)));
         let suspects = self.free_elsewhere(first, asks, refused.collect(), deadline).await;
         let (Some(member), false) = (self.members.get(first), suspects.is_empty()) else { return Vec::new() };
-        // So it is for a moment whenever a lock is passed on: then its owner is soon another one, or has the others, too.
+        // Every hand-off looks like this for a moment, so check again: by then the owner has changed, or owns the lock on
+        // the other servers, too.
         sleep(RETRY_PARTIAL_AFTER).await;
         let asked: Vec<Ask> = suspects.iter().filter_map(|(place, _)| asks.get(*place).cloned()).collect();
         let Ok(again) = member.node.ask(&asked, deadline.counted_from(Moment::now())).await else { return Vec::new() };
@@ -48,7 +50,7 @@ impl<S: Voter> Quorum<S> {
         granted
     }
 
-    /// Those of the locks that a majority of all servers would grant, without the `first`.
+    /// The locks that a majority of all servers would grant, without the `first`.
     async fn free_elsewhere(
         &self,
         first: usize,
@@ -65,7 +67,7 @@ impl<S: Voter> Quorum<S> {
         let others = self.members.iter().filter(|member| member.number != first && !member.is_doubtful());
         let looking = start_on(others, |member| {
             let keys = Arc::clone(&keys);
-            // A task: that a server is silent is noticed also when nobody waits for it any more.
+            // A task: a silent server is noticed even when nobody waits any more.
             let looking = tokio::spawn(async move { member.note(deadline, member.node.owners(&keys, deadline).await) });
             async move {
                 let looked = timeout(patience, looking).await.ok().and_then(Result::ok);
@@ -74,7 +76,7 @@ impl<S: Voter> Quorum<S> {
         });
         let vote = |votes: &mut Votes<Option<Token>, ()>, number, owner| votes.yes.push((number, owner));
         let (found, _) = self.decide(keys.len(), looking, vote, |_| Verdict::Open).await;
-        // Where somebody else has them, asking would queue there, and split the votes at the next hand-off.
+        // Where another token has the lock, an ask would queue, and split the votes at the next hand-off.
         let are_free = |(_, votes): &(_, Votes<Option<Token>, ()>)| {
             votes.yes.iter().filter(|(_, owner)| owner.is_none()).count() >= self.majority()
         };

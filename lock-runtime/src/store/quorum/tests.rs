@@ -79,7 +79,7 @@ async fn only_what_was_sent_to_no_server_is_certain_to_have_no_effect() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_lasts_as_long_as_a_majority_keeps_it() {
     let world = World::of(3);
-    // The others are granted later, and last longer; two of three are needed, so the second best counts.
+    // The other grants come later, and last longer. Two of three are needed, so the second best counts.
     world.give(0, "t").await;
     sleep(Duration::from_secs(1)).await;
     world.give(1, "t").await;
@@ -140,7 +140,7 @@ async fn one_waits_in_the_queue_of_the_first_server_that_answers_and_nowhere_els
 async fn whoever_has_part_of_a_lock_yields_to_the_owner_of_the_first_server() {
     let one = World::of(5);
     let two = one.other();
-    // Each believes that another server is the first.
+    // Each manager believes that another server is the first.
     one.set(4, Mode::Refuses);
     one.give(0, "a").await;
     one.give(2, "a").await;
@@ -151,12 +151,12 @@ async fn whoever_has_part_of_a_lock_yields_to_the_owner_of_the_first_server() {
     assert!(!first.yields && first.frees_in.is_some_and(|soon| soon < Duration::from_millis(50)));
     let Ok(Answer::Busy(second)) = one_answer(&two, &pushed("b")).await else { panic!("it has part of it") };
     assert!(second.yields);
-    // As it is told to; the other one waits in those queues.
+    // It withdraws, as `yields` says; the other token waits in those queues.
     assert!(two.release("b").await.is_err(), "four of five can't tell");
     assert!(is_granted(&one_answer(&one, &pushed("a")).await));
 }
 
-/// Whether the safety net of who waits under this token gets the lock.
+/// Whether the safety net of a process that waits under this token gets the lock.
 async fn looks(world: &World, token: &str) -> bool {
     is_granted(&one_answer(world, &Ask { cause: Cause::Silence, ..ask(token) }).await)
 }
@@ -208,7 +208,7 @@ async fn what_is_just_being_passed_on_is_not_a_left_over() {
     assert_eq!(world.queues(), [1, 0, 0], "it did not ask the others");
     assert!(world.release("passed on").await.unwrap());
     assert!(is_granted(&world.wait("t").await));
-    // Nor is it, when the first server passes it on to the one who looks.
+    // It is no left-over either when the first server passes it on to the token that looks.
     let other = world.other();
     assert!(world.release("t").await.unwrap());
     world.give(0, "left over").await;
@@ -227,7 +227,7 @@ async fn one_answer(world: &World, ask: &Ask) -> Result<Answer, StoreError> {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_and_a_renewal_tell_the_truth_about_a_majority() {
-    // Who of the three still owns it: y(es), n(o), or does not answer.
+    // Which of the three servers still says that the token owns the lock: y(es), n(o), or no answer.
     for (states, owned) in [
         ("yyn", Some(true)),
         ("yy-", Some(true)),
@@ -305,7 +305,7 @@ async fn servers_are_marked_when_all_are_new_and_only_then() {
     }
 }
 
-/// One holder after another: how many tokens it draws at a time, and which servers are away meanwhile.
+/// One holder after another: how many tokens each draws at a time, and which servers are away meanwhile.
 fn holders() -> impl Strategy<Value = Vec<(u32, usize, usize)>> {
     prop::collection::vec((1..4_u32, 0..5_usize, 0..5_usize), 1..12)
 }

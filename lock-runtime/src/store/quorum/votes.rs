@@ -13,17 +13,17 @@ pub(super) struct Votes<Y, N> {
     pub(super) failed: Vec<(usize, StoreError)>,
 }
 
-/// What the answers so far come to.
+/// What the answers so far decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Open,
     Yes,
     No,
-    /// Too few have answered, or will, to tell.
+    /// Too few servers have answered or will answer: nobody can tell.
     Unknown,
 }
 
-/// More than half of so many.
+/// More than half of all servers.
 pub(super) fn majority(servers: usize) -> usize {
     servers / 2 + 1
 }
@@ -41,7 +41,7 @@ impl<Y, N> Votes<Y, N> {
         self.failed.push((server, error));
     }
 
-    /// None yet, of as many servers.
+    /// No votes yet, of the same number of servers.
     pub(super) fn same_size<Z, M>(&self) -> Votes<Z, M> {
         Votes::new(self.servers)
     }
@@ -57,8 +57,8 @@ impl<Y, N> Votes<Y, N> {
         !answered.chain(self.failed.iter().map(|(number, _)| number)).any(has)
     }
 
-    /// Whether enough grant, when so many of the others may soon answer. One that failed grants nothing; but that somebody
-    /// else has the lock only a majority can tell.
+    /// Whether enough servers grant, when `hopeful` others may soon answer. A server that failed grants nothing. But only a
+    /// majority can say that another token has the lock.
     pub(super) fn granted(&self, hopeful: usize) -> Verdict {
         let majority = self.majority();
         if self.yes.len() >= majority {
@@ -72,7 +72,7 @@ impl<Y, N> Votes<Y, N> {
         }
     }
 
-    /// Whether a majority owns the lock. One that failed may own it.
+    /// Whether the token owns the lock on a majority. It may own the lock on a server that failed.
     pub(super) fn owned(&self) -> Verdict {
         let (majority, pending) = (self.majority(), self.pending());
         let without = self.servers - majority + 1;
@@ -88,7 +88,7 @@ impl<Y, N> Votes<Y, N> {
         }
     }
 
-    /// The error of a verb that too few servers answered; `name` has the servers' names.
+    /// The error of a verb that too few servers answered. `name` gives the name of a server.
     pub(super) fn too_few(&self, name: impl Fn(usize) -> String) -> StoreError {
         let needed = self.majority();
         let problem = |(server, error): &(usize, StoreError)| format!("{}: {}", name(*server), error.problem);
@@ -103,7 +103,7 @@ impl<Y, N> Votes<Y, N> {
         StoreError { retry, out_of_time, ..StoreError::later(BackendError::new(text)) }
     }
 
-    /// How far a verb came that every server failed: only when it was sent to none of them it has certainly no effect.
+    /// How far a failed verb came. It certainly has no effect only when it was sent to no server.
     pub(super) fn reach(&self) -> Reach {
         let is_unsent = |(_, error): &(usize, StoreError)| error.reach == Reach::Unsent;
         if self.failed.len() == self.servers && self.failed.iter().all(is_unsent) {
@@ -115,7 +115,7 @@ impl<Y, N> Votes<Y, N> {
 }
 
 impl<N> Votes<Deadline, N> {
-    /// Until when a majority keeps the lease: the shortest of the longest that make one.
+    /// The end of the lease on a majority. With the ends in descending order it is the third of five, or the second of three.
     pub(super) fn until(&self) -> Deadline {
         let now = Moment::now();
         let mut untils: Vec<Deadline> = self.yes.iter().map(|(_, until)| *until).collect();
@@ -138,7 +138,7 @@ mod tests {
         votes
     }
 
-    /// So many of each, among so many servers.
+    /// All counts of votes among this many servers.
     fn all(servers: usize) -> impl Iterator<Item = (usize, usize, usize)> {
         let counts = move || 0..=servers;
         let each =
@@ -157,7 +157,7 @@ mod tests {
                 for (more_yes, more_no, more_failed) in all(servers).filter(|(a, b, c)| a + b + c == pending) {
                     let later = of(servers, yes + more_yes, no + more_no, failed + more_failed);
                     assert!(owned == Verdict::Open || owned == later.owned(), "{votes:?} {later:?}");
-                    // That a majority could not be asked is told at once, also when the last one would refuse.
+                    // A majority that could not be asked is reported at once, even when the last server would refuse.
                     assert!(granted == Verdict::Open || granted == later.granted(0), "{votes:?} {later:?}");
                 }
                 assert_eq!(granted == Verdict::Yes, yes * 2 > servers);

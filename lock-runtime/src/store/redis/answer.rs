@@ -1,4 +1,4 @@
-//! What the replies say, in the words of the store.
+//! What the replies mean, in the words of the store.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::observe;
 use crate::store::{Anchor, Answer, Ask, Busy, Grant, Release, Released, Renewal, Renewed, StoreError};
 use crate::token::Token;
 
-/// Rule 7: from the instant before the command was sent. `lease` is what may be trusted of it.
+/// Rule 7: the deadline is counted from the instant before the command was sent. `lease` is the part of the lease that is
+/// certain.
 fn grant(sent: Moment, lease: Duration, contended: bool, fence: Option<u64>) -> Answer {
     Answer::Granted(Grant { until: Deadline::new(sent, lease), contended, fence })
 }
@@ -19,14 +20,14 @@ fn lease_left(millis: i64) -> Option<Duration> {
     u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
-/// What `SET … NX GET` says: nothing, or who owns the lock.
+/// Reads the reply to `SET … NX GET`: nothing, or the owner of the lock.
 pub(super) fn read_claimed(value: Value, ask: &Ask, sent: Moment, drift: Drift) -> Result<Answer, StoreError> {
     if value == Value::Nil {
         return Ok(grant(sent, drift.trusted(ask.claim), false, None));
     }
     let owner = text(value).ok_or_else(StoreError::no_answer)?;
     if owner == ask.token.as_str() {
-        // This very ask was executed before; how much is left of its claim is not known, so it is confirmed before use.
+        // The same ask was executed before. Nobody knows the rest of its claim, so the claim is confirmed before use.
         return Ok(grant(sent, Duration::ZERO, false, None));
     }
     let owner = Token::foreign(&owner);
@@ -77,7 +78,7 @@ pub(super) fn read_released(
         }
         [Value::Int(-3), message] => {
             let error = reply::error_of_one(message.clone());
-            // A missing right is a mistake in the settings, which whoever releases has to hear of.
+            // A missing right is a mistake in the settings, and the caller of the release has to learn of it.
             if error.is_denied() {
                 return Err(error);
             }
@@ -111,7 +112,7 @@ pub(super) fn read_renewed(
     }
 }
 
-/// The first fencing token; 0 when the lock is not owned.
+/// The first fencing token. The reply is 0 when the token does not own the lock.
 pub(super) fn read_drawn(value: &Value) -> Result<Option<u64>, StoreError> {
     let first = integer(value).and_then(|first| u64::try_from(first).ok()).ok_or_else(StoreError::no_answer)?;
     Ok((first > 0).then_some(first))

@@ -14,14 +14,14 @@ use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::StoreError;
 
-/// Nobody listens there. A message to it is a write, which replicas are sent: a server that did not write for a connection
-/// since it was made answers its `WAIT` at once, though the grant that it repeats may have reached nobody.
+/// Nobody subscribes to this channel. A message to it counts as a write that the replicas get. Without a write on its
+/// connection the server may answer `WAIT` at once, although the grant that it repeats has reached no replica.
 const WAIT_PROBE_CHANNEL: &str = "cache_lock:";
-/// A server that has nothing else to do looks only so often whether the time of a `WAIT` is up.
+/// An idle server checks only this often whether the time of a `WAIT` is up.
 const SERVER_TICK: Duration = Duration::from_millis(100);
 
 impl Replicas {
-    /// Waits until enough replicas have all that was answered on this connection before the call.
+    /// Waits until enough replicas have everything that was answered on this connection before the call.
     async fn confirm(&self, link: &Link, live: &Live, deadline: Deadline) -> Result<(), StoreError> {
         let deadline = deadline.counted_from(Moment::now());
         let number = self.asked.fetch_add(1, Ordering::SeqCst);
@@ -32,7 +32,7 @@ impl Replicas {
                 let deadline = deadline.counted_from(Moment::now());
                 let outcome = self.ask(link, live, deadline).await;
                 if outcome.is_err() && self.within_of(deadline) < self.within {
-                    // Those who have more time may fare better.
+                    // A caller with more time may have more success.
                     return outcome;
                 }
                 *last = Last { generation: live.made.generation, covers, outcome };
@@ -52,7 +52,7 @@ impl Replicas {
         let replies = match select(answer, pin!(sleep(within + Duration::from_millis(1)))).await {
             Either::Left((replies, _)) => replies,
             Either::Right(((), answer)) => {
-                // Whatever arrives has the server look at once.
+                // Any command makes the server check at once.
                 link.send_behind(redis::cmd("PING").set_no_response(true));
                 answer.await
             }
@@ -72,7 +72,7 @@ impl Replicas {
 }
 
 impl Called {
-    /// Has the replicas confirm what was answered, if they have to.
+    /// Waits until the replicas have confirmed the answer, where the settings ask for that.
     pub(super) async fn wait_for_replicas(&self, deadline: Deadline) -> Result<(), StoreError> {
         match &self.link.replicas {
             Some(replicas) => Box::pin(replicas.confirm(&self.link, &self.live, deadline)).await,
@@ -80,7 +80,8 @@ impl Called {
         }
     }
 
-    /// Has the replicas confirm the answers that count as soon as they do; those fail otherwise.
+    /// Waits until the replicas have confirmed the answers that count, if there are any. When they do not confirm, those
+    /// answers become errors.
     pub(super) async fn wait_for_replicas_of<T>(
         &self,
         answers: &mut [Result<T, StoreError>],

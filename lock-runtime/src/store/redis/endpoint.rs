@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, Pipeline, RedisResult};
+use redis::{AsyncConnectionConfig, ConnectionInfo, Pipeline, RedisResult};
 
 use super::failure::CallError;
 #[cfg(test)]
@@ -14,7 +14,7 @@ use super::sentinel::Sentinels;
 #[derive(Clone, Debug)]
 pub(crate) enum Endpoint {
     Server(Box<redis::Client>),
-    /// Whatever server the sentinels name as the master.
+    /// The server that the sentinels name as the master.
     Master(Box<Sentinels>),
     /// A node of a cluster.
     Node(Box<redis::Client>),
@@ -25,11 +25,15 @@ pub(crate) enum Endpoint {
 impl Endpoint {
     /// The client's address and credentials, with the settings that the protocol needs.
     pub(crate) fn of_client(client: &redis::Client) -> RedisResult<Self> {
-        let client = redis::Client::open(with_settings(client.get_connection_info().clone()))?;
-        Ok(Self::Server(Box::new(client)))
+        Self::of_connection(client.get_connection_info().clone())
     }
 
-    /// As people write it, without credentials.
+    /// A server at this address, with the settings that the protocol needs.
+    pub(crate) fn of_connection(info: ConnectionInfo) -> RedisResult<Self> {
+        Ok(Self::Server(Box::new(redis::Client::open(with_settings(info))?)))
+    }
+
+    /// The address as people write it, without credentials.
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Server(client) => client.get_connection_info().addr().to_string(),
@@ -50,13 +54,13 @@ impl Endpoint {
         }
     }
 
-    /// Whether another server may take the place of the one that a connection leads to.
+    /// Whether another server may take the place of the server that a connection leads to.
     pub(crate) fn moves(&self) -> bool {
         matches!(self, Self::Master(_))
     }
 
-    /// Connects; the connection is driven by the runtime of the caller. The `wishes` go along with the greeting. Each step of
-    /// several ends after the `limit`.
+    /// Connects. The caller's runtime drives the connection. The `wishes` go along with the greeting. Each step has the
+    /// `limit` for itself.
     pub(super) async fn connect(
         &self,
         config: AsyncConnectionConfig,

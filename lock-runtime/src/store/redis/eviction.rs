@@ -1,4 +1,4 @@
-//! A look at the server's settings: one that evicts keys drops locks.
+//! Reads the server's settings: a server that evicts keys drops locks.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::clock::Deadline;
 use crate::observe;
 
 impl Link {
-    /// Warns when the server may drop locks to make room. What can't be found out is no failure.
+    /// Warns when the server may drop locks to make room. It is no failure when the settings can't be read.
     pub(crate) async fn warn_of_eviction(self: &Arc<Self>, deadline: Deadline) {
         let mut command = redis::cmd("INFO");
         command.arg("memory");
@@ -25,7 +25,8 @@ impl Link {
     }
 }
 
-/// The policy by which the server drops keys, and from how many bytes on (0: no limit yet); `None` when it drops none.
+/// The policy by which the server drops keys, and the number of bytes from which on it does (0: no limit yet). `None` when
+/// it drops no keys.
 fn eviction(info: &str) -> Option<(&str, u64)> {
     let field = |name| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
     let policy = field("maxmemory_policy").filter(|policy| *policy != "noeviction")?;

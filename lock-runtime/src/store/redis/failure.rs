@@ -1,4 +1,4 @@
-//! [`CallError`]: why a command has no usable reply, and what is said about it.
+//! [`CallError`]: why a command has no usable reply, and what errors say about it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,25 +15,26 @@ pub(super) const OLDEST: (u64, u64) = (7, 0);
 /// A call without a usable reply.
 #[derive(Clone, Debug)]
 pub(crate) enum CallError {
-    /// No reply within this time; whether the command took effect is not known.
+    /// No reply within this time. Whether the command took effect is unknown.
     Silent(Duration),
-    /// No reply within this time because the server waits for replicas, of which so many are needed.
+    /// No reply within this time because the server waits for this number of replicas.
     Unconfirmed(Duration, u32),
     /// No connection within this time.
     NoConnection(Duration),
-    /// The connection is a parent's, and this process a fork of it.
+    /// The connection belongs to a parent process, and this process is a fork of it.
     Inherited,
     /// The server is older than what the protocol needs.
     TooOld(String),
-    /// What answers there is nothing to lock on, for this reason.
+    /// What answers there can't hold locks, for this reason.
     Unsuitable(String),
-    /// There was no connection to send the command on, for this reason: nothing was sent.
+    /// There was no connection for this reason, and nothing was sent.
     Unsent(Box<CallError>),
-    /// As the other says, of one server among several.
+    /// The error of one server among several.
     Of(String, Box<CallError>),
     /// The connection could not be set up, most likely for this reason.
     Setup(&'static str, Arc<RedisError>),
-    /// The server does not know the script of this digest. `repeated`: it may have known it when it was sent before.
+    /// The server does not know the script of this digest. `repeated`: the command was sent before, when the server may have
+    /// known the script.
     UnknownScript { repeated: bool },
     /// The server or the connection failed.
     Failed(Arc<RedisError>),
@@ -45,7 +46,7 @@ impl CallError {
         match error.kind() {
             ErrorKind::RESP3NotSupported => Self::TooOld("a server without RESP3".to_owned()),
             ErrorKind::Io if error.is_connection_refusal() => Self::Failed(error),
-            // Every TLS library's own type: only its text tells.
+            // The error's type differs for each TLS library. Only the text is usable.
             ErrorKind::Io if is_tls && error.to_string().contains("certificate") => Self::Setup(
                 "the server's certificate is not trusted: name its authority's certificate in `SSL_CERT_FILE`, or have a \
                  client of the `redis` crate trust it, and give that to `LockManager::from_client`",
@@ -66,7 +67,7 @@ impl CallError {
         }
     }
 
-    /// The same, of a place that could be connected to before: it closes connections for another reason than TLS.
+    /// The same error, for a server that was connected before. So it is not TLS that makes the server close connections.
     pub(super) fn of_known(self) -> Self {
         match self {
             Self::Setup(_, error) if error.is_connection_dropped() => Self::Failed(error),
@@ -75,12 +76,12 @@ impl CallError {
         }
     }
 
-    /// The same, of a command that was not sent.
+    /// The same error, for a command that was not sent.
     pub(super) fn before_sending(self) -> Self {
         Self::Unsent(Box::new(self))
     }
 
-    /// The same, of a command that had been sent before, over another connection.
+    /// The same error, for a command that had been sent before over another connection.
     pub(super) fn after_sending(self) -> Self {
         match self {
             Self::Unsent(error) => *error,
@@ -100,12 +101,12 @@ impl CallError {
         }
     }
 
-    /// The same, of one server among several.
+    /// The same error, for one server among several.
     pub(super) fn of(self, server: &str) -> Self {
         Self::Of(server.to_owned(), Box::new(self))
     }
 
-    /// Whether the same would fail again: wrong credentials, a missing right, a key of another type.
+    /// Whether the same command would fail again: wrong credentials, a missing right, a key of another type.
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Silent(_)
@@ -114,7 +115,7 @@ impl CallError {
             | Self::Unsuitable(_)
             | Self::Setup(..)
             | Self::UnknownScript { .. }
-            // Of several servers, it may be another one the next time.
+            // The next time it may be another server.
             | Self::Of(..) => false,
             Self::Unsent(error) => error.is_final(),
             Self::Inherited | Self::TooOld(_) => true,
@@ -126,7 +127,7 @@ impl CallError {
         }
     }
 
-    /// Whether there was no answer in the time that there was, and nothing else.
+    /// Whether there was only too little time for an answer.
     pub(super) fn is_out_of_time(&self) -> bool {
         match self {
             Self::Silent(_) | Self::Unconfirmed(..) | Self::NoConnection(_) => true,
@@ -180,17 +181,17 @@ impl CallError {
     }
 }
 
-/// Whether something answers, or keeps silent, in a way that TLS does not.
+/// Whether the other side behaves as a server without TLS.
 fn is_no_tls(error: &RedisError) -> bool {
     error.is_connection_dropped() || error.is_timeout() || error.to_string().contains("corrupt message")
 }
 
-/// Whether a server that is not one was asked what only a sentinel knows.
+/// Whether a server that is no sentinel got a command for sentinels.
 fn is_no_sentinel(error: &RedisError) -> bool {
     error.detail().is_some_and(|said| said.to_ascii_lowercase().contains("unknown command 'sentinel'"))
 }
 
-/// What the server says, and what it means.
+/// The server's message, and what it means.
 pub(super) fn server_message(message: &str) -> String {
     if !is_denial(message) {
         return format!("the server says: {message}");
@@ -205,7 +206,8 @@ pub(super) fn server_message(message: &str) -> String {
     format!("the server's user lacks a right{right}, see \"Rights\" in docs/protocol.md: {message}")
 }
 
-/// A server that does not know a command (one that was renamed, say) quotes its arguments: a token, or the password.
+/// Removes quoted arguments: a server that does not know a command, because it was renamed for example, quotes a token or
+/// the password.
 fn without_arguments(error: RedisError) -> RedisError {
     match error.detail().and_then(|detail| detail.split_once(", with args beginning with")) {
         Some((said, _)) => RedisError::from((error.kind(), "the server refused", said.to_owned())),
@@ -213,7 +215,7 @@ fn without_arguments(error: RedisError) -> RedisError {
     }
 }
 
-/// Whether the server refused for lack of a right. Inside a script older servers have no code for it.
+/// Whether the server refused because of a missing right. Inside a script older servers have no code for this.
 fn is_denial(message: &str) -> bool {
     message.contains("NOPERM") || message.contains("The user executing the script")
 }
@@ -237,7 +239,7 @@ impl From<CallError> for StoreError {
 }
 
 impl StoreError {
-    /// Whether the server refused for lack of a right.
+    /// Whether the server refused because of a missing right.
     pub(super) fn is_denied(&self) -> bool {
         self.retry == Retry::Never && is_denial(&self.problem.to_string())
     }

@@ -1,7 +1,8 @@
 //! [`Gather`]: releases that several tasks wait for, sent as one command.
 //!
-//! Starting a script costs the server more than giving back a lock. So while other commands are on their way, a release
-//! waits until every task that can run now has run, and goes together with theirs (what databases call group commit).
+//! Databases call this group commit. To start a script costs the server more than to release a lock. So while other commands
+//! are on their way, a release waits until every task that can run now has run, and goes together with the releases of those
+//! tasks.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,20 +17,19 @@ use super::failure::CallError;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Release, Released, Store, StoreError};
 
-/// Releases per command: a longer script would hold up the server's other clients.
+/// Releases per command: a longer script would delay the server's other clients.
 const RELEASES_PER_SCRIPT: usize = 64;
 
 type Answer = oneshot::Sender<Result<Released, StoreError>>;
 
-/// Releases that the next command takes along, of each runtime by itself: one that is blocked, or not polled, has only its
-/// own tasks wait.
+/// Releases that are not sent yet, one batch per runtime: a runtime that is blocked, or not polled, delays only its own tasks.
 #[derive(Default)]
 pub(super) struct Gather {
     pending: Mutex<HashMap<runtime::Id, Vec<(Release, Answer)>>>,
 }
 
 impl Gather {
-    /// Adds a release; says whether it is the first, which somebody has to send.
+    /// Adds a release to the batch of a runtime. Returns whether the batch is new: then the caller has to send it.
     fn add(&self, runtime: runtime::Id, release: Release, answer: Answer) -> bool {
         let mut pending = self.locked();
         let of_runtime = pending.entry(runtime).or_default();
@@ -47,7 +47,7 @@ impl Gather {
     }
 }
 
-/// Gives a lock back together with others.
+/// Releases a lock together with others.
 pub(super) async fn release(store: &RedisStore, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
     let (sender, answer) = oneshot::channel();
     let runtime = Handle::current();
@@ -57,12 +57,12 @@ pub(super) async fn release(store: &RedisStore, release: &Release, deadline: Dea
     }
     match timeout_at(deadline.on_timer(), answer).await {
         Ok(Ok(released)) => released,
-        // The runtime that was to send it stands still, or ends.
+        // The runtime that has to send the batch is blocked, or has ended.
         _ => Err(CallError::Silent(deadline.span()).into()),
     }
 }
 
-/// What is pending on a runtime, until it is sent.
+/// The batch of a runtime, until it is sent. It repeats nothing: the keeper repeats every release without an answer.
 struct PendingBatch {
     store: RedisStore,
     runtime: runtime::Id,
@@ -85,7 +85,7 @@ impl PendingBatch {
 }
 
 impl Drop for PendingBatch {
-    /// A runtime that ends drops its tasks: those who wait for this one have to hear it.
+    /// A runtime that ends drops its tasks. Then the batch is dropped, too, and every caller that still waits gets an error.
     fn drop(&mut self) {
         if !self.is_sent {
             drop(self.store.gather.take(self.runtime));
@@ -102,7 +102,7 @@ async fn send_batch(store: &RedisStore, batch: Vec<(Release, Answer)>, deadline:
             Ok(outcomes) => outcomes.next().unwrap_or_else(|| Err(StoreError::no_answer())),
             Err(error) => Err(error.clone()),
         };
-        // Whoever no longer waits has its release repeated by the keeper.
+        // When nobody waits for the answer any more, the keeper repeats the release.
         let _ = answer.send(outcome);
     }
 }

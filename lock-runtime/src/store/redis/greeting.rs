@@ -1,4 +1,4 @@
-//! [`Greeted`]: a new connection, and what the server says of itself.
+//! [`Greeted`]: a new connection, and what the server says about itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use tokio::task::JoinSet;
 use super::failure::{CallError, OLDEST};
 use crate::clock::Moment;
 
-/// Raised when a connection leads to the wrong server from now on.
+/// Called when a connection leads to the wrong server from now on.
 pub(super) type OnFailover = Arc<dyn Fn() + Send + Sync>;
 
-/// A connection, and what the server says of itself.
+/// A connection, and what the server says about itself.
 pub(super) struct Greeted {
     pub(super) connection: MultiplexedConnection,
-    /// The tasks that raise the alarm, where there are some; they end with this value.
+    /// The tasks that call [`OnFailover`], where there are any. They end with this value.
     pub(super) listening: Option<Arc<JoinSet<()>>>,
     pub(super) hello: Value,
-    /// The answers to what was sent along with the greeting.
+    /// The answers to the commands that were sent along with the greeting.
     pub(super) told: Vec<Value>,
-    /// The instant before all that was sent.
+    /// The instant before everything was sent.
     pub(super) asked: Moment,
     /// How long the answer took.
     pub(super) round_trip: Duration,
@@ -38,7 +38,7 @@ impl Greeted {
         check(&self.hello)
     }
 
-    /// Refuses a server that shares its slots with others: it would refuse most locks.
+    /// Refuses a server that shares its hash slots with others: it would refuse most locks.
     pub(super) async fn check_alone(&mut self) -> Result<(), CallError> {
         if hello_field(&self.hello, "mode").as_deref() != Some("cluster") {
             return Ok(());
@@ -63,7 +63,7 @@ pub(super) fn hello_field(hello: &Value, name: &str) -> Option<String> {
     })
 }
 
-/// Refuses what is no server to lock on, or too old a one.
+/// Refuses a server that can't hold locks, or is too old.
 fn check(hello: &Value) -> Result<(), CallError> {
     if hello_field(hello, "mode").as_deref() == Some("sentinel") {
         let text = "a sentinel answers there: write redis-sentinel://host:port/master-name";
@@ -79,7 +79,7 @@ fn check(hello: &Value) -> Result<(), CallError> {
     Err(CallError::TooOld(format!("{} {version}", if server.is_empty() { "server" } else { &server })))
 }
 
-/// Connects to the client's server. What it says of itself and the answers to the `wishes` take one round trip together.
+/// Connects to the client's server. The greeting and the `wishes` take one round trip together.
 pub(super) async fn greet(
     client: &redis::Client,
     config: &AsyncConnectionConfig,
@@ -109,7 +109,7 @@ pub(super) async fn greeted(
     Ok(Greeted { connection, listening: None, hello, told, asked, round_trip })
 }
 
-/// What the protocol needs, and what finds out about a connection that is dead.
+/// The settings that the protocol needs, and the settings that find a dead connection.
 pub(super) fn with_settings(info: ConnectionInfo) -> ConnectionInfo {
     let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(

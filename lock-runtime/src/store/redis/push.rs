@@ -1,4 +1,4 @@
-//! What the server pushes on the process's channel.
+//! The messages that the server pushes on the process's channel.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// `None` for anything else: whoever may publish there is not trusted to write well.
+    /// `None` for any other text: not only the scripts may publish on the channel.
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let (kind, rest) = text.split_once(' ')?;
         match kind {

@@ -1,4 +1,4 @@
-//! [`Replicas`]: how many of them must have a grant before it counts.
+//! [`Replicas`]: how many replicas must have a grant before it counts.
 
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicU64;
@@ -10,26 +10,26 @@ use super::failure::CallError;
 use crate::clock::Deadline;
 use crate::store::StoreError;
 
-/// For the way back of an answer that there are too few, before the time of whoever asked is up.
+/// Reserved so that "too few replicas" still reaches the caller before its deadline.
 const REPLY_MARGIN: Duration = Duration::from_millis(5);
 /// The replicas that have to confirm.
 #[derive(Debug)]
 pub(crate) struct Replicas {
     pub(super) count: u32,
     pub(super) within: Duration,
-    /// How many have asked so far.
+    /// How many callers have asked so far.
     pub(super) asked: AtomicU64,
     pub(super) last: Mutex<Last>,
-    /// When the server has answered the last `WAIT`; `None` when it has.
+    /// When the server will have answered the `WAIT` that is under way; `None` when there is no `WAIT`.
     waiting: std::sync::Mutex<Option<Deadline>>,
 }
 
-/// The last confirmation, which those share who asked before it was sent: a `WAIT` keeps all else on its connection
-/// waiting, so there is never more than one.
+/// The last confirmation. All callers that asked before it was sent share it. There is never more than one: a `WAIT` delays
+/// everything else on its connection.
 #[derive(Debug)]
 pub(super) struct Last {
     pub(super) generation: u64,
-    /// It speaks for so many.
+    /// It counts for the callers up to this number.
     pub(super) covers: u64,
     pub(super) outcome: Result<(), StoreError>,
 }
@@ -40,7 +40,7 @@ impl Replicas {
         Self { count, within, asked: AtomicU64::new(0), last, waiting: std::sync::Mutex::default() }
     }
 
-    /// Whether the server keeps all else on the connection waiting.
+    /// Whether a `WAIT` delays everything else on the connection.
     pub(super) fn keep_waiting(&self) -> bool {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.is_some_and(|until| !until.has_passed())
@@ -54,7 +54,7 @@ impl Replicas {
         CallError::Unconfirmed(limit, self.count)
     }
 
-    /// How long the replicas have, for somebody who waits until `by`.
+    /// How long the replicas have for a caller with this deadline.
     pub(super) fn within_of(&self, deadline: Deadline) -> Duration {
         self.within.min(deadline.span().saturating_sub(REPLY_MARGIN))
     }

@@ -1,4 +1,4 @@
-//! Reading what the scripts return. No reply, whatever it is, makes any of this panic.
+//! Reads what the scripts return. No reply, whatever it is, causes a panic.
 
 use redis::Value;
 
@@ -22,7 +22,7 @@ impl Reply {
     }
 }
 
-/// The items of an array; the value itself when it is none.
+/// The items of an array, or the value itself when it is no array.
 pub(super) fn items(value: Value) -> Result<Vec<Value>, Value> {
     match value {
         Value::Array(items) => Ok(items),
@@ -45,7 +45,8 @@ pub(super) fn text(value: Value) -> Option<String> {
     }
 }
 
-/// The code of the first error that a script caught for one of its keys: `{ -2, message }`, `{ -3, message }`, or the message itself.
+/// The code of the first error that a script caught for one of its keys: `{ -2, message }`, `{ -3, message }`, or the
+/// message itself.
 pub(super) fn caught(value: &Value) -> Option<&str> {
     let Value::Array(answers) = value else { return None };
     answers.iter().find_map(|answer| {
@@ -74,7 +75,7 @@ pub(super) fn error_of_one(value: Value) -> StoreError {
         },
     };
     let problem = BackendError::new(super::failure::server_message(&message));
-    // What is being loaded, promoted or written out passes; what the server refuses, it will refuse again.
+    // A server that loads, is promoted or writes its data to disk will soon accept again. Any other refusal will come again.
     let passes = ["OOM", "READONLY", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "BUSY", "TRYAGAIN"];
     let code = message.split_whitespace().next().unwrap_or_default();
     let error = if passes.contains(&code) { StoreError::later(problem) } else { StoreError::never(problem) };

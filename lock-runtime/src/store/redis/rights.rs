@@ -1,105 +1,44 @@
-//! The server's user may not do all that the scripts do: what is missing is named, and no lock is left behind.
+//! The server's user may not do all that the scripts do: the missing rights are named, and no lease is left behind.
 //!
-//! A script is refused as a whole, or half-way. Only then is any of this run: `denied.lua` gives back what can be given
-//! back, and asks the server which rights are missing, which its refusal does not always say.
+//! The server refuses a script as a whole, or half-way. Only then does any of this run: `denied.lua` releases what the user
+//! may release, and asks the server which rights are missing. The server's refusal does not always name them.
 
 use redis::{Cmd, FromRedisValue};
 
 use super::link::Link;
+use super::verb::Verb;
 use super::{RedisStore, scripts};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Answers, Ask, Release, Released, Renewal, Renewed, Retry, StoreError};
-
-/// Whether any of it was refused for lack of a right.
-pub(super) fn is_denied<T>(answers: &Answers<T>) -> bool {
-    has_error(answers, StoreError::is_denied)
-}
-
-/// Whether the server refused any of it for good, for whatever reason: a release is then tried by `denied.lua` as well,
-/// which needs less.
-pub(super) fn is_refused_for_good<T>(answers: &Answers<T>) -> bool {
-    has_error(answers, is_refused)
-}
-
-fn has_error<T>(answers: &Answers<T>, is_meant: fn(&StoreError) -> bool) -> bool {
-    match answers {
-        Ok(answers) => answers.iter().any(|answer| answer.as_ref().is_err_and(is_meant)),
-        Err(error) => is_meant(error),
-    }
-}
-
-fn is_refused(error: &StoreError) -> bool {
-    error.retry == Retry::Never
-}
-
-/// Each lock, and the token to give it back from.
-fn owners(releases: &[Release]) -> impl Iterator<Item = (&str, &str)> {
-    releases.iter().map(|release| (&*release.key, release.token.as_str()))
-}
-
-fn lacking(missing: &[String]) -> String {
-    format!("the server's user lacks {}; \"Rights\" in docs/protocol.md has the whole list", missing.join(" "))
-}
+use crate::store::{Answers, StoreError};
 
 impl RedisStore {
-    pub(super) async fn explain_asks(
+    /// The answers, with the missing rights named in each error that [`Verb::is_explained`] selects.
+    pub(super) async fn explain<V: Verb>(
         &self,
-        asks: &[Ask],
-        answers: Answers<Answer>,
+        items: &[V],
+        answers: Answers<V::Answer>,
         deadline: Deadline,
-    ) -> Answers<Answer> {
-        let of = asks.iter().map(|ask| (&*ask.key, ask.token.as_str()));
-        Box::pin(self.explain_each(of, answers, StoreError::is_denied, deadline)).await
-    }
-
-    pub(super) async fn explain_renewals(
-        &self,
-        renewals: &[Renewal],
-        answers: Answers<Renewed>,
-        deadline: Deadline,
-    ) -> Answers<Renewed> {
-        // What is held is held on, for as long as the server knows of it.
-        let of = renewals.iter().map(|renewal| (&*renewal.key, ""));
-        Box::pin(self.explain_each(of, answers, StoreError::is_denied, deadline)).await
-    }
-
-    pub(super) async fn explain_releases(
-        &self,
-        releases: &[Release],
-        answers: Answers<Released>,
-        deadline: Deadline,
-    ) -> Answers<Released> {
-        Box::pin(self.explain_each(owners(releases), answers, is_refused, deadline)).await
-    }
-
-    /// `of`: each lock, and the token to give it back from. `is_meant`: which errors are to be explained.
-    async fn explain_each<'a, T>(
-        &self,
-        mut of: impl Iterator<Item = (&'a str, &'a str)>,
-        answers: Answers<T>,
-        is_meant: fn(&StoreError) -> bool,
-        deadline: Deadline,
-    ) -> Answers<T> {
-        match answers {
-            Err(error) => {
-                let (key, token) = of.next().unwrap_or_default();
-                Err(self.explained(error, key, token, deadline).await)
-            }
-            Ok(answers) => {
-                let mut explained = Vec::with_capacity(answers.len());
-                for (answer, (key, token)) in answers.into_iter().zip(of) {
-                    explained.push(match answer {
-                        Err(error) if is_meant(&error) => Err(self.explained(error, key, token, deadline).await),
-                        answer => answer,
-                    });
-                }
-                Ok(explained)
-            }
+    ) -> Answers<V::Answer> {
+        let explain =
+            async |error, item: &V| self.explained(error, item.key(), item.token_to_release(), deadline).await;
+        let answers = match (answers, items.first()) {
+            (Ok(answers), _) => answers,
+            (Err(error), Some(first)) => return Err(explain(error, first).await),
+            (Err(error), None) => return Err(error),
+        };
+        let mut explained = Vec::with_capacity(answers.len());
+        for (answer, item) in answers.into_iter().zip(items) {
+            explained.push(match answer {
+                Err(error) if V::is_explained(&error) => Err(explain(error, item).await),
+                answer => answer,
+            });
         }
+        Ok(explained)
     }
 
-    /// The error with the missing rights named, as far as they can be found out.
+    /// The error with the missing rights named, as far as the server tells them. Releases the lease of `token`, unless that is
+    /// empty.
     pub(super) async fn explained(&self, error: StoreError, key: &str, token: &str, deadline: Deadline) -> StoreError {
         let arguments = |command: &mut Cmd| {
             command.arg(key).arg(token);
@@ -116,4 +55,8 @@ impl RedisStore {
             _ => error,
         }
     }
+}
+
+fn lacking(missing: &[String]) -> String {
+    format!("the server's user lacks {}; \"Rights\" in docs/protocol.md has the whole list", missing.join(" "))
 }

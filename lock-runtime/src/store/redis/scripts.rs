@@ -1,14 +1,14 @@
-//! The Lua scripts, each a file in `scripts/`; a line `-- include queue.lua` stands for what they share.
+//! The Lua scripts, each in a file of `scripts/`. A line `-- include queue.lua` stands for the code that they share.
 
 use std::sync::LazyLock;
 
 use redis::Cmd;
 
-/// A script and its digest: SHA-1 in hexadecimal, by which a server knows it.
+/// A script and its digest: SHA-1 in hexadecimal, by which a server knows the script.
 pub(super) struct Script {
     text: String,
     digest: &'static str,
-    /// Its place in a set of scripts.
+    /// The script's place in a set of scripts.
     number: u32,
 }
 
@@ -18,13 +18,13 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "5395036d8d751000f07d038da1064ce623c21944");
-pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "5b55a890a8d193cf49245f7be32759c07172e6ad");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "73cea841a5b32b37f29ed6f1847440f9d6d2a8a4");
-pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "0c43b10a294f67afa7263ea63b27686289126969");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "a97b47e4fcd7c70a85974d44e429153966ad99ef");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "c4d0f6081b0cff653d913b5ffb6b369d622a0b44");
-pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "23fd4f7f9d1250e3280d040fa0b396e5472dda13");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "873a7e6accd8d0ff02fee96382d54fc75af3e7a0");
+pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "16ba1860d7d1ad470e3bd5a91f2e660ace102101");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "f9fb3cede457219ad3d4847cd2a75f5c0a228d61");
+pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "c51db86f35d83b60e18bd3c4fb41a6a72b6742b4");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "1eed089bb3efb8dd5a2cc34b7d8f762bbda4f172");
+pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "a22702e2cf65fe053d5d984d2f8695e7a4a261b7");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
@@ -32,7 +32,7 @@ impl Script {
         Self { text, digest, number }
     }
 
-    /// Its place in a set of scripts, as a bit.
+    /// The script's place in a set of scripts, as a bit.
     pub(super) fn bit(&self) -> u32 {
         1 << self.number
     }
@@ -47,7 +47,7 @@ impl Script {
 }
 
 fn command(name: &str, script: &str, keys: usize, arguments: &impl Fn(&mut Cmd)) -> Cmd {
-    // One allocation for all that follows.
+    // One allocation for the whole command.
     let mut command = Cmd::with_capacity(3 + 4 * keys, script.len() + 128 * (keys + 1));
     command.arg(name).arg(script).arg(keys);
     arguments(&mut command);

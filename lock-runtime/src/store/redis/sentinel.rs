@@ -1,8 +1,8 @@
-//! [`Sentinels`]: who knows which server is the master.
+//! [`Sentinels`]: the servers that know which server is the master.
 //!
-//! Not the `redis` crate's `Sentinel`: it asks for the role of a master on one connection and uses another, waits for the
-//! first sentinel of its list before it looks at what the second one said, with time limits of its own, and keeps
-//! connections that end with the runtime that made them.
+//! The `redis` crate's `Sentinel` asks a master for its role on one connection, and uses another. It waits for the first
+//! sentinel of its list before it reads what the second sentinel said, with time limits of its own. And its connections end
+//! with the runtime that made them.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
-use redis::{AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, Pipeline};
+use redis::{AsyncConnectionConfig, ConnectionInfo, Pipeline};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -28,60 +28,45 @@ use search::Search;
 mod listener;
 mod search;
 
-/// Where a sentinel listens when the URL does not say it.
-const PORT: u16 = 26_379;
-/// For so long an older choice of the sentinels is not believed. Then they may have forgotten the newer one: somebody has
-/// set them up anew.
+/// How long an older choice of the sentinels is not believed. After that time the sentinels may have forgotten the newer
+/// choice, because somebody set them up again.
 const MEMORY: Duration = Duration::from_secs(10);
 
 /// The sentinels of one master.
 #[derive(Clone, Debug)]
 pub(crate) struct Sentinels {
-    /// Of each sentinel, with the credentials for the master.
+    /// The address of each sentinel, with the credentials for the master.
     addresses: Vec<ConnectionInfo>,
     /// What the sentinels call the master.
     name: Arc<str>,
-    /// The number of the latest failover that a sentinel told of, and when it did; of all connections.
+    /// The number of the latest failover that any sentinel reported on any connection, and when it did.
     latest: Arc<Mutex<Option<(u64, Moment)>>>,
-    /// The master that was connected to last; of all connections.
+    /// The last master that any connection led to.
     known: Arc<Mutex<Option<ConnectionInfo>>>,
 }
 
 impl Sentinels {
-    /// Reads `[user:password@]host[:port],host[:port],…/name[/db]`, what follows `redis-sentinel://`. `scheme` is that of the
-    /// servers.
-    pub(crate) fn read(scheme: &str, rest: &str) -> Option<Self> {
-        let (place, path) = rest.split_once('/')?;
-        let (name, db) = path.split_once('/').unwrap_or((path, "0"));
-        // What a sentinel's configuration allows.
-        let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_'));
-        if name.is_empty() || !is_name(name) || db.parse::<u32>().is_err() {
-            return None;
-        }
-        let (credentials, hosts) =
-            place.rsplit_once('@').map_or(("", place), |(_, hosts)| place.split_at(place.len() - hosts.len()));
-        let sentinel = |host: &str| {
-            let has_port = host.rsplit(']').next()?.contains(':');
-            let host = if has_port { host.to_owned() } else { format!("{host}:{PORT}") };
-            format!("{scheme}://{credentials}{host}/{db}").into_connection_info().ok().map(with_settings)
-        };
-        let addresses = hosts.split(',').map(sentinel).collect::<Option<_>>()?;
-        Some(Self { addresses, name: name.into(), latest: Arc::default(), known: Arc::default() })
+    /// The sentinels at these addresses, with the credentials and the database of the servers; `name` is the master's.
+    pub(crate) fn new(addresses: Vec<ConnectionInfo>, name: &str) -> Self {
+        let addresses = addresses.into_iter().map(with_settings).collect();
+        Self { addresses, name: name.into(), latest: Arc::default(), known: Arc::default() }
     }
 
     pub(crate) fn is_tls(&self) -> bool {
         self.addresses.iter().any(is_tls)
     }
 
-    /// Connects to the master: to the first server named by any sentinel that is one by its own account.
+    /// Connects to the master: to the first server that a sentinel names and that says of itself that it is a master.
     ///
-    /// All are asked at the same time. A sentinel that was cut off, or has not heard of a failover yet, names a server
-    /// that is gone, or is a replica now. Or the server still takes itself for the master, for some ten seconds after a
-    /// failover: so all sentinels are listened to for as long as the connection is used, and the `on_failover` is raised when
-    /// any of them tells of a later choice. One that says nothing is no reason to leave a master that answers.
-    /// A server that is named while another one is still tried is tried beside it: neither a server that is stopped nor one
-    /// that is far away uses up the time of the others. The master that was used last is tried at once, since most often it
-    /// is named again, and that saves three round trips of six. It is used only when a sentinel has named it.
+    /// All sentinels are asked at the same time. A sentinel that was cut off, or does not know of a failover yet, names a
+    /// server that is gone, or is a replica now. Or that server still takes itself for the master: this lasts some ten
+    /// seconds after a failover. So this listens to all sentinels for as long as the connection is used, and calls
+    /// `on_failover` when any sentinel reports a later choice. A silent sentinel is no reason to leave a master that
+    /// answers.
+    ///
+    /// When a second server is named, it is tried beside the first: a server that is stopped, or far away, must not use up the
+    /// time of the others. The last master is tried at once: most often it is named again, and this saves three round trips of
+    /// six. It is used only when a sentinel has named it.
     pub(super) async fn connect(
         &self,
         config: AsyncConnectionConfig,
@@ -89,15 +74,7 @@ impl Sentinels {
         limit: Duration,
         on_failover: &OnFailover,
     ) -> Result<Greeted, CallError> {
-        let (telling, mut said) = mpsc::unbounded_channel();
-        // Tasks, so that they go on while a server is tried that does not answer. They end with this value.
-        let mut listening = JoinSet::new();
-        for (number, sentinel) in self.addresses.iter().cloned().enumerate() {
-            let (name, said) = (Arc::clone(&self.name), telling.clone());
-            listening.spawn(Listener { number, sentinel, name, limit, said }.run());
-        }
-        // When the runtime ends, so do they, and nobody says anything.
-        drop(telling);
+        let (mut listening, mut said) = self.listen(limit);
         let mut unheard: HashSet<usize> = (0..self.addresses.len()).collect();
         let (mut trying, mut search) = (FuturesUnordered::new(), Search::default());
         let start = |master: ConnectionInfo| {
@@ -112,8 +89,8 @@ impl Sentinels {
             match first(&mut trying, &mut said, !unheard.is_empty()).await {
                 Either::Left((master, outcome)) => search.on_outcome(&master, outcome),
                 Either::Right(None) => break,
-                Either::Right(Some(Said { deadline, choice })) => {
-                    unheard.remove(&deadline);
+                Either::Right(Some(Said { number, choice })) => {
+                    unheard.remove(&number);
                     match choice {
                         Ok(choice) if !self.is_latest(&choice) => search.of_master = Some(outdone(&choice)),
                         Ok(choice) => {
@@ -137,12 +114,25 @@ impl Sentinels {
         Err(search.into_error())
     }
 
+    /// Listens to all sentinels, each in a task of its own: a task goes on while a server is tried that does not answer. The
+    /// tasks end with the first value.
+    fn listen(&self, limit: Duration) -> (JoinSet<()>, UnboundedReceiver<Said>) {
+        let (sender, said) = mpsc::unbounded_channel();
+        let mut listening = JoinSet::new();
+        for (number, sentinel) in self.addresses.iter().cloned().enumerate() {
+            let (name, said) = (Arc::clone(&self.name), sender.clone());
+            listening.spawn(Listener { number, sentinel, name, limit, said }.run());
+        }
+        // Only the tasks have senders: when the runtime ends, the tasks end, and the receiver learns it.
+        (listening, said)
+    }
+
     fn known(&self) -> MutexGuard<'_, Option<ConnectionInfo>> {
         // Nothing that can panic runs under this lock.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether no sentinel has told of a later choice.
+    /// Whether no sentinel has reported a later choice.
     fn is_latest(&self, choice: &Choice) -> bool {
         // Nothing that can panic runs under this lock.
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +143,7 @@ impl Sentinels {
         true
     }
 
-    /// Raises the alarm when a sentinel tells that the chosen master was replaced.
+    /// Calls `on_failover` when a sentinel reports that the chosen master was replaced.
     async fn watch_for_failover(self, chosen: Choice, mut said: UnboundedReceiver<Said>, on_failover: OnFailover) {
         while let Some(Said { choice, .. }) = said.recv().await {
             if choice.is_ok_and(|choice| self.is_latest(&choice) && choice.replaces(&chosen)) {
@@ -167,13 +157,13 @@ fn place(master: &ConnectionInfo) -> String {
     format!("the master {}", master.addr())
 }
 
-/// The choice of a sentinel that has not heard of the latest one.
+/// The error for the choice of a sentinel that does not know the latest choice.
 fn outdone(choice: &Choice) -> CallError {
     let text = "another one was chosen in its place, as another sentinel has told".to_owned();
     CallError::Unsuitable(text).of(&place(&choice.master))
 }
 
-/// Connects to a server that has to be a master: a connection to a replica would be refused every lock.
+/// Connects to a server that has to be a master: a replica would refuse every lock.
 async fn connect_to(
     master: ConnectionInfo,
     config: &AsyncConnectionConfig,
@@ -194,7 +184,8 @@ async fn connect_to(
     outcome.map_err(|error| error.of(&place))
 }
 
-/// What comes first: the end of a `trying`, or what a sentinel said, if some `are_unheard`.
+/// What comes first: the outcome of a server that is tried, or what a sentinel said. Sentinels count only while some
+/// `are_unheard`.
 async fn first<T>(
     trying: &mut FuturesUnordered<impl Future<Output = T>>,
     said: &mut UnboundedReceiver<Said>,
@@ -218,57 +209,5 @@ impl fmt::Display for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let addresses: Vec<_> = self.addresses.iter().map(|sentinel| sentinel.addr().to_string()).collect();
         write!(f, "`{}` by the sentinels {}", self.name, addresses.join(", "))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn read(url: &str) -> Option<Sentinels> {
-        let (scheme, rest) = url.split_once("-sentinel://").unwrap();
-        Sentinels::read(scheme, rest)
-    }
-
-    #[test]
-    fn a_url_has_hosts_and_a_name_and_perhaps_credentials_and_a_database() {
-        let plain = read("redis-sentinel://one,two:5,[::1],[::1]:7/the.till-1_a").unwrap();
-        assert_eq!(plain.to_string(), "`the.till-1_a` by the sentinels one:26379, two:5, ::1:26379, ::1:7");
-        let all = read("redis-sentinel://ada:s%40c@one,two/till/3").unwrap();
-        for sentinel in &all.addresses {
-            let redis = sentinel.redis_settings();
-            assert_eq!((redis.username(), redis.password(), redis.db()), (Some("ada"), Some("s@c"), 3));
-        }
-        assert_eq!(
-            read("redis-sentinel://:secret@one/till").unwrap().addresses[0].redis_settings().password(),
-            Some("secret")
-        );
-    }
-
-    #[test]
-    fn what_names_no_host_or_no_master_is_refused() {
-        for url in [
-            "one",
-            "one/",
-            "one//",
-            "/till",
-            ",/till",
-            "one,/till",
-            "one,,two/till",
-            "one/till/x",
-            "one/till/",
-            "one/till/0/1",
-            "one/a b",
-            "one:port/till",
-            "one/till?db=3",
-        ] {
-            assert!(read(&format!("redis-sentinel://{url}")).is_none(), "{url}");
-        }
-    }
-
-    #[test]
-    fn credentials_are_not_shown() {
-        let sentinels = read("redis-sentinel://ada:canary@one/till").unwrap();
-        assert!(!sentinels.to_string().contains("canary") && !format!("{sentinels:?}").contains("canary"));
     }
 }

@@ -1,4 +1,4 @@
-//! [`Servers`]: which connection a command goes to.
+//! [`Servers`]: the connections, and which of them a command takes.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -34,8 +34,8 @@ impl Servers {
         }
     }
 
-    /// Sends a command about `key` to the server that it lives on. The command is made anew for each server that is tried:
-    /// each has its own clock.
+    /// Sends a command about `key` to the server that has the key. The command is made for each server that is tried: each
+    /// server has its own clock.
     pub(super) async fn call(
         &self,
         key: &str,
@@ -59,7 +59,7 @@ impl Servers {
         }
     }
 
-    /// Whether commands of several tasks are on their way that one for all could replace.
+    /// Whether commands of several tasks are on their way that one command could replace.
     pub(super) fn are_busy(&self) -> bool {
         match self {
             Self::One(link) => link.is_busy(),
@@ -89,7 +89,7 @@ impl Servers {
         }
     }
 
-    /// Makes the connections that broke, before they are needed.
+    /// Replaces broken connections before they are needed.
     pub(super) async fn connect_again(&self, deadline: Deadline) {
         match self {
             Self::One(link) => link.connect_again(deadline).await,
@@ -97,7 +97,7 @@ impl Servers {
         }
     }
 
-    /// How long a server takes to answer, as far as is known.
+    /// How long a server takes to answer, as far as it is known.
     pub(super) fn round_trip(&self) -> Duration {
         match self {
             Self::One(link) => link.round_trip(),
@@ -105,7 +105,8 @@ impl Servers {
         }
     }
 
-    /// Whether there is no connection to the server of `key`. To one that was not used yet there is no other way.
+    /// Whether the connection to the server of `key` is broken. A server that was not used yet does not count: its
+    /// connection is made on first use.
     pub(super) fn is_cut_off(&self, key: &str) -> bool {
         match self {
             Self::One(link) => !link.is_connected(),
@@ -124,7 +125,7 @@ impl Servers {
     pub(super) async fn warn_of_eviction(&self, deadline: Deadline) {
         match self {
             Self::One(link) => link.warn_of_eviction(deadline).await,
-            // Each of its servers is looked at when it is first used.
+            // Each server of a cluster is checked when it is first used.
             Self::Cluster(_) => {}
         }
     }

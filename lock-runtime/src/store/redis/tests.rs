@@ -4,6 +4,8 @@ use ::redis::{Arg, PushKind, VerbatimFormat};
 use proptest::prelude::*;
 use server_model::{Client, ModelServer};
 
+use super::answer::{read_freed, read_released};
+use super::release::{free_arguments, release_arguments};
 use super::*;
 use crate::clock::Drift;
 use crate::key;
@@ -158,7 +160,7 @@ proptest! {
         look_at(Err(reply::error_of_one(value)));
     }
 
-    /// Whoever may publish on the channel says what it likes about the server's time.
+    /// Any client that may publish on the channel can say anything about the server's time.
     #[test]
     fn a_pushed_grant_ends_within_its_claim(
         claim in prop_oneof![0..10_000_u64, any::<u64>()],

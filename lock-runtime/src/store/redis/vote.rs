@@ -1,8 +1,8 @@
 //! [`Vote`]: whether a server of a quorum may take part in granting locks.
 //!
-//! One that restarted may have forgotten a lock that is still held, and would help a second holder to a majority. So it has
-//! no vote until every lease that it may have forgotten has ended. A marker on the server tells one that is new from one that
-//! has lost its data: docs/protocol.md.
+//! A server that restarted may have forgotten a lock that is still held, and would help a second holder to a majority. So it
+//! has no vote until every lease that it may have forgotten has ended. A marker on the server shows whether the server is
+//! new or has lost its data: docs/protocol.md.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::failure::CallError;
 use crate::store::server_age::{Age, Sighting};
 use crate::store::voter::{Eligibility, MARKER};
 
-/// What is known of a server process, for as long as the connection to it lives.
+/// What is known about a server process while the connection to it lives.
 pub(super) struct Vote {
     pub(super) run_id: String,
     age: Age,
@@ -22,12 +22,12 @@ pub(super) struct Vote {
 }
 
 impl Vote {
-    /// What [`read`](Self::read) wants to know.
+    /// Adds the commands whose answers [`read`](Self::read) takes.
     pub(super) fn ask(pipeline: &mut Pipeline) {
         pipeline.cmd("INFO").arg("server").cmd("GET").arg(MARKER);
     }
 
-    /// Reads the answers to what was asked.
+    /// Reads the answers to the commands of [`ask`](Self::ask).
     pub(super) fn read(
         (info, marker): (Option<Value>, Option<Value>),
         max_lease: Duration,
@@ -59,7 +59,7 @@ impl Vote {
     }
 }
 
-/// A reply, which is refused to a user without the `right`.
+/// Reads a reply. The server refuses it to a user without the `right`.
 fn read<T: FromRedisValue>(reply: Option<Value>, right: &str) -> Result<T, CallError> {
     let reply = reply.unwrap_or(Value::Nil).extract_error().map_err(|error| match error.code() {
         Some("NOPERM") => {
@@ -70,7 +70,7 @@ fn read<T: FromRedisValue>(reply: Option<Value>, right: &str) -> Result<T, CallE
     redis::from_redis_value(reply).map_err(|_| CallError::Unsuitable("its answer can't be read".to_owned()))
 }
 
-/// The process's id and its age, as it says.
+/// The id and the age that the process reports.
 fn read_info(info: &str) -> Option<(String, Duration)> {
     let field = |name| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
     let age = field("uptime_in_seconds")?.parse().ok()?;

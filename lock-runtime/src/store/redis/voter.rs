@@ -1,4 +1,4 @@
-//! A server of a quorum, over its link.
+//! A server of a quorum, over one link.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::store::{Answers, Retry, StoreError};
 use crate::token::Token;
 
 impl Live {
-    /// Refuses what a server without a vote granted.
+    /// Fails for a server without a vote: its grants don't count.
     pub(super) fn check_vote(&self) -> Result<(), StoreError> {
         self.vote.as_ref().map_or(Ok(()), |vote| vote.eligibility().vote())
     }
 }
 
 impl RedisStore {
-    /// The one server's.
+    /// The link to the one server.
     fn link(&self) -> Option<&Arc<Link>> {
         match &self.servers {
             Servers::One(link) => Some(link),
@@ -44,7 +44,7 @@ impl Voter for RedisStore {
     async fn probe(&self, deadline: Deadline) -> Result<Eligibility, StoreError> {
         if let Some(link) = self.link().filter(|link| !link.is_connected()) {
             link.ready(deadline).await?;
-            // Read a moment ago, along with the greeting.
+            // This was read a moment ago, along with the greeting.
             if let Some(vote) = link.live_vote() {
                 return Ok(vote.eligibility());
             }

@@ -70,7 +70,7 @@ async fn a_server_that_can_not_take_back_at_once_is_told_again_until_it_has_or_i
     let world = refused(COMMAND / 2).await;
     sleep(COMMAND).await;
     assert_eq!(world.owners()[0], None);
-    // Whoever has the lock long after that has a claim of its own.
+    // A process that has the lock much later has a claim of its own.
     let world = refused(CLAIM * 2).await;
     world.give(0, "t").await;
     sleep(CLAIM / 2).await;
@@ -99,7 +99,7 @@ async fn a_silent_server_is_asked_last_until_it_answers() {
     let world = World::of(3);
     world.set(0, Mode::Silent);
     assert!(is_granted(&world.claim("t").await));
-    // Longer than one is remembered that was only slow.
+    // Longer than a server counts as slow.
     sleep(Duration::from_secs(2)).await;
     let start = Instant::now();
     assert!(is_granted(&world.wait("t").await));
@@ -157,7 +157,7 @@ async fn that_another_process_waits_is_told_by_the_server_that_it_waits_at() {
     assert_eq!(heard.take(), ["p:k is waited for"]);
 }
 
-/// What a process is told.
+/// What a process gets as an answer.
 #[derive(Default)]
 struct Heard(Mutex<Vec<String>>);
 

@@ -30,9 +30,9 @@ pub(super) enum Mode {
     Refuses,
     /// It executes nothing, and does not answer.
     Silent,
-    /// It executes, and its answer does not arrive.
+    /// It executes the verb, and its answer does not arrive.
     Mute,
-    /// It executes only after this time.
+    /// It executes the verb only after this time.
     Late(Duration),
 }
 
@@ -48,17 +48,17 @@ pub(super) struct Server {
     sighting: Sighting,
 }
 
-/// A server process that began without the data of the one before.
+/// A server process that started without the data of the process before.
 #[derive(Clone, Debug)]
 struct Restarted {
     run_id: String,
     at: Instant,
-    /// By so much its wall clock was set forward since.
+    /// How far its wall clock was set forward since.
     step: Duration,
 }
 
 impl Server {
-    /// As [`crate::store::redis`] has it, with what a server says of its age.
+    /// As in [`crate::store::redis`], with the age that the server reports.
     fn eligibility(&self) -> Eligibility {
         let mut eligibility = self.eligibility.lock().unwrap();
         if let Some(Restarted { run_id, at, step }) = self.restarted.lock().unwrap().clone()
@@ -75,7 +75,7 @@ impl Server {
         *self.mode.lock().unwrap()
     }
 
-    /// Plays a verb: whatever its mode says happens to it.
+    /// Plays a verb in the way of the server's mode.
     async fn play<T>(&self, by: Deadline, verb: impl AsyncFnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
         let silence = || StoreError { out_of_time: true, ..StoreError::later(BackendError::new("no answer")) };
         let limit = by.span().min(COMMAND);
@@ -191,7 +191,7 @@ impl World {
         Self::with_clocks(&vec![0; count])
     }
 
-    /// Each server's clock is ahead by so many microseconds.
+    /// Each server's clock is ahead by its number of microseconds.
     pub(super) fn with_clocks(ahead: &[u64]) -> Self {
         let server = |(number, ahead): (usize, &u64)| {
             Arc::new(Server {
@@ -216,11 +216,11 @@ impl World {
         *self.servers[number].mode.lock().unwrap() = mode;
     }
 
-    /// Has a server begin anew, with a wall clock that is set forward just after.
+    /// Restarts a server, whose wall clock is set forward just after.
     pub(super) async fn restart(&self, number: usize, step: Duration) {
         let server = &self.servers[number];
         if let Some(owner) = server.store.look(KEY).0 {
-            // It is forgotten.
+            // The server forgets it.
             exactly_one(server.store.release(&[ask(owner.as_str()).withdrawal()], by()).await).unwrap();
         }
         let run_id = format!("{:?}", Instant::now());
@@ -237,7 +237,7 @@ impl World {
         self.servers.iter().map(|server| server.store.look(KEY).1).collect()
     }
 
-    /// Has one server grant a token by itself.
+    /// One server grants a token by itself.
     pub(super) async fn give(&self, number: usize, token: &str) {
         let answer = self.servers[number].store.claim(&ask(token), by()).await;
         assert!(matches!(answer, Ok(Answer::Granted(_))));

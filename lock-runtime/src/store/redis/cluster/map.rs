@@ -29,14 +29,14 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Reads `host:port`; one without a host is on that of the node that said so.
+    /// Reads `host:port`. An address without a host means the host of the node that said it.
     pub(super) fn read(address: &str, of: &Self) -> Option<Self> {
         let (host, port) = address.rsplit_once(':')?;
         Self::named(host, port.parse().ok()?, of)
     }
 
     fn named(host: &str, port: u16, of: &Self) -> Option<Self> {
-        // What a node says that does not know its own address, or has no name to announce.
+        // A node says this when it does not know its own address, or has no name to announce.
         let host = if matches!(host, "" | "?") { Arc::clone(&of.host) } else { host.into() };
         (port > 0).then_some(Self { host, port })
     }
@@ -58,15 +58,16 @@ impl fmt::Display for Node {
 /// The masters and their slots, as one node sees them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Map {
-    /// It grows with each failover and each slot that moves: the map of a node that has not heard of the last one is older.
+    /// It grows with each failover and with each slot that moves. A node that missed the last change has a map of an older
+    /// epoch.
     pub(super) epoch: u64,
     nodes: Vec<Node>,
-    /// For each slot one more than the place of its master among the nodes; 0: nobody serves it.
+    /// For each slot the place of its master among the nodes, plus one; 0 when nobody serves the slot.
     masters: Vec<u16>,
 }
 
 impl Map {
-    /// Reads what `CLUSTER SLOTS` says at the node `of`; `None` when that is no map, or an empty one.
+    /// Reads the reply to `CLUSTER SLOTS` of the node `of`; `None` when it is no map, or an empty map.
     pub(super) fn read(value: &Value, of: &Node) -> Option<Self> {
         let Value::Array(ranges) = value else { return None };
         let mut map = Self { masters: vec![0; usize::from(SLOTS)], ..Self::default() };
@@ -83,7 +84,7 @@ impl Map {
         (!ranges.is_empty()).then_some(map)
     }
 
-    /// Reads what `CLUSTER INFO` says; 0 when it says nothing of it.
+    /// Reads the epoch in the reply to `CLUSTER INFO`; 0 when the reply has none.
     pub(super) fn of_epoch(mut self, info: Value) -> Self {
         let info = String::from_redis_value(info).unwrap_or_default();
         let epoch = info.lines().find_map(|line| line.strip_prefix("cluster_current_epoch:"));
@@ -91,7 +92,7 @@ impl Map {
         self
     }
 
-    /// One more than the node's place; it gets one if it has none.
+    /// The node's place plus one. A new node is added.
     fn place(&mut self, node: Node) -> Option<u16> {
         let place = self.nodes.iter().position(|known| *known == node).unwrap_or_else(|| {
             self.nodes.push(node);

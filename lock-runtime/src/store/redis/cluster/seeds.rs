@@ -1,9 +1,9 @@
-//! [`Seeds`]: the nodes that a URL names, how to reach any other, and what each says of the cluster.
+//! [`Seeds`]: the nodes that a URL names, how to reach any other node, and what each node says about the cluster.
 
 use std::fmt;
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
 use tokio::time::timeout;
 
 use super::super::failure::CallError;
@@ -19,23 +19,11 @@ pub(crate) struct Seeds {
 }
 
 impl Seeds {
-    /// Reads `[user:password@]host[:port],host[:port],…`, what follows `redis-cluster://`. `scheme` is that of the servers.
-    pub(crate) fn read(scheme: &str, rest: &str) -> Option<Self> {
-        let rest = rest.strip_suffix('/').unwrap_or(rest);
-        let (credentials, hosts) = rest.rsplit_once('@').unwrap_or(("", rest));
-        // In a password they are written %2F and so on: a part of one must not be read as a host or a port, which errors
-        // show.
-        if rest.contains(['/', '?', '#']) || credentials.contains(['@', ',']) {
-            return None;
-        }
-        let credentials = rest.split_at(rest.len() - hosts.len()).0;
-        let seed = |host: &str| {
-            let info = format!("{scheme}://{credentials}{host}").into_connection_info().ok().map(with_settings)?;
-            Some((node_of(&info)?, info))
-        };
-        let mut seeds = hosts.split(',').map(seed).collect::<Option<Vec<_>>>()?;
-        let nodes = seeds.iter().map(|(node, _)| node.clone()).collect();
-        Some(Self { nodes, model: seeds.pop()?.1 })
+    /// The nodes at these addresses. They share their credentials. `None` when there is no node, or an address is not on a
+    /// network.
+    pub(crate) fn new(addresses: Vec<ConnectionInfo>) -> Option<Self> {
+        let nodes = addresses.iter().map(node_of).collect::<Option<_>>()?;
+        Some(Self { nodes, model: addresses.into_iter().map(with_settings).next_back()? })
     }
 
     pub(crate) fn is_tls(&self) -> bool {
@@ -57,10 +45,10 @@ impl Seeds {
         Ok(redis::Client::open(self.model.clone().set_addr(addr))?)
     }
 
-    /// The cluster as a node sees it, by a connection that ends with the answer.
+    /// The cluster as one node sees it, over a connection that ends with the answer.
     pub(super) async fn ask(&self, node: &Node, limit: Duration) -> Result<Map, CallError> {
         let asking = async {
-            // The caller's limit is the only one.
+            // The caller has its own limit.
             let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
             let mut wishes = redis::pipe();
             wishes.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
@@ -93,7 +81,7 @@ fn node_of(info: &ConnectionInfo) -> Option<Node> {
     }
 }
 
-/// As people write it, without credentials.
+/// The cluster as people write it, without credentials.
 impl fmt::Display for Seeds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes: Vec<_> = self.nodes.iter().map(ToString::to_string).collect();
@@ -103,55 +91,18 @@ impl fmt::Display for Seeds {
 
 #[cfg(test)]
 mod tests {
+    use redis::IntoConnectionInfo;
+
     use super::*;
 
-    fn read(url: &str) -> Option<Seeds> {
-        let (scheme, rest) = url.split_once("-cluster://").unwrap();
-        Seeds::read(scheme, rest)
-    }
-
-    #[test]
-    fn a_url_has_hosts_and_perhaps_credentials() {
-        let plain = read("redis-cluster://one,two:5,[::1]:7/").unwrap();
-        assert_eq!(plain.to_string(), "the cluster of one:6379, two:5, ::1:7");
-        let all = read("valkey-cluster://ada:s%40c@one,two").unwrap();
-        let redis = all.model.redis_settings();
-        assert_eq!((redis.username(), redis.password(), redis.db()), (Some("ada"), Some("s@c"), 0));
-        assert_eq!(all.to_string(), "the cluster of one:6379, two:6379");
-    }
-
-    #[test]
-    fn what_names_no_host_or_a_database_is_refused() {
-        let places = [
-            "",
-            ",",
-            "one,",
-            "one,,two",
-            "one/0",
-            "one/3",
-            "one:port",
-            "one?db=3",
-            "a@b,c@d@",
-            "one//",
-            "a:1/x@b",
-            "a:1#x@b",
-            "a:x@b,c:y@d",
-        ];
-        for place in places {
-            assert!(read(&format!("redis-cluster://{place}")).is_none(), "{place}");
-        }
-    }
-
-    #[test]
-    fn credentials_are_not_shown() {
-        let seeds = read("redis-cluster://ada:canary@one").unwrap();
-        assert!(!seeds.to_string().contains("canary") && !format!("{seeds:?}").contains("canary"));
+    fn seeds(url: &str) -> Seeds {
+        Seeds::new(vec![url.into_connection_info().unwrap()]).unwrap()
     }
 
     #[test]
     fn every_node_is_reached_as_the_seeds_are() {
         let node = Node { host: "other".into(), port: 7 };
-        let seeds = read("redis-cluster://ada:canary@one").unwrap();
+        let seeds = seeds("redis://ada:canary@one");
         let client = seeds.client(&node).unwrap();
         assert!(matches!(client.get_connection_info().addr(), ConnectionAddr::Tcp(host, 7) if host == "other"));
         assert_eq!(client.get_connection_info().redis_settings().password(), Some("canary"));
@@ -162,7 +113,7 @@ mod tests {
     #[test]
     fn every_node_is_reached_over_tls_when_the_seeds_are() {
         let node = Node { host: "other".into(), port: 7 };
-        let seeds = read("rediss-cluster://one").unwrap();
+        let seeds = seeds("rediss://one");
         let client = seeds.client(&node).unwrap();
         let is_tls =
             |addr: &ConnectionAddr| matches!(addr, ConnectionAddr::TcpTls { host, port: 7, .. } if host == "other");

@@ -1,4 +1,4 @@
-//! [`Topology`]: what a manager knows of the cluster, and how it finds out more.
+//! [`Topology`]: what a manager knows about the cluster, and how it learns more.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -18,24 +18,24 @@ use crate::store::Events;
 
 /// The nodes are asked for the map at most this often.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long others are waited for once a node has answered, when its answer brings nothing new.
+/// How long to wait for other nodes when a node's answer brings nothing new.
 const SECOND_OPINION: Duration = Duration::from_millis(25);
-/// For so long the map of an older epoch is not believed. Then the newer one may have been forgotten: somebody has set up
-/// the cluster anew.
+/// How long the map of an older epoch is not believed. After that time the newer epoch may be forgotten, because somebody
+/// set up the cluster again.
 const MEMORY: Duration = Duration::from_secs(10);
-/// So many nodes are asked at once.
-const RELEASES_PER_SCRIPT: usize = 8;
+/// How many nodes are asked at once.
+const NODES_AT_ONCE: usize = 8;
 
-/// The map of one cluster, and which masters are doubtful: those that a command failed at.
+/// The map of one cluster, and which masters are doubtful because a command failed there.
 pub(crate) struct Topology {
     seeds: Seeds,
     pub(super) drift: Drift,
     pub(super) command_timeout: Duration,
     pub(super) connect_timeout: Duration,
     state: Mutex<State>,
-    /// An answer came, or the time for one is over.
+    /// An answer came, or the time for an answer is over.
     asked: Notify,
-    /// Where among the nodes the next question begins.
+    /// The node where the next question begins.
     turn: AtomicUsize,
     events: OnceLock<Weak<dyn Events>>,
 }
@@ -43,11 +43,11 @@ pub(crate) struct Topology {
 #[derive(Default)]
 struct State {
     map: Map,
-    /// When a node last said so.
+    /// When a node last confirmed the map.
     told: Option<Moment>,
-    /// Since when: a connection that was made later is an answer.
+    /// Since when a master is doubtful. A connection that was made later ends the doubt.
     doubtful: HashMap<Node, Moment>,
-    /// When the nodes were last asked for the map, and whether that is over.
+    /// When the nodes were last asked for the map, and whether that has ended.
     asked: Option<(Moment, bool)>,
 }
 
@@ -66,7 +66,7 @@ impl Topology {
     }
 
     pub(super) fn attach(&self, events: Weak<dyn Events>) {
-        // By both of a manager's stores, for the same engine.
+        // Both stores of a manager call this, for the same engine.
         let _ = self.events.set(events);
     }
 
@@ -86,7 +86,7 @@ impl Topology {
         Some((master.clone(), state.doubtful.get(master).copied()))
     }
 
-    /// A number for the master of the key's slot.
+    /// The number of the master of the key's slot.
     pub(super) fn index(&self, key: &str) -> usize {
         self.locked().map.index(slot_of(key))
     }
@@ -107,8 +107,7 @@ impl Topology {
         self.locked().doubtful.remove(node);
     }
 
-    /// A node said who the slot's master is now. Most likely it is not the only slot that has moved, and the new master
-    /// knows of the others.
+    /// A node named the slot's new master. Most likely more slots have moved, and the new master knows them.
     pub(super) fn moved(self: &Arc<Self>, slot: u16, to: &Node) {
         self.change(|map| map.assign(slot, to.clone()));
         if self.begin() {
@@ -129,8 +128,8 @@ impl Topology {
         Ok(())
     }
 
-    /// Asks the nodes that are not doubtful who the master of `slot` is, unless that was asked a moment ago. It is asked in a
-    /// task of its own: nodes that are far away take longer to answer than the caller waits.
+    /// Asks the nodes that are not doubtful for the master of `slot`, unless they were asked a moment ago. A task asks:
+    /// nodes that are far away may take longer to answer than the caller waits.
     pub(super) async fn look_for(self: &Arc<Self>, slot: u16, limit: Duration) {
         let limit = limit.min(self.command_timeout / 2);
         let asked = self.asked.notified();
@@ -157,8 +156,8 @@ impl Topology {
         }
     }
 
-    /// Whether it is time to ask: not while others do, or just have. Whoever asks may stand still, or ask nodes that do, so
-    /// nobody waits for the end for longer than the command timeout.
+    /// Whether it is time to ask. It is not while another task asks, or has just asked. That task may be blocked, or may ask
+    /// nodes that are. So nobody waits for its end for longer than the command timeout.
     fn begin(&self) -> bool {
         let mut state = self.locked();
         let quiet = |is_over| if is_over { PAUSE } else { PAUSE.max(self.command_timeout) };
@@ -176,7 +175,7 @@ impl Topology {
         self.asked.notify_waiters();
     }
 
-    /// Who to ask: not those who do not answer, unless there are no others.
+    /// The nodes to ask: those that answer, or all nodes when none does.
     fn witnesses(&self) -> Vec<Node> {
         let state = self.locked();
         let mut nodes: Vec<Node> = state.map.nodes().cloned().collect();
@@ -189,17 +188,17 @@ impl Topology {
             nodes.retain(|node| !state.doubtful.contains_key(node));
         }
         drop(state);
-        if nodes.len() > RELEASES_PER_SCRIPT {
-            let turn = self.turn.fetch_add(RELEASES_PER_SCRIPT, Ordering::Relaxed) % nodes.len();
+        if nodes.len() > NODES_AT_ONCE {
+            let turn = self.turn.fetch_add(NODES_AT_ONCE, Ordering::Relaxed) % nodes.len();
             nodes.rotate_left(turn);
-            nodes.truncate(RELEASES_PER_SCRIPT);
+            nodes.truncate(NODES_AT_ONCE);
         }
         nodes
     }
 
-    /// The first answer that `is_news`, or the last of those that come soon after any.
+    /// The first answer that `is_news`, or else the last answer of those that come soon after the first.
     async fn ask(&self, nodes: Vec<Node>, limit: Duration, is_news: impl Fn(&Map) -> bool) -> Result<Map, CallError> {
-        // Tasks, so that they end with this value.
+        // Tasks, so that the calls end with this value.
         let mut asked = JoinSet::new();
         for node in nodes {
             let seeds = self.seeds.clone();
@@ -221,7 +220,7 @@ impl Topology {
         outcome
     }
 
-    /// Takes over what a node says, unless it is behind: it may name an old master that still takes writes.
+    /// Takes over a node's map, unless the map is older: it may name an old master that still takes writes.
     fn learn(&self, map: Map) {
         {
             let mut state = self.locked();
@@ -233,8 +232,8 @@ impl Topology {
         self.change(|known| *known = map);
     }
 
-    /// Changes the map, and tells of the slots that have another master now: what is held there has to be verified, and
-    /// what is waited for asked for at the new one.
+    /// Changes the map, and reports the slots whose master has changed: each hold there has to be verified, and each ask has
+    /// to be repeated at the new master.
     fn change(&self, change: impl FnOnce(&mut Map)) {
         let moved: HashSet<u16> = {
             let mut state = self.locked();
@@ -261,7 +260,7 @@ impl fmt::Debug for Topology {
 
 #[cfg(test)]
 mod tests {
-    use redis::Value;
+    use redis::{IntoConnectionInfo, Value};
 
     use super::*;
     use crate::store::Pushed;
@@ -282,7 +281,8 @@ mod tests {
 
     fn topology(seeds: &str) -> Arc<Topology> {
         let second = Duration::from_secs(1);
-        Topology::new(Seeds::read("redis", seeds).unwrap(), Drift::DEFAULT, second, second)
+        let seeds = seeds.split(',').map(|host| format!("redis://{host}").into_connection_info().unwrap()).collect();
+        Topology::new(Seeds::new(seeds).unwrap(), Drift::DEFAULT, second, second)
     }
 
     #[test]
@@ -366,7 +366,7 @@ mod tests {
         let mut asked = HashSet::new();
         for _ in 0..3 {
             let nodes = topology.witnesses();
-            assert_eq!(nodes.len(), RELEASES_PER_SCRIPT);
+            assert_eq!(nodes.len(), NODES_AT_ONCE);
             asked.extend(nodes);
         }
         assert_eq!(asked.len(), 20);

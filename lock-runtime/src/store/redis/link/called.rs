@@ -29,9 +29,9 @@ pub(in super::super) struct Called {
     pub(in super::super) value: Value,
     /// The instant before the command was sent.
     pub(in super::super) sent: Moment,
-    /// It was sent before, and took effect then or did not.
+    /// The command was sent before, and may have taken effect then.
     pub(in super::super) repeated: bool,
-    /// The connection on which it came.
+    /// The connection on which the reply came.
     pub(in super::super) live: Live,
     pub(in super::super) link: Arc<Link>,
 }

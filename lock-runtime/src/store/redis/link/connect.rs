@@ -1,7 +1,7 @@
-//! How a [`Link`] makes its connection: by attempts that are tasks of their own, whose outcome callers wait for.
+//! How a [`Link`] makes its connection. Each attempt is a task of its own, and callers wait for its outcome.
 //!
-//! A caller that gives up leaves the attempt alone. Otherwise a connection that takes longer to make than any one caller
-//! waits would never be made: a single try waits for the command timeout, and so does the keeper.
+//! A caller that gives up does not end the attempt. Otherwise no connection would ever be made when this takes longer than
+//! any single caller waits: a single try waits only for the command timeout, and so does the keeper.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -22,13 +22,13 @@ use crate::clock::{Deadline, Drift, Moment};
 use crate::observe;
 use crate::store::Anchor;
 
-/// A failed attempt to connect speaks for everybody who comes within this time.
+/// A failed attempt to connect counts for all callers within this time.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
-/// Commands in flight before a sender has to wait; the crate's 50 makes a thousand tasks wait in turn.
+/// How many commands are in flight before a sender has to wait. With the crate's 50, a thousand tasks wait for each other.
 const IN_FLIGHT: usize = 4096;
-/// So many attempts are under way at once. One more takes the place of the oldest.
+/// How many attempts are under way at once. One more attempt replaces the oldest.
 const MOST_ATTEMPTS: usize = 4;
-/// An attempt ends after so many connect timeouts.
+/// An attempt ends after this number of connect timeouts.
 const LIFE: u32 = 4;
 
 /// An attempt that is under way.
@@ -37,12 +37,12 @@ pub(super) struct Attempt {
     generation: u64,
     begun: Moment,
     task: Option<AbortHandle>,
-    /// The server that it leads to is the wrong one by now.
+    /// By now the attempt leads to the wrong server.
     is_overtaken: bool,
 }
 
 impl Attempt {
-    /// Ends it. Nothing of the link may be locked: a task that ends tells the link.
+    /// Ends the attempt. The caller must not hold the link's lock: a task that ends reports to the link.
     fn abort(self) {
         if let Some(task) = self.task {
             task.abort();
@@ -54,7 +54,7 @@ impl Attempt {
 enum Outlook {
     Live(Live),
     Failed(CallError),
-    /// An attempt is under way. When it takes longer than this, another one may begin beside it.
+    /// An attempt is under way. At this instant another attempt may begin beside it.
     UnderWay(Instant),
 }
 
@@ -65,7 +65,7 @@ impl Link {
         self.made_within(Deadline::new(deadline.start(), limit)).await
     }
 
-    /// Connects, for whoever has a time limit of their own.
+    /// Connects, for a caller with a time limit of its own.
     pub(crate) async fn connect(&self) -> Result<Live, CallError> {
         self.made_within(Deadline::after(self.connect_timeout * LIFE)).await
     }
@@ -73,7 +73,7 @@ impl Link {
     async fn made_within(&self, deadline: Deadline) -> Result<Live, CallError> {
         let end = deadline.on_timer();
         loop {
-            // Before the look: what changes after it is not missed.
+            // This comes before the look, so that no change is missed.
             let changed = pin!(self.attempted.notified());
             let another = match self.look() {
                 Outlook::Live(live) => return Ok(live),
@@ -85,16 +85,17 @@ impl Link {
                     let attempts = std::mem::take(&mut self.locked().attempts);
                     attempts.into_iter().for_each(Attempt::abort);
                 }
-                // This task may have been late, and the connection not.
+                // This task may have been late, while the connection was in time.
                 return self.locked().live.clone().ok_or(CallError::NoConnection(deadline.span()));
             }
         }
     }
 
-    /// The connection, or the last failure, or an attempt that is under way: this one, when it is time for one.
+    /// The connection, or the last failure, or an attempt that is under way. Begins an attempt when it is time for one.
     ///
-    /// Another attempt begins beside one that takes long: the runtime of that one may stand still, or its first packets
-    /// may have gone lost while the server was away. The older one goes on. The first that is ready wins.
+    /// Another attempt begins beside an attempt that takes long: the runtime of the older attempt may be blocked, or its
+    /// first packets may have been lost while the server was away. The older attempt goes on. The first connection that is
+    /// ready wins.
     fn look(&self) -> Outlook {
         let (generation, oldest, pause) = {
             let mut state = self.locked();
@@ -125,7 +126,7 @@ impl Link {
         Outlook::UnderWay(Instant::now() + pause)
     }
 
-    /// Begins the attempt that was noted, on the runtime of the caller: the connection is driven there.
+    /// Begins the attempt that was noted, on the caller's runtime, which drives the connection.
     fn begin(&self, generation: u64) {
         let opening = Opening {
             under_way: UnderWay { link: Weak::clone(&self.this), generation },
@@ -136,17 +137,17 @@ impl Link {
             drift: self.drift,
         };
         let task = tokio::spawn(opening.run()).abort_handle();
-        // A runtime that ends has dropped the task already, and the attempt is not noted any more.
+        // A runtime that ends has already dropped the task, and then the attempt is not noted any more.
         if let Some(attempt) = self.locked().attempts.iter_mut().find(|attempt| attempt.generation == generation) {
             attempt.task = Some(task);
         }
     }
 
-    /// Takes in how an attempt ended.
+    /// Takes in the outcome of an attempt.
     fn on_attempt(&self, generation: u64, outcome: Result<Opened, CallError>) {
         let mut state = self.locked();
         let Some(place) = state.attempts.iter().position(|attempt| attempt.generation == generation) else {
-            // It was overtaken, and is closed.
+            // Another attempt took the place of this one, and its connection is closed.
             return;
         };
         let is_latest = place + 1 == state.attempts.len();
@@ -165,7 +166,7 @@ impl Link {
                 state.failed = None;
                 state.silent_since = None;
                 state.clock = Some(anchor);
-                state.drifting.begin_anew();
+                state.drifting.on_new_connection();
                 let again = std::mem::replace(&mut state.was_connected, true);
                 self.round_trip.store(nanos(round_trip), Ordering::Relaxed);
                 self.scripts.store(0, Ordering::Relaxed);
@@ -173,12 +174,12 @@ impl Link {
                 others.into_iter().for_each(Attempt::abort);
                 observe::connected(&self.server);
                 if again {
-                    // Whatever was asked for and held before may be gone: on this connection the answers are new.
+                    // The server may have lost what was asked for and held. On this connection the answers are up to date.
                     self.interrupted();
                 }
             }
             Err(error) => {
-                // An older one knows less of the server than the one that began later.
+                // An older attempt knows less about the server than a later one.
                 if is_latest {
                     state.failed = Some((Moment::now(), error));
                 }
@@ -188,7 +189,7 @@ impl Link {
         self.attempted.notify_waiters();
     }
 
-    /// An attempt ended with its runtime, and nothing is known of the server.
+    /// An attempt ended with its runtime. This says nothing about the server.
     fn on_attempt_gone(&self, generation: u64) {
         let mut state = self.locked();
         let before = state.attempts.len();
@@ -200,7 +201,7 @@ impl Link {
         }
     }
 
-    /// The connection of `generation` leads to the wrong server, be it in use or still being made.
+    /// The connection of `generation` leads to the wrong server, whether it is in use or still being made.
     fn on_overtaken(&self, generation: u64) {
         for attempt in self.locked().attempts.iter_mut().filter(|attempt| attempt.generation == generation) {
             attempt.is_overtaken = true;
@@ -211,7 +212,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // A manager that is gone leaves no half-open connections.
+        // A dropped manager leaves no half-open connections.
         let attempts = std::mem::take(&mut self.locked().attempts);
         attempts.into_iter().for_each(Attempt::abort);
     }
@@ -231,7 +232,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// All that an attempt needs: it does not keep the link.
+/// Everything that an attempt needs. It does not keep the link alive.
 struct Opening {
     under_way: UnderWay,
     endpoint: Endpoint,
@@ -251,7 +252,7 @@ struct Opened {
 impl Opening {
     async fn run(self) {
         let life = self.connect_timeout * LIFE;
-        // Boxed: its type is deep.
+        // Boxed: its type is deeply nested.
         let opened: futures_util::future::BoxFuture<'_, _> = Box::pin(self.open());
         let outcome = timeout(life, opened).await.unwrap_or(Err(CallError::NoConnection(life)));
         let UnderWay { link, generation } = &self.under_way;
@@ -260,15 +261,15 @@ impl Opening {
         }
     }
 
-    /// Three round trips, four with TLS: the handshake of TCP, that of the `redis` crate, and all that the protocol wants to
-    /// know or to have, in one piece.
+    /// Three round trips, four with TLS: the handshake of TCP, the handshake of the `redis` crate, and all commands of the
+    /// protocol in one piece.
     async fn open(&self) -> Result<Opened, CallError> {
         let UnderWay { link, generation } = &self.under_way;
         let generation = *generation;
         let config = AsyncConnectionConfig::new()
-            // The calls' own deadlines are the only ones.
+            // Each call has its own deadline.
             .set_response_timeout(None)
-            // That of the attempt is the only one.
+            // The attempt has its own limit.
             .set_connection_timeout(None)
             .set_pipeline_buffer_size(IN_FLIGHT)
             .set_push_sender(Receiver { link: Weak::clone(link), generation });
@@ -303,7 +304,7 @@ impl Opening {
         Ok(Opened { live, anchor, round_trip: greeted.round_trip })
     }
 
-    /// What is sent along with the greeting.
+    /// The commands that go along with the greeting.
     fn wishes(&self) -> Pipeline {
         let mut wishes = redis::pipe();
         wishes.cmd("TIME");
@@ -321,7 +322,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What `TIME` says, in one number.
+/// The reply to `TIME` in microseconds.
 fn micros((seconds, micros): (u64, u64)) -> u64 {
     seconds.saturating_mul(1_000_000).saturating_add(micros)
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use crate::clock::{Drift, Moment};
 use crate::store::Anchor;
 
-/// Clocks are compared over no less: over a short time the way there and back would count for too much.
+/// The shortest span over which clocks are compared. Over a shorter span the time on the network would count for too much.
 const SPAN: Duration = Duration::from_secs(5);
 
-/// What the server's clock gained on this process's, at the least.
+/// How much the server's clock gained on this process's clock, at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gain {
     pub(super) gained: Duration,
@@ -22,22 +22,22 @@ impl Gain {
     }
 }
 
-/// The last look at both clocks, on one connection.
+/// The last reading of both clocks, on one connection.
 #[derive(Debug, Default)]
 pub(super) struct Drifting {
-    /// The server's time, and an instant of ours that was certainly not later.
+    /// The server's time, and an instant of this process's clock that was certainly not later.
     last: Option<(u64, Moment)>,
 }
 
 impl Drifting {
-    /// Another connection, perhaps to another server.
-    pub(super) fn begin_anew(&mut self) {
+    /// The link has another connection, perhaps to another server.
+    pub(super) fn on_new_connection(&mut self) {
         self.last = None;
     }
 
-    /// An answer told the server's time. `None` unless the server's clock certainly gained more than `drift` allows: the
-    /// time here is counted from before the first reading of the server's clock to after the second, so that no delay of
-    /// an answer looks like a gain.
+    /// Takes in the server's time of an answer. `None` unless the server's clock certainly gained more than `drift` allows.
+    /// The time here is counted from before the first reading of the server's clock to after the second reading, so that no
+    /// delay of an answer looks like a gain.
     pub(super) fn on_answer(&mut self, anchor: Anchor, drift: Drift) -> Option<Gain> {
         let Some((micros, sent)) = self.last else {
             self.last = Some((anchor.store_micros, anchor.sent));
@@ -49,7 +49,7 @@ impl Drifting {
         let here = Moment::now().since(sent);
         let there = Duration::from_micros(anchor.store_micros.saturating_sub(micros));
         self.last = Some((anchor.store_micros, anchor.sent));
-        // A lease of that length would have ended while its holder still trusted it.
+        // A lease of this length would have ended while its holder still relied on it.
         (drift.trusted(there) > here).then(|| Gain { gained: there.saturating_sub(here), within: here })
     }
 }

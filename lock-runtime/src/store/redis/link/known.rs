@@ -1,4 +1,4 @@
-//! What a [`Link`] knows of its server beside the connection: how far away it is, and which scripts it has.
+//! What a [`Link`] knows about its server besides the connection: how far away it is, and which scripts it has.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,12 +14,12 @@ impl Link {
         made.is_some_and(|made| !made.since(moment).is_zero())
     }
 
-    /// Whether there was a connection at some time.
+    /// Whether there has ever been a connection.
     pub(in super::super) fn was_used(&self) -> bool {
         self.locked().was_connected
     }
 
-    /// How long the server takes to answer, as far as is known.
+    /// How long the server takes to answer, as far as it is known.
     pub(in super::super) fn round_trip(&self) -> Duration {
         Duration::from_nanos(self.round_trip.load(Ordering::Relaxed))
     }
@@ -29,7 +29,7 @@ impl Link {
         self.scripts.load(Ordering::Relaxed) & script.bit() != 0
     }
 
-    /// Notes that the server has answered to the text of a script.
+    /// Notes that the server has answered a script that was sent by its text.
     pub(in super::super) fn note_sent(&self, script: &Script) {
         self.scripts.fetch_or(script.bit(), Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What a [`Link`] knows of its server's clock.
+//! What a [`Link`] knows about its server's clock.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ impl Link {
     pub(in super::super) fn update_clock(&self, anchor: Anchor) {
         let mut state = self.locked();
         state.clock = Some(anchor);
-        // The keeper's connection leads to the same server.
+        // Otherwise the keeper's connection, which leads to the same server, would warn a second time.
         if self.process.is_none() || state.is_drift_told {
             return;
         }
@@ -22,7 +22,7 @@ impl Link {
         observe::drifts(&self.server, self.drift.ppm(), gain.ppm(), gain.within);
     }
 
-    /// What the server's clock will show at `deadline`; at most a round trip too late.
+    /// What the server's clock will show at `deadline`. This is at most a round trip too late.
     pub(in super::super) fn store_micros_at(&self, deadline: Deadline) -> Option<u64> {
         let anchor = self.locked().clock?;
         let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_hours(366 * 24));

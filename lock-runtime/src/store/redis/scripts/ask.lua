@@ -1,6 +1,7 @@
--- Asks for locks: each is granted, or (when wanted) queued for.
--- Idempotent: a token that owns its lock, or waits in its queue, finds itself there.
--- Rules 2 (not_after), 4 (the queue's head first), 5 (repeated asks), 11 (claims) of docs/protocol.md.
+-- Asks for locks. Each lock is granted, or the token joins its queue where that is wanted.
+-- Idempotent: a token that owns its lock, or waits in its queue, stays there.
+-- Rules of docs/protocol.md: 2 (no ask after its not_after), 4 (the head of the queue first), 5 (asks are repeated), 11 (a
+-- grant starts as a claim).
 --
 -- KEYS  per ask: lock, queue, fence
 -- ARGV  per ask: token, claim in ms, 1 to wait in the queue, fencing tokens wanted,

@@ -1,9 +1,9 @@
--- After the server refused a script for lack of a right, or a release for whatever reason: gives the lock back by whatever
--- the user may do, and names what it may not. `{<lock>}:…` is no key of this script, since the user may lack just the
--- right to that.
+-- Runs when the server refused a script because of a missing right, or a release for any reason. Releases the lock with the
+-- commands that the user may run, and names the missing rights. `{<lock>}:…` is no key of this script: the user may lack the
+-- right to that key.
 --
 -- KEYS  lock
--- ARGV  token whose lock to give back ('' = none)
+-- ARGV  token whose lock to release ('' = none)
 -- Returns { missing right… }
 
 local lock = KEYS[1]
@@ -24,7 +24,7 @@ local function needs(right, ...)
   return allowed
 end
 
--- All on the lock's own key, which the user may use, or this would not run.
+-- All on the lock's own key: the user may use it, or this script would not run.
 needs('+set', 'SET', lock, '')
 needs('+get', 'GET', lock)
 needs('+del', 'DEL', lock)

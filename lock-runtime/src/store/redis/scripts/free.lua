@@ -1,10 +1,10 @@
--- Gives back locks that nobody waits for: what most releases are, and the cheapest script for it. Idempotent.
+-- Releases locks that nobody waits for: most releases are of this kind, and this script is the cheapest. Idempotent.
 --
 -- KEYS  per release: lock, queue
 -- ARGV  per release: token
 -- Returns an answer for one release, { answer… } for several, an answer being
---   1 if the token owned the lock and nobody waits: it is free now
---   0 otherwise, and nothing was changed: release.lua knows what to do
+--   1 if the token owned the lock and nobody waits: the lock is free now
+--   0 otherwise: nothing was changed, and release.lua has to run
 
 local call = redis.call
 if #ARGV == 1 then

@@ -1,17 +1,17 @@
--- What the scripts share: tokens, the queue, the hand-off. Docs: docs/protocol.md.
+-- The code that the scripts share: tokens, the queue, the hand-off. See docs/protocol.md.
 --
 -- Per lock there are three keys in one cluster slot:
 --   <lock>          string: the owner's token, with a TTL (the lease)
 --   {<lock>}:queue  list: one "<claim ms>|<token>" per waiting process, first come first
 --   {<lock>}:fence  string: the last fencing token drawn
--- A script has no rollback, so what may fail comes first, and telling others (PUBLISH) is under pcall (rule 9).
+-- A script has no rollback. So steps that may fail come first, and PUBLISH is under pcall.
+-- Rule 9: the last write is the grant.
 
-local QUEUE_TTL = 5000 -- waiters repeat their ask every second; a queue nobody asks for any more goes away
+local QUEUE_TTL = 5000 -- waiters repeat their ask every second; a queue without asks goes away
 local FENCE_TTL = 172800000 -- two days: outlives any sane step back of the server's clock
 
--- Server time in microseconds, read at most once; exact in a double until the year 2255. Time may pass between two
--- calls of a script (7.0 shows it, newer servers show the time at which the script began), so this is a time not before
--- the script began and not after now.
+-- Server time in microseconds, read at most once; exact in a double until the year 2255. It is not before the start of the
+-- script and not after the current time: on 7.0 time passes within a script, and newer servers show the time of its start.
 local micros
 local function now()
   if not micros then
@@ -33,15 +33,15 @@ local function number(value)
   return string.format('%.0f', value) -- tostring would lose digits
 end
 
--- Takes waiters from the queue until one can be told that the lock is its own; the lock is then set to that token.
--- Call it only when the lock is free or the caller's to give. Returns the token, or nil: nobody waits, and the lock is
--- as free as it was.
+-- Takes waiters from the queue until one of them gets the message that the lock is its own. The lock is then set to that token.
+-- Call this only when the lock is free, or its owner releases it. Returns the token, or nil: then nobody waits, and the lock is
+-- as free as before.
 -- `caller` is a token that reads the outcome from this script's reply.
--- A queue that holds something else has no waiter in it: a free lock is had all the same, and nothing is deleted.
--- A waiter whose channel has no listener is dead or not connected: it is passed over (rule 3 of docs/protocol.md).
--- The lock's end and the message to its owner are counted from one reading of the clock (rule 7): if the server stands
--- still in here, the lock ends no sooner than its owner believes. A lock may have ended by the time its owner hears of it:
--- the owner then asks before it uses the lock (rule 16).
+-- A key of another type in the queue's place has no waiters: a free lock is granted all the same, and nothing is deleted.
+-- A waiter whose channel has no listener is dead or not connected, and is passed over (rule 3).
+-- The end of the lock and the message to its owner are counted from one reading of the clock (rule 7: a deadline is not later
+-- than the lease). If the server stands still in here, the lock does not end before its owner expects it. The lock may have
+-- ended when the message arrives: then the owner asks before it uses the lock (rule 16).
 local function hand_off(lock, queue, caller)
   local granted_at, tried = now(), false
   while true do
@@ -61,7 +61,7 @@ local function hand_off(lock, queue, caller)
       local waiting = redis.call('EXISTS', queue)
       tried = true
       local set = redis.pcall('SET', lock, token, 'PXAT', number(math.ceil(granted_at / 1000) + claim))
-      if set.err then -- out of memory, say: the lock is freed instead, and waiters ask again within a second
+      if set.err then -- out of memory, for example: the lock is free instead, and waiters ask again within a second
         redis.call('DEL', lock)
         return nil
       end
@@ -71,14 +71,14 @@ local function hand_off(lock, queue, caller)
       local told = redis.pcall('PUBLISH', address,
         'grant ' .. claim .. ' ' .. number(granted_at) .. ' ' .. waiting .. ' ' .. token .. ' ' .. lock)
       if type(told) == 'table' or told > 0 then
-        return token -- a failed PUBLISH counts as told: the waiter finds its grant when it asks again
+        return token -- also when PUBLISH failed: the waiter finds its grant when it asks again
       end
     end
   end
 end
 
--- `count` fencing tokens in a row, above every one drawn before and at least the server's time (rule 8). Returns the
--- first.
+-- Draws `count` fencing tokens in a row: greater than all numbers drawn before, and at least the server's time (rule 8).
+-- Returns the first of them.
 local function draw(fence, count)
   local first = math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())
   redis.call('SET', fence, number(first + count - 1), 'PX', FENCE_TTL)

@@ -1,8 +1,9 @@
--- Raises a lock's last fencing token to one that another server of the quorum drew: rules 8 and Q3 of docs/protocol.md.
+-- Raises a lock's last fencing token to the number that another server of the quorum drew. Rules of docs/protocol.md: 8, and Q3
+-- (a majority will draw no smaller number).
 --
 -- KEYS  lock, fence
 -- ARGV  token, fencing token
--- Returns 1 (no smaller one will be drawn here), or 0: not owned
+-- Returns 1 (this server will draw no smaller number), or 0: not owned
 
 -- include queue.lua
 

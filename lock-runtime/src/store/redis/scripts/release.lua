@@ -1,24 +1,25 @@
--- Gives locks back, or withdraws what was asked for: the same thing seen from the token.
--- The lock passes on to the first waiter that can be told. Idempotent.
--- Rules 1 (taking back), 3 (who can be told), 8 (writing back), 10 (the owner's token) of docs/protocol.md.
+-- Releases locks, or withdraws asks: for the token both are the same.
+-- The lock is passed on to the first waiter whose channel has a listener. Idempotent.
+-- Rules of docs/protocol.md: 1 (what was sent and not answered is withdrawn), 3 (a waiter needs a listener), 8 (unused fencing
+-- tokens are written back), 10 (only the owner's token releases).
 --
 -- KEYS  per release: lock, queue, fence
 -- ARGV  per release: token, its claim in ms, last fencing token reserved (0 = none), last one used,
---       token that goes to the end of the queue in the same step ('' = none), its claim in ms
+--       token that joins the end of the queue in the same step ('' = none), its claim in ms
 -- Returns { answer… }, an answer being
 --   1 if the token owned the lock, else 0
---   { that, now µs, ms to live, owner's token now, 1 if another process waits }   when a token was queued again
+--   { 1 or 0, now µs, ms to live, owner's token now, 1 if another process waits } when a token was queued again
 --   { -2, message }                                                               an error with this key alone
 --   { -3, message }                                                               the same; the lock is free all the same
 
 -- include queue.lua
 
--- What concerns the queue: leaves it, queues again, passes the lock on. May fail at any command, since the queue's key may
--- hold anything. Returns the answer.
+-- Everything that needs the queue: leaves the queue, queues again, passes the lock on. May fail at any command, since the
+-- queue's key may hold anything. Returns the answer.
 local function pass_on(lock, queue, owner, token, claim, again, again_claim)
   local owned = owner == token
   redis.call('LREM', queue, 0, claim .. '|' .. token)
-  if again ~= '' and owner ~= again then -- else this release was executed before, and the lock has passed on since
+  if again ~= '' and owner ~= again then -- otherwise this release was executed before, and the lock was passed on since
     local again_entry = again_claim .. '|' .. again
     if not redis.call('LPOS', queue, again_entry) then
       redis.call('RPUSH', queue, again_entry)
@@ -48,7 +49,7 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
   local owned = owner == token
   local queued = redis.call('EXISTS', queue) == 1
   if owned and reserved ~= '0' and redis.pcall('GET', fence) == reserved then
-    redis.pcall('SET', fence, used, 'KEEPTTL') -- numbers reserved and not used run ahead of the clock no longer
+    redis.pcall('SET', fence, used, 'KEEPTTL') -- otherwise the unused numbers would stay ahead of the clock
   end
   if not queued and again == '' then -- nobody waits: most releases end here
     if owned then
@@ -60,7 +61,7 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
   if ran then
     return answer
   end
-  -- Whatever is wrong with the queue, the owner frees its lock; but not the lock of a waiter that it was passed to.
+  -- The owner releases its lock, whatever is wrong with the queue; but not when the lock was already passed on to a waiter.
   if owned and redis.call('GET', lock) == token then
     redis.call('DEL', lock)
     return { -3, message_of(answer) }

@@ -1,5 +1,6 @@
 -- Lengthens leases that are still owned: confirms claims, renews, and verifies after a reconnect.
--- Only ever lengthens (PEXPIRE GT), so a late or repeated renewal does no harm: rules 6 and 10 of docs/protocol.md.
+-- Rules of docs/protocol.md: 6 (PEXPIRE GT never shortens a lease, so a late or repeated renewal does no harm), 10 (only the
+-- owner's token renews).
 --
 -- KEYS  per lease: lock
 -- ARGV  per lease: token, lease in ms

@@ -1,4 +1,4 @@
-//! [`Listener`]: one sentinel, heard for as long as a connection to its master is used.
+//! [`Listener`]: listens to one sentinel for as long as the connection to its master is used.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use uuid::Uuid;
 use super::super::failure::CallError;
 use super::super::greeting::{hello_field, is_tls};
 
-/// A sentinel tells what changes; it is asked all the same once in this time, which finds a connection that is dead.
+/// A sentinel reports changes on its own. It is asked once in this time all the same, to find a dead connection.
 const ASK_PAUSE: Duration = Duration::from_secs(2);
-/// A connection that breaks, or can't be had, is tried again after this time.
+/// The pause before a connection is tried again that broke, or could not be made.
 const CONNECT_PAUSE: Duration = Duration::from_secs(2);
 
 const RIGHTS: &str = "its user needs +sentinel|get-master-addr-by-name +sentinel|master +subscribe &+switch-master \
                       &+promoted-slave";
 
-/// Asks one sentinel who the master is, again and again, and as soon as the sentinel tells that something changed.
+/// Asks one sentinel for the master, again and again, and also at once when the sentinel reports a change.
 pub(super) struct Listener {
     /// Which of the sentinels.
     pub(super) number: usize,
     /// With the credentials for the master.
     pub(super) sentinel: ConnectionInfo,
-    /// What it calls the master.
+    /// What the sentinel calls the master.
     pub(super) name: Arc<str>,
     /// How long a step may take.
     pub(super) limit: Duration,
@@ -40,7 +40,8 @@ pub(super) struct Listener {
 
 /// What a sentinel says, or why it says nothing.
 pub(super) struct Said {
-    pub(super) deadline: usize,
+    /// Which of the sentinels said it.
+    pub(super) number: usize,
     pub(super) choice: Result<Choice, CallError>,
 }
 
@@ -48,19 +49,19 @@ pub(super) struct Said {
 #[derive(Clone)]
 pub(super) struct Choice {
     pub(super) master: ConnectionInfo,
-    /// The number of the failover that made it the master: the greater one is right.
+    /// The number of the failover that made this server the master. The greatest number is right.
     pub(super) epoch: u64,
 }
 
 impl Choice {
-    /// Whether it came after `other`, and chose another server.
+    /// Whether this choice came after `other`, and chose another server.
     pub(super) fn replaces(&self, other: &Self) -> bool {
         self.epoch > other.epoch && self.master.addr() != other.master.addr()
     }
 }
 
 impl Listener {
-    /// Until nobody wants to know.
+    /// Runs until nobody listens any more.
     pub(super) async fn run(self) {
         let place = format!("the sentinel {}", self.sentinel.addr());
         while !self.said.is_closed() {
@@ -71,17 +72,17 @@ impl Listener {
     }
 
     fn say(&self, choice: Result<Choice, CallError>) {
-        // Whoever wanted to know may be gone.
-        let _ = self.said.send(Said { deadline: self.number, choice });
+        // Perhaps nobody listens any more.
+        let _ = self.said.send(Said { number: self.number, choice });
     }
 
-    /// Until the connection breaks, or is silent.
+    /// Listens until the connection breaks, or is silent.
     async fn listen(&self) -> Result<Infallible, CallError> {
         let news = Arc::new(Notify::new());
         let (mut connection, mut choice) = self.limited(self.connect(&news)).await?;
         loop {
             self.say(Ok(choice));
-            // What the news are does not matter: it is asked.
+            // The content of the news does not matter: the sentinel is asked.
             let _ = timeout(jittered(ASK_PAUSE), news.notified()).await;
             choice = self.limited(self.ask(&mut connection)).await?;
         }
@@ -93,7 +94,7 @@ impl Listener {
 
     async fn connect(&self, news: &Arc<Notify>) -> Result<(MultiplexedConnection, Choice), CallError> {
         let server = self.sentinel.redis_settings();
-        // A sentinel has no databases, and most often no password either: then it refuses one.
+        // A sentinel has no databases. Most often it has no password either, and then it refuses a password.
         let plain = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
         match (self.connect_as(plain.clone(), news).await, server.password()) {
             (Err(CallError::Failed(error)), Some(password)) if error.code() == Some("NOAUTH") => {
@@ -115,21 +116,23 @@ impl Listener {
             Ok(())
         };
         let client = redis::Client::open(self.sentinel.clone().set_redis_settings(credentials))?;
-        // The limit of the step is the only one.
+        // Each step has its own limit.
         let config =
             AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None).set_push_sender(hear);
         let of_setup = |error| CallError::of_setup(error, is_tls(&self.sentinel));
         let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(of_setup)?;
-        // The one is told by the sentinel that leads a failover as soon as there is a new master, the other by the rest.
+        // The sentinel that leads a failover sends the first message as soon as there is a new master. The other sentinels
+        // send the second message.
         let mut asking = connection.clone();
-        // In one piece, and listening first: no news is missed in between.
+        // In one piece, and the subscription first: no news is missed in between.
         let subscribing = connection.subscribe(&["+promoted-slave", "+switch-master"]);
         let (subscribed, choice) = join(subscribing, self.ask(&mut asking)).await;
         subscribed.map_err(refused)?;
         Ok((connection, choice?))
     }
 
-    /// Who the master is, and since which failover. A sentinel that leads one tells the first before it is over.
+    /// The master, and the failover that made it the master. The sentinel that leads a failover reports the master before
+    /// the failover is over.
     async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Choice, CallError> {
         let mut asking = redis::pipe();
         asking.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&*self.name);
@@ -163,7 +166,7 @@ fn unreadable() -> CallError {
     CallError::Unsuitable("its answer can't be read".to_owned())
 }
 
-/// Up to half as long again, so that those who lost the same sentinel do not come back together.
+/// The pause, made longer by up to a half, so that clients that lost the same sentinel do not come back together.
 fn jittered(pause: Duration) -> Duration {
     let (random, ..) = Uuid::new_v4().as_fields();
     pause.mul_f64(1.0 + f64::from(random) / f64::from(u32::MAX) / 2.0)

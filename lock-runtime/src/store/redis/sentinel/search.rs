@@ -9,18 +9,18 @@ use super::listener::Choice;
 /// The search for a master, while sentinels are asked and servers are tried.
 #[derive(Default)]
 pub(super) struct Search {
-    /// Every server that was tried, or is.
+    /// Every server that was tried, or is being tried.
     pub(super) tried: Vec<ConnectionAddr>,
     named: Vec<Choice>,
     greeted: Vec<(ConnectionAddr, Greeted)>,
     failed: Vec<(ConnectionAddr, CallError)>,
-    /// What is said if there is no master: of the server that was named, rather than of a sentinel that is down.
+    /// The error when there is no master. The error of a named server says more than the error of a sentinel that is down.
     pub(super) of_master: Option<CallError>,
     pub(super) of_sentinels: Option<CallError>,
 }
 
 impl Search {
-    /// Takes in how trying a server ended.
+    /// Takes in the outcome of trying a server.
     pub(super) fn on_outcome(&mut self, master: &ConnectionInfo, outcome: Result<Greeted, CallError>) {
         match outcome {
             Ok(greeted) => self.greeted.push((master.addr().clone(), greeted)),
@@ -28,7 +28,7 @@ impl Search {
         }
     }
 
-    /// Takes in what a sentinel says; returns whether that server is still to be tried.
+    /// Takes in a sentinel's choice. Returns whether the server still has to be tried.
     pub(super) fn on_choice(&mut self, choice: &Choice) -> bool {
         self.named.push(choice.clone());
         let is_new = !self.tried.contains(choice.master.addr());
@@ -38,7 +38,7 @@ impl Search {
         is_new
     }
 
-    /// A server that was named and that is a master by its own account.
+    /// A server that a sentinel named, and that says of itself that it is a master.
     pub(super) fn take_master(&mut self) -> Option<(Choice, Greeted)> {
         let is_named = |addr: &ConnectionAddr| self.named.iter().rposition(|choice| choice.master.addr() == addr);
         let (place, named) =
@@ -46,7 +46,7 @@ impl Search {
         Some((self.named.get(named)?.clone(), self.greeted.swap_remove(place).1))
     }
 
-    /// Why there is no master. How a server fared that nobody names does not matter.
+    /// The error when there is no master. The failure of a server that no sentinel names does not matter.
     pub(super) fn into_error(self) -> CallError {
         let is_named = |addr: &ConnectionAddr| self.named.iter().any(|choice| choice.master.addr() == addr);
         let of_named = self.failed.into_iter().rfind(|(addr, _)| is_named(addr)).map(|(_, error)| error);

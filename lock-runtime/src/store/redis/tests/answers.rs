@@ -11,7 +11,7 @@ fn array<const N: usize>(fields: [i64; N]) -> Vec<Value> {
     fields.map(Value::Int).into()
 }
 
-/// The fields of an answer that end with who owns the lock.
+/// The fields of an answer that ends with the lock's owner.
 fn owned<const N: usize>(fields: [i64; N], owner: &str, more: &[i64]) -> Value {
     let more = more.iter().copied().map(Value::Int);
     Value::Array(array(fields).into_iter().chain([text_of(owner)]).chain(more).collect())
@@ -21,7 +21,7 @@ fn answer(value: Value, fences: u32) -> Result<Answer, StoreError> {
     read_answer(value, &ask(fences), Anchor { sent: Moment::now(), store_micros: 7, drift: Drift::DEFAULT })
 }
 
-/// Whether another waits, the first fencing token, and what is left to its holder of so many milliseconds.
+/// Whether another process waits, and the first fencing token. The lease has `millis` left.
 #[track_caller]
 fn granted(outcome: Result<Answer, StoreError>, millis: u64) -> (bool, Option<u64>) {
     let Answer::Granted(Grant { until, contended, fence }) = outcome.unwrap() else { panic!("it is busy") };
@@ -30,7 +30,7 @@ fn granted(outcome: Result<Answer, StoreError>, millis: u64) -> (bool, Option<u6
     (contended, fence)
 }
 
-/// Who has it, and for how long; the time by the store's clock.
+/// The owner, the rest of its lease, whether the lease never ends, and the time by the store's clock.
 #[track_caller]
 fn busy(outcome: Result<Answer, StoreError>) -> (String, Option<u64>, bool, Option<u64>) {
     let Answer::Busy(Busy { owner, frees_in, endless, anchor, .. }) = outcome.unwrap() else { panic!("it is granted") };

@@ -1,0 +1,76 @@
+//! What a URL is read as, and what is said of one that can't be read.
+
+use super::*;
+
+fn target(url: &str) -> Target {
+    match of_url(url) {
+        Ok(Address::Redis(target)) => target,
+        Ok(_) => unreachable!("{url} names servers"),
+        Err(error) => panic!("{url}: {error}"),
+    }
+}
+
+#[test]
+fn a_url_of_tls_is_told_the_feature_that_it_needs() {
+    let told = |scheme: &str, has_tls| reason(&Mistake { scheme: scheme.to_owned(), problem: None }, has_tls);
+    for scheme in ["rediss", "valkeys", "rediss-sentinel", "valkeys-cluster", "redlocks"] {
+        assert!(told(scheme, false).contains("feature `tls`"));
+        assert!(!told(scheme, true).contains("feature"));
+    }
+    for scheme in ["redis", "redis-sentinel", "valkey-cluster", "redlock"] {
+        assert!(!told(scheme, false).contains("feature"));
+    }
+}
+
+#[test]
+fn a_url_says_where_the_locks_live() {
+    for (url, address) in [
+        ("redis://one", "one:6379"),
+        ("unix:///socket", "/socket"),
+        (
+            "redis-sentinel://one,two:5,[::1],[::1]:7/the.till-1_a",
+            "`the.till-1_a` by the sentinels one:26379, two:5, ::1:26379, ::1:7",
+        ),
+        ("redis-cluster://one,two:5,[::1]:7/", "the cluster of one:6379, two:5, ::1:7"),
+        ("valkey-cluster://ada:s%40c@one,two", "the cluster of one:6379, two:6379"),
+    ] {
+        assert_eq!(target(url).address(), address);
+    }
+    assert!(matches!(of_url("Memory://"), Ok(Address::Memory)));
+    assert!(matches!(of_url("redlock://a,b,c"), Ok(Address::Quorum(_))));
+}
+
+#[test]
+fn what_names_no_host_or_no_master_is_refused() {
+    let urls = ["", "/till", ",/till", "one", "one/", "one//", "one,/till", "one,,two/till", "one/till/x", "one/till/"];
+    for rest in urls.iter().chain(&["one/till/0/1", "one/a b", "one:port/till", "one/till?db=3"]) {
+        assert!(of_url(&format!("redis-sentinel://{rest}")).is_err(), "{rest}");
+    }
+}
+
+#[test]
+fn what_names_no_node_or_a_database_is_refused() {
+    let urls = ["", ",", "one,", "one,,two", "one/0", "one/3", "one:port", "one?db=3", "a@b,c@d@", "one//"];
+    for rest in urls.iter().chain(&["a:1/x@b", "a:1#x@b", "a:x@b,c:y@d"]) {
+        assert!(of_url(&format!("redis-cluster://{rest}")).is_err(), "{rest}");
+    }
+}
+
+#[test]
+fn credentials_are_not_shown() {
+    for url in ["redis://ada:canary@one", "redis-sentinel://ada:canary@one/till", "redis-cluster://ada:canary@one"] {
+        let target = target(url);
+        let debug = match &target {
+            Target::Server(endpoint) => format!("{endpoint:?}"),
+            Target::Cluster(seeds) => format!("{seeds:?}"),
+        };
+        assert!(!target.address().contains("canary") && !debug.contains("canary"), "{url}");
+    }
+}
+
+#[test]
+fn neither_memory_nor_a_quorum_is_a_server_of_a_quorum() {
+    for url in ["memory://", "redlock://a,b,c", "redis-cluster://a", "redis-sentinel://a/till"] {
+        assert!(quorum::of_urls(&["redis://a", "redis://b", url].map(str::to_owned)).is_err(), "{url}");
+    }
+}

@@ -1,0 +1,163 @@
+//! How a [`Link`] sends a command, and waits for the reply.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use redis::{Cmd, Pipeline, RedisResult, Value};
+use tokio::time::timeout_at;
+
+use super::super::failure::CallError;
+use super::super::reply;
+use super::called::{Called, InFlight};
+use super::{Link, Live, Made};
+use crate::clock::{Deadline, Moment};
+
+/// While a server is loading or lacks replicas, another master is looked for at most this often.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+impl Link {
+    /// Sends a command and waits for its reply, until the deadline or the command timeout.
+    ///
+    /// A connection that turns out to be broken (its runtime may be gone) is replaced, and the command is repeated once: every
+    /// command is idempotent for its token.
+    ///
+    /// Boxed: the client's future has more than a kilobyte, for which every task that waits for a lock would reserve room.
+    pub(in super::super) fn call(
+        self: &Arc<Self>,
+        command: Cmd,
+        deadline: Deadline,
+    ) -> BoxFuture<'_, Result<Called, CallError>> {
+        Box::pin(async move {
+            match self.send(&command, deadline).await {
+                Err(CallError::Failed(error)) if error.is_io_error() => {
+                    match self.send(&command, deadline.counted_from(Moment::now())).await {
+                        Ok(called) => Ok(Called { repeated: true, ..called }),
+                        Err(CallError::UnknownScript { .. }) => Err(CallError::UnknownScript { repeated: true }),
+                        Err(error) => Err(error.after_sending()),
+                    }
+                }
+                outcome => outcome,
+            }
+        })
+    }
+
+    async fn send(self: &Arc<Self>, command: &Cmd, deadline: Deadline) -> Result<Called, CallError> {
+        let (mut live, deadline) = self.live(deadline).await?;
+        let reply = live.connection.send_packed_command(command);
+        let value = self.await_reply(live.made, deadline, reply).await?;
+        let sent = mutant!(DeadlineFromReply => Moment::now(), deadline.start());
+        Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
+    }
+
+    /// Sends a command to the next master of a slot that is on its way. With `ASKING` that server executes the command already.
+    pub(in super::super) fn call_asking(
+        self: &Arc<Self>,
+        command: Cmd,
+        deadline: Deadline,
+    ) -> BoxFuture<'_, Result<Called, CallError>> {
+        Box::pin(async move {
+            let (mut live, deadline) = self.live(deadline).await?;
+            let mut both = redis::pipe();
+            // In one piece: `ASKING` counts for the very next command on this connection.
+            both.cmd("ASKING").add_command(command);
+            let replies = live.connection.send_packed_commands(&both, 0, 2);
+            // A server that refuses `ASKING` only redirects the command: the refusal of `ASKING` says more.
+            let told = |asked, answer| if matches!(asked, Value::ServerError(_)) { asked } else { answer };
+            let reply = async { Ok(replies.await?.into_iter().reduce(told).unwrap_or(Value::Nil)) };
+            let value = self.await_reply(live.made, deadline, reply).await?;
+            Ok(Called { value, sent: deadline.start(), repeated: false, live, link: Arc::clone(self) })
+        })
+    }
+
+    /// Sends commands on the connection of an earlier answer. A connection that breaks is not replaced.
+    pub(in super::super) async fn call_on(
+        &self,
+        live: &Live,
+        commands: &Pipeline,
+        deadline: Deadline,
+    ) -> Result<Vec<Value>, CallError> {
+        let mut connection = live.connection.clone();
+        let count = commands.len();
+        let replies = async { connection.send_packed_commands(commands, 0, count).await.map(Value::Array) };
+        match self.await_reply(live.made, deadline, replies).await? {
+            Value::Array(values) => Ok(values),
+            value => Ok(vec![value]),
+        }
+    }
+
+    /// Waits for a reply, and decides by the reply, or by its absence, whether the connection is still good.
+    async fn await_reply(
+        &self,
+        made: Made,
+        deadline: Deadline,
+        reply: impl Future<Output = RedisResult<Value>>,
+    ) -> Result<Value, CallError> {
+        let limit = mutant!(EndlessCommand => Duration::from_hours(1), deadline.span().min(self.command_timeout));
+        let sent = deadline.start();
+        let in_flight = InFlight::new(self);
+        let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), reply).await;
+        drop(in_flight);
+        let Ok(reply) = outcome else {
+            self.on_silence(made.generation, sent, limit);
+            return Err(self.unanswered(limit));
+        };
+        self.on_reply();
+        let reply = reply.and_then(Value::extract_error);
+        let is_over = match &reply {
+            Ok(value) => self.endpoint.moves() && self.is_reason_to_move(made, reply::caught(value)),
+            Err(error) => error.is_io_error() || self.is_reason_to_move(made, error.code()),
+        };
+        if is_over {
+            self.drop_connection(made.generation);
+        }
+        Ok(reply?)
+    }
+
+    /// Why there was no answer within a time.
+    pub(in super::super) fn unanswered(&self, limit: Duration) -> CallError {
+        match &self.replicas {
+            Some(replicas) if replicas.keep_waiting() => replicas.unconfirmed(limit),
+            _ => CallError::Silent(limit),
+        }
+    }
+
+    /// Whether a refusal with this code is a reason to look where the locks live now.
+    fn is_reason_to_move(&self, made: Made, code: Option<&str>) -> bool {
+        self.endpoint.moves()
+            && match code {
+                Some("READONLY" | "MASTERDOWN") => true,
+                // Most often it is still the master, and has only started, or lost its replicas.
+                Some("LOADING" | "NOREPLICAS") => made.at.elapsed() >= LOOK_PAUSE,
+                _ => false,
+            }
+    }
+
+    /// Finds out whether the server still answers; connects when there is no connection.
+    pub(in super::super) async fn heartbeat(self: &Arc<Self>, deadline: Deadline) {
+        // An error reply is an answer, too. `await_reply` has drawn the conclusions from silence.
+        let _ = self.call(redis::cmd("PING"), deadline).await;
+    }
+
+    /// Whether commands of several tasks are on their way.
+    pub(in super::super) fn is_busy(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) > 1
+    }
+
+    /// Sends a command behind all commands that were sent before, and waits for nothing. It is not sent when there is no
+    /// connection, or when the connection's buffer is full.
+    pub(in super::super) fn send_behind(&self, command: &Cmd) {
+        if self.origin.is_inherited() {
+            return;
+        }
+        let Some(mut live) = self.locked().live.clone() else {
+            return;
+        };
+        let mut sending = pin!(live.connection.send_packed_command(command));
+        // The first poll takes the command when the buffer has room.
+        let _: Poll<_> = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    }
+}

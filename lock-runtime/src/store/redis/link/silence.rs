@@ -1,0 +1,52 @@
+//! What a [`Link`] concludes when a command goes unanswered.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::Link;
+use crate::clock::{Deadline, Moment};
+
+impl Link {
+    /// An answer came: the server is not silent.
+    pub(super) fn on_reply(&self) {
+        if self.is_silent.load(Ordering::Relaxed) {
+            self.is_silent.store(false, Ordering::Relaxed);
+            self.locked().silent_since = None;
+        }
+    }
+
+    /// A command went unanswered. After twice the command timeout without any answer the connection is given up. So a slow
+    /// server is not flooded with new connections, and a dead connection is replaced soon.
+    pub(super) fn on_silence(&self, generation: u64, sent: Moment, limit: Duration) {
+        let mut state = self.locked();
+        if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
+            return;
+        }
+        let since = *state.silent_since.get_or_insert(sent);
+        self.is_silent.store(true, Ordering::Relaxed);
+        drop(state);
+        if since.elapsed() < self.command_timeout * 2 || mutant!(ConnectionNeverGivenUp) {
+            return;
+        }
+        if self.was_cut_short(limit) { self.probe() } else { self.drop_connection(generation) }
+    }
+
+    /// Whether a command that went unanswered for `limit` had less time than an answer may take: two round trips, but no more
+    /// than the command timeout. Its answer may have come too late, so its silence says nothing about the connection.
+    fn was_cut_short(&self, limit: Duration) -> bool {
+        limit < (self.round_trip() * 2).min(self.command_timeout) && !mutant!(CutShortIsSilence)
+    }
+
+    /// Asks the server for any answer, with all the time that a command may have. When this goes unanswered, too, the
+    /// connection is dead.
+    fn probe(&self) {
+        let Some(link) = self.this.upgrade() else { return };
+        if self.is_probing.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tokio::spawn(async move {
+            link.heartbeat(Deadline::after(link.command_timeout)).await;
+            link.is_probing.store(false, Ordering::Relaxed);
+        });
+    }
+}

@@ -1,0 +1,153 @@
+//! How leases are released and asks withdrawn: by the script `free.lua` where it can, by `release.lua` else.
+
+use std::time::Duration;
+
+use redis::{Cmd, RedisWrite};
+
+use super::answer::{read_freed, read_released};
+use super::link::{Called, Link};
+use super::reply::items;
+use super::verb::{Verb, one_by_one};
+use super::{RedisStore, lock_keys, millis, scripts};
+use crate::clock::{Deadline, Moment};
+use crate::store::{Answer, Answers, Release, Released, Retry, StoreError};
+
+impl Verb for Release {
+    type Answer = Released;
+
+    async fn send(store: &RedisStore, releases: &[Self], deadline: Deadline) -> Answers<Released> {
+        if releases.iter().all(Self::is_lone) {
+            store.free_then_release(releases, deadline).await
+        } else {
+            Ok(Box::pin(store.release_or_split(releases, deadline)).await)
+        }
+    }
+
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn token_to_release(&self) -> &str {
+        self.token.as_str()
+    }
+
+    /// `denied.lua` needs fewer rights, so it tries each release that the server refused for good, for whatever reason.
+    fn is_explained(error: &StoreError) -> bool {
+        error.retry == Retry::Never
+    }
+}
+
+/// What `free.lua` did.
+struct Freed {
+    /// Of each release, whether it is done. The others changed nothing, unless an earlier call of a repeated command did.
+    done: Vec<bool>,
+    /// The command was sent twice, and the first one may have taken effect.
+    repeated: bool,
+}
+
+impl RedisStore {
+    /// Releases locks that most likely nobody waits for: `free.lua` releases most of them, and `release.lua` the rest.
+    async fn free_then_release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
+        let Freed { done, repeated } = self.run_free(releases, deadline).await?;
+        if done.iter().all(|done| *done) {
+            return Ok(releases.iter().map(|_| Ok(Released { owned: true, again: None })).collect());
+        }
+        let rest: Vec<_> =
+            done.iter().zip(releases).filter(|(done, _)| !**done).map(|(_, rest)| rest.clone()).collect();
+        let deadline = deadline.counted_from(Moment::now());
+        let mut answers = Box::pin(self.release_or_split(&rest, deadline)).await.into_iter();
+        let merge = |done| {
+            if done {
+                return Ok(Released { owned: true, again: None });
+            }
+            let mut released = answers.next().unwrap_or_else(|| Err(StoreError::no_answer()))?;
+            released.owned |= repeated;
+            Ok(released)
+        };
+        Ok(done.into_iter().map(merge).collect())
+    }
+
+    /// Runs `release.lua` for all releases, or for each by itself when the server refuses the command: a lock's name that the
+    /// user has no right to must not keep the other locks.
+    async fn release_or_split(&self, releases: &[Release], deadline: Deadline) -> Vec<Result<Released, StoreError>> {
+        match self.run_release(releases, deadline).await {
+            Ok(answers) => answers,
+            Err(error) if error.retry == Retry::Never && releases.len() > 1 => {
+                let deadline = deadline.counted_from(Moment::now());
+                one_by_one(releases, |release| self.run_release(release, deadline)).await
+            }
+            Err(error) => releases.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    /// Runs `free.lua`. When the server refuses it, nothing is done yet.
+    async fn run_free(&self, releases: &[Release], deadline: Deadline) -> Result<Freed, StoreError> {
+        let arguments = |_: &Link, command: &mut Cmd| free_arguments(command, releases);
+        let keys = (first_key(releases), 2 * releases.len());
+        let none_with = |repeated| Freed { done: vec![false; releases.len()], repeated };
+        match self.run(&scripts::FREE, keys, arguments, deadline).await {
+            Ok(Called { value, repeated, .. }) => Ok(Freed { done: read_freed(value, releases.len())?, repeated }),
+            // Nothing was changed: the server denied the script itself, or its only write.
+            Err(error) if error.is_denied() => Ok(none_with(false)),
+            // The script may have released some of several locks before it failed.
+            Err(error) if error.retry == Retry::Never => Ok(none_with(releases.len() > 1)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Runs `release.lua`, which also passes a lock on to the first process in its queue.
+    async fn run_release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
+        let arguments = |_: &Link, command: &mut Cmd| release_arguments(command, releases);
+        let keys = (first_key(releases), 3 * releases.len());
+        let Called { value, sent, repeated, link, .. } = self.run(&scripts::RELEASE, keys, arguments, deadline).await?;
+        let answers = items(value).map_err(|_| StoreError::no_answer())?;
+        let read = |(answer, release)| {
+            let mut released = read_released(answer, release, sent, link.drift)?;
+            // The release that was sent before may have been the one that took effect.
+            released.owned |= repeated;
+            if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| link.replicas.is_some()) {
+                // Rule 16: a grant whose deadline has passed is confirmed before use. The replicas have not confirmed this one.
+                grant.until = Deadline::after(Duration::ZERO);
+            }
+            Ok(released)
+        };
+        Ok(answers.into_iter().zip(releases).map(read).collect())
+    }
+}
+
+/// A withdrawal whose answer nobody reads. It has the script's text: an answer would be needed to learn that the server does
+/// not know the digest.
+pub(super) fn withdrawal_command(release: &Release) -> Cmd {
+    let arguments = |command: &mut Cmd| release_arguments(command, std::slice::from_ref(release));
+    let mut command = scripts::RELEASE.by_text(3, &arguments);
+    command.set_no_response(true);
+    command
+}
+
+fn first_key(releases: &[Release]) -> &str {
+    releases.first().map_or("", |release| &release.key)
+}
+
+pub(super) fn release_arguments(command: &mut Cmd, releases: &[Release]) {
+    for release in releases {
+        lock_keys(command, &release.key);
+    }
+    for release in releases {
+        let (reserved, used) = release.unused_fences.unwrap_or((0, 0));
+        command.arg(release.token.as_str()).arg(millis(release.claim)).arg(reserved).arg(used);
+        match &release.again {
+            Some((token, claim)) => command.arg(token.as_str()).arg(millis(*claim)),
+            None => command.arg("").arg(0),
+        };
+    }
+}
+
+pub(super) fn free_arguments(command: &mut Cmd, releases: &[Release]) {
+    for release in releases {
+        command.arg(&*release.key);
+        command.write_arg_fmt(format_args!("{{{}}}:queue", release.key));
+    }
+    for release in releases {
+        command.arg(release.token.as_str());
+    }
+}
