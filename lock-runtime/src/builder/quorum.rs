@@ -40,7 +40,7 @@ pub(super) async fn connect(settings: Settings, endpoints: &[Endpoint]) -> Resul
     let servers: Vec<_> = endpoints.iter().map(Endpoint::address).collect();
     let refused = |problem| LockError::Connect { server: servers.join(", "), problem };
     if endpoints.iter().any(Endpoint::is_tls) {
-        super::choose_cryptography();
+        super::connect::choose_cryptography();
     }
     let process = Process::new(&settings.label);
     let nodes = |process: Option<&str>| -> Vec<RedisStore> {

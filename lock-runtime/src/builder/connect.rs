@@ -1,0 +1,274 @@
+//! How a [`Builder`] makes a manager: the stores and the keeper of each place.
+
+use std::sync::Arc;
+
+use super::{Builder, Server, quorum};
+use crate::address::{self, Address, Target};
+use crate::clock::Deadline;
+use crate::engine::Engine;
+use crate::keeper::thread::KeeperThread;
+use crate::settings::Settings;
+use crate::store::memory::MemoryStore;
+use crate::store::redis::RedisStore;
+use crate::store::redis::cluster::{Cluster, topology::Topology};
+use crate::store::redis::link::Link;
+use crate::store::redis::replicas::Replicas;
+use crate::store::redis::servers::Servers;
+use crate::store::{AnyStore, Store};
+use crate::token::Process;
+use crate::{BackendError, LockError, LockManager};
+
+/// The ways to make a manager.
+impl LockManager {
+    /// Connects to the servers at `url`, with the defaults for every setting. [`Builder::url`] lists the forms of a
+    /// URL.
+    ///
+    /// ```no_run
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::connect("rediss://app:secret@redis.internal:6380/2").await?;
+    /// locks.install()?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`](LockError::InvalidSetting) for a URL that can't be read, [`Connect`](LockError::Connect) when
+    /// the server refuses, is too old, or does not answer within 2 s (see [`Builder::connect_timeout`]).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: connecting takes no lock.
+    pub async fn connect(url: &str) -> Result<Self, LockError> {
+        Self::builder().url(url).connect().await
+    }
+
+    /// A manager whose locks live in this process: for tests, examples, and services with one replica.
+    ///
+    /// A task renews the holds of this manager. Each runtime that acquires a lock has such a task, which uses the time
+    /// of that runtime. A test may pause that time. A hold is renewed while its own runtime is driven, or any other
+    /// runtime that the manager is used on.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::in_memory();
+    /// let first = locks.lock("invoice", &17).acquire().await?;
+    /// assert!(locks.lock("invoice", &17).try_acquire().await?.is_none());
+    /// drop(first);
+    /// assert!(locks.lock("invoice", &17).try_acquire().await?.is_some());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::builder().in_memory()
+    }
+
+    /// Connects with the address, the credentials and the TLS certificates of a client of the `redis` crate.
+    ///
+    /// ```no_run
+    /// # use lock_runtime::LockManager;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = redis::Client::open("redis://127.0.0.1:6379")?;
+    /// let locks = LockManager::from_client(client).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Connect`](LockError::Connect) when the server refuses, is too old, or does not answer within 2 s.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: connecting takes no lock.
+    pub async fn from_client(client: redis::Client) -> Result<Self, LockError> {
+        Self::builder().client(client).connect().await
+    }
+
+    /// Starts with the default of every setting.
+    ///
+    /// ```
+    /// # use lock_runtime::LockManager;
+    /// let locks = LockManager::builder().namespace("shop").label("worker-3").in_memory();
+    /// assert_eq!(format!("{locks:?}"), r#"LockManager { label: "worker-3", .. }"#);
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+}
+
+/// The ways from the settings to a manager.
+impl Builder {
+    /// Connects to the place that [`url`](Self::url), [`client`](Self::client) or [`quorum`](Self::quorum) names.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let refused = LockManager::builder().url("redis://127.0.0.1").max_waiters(0).connect().await;
+    /// assert!(matches!(refused, Err(LockError::InvalidSetting { setting: "max_waiters", .. })));
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`](LockError::InvalidSetting) for a missing URL, a URL that can't be read, or any setting out of
+    /// bounds; [`Connect`](LockError::Connect) when the server refuses, is too old, or does not answer within the
+    /// [`connect_timeout`](Self::connect_timeout).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: connecting takes no lock.
+    pub async fn connect(self) -> Result<LockManager, LockError> {
+        self.settings.check()?;
+        let address = match self.server {
+            Some(Server::Client(client)) => Address::Redis(address::of_client(&client)?),
+            Some(Server::Url(url)) => address::of_url(&url)?,
+            Some(Server::Quorum(urls)) => Address::Quorum(address::quorum::of_urls(&urls)?),
+            None => {
+                let reason = format!("none was given; {}", address::FORMS);
+                return Err(LockError::InvalidSetting { setting: "URL", reason });
+            }
+        };
+        let target = match address {
+            Address::Memory => {
+                self.settings.check_in_memory()?;
+                return Ok(on_memory(self.settings, in_this_process()));
+            }
+            Address::Quorum(endpoints) => return quorum::connect(self.settings, &endpoints).await,
+            Address::Redis(target) => target,
+        };
+        if target.is_cluster() && self.settings.min_replicas.is_some() {
+            let reason = "it is not supported for a cluster; leave it out".to_owned();
+            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+        }
+        connect(self.settings, target).await
+    }
+
+    /// A manager whose locks live in this process.
+    ///
+    /// It does not report a setting that [`connect`](Self::connect) would refuse. Each request reports that setting
+    /// instead.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// let locks = LockManager::builder().default_expire(Duration::ZERO).in_memory();
+    /// let refused = locks.lock("p", "k").acquire().await;
+    /// assert!(matches!(refused, Err(LockError::InvalidSetting { setting: "default_expire", .. })));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn in_memory(self) -> LockManager {
+        on_memory(self.settings, in_this_process())
+    }
+
+    /// A manager in this process that shares its locks with `other`, as two replicas of a service share a Redis: for
+    /// tests.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let one = LockManager::in_memory();
+    /// let other = LockManager::builder().label("other-replica").in_memory_with(&one)?;
+    /// let _guard = one.lock("leader", "eu").acquire().await?;
+    /// assert!(other.lock("leader", "eu").try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`](LockError::InvalidSetting) when the locks of `other` do not live in this process.
+    pub fn in_memory_with(self, other: &LockManager) -> Result<LockManager, LockError> {
+        let store = other.core().store();
+        if !store.is_immediate() {
+            let reason = "its locks live on a server; connect to that server instead".to_owned();
+            return Err(LockError::InvalidSetting { setting: "manager to share with", reason });
+        }
+        Ok(on_memory(self.settings, Arc::clone(store)))
+    }
+}
+
+fn in_this_process() -> Arc<AnyStore> {
+    Arc::new(AnyStore::Memory(MemoryStore::default()))
+}
+
+fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
+    settings.problem = settings.check_in_memory().err();
+    let process = Process::new(&settings.label);
+    LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))
+}
+
+/// Two stores for the same place: the first over the connections of the callers of `process`, the second over those of
+/// its keeper.
+fn stores(
+    target: Target,
+    process: &Process,
+    settings: &Settings,
+    thread: &Arc<KeeperThread>,
+) -> (RedisStore, RedisStore) {
+    let (command_timeout, connect_timeout) = (settings.command_timeout, settings.connect_timeout);
+    match target {
+        Target::Server(endpoint) => {
+            let link = |process| {
+                let replicas = settings.min_replicas.map(|(count, within)| Replicas::new(count, within));
+                Link::new(
+                    endpoint.clone(),
+                    process,
+                    replicas,
+                    None,
+                    settings.drift(),
+                    (command_timeout, connect_timeout),
+                )
+            };
+            (RedisStore::new(link(Some(process.id()))), RedisStore::new(link(None)))
+        }
+        Target::Cluster(seeds) => {
+            let topology = Topology::new(*seeds, settings.drift(), command_timeout, connect_timeout);
+            let masters = |process| Cluster::new(&topology, process);
+            let (front, back, thread) = (masters(Some(process.id())), masters(None), Arc::clone(thread));
+            front.mirror_connections(&back, move |work| thread.spawn(work));
+            (RedisStore::new(Servers::Cluster(front)), RedisStore::new(Servers::Cluster(back)))
+        }
+    }
+}
+
+async fn connect(settings: Settings, target: Target) -> Result<LockManager, LockError> {
+    let server = target.address();
+    let refused = |problem| LockError::Connect { server: server.clone(), problem };
+    let is_tls = target.is_tls();
+    if is_tls {
+        choose_cryptography();
+    }
+    let thread = KeeperThread::shared()
+        .map_err(|error| refused(BackendError::caused_by("the keeper's thread could not be started", error)))?;
+    let process = Process::new(&settings.label);
+    let (front, back) = stores(target, &process, &settings, &thread);
+    match tokio::time::timeout(settings.connect_timeout, front.connect()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(problem)) => return Err(refused(problem)),
+        Err(_) => {
+            let hint = if is_tls { ": does the server speak TLS on this port?" } else { "" };
+            let text = format!("no answer within {:?}{hint}", settings.connect_timeout);
+            return Err(refused(BackendError::new(text)));
+        }
+    }
+    let (look, deadline) = (back.clone(), Deadline::after(settings.connect_timeout));
+    thread.spawn(async move { look.warn_of_eviction(deadline).await });
+    let store = |store| Arc::new(AnyStore::Redis(store));
+    Ok(LockManager::new(Engine::new(settings, process, store(front), store(back), Some(thread))))
+}
+
+/// Chooses the cryptography of the TLS library, unless the application has chosen. That library panics when no
+/// implementation of its cryptography is compiled in. It also panics when two are compiled in and none was chosen.
+#[cfg(feature = "tls")]
+pub(super) fn choose_cryptography() {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        // Another thread may choose at the same moment; that choice is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+}
+
+/// Another crate has compiled TLS into the client, so the application makes the choice.
+#[cfg(not(feature = "tls"))]
+pub(super) fn choose_cryptography() {}
