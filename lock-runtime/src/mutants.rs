@@ -6,12 +6,6 @@
 #[cfg(not(test))]
 macro_rules! mutant {
     ($mutant:ident => $wrong:expr) => {};
-    ($mutant:ident) => {
-        false
-    };
-    ($mutant:ident => $wrong:expr, $right:expr) => {
-        $right
-    };
 }
 
 #[cfg(test)]
@@ -20,12 +14,6 @@ macro_rules! mutant {
         if $crate::mutants::is_seeded($crate::mutants::Mutant::$mutant) {
             $wrong;
         }
-    };
-    ($mutant:ident) => {
-        $crate::mutants::is_seeded($crate::mutants::Mutant::$mutant)
-    };
-    ($mutant:ident => $wrong:expr, $right:expr) => {
-        if mutant!($mutant) { $wrong } else { $right }
     };
 }
 

@@ -81,7 +81,8 @@ impl RedisStore {
             if link.has_sent(script) { script.by_digest(keys, &arguments) } else { script.by_text(keys, &arguments) }
         };
         let called = match self.servers.call(key, &by_digest, deadline).await {
-            Err(CallError::UnknownScript { repeated }) if !mutant!(NoEvalFallback) => {
+            Err(CallError::UnknownScript { repeated }) => {
+                mutant!(NoEvalFallback => return Err(CallError::UnknownScript { repeated }.into()));
                 let deadline = deadline.counted_from(Moment::now());
                 let called = self.servers.call(key, &by_text, deadline).await;
                 let called = called.map_err(|error| if repeated { error.after_sending() } else { error })?;
@@ -112,10 +113,7 @@ impl Verb for Ask {
         };
         let keys = (asks.first().map_or("", |ask| &ask.key), 3 * asks.len());
         let mut called = store.run(&scripts::ASK, keys, arguments, deadline).await?;
-        let mut reply = Reply::read(called.take_value()).ok_or_else(StoreError::no_answer)?;
-        if mutant!(AnswersShifted) {
-            reply.answers.rotate_left(1);
-        }
+        let reply = Reply::read(called.take_value()).ok_or_else(StoreError::no_answer)?;
         let anchor = Anchor { sent: called.sent, store_micros: reply.store_micros, drift: called.link.drift };
         called.link.update_clock(anchor);
         called.live.check_vote()?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::store::Release;
-use crate::timing::{RELEASE_BACKOFF, TICK};
+use crate::timing::RELEASE_BACKOFF;
 
 /// How many releases are kept at most. A release of a lease that others would wait for is kept in any case.
 pub(super) const MOST: usize = 10_000;
@@ -201,7 +201,7 @@ impl Batch {
 
 /// The pause after this number of failures in a row.
 fn pause(failures: u32) -> Duration {
-    mutant!(RepeatedWithoutPause => return TICK);
+    mutant!(RepeatedWithoutPause => return crate::timing::TICK);
     RELEASE_BACKOFF.pause(failures)
 }
 

@@ -18,6 +18,7 @@ impl Reply {
             return None;
         }
         let store_micros = integer(&answers.remove(0)).and_then(|micros| u64::try_from(micros).ok())?;
+        mutant!(AnswersShifted => answers.rotate_left(1));
         Some(Self { store_micros, answers })
     }
 }

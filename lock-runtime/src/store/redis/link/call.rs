@@ -49,7 +49,7 @@ impl Link {
         let (mut live, deadline) = self.live(deadline).await?;
         let reply = live.connection.send_packed_command(command);
         let value = self.await_reply(live.made, deadline, reply).await?;
-        let sent = mutant!(DeadlineFromReply => Moment::now(), deadline.start());
+        let sent = sent_at(deadline);
         Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
     }
 
@@ -89,6 +89,12 @@ impl Link {
         }
     }
 
+    /// How long a command with this deadline may take.
+    fn limit(&self, deadline: Deadline) -> Duration {
+        mutant!(EndlessCommand => return Duration::from_hours(1));
+        deadline.span().min(self.command_timeout)
+    }
+
     /// Waits for a reply, and decides by the reply, or by its absence, whether the connection is still good.
     async fn await_reply(
         &self,
@@ -96,7 +102,7 @@ impl Link {
         deadline: Deadline,
         reply: impl Future<Output = RedisResult<Value>>,
     ) -> Result<Value, CallError> {
-        let limit = mutant!(EndlessCommand => Duration::from_hours(1), deadline.span().min(self.command_timeout));
+        let limit = self.limit(deadline);
         let sent = deadline.start();
         let in_flight = InFlight::new(self);
         let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), reply).await;
@@ -160,4 +166,10 @@ impl Link {
         // The first poll takes the command when the buffer has room.
         let _: Poll<_> = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     }
+}
+
+/// When a command was sent, for a lease that its reply grants: never later than the instant before it.
+fn sent_at(deadline: Deadline) -> Moment {
+    mutant!(DeadlineFromReply => return Moment::now());
+    deadline.start()
 }

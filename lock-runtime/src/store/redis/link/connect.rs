@@ -70,6 +70,13 @@ impl Link {
         self.made_within(Deadline::after(self.connect_timeout * LIFE)).await
     }
 
+    /// Ends the attempts that are under way.
+    #[cfg(test)]
+    fn abort_attempts(&self) {
+        let attempts = std::mem::take(&mut self.locked().attempts);
+        attempts.into_iter().for_each(Attempt::abort);
+    }
+
     async fn made_within(&self, deadline: Deadline) -> Result<Live, CallError> {
         let end = deadline.on_timer();
         loop {
@@ -81,10 +88,7 @@ impl Link {
                 Outlook::UnderWay(another) => another,
             };
             if timeout_at(another.min(end), changed).await.is_err() && Instant::now() >= end {
-                if mutant!(AttemptEndsWithCaller) {
-                    let attempts = std::mem::take(&mut self.locked().attempts);
-                    attempts.into_iter().for_each(Attempt::abort);
-                }
+                mutant!(AttemptEndsWithCaller => self.abort_attempts());
                 // This task may have been late, while the connection was in time.
                 return self.locked().live.clone().ok_or(CallError::NoConnection(deadline.span()));
             }

@@ -25,16 +25,23 @@ impl Link {
         let since = *state.silent_since.get_or_insert(sent);
         self.is_silent.store(true, Ordering::Relaxed);
         drop(state);
-        if since.elapsed() < self.command_timeout * 2 || mutant!(ConnectionNeverGivenUp) {
+        if since.elapsed() < self.command_timeout * 2 {
             return;
         }
-        if self.was_cut_short(limit) { self.probe() } else { self.drop_connection(generation) }
+        if self.was_cut_short(limit) { self.probe() } else { self.give_up(generation) }
+    }
+
+    /// Gives up a connection that has been silent for too long.
+    fn give_up(&self, generation: u64) {
+        mutant!(ConnectionNeverGivenUp => return);
+        self.drop_connection(generation);
     }
 
     /// Whether a command that went unanswered for `limit` had less time than an answer may take: two round trips, but no more
     /// than the command timeout. Its answer may have come too late, so its silence says nothing about the connection.
     fn was_cut_short(&self, limit: Duration) -> bool {
-        limit < (self.round_trip() * 2).min(self.command_timeout) && !mutant!(CutShortIsSilence)
+        mutant!(CutShortIsSilence => return false);
+        limit < (self.round_trip() * 2).min(self.command_timeout)
     }
 
     /// Asks the server for any answer, with all the time that a command may have. When this goes unanswered, too, the
