@@ -8,7 +8,7 @@ use crate::settings::Settings;
 mod connect;
 mod quorum;
 
-/// The settings of a [`LockManager`], made by [`LockManager::builder`].
+/// The settings of a [`LockManager`](crate::LockManager), made by [`LockManager::builder`](crate::LockManager::builder).
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -115,7 +115,7 @@ impl Builder {
     }
 
     /// The longest lease that a request may ask for, the [`grace`](Self::grace) included. A longer lease is refused
-    /// with [`InvalidSetting`](LockError::InvalidSetting).
+    /// with [`InvalidSetting`](crate::LockError::InvalidSetting).
     ///
     /// On a quorum the default is one hour, and all managers must set the same value: a server that restarted may have
     /// forgotten a lock, so it has no vote for this long. Everywhere else there is no limit by default.
@@ -137,7 +137,7 @@ impl Builder {
     /// default names have no namespace.
     ///
     /// A namespace that is empty, or contains a blank, a control character or a brace, is refused with
-    /// [`InvalidSetting`](LockError::InvalidSetting).
+    /// [`InvalidSetting`](crate::LockError::InvalidSetting).
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -231,7 +231,7 @@ impl Builder {
     /// may fail over to one of these replicas. By default none; then nothing is sent.
     ///
     /// When too few replicas confirm within `timeout`, acquiring fails with
-    /// [`TooFewReplicas`](LockError::TooFewReplicas). A held lease that is not confirmed again ends at its deadline.
+    /// [`TooFewReplicas`](crate::LockError::TooFewReplicas). A held lease that is not confirmed again ends at its deadline.
     ///
     /// Each grant costs one more round trip, to the server and on to its replicas. All other commands of this manager
     /// wait meanwhile. So `timeout` should be short, 100 ms for example; more than half of the
@@ -287,7 +287,7 @@ impl Builder {
         self
     }
 
-    /// How long [`LockManager::shutdown`] lets running holds end by themselves. By default 5 s.
+    /// How long [`LockManager::shutdown`](crate::LockManager::shutdown) lets running holds end by themselves. By default 5 s.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -301,7 +301,7 @@ impl Builder {
     }
 
     /// How many tasks of this manager may wait at the same time, for all keys together. The next task is refused at
-    /// once, with [`TooManyWaiters`](LockError::TooManyWaiters). By default 1,000,000. Each waiting task costs about 1
+    /// once, with [`TooManyWaiters`](crate::LockError::TooManyWaiters). By default 1,000,000. Each waiting task costs about 1
     /// KiB beside the task itself. Zero is refused.
     ///
     /// ```
@@ -315,7 +315,7 @@ impl Builder {
     }
 
     /// How many tasks of this manager may wait for one key at the same time. The next task is refused with
-    /// [`TooManyWaiters`](LockError::TooManyWaiters). By default 250,000. Zero is refused.
+    /// [`TooManyWaiters`](crate::LockError::TooManyWaiters). By default 250,000. Zero is refused.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
