@@ -57,7 +57,7 @@ impl Target {
 
 /// Reads a URL.
 pub(crate) fn of_url(url: &str) -> Result<Address, LockError> {
-    let read = Url::read(url)?;
+    let read = Url::read(url).map_err(Mistake::into_error)?;
     match &read.place {
         Place::Memory => Ok(Address::Memory),
         Place::Quorum { servers, db } => quorum::of_hosts(&read.scheme, servers, *db).map(Address::Quorum),
@@ -94,12 +94,13 @@ fn target(url: &str, read: Url) -> Result<Target, LockError> {
 
 /// The error for a URL whose mistake has no description of its own.
 fn unreadable(scheme: &str) -> LockError {
-    Mistake { scheme: scheme.to_owned(), problem: None }.into()
+    Mistake { scheme: scheme.to_owned(), problem: None }.into_error()
 }
 
-impl From<Mistake> for LockError {
-    fn from(mistake: Mistake) -> Self {
-        Self::InvalidSetting { setting: "URL", reason: reason(&mistake, cfg!(feature = "tls")) }
+// Not `From`: with a second conversion into `LockError`, the compiler could not infer the error's type behind a user's `?`.
+impl Mistake {
+    fn into_error(self) -> LockError {
+        LockError::InvalidSetting { setting: "URL", reason: reason(&self, cfg!(feature = "tls")) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Independent servers, of which a majority has each lock.
 
 use super::host_list::HostList;
-use super::url::Url;
+use super::url::{Mistake, Url};
 use super::{Target, unreadable};
 use crate::LockError;
 use crate::store::redis::endpoint::Endpoint;
@@ -24,7 +24,8 @@ pub(crate) fn of_urls(urls: &[String]) -> Result<Vec<Endpoint>, LockError> {
 }
 
 fn of_url(url: &str) -> Result<Endpoint, LockError> {
-    match super::target(url, Url::read(url)?)? {
+    let read = Url::read(url).map_err(Mistake::into_error)?;
+    match super::target(url, read)? {
         Target::Server(endpoint) if !endpoint.moves() => Ok(endpoint),
         target => Err(invalid(format!("{} is not one server", target.address()))),
     }
