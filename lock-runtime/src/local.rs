@@ -13,7 +13,6 @@ mod asking;
 mod attempt;
 mod core;
 mod ending;
-mod given_up;
 mod handle;
 mod hold;
 mod lease;
@@ -26,6 +25,7 @@ mod table;
 mod turn;
 mod upkeep;
 mod waiter_limit;
+mod wanted;
 mod watch;
 
 #[cfg(test)]
