@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use tests::patience::NOISE;
+use tests::patience::{NOISE, eventually};
 use tests::proxy::Distance;
 
 use super::places::Far;
@@ -31,8 +31,10 @@ async fn all_works(far: Far, round_trip: u64, (connects, passes): (u32, u32)) {
     far.move_away(Distance::default());
     let (one, other) = (far.manager_on_a_busy_machine().await, far.manager_on_a_busy_machine().await);
     for locks in [&one, &other] {
-        // In a cluster the first lock makes the connection.
-        locks.lock("warm", "up").acquire().await.unwrap().release().await.unwrap();
+        // In a cluster the first lock makes the connection. The keeper has its own when it has confirmed a hold.
+        let guard = locks.lock("warm", "up").acquire().await.unwrap();
+        eventually("the hold is confirmed", LONG, || guard.remaining() > Duration::from_secs(15)).await;
+        guard.release().await.unwrap();
     }
     far.move_away(distance);
     let start = Instant::now();
