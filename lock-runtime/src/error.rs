@@ -176,9 +176,72 @@ impl fmt::Display for LockError {
 
 /// The text of a `problem` stands in this error's text. It is not the `source` as well: a chain of errors would print
 /// it twice.
-impl Error for LockError {}
+/// The cause of what went wrong between this process and the server; the texts of both stand in the error's own text.
+impl Error for LockError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Backend { problem, .. } | Self::Connect { problem, .. } => problem.source(),
+            _ => None,
+        }
+    }
+}
 
 impl LockError {
+    /// What a caller can do about this error: one kind for several variants. A `match` on it needs an arm for kinds to come.
+    ///
+    /// ```
+    /// use lock_runtime::{ErrorKind, LockError};
+    ///
+    /// /// The HTTP status of a handler that could not have its lock.
+    /// fn status(error: &LockError) -> u16 {
+    ///     match error.kind() {
+    ///         ErrorKind::Busy => 409,
+    ///         ErrorKind::Overloaded | ErrorKind::Unavailable | ErrorKind::ShutDown => 503,
+    ///         _ => 500,
+    ///     }
+    /// }
+    /// # assert_eq!(status(&LockError::NotInstalled), 500);
+    /// ```
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Timeout { .. } => ErrorKind::Busy,
+            Self::TooManyWaiters { .. } => ErrorKind::Overloaded,
+            Self::Lost { .. } => ErrorKind::Lost,
+            Self::Backend { .. } | Self::Connect { .. } | Self::TooFewReplicas { .. } => ErrorKind::Unavailable,
+            Self::ShutDown { .. } => ErrorKind::ShutDown,
+            Self::NotInstalled
+            | Self::AlreadyInstalled
+            | Self::InvalidKey { .. }
+            | Self::InvalidSetting { .. }
+            | Self::AlreadyHeld { .. }
+            | Self::Forked { .. } => ErrorKind::Misuse,
+        }
+    }
+
+    /// The lock's name in Redis, where the error is about one lock.
+    ///
+    /// ```
+    /// use lock_runtime::LockError;
+    ///
+    /// assert_eq!(LockError::NotInstalled.key(), None);
+    /// ```
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::Timeout { key, .. }
+            | Self::TooManyWaiters { key, .. }
+            | Self::Lost { key, .. }
+            | Self::InvalidKey { key, .. }
+            | Self::AlreadyHeld { key }
+            | Self::TooFewReplicas { key, .. }
+            | Self::Backend { key, .. }
+            | Self::Forked { key }
+            | Self::ShutDown { key } => Some(key),
+            Self::NotInstalled | Self::AlreadyInstalled | Self::InvalidSetting { .. } | Self::Connect { .. } => None,
+        }
+    }
+
     /// Whether the lock stayed busy for the whole wait.
     ///
     /// ```
@@ -209,6 +272,24 @@ impl LockError {
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. })
     }
+}
+
+/// What a caller can do about a [`LockError`]; see [`LockError::kind`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Somebody else holds the lock: try again later, or tell the user.
+    Busy,
+    /// This process has too much to do: shed load.
+    Overloaded,
+    /// The lock was held and lost: look at what was done before you repeat it.
+    Lost,
+    /// The server can't be asked, or does not have enough replicas: try again later.
+    Unavailable,
+    /// The program is wrong: the error's text says what to write instead.
+    Misuse,
+    /// The manager is shut down: this process is about to end.
+    ShutDown,
 }
 
 /// Nothing for a single try, which does not wait.
@@ -319,6 +400,21 @@ impl Error for BackendError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_cause_of_a_failure_is_its_source_and_its_kind_says_what_to_do() {
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let problem = BackendError::caused_by("connection refused", refused);
+        let backend = LockError::Backend { key: "p:k".to_owned(), problem: problem.clone() };
+        let connect = LockError::Connect { server: "host:6379".to_owned(), problem };
+        for (error, key) in [(&backend, Some("p:k")), (&connect, None)] {
+            assert!(error.source().is_some_and(|source| source.is::<std::io::Error>()), "{error}");
+            assert_eq!((error.kind(), error.key()), (ErrorKind::Unavailable, key));
+        }
+        let lost = LockError::Lost { key: "p:k".to_owned(), completed: true };
+        assert_eq!((lost.kind(), lost.key(), lost.source().is_none()), (ErrorKind::Lost, Some("p:k"), true));
+        assert_eq!((LockError::NotInstalled.kind(), LockError::NotInstalled.key()), (ErrorKind::Misuse, None));
+    }
 
     #[test]
     fn no_text_says_that_something_took_no_time() {

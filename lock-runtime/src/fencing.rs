@@ -1,6 +1,8 @@
 //! [`FencingToken`]: the growing number by which a resource refuses a stale holder.
 
 use std::fmt;
+use std::num::{ParseIntError, TryFromIntError};
+use std::str::FromStr;
 
 /// A number that grows from hold to hold of one key. With it the protected resource can refuse a stale holder.
 ///
@@ -37,6 +39,60 @@ impl FencingToken {
 impl From<FencingToken> for u64 {
     fn from(token: FencingToken) -> Self {
         token.0
+    }
+}
+
+/// A token that was kept beside the data.
+///
+/// ```
+/// use lock_runtime::FencingToken;
+///
+/// let kept = FencingToken::from(7);
+/// assert!(FencingToken::from(8) > kept);
+/// assert_eq!("7".parse(), Ok(kept));
+/// ```
+impl From<u64> for FencingToken {
+    fn from(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// For databases whose integers have a sign.
+///
+/// ```
+/// use lock_runtime::FencingToken;
+///
+/// assert_eq!(FencingToken::try_from(7_i64), Ok(FencingToken::from(7)));
+/// assert!(FencingToken::try_from(-1_i64).is_err());
+/// ```
+impl TryFrom<i64> for FencingToken {
+    type Error = TryFromIntError;
+
+    fn try_from(number: i64) -> Result<Self, TryFromIntError> {
+        u64::try_from(number).map(Self)
+    }
+}
+
+/// For databases whose integers have a sign. Tokens are the server's time in microseconds, and fit for 290,000 years.
+///
+/// ```
+/// use lock_runtime::FencingToken;
+///
+/// assert_eq!(i64::try_from(FencingToken::from(7)), Ok(7));
+/// ```
+impl TryFrom<FencingToken> for i64 {
+    type Error = TryFromIntError;
+
+    fn try_from(token: FencingToken) -> Result<Self, TryFromIntError> {
+        Self::try_from(token.0)
+    }
+}
+
+impl FromStr for FencingToken {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        text.parse().map(Self)
     }
 }
 

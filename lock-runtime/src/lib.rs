@@ -41,7 +41,7 @@ mod token;
 pub mod __private;
 
 pub use builder::Builder;
-pub use error::{BackendError, InvalidKey, LockError};
+pub use error::{BackendError, ErrorKind, InvalidKey, LockError};
 pub use fencing::FencingToken;
 pub use guard::LockGuard;
 pub use key::{LockKey, MAX_NAME_BYTES, NameParts};
