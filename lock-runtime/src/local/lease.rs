@@ -106,7 +106,8 @@ impl Lease {
             hold: None,
             fences: grant.fence.map(|first| Fences::new(first, pending.fences)).unwrap_or_default(),
             contention: pending.is_contended_after(grant).then(Contention::now),
-            queued: pending.may_be_asked_for_again(),
+            // The answer to the ask may still come, and grant the token once more: a task that is late reads it.
+            queued: pending.may_be_asked_for_again() || pending.is_unanswered(),
             upkeep: RenewalState::default(),
         }
     }
@@ -202,6 +203,25 @@ impl Contention {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Moment;
+    use crate::store::Pushed;
+
+    #[test]
+    fn an_answer_that_comes_after_the_push_is_reckoned_with_when_the_lease_is_released() {
+        let token = Token::foreign("t");
+        let mut pending = PendingAsk::sent_along(token.clone(), CLAIM, Moment::now());
+        let (claim, key) = (CLAIM, Arc::from("p:k"));
+        pending.on_push(&Pushed {
+            token,
+            claim,
+            store_micros: 0,
+            contended: false,
+            unconfirmed: false,
+            partial: false,
+        });
+        let grant = pending.take_grant().unwrap();
+        assert!(Lease::new(&pending, &grant).release(&key).queued);
+    }
 
     #[test]
     fn what_is_written_back_is_the_last_fencing_token_used() {
