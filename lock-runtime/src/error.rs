@@ -408,7 +408,8 @@ mod tests {
         let backend = LockError::Backend { key: "p:k".to_owned(), problem: problem.clone() };
         let connect = LockError::Connect { server: "host:6379".to_owned(), problem };
         for (error, key) in [(&backend, Some("p:k")), (&connect, None)] {
-            assert!(error.source().is_some_and(|source| source.is::<std::io::Error>()), "{error}");
+            let cause = error.source().unwrap();
+            assert!(cause.is::<std::io::Error>(), "{error}");
             assert_eq!((error.kind(), error.key()), (ErrorKind::Unavailable, key));
         }
         let lost = LockError::Lost { key: "p:k".to_owned(), completed: true };
