@@ -113,6 +113,12 @@ pub(crate) trait Store {
     /// Whether an ask can draw fencing tokens together with its grant, which saves a round trip. Otherwise they are drawn
     /// afterwards.
     fn draws_with_grants(&self) -> bool;
+
+    /// Whether the store itself withdraws a try that is refused, perhaps after the answer. Then nobody else may ask under the
+    /// token of a try that is still to be answered: the withdrawal would release a lease in use.
+    fn withdraws_refused_tries(&self) -> bool {
+        false
+    }
 }
 
 /// What a store reports on its own.

@@ -16,7 +16,7 @@ use super::slot::{PassedBy, Slot, State, Waiter};
 use super::turn::Turn;
 use super::upkeep::{Action, Round};
 use crate::clock::{Deadline, Moment};
-use crate::store::{Ask, Cause, Release};
+use crate::store::{Ask, Cause, Release, Store};
 use crate::timing::{ASK_INTERVAL, STEP_PATIENCE, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
 /// When this many tasks are late, all tasks behind them are called at once, and not one after another.
@@ -281,6 +281,11 @@ impl Slot {
         if !is_unread(pending, now, round) {
             return Action::LookAgain;
         }
+        if pending.is_unanswered_try() && self.core.store().withdraws_refused_tries() {
+            // Nobody else may ask under its token (rule L3: a token that was given up is never used again).
+            state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
+            return Action::PassOver;
+        }
         // What is sent nowhere tells nothing, and would have to be withdrawn all the same.
         if round.is_cut_off(&self.key) {
             return Action::Connect;
@@ -307,7 +312,8 @@ impl Slot {
         let is_idle = state.offers.is_idle(now);
         let given_back = state.has_contention() || is_idle;
         state.offers.idle.get_or_insert(Deadline::new(now, UNUSED_LEASE_KEPT_FOR.saturating_sub(STEP_PATIENCE)));
-        let release = if given_back { state.take_granted(&self.key) } else { None };
+        let granted = if given_back { state.take_granted(&self.key) } else { None };
+        let release = granted.or_else(|| self.take_unanswered_try(&mut state));
         state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
         if release.is_some() {
             state.offers.idle = None;
@@ -323,6 +329,13 @@ impl Slot {
         // Wakes single tries, which wait for the outcome of this turn.
         self.wake();
         release
+    }
+
+    /// Takes a try whose task is late, to withdraw it, where the store may do so itself later.
+    fn take_unanswered_try(&self, state: &mut State) -> Option<Release> {
+        let is_to_be_withdrawn =
+            |pending: &mut Box<PendingAsk>| pending.is_unanswered_try() && self.core.store().withdraws_refused_tries();
+        state.pending.take_if(is_to_be_withdrawn).map(|pending| pending.withdrawal(&self.key))
     }
 
     /// Takes in a late task that is polled at last.

@@ -38,6 +38,8 @@ enum Delivery {
         sent: Moment,
         /// Whether an earlier command was not answered either.
         before: bool,
+        /// The last command does not wait in the store's queue.
+        is_try: bool,
     },
 }
 
@@ -91,13 +93,13 @@ impl PendingAsk {
 
     /// The ask that goes along with a release at `now`.
     pub(super) fn sent_along(token: Token, claim: Duration, now: Moment) -> Self {
-        Self { delivery: Delivery::Unanswered { sent: now, before: false }, ..Self::new(token, claim) }
+        Self { delivery: Delivery::Unanswered { sent: now, before: false, is_try: false }, ..Self::new(token, claim) }
     }
 
     /// Notes that a command is about to be sent. Returns why it is sent.
-    pub(super) fn note_sent(&mut self, now: Moment, fences: u32) -> Cause {
+    pub(super) fn note_sent(&mut self, now: Moment, fences: u32, is_try: bool) -> Cause {
         self.fences = fences;
-        self.await_answer(now);
+        self.await_answer(now, is_try);
         if matches!(self.grant, Granted::InPart) {
             self.grant = Granted::No;
             return Cause::Push;
@@ -105,9 +107,9 @@ impl PendingAsk {
         Cause::Task
     }
 
-    fn await_answer(&mut self, now: Moment) {
+    fn await_answer(&mut self, now: Moment, is_try: bool) {
         mutant!(NotedAfterSending => return);
-        self.delivery = Delivery::Unanswered { sent: now, before: self.is_unanswered() };
+        self.delivery = Delivery::Unanswered { sent: now, before: self.is_unanswered(), is_try };
     }
 
     /// Notes that the last command was certainly not sent. The answer to an earlier command may have come meanwhile.
@@ -180,6 +182,10 @@ impl PendingAsk {
     }
 
     /// When the last unanswered command was sent.
+    pub(super) fn is_unanswered_try(&self) -> bool {
+        matches!(self.delivery, Delivery::Unanswered { is_try: true, .. })
+    }
+
     pub(super) fn unanswered_since(&self) -> Option<Moment> {
         match self.delivery {
             Delivery::Unanswered { sent, .. } => Some(sent),
@@ -335,6 +341,19 @@ mod tests {
     }
 
     #[test]
+    fn a_try_that_is_still_to_be_answered_is_told_from_an_ask_that_waits() {
+        let mut pending = pending();
+        assert!(!pending.is_unanswered_try());
+        for (is_try, answered) in [(true, false), (false, false), (true, true)] {
+            pending.note_sent(Moment::now(), 0, is_try);
+            if answered {
+                refuse(&mut pending, busy("x", 1, 9));
+            }
+            assert_eq!(pending.is_unanswered_try(), is_try && !answered);
+        }
+    }
+
+    #[test]
     fn a_pushed_grant_is_over_when_the_server_says_later_that_another_has_the_lock() {
         for (asked_at, is_granted) in [(99, true), (100, true), (101, false)] {
             let mut pending = pending();
@@ -374,7 +393,7 @@ mod tests {
         assert!(!pending.must_yield());
         refuse(&mut pending, Busy { yields: true, ..busy("x", 1, 9) });
         assert!(pending.must_yield() && pending.may_stand());
-        pending.note_sent(Moment::now(), 0);
+        pending.note_sent(Moment::now(), 0, false);
         assert!(!pending.must_yield(), "an answer is on its way");
         pending.on_unsent();
         pending.restart(Token::foreign("u"));

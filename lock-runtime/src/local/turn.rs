@@ -144,8 +144,9 @@ impl Turn {
         {
             return Step::Wait(pause.min(left));
         }
-        let is_new = pending.is_new();
-        let cause = pending.note_sent(now, fences);
+        // The plain claim can't draw fencing tokens.
+        let is_claim = pending.is_new() && (fences == 0 || !self.core().store().draws_with_grants());
+        let cause = pending.note_sent(now, fences, is_claim || request.timeout.is_zero());
         let ask = Ask {
             key: Arc::clone(&request.key),
             token: pending.token.clone(),
@@ -158,12 +159,7 @@ impl Turn {
         state.offers.awaits_since = Some(now);
         // The keeper checks whether the answer is read, and later whether the hold lasts.
         state.track(&self.slot);
-        // The plain claim can't draw fencing tokens.
-        if is_new && (fences == 0 || !self.core().store().draws_with_grants()) {
-            Step::Claim(ask)
-        } else {
-            Step::Ask(ask)
-        }
+        if is_claim { Step::Claim(ask) } else { Step::Ask(ask) }
     }
 
     /// What forbids a command about the lease now. When nothing does, the task must read the answer in time.

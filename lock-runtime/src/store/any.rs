@@ -103,4 +103,8 @@ impl Store for AnyStore {
     fn draws_with_grants(&self) -> bool {
         of_any!(self, store => store.draws_with_grants())
     }
+
+    fn withdraws_refused_tries(&self) -> bool {
+        of_any!(self, store => store.withdraws_refused_tries())
+    }
 }

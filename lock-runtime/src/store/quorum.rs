@@ -299,6 +299,10 @@ impl<S: Voter> Store for Quorum<S> {
     fn draws_with_grants(&self) -> bool {
         false
     }
+
+    fn withdraws_refused_tries(&self) -> bool {
+        true
+    }
 }
 
 impl<S: Voter> Quorum<S> {
