@@ -282,7 +282,12 @@ impl Slot {
             return Action::LookAgain;
         }
         if pending.is_unanswered_try() && self.core.store().withdraws_refused_tries() {
-            // Nobody else may ask under its token (rule L3: a token that was given up is never used again).
+            // Nobody else may ask under its token (rule L3: a token that was given up is never used again). Only when the command
+            // has certainly ended, its task is late; before that the answer may be on its way from afar.
+            let longest = self.core.settings().command_timeout + TURN_PATIENCE;
+            if pending.unanswered_since().is_some_and(|sent| now.since(sent) <= longest) {
+                return Action::LookAgain;
+            }
             state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
             return Action::PassOver;
         }

@@ -32,9 +32,10 @@ async fn costs_little(kind: Kind) -> Report {
 async fn row_60_tries_while_the_server_is_down_leave_nothing_to_withdraw_and_all_goes_on_at_once() {
     let report = costs_little(Kind::Killed).await;
     // It is another server process: it has counted from its start. Each lock is taken once and looked at once, for its
-    // release. What was on its way when the server died is looked at as well.
+    // release. What was on its way when the server died is looked at as well: of each task the release of one lock, which goes
+    // on in the background, and the claim of the next.
     let (taken, looked_at) = (report.calls.of("set"), report.calls.of("get"));
-    assert!(looked_at <= taken + LOAD.tasks, "{} for {taken} locks", report.calls);
+    assert!(looked_at <= taken + 2 * LOAD.tasks, "{} for {taken} locks", report.calls);
 }
 
 #[tokio::test]
