@@ -150,7 +150,7 @@ async fn run(keeper: Arc<Keeper>, core: Weak<Core>, _running: Running) {
             Work { releases: last.releases, ..Work::default() }
         };
         dispatch(&keeper, &core, work);
-        idle_ticks = if schedule.dispatched() { 0 } else { idle_ticks + 1 };
+        idle_ticks = if schedule.on_dispatch() { 0 } else { idle_ticks + 1 };
         schedule.tell_if_quiet(core.strong_count() == 0);
         match schedule.pause(idle_ticks) {
             Some(pause) => drop(tokio::time::timeout(pause, woken).await),

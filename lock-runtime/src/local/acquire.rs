@@ -30,7 +30,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     }
     let mut attempt = Attempt::new(request.timeout, core.settings().command_timeout);
     if core.is_inherited_at(attempt.started) {
-        return Err(forked(request));
+        return Err(forked_error(request));
     }
     // Whether `attempt.started` is still the current time.
     let mut is_first = true;
@@ -169,7 +169,7 @@ async fn drive(
             }
             Step::GiveUp => return Err(given_up(core, &slot, request, attempt)),
             // A token is made once per ask, so a system call beside the round trip is acceptable.
-            Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked(request)),
+            Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked_error(request)),
             Step::Confirm(_) if attempt.note_outlived(slot.outlived_lease(now)) => {
                 attempt.tried = true;
                 return Err(given_up(core, &slot, request, attempt));
@@ -243,7 +243,7 @@ fn on_outcome(
                 attempt.restart();
             }
         }
-        Err(_) if core.is_inherited() => return Err(forked(request)),
+        Err(_) if core.is_inherited() => return Err(forked_error(request)),
         Err(error) if error.retry == Retry::Never => return Err(error.of_lock(&request.key)),
         Err(error) => {
             let brief =
@@ -274,7 +274,7 @@ fn shut_down(request: &ResolvedRequest) -> LockError {
     LockError::ShutDown { key: request.key.to_string() }
 }
 
-fn forked(request: &ResolvedRequest) -> LockError {
+fn forked_error(request: &ResolvedRequest) -> LockError {
     LockError::Forked { key: request.key.to_string() }
 }
 

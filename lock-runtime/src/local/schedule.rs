@@ -146,7 +146,7 @@ impl Schedule {
         self.wake.notified()
     }
 
-    /// Takes what is due at `now`. Until [`dispatched`](Self::dispatched) is called, nothing of it counts as released.
+    /// Takes what is due at `now`. Until [`on_dispatch`](Self::on_dispatch) is called, nothing of it counts as released.
     pub(crate) fn take_due(&self, now: Instant) -> Found {
         self.locked().take_due(now)
     }
@@ -172,7 +172,7 @@ impl Schedule {
     }
 
     /// Notes that everything taken is on its way. Returns whether there were young holds since the last call.
-    pub(crate) fn dispatched(&self) -> bool {
+    pub(crate) fn on_dispatch(&self) -> bool {
         let mut state = self.locked();
         state.is_dispatching = false;
         state.had_tracked()

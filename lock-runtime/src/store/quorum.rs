@@ -169,7 +169,7 @@ impl<S: Voter> Store for Quorum<S> {
                 )
             }
         });
-        let mut released = exactly_one(self.released(1, pending).await)?;
+        let mut released = exactly_one(self.decide_releases(1, pending).await)?;
         if let Some((token, claim)) = &release.again
             && released.owned
         {
@@ -189,7 +189,7 @@ impl<S: Voter> Store for Quorum<S> {
             let releases = Arc::clone(&releases);
             async move { member.note(deadline, member.node.release(&releases, deadline).await) }
         });
-        self.released(releases.len(), pending).await
+        self.decide_releases(releases.len(), pending).await
     }
 
     fn withdraw_behind(&self, release: &Release) {
@@ -341,7 +341,7 @@ impl<S: Voter> Quorum<S> {
     }
 
     /// Whether a majority owned each lock until its release.
-    async fn released(&self, count: usize, pending: Pending<Answers<Released>>) -> Answers<Released> {
+    async fn decide_releases(&self, count: usize, pending: Pending<Answers<Released>>) -> Answers<Released> {
         let vote = |votes: &mut Votes<(), ()>, number, answer: Released| {
             if answer.owned { votes.yes.push((number, ())) } else { votes.no.push((number, ())) }
         };

@@ -217,7 +217,9 @@ impl Store for RedisStore {
     ) -> Result<Option<u64>, StoreError> {
         let arguments = |_: &Link, command: &mut Cmd| draw_arguments(command, key, token, count);
         let Called { value, .. } = match self.run(&scripts::DRAW, (key, 2), arguments, deadline).await {
-            Err(error) if error.is_denied() => return Err(Box::pin(self.explained(error, key, "", deadline)).await),
+            Err(error) if error.is_denied() => {
+                return Err(Box::pin(self.explain_refusal(error, key, "", deadline)).await);
+            }
             outcome => outcome?,
         };
         read_drawn(&value)

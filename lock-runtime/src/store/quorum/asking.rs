@@ -86,7 +86,7 @@ impl<S: Voter> Quorum<S> {
                     refused.push(ask.withdrawal());
                     Ok(Answer::Busy(busy))
                 }
-                _ => Err(self.unpolled(votes)),
+                _ => Err(self.unpolled_error(votes)),
             });
         }
         self.probe_failed_servers();
@@ -117,7 +117,7 @@ impl<S: Voter> Quorum<S> {
                 let yields = votes.yes.iter().all(|(number, _)| refused < *number) && !votes.yes.is_empty();
                 Ok(Answer::Busy(Busy { frees_in, yields, ..busy }))
             }
-            _ => Err(self.unpolled(votes)),
+            _ => Err(self.unpolled_error(votes)),
         };
         let answers: Vec<_> = all.iter().zip(asks).map(outcome).collect();
         self.probe_failed_servers();
@@ -275,7 +275,7 @@ impl<S: Voter> Quorum<S> {
     }
 
     /// The error of an ask that too few servers have answered.
-    fn unpolled(&self, votes: &Polled) -> StoreError {
+    fn unpolled_error(&self, votes: &Polled) -> StoreError {
         StoreError { reach: votes.reach(), ..self.too_few(votes) }
     }
 

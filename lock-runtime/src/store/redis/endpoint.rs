@@ -6,7 +6,7 @@ use redis::{AsyncConnectionConfig, ConnectionInfo, Pipeline, RedisResult};
 
 use super::failure::CallError;
 #[cfg(test)]
-use super::greeting::greeted;
+use super::greeting::greet_over;
 use super::greeting::{Greeted, OnFailover, greet, is_tls, with_settings};
 use super::sentinel::Sentinels;
 
@@ -77,7 +77,7 @@ impl Endpoint {
             Self::Node(client) => greet(client, &config, wishes).await,
             Self::Master(sentinels) => sentinels.connect(config, wishes, limit, on_failover).await,
             #[cfg(test)]
-            Self::Simulated(host) => greeted(host.connect(config).await, false, wishes).await,
+            Self::Simulated(host) => greet_over(host.connect(config).await, false, wishes).await,
         }
     }
 }

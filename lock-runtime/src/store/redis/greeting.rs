@@ -86,10 +86,10 @@ pub(super) async fn greet(
     wishes: &Pipeline,
 ) -> Result<Greeted, CallError> {
     let connection = client.get_multiplexed_async_connection_with_config(config).await;
-    greeted(connection, is_tls(client.get_connection_info()), wishes).await
+    greet_over(connection, is_tls(client.get_connection_info()), wishes).await
 }
 
-pub(super) async fn greeted(
+pub(super) async fn greet_over(
     connection: RedisResult<MultiplexedConnection>,
     is_tls: bool,
     wishes: &Pipeline,

@@ -21,7 +21,7 @@ impl RedisStore {
         deadline: Deadline,
     ) -> Answers<V::Answer> {
         let explain =
-            async |error, item: &V| self.explained(error, item.key(), item.token_to_release(), deadline).await;
+            async |error, item: &V| self.explain_refusal(error, item.key(), item.token_to_release(), deadline).await;
         let answers = match (answers, items.first()) {
             (Ok(answers), _) => answers,
             (Err(error), Some(first)) => return Err(explain(error, first).await),
@@ -39,7 +39,13 @@ impl RedisStore {
 
     /// The error with the missing rights named, as far as the server tells them. Releases the lease of `token`, unless that is
     /// empty.
-    pub(super) async fn explained(&self, error: StoreError, key: &str, token: &str, deadline: Deadline) -> StoreError {
+    pub(super) async fn explain_refusal(
+        &self,
+        error: StoreError,
+        key: &str,
+        token: &str,
+        deadline: Deadline,
+    ) -> StoreError {
         let arguments = |command: &mut Cmd| {
             command.arg(key).arg(token);
         };

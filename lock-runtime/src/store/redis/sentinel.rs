@@ -92,7 +92,7 @@ impl Sentinels {
                 Either::Right(Some(Said { number, choice })) => {
                     unheard.remove(&number);
                     match choice {
-                        Ok(choice) if !self.is_latest(&choice) => search.of_master = Some(outdone(&choice)),
+                        Ok(choice) if !self.is_latest(&choice) => search.of_master = Some(outdone_error(&choice)),
                         Ok(choice) => {
                             if search.on_choice(&choice) {
                                 trying.push(start(choice.master));
@@ -108,7 +108,7 @@ impl Sentinels {
                     listening.spawn(self.clone().watch_for_failover(choice, said, Arc::clone(on_failover)));
                     return Ok(Greeted { listening: Some(Arc::new(listening)), ..greeted });
                 }
-                search.of_master = Some(outdone(&choice));
+                search.of_master = Some(outdone_error(&choice));
             }
         }
         Err(search.into_error())
@@ -158,7 +158,7 @@ fn place(master: &ConnectionInfo) -> String {
 }
 
 /// The error for the choice of a sentinel that does not know the latest choice.
-fn outdone(choice: &Choice) -> CallError {
+fn outdone_error(choice: &Choice) -> CallError {
     let text = "another one was chosen in its place, as another sentinel has told".to_owned();
     CallError::Unsuitable(text).of(&place(&choice.master))
 }
