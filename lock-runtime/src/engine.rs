@@ -80,13 +80,11 @@ impl Engine {
             };
             let _ = tokio::time::timeout(SHUTDOWN_STEP, ended).await;
         }
-        core.releases().close();
         let released = async {
-            core.releases().wait().await;
+            core.schedule().wait_until_quiet().await;
             core.store().wait_for_releases().await;
         };
         let _ = tokio::time::timeout(SHUTDOWN_STEP, released).await;
-        let _ = tokio::time::timeout(SHUTDOWN_STEP, core.schedule().wait_until_quiet()).await;
     }
 }
 

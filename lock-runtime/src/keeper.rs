@@ -14,7 +14,7 @@ use tokio::runtime::{self, Handle};
 use tokio::time::Instant;
 
 use crate::clock::{Deadline, Moment};
-use crate::local::{Action, Batch, Core, Round, Schedule, Slot, Trigger};
+use crate::local::{Action, Batch, Core, OutstandingRelease, Round, Schedule, Slot, Trigger};
 use crate::store::{AnyStore, Ask, Renewal, Store};
 use crate::timing::{FRESH_ANSWER, LONGEST_USUAL_ANSWER, MISSED_BY_TIMERS};
 
@@ -173,6 +173,9 @@ fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     };
     let mut visit = Visit { keeper, core, round, work: Work::default() };
     let found = schedule.take_due(Instant::now());
+    for OutstandingRelease { slot, release, .. } in found.overdue {
+        slot.release_for_late_task(release);
+    }
     for slot in found.dropped {
         if let Some(release) = slot.take_unused_lease() {
             schedule.release(release);

@@ -6,7 +6,7 @@
 //! still good passes on with it, without a round trip. This is lock cohorting (Dice, Marathe, Shavit, "Lock Cohorting",
 //! PPoPP 2012) over a lease.
 //!
-//! It rests on the rules L1 to L7 in `docs/protocol.md`. The code refers to them by number.
+//! It rests on the rules L1 to L8 in `docs/protocol.md`. The code refers to them by number.
 
 mod acquire;
 mod asking;
@@ -37,7 +37,7 @@ pub(crate) use core::Core;
 pub(crate) use handle::HoldHandle;
 pub(crate) use hold::Hold;
 pub(crate) use resolved_request::ResolvedRequest;
-pub(crate) use schedule::{Batch, Fate, Schedule};
+pub(crate) use schedule::{Batch, Fate, OutstandingRelease, Schedule};
 pub(crate) use slot::{Loss, Slot};
 pub(crate) use upkeep::{Action, Round, Trigger};
 pub(crate) use watch::Protected;

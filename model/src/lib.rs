@@ -26,7 +26,8 @@
 //! - guards that outlive a shutdown, `extend`, and all of re-entry but its fencing tokens;
 //! - the 10 ms of rule L4 (a streak of hand-overs is bounded);
 //! - of rule L7 (a late turn passes on): the times of milliseconds, tasks that are called together, and the keeper's
-//!   question whether another process waits.
+//!   question whether another process waits;
+//! - rule L8 (a release whose answer is not read is repeated by the keeper): in the model the keeper repeats each release.
 #![expect(clippy::indexing_slicing, reason = "processes and tasks are named by their index in lists that never change")]
 
 mod action;

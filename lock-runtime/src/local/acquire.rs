@@ -17,6 +17,7 @@ use super::turn::{Step, Turn};
 use super::waiter_limit::WaiterPermit;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
+use crate::error::BackendError;
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
 use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
 
@@ -278,6 +279,23 @@ fn forked_error(request: &ResolvedRequest) -> LockError {
     LockError::Forked { key: request.key.to_string() }
 }
 
+/// Why a single try can't say whether the lock is taken, or why siblings can't: they read no answer in time. A try that says
+/// "busy" means that somebody has the lock. A longer wait that ends says only that its time is over.
+fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> Option<StoreError> {
+    mutant!(UnreadIsBusy => return None);
+    let waited = attempt.started.elapsed();
+    let is_unread_try = request.timeout.is_zero() && attempt.tried;
+    if is_unread_try && attempt.is_over(Moment::now()) {
+        // The lock may have been granted meanwhile, and passed on because this task did not come (rule L7).
+        return Some(StoreError::later(BackendError::new(format!(
+            "the task was polled again only {waited:?} after its call, when its time was up: it is not known whether the \
+             lock is free; something blocks the runtime's threads"
+        ))));
+    }
+    // Siblings may have asked one after another, each of them gone before the store answered.
+    (is_unread_try || attempt.has_counted_none(core.answers())).then(|| core.store().unanswered(waited))
+}
+
 /// The error of a task whose time is up. A busy lock and an unreachable store never look alike.
 fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
     let key = request.key.to_string();
@@ -301,16 +319,12 @@ fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attem
         LockStatus::Silent(since) => return core.store().unanswered(since).of_lock(&key),
         // A sibling held the lock meanwhile, and left too little time for an answer.
         LockStatus::Unknown if attempt.has_counted_hold(slot.holds()) => Some(core.label().to_owned()),
-        // The only command of a single try was not answered, so it is not known that the lock is taken.
-        LockStatus::Unknown if request.timeout.is_zero() && attempt.has_failed() => {
-            return core.store().unanswered(attempt.started.elapsed()).of_lock(&key);
-        }
-        // The siblings asked one after another, and each of them was gone before the store answered.
-        LockStatus::Unknown if attempt.has_counted_none(core.answers()) => {
-            return core.store().unanswered(attempt.started.elapsed()).of_lock(&key);
-        }
+        LockStatus::Unknown => match unread_answer(core, request, attempt) {
+            Some(error) => return error.of_lock(&key),
+            None => slot.holder_elsewhere(),
+        },
         LockStatus::HeldHere => Some(core.label().to_owned()),
-        LockStatus::HeldElsewhere | LockStatus::Unknown => slot.holder_elsewhere(),
+        LockStatus::HeldElsewhere => slot.holder_elsewhere(),
     };
     let waited = if request.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
     LockError::Timeout { key, waited, holder }

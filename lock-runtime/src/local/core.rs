@@ -32,7 +32,6 @@ pub(crate) struct Core {
     /// How many answers the tasks have had from the store.
     answers: AtomicU64,
     bodies: TaskTracker,
-    releases: TaskTracker,
     is_closed: AtomicBool,
     /// The process that owns these locks. `None` for locks in memory, which each copy of the process has for itself.
     origin: Option<Origin>,
@@ -56,7 +55,6 @@ impl Core {
             schedule,
             answers: AtomicU64::new(0),
             bodies: TaskTracker::new(),
-            releases: TaskTracker::new(),
             is_closed: AtomicBool::new(false),
             origin,
         });
@@ -101,11 +99,6 @@ impl Core {
     /// The bodies that run under locks of this manager.
     pub(crate) fn bodies(&self) -> &TaskTracker {
         &self.bodies
-    }
-
-    /// The releases that tasks wait for.
-    pub(crate) fn releases(&self) -> &TaskTracker {
-        &self.releases
     }
 
     pub(super) fn answers(&self) -> u64 {

@@ -11,10 +11,11 @@ use super::handle::HoldHandle;
 use super::resolved_request::ResolvedRequest;
 use super::slot::Slot;
 use super::turn::Turn;
+use super::upkeep::ScheduleKeys;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Ask, Release, Released, Store};
-use crate::timing::CLAIM;
+use crate::timing::{CLAIM, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
 /// A held lock. Dropping it hands the lock over to the next task here at once, or releases it for other processes in
 /// the background.
@@ -64,24 +65,25 @@ impl Hold {
         let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
         let now = Moment::now();
         let Ended { ending, entries, stale } = turn.slot().end(turn.id(), now);
-        turn.core().schedule().cancel(entries);
         let (pending_release, turn) = match ending {
             Ending::Kept => {
                 mutant!(ReleasePerHold => self.handle.release_again());
+                turn.core().schedule().cancel(entries);
                 return Either::Left(ready(Ok(())));
             }
             Ending::Lost => {
+                turn.core().schedule().cancel(entries);
                 self.release_lost(stale);
                 return Either::Left(ready(Err(self.handle.lost_error(true))));
             }
-            Ending::Free(release) => (PendingRelease::new(&turn, release), None),
+            Ending::Free(release) => (PendingRelease::begin(turn.slot(), release, entries, now), None),
             Ending::Yield(mut release) => {
                 let claim = release.claim.min(CLAIM);
                 let takings = turn.slot().takings();
                 release.again = Some((turn.note_yield(claim, now), claim));
                 // The turn stays with this task until the store has answered: another task could only wait for the same
                 // answer.
-                (PendingRelease::new(&turn, release), Some((turn, takings)))
+                (PendingRelease::begin(turn.slot(), release, entries, now), Some((turn, takings)))
             }
         };
         // Boxed, like everything else that waits for the store.
@@ -97,9 +99,7 @@ impl Hold {
     ) -> Result<(), LockError> {
         let core = self.handle.core();
         let deadline = Deadline::new(now, core.settings().command_timeout);
-        let Some(release) = pending_release.release.as_mut() else {
-            return Ok(());
-        };
+        let release = &mut pending_release.release;
         let again = release.again.as_ref().map(|(token, claim)| Ask::again(&release.key, token, *claim, deadline));
         let outcome = match (&turn, &again) {
             (Some((turn, takings)), Some(ask)) => {
@@ -127,8 +127,7 @@ impl Hold {
                 return Err(LockError::Backend { key: self.handle.key().to_owned(), problem: error.problem });
             }
         };
-        pending_release.on_answer();
-        if was_lost(&released) {
+        if pending_release.on_answer() && was_lost(&released) {
             return Err(self.handle.lost_error(true));
         }
         if let (Some((turn, _)), Some(ask), Some(answer)) = (turn, again, released.again) {
@@ -170,43 +169,71 @@ impl Drop for Hold {
     }
 }
 
-/// A release that is not answered yet. Dropping it has the release repeated in the background until it is answered.
+/// A release that a task waits for. Dropping it has the release repeated in the background until it is answered.
 #[derive(Debug)]
 struct PendingRelease {
     slot: Arc<Slot>,
-    release: Option<Release>,
-    /// The shutdown waits for the end of this release.
-    _running: TaskTrackerToken,
+    release: Release,
+    /// Its number in the schedule. `None` when the store needs no waiting.
+    number: Option<u64>,
+    is_answered: bool,
 }
 
 impl PendingRelease {
-    fn new(turn: &Turn, release: Release) -> Self {
+    fn begin(slot: &Arc<Slot>, release: Release, entries: ScheduleKeys, now: Moment) -> Self {
+        let core = &slot.core;
         if release.queued {
-            turn.slot().note_release_begun(&release.token);
+            slot.note_release_begun(&release.token);
         }
-        let running = turn.core().releases().token();
-        Self { slot: Arc::clone(turn.slot()), release: Some(release), _running: running }
+        let number = if core.store().is_immediate() {
+            core.schedule().cancel(entries);
+            None
+        } else {
+            let patience = core.settings().command_timeout.min(UNUSED_LEASE_KEPT_FOR) + TURN_PATIENCE;
+            let by = Deadline::new(now, patience).on_timer();
+            // The slot repeats or withdraws the ask that goes along.
+            let release = Release { again: None, ..release.clone() };
+            Some(core.schedule().begin_release(slot, release, by, entries))
+        };
+        Self { slot: Arc::clone(slot), release, number, is_answered: false }
     }
 
-    fn on_answer(mut self) {
-        if let Some(release) = self.release.take()
-            && release.queued
-            && self.slot.note_release_done(&release.token) == Some(true)
-        {
-            self.slot.core.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
+    /// Returns whether the answer tells the outcome of the release. It does not when the keeper has released the lease
+    /// meanwhile.
+    fn on_answer(mut self) -> bool {
+        self.is_answered = true;
+        let Self { slot, release, number, .. } = &self;
+        if release.queued && slot.note_release_done(&release.token) == Some(true) {
+            slot.core.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
         }
+        number.is_none_or(|number| slot.core.schedule().end_release(number))
     }
 }
 
 impl Drop for PendingRelease {
     fn drop(&mut self) {
-        if let Some(mut release) = self.release.take() {
-            if release.queued {
-                self.slot.note_release_done(&release.token);
-            }
-            // The slot repeats or withdraws the ask that went along.
-            release.again = None;
-            self.slot.core.release_later(release);
+        if self.is_answered {
+            return;
         }
+        let Self { slot, release, number, .. } = self;
+        if release.queued {
+            slot.note_release_done(&release.token);
+        }
+        match number {
+            Some(number) => slot.core.schedule().repeat_release(*number, &release.key),
+            // The slot repeats or withdraws the ask that went along.
+            None => slot.core.release_later(Release { again: None, ..release.clone() }),
+        }
+    }
+}
+
+impl Slot {
+    /// Releases a lease for a task that does not read the answer to its release in time (rule L8).
+    pub(crate) fn release_for_late_task(self: &Arc<Self>, release: Release) {
+        mutant!(LateReleaseLeft => return);
+        if release.queued {
+            self.note_release_done(&release.token);
+        }
+        self.core.release_later(release);
     }
 }

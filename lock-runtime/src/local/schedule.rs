@@ -12,9 +12,11 @@ use super::upkeep::ScheduleKeys;
 use crate::store::{AnyStore, Release, Store};
 
 mod backlog;
+mod outstanding;
 mod state;
 
 pub(crate) use backlog::{Batch, Fate};
+pub(crate) use outstanding::OutstandingRelease;
 use state::State;
 pub(crate) use state::{Found, LastWork};
 
@@ -103,6 +105,38 @@ impl Schedule {
     pub(crate) fn release(&self, release: Release) {
         let server = self.store.server_of(&release.key);
         self.change(|state| state.backlog.add(server, release));
+    }
+
+    /// Notes a release that a task waits for, and removes the entries of the hold that ended. When the task does not end the
+    /// release before `by`, the keeper takes the release over.
+    pub(super) fn begin_release(&self, slot: &Arc<Slot>, release: Release, by: Instant, entries: ScheduleKeys) -> u64 {
+        self.change(|state| {
+            state.cancel(entries);
+            state.outstanding.add(slot, release, by)
+        })
+    }
+
+    /// Notes that a release was answered. Returns whether its task was in time: the keeper has not taken the release over.
+    pub(super) fn end_release(&self, number: u64) -> bool {
+        let mut state = self.locked();
+        let ended = state.outstanding.remove(number);
+        let is_quiet = state.is_quiet();
+        drop(state);
+        if is_quiet {
+            self.quiet.notify_waiters();
+        }
+        ended.is_some()
+    }
+
+    /// Makes the keeper repeat a release that its task does not wait for any more, or that failed.
+    pub(super) fn repeat_release(&self, number: u64, key: &str) {
+        let server = self.store.server_of(key);
+        // The slot is dropped outside of the lock.
+        let _slot = self.change(|state| {
+            let OutstandingRelease { slot, release, .. } = state.outstanding.remove(number)?;
+            state.backlog.add(server, release);
+            Some(slot)
+        });
     }
 
     /// How many releases wait, and how many batches of releases were sent so far.

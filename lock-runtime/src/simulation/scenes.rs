@@ -233,6 +233,60 @@ async fn a_task_that_comes_late_to_a_script_that_is_gone_does_not_send_it_for_wh
     assert!(late_task_keeps_the_lock(true, Some(Mutant::GivenUpIsSent)).await);
 }
 
+/// Whether a lock stays whose release was polled once while its connection was cut, and then not polled.
+async fn late_release_leaves_the_lock(bug: Option<Mutant>, is_contended: bool) -> bool {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = world();
+    let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
+    let guard = locks.lock("k", &0).expire(CLAIM * 8).acquire().await.unwrap();
+    sleep(Duration::from_millis(300)).await;
+    let waiting = is_contended.then(|| kept(&others, 0, false));
+    sleep(Duration::from_millis(100)).await;
+    network.cut(Some("p"));
+    let mut releasing = Box::pin(guard.release());
+    assert!(releasing.as_mut().now_or_never().is_none());
+    let released = Instant::now();
+    let is_left = match waiting {
+        Some(waiting) => timeout(SECOND, waiting).await.is_err(),
+        None => {
+            sleep(SECOND).await;
+            is_locked(&network, "k:0")
+        }
+    };
+    assert!(released.elapsed() <= SECOND);
+    // The task itself may have had no connection in its time. What it held was not lost.
+    let outcome = releasing.await;
+    assert!(matches!(outcome, Ok(()) | Err(LockError::Backend { .. })), "{outcome:?}");
+    is_left
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_its_task_does_not_poll_is_done_by_the_keeper() {
+    for is_contended in [false, true] {
+        assert!(!late_release_leaves_the_lock(None, is_contended).await);
+        assert!(late_release_leaves_the_lock(Some(Mutant::LateReleaseLeft), is_contended).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_polled_too_late_does_not_say_that_a_free_lock_is_busy() {
+    for bug in [None, Some(Mutant::UnreadIsBusy)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let locks = connect(&network, "p");
+        locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
+        let request = locks.lock("k", &1);
+        let mut late = Box::pin(request.try_acquire());
+        assert!(late.as_mut().now_or_never().is_none());
+        sleep(Duration::from_millis(700)).await;
+        let told = late.await;
+        assert_eq!(matches!(told, Ok(None)), bug.is_some(), "{told:?}");
+        assert!(bug.is_some() || matches!(told, Err(LockError::Backend { .. })), "{told:?}");
+    }
+}
+
 /// Whether a lock stays that was granted to a late repetition of an ask, by the keeper, whose answer was lost.
 async fn repetition_leaves_the_lock(bug: Option<Mutant>) -> bool {
     let _seeded = Seeded::begin(bug);

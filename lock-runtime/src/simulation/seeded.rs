@@ -262,6 +262,8 @@ pub(super) const ALL: &[Seeded] = &[
     code("hand-overs of dropped guards do not count", Mutant::StreakOfDropsUncounted, ORDER),
     code("L4: a streak has no end", Mutant::StreakWithoutBound, ORDER),
     late(code("L7: a turn that is not taken up stays where it is", Mutant::LateTurnKept, UNUSED)),
+    late(code("a task that reads no answer in its time says that the lock is busy", Mutant::UnreadIsBusy, ERRORS)),
+    late(code("L8: a release whose answer nobody reads is left alone", Mutant::LateReleaseLeft, UNUSED)),
     late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
     blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),

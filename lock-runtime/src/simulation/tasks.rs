@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_executor::LocalPool;
+use futures_util::FutureExt as _;
 use history::Wanted;
+use history::claims::HARNESS;
 use history::event::{How, What};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::late::Late;
 use super::network::Network;
 use super::time;
 use super::world::{Plan, nanos};
@@ -36,6 +39,8 @@ pub(super) struct Task {
     is_forgetful: bool,
     /// It drops what it holds, and asks for it in the same instant.
     is_greedy: bool,
+    /// It is polled late now and then.
+    is_late: bool,
     random: Rng,
 }
 
@@ -117,6 +122,7 @@ impl Task {
             is_long: plan.forgetful || plan.stalls > 0.0,
             is_forgetful: plan.forgetful,
             is_greedy,
+            is_late: plan.late != Late::Never,
             random,
         }
     }
@@ -224,6 +230,9 @@ impl Task {
                 self.notes.look(&guard);
             }
         }
+        if self.is_late && !is_patient && self.random.u8(..8) == 0 {
+            return self.release_late(guard).await;
+        }
         match self.random.u8(..4) {
             how if how == 0 || self.is_greedy => {
                 self.notes.release(true);
@@ -241,6 +250,24 @@ impl Task {
                 self.notes.released(outcome);
             }
         }
+    }
+
+    /// Loses the connection, begins to release, and is not polled for a while.
+    async fn release_late(&mut self, guard: LockGuard) {
+        let Notes { network, process, .. } = &self.notes;
+        network.cut(Some(process));
+        let (kind, target, from) = ("Cut".to_owned(), "wire".to_owned(), time::now().unwrap_or_default());
+        network.note(HARNESS, 0, What::Fault { kind, target, from });
+        self.notes.release(false);
+        let mut releasing = Box::pin(guard.release());
+        let outcome = match releasing.as_mut().now_or_never() {
+            Some(outcome) => outcome,
+            None => {
+                sleep(Duration::from_millis(self.random.u64(500..4000))).await;
+                releasing.await
+            }
+        };
+        self.notes.released(outcome);
     }
 
     async fn run(&mut self, request: LockRequest, used: Duration, is_patient: bool, stranger: Option<Stranger>) {

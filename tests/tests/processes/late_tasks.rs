@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use lock_runtime::{LockError, LockGuard, LockManager};
 use tests::patience::{NOISE, eventually};
+use tests::proxy::Proxy;
 use tests::server::Server;
 use tokio::runtime::{Builder, Runtime};
 
@@ -204,4 +205,24 @@ async fn a_kept_future_that_waits_in_the_servers_queue_delays_nobody_when_it_is_
     let process = waited(&other).await;
     assert!(process < PASSED_ON + NOISE, "{process:?}");
     drop(kept);
+}
+
+#[tokio::test]
+async fn a_kept_release_whose_connection_was_cut_delays_nobody_for_more_than_a_second() {
+    let server = Server::start();
+    let proxy = Proxy::before(&server);
+    let locks = LockManager::builder().url(&proxy.url()).connect().await.unwrap();
+    let other = manager(&server, "south").await;
+    let guard = ask(&locks, LONG).await.unwrap();
+    eventually("the lease is confirmed", LONG, || guard.remaining() > LONG).await;
+    let waiting = tokio::spawn(async move { waited(&other).await });
+    eventually("the other process waits", LONG, || server.keys().contains_key("{p:k}:queue")).await;
+    proxy.cut();
+    let mut kept = Box::pin(guard.release());
+    assert!(kept.as_mut().now_or_never().is_none());
+    let cut = Instant::now();
+    waiting.await.unwrap();
+    assert!(cut.elapsed() < EVERYBODY + NOISE, "{:?}", cut.elapsed());
+    let late = kept.await;
+    assert!(!late.as_ref().is_err_and(LockError::is_lost), "{late:?}");
 }

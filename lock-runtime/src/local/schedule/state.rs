@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::IDLE_TICKS;
 use super::backlog::{Backlog, Batch};
+use super::outstanding::{OutstandingRelease, OutstandingReleases};
 use crate::local::slot::Slot;
 use crate::local::upkeep::{ScheduleKeys, TimerKey};
 use crate::timing::{ASK_INTERVAL, LONGEST_SLEEP, TICK};
@@ -23,7 +24,9 @@ pub(super) struct State {
     entries: u64,
     /// Slots with a lease that no task uses.
     pub(super) dropped: Vec<Arc<Slot>>,
-    /// Releases that are not answered yet.
+    /// Releases that tasks wait for.
+    pub(super) outstanding: OutstandingReleases,
+    /// Releases that the keeper sends until they are answered.
     pub(super) backlog: Backlog,
     /// Whether something was taken off the state and is not on its way yet.
     pub(super) is_dispatching: bool,
@@ -52,6 +55,8 @@ pub(crate) struct Found {
     pub(crate) dropped: Vec<Arc<Slot>>,
     /// Slots whose ask is in the store's queue, when it is time to ask again.
     pub(crate) watched: Vec<Arc<Slot>>,
+    /// Releases whose tasks do not read the answer in time.
+    pub(crate) overdue: Vec<OutstandingRelease>,
 }
 
 /// The work that is left for a manager that is gone.
@@ -81,6 +86,7 @@ impl State {
             due,
             dropped: std::mem::take(&mut self.dropped),
             watched,
+            overdue: self.outstanding.take_overdue(now),
         }
     }
 
@@ -129,7 +135,7 @@ impl State {
     /// Whether nothing is left to release that a shutdown should wait for. It does not wait for releases that the
     /// server refuses for good.
     pub(super) fn is_quiet(&self) -> bool {
-        self.backlog.is_quiet() && self.dropped.is_empty() && !self.is_dispatching
+        self.outstanding.is_empty() && self.backlog.is_quiet() && self.dropped.is_empty() && !self.is_dispatching
     }
 
     /// Whether no release waits or is on its way.
@@ -159,7 +165,7 @@ impl State {
             return Some(now);
         }
         let first_due = self.due.first_key_value().map(|((at, _), _)| (*at).min(now + LONGEST_SLEEP));
-        [first_due, self.backlog.next_try(), self.next_ask].into_iter().flatten().min()
+        [first_due, self.outstanding.next_look(), self.backlog.next_try(), self.next_ask].into_iter().flatten().min()
     }
 
     /// Whether a change brought work before the end of the sleep. It is called after every change, and returns `true`

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Bounds, Violation, ms, who};
 use crate::claims::{Attempt, Claim, History};
 use crate::event::{How, span};
+use crate::owners::Owned;
 use crate::ranges::shared;
 
 /// The fault during which the server answers nobody.
@@ -38,6 +39,7 @@ pub fn errors_are_true(history: &History, bounds: &Bounds) -> Vec<Violation> {
     }
     found.extend(outages_are_no_busy_locks(history, bounds));
     found.extend(outages_are_real(history, bounds));
+    found.extend(busy_locks_are_taken(history, bounds));
     found
 }
 
@@ -139,6 +141,37 @@ fn outages_are_no_busy_locks(history: &History, bounds: &Bounds) -> Vec<Violatio
     found
 }
 
+/// A single try is told of a busy lock only when somebody else had the lock at some time of the try.
+fn busy_locks_are_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    let owners = history.owners();
+    // Without a record of the server nothing can be said.
+    if owners.is_empty() {
+        return Vec::new();
+    }
+    let attempts = history.by_key();
+    let mut found = Vec::new();
+    for attempt in history.attempts.iter().filter(|attempt| attempt.wanted.timeout == 0) {
+        let (Some(returned), Some(How::Busy)) = (attempt.returned(), attempt.how()) else { continue };
+        let range = (attempt.invoked.saturating_sub(span(bounds.noise)), returned);
+        // A lease of its own process that is younger than the try may be the lease that the try itself was granted.
+        let is_others = |lease: &Owned| !lease.is_of(&attempt.process) || lease.from.0 < attempt.invoked;
+        let leases = owners.get(attempt.key.as_str()).map(Vec::as_slice).unwrap_or_default();
+        let is_taken =
+            leases.iter().any(|lease| is_others(lease) && shared((lease.from.0, lease.to.1), range).is_some());
+        let is_sibling = |other: &Attempt| {
+            let over = other.claim.as_ref().map_or(other.returned(), Claim::over).unwrap_or(u64::MAX);
+            !std::ptr::eq(other, attempt)
+                && other.process == attempt.process
+                && shared((other.invoked, over.saturating_add(AFTER)), range).is_some()
+        };
+        if !is_taken && !attempts.get(attempt.key.as_str()).is_some_and(|of| of.iter().any(|other| is_sibling(other))) {
+            let text = format!("{} is told that {} is busy, and nobody has it", who(attempt), attempt.key);
+            found.push(Violation::of(attempt, (attempt.invoked, returned), text));
+        }
+    }
+    found
+}
+
 fn outages_are_real(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
     // A process begins with a connection, and the first lock in a cluster makes another. One that a fault cut is made anew
@@ -199,6 +232,22 @@ mod tests {
     fn an_invented_loss_is_found() {
         let sample = Sample::default().asks(9, "a").granted(10, "a", 290, None);
         assert_eq!(sample.released(100, "a", How::Lost).finds(errors_are_true), 1);
+    }
+
+    #[test]
+    fn a_free_lock_that_is_told_as_busy_is_found() {
+        let wanted = crate::Wanted { timeout: 0, expire: 300, renew: false, fenced: false };
+        let tries = |sample: Sample| {
+            let tried = sample.and(2000, "a", What::Acquire { attempt: 0, key: crate::sample::KEY.into(), wanted });
+            let told = What::Refused { attempt: 0, how: How::Busy, text: String::new() };
+            tried.and(2700, "a", told).finds(errors_are_true)
+        };
+        let record = || Sample::default().owned(100, "b", 300, false).gone(200);
+        assert_eq!(tries(record()), 1, "nobody has it");
+        assert_eq!(tries(record().owned(2100, "a", 4000, false).gone(2600)), 1, "only the try itself has it");
+        assert_eq!(tries(record().owned(2100, "b", 4000, false).gone(2600)), 0);
+        assert_eq!(tries(record().owned(1900, "a", 4000, false).gone(2600)), 0);
+        assert_eq!(tries(Sample::default()), 0, "there is no record");
     }
 
     #[test]
