@@ -8,6 +8,9 @@ use crate::settings::Settings;
 mod connect;
 mod quorum;
 
+#[cfg(feature = "testing")]
+pub(crate) use connect::on_memory;
+
 /// The settings of a [`LockManager`](crate::LockManager), made by [`LockManager::builder`](crate::LockManager::builder).
 ///
 /// ```no_run

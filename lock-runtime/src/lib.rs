@@ -34,6 +34,8 @@ mod settings;
 #[cfg(test)]
 mod simulation;
 mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod timing;
 mod token;
 

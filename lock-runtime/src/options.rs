@@ -107,6 +107,11 @@ impl LockOptions {
         self
     }
 
+    /// The name that the lock has in the store.
+    pub(crate) fn key(&self, settings: &Settings) -> Result<String, LockError> {
+        Ok(settings.full_name(self.name.clone()?)?.to_string())
+    }
+
     /// Fills in the namespace and the defaults of a manager, and checks the result.
     fn resolve(self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, OnLost), LockError> {
         let request = ResolvedRequest {

@@ -130,6 +130,24 @@ impl LockRequest {
         self
     }
 
+    /// The lock's name in Redis, namespace included. Nothing is sent.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// let locks = LockManager::builder().namespace("shop").in_memory();
+    /// assert_eq!(locks.lock("seat", &("ICE 71", 12)).key()?, "shop:seat:ICE 71:12");
+    /// assert!(matches!(locks.lock("seat", "").key(), Err(LockError::InvalidKey { .. })));
+    /// # Ok::<(), LockError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidKey`](LockError::InvalidKey) when the value can't name a lock, and
+    /// [`InvalidSetting`](LockError::InvalidSetting) for a setting that is out of its bounds.
+    pub fn key(&self) -> Result<String, LockError> {
+        self.options.key(self.engine.core().settings())
+    }
+
     /// Waits for the lock and returns the guard that holds it. Prefer [`run`](Self::run) where the work is one future:
     /// nothing stops the work under a guard when the lock is lost.
     ///

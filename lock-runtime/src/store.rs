@@ -15,6 +15,8 @@ use crate::token::Token;
 
 mod any;
 mod error;
+#[cfg(feature = "testing")]
+pub(crate) mod faulty;
 pub(crate) mod memory;
 pub(crate) mod quorum;
 pub(crate) mod redis;

@@ -132,7 +132,7 @@ impl Builder {
         let target = match address {
             Address::Memory => {
                 self.settings.check_in_memory()?;
-                return Ok(on_memory(self.settings, in_this_process()));
+                return Ok(over(self.settings, in_this_process()));
             }
             Address::Quorum(endpoints) => return quorum::connect(self.settings, &endpoints).await,
             Address::Redis(target) => target,
@@ -160,7 +160,7 @@ impl Builder {
     /// ```
     #[must_use]
     pub fn in_memory(self) -> LockManager {
-        on_memory(self.settings, in_this_process())
+        over(self.settings, in_this_process())
     }
 
     /// A manager in this process that shares its locks with `other`, as two replicas of a service share a Redis: for
@@ -185,7 +185,7 @@ impl Builder {
             let reason = "its locks live on a server; connect to that server instead".to_owned();
             return Err(LockError::InvalidSetting { setting: "manager to share with", reason });
         }
-        Ok(on_memory(self.settings, Arc::clone(store)))
+        Ok(over(self.settings, Arc::clone(store)))
     }
 }
 
@@ -193,7 +193,14 @@ fn in_this_process() -> Arc<AnyStore> {
     Arc::new(AnyStore::Memory(MemoryStore::default()))
 }
 
-fn on_memory(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
+/// A manager with the settings of `builder`, over a store in this process.
+#[cfg(feature = "testing")]
+pub(crate) fn on_memory(builder: Builder, store: Arc<AnyStore>) -> LockManager {
+    over(builder.settings, store)
+}
+
+/// A manager over a store in this process.
+fn over(mut settings: Settings, store: Arc<AnyStore>) -> LockManager {
     settings.problem = settings.check_in_memory().err();
     let process = Process::new(&settings.label);
     LockManager::new(Engine::new(settings, process, Arc::clone(&store), store, None))

@@ -69,6 +69,12 @@ impl HoldHandle {
         Arc::ptr_eq(&self.0.slot.core, core) && *self.0.slot.key == *key
     }
 
+    /// The name that a lock called `name` has in the namespace of this hold's manager.
+    #[cfg(feature = "testing")]
+    pub(crate) fn full_name_of(&self, name: &str) -> Result<Arc<str>, LockError> {
+        self.core().settings().full_name(name.to_owned())
+    }
+
     /// The key of the hold, when it is a hold in `core`.
     pub(crate) fn key_in(&self, core: &Arc<Core>) -> Option<Arc<str>> {
         Arc::ptr_eq(&self.0.slot.core, core).then(|| Arc::clone(&self.0.slot.key))

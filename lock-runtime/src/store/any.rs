@@ -3,6 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+#[cfg(feature = "testing")]
+use super::faulty::FaultyStore;
 use super::memory::MemoryStore;
 use super::quorum::Quorum;
 use super::redis::RedisStore;
@@ -16,6 +18,8 @@ pub(crate) enum AnyStore {
     Memory(MemoryStore),
     Redis(RedisStore),
     Quorum(Quorum<RedisStore>),
+    #[cfg(feature = "testing")]
+    Faulty(FaultyStore),
 }
 
 /// Calls a verb of the store inside.
@@ -25,6 +29,8 @@ macro_rules! of_any {
             AnyStore::Memory($store) => $call,
             AnyStore::Redis($store) => $call,
             AnyStore::Quorum($store) => $call,
+            #[cfg(feature = "testing")]
+            AnyStore::Faulty($store) => $call,
         }
     };
 }

@@ -239,6 +239,18 @@ impl MemoryStore {
     }
 }
 
+#[cfg(feature = "testing")]
+impl MemoryStore {
+    /// Forgets who has a lock, as a server does that restarts without its data.
+    pub(crate) fn forget(&self, key: &str) {
+        self.with(|shared, pushes| {
+            let key = key.into();
+            shared.hand_off(&key, None, pushes);
+            shared.forget_if_unused(&key);
+        });
+    }
+}
+
 /// What a server of a quorum can do besides the verbs.
 #[cfg(test)]
 impl MemoryStore {
