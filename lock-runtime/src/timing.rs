@@ -56,6 +56,8 @@ pub(crate) const STREAK_TIME: Duration = Duration::from_millis(10);
 pub(crate) const TICK: Duration = Duration::from_millis(5);
 /// A hold younger than this is not confirmed: most holds end sooner, and never pay for it.
 pub(crate) const UNCONFIRMED_FOR: Duration = Duration::from_millis(5);
+/// A renewal is due after the lease divided by this number, so that two renewals can fail before the lease ends.
+pub(crate) const RENEWALS_PER_LEASE: u32 = 3;
 /// The longest sleep of the keeper while something is held: timers stand still while the machine is suspended.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// When timers missed this much time, the schedule does not count any more. Clocks that are slewed miss far less.

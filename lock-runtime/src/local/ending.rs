@@ -49,7 +49,7 @@ impl Slot {
             let release = lease.release(&self.key);
             *slot_lease = None;
             Ending::Free(release)
-        } else if lease.may_hand_over() {
+        } else if lease.try_hand_over() {
             lease.hold = None;
             *tracked = entries.tracked.take();
             Ending::Kept
@@ -71,7 +71,7 @@ impl Slot {
             && let Some(lease) = lease
             && lease.hold.as_ref().is_some_and(|hold| hold.id == id)
             && !lease.has_ended(now)
-            && lease.may_hand_over_after_drop()
+            && lease.try_hand_over_after_drop()
         {
             lease.hold = None;
             let mut entries = std::mem::take(&mut lease.upkeep.entries);

@@ -152,7 +152,7 @@ impl Lease {
     }
 
     /// Counts a hand-over. `false` when the turn is another process's (rule L4: a streak of hand-overs is bounded).
-    pub(super) fn may_hand_over(&mut self) -> bool {
+    pub(super) fn try_hand_over(&mut self) -> bool {
         mutant!(StreakWithoutBound => return true);
         let Some(contention) = &mut self.contention else {
             return true;
@@ -162,9 +162,9 @@ impl Lease {
     }
 
     /// The same for a guard that was dropped (rule 18: the next task here would be one more of the streak).
-    pub(super) fn may_hand_over_after_drop(&mut self) -> bool {
+    pub(super) fn try_hand_over_after_drop(&mut self) -> bool {
         mutant!(StreakOfDropsUncounted => return true);
-        self.may_hand_over()
+        self.try_hand_over()
     }
 
     /// Whether the hold that it carries is over by now.

@@ -9,11 +9,8 @@ use super::lease::{ActiveHold, Lease};
 use super::slot::{Loss, Slot};
 use crate::clock::{Deadline, Moment};
 use crate::store::{AnyStore, Ask, Renewal, Renewed, Store};
-use crate::timing::{RENEWAL_BACKOFF, UNCONFIRMED_FOR};
+use crate::timing::{RENEWAL_BACKOFF, RENEWALS_PER_LEASE, UNCONFIRMED_FOR};
 use crate::token::Token;
-
-/// A renewal is due after the lease divided by this number, so that two renewals can fail before the lease ends.
-const RENEWALS_PER_LEASE: u32 = 3;
 
 /// An entry of the keeper's schedule: its time, and a number that distinguishes the entries of one time.
 pub(crate) type TimerKey = (Instant, u64);
@@ -160,8 +157,8 @@ impl Slot {
         }
         if lease.upkeep.renewing {
             // A renewal that was sent for the previous hold does not confirm this hold.
-            let is_young = trigger == Trigger::Tick && hold.confirmed.is_none();
-            return if is_young { Action::LookAgain } else { Action::LookIn(left) };
+            let is_tracked = trigger == Trigger::Tick && hold.confirmed.is_none();
+            return if is_tracked { Action::LookAgain } else { Action::LookIn(left) };
         }
         let pause = match hold.confirmed {
             // A renewal or verification that failed is still due.
