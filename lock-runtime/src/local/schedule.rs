@@ -105,6 +105,11 @@ impl Schedule {
         self.change(|state| state.backlog.add(server, release));
     }
 
+    /// How many releases wait to be sent.
+    pub(super) fn unreleased(&self) -> usize {
+        self.locked().backlog.len()
+    }
+
     /// How many releases wait, and how many batches of releases were sent so far.
     #[cfg(test)]
     pub(crate) fn releases(&self) -> (usize, u64) {
