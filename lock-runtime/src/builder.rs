@@ -303,6 +303,19 @@ impl Builder {
         self
     }
 
+    /// A hold that lasts for this long is told by one event of level `WARN`. By default 60 s. `Duration::MAX` tells of none.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::LockManager;
+    /// // Nightly reports take up to ten minutes under their lock.
+    /// let builder = LockManager::builder().warn_held_for(Duration::from_secs(900));
+    /// ```
+    pub fn warn_held_for(mut self, long: Duration) -> Self {
+        self.settings.warn_held_for = long;
+        self
+    }
+
     /// How many tasks of this manager may wait at the same time, for all keys together. The next task is refused at
     /// once, with [`TooManyWaiters`](crate::LockError::TooManyWaiters). By default 1,000,000. Each waiting task costs about 1
     /// KiB beside the task itself. Zero is refused.

@@ -8,7 +8,8 @@ use crate::LockError;
 use crate::fork::Origin;
 use crate::keeper::Keeper;
 use crate::keeper::thread::KeeperThread;
-use crate::local::{self, Core, Hold, Loss, ResolvedRequest, Schedule};
+use crate::local::{self, Core, Hold, ResolvedRequest, Schedule};
+use crate::loss_reason::LossReason;
 use crate::observe;
 use crate::settings::Settings;
 use crate::store::{AnyStore, Store};
@@ -67,7 +68,7 @@ impl Engine {
         if tokio::time::timeout(core.settings().drain, core.table().wait_until_empty_but(own)).await.is_err() {
             for slot in core.table().all() {
                 if !own.contains(slot.key()) {
-                    core.revoke(&slot, None, Loss::Whole);
+                    core.revoke(&slot, None, LossReason::ShutDown);
                 }
             }
             core.bodies().close();

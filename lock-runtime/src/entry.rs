@@ -6,6 +6,8 @@ use crate::clock::Deadline;
 use crate::engine::Engine;
 use crate::held::Held;
 use crate::local::{ResolvedRequest, answer_time};
+use crate::observe::Path;
+use crate::observe::spans::{HoldSpan, WaitSpan};
 use crate::scope::Frame;
 use crate::{LockError, LockGuard, OnLost};
 
@@ -24,6 +26,9 @@ impl Entry {
         if Frame::find(|hold| hold.is_of(engine.core(), &request.key)).is_some() {
             return Err(LockError::AlreadyHeld { key: request.key.to_string() });
         }
+        if let Some(span) = self.wait_span() {
+            return Box::pin(self.acquire_inside(span)).await;
+        }
         engine.acquire(request).await.map(LockGuard::owning)
     }
 
@@ -33,21 +38,52 @@ impl Entry {
             // Boxed: most calls never get here, and need no room for it.
             return Box::pin(self.reenter(frame)).await;
         }
-        let guard = LockGuard::owning(engine.acquire(request).await?);
+        let guard = if let Some(span) = self.wait_span() {
+            Box::pin(self.acquire_inside(span)).await?
+        } else {
+            LockGuard::owning(engine.acquire(request).await?)
+        };
         Ok(Held::new(guard, self.on_lost, None))
     }
 
-    /// Enters the hold of an outer body. Joined calls enter it one after another.
+    /// The span of the wait, when somebody listens.
+    fn wait_span(&self) -> Option<WaitSpan> {
+        WaitSpan::begin(&self.request.key, self.request.prefix())
+    }
+
+    /// Waits for the lock inside of `span`. The guard has a span of its own.
+    ///
+    /// Its caller boxes it: most waiters have no span, and need no room for it.
+    async fn acquire_inside(&self, span: WaitSpan) -> Result<LockGuard, LockError> {
+        let outcome = span.around(self.engine.acquire(&self.request)).await;
+        let path = outcome.as_ref().map(|hold| hold.handle().path());
+        span.end(path);
+        let path = path.ok().flatten();
+        let guard = LockGuard::owning(outcome?);
+        Ok(guard.inside(HoldSpan::begin(&self.request.key, self.request.prefix(), path)))
+    }
+
+    /// Enters the hold of an outer body, inside of a span when somebody listens.
     async fn reenter(&self, outer: Arc<Frame>) -> Result<Held, LockError> {
+        let Some(span) = self.wait_span() else { return self.enter_again(outer).await };
+        let outcome = span.around(self.enter_again(outer)).await;
+        span.end(outcome.as_ref().map(|_| Some(Path::ReEntry)));
+        let span = HoldSpan::begin(&self.request.key, self.request.prefix(), Some(Path::ReEntry));
+        Ok(outcome?.inside(span))
+    }
+
+    /// Enters the hold of an outer body. Joined calls enter it one after another.
+    async fn enter_again(&self, outer: Arc<Frame>) -> Result<Held, LockError> {
         let Self { engine, request, on_lost } = self;
         let settings = engine.core().settings();
         let give_up = Deadline::after(request.timeout);
         let inner = outer.inner();
         let turn = match Arc::clone(&inner).try_lock_owned() {
             Ok(turn) => turn,
-            Err(_) => tokio::time::timeout(give_up.remaining(), inner.lock_owned())
-                .await
-                .map_err(|_| behind_itself(request, &settings.label))?,
+            Err(_) => tokio::time::timeout(give_up.remaining(), inner.lock_owned()).await.map_err(|_| {
+                engine.core().note_timeout(request, request.timeout, Some(&settings.label), None);
+                behind_itself(request, &settings.label)
+            })?,
         };
         let deadline = Deadline::after(answer_time(give_up.remaining(), settings.command_timeout));
         let handle = outer.hold().borrow(request.fenced, deadline).await?;

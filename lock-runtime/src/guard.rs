@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::local::{Hold, HoldHandle};
+use crate::observe::spans::HoldSpan;
 use crate::{FencingToken, LockError};
 
 /// A held lock. The hold ends when the guard is released or dropped, or when its deadline passes.
@@ -27,19 +28,34 @@ pub struct LockGuard {
     handle: HoldHandle,
     /// `None` when the hold is borrowed from an outer body.
     hold: Option<Hold>,
+    span: HoldSpan,
 }
 
 impl LockGuard {
     pub(crate) fn owning(hold: Hold) -> Self {
-        Self { handle: hold.handle().clone(), hold: Some(hold) }
+        Self { handle: hold.handle().clone(), hold: Some(hold), span: HoldSpan::default() }
     }
 
     pub(crate) fn borrowing(handle: HoldHandle) -> Self {
-        Self { handle, hold: None }
+        Self { handle, hold: None, span: HoldSpan::default() }
     }
 
     pub(crate) fn handle(&self) -> &HoldHandle {
         &self.handle
+    }
+
+    /// Gives the hold a span.
+    pub(crate) fn inside(self, span: HoldSpan) -> Self {
+        Self { span, ..self }
+    }
+
+    pub(crate) fn span(&self) -> &HoldSpan {
+        &self.span
+    }
+
+    /// Ends the hold's span with this outcome.
+    pub(crate) fn end_span<T>(&mut self, outcome: &Result<T, LockError>) {
+        self.span.end(outcome);
     }
 
     /// Whether the hold is borrowed from an outer body of the same task.
@@ -201,10 +217,13 @@ impl LockGuard {
     ///
     /// Cancel safe: the lock is released in the background.
     pub async fn release(self) -> Result<(), LockError> {
-        match self.hold {
+        let Self { hold, mut span, .. } = self;
+        let outcome = match hold {
             Some(hold) => hold.release().await,
             None => Ok(()),
-        }
+        };
+        span.end(&outcome);
+        outcome
     }
 }
 

@@ -5,6 +5,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::OnLost;
 use crate::local::{Hold, Protected};
 use crate::observe;
+use crate::observe::spans::HoldSpan;
 use crate::scope::Frame;
 use crate::{FencingToken, LockError, LockGuard};
 
@@ -20,6 +21,11 @@ pub struct Held {
 impl Held {
     pub(crate) fn new(guard: LockGuard, on_lost: OnLost, turn: Option<OwnedMutexGuard<()>>) -> Self {
         Self { guard, on_lost, _turn: turn }
+    }
+
+    /// Gives the hold a span.
+    pub(crate) fn inside(self, span: HoldSpan) -> Self {
+        Self { guard: self.guard.inside(span), ..self }
     }
 
     /// The guard that `guard = NAME` binds.
@@ -47,7 +53,7 @@ impl Held {
     pub fn protect<F: Future>(&self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
         let handle = self.guard.handle();
         let body = Frame::new(handle.clone()).around(body);
-        Protected::new(handle, self.on_lost == OnLost::Cancel, body)
+        Protected::new(handle, self.guard.span(), self.on_lost == OnLost::Cancel, body)
     }
 
     /// Releases the lock and returns the outcome of the body.
@@ -55,10 +61,19 @@ impl Held {
     /// # Errors
     ///
     /// [`LockError::Lost`] when the hold did not last until now.
-    pub async fn finish<T>(self, outcome: Result<T, LockError>) -> Result<T, LockError> {
-        let value = outcome?;
+    pub async fn finish<T>(mut self, outcome: Result<T, LockError>) -> Result<T, LockError> {
+        let value = match outcome {
+            Ok(value) => value,
+            Err(error) => {
+                let outcome = Err(error);
+                self.guard.end_span(&outcome);
+                return outcome;
+            }
+        };
         if self.guard.is_borrowed() {
-            return if self.guard.is_valid() { Ok(value) } else { Err(self.guard.handle().lost_error(true)) };
+            let outcome = if self.guard.is_valid() { Ok(value) } else { Err(self.guard.handle().lost_error(true)) };
+            self.guard.end_span(&outcome);
+            return outcome;
         }
         match self.guard.release().await {
             Err(error) if error.is_lost() => Err(error),

@@ -39,6 +39,8 @@ pub(crate) struct Keeper {
     /// How long the last command took, in nanoseconds.
     took: AtomicU64,
     is_connecting: AtomicBool,
+    /// At which servers the last command failed: a bit for each, by its number. It is told when this changes.
+    failing: AtomicU64,
     thread: Option<Arc<KeeperThread>>,
     /// Where the keeper runs: on its thread (`None`), or on these runtimes.
     running: Mutex<Vec<Option<runtime::Id>>>,
@@ -57,6 +59,7 @@ impl Keeper {
             command_timeout,
             took: AtomicU64::new(0),
             is_connecting: AtomicBool::new(false),
+            failing: AtomicU64::new(0),
             thread,
             running: Mutex::default(),
         })
@@ -250,7 +253,7 @@ fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Actio
         }
         Action::Connect => connect_again(keeper),
         Action::PassOver => core.pass_over(&slot),
-        Action::Lost(token, loss) => core.revoke(&slot, Some(&token), loss),
+        Action::Lost(token, reason) => core.revoke(&slot, Some(&token), reason),
     }
 }
 

@@ -24,6 +24,7 @@ mod keeper;
 mod key;
 mod lease_bounds;
 mod local;
+mod loss_reason;
 mod manager;
 mod observe;
 mod on_lost;
@@ -33,6 +34,7 @@ mod scope;
 mod settings;
 #[cfg(test)]
 mod simulation;
+mod stats;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -50,3 +52,4 @@ pub use key::{LockKey, MAX_NAME_BYTES, NameParts};
 pub use manager::LockManager;
 pub use on_lost::OnLost;
 pub use request::LockRequest;
+pub use stats::LockStats;

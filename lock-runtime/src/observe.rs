@@ -1,20 +1,93 @@
-//! Every event for a user's `tracing` subscriber. Each event is one fn.
+//! Every event for a user's `tracing` subscriber. Each event is one fn. The spans and the metrics have files of their own.
 //!
-//! Events name keys and labels, never tokens or credentials. Their target is `lock_runtime`.
+//! Events name keys and labels, never tokens or credentials. Their target is `lock_runtime`. `docs/telemetry.md` has the list:
+//! names, texts and fields are a part of what users rely on.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use crate::LockError;
+use crate::loss_reason::LossReason;
 
-/// A hold ended at its deadline, or because the store no longer knew its lease.
-pub(crate) fn lost(key: &str) {
-    tracing::warn!(target: "lock_runtime", key, "lock lost");
+#[cfg(feature = "metrics")]
+pub(crate) mod metrics;
+#[cfg(not(feature = "metrics"))]
+#[path = "observe/no_metrics.rs"]
+pub(crate) mod metrics;
+pub(crate) mod spans;
+
+/// How a task came by its hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// The store granted the lock.
+    Store,
+    /// Another process passed the lock on. The store told of it by a push.
+    HandOff,
+    /// The task before passed the lock on, in this process.
+    HandOver,
+    /// The task holds the lock already.
+    ReEntry,
 }
 
-/// A background command failed and will be repeated.
-pub(crate) fn keeper_failed(problem: &dyn Display) {
-    tracing::debug!(target: "lock_runtime", error = %problem, "background command failed");
+impl Path {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Store | Self::HandOff => "store",
+            Self::HandOver => "hand-over",
+            Self::ReEntry => "re-entry",
+        }
+    }
+}
+
+/// A request ended because another holder had the lock for the whole wait. `seen` is since when that holder is known here.
+/// So many equal warnings were `left_out` since the last one.
+pub(crate) fn timed_out(key: &str, waited: Duration, holder: Option<&str>, seen: Option<Duration>, left_out: u64) {
+    tracing::warn!(
+        target: "lock_runtime",
+        key,
+        waited_ms = millis(waited),
+        holder,
+        seen_ms = seen.map(millis),
+        left_out,
+        "timed out: another holder had the lock for the whole wait"
+    );
+}
+
+/// A hold ended at its deadline, or because the store no longer knew its lease.
+pub(crate) fn lost(key: &str, reason: LossReason, held: Duration, left_out: u64) {
+    let reason = match reason {
+        LossReason::Deadline => "deadline",
+        LossReason::NotKnown => "not_known",
+        LossReason::TooFewServers => "too_few_servers",
+        LossReason::ShutDown => "shut_down",
+    };
+    tracing::warn!(target: "lock_runtime", key, reason, held_ms = millis(held), left_out, "lock lost");
+}
+
+/// A hold lasts for longer than the user finds usual.
+pub(crate) fn held_long(key: &str, held: Duration, left_out: u64) {
+    tracing::warn!(
+        target: "lock_runtime",
+        key,
+        held_ms = millis(held),
+        left_out,
+        "held for long: this process still has the lock"
+    );
+}
+
+/// The lock was granted after the lease of its last holder, another process, had ended without a release.
+pub(crate) fn took_over(key: &str, holder: Option<&str>) {
+    tracing::info!(target: "lock_runtime", key, holder, "took over from a dead holder: its lease ended without a release");
+}
+
+/// A background command failed and will be repeated. The next failures at this server are not told until a command works.
+pub(crate) fn keeper_failed(server: &str, command: &str, problem: &dyn Display) {
+    tracing::debug!(target: "lock_runtime", server, command, error = %problem, "background command failed");
+}
+
+/// A background command works again.
+pub(crate) fn keeper_works(server: &str, command: &str) {
+    tracing::debug!(target: "lock_runtime", server, command, "background commands work again");
 }
 
 /// The release after a body failed. The body's caller gets no error for it. The release is repeated in the background.
@@ -35,6 +108,27 @@ pub(crate) fn shut_down_inside(key: &str) {
 /// A connection was set up.
 pub(crate) fn connected(server: &str) {
     tracing::debug!(target: "lock_runtime", server, "connected");
+}
+
+/// No connection could be made. The next failures are not told until there is a connection.
+pub(crate) fn unreachable(server: &str, problem: &dyn Display) {
+    tracing::debug!(target: "lock_runtime", server, command = "connect", error = %problem, "can't connect; trying on");
+}
+
+/// A connection that broke was made again, after the time `away`.
+pub(crate) fn connected_again(server: &str, label: &str, of_callers: bool, away: Duration) {
+    let connection = if of_callers { "callers" } else { "keeper" };
+    tracing::info!(target: "lock_runtime", server, label, connection, away_ms = millis(away), "connected again");
+}
+
+/// A command went unanswered on a connection that had answered before.
+pub(crate) fn silent(server: &str, waited: Duration) {
+    tracing::debug!(target: "lock_runtime", server, waited_ms = millis(waited), "the server is silent");
+}
+
+/// A server that was silent answers again.
+pub(crate) fn answers_again(server: &str) {
+    tracing::debug!(target: "lock_runtime", server, "the server answers again");
 }
 
 /// The server's clock runs faster than leases allow for: a lease may end while its holder still trusts it.
@@ -94,4 +188,8 @@ pub(crate) fn evicts(server: &str, policy: &str, maxmemory: u64) {
 /// It could not be found out whether the server may drop locks. The check needs the right `+info`.
 pub(crate) fn eviction_unknown(server: &str) {
     tracing::debug!(target: "lock_runtime", server, "can't tell whether the server evicts locks; that needs +info");
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::entry::Entry;
-use crate::local::ResolvedRequest;
+use crate::local::{PrefixPlace, ResolvedRequest};
 use crate::settings::Settings;
 use crate::{LockError, LockKey, OnLost, key, scope};
 
@@ -13,6 +13,8 @@ use crate::{LockError, LockKey, OnLost, key, scope};
 #[derive(Debug)]
 pub struct LockOptions {
     name: Result<String, LockError>,
+    /// How long the prefix is, in bytes.
+    prefix: u16,
     timeout: Option<Duration>,
     expire: Option<Duration>,
     renew: Option<bool>,
@@ -25,6 +27,8 @@ impl LockOptions {
     pub fn new<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Self {
         Self {
             name: key::name(prefix, key),
+            // A name that holds a longer prefix is refused.
+            prefix: u16::try_from(prefix.len()).unwrap_or(u16::MAX),
             timeout: None,
             expire: None,
             renew: None,
@@ -116,6 +120,7 @@ impl LockOptions {
     fn resolve(self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, OnLost), LockError> {
         let request = ResolvedRequest {
             key: settings.full_name(self.name?)?,
+            prefix: PrefixPlace::behind(settings.namespace.as_deref(), self.prefix),
             timeout: self.timeout.unwrap_or(settings.default_timeout),
             expire: self.expire.unwrap_or(settings.default_expire),
             renew: self.renew.unwrap_or(true),

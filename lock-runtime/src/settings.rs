@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) grace: Duration,
     pub(crate) max_clock_drift_ppm: u32,
     pub(crate) drain: Duration,
+    /// A hold that lasts for so long is told.
+    pub(crate) warn_held_for: Duration,
     pub(crate) max_waiters: usize,
     pub(crate) max_waiters_per_key: usize,
     /// What is wrong with the settings above, when the constructor could return no error. Each request reports it.
@@ -66,6 +68,7 @@ impl Default for Settings {
             grace: Duration::ZERO,
             max_clock_drift_ppm: Drift::DEFAULT.ppm(),
             drain: Duration::from_secs(5),
+            warn_held_for: Duration::from_mins(1),
             max_waiters: 1_000_000,
             max_waiters_per_key: 250_000,
             problem: None,

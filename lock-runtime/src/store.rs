@@ -21,10 +21,12 @@ pub(crate) mod memory;
 pub(crate) mod quorum;
 pub(crate) mod redis;
 pub(crate) mod server_age;
+mod traffic;
 pub(crate) mod voter;
 
 pub(crate) use any::AnyStore;
 pub(crate) use error::{Reach, Retry, StoreError};
+pub(crate) use traffic::Traffic;
 
 /// The answers of a verb, one per item and in the order of the items, or the failure of all.
 pub(crate) type Answers<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
@@ -112,6 +114,11 @@ pub(crate) trait Store {
         0
     }
 
+    /// The server that has `key`, as people write it.
+    fn server_name(&self, _key: &str) -> String {
+        "memory".to_owned()
+    }
+
     /// Whether an ask can draw fencing tokens together with its grant, which saves a round trip. Otherwise they are drawn
     /// afterwards.
     fn draws_with_grants(&self) -> bool;
@@ -131,6 +138,12 @@ pub(crate) trait Events: Send + Sync {
     fn on_contention(&self, key: &str);
     /// Pushes may have been missed and leases lost, for all keys that this `affects`: repeat each ask, and verify each hold.
     fn on_interruption(&self, affects: &dyn Fn(&str) -> bool);
+    /// A connection that broke was made again: one of the callers, or one of the keeper.
+    fn on_reconnect(&self, _server: &str, _of_callers: bool, _away: Duration) {}
+    /// Where commands are counted.
+    fn traffic(&self) -> Arc<Traffic> {
+        Arc::default()
+    }
 }
 
 /// One request for a lock.

@@ -14,6 +14,7 @@ pub mod resp;
 pub mod sentinel;
 pub mod server;
 pub mod soak;
+pub mod spans;
 pub mod stores;
 pub mod tls;
 pub mod wire;

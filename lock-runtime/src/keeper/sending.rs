@@ -7,7 +7,11 @@ use super::{Keeper, follow};
 use crate::clock::Moment;
 use crate::local::{Core, Slot};
 use crate::observe;
-use crate::store::{Ask, Reach, Renewal, Retry, Store, StoreError};
+use crate::store::{Ask, Reach, Renewal, Renewed, Retry, Store, StoreError};
+
+/// What events call the commands.
+const RENEW: &str = "renew";
+const ASK: &str = "ask";
 
 /// Connects again when the keeper's connection broke. With a far server the confirmation of the next hold should not
 /// have to wait for a connection.
@@ -30,21 +34,54 @@ pub(super) fn send_renewals(keeper: &Arc<Keeper>, core: &Weak<Core>, batch: Vec<
         let outcome = keeper.store.renew(&renewals, keeper.by()).await;
         keeper.note_answer(sent);
         let Some(core) = core.upgrade() else { return };
-        let of_all = |error: &StoreError| failed(slots.first().map_or("", |slot| slot.key()), error);
+        let key = slots.first().map_or("", |slot| slot.key());
+        let of_all = |error: &StoreError| keeper.on_failure(key, RENEW, error);
         let mut outcomes = outcome.inspect_err(of_all).unwrap_or_default().into_iter();
+        let mut confirmed = 0;
         for (slot, renewal) in slots.into_iter().zip(renewals) {
-            let outcome =
-                outcomes.next().and_then(|outcome| outcome.inspect_err(|error| failed(slot.key(), error)).ok());
+            let outcome = outcomes.next().and_then(|outcome| keeper.on_outcome(slot.key(), RENEW, outcome).ok());
+            confirmed += usize::from(matches!(outcome, Some(Renewed::Until(_))));
             let action = slot.on_renewal(&renewal, sent, outcome);
             follow(&keeper, &core, slot, action, None);
         }
+        core.note_renewals(confirmed);
     });
 }
 
-pub(super) fn failed(key: &str, error: &StoreError) {
-    match error.retry {
-        Retry::Later => observe::keeper_failed(&error.problem),
-        Retry::Never => observe::keeper_refused(key, &error.problem),
+impl Keeper {
+    /// Tells of a failure: each time when a repetition would fail, too, and else when commands at this server worked before.
+    pub(super) fn on_failure(&self, key: &str, command: &str, error: &StoreError) {
+        match error.retry {
+            Retry::Later => {
+                let bit = self.bit_of(key);
+                if self.failing.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+                    observe::keeper_failed(&self.store.server_name(key), command, &error.problem);
+                }
+            }
+            Retry::Never => observe::keeper_refused(key, &error.problem),
+        }
+    }
+
+    /// Tells when commands at this server failed before.
+    pub(super) fn on_success(&self, key: &str, command: &str) {
+        if self.failing.load(Ordering::Relaxed) != 0 {
+            let bit = self.bit_of(key);
+            if self.failing.fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
+                observe::keeper_works(&self.store.server_name(key), command);
+            }
+        }
+    }
+
+    fn on_outcome<T>(&self, key: &str, command: &str, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        match &outcome {
+            Ok(_) => self.on_success(key, command),
+            Err(error) => self.on_failure(key, command, error),
+        }
+        outcome
+    }
+
+    fn bit_of(&self, key: &str) -> u64 {
+        1 << (self.store.server_of(key) % 64)
     }
 }
 
@@ -56,7 +93,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
     let answers = match answers {
         Ok(answers) => answers,
         Err(error) => {
-            observe::keeper_failed(&error.problem);
+            keeper.on_failure(asks.first().map_or("", |ask| &ask.key), ASK, &error);
             for (slot, ask) in slots.iter().zip(&asks) {
                 withdraw_if_unanswered(core, slot, ask, &error);
             }
@@ -66,6 +103,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
     for ((slot, ask), answer) in slots.iter().zip(&asks).zip(answers) {
         match answer {
             Ok(answer) => {
+                keeper.on_success(&ask.key, ASK);
                 if !slot.on_answer(ask, answer)
                     && let Some(core) = core.upgrade()
                 {

@@ -18,6 +18,7 @@ use super::waiter_limit::WaiterPermit;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::error::BackendError;
+use crate::observe::metrics;
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
 use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
 
@@ -45,13 +46,17 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 return Box::pin(drive(core, Turn::new(&slot, id), request, &mut attempt, now, None)).await;
             }
             Entered::Waiting(id, receiver, waiting) => {
+                let waiting = waiting.of(request.prefix());
                 let turn = wait(core, &slot, request, &mut attempt, QueuePlace { slot: &slot, id, receiver }).await?;
                 let now = Moment::now();
                 if attempt.is_over(now) {
                     return Err(given_up(core, &slot, request, &attempt));
                 }
                 return match take_over(core, turn, request, now) {
-                    Ok(hold) => Ok(hold),
+                    Ok(hold) => {
+                        metrics::waited(request.prefix(), now.since(attempt.started));
+                        Ok(hold)
+                    }
                     Err(turn) => Box::pin(drive(core, turn, request, &mut attempt, Some(now), Some(waiting))).await,
                 };
             }
@@ -144,11 +149,12 @@ async fn drive(
         let takings = slot.takings();
         let step = turn.step(request, attempt, now);
         if step.waits() && waiting.is_none() {
-            waiting = Some(core.waiter_limit().admit(0).map_err(|limit| too_many(request, limit))?);
+            waiting = Some(admit(core, request)?);
         }
         match step {
             Step::Hold => {
                 if let Some(handle) = Hold::start(&turn, request, now) {
+                    metrics::waited(request.prefix(), now.since(attempt.started));
                     return Ok(Hold::new(turn, handle, request.body));
                 }
             }
@@ -162,7 +168,7 @@ async fn drive(
                     Rejoined::Turn(turn) => turn,
                     Rejoined::Waiting(id, receiver) => {
                         if waiting.is_none() {
-                            waiting = Some(core.waiter_limit().admit(0).map_err(|limit| too_many(request, limit))?);
+                            waiting = Some(admit(core, request)?);
                         }
                         wait(core, &slot, request, attempt, QueuePlace { slot: &slot, id, receiver }).await?
                     }
@@ -267,6 +273,12 @@ fn far_answer(core: &Core) -> Duration {
     (core.store().round_trip() * 2).min(core.settings().command_timeout)
 }
 
+/// Counts one more task that waits.
+fn admit<'a>(core: &'a Core, request: &ResolvedRequest) -> Result<WaiterPermit<'a>, LockError> {
+    let permit = core.waiter_limit().admit(0).map_err(|limit| too_many(request, limit))?;
+    Ok(permit.of(request.prefix()))
+}
+
 fn too_many(request: &ResolvedRequest, limit: usize) -> LockError {
     LockError::TooManyWaiters { key: request.key.to_string(), limit }
 }
@@ -327,5 +339,6 @@ fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attem
         LockStatus::HeldElsewhere => slot.holder_elsewhere(),
     };
     let waited = if request.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
+    core.note_timeout(request, waited, holder.as_deref(), slot.holder_seen_for());
     LockError::Timeout { key, waited, holder }
 }

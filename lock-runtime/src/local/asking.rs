@@ -162,8 +162,20 @@ impl Slot {
     }
 
     /// How many holds this slot has had.
-    pub(super) fn holds(&self) -> u32 {
-        self.locked().holds
+    pub(super) fn holds(&self) -> u64 {
+        self.locked().counts.holds
+    }
+
+    /// For how long the holder that a task waited for is known: by its hold here, or by the store's answers.
+    pub(super) fn holder_seen_for(&self) -> Option<Duration> {
+        let state = self.locked();
+        let hold = state.lease.as_ref().and_then(|lease| lease.hold.as_ref());
+        let since = match hold {
+            Some(hold) => hold.since,
+            None => state.pending.as_ref()?.owner_seen_since()?,
+        };
+        drop(state);
+        Some(since.elapsed())
     }
 
     /// Whether the store has answered the pending ask.

@@ -31,7 +31,7 @@ pub(super) struct Attempt {
     pub(super) outlived: Option<(Duration, u32)>,
     /// How many answers the store had given, and how many holds there had been, when this task began to wait for a
     /// sibling.
-    before: Option<(u64, u32)>,
+    before: Option<(u64, u64)>,
     /// Boxed: every waiter has room for this, and few waiters need it.
     failures: Option<Box<Failures>>,
 }
@@ -76,7 +76,7 @@ impl Attempt {
     }
 
     /// The store's answers, and the holds of siblings, count from these numbers on.
-    pub(super) fn counts_from(&mut self, answers: u64, holds: u32) {
+    pub(super) fn counts_from(&mut self, answers: u64, holds: u64) {
         self.before.get_or_insert((answers, holds));
     }
 
@@ -91,7 +91,7 @@ impl Attempt {
     }
 
     /// Whether a sibling has held the lock since the task began to wait for it.
-    pub(super) fn has_counted_hold(&self, holds: u32) -> bool {
+    pub(super) fn has_counted_hold(&self, holds: u64) -> bool {
         mutant!(SiblingsHoldForgotten => return false);
         self.before.is_some_and(|(_, before)| before != holds)
     }

@@ -8,16 +8,19 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio_util::task::TaskTracker;
 
+use super::counters::Counters;
+use super::repeat_limit::RepeatLimit;
 use super::schedule::Schedule;
-use super::slot::{Loss, Slot};
+use super::slot::Slot;
 use super::table::Table;
 use super::turn::Turn;
 use super::waiter_limit::WaiterLimit;
 use crate::clock::{Deadline, Moment};
 use crate::fork::Origin;
-use crate::observe;
+use crate::loss_reason::LossReason;
+use crate::observe::{self, metrics};
 use crate::settings::Settings;
-use crate::store::{AnyStore, Events, Pushed, Release, Store};
+use crate::store::{AnyStore, Events, Pushed, Release, Store, Traffic};
 use crate::token::{Process, Token};
 
 /// The only owner of a manager's state. Slots, and so guards, keep it alive. The keeper has a [`Weak`] reference to it.
@@ -31,6 +34,9 @@ pub(crate) struct Core {
     schedule: Arc<Schedule>,
     /// How many answers the tasks have had from the store.
     answers: AtomicU64,
+    counters: Counters,
+    traffic: Arc<Traffic>,
+    repeat_limit: RepeatLimit,
     bodies: TaskTracker,
     is_closed: AtomicBool,
     /// The process that owns these locks. `None` for locks in memory, which each copy of the process has for itself.
@@ -54,10 +60,14 @@ impl Core {
             store,
             schedule,
             answers: AtomicU64::new(0),
+            counters: Counters::default(),
+            traffic: Arc::default(),
+            repeat_limit: RepeatLimit::default(),
             bodies: TaskTracker::new(),
             is_closed: AtomicBool::new(false),
             origin,
         });
+        metrics::describe();
         core.store.attach(core.process.id(), core.events());
         core
     }
@@ -99,6 +109,14 @@ impl Core {
     /// The bodies that run under locks of this manager.
     pub(crate) fn bodies(&self) -> &TaskTracker {
         &self.bodies
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(super) fn repeat_limit(&self) -> &RepeatLimit {
+        &self.repeat_limit
     }
 
     pub(super) fn answers(&self) -> u64 {
@@ -174,11 +192,11 @@ impl Core {
     /// Ends the lease under its hold, if the lease has `token` (rule L6: a hold that outlives its deadline ends the
     /// whole lease). The next task's turn begins. A body under the hold is woken, and the lease is released once the
     /// body is dropped (rule 14).
-    pub(crate) fn revoke(&self, slot: &Arc<Slot>, token: Option<&Token>, loss: Loss) {
-        let Some(revoked) = slot.revoke(token, loss) else { return };
+    pub(crate) fn revoke(&self, slot: &Arc<Slot>, token: Option<&Token>, reason: LossReason) {
+        let Some(revoked) = slot.revoke(token, reason) else { return };
         self.schedule.cancel(revoked.entries);
-        if revoked.turn.is_some() {
-            observe::lost(slot.key());
+        if let Some(hold) = revoked.hold {
+            self.note_loss(slot.key(), hold, reason);
         }
         slot.wake();
         if let Some(release) = revoked.release {
@@ -224,6 +242,15 @@ impl Events for Core {
             slot.on_interruption();
         }
         self.schedule.on_interruption(affected);
+    }
+
+    fn on_reconnect(&self, server: &str, of_callers: bool, away: Duration) {
+        self.traffic.note_reconnect();
+        observe::connected_again(server, self.label(), of_callers, away);
+    }
+
+    fn traffic(&self) -> Arc<Traffic> {
+        Arc::clone(&self.traffic)
     }
 }
 

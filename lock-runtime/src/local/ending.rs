@@ -1,5 +1,6 @@
 //! [`Ending`]: what happens to a lease when its hold ends.
 
+use super::lease::{ActiveHold, EndedHold};
 use super::slot::{Slot, State};
 use super::upkeep::ScheduleKeys;
 use crate::clock::Moment;
@@ -25,6 +26,8 @@ pub(super) struct Ended {
     pub(super) entries: ScheduleKeys,
     /// The release of a lease whose hold outlived its deadline.
     pub(super) stale: Option<Release>,
+    /// The hold. `None` when it was lost before.
+    pub(super) hold: Option<EndedHold>,
 }
 
 impl Slot {
@@ -33,15 +36,16 @@ impl Slot {
         let mut state = self.locked();
         let State { waiters, offers, tracked, lease: slot_lease, .. } = &mut *state;
         let Some(lease) = slot_lease.as_mut().filter(|lease| lease.hold.as_ref().is_some_and(|t| t.id == id)) else {
-            return Ended { ending: Ending::Lost, entries: ScheduleKeys::default(), stale: None };
+            return Ended { ending: Ending::Lost, entries: ScheduleKeys::default(), stale: None, hold: None };
         };
+        let hold = lease.hold.as_ref().map(ActiveHold::ended);
         let mut entries = std::mem::take(&mut lease.upkeep.entries);
         entries.tracked = tracked.take();
         if lease.has_ended(now) {
             // Rule L6: the hold outlived its deadline, so the whole lease ends.
             let stale = lease.release(&self.key);
             *slot_lease = None;
-            return Ended { ending: Ending::Lost, entries, stale: Some(stale) };
+            return Ended { ending: Ending::Lost, entries, stale: Some(stale), hold };
         }
         // The lease is kept for a late task, but not when another process waits.
         let is_last = waiters.is_empty() && (!offers.has_late() || lease.contention.is_some());
@@ -58,7 +62,7 @@ impl Slot {
             *slot_lease = None;
             Ending::Yield(release)
         };
-        Ended { ending, entries, stale: None }
+        Ended { ending, entries, stale: None, hold }
     }
 
     /// Ends the hold `id`, and keeps its lease for the next task, or for the keeper to release.
@@ -76,7 +80,7 @@ impl Slot {
             lease.hold = None;
             let mut entries = std::mem::take(&mut lease.upkeep.entries);
             entries.tracked = tracked.take();
-            return Ended { ending: Ending::Kept, entries, stale: None };
+            return Ended { ending: Ending::Kept, entries, stale: None, hold: None };
         }
         drop(state);
         self.end(id, now)

@@ -7,10 +7,12 @@ use tokio::sync::Notify;
 
 use super::core::Core;
 use super::lease::{Fences, Lease};
-use super::slot::{Loss, Slot};
+use super::slot::Slot;
 use super::turn::Turn;
 use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
+use crate::loss_reason::LossReason;
+use crate::observe::Path;
 use crate::store::{Release, Renewal, Renewed, Store, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -100,6 +102,13 @@ impl HoldHandle {
         lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now))
     }
 
+    /// How the task came by the hold. `None` when the hold has ended.
+    pub(crate) fn path(&self) -> Option<Path> {
+        let state = self.0.slot.locked();
+        let hold = state.lease.as_ref()?.hold.as_ref()?;
+        (hold.id == self.0.id).then_some(hold.path)
+    }
+
     /// Resolves when the hold is lost.
     pub(crate) fn lost(&self) -> Lost<'_> {
         Lost::new(self)
@@ -142,19 +151,19 @@ impl HoldHandle {
         match renewed {
             Renewed::Until(until) => match self.lengthen(until, own) {
                 Extended::Yes => Ok(()),
-                Extended::TooLate => Err(self.revoke(Loss::Whole)),
+                Extended::TooLate => Err(self.revoke(LossReason::Deadline)),
                 // The store keeps the lease, but another hold has it now.
                 Extended::Ended => Err(self.lost_error(false)),
             },
-            Renewed::NotOwned => Err(self.revoke(Loss::Whole)),
-            Renewed::Partial => Err(self.revoke(Loss::Partial)),
+            Renewed::NotOwned => Err(self.revoke(LossReason::NotKnown)),
+            Renewed::Partial => Err(self.revoke(LossReason::TooFewServers)),
         }
     }
 
     /// Ends the lease for every hold that has it. Returns the error for the caller.
-    fn revoke(&self, loss: Loss) -> LockError {
+    fn revoke(&self, reason: LossReason) -> LockError {
         let HoldInner { slot, token, .. } = &*self.0;
-        slot.core.revoke(slot, Some(token), loss);
+        slot.core.revoke(slot, Some(token), reason);
         self.lost_error(false)
     }
 
@@ -198,7 +207,7 @@ impl HoldHandle {
                 Ok(self.clone())
             }
             Ok(None) => {
-                inner.slot.core.revoke(&inner.slot, Some(&inner.token), Loss::Whole);
+                inner.slot.core.revoke(&inner.slot, Some(&inner.token), LossReason::NotKnown);
                 Err(self.lost_error(false))
             }
             Err(error) => Err(error.of_lock(self.key())),

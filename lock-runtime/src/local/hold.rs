@@ -8,12 +8,15 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::ending::{Ended, Ending};
 use super::handle::HoldHandle;
+use super::lease::EndedHold;
 use super::resolved_request::ResolvedRequest;
 use super::slot::Slot;
 use super::turn::Turn;
 use super::upkeep::ScheduleKeys;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
+use crate::loss_reason::LossReason;
+use crate::observe;
 use crate::store::{Ask, Release, Released, Store};
 use crate::timing::{CLAIM, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
@@ -44,10 +47,14 @@ impl Hold {
             // Rule L2: every hold has a fencing token of its own.
             let _ = fence.set(state.lease.as_mut()?.fences.take()?);
         }
-        let token = state.start(turn.id(), request, now)?.token.clone();
+        let lease = state.start(turn.id(), request, now)?;
+        let (token, dead_owner) = (lease.token.clone(), lease.dead_owner.take());
         state.offers.take_up(turn.id());
         state.track(turn.slot());
         drop(state);
+        if let Some(owner) = dead_owner.filter(|owner| !turn.core().is_own_token(owner)) {
+            observe::took_over(&request.key, owner.label().as_deref());
+        }
         Some(HoldHandle::new(turn, token, fence))
     }
 
@@ -64,7 +71,7 @@ impl Hold {
     pub(crate) fn release(mut self) -> impl Future<Output = Result<(), LockError>> {
         let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
         let now = Moment::now();
-        let Ended { ending, entries, stale } = turn.slot().end(turn.id(), now);
+        let Ended { ending, entries, stale, hold } = turn.slot().end(turn.id(), now);
         let (pending_release, turn) = match ending {
             Ending::Kept => {
                 mutant!(ReleasePerHold => self.handle.release_again());
@@ -73,7 +80,7 @@ impl Hold {
             }
             Ending::Lost => {
                 turn.core().schedule().cancel(entries);
-                self.release_lost(stale);
+                self.release_lost(stale, hold);
                 return Either::Left(ready(Err(self.handle.lost_error(true))));
             }
             Ending::Free(release) => (PendingRelease::begin(turn.slot(), release, entries, now), None),
@@ -87,7 +94,7 @@ impl Hold {
             }
         };
         // Boxed, like everything else that waits for the store.
-        Either::Right(Box::pin(self.settle(pending_release, turn, now)))
+        Either::Right(Box::pin(self.settle(pending_release, turn, now, hold)))
     }
 
     /// Sends the release, and takes in the answer to the ask that goes along with it.
@@ -96,6 +103,7 @@ impl Hold {
         mut pending_release: PendingRelease,
         turn: Option<(Turn, u32)>,
         now: Moment,
+        hold: Option<EndedHold>,
     ) -> Result<(), LockError> {
         let core = self.handle.core();
         let deadline = Deadline::new(now, core.settings().command_timeout);
@@ -128,6 +136,7 @@ impl Hold {
             }
         };
         if pending_release.on_answer() && was_lost(&released) {
+            self.note_loss(hold, LossReason::NotKnown);
             return Err(self.handle.lost_error(true));
         }
         if let (Some((turn, _)), Some(ask), Some(answer)) = (turn, again, released.again) {
@@ -138,7 +147,8 @@ impl Hold {
     }
 
     /// Releases what a lost hold may still have in the store. It happens only now, when the hold's user is gone.
-    fn release_lost(&self, stale: Option<Release>) {
+    fn release_lost(&self, stale: Option<Release>, hold: Option<EndedHold>) {
+        self.note_loss(hold, LossReason::Deadline);
         if let Some(release) = stale {
             self.handle.core().release_later(release);
         } else {
@@ -153,15 +163,24 @@ fn was_lost(released: &Released) -> bool {
     !released.owned
 }
 
+impl Hold {
+    /// Tells that the hold was lost. A loss that was noticed before its end is told already: then there is no `hold`.
+    fn note_loss(&self, hold: Option<EndedHold>, reason: LossReason) {
+        if let Some(hold) = hold {
+            self.handle.core().note_loss(self.handle.key(), hold, reason);
+        }
+    }
+}
+
 impl Drop for Hold {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else { return };
         let core = turn.core();
-        let Ended { ending, entries, stale } = turn.slot().end_quietly(turn.id());
+        let Ended { ending, entries, stale, hold } = turn.slot().end_quietly(turn.id());
         core.schedule().cancel(entries);
         match ending {
             Ending::Kept => {}
-            Ending::Lost => self.release_lost(stale),
+            Ending::Lost => self.release_lost(stale, hold),
             Ending::Free(release) | Ending::Yield(release) => core.release_later(release),
         }
         // Passes the turn on, with the lease if it was kept.

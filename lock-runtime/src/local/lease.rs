@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::pending_ask::PendingAsk;
-use super::resolved_request::ResolvedRequest;
+use super::resolved_request::{PrefixPlace, ResolvedRequest};
 use super::upkeep::ScheduleKeys;
 use crate::clock::{Deadline, Drift, Moment};
+use crate::observe::{Path, metrics};
 use crate::store::{Grant, Release};
 use crate::timing::{CLAIM, ENOUGH_LEASE, STREAK_TIME};
 use crate::token::Token;
@@ -24,6 +25,10 @@ pub(super) struct Lease {
     /// Whether the task with the turn got the lease, or its confirmation, from the store itself.
     pub(super) fresh: bool,
     pub(super) hold: Option<ActiveHold>,
+    /// How the next hold comes by the lease.
+    pub(super) path: Path,
+    /// The last owner, when its lease had ended without a release. It is told with the first hold.
+    pub(super) dead_owner: Option<Token>,
     pub(super) fences: Fences,
     pub(super) contention: Option<Contention>,
     /// Whether its ask waited in the store's queue, or was repeated by the keeper.
@@ -49,13 +54,44 @@ pub(super) struct RenewalState {
 pub(super) struct ActiveHold {
     pub(super) id: u64,
     pub(super) since: Moment,
+    pub(super) prefix: PrefixPlace,
+    pub(super) path: Path,
     pub(super) expire: Duration,
     pub(super) renew: bool,
     pub(super) body: bool,
+    /// Whether it was told that the hold lasts for long.
+    pub(super) is_long_told: bool,
     /// The hold's own end, even when the store has confirmed the lease for longer.
     pub(super) own: Deadline,
     /// When the store last confirmed the full lease for this hold.
     pub(super) confirmed: Option<Moment>,
+    /// Counts the hold for as long as it lasts.
+    pub(super) _holding: metrics::Holding,
+}
+
+/// What is told of a hold that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedHold {
+    pub(super) since: Moment,
+    pub(super) prefix: PrefixPlace,
+}
+
+impl ActiveHold {
+    pub(super) fn ended(&self) -> EndedHold {
+        EndedHold { since: self.since, prefix: self.prefix }
+    }
+
+    /// In how long the hold will have lasted for `long`. `None` when that was told before.
+    pub(super) fn is_long_in(&self, long: Duration, now: Moment) -> Option<Duration> {
+        (!self.is_long_told).then(|| long.saturating_sub(now.since(self.since)))
+    }
+
+    /// How long the hold has lasted, the first time that this is at least `long`.
+    pub(super) fn note_long(&mut self, long: Duration, now: Moment) -> Option<Duration> {
+        self.is_long_in(long, now).filter(Duration::is_zero)?;
+        self.is_long_told = true;
+        Some(now.since(self.since))
+    }
 }
 
 /// The fencing tokens that are reserved and not yet used: `next..end`.
@@ -104,6 +140,8 @@ impl Lease {
             until: grant.until,
             fresh: true,
             hold: None,
+            path: if pending.was_pushed() { Path::HandOff } else { Path::Store },
+            dead_owner: pending.dead_owner(),
             fences: grant.fence.map(|first| Fences::new(first, pending.fences)).unwrap_or_default(),
             contention: pending.is_contended_after(grant).then(Contention::now),
             // The answer to the ask may still come, and grant the token once more: a task that is late reads it.

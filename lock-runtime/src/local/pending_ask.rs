@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::refusal::Refusal;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Anchor, Answer, Ask, Busy, Cause, Grant, Pushed, Release};
 use crate::timing::ASK_INTERVAL;
@@ -23,6 +24,8 @@ pub(super) struct PendingAsk {
     /// The answered ask that dates a pushed grant.
     anchor: Option<Anchor>,
     grant: Granted,
+    /// Whether the store has pushed a grant: another process passed the lock on.
+    was_pushed: bool,
     /// Whether another process is known to wait.
     contended: bool,
 }
@@ -52,17 +55,6 @@ enum InQueue {
     Doubtful,
 }
 
-/// The last answer, when it was a refusal.
-#[derive(Debug)]
-struct Refusal {
-    at: Moment,
-    busy: Busy,
-    /// When the owner's lease ends if the owner does not renew it.
-    frees: Option<Deadline>,
-    /// Whether the owner was seen to renew. Then the end of its lease is no reason to ask.
-    owner_renews: bool,
-}
-
 /// The part of a grant that is known.
 #[derive(Debug)]
 enum Granted {
@@ -87,6 +79,7 @@ impl PendingAsk {
             refusal: None,
             anchor: None,
             grant: Granted::No,
+            was_pushed: false,
             contended: false,
         }
     }
@@ -140,15 +133,12 @@ impl PendingAsk {
         if matches!(&self.grant, Granted::Pushed(pushed) if is_over(pushed)) {
             self.grant = Granted::No;
         }
-        let before = self.refusal.take().filter(|before| before.busy.owner == busy.owner);
-        let owner_renews =
-            before.is_some_and(|before| before.owner_renews || before.frees.is_some_and(Deadline::has_passed));
-        let frees = busy.frees_in.map(Deadline::after);
-        self.refusal = Some(Refusal { at: Moment::now(), busy, frees, owner_renews });
+        self.refusal = Some(Refusal::after(self.refusal.take(), busy));
     }
 
     /// Takes in a pushed grant.
     pub(super) fn on_push(&mut self, pushed: &Pushed) {
+        self.was_pushed = true;
         self.grant = match std::mem::replace(&mut self.grant, Granted::No) {
             whole @ Granted::Whole(_) => whole,
             Granted::No | Granted::InPart if pushed.partial => Granted::InPart,
@@ -222,6 +212,21 @@ impl PendingAsk {
         self.refusal.as_ref().map(|refusal| &refusal.busy)
     }
 
+    /// When the store first named the owner that it named last.
+    pub(super) fn owner_seen_since(&self) -> Option<Moment> {
+        self.refusal.as_ref().map(|refusal| refusal.since)
+    }
+
+    /// Whether another process passed the lock on.
+    pub(super) fn was_pushed(&self) -> bool {
+        self.was_pushed
+    }
+
+    /// The owner that this ask waited for, when its lease ended by itself: it was seen to the end, and not renewed.
+    pub(super) fn dead_owner(&self) -> Option<Token> {
+        self.refusal.as_ref()?.dead_owner()
+    }
+
     /// How long to wait before the store is asked again. `None` for now.
     ///
     /// The time to ask is the end of the owner's lease. The repetitions by the keeper are the safety net. An owner that
@@ -244,12 +249,7 @@ impl PendingAsk {
 
     /// Starts again under another token, with nothing in the store. The holder that it waited for stays known.
     pub(super) fn restart(&mut self, token: Token) {
-        let refusal = self.refusal.take().map(|refusal| Refusal {
-            busy: Busy { yields: false, ..refusal.busy },
-            frees: None,
-            owner_renews: false,
-            ..refusal
-        });
+        let refusal = self.refusal.take().map(Refusal::as_history);
         *self = Self { refusal, ..Self::new(token, self.claim) };
     }
 

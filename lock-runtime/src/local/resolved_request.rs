@@ -7,6 +7,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedRequest {
     pub(crate) key: Arc<str>,
+    pub(crate) prefix: PrefixPlace,
     pub(crate) timeout: Duration,
     pub(crate) expire: Duration,
     pub(crate) renew: bool,
@@ -14,4 +15,31 @@ pub(crate) struct ResolvedRequest {
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
     /// lease).
     pub(crate) body: bool,
+}
+
+impl ResolvedRequest {
+    /// The prefix as its author wrote it, without the namespace.
+    pub(crate) fn prefix(&self) -> &str {
+        self.prefix.of(&self.key)
+    }
+}
+
+/// Where in the name of a lock its prefix is. A copy of the prefix would cost each lock an allocation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PrefixPlace {
+    start: u16,
+    end: u16,
+}
+
+impl PrefixPlace {
+    /// The prefix has `length` bytes and stands behind a namespace.
+    pub(crate) fn behind(namespace: Option<&str>, length: u16) -> Self {
+        let start = namespace.map_or(0, |namespace| u16::try_from(namespace.len() + 1).unwrap_or(u16::MAX));
+        Self { start, end: start.saturating_add(length) }
+    }
+
+    /// The prefix of the lock `key`.
+    pub(crate) fn of(self, key: &str) -> &str {
+        key.get(self.start.into()..self.end.into()).unwrap_or_default()
+    }
 }

@@ -139,6 +139,11 @@ impl Schedule {
         });
     }
 
+    /// How many releases wait to be sent.
+    pub(super) fn unreleased(&self) -> usize {
+        self.locked().backlog.len()
+    }
+
     /// How many releases wait, and how many batches of releases were sent so far.
     #[cfg(test)]
     pub(crate) fn releases(&self) -> (usize, u64) {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 use super::core::Core;
-use super::lease::{ActiveHold, Lease};
+use super::counters::SlotCounts;
+use super::lease::{ActiveHold, EndedHold, Lease};
 use super::offer::Offers;
 use super::pending_ask::PendingAsk;
 use super::resolved_request::ResolvedRequest;
@@ -16,6 +17,8 @@ use super::turn::Turn;
 use super::upkeep::ScheduleKeys;
 use super::waiter_limit::{WaiterLimit, WaiterPermit};
 use crate::clock::{Deadline, Moment};
+use crate::loss_reason::LossReason;
+use crate::observe::{Path, metrics};
 use crate::store::{Release, StoreError};
 use crate::timing::TURN_PATIENCE;
 use crate::token::Token;
@@ -42,8 +45,7 @@ pub(super) struct State {
     /// The id of the task that has the turn.
     pub(super) turn: Option<u64>,
     pub(super) offers: Offers,
-    /// How many holds this slot has had.
-    pub(super) holds: u32,
+    pub(super) counts: SlotCounts,
     /// The slot's entry in the keeper's list of slots to look at soon.
     pub(super) tracked: Option<u64>,
     /// Boxed: there is none while a lease is held.
@@ -124,15 +126,23 @@ impl Slot {
         self.locked().remove_waiter(id);
     }
 
-    pub(super) fn is_unused(&self) -> bool {
+    /// What the slot has counted, when no task uses it.
+    pub(super) fn counts_if_unused(&self) -> Option<SlotCounts> {
         let state = self.locked();
         let State { turn, waiters, offers, pending, lease, ending, .. } = &*state;
-        turn.is_none()
+        let is_unused = turn.is_none()
             && waiters.is_empty()
             && !offers.has_late()
             && pending.is_none()
             && lease.is_none()
-            && ending.is_empty()
+            && ending.is_empty();
+        is_unused.then_some(state.counts)
+    }
+
+    /// What the slot has counted, and whether a task holds the lock.
+    pub(super) fn counts(&self) -> (SlotCounts, bool) {
+        let state = self.locked();
+        (state.counts, state.is_held())
     }
 
     /// Passes the turn `id` to the next waiter.
@@ -224,22 +234,23 @@ impl Slot {
     ///
     /// The turn is taken from the hold in the same step, because a hold that ends by itself meanwhile passes its turn
     /// on.
-    pub(crate) fn revoke(&self, token: Option<&Token>, loss: Loss) -> Option<Revoked> {
+    pub(crate) fn revoke(&self, token: Option<&Token>, reason: LossReason) -> Option<Revoked> {
         let mut state = self.locked();
         let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
-        let turn = lease.hold.is_some().then(|| state.new_id());
+        let hold = lease.hold.as_ref().map(ActiveHold::ended);
+        let turn = hold.is_some().then(|| state.new_id());
         if turn.is_some() {
             state.turn = turn;
             state.offers.reset();
         }
-        let is_late = lease.hold.as_ref().is_some_and(|hold| hold.body || loss == Loss::Partial);
+        let is_late = lease.hold.as_ref().is_some_and(|hold| hold.body || reason == LossReason::TooFewServers);
         let release = (!is_late).then(|| lease.release(&self.key));
         if is_late {
             // Rule 14: the lease is released when the body is dropped. Rule 17: until then a new grant for its token is
             // not a stray.
             state.ending.push((lease.token, false));
         }
-        Some(Revoked { release, entries: lease.upkeep.entries, turn })
+        Some(Revoked { release, entries: lease.upkeep.entries, turn, hold })
     }
 }
 
@@ -262,15 +273,6 @@ enum Passed {
     Nobody { withdrawal: Option<Release>, lease_left: bool, tracked: Option<u64> },
 }
 
-/// Why a lease ends under its hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
-    /// The hold's time is up, the manager is shut down, or the store does not know the lease.
-    Whole,
-    /// Too few servers know the lease. What they have keeps others out until the hold has ended.
-    Partial,
-}
-
 /// The outcome of [`Slot::revoke`].
 pub(crate) struct Revoked {
     /// The release to send now. `None` when it must wait until the hold is dropped.
@@ -278,6 +280,7 @@ pub(crate) struct Revoked {
     pub(crate) entries: ScheduleKeys,
     /// The turn that the hold had, to be passed on.
     pub(crate) turn: Option<u64>,
+    pub(crate) hold: Option<EndedHold>,
 }
 
 impl State {
@@ -318,13 +321,27 @@ impl State {
 
     /// Starts the hold `id` on the lease. `None` without a lease.
     pub(super) fn start(&mut self, id: u64, request: &ResolvedRequest, now: Moment) -> Option<&mut Lease> {
-        let &ResolvedRequest { expire, renew, body, .. } = request;
+        let &ResolvedRequest { prefix, expire, renew, body, .. } = request;
         let lease = self.lease.as_mut()?;
-        self.holds = self.holds.wrapping_add(1);
+        let path = std::mem::replace(&mut lease.path, Path::HandOver);
+        self.counts.count(path);
         let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
         let confirmed = is_whole.then_some(now);
-        lease.hold =
-            Some(ActiveHold { id, since: now, expire, renew, body, own: Deadline::new(now, expire), confirmed });
+        let (own, holding) = (Deadline::new(now, expire), metrics::Holding::begin(request.prefix(), path));
+        let (since, is_long_told) = (now, false);
+        lease.hold = Some(ActiveHold {
+            id,
+            since,
+            prefix,
+            path,
+            expire,
+            renew,
+            body,
+            own,
+            confirmed,
+            is_long_told,
+            _holding: holding,
+        });
         Some(lease)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::core::Core;
+use super::counters::SlotCounts;
 use super::slot::{Entered, Slot};
 
 #[cfg(not(test))]
@@ -22,17 +23,24 @@ type Slots = HashMap<Arc<str>, Arc<Slot>, Hasher>;
 /// Lock order: the table, then a slot, then the keeper's schedule.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    slots: Mutex<Slots>,
+    keys: Mutex<Keys>,
     /// Notified when no more keys are in use than the shutdown allows.
     emptied: Notify,
     /// How many keys may be left in use: the keys of the bodies that wait for the shutdown themselves.
     rest: AtomicUsize,
 }
 
+#[derive(Debug, Default)]
+struct Keys {
+    slots: Slots,
+    /// What the slots that are forgotten have counted.
+    forgotten: SlotCounts,
+}
+
 impl Table {
-    fn locked(&self) -> MutexGuard<'_, Slots> {
+    fn locked(&self) -> MutexGuard<'_, Keys> {
         // No code that can panic runs under this lock.
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the turn for `key`, or a place in its queue when `wait` is set.
@@ -43,7 +51,7 @@ impl Table {
         fenced: bool,
         wait: bool,
     ) -> (Arc<Slot>, Entered<'a>) {
-        let mut slots = self.locked();
+        let slots = &mut self.locked().slots;
         let slot = match slots.get(key) {
             Some(slot) => Arc::clone(slot),
             None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key)))),
@@ -54,18 +62,25 @@ impl Table {
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Slot>> {
-        self.locked().get(key).cloned()
+        self.locked().slots.get(key).cloned()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
-        self.locked().values().cloned().collect()
+        self.locked().slots.values().cloned().collect()
+    }
+
+    /// The keys in use, and what those that are not in use any more have counted.
+    pub(super) fn all_with_counts(&self) -> (SlotCounts, Vec<Arc<Slot>>) {
+        let keys = self.locked();
+        (keys.forgotten, keys.slots.values().cloned().collect())
     }
 
     /// Forgets `slot` when no task uses it.
     pub(crate) fn forget_if_unused(&self, slot: &Arc<Slot>) {
-        let mut slots = self.locked();
+        let Keys { slots, forgotten } = &mut *self.locked();
         let is_listed = slots.get(&slot.key).is_some_and(|listed| Arc::ptr_eq(listed, slot));
-        if is_listed && slot.is_unused() {
+        if is_listed && let Some(counts) = slot.counts_if_unused() {
+            forgotten.add(counts);
             slots.remove(&slot.key);
             if slots.is_empty() && slots.capacity() > 1024 {
                 slots.shrink_to_fit();
@@ -81,7 +96,7 @@ impl Table {
         self.rest.fetch_max(own.len(), Ordering::Relaxed);
         loop {
             let emptied = self.emptied.notified();
-            if self.locked().keys().all(|key| own.contains(key)) {
+            if self.locked().slots.keys().all(|key| own.contains(key)) {
                 return;
             }
             emptied.await;

@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use super::ending::Ending;
 use super::lease::Fences;
-use super::resolved_request::ResolvedRequest;
-use super::slot::Loss;
+use super::resolved_request::{PrefixPlace, ResolvedRequest};
 use super::upkeep::{Action, Round, Trigger};
 use crate::clock::{Deadline, Moment};
+use crate::loss_reason::LossReason;
 use crate::store::{Events as _, Pushed, Renewal, Renewed};
 use crate::{LockError, LockGuard, LockManager};
 use futures_util::FutureExt as _;
@@ -124,6 +124,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
     slot.on_contention();
     let request = ResolvedRequest {
         key: guard.key().into(),
+        prefix: PrefixPlace::behind(None, 1),
         timeout: Duration::ZERO,
         expire: Duration::from_secs(30),
         renew: true,
@@ -215,7 +216,7 @@ async fn what_is_left_of_a_lease_is_given_back_once_its_guard_is_dropped() {
     let is_free = async || beside.lock("p", "k").try_acquire().await.unwrap().is_some();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let slot = locks.core().table().get(guard.key()).unwrap();
-    locks.core().revoke(&slot, None, Loss::Partial);
+    locks.core().revoke(&slot, None, LossReason::TooFewServers);
     assert!(!guard.is_valid());
     assert!(!is_free().await);
     drop(guard);
@@ -231,7 +232,7 @@ async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
     assert!((&mut body).now_or_never().is_none());
     let slot = locks.core().table().get("p:k").unwrap();
     let token = slot.locked().lease.as_ref().unwrap().token.clone();
-    locks.core().revoke(&slot, None, Loss::Whole);
+    locks.core().revoke(&slot, None, LossReason::ShutDown);
     let pushed = Pushed {
         token,
         claim: Duration::from_secs(2),

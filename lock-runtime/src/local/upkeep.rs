@@ -6,8 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::lease::{ActiveHold, Lease};
-use super::slot::{Loss, Slot};
+use super::slot::Slot;
 use crate::clock::{Deadline, Moment};
+use crate::loss_reason::LossReason;
 use crate::store::{AnyStore, Ask, Renewal, Renewed, Store};
 use crate::timing::{RENEWAL_BACKOFF, RENEWALS_PER_LEASE, UNCONFIRMED_FOR};
 use crate::token::Token;
@@ -36,7 +37,7 @@ pub(crate) enum Action {
     /// A renewal now, and another look when the hold ends, because the answer may not have come by then.
     Renew(Renewal, Option<Duration>),
     /// The hold on the lease of this token has ended.
-    Lost(Token, Loss),
+    Lost(Token, LossReason),
     /// An ask to send now, and another look soon.
     Ask(Ask),
     /// A connection for the keeper, so that it can send an ask, and another look soon.
@@ -113,7 +114,11 @@ impl Slot {
     /// Decides what the lease needs from the keeper now.
     pub(crate) fn next_action(&self, trigger: Trigger, round: &Round<'_>) -> Action {
         let now = Moment::now();
-        let state = &mut *self.locked();
+        let mut locked = self.locked();
+        let state = &mut *locked;
+        let long = self.core.settings().warn_held_for;
+        let hold = state.lease.as_mut().and_then(|lease| lease.hold.as_mut());
+        let held_long = hold.and_then(|hold| hold.note_long(long, now));
         let action = if trigger == Trigger::Tick && !state.is_held() {
             self.check_offer(state, now, round)
         } else if let Some(lease) = &mut state.lease {
@@ -124,6 +129,10 @@ impl Slot {
         };
         if trigger == Trigger::Tick && !action.is_soon() {
             state.tracked = None;
+        }
+        drop(locked);
+        if let Some(held_for) = held_long {
+            self.core.note_long_hold(self, held_for);
         }
         action
     }
@@ -150,7 +159,7 @@ impl Slot {
         let left = ends.remaining_at(now);
         if left.is_zero() {
             mutant!(LateHandOver => return Action::Done);
-            return Action::Lost(lease.token.clone(), Loss::Whole);
+            return Action::Lost(lease.token.clone(), LossReason::Deadline);
         }
         if trigger == Trigger::Tick && hold.confirmed.is_none() && is_young(hold, now) {
             return Action::LookAgain;
@@ -167,7 +176,8 @@ impl Slot {
             Some(at) => renews_in(hold, at, now).unwrap_or(left),
         };
         if !pause.is_zero() {
-            return Action::LookIn(pause.min(left));
+            let is_long_in = hold.is_long_in(self.core.settings().warn_held_for, now);
+            return Action::LookIn(pause.min(left).min(is_long_in.unwrap_or(left)));
         }
         renew(if hold.renew { hold.expire } else { hold.own.remaining_at(now) }, Some(left))
     }
@@ -185,7 +195,7 @@ impl Slot {
             Some(Renewed::Until(until)) => {
                 lease.upkeep.failures = 0;
                 if !lease.confirm(until) {
-                    return Action::Lost(lease.token.clone(), Loss::Whole);
+                    return Action::Lost(lease.token.clone(), LossReason::Deadline);
                 }
                 let Some(hold) = &mut lease.hold else {
                     return self.action(lease, trigger, now, renewal.grace);
@@ -204,8 +214,8 @@ impl Slot {
                 }
                 self.action(lease, trigger, now, renewal.grace)
             }
-            Some(Renewed::NotOwned) => Action::Lost(lease.token.clone(), Loss::Whole),
-            Some(Renewed::Partial) => Action::Lost(lease.token.clone(), Loss::Partial),
+            Some(Renewed::NotOwned) => Action::Lost(lease.token.clone(), LossReason::NotKnown),
+            Some(Renewed::Partial) => Action::Lost(lease.token.clone(), LossReason::TooFewServers),
             None => {
                 // Unknown is not lost: the deadline decides. Until then again, ever more slowly.
                 lease.upkeep.failures = lease.upkeep.failures.saturating_add(1);
@@ -213,7 +223,7 @@ impl Slot {
                 let left = lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
                 match &lease.hold {
                     None => Action::Done,
-                    Some(_) if left.is_zero() => Action::Lost(lease.token.clone(), Loss::Whole),
+                    Some(_) if left.is_zero() => Action::Lost(lease.token.clone(), LossReason::Deadline),
                     Some(_) => Action::LookIn(pause.min(left)),
                 }
             }

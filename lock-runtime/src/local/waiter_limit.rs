@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::observe::metrics;
+
 /// Counts the tasks that wait. Each of them costs memory, and everybody who can make requests can make tasks wait.
 #[derive(Debug)]
 pub(crate) struct WaiterLimit {
@@ -15,23 +17,39 @@ impl WaiterLimit {
         Self { waiting: AtomicUsize::new(0), max, max_per_key }
     }
 
+    /// How many tasks wait now.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Counts one more task, behind `others` for the same key. The error is the limit that was reached.
     pub(super) fn admit(&self, others: usize) -> Result<WaiterPermit<'_>, usize> {
         if others >= self.max_per_key {
             return Err(self.max_per_key);
         }
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let waiting = WaiterPermit(self);
+        let waiting = WaiterPermit { limit: self, waiter: None };
         if before < self.max { Ok(waiting) } else { Err(self.max) }
     }
 }
 
 /// The permit of a task to wait. The task counts until the permit is dropped.
 #[derive(Debug)]
-pub(super) struct WaiterPermit<'a>(&'a WaiterLimit);
+pub(super) struct WaiterPermit<'a> {
+    limit: &'a WaiterLimit,
+    waiter: Option<metrics::Waiter>,
+}
+
+impl WaiterPermit<'_> {
+    /// The permit of a task that wants a lock of this prefix.
+    pub(super) fn of(mut self, prefix: &str) -> Self {
+        self.waiter = Some(metrics::Waiter::begin(prefix));
+        self
+    }
+}
 
 impl Drop for WaiterPermit<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.limit.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }

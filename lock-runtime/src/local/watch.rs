@@ -8,6 +8,7 @@ use tokio::sync::futures::Notified;
 
 use super::handle::HoldHandle;
 use crate::LockError;
+use crate::observe::spans::HoldSpan;
 
 pin_project! {
     /// Resolves when a hold is lost. It reads the clock in each of its polls. The keeper wakes it at the deadline.
@@ -53,14 +54,15 @@ pin_project! {
         #[pin]
         lost: Option<Lost<'a>>,
         handle: &'a HoldHandle,
+        span: &'a HoldSpan,
         #[pin]
         body: B,
     }
 }
 
 impl<'a, B> Protected<'a, B> {
-    pub(crate) fn new(handle: &'a HoldHandle, stop_when_lost: bool, body: B) -> Self {
-        Self { lost: is_stopped(stop_when_lost).then(|| handle.lost()), handle, body }
+    pub(crate) fn new(handle: &'a HoldHandle, span: &'a HoldSpan, stop_when_lost: bool, body: B) -> Self {
+        Self { lost: is_stopped(stop_when_lost).then(|| handle.lost()), handle, span, body }
     }
 }
 
@@ -80,6 +82,7 @@ impl<B: Future> Future for Protected<'_, B> {
         {
             return Poll::Ready(Err(this.handle.lost_error(false)));
         }
+        let _inside = this.span.enter();
         this.body.poll(context).map(Ok)
     }
 }

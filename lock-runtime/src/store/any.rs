@@ -106,6 +106,10 @@ impl Store for AnyStore {
         of_any!(self, store => store.server_of(key))
     }
 
+    fn server_name(&self, key: &str) -> String {
+        of_any!(self, store => store.server_name(key))
+    }
+
     fn draws_with_grants(&self) -> bool {
         of_any!(self, store => store.draws_with_grants())
     }

@@ -11,9 +11,7 @@ use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 
-use super::{
-    Answer, Answers, Ask, Cause, Events, Pushed, Release, Released, Renewal, Renewed, Store, StoreError, exactly_one,
-};
+use super::{Answer, Answers, Ask, Cause, Events, Release, Released, Renewal, Renewed, Store, StoreError, exactly_one};
 use crate::clock::{Deadline, Moment};
 use crate::token::Token;
 
@@ -21,6 +19,7 @@ mod asking;
 mod background;
 mod health;
 mod member;
+mod relay;
 mod stale_minority;
 #[cfg(test)]
 mod tests;
@@ -30,6 +29,7 @@ use super::voter::Voter;
 use background::Background;
 use health::HealthCheck;
 use member::Member;
+use relay::Relay;
 use votes::{Verdict, Votes};
 
 /// Independent servers, in the order that all managers have in common.
@@ -285,11 +285,16 @@ impl<S: Voter> Store for Quorum<S> {
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {
         // The engine of the quorum attaches itself once.
-        let relay = self.relay.get_or_init(|| Arc::new(Relay(events)));
+        let relay = self.relay.get_or_init(|| Arc::new(Relay::new(events)));
         for member in &*self.members {
             let relay: Weak<Relay> = Arc::downgrade(relay);
             member.node.attach(process, relay);
         }
+    }
+
+    fn server_name(&self, _key: &str) -> String {
+        let names: Vec<_> = self.members.iter().map(|member| member.node.name()).collect();
+        names.join(", ")
     }
 
     fn is_immediate(&self) -> bool {
@@ -352,29 +357,6 @@ impl<S: Voter> Quorum<S> {
             Verdict::Open | Verdict::Unknown => Err(self.too_few(votes)),
         };
         Ok(all.iter().map(outcome).collect())
-    }
-}
-
-/// Passes on the events of one server, and marks its grants as a part of the lock.
-struct Relay(Weak<dyn Events>);
-
-impl Events for Relay {
-    fn on_grant(&self, key: &str, pushed: &Pushed) {
-        if let Some(events) = self.0.upgrade() {
-            events.on_grant(key, &Pushed { partial: true, ..pushed.clone() });
-        }
-    }
-
-    fn on_contention(&self, key: &str) {
-        if let Some(events) = self.0.upgrade() {
-            events.on_contention(key);
-        }
-    }
-
-    fn on_interruption(&self, affects: &dyn Fn(&str) -> bool) {
-        if let Some(events) = self.0.upgrade() {
-            events.on_interruption(affects);
-        }
     }
 }
 

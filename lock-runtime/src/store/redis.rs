@@ -254,6 +254,10 @@ impl Store for RedisStore {
         self.servers.server_of(key)
     }
 
+    fn server_name(&self, key: &str) -> String {
+        self.servers.server_name(key)
+    }
+
     fn is_immediate(&self) -> bool {
         false
     }

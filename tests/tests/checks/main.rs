@@ -6,3 +6,4 @@ mod layers;
 mod model_server;
 mod proxy;
 mod secrets;
+mod telemetry;

@@ -58,3 +58,14 @@ async fn a_shutdown_fails_those_who_wait_at_once_and_not_when_the_holder_is_done
     assert!(matches!(waiting, Err(LockError::ShutDown { .. })), "{waiting:?}");
     assert_eq!(failed, start);
 }
+
+/// Every task that waits has room for the whole future. What few tasks need is boxed.
+#[tokio::test]
+async fn the_future_of_a_waiter_stays_small() {
+    let locks = LockManager::in_memory();
+    let run = std::mem::size_of_val(&locks.lock("p", "k").run(async {}));
+    let acquire = std::mem::size_of_val(&locks.lock("p", "k").acquire());
+    // With metrics a task that waits counts itself.
+    let metrics = if cfg!(feature = "metrics") { 32 } else { 0 };
+    assert!(run <= 688 + metrics && acquire <= 608 + metrics, "{run} {acquire}");
+}

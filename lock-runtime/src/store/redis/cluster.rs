@@ -85,6 +85,11 @@ impl Cluster {
         self.topology.index(key)
     }
 
+    /// The master of the key's slot, as people write it.
+    pub(super) fn server_name(&self, key: &str) -> String {
+        self.topology.master(slot_of(key)).map_or_else(|| "the cluster".to_owned(), |(node, _)| node.to_string())
+    }
+
     fn links(&self) -> MutexGuard<'_, HashMap<Node, Arc<Link>>> {
         // Nothing that can panic runs under this lock.
         self.links.lock().unwrap_or_else(PoisonError::into_inner)

@@ -23,7 +23,7 @@ use crate::clock::{Deadline, Drift, Moment};
 use crate::fork::Origin;
 use crate::observe;
 use crate::store::server_age::Sighting;
-use crate::store::{Anchor, Events};
+use crate::store::{Anchor, Events, Traffic};
 
 mod call;
 mod called;
@@ -55,6 +55,8 @@ pub(crate) struct Link {
     /// How far the server's clock and this process's clock may drift apart.
     pub(super) drift: Drift,
     events: OnceLock<Weak<dyn Events>>,
+    /// Where commands are counted.
+    traffic: OnceLock<Arc<Traffic>>,
     /// Which locks live on this server; all when it is not set.
     own: OnceLock<Own>,
     command_timeout: Duration,
@@ -83,6 +85,10 @@ struct State {
     /// When the first command was sent since the last answer.
     silent_since: Option<Moment>,
     failed: Option<(Moment, CallError)>,
+    /// Whether it was told that no connection can be made.
+    is_failure_told: bool,
+    /// When the last connection broke.
+    broke: Option<Moment>,
     clock: Option<Anchor>,
     drifting: Drifting,
     is_drift_told: bool,
@@ -126,6 +132,7 @@ impl Link {
             origin: Origin::here(),
             drift,
             events: OnceLock::new(),
+            traffic: OnceLock::new(),
             own: OnceLock::new(),
             command_timeout,
             connect_timeout,
@@ -146,6 +153,9 @@ impl Link {
 
     pub(super) fn attach(&self, events: Weak<dyn Events>) {
         // The engine of the link attaches itself once.
+        if let Some(events) = events.upgrade() {
+            let _ = self.traffic.set(events.traffic());
+        }
         let _ = self.events.set(events);
     }
 
@@ -228,11 +238,18 @@ impl Link {
                 return;
             }
             state.silent_since = None;
+            state.broke.get_or_insert_with(Moment::now);
             state.live.take()
         };
         observe::disconnected(&self.server);
         self.interrupted();
         drop(dropped);
+    }
+
+    fn note_command(&self) {
+        if let Some(traffic) = self.traffic.get() {
+            traffic.note_command();
+        }
     }
 
     fn interrupted(&self) {

@@ -82,6 +82,14 @@ impl Servers {
         }
     }
 
+    /// The server of `key`, as people write it.
+    pub(super) fn server_name(&self, key: &str) -> String {
+        match self {
+            Self::One(link) => link.server().to_owned(),
+            Self::Cluster(cluster) => cluster.server_name(key),
+        }
+    }
+
     pub(super) async fn heartbeat(&self, deadline: Deadline) {
         match self {
             Self::One(link) => link.heartbeat(deadline).await,

@@ -104,6 +104,7 @@ impl Link {
     ) -> Result<Value, CallError> {
         let limit = self.limit(deadline);
         let sent = deadline.start();
+        self.note_command();
         let in_flight = InFlight::new(self);
         let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), reply).await;
         drop(in_flight);
@@ -162,6 +163,7 @@ impl Link {
         let Some(mut live) = self.locked().live.clone() else {
             return;
         };
+        self.note_command();
         let mut sending = pin!(live.connection.send_packed_command(command));
         // The first poll takes the command when the buffer has room.
         let _: Poll<_> = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));

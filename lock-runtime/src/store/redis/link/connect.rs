@@ -168,6 +168,8 @@ impl Link {
                 let others = std::mem::take(&mut state.attempts);
                 state.live = Some(live);
                 state.failed = None;
+                state.is_failure_told = false;
+                let away = state.broke.take().map(Moment::elapsed);
                 state.silent_since = None;
                 state.clock = Some(anchor);
                 state.drifting.on_new_connection();
@@ -177,6 +179,11 @@ impl Link {
                 drop(state);
                 others.into_iter().for_each(Attempt::abort);
                 observe::connected(&self.server);
+                if let Some(away) = away
+                    && let Some(events) = self.events.get().and_then(Weak::upgrade)
+                {
+                    events.on_reconnect(&self.server, self.process.is_some(), away);
+                }
                 if again {
                     // The server may have lost what was asked for and held. On this connection the answers are up to date.
                     self.interrupted();
@@ -184,10 +191,14 @@ impl Link {
             }
             Err(error) => {
                 // An older attempt knows less about the server than a later one.
+                let is_news = is_latest && !std::mem::replace(&mut state.is_failure_told, true);
                 if is_latest {
-                    state.failed = Some((Moment::now(), error));
+                    state.failed = Some((Moment::now(), error.clone()));
                 }
                 drop(state);
+                if is_news {
+                    observe::unreachable(&self.server, &error.into_problem());
+                }
             }
         }
         self.attempted.notify_waiters();

@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use super::Link;
 use crate::clock::{Deadline, Moment};
+use crate::observe;
 
 impl Link {
     /// An answer came: the server is not silent.
     pub(super) fn on_reply(&self) {
         if self.is_silent.load(Ordering::Relaxed) {
             self.is_silent.store(false, Ordering::Relaxed);
-            self.locked().silent_since = None;
+            if self.locked().silent_since.take().is_some() {
+                observe::answers_again(&self.server);
+            }
         }
     }
 
@@ -22,9 +25,13 @@ impl Link {
         if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
             return;
         }
+        let is_news = state.silent_since.is_none();
         let since = *state.silent_since.get_or_insert(sent);
         self.is_silent.store(true, Ordering::Relaxed);
         drop(state);
+        if is_news {
+            observe::silent(&self.server, limit);
+        }
         if since.elapsed() < self.command_timeout * 2 {
             return;
         }

@@ -1,0 +1,124 @@
+//! [`Counters`] and [`SlotCounts`]: what a manager counts, and what it tells of what it counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::core::Core;
+use super::lease::EndedHold;
+use super::repeat_limit::Warning;
+use super::resolved_request::ResolvedRequest;
+use super::slot::Slot;
+use crate::loss_reason::LossReason;
+use crate::observe::{self, Path, metrics};
+use crate::stats::LockStats;
+use crate::store::Events;
+
+/// Counts of what goes wrong, and of what the keeper does. Each stands beside an error or a command, which cost much more
+/// than an atomic.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    timeouts: AtomicU64,
+    lost: AtomicU64,
+    renewals: AtomicU64,
+}
+
+/// Counts of the plain path. They are kept under a lock that is taken anyhow: the slot's, and the table's once the slot is
+/// forgotten.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SlotCounts {
+    /// How many holds there have been.
+    pub(super) holds: u64,
+    hand_overs: u64,
+    hand_offs: u64,
+}
+
+impl SlotCounts {
+    /// Counts a hold that begins.
+    pub(super) fn count(&mut self, path: Path) {
+        self.holds += 1;
+        self.hand_overs += u64::from(path == Path::HandOver);
+        self.hand_offs += u64::from(path == Path::HandOff);
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.holds += other.holds;
+        self.hand_overs += other.hand_overs;
+        self.hand_offs += other.hand_offs;
+    }
+}
+
+impl Core {
+    /// See [`LockManager::stats`](crate::LockManager::stats).
+    pub(crate) fn stats(&self) -> LockStats {
+        // A slot that is forgotten from now on is still in the list, with its counts.
+        let (mut counts, slots) = self.table().all_with_counts();
+        let mut held = 0;
+        for slot in &slots {
+            let (of_slot, is_held) = slot.counts();
+            counts.add(of_slot);
+            held += u64::from(is_held);
+        }
+        let Counters { timeouts, lost, renewals } = self.counters();
+        let traffic = self.traffic();
+        LockStats {
+            held,
+            waiting: as_u64(self.waiter_limit().waiting()),
+            lingering: 0,
+            keys: as_u64(slots.len()),
+            unreleased: as_u64(self.schedule().unreleased()),
+            acquired: counts.holds,
+            hand_overs: counts.hand_overs,
+            hand_offs: counts.hand_offs,
+            timeouts: timeouts.load(Ordering::Relaxed),
+            lost: lost.load(Ordering::Relaxed),
+            commands: traffic.commands(),
+            renewals: renewals.load(Ordering::Relaxed),
+            reconnects: traffic.reconnects(),
+        }
+    }
+
+    /// Notes that a request ends because the lock was busy. A single try that finds the lock busy is no reason to warn.
+    pub(crate) fn note_timeout(
+        &self,
+        request: &ResolvedRequest,
+        waited: Duration,
+        holder: Option<&str>,
+        seen: Option<Duration>,
+    ) {
+        self.counters().timeouts.fetch_add(1, Ordering::Relaxed);
+        metrics::timed_out(request.prefix());
+        if !request.timeout.is_zero()
+            && let Some(left_out) = self.repeat_limit().admit(Warning::TimedOut, &request.key)
+        {
+            observe::timed_out(&request.key, waited, holder, seen, left_out);
+        }
+    }
+
+    /// Notes that a hold was lost.
+    pub(super) fn note_loss(&self, key: &str, hold: EndedHold, reason: LossReason) {
+        self.counters().lost.fetch_add(1, Ordering::Relaxed);
+        metrics::lost(hold.prefix.of(key));
+        if let Some(left_out) = self.repeat_limit().admit(Warning::Lost, key) {
+            observe::lost(key, reason, hold.since.elapsed(), left_out);
+        }
+    }
+
+    /// Notes that the keeper has lengthened leases.
+    pub(crate) fn note_renewals(&self, count: usize) {
+        if count > 0 {
+            self.counters().renewals.fetch_add(as_u64(count), Ordering::Relaxed);
+            metrics::renewed(as_u64(count));
+        }
+    }
+
+    /// Notes that a hold goes on for longer than the user finds usual.
+    pub(super) fn note_long_hold(&self, slot: &Slot, held_for: Duration) {
+        if let Some(left_out) = self.repeat_limit().admit(Warning::HeldLong, slot.key()) {
+            observe::held_long(slot.key(), held_for, left_out);
+        }
+    }
+}
+
+fn as_u64(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}

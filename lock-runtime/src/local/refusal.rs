@@ -1,0 +1,52 @@
+//! [`Refusal`]: what the store said about the owner of a lock when it refused an ask.
+
+use std::time::Duration;
+
+use crate::clock::{Deadline, Moment};
+use crate::store::Busy;
+use crate::token::Token;
+
+/// An owner of whom at least this much was left when this process first saw it would have been seen to renew: an ask that
+/// waits is repeated each second, and a holder renews after a third of its lease.
+const SURELY_RENEWS: Duration = Duration::from_millis(1500);
+/// The end of an owner's lease is known up to this.
+const NEAR_END: Duration = Duration::from_millis(10);
+
+/// The last answer, when it was a refusal.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) at: Moment,
+    pub(super) busy: Busy,
+    /// When the owner's lease ends if the owner does not renew it.
+    pub(super) frees: Option<Deadline>,
+    /// Whether the owner was seen to renew. Then the end of its lease is no reason to ask.
+    pub(super) owner_renews: bool,
+    /// When the store first named this owner.
+    pub(super) since: Moment,
+    /// The most that the store said was left of the owner's lease.
+    longest: Duration,
+}
+
+impl Refusal {
+    /// The refusal `busy`, which came after the refusal `before`.
+    pub(super) fn after(before: Option<Self>, busy: Busy) -> Self {
+        let (frees, at) = (busy.frees_in.map(Deadline::after), Moment::now());
+        let told = busy.frees_in.unwrap_or_default();
+        let Some(before) = before.filter(|before| before.busy.owner == busy.owner) else {
+            return Self { at, busy, frees, owner_renews: false, since: at, longest: told };
+        };
+        let owner_renews = before.owner_renews || before.frees.is_some_and(Deadline::has_passed);
+        Self { at, busy, frees, owner_renews, since: before.since, longest: before.longest.max(told) }
+    }
+
+    /// What stays known of the holder when the ask starts again under another token.
+    pub(super) fn as_history(self) -> Self {
+        Self { busy: Busy { yields: false, ..self.busy }, frees: None, owner_renews: false, ..self }
+    }
+
+    /// The owner, when its lease ended by itself: it was seen to its end, and it was not renewed.
+    pub(super) fn dead_owner(&self) -> Option<Token> {
+        let is_over = self.frees.is_some_and(|frees| frees.remaining() <= NEAR_END);
+        (is_over && self.longest >= SURELY_RENEWS).then(|| self.busy.owner.clone())
+    }
+}

@@ -1,0 +1,14 @@
+//! [`LossReason`]: why a hold was lost.
+
+/// Why a lease ended under its hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LossReason {
+    /// The deadline passed before the hold was renewed or released.
+    Deadline,
+    /// The store does not know the lease: its key was deleted, evicted or forgotten, or has expired.
+    NotKnown,
+    /// Too few servers of a quorum know the lease. What they have keeps others out until the hold has ended.
+    TooFewServers,
+    /// The manager was shut down, and the hold did not end in time.
+    ShutDown,
+}

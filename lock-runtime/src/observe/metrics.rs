@@ -1,0 +1,124 @@
+//! Every metric, by the `metrics` crate. Each is one fn, and no other file knows their names. `docs/telemetry.md` has the list.
+//!
+//! The recorder is looked up each time: an application may install it after the manager was made.
+
+use std::time::{Duration, Instant};
+
+use metrics::{Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+
+use super::Path;
+
+const ACQUIRED: &str = "cache_lock_acquired_total";
+const TIMEOUTS: &str = "cache_lock_timeouts_total";
+const LOST: &str = "cache_lock_lost_total";
+const HAND_OVERS: &str = "cache_lock_handovers_total";
+const HAND_OFFS: &str = "cache_lock_handoffs_total";
+const COMMANDS: &str = "cache_lock_commands_total";
+const RECONNECTS: &str = "cache_lock_reconnects_total";
+const RENEWALS: &str = "cache_lock_renewals_total";
+const WAIT: &str = "cache_lock_wait_seconds";
+const HOLD: &str = "cache_lock_hold_seconds";
+const HELD: &str = "cache_lock_held";
+const WAITERS: &str = "cache_lock_waiters";
+const LINGERING: &str = "cache_lock_lingering";
+
+/// The only label. A key is never a label: there are too many keys.
+fn labels(prefix: &str) -> Vec<Label> {
+    vec![Label::new("prefix", prefix.to_owned())]
+}
+
+/// Says what each metric means, and starts those without a prefix at zero.
+pub(crate) fn describe() {
+    describe_counter!(ACQUIRED, "Holds that have begun.");
+    describe_counter!(TIMEOUTS, "Requests that ended because the lock was busy.");
+    describe_counter!(LOST, "Holds that were lost.");
+    describe_counter!(HAND_OVERS, "Holds that came from the task before, in the same process.");
+    describe_counter!(HAND_OFFS, "Holds that another process passed on.");
+    describe_counter!(COMMANDS, "Commands sent to servers.");
+    describe_counter!(RECONNECTS, "Connections that were made again.");
+    describe_counter!(RENEWALS, "Leases that the background work has lengthened.");
+    describe_histogram!(WAIT, Unit::Seconds, "How long a request waited for the lock that it got.");
+    describe_histogram!(HOLD, Unit::Seconds, "How long a lock was held.");
+    describe_gauge!(HELD, "Locks that are held now.");
+    describe_gauge!(WAITERS, "Tasks that wait for a lock now.");
+    describe_gauge!(LINGERING, "Leases that are kept now for the next hold.");
+    counter!(COMMANDS).increment(0);
+    counter!(RECONNECTS).increment(0);
+    counter!(RENEWALS).increment(0);
+}
+
+/// Counts a hold from its beginning until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    prefix: Box<str>,
+    since: Instant,
+}
+
+impl Holding {
+    pub(crate) fn begin(prefix: &str, path: Path) -> Self {
+        counter!(ACQUIRED, labels(prefix)).increment(1);
+        match path {
+            Path::HandOver => counter!(HAND_OVERS, labels(prefix)).increment(1),
+            Path::HandOff => counter!(HAND_OFFS, labels(prefix)).increment(1),
+            Path::Store | Path::ReEntry => {}
+        }
+        gauge!(HELD, labels(prefix)).increment(1);
+        Self { prefix: prefix.into(), since: Instant::now() }
+    }
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        gauge!(HELD, labels(&self.prefix)).decrement(1);
+        histogram!(HOLD, labels(&self.prefix)).record(self.since.elapsed());
+    }
+}
+
+/// Counts a task that waits, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Waiter(Box<str>);
+
+impl Waiter {
+    pub(crate) fn begin(prefix: &str) -> Self {
+        gauge!(WAITERS, labels(prefix)).increment(1);
+        Self(prefix.into())
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        gauge!(WAITERS, labels(&self.0)).decrement(1);
+    }
+}
+
+/// A request has got its lock.
+pub(crate) fn waited(prefix: &str, waited: Duration) {
+    histogram!(WAIT, labels(prefix)).record(waited);
+    // Nothing lingers yet. The dashboard has the metric.
+    gauge!(LINGERING, labels(prefix)).increment(0);
+}
+
+/// A request ended because the lock was busy.
+pub(crate) fn timed_out(prefix: &str) {
+    counter!(TIMEOUTS, labels(prefix)).increment(1);
+}
+
+/// A hold was lost.
+pub(crate) fn lost(prefix: &str) {
+    counter!(LOST, labels(prefix)).increment(1);
+}
+
+/// A command is sent to a server.
+pub(crate) fn command() {
+    counter!(COMMANDS).increment(1);
+}
+
+/// A connection was made again.
+pub(crate) fn reconnected() {
+    counter!(RECONNECTS).increment(1);
+}
+
+/// The keeper has lengthened leases.
+pub(crate) fn renewed(count: u64) {
+    counter!(RENEWALS).increment(count);
+}

@@ -1,0 +1,37 @@
+//! What stands in place of `metrics.rs` without the feature `metrics`: the same fns, which do nothing.
+
+use std::time::Duration;
+
+use super::Path;
+
+pub(crate) fn describe() {}
+
+#[derive(Debug)]
+pub(crate) struct Holding;
+
+impl Holding {
+    pub(crate) fn begin(_prefix: &str, _path: Path) -> Self {
+        Self
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiter;
+
+impl Waiter {
+    pub(crate) fn begin(_prefix: &str) -> Self {
+        Self
+    }
+}
+
+pub(crate) fn waited(_prefix: &str, _waited: Duration) {}
+
+pub(crate) fn timed_out(_prefix: &str) {}
+
+pub(crate) fn lost(_prefix: &str) {}
+
+pub(crate) fn command() {}
+
+pub(crate) fn reconnected() {}
+
+pub(crate) fn renewed(_count: u64) {}

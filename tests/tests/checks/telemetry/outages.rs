@@ -1,0 +1,74 @@
+//! What is told of an outage: each change once, and not each try.
+
+use std::time::Duration;
+
+use lock_runtime::LockManager;
+use tests::events::Events;
+use tests::patience::eventually;
+use tests::proxy::Proxy;
+use tests::server::Server;
+
+const BOUND: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn a_connection_that_broke_is_told_when_it_is_there_again() {
+    let events = Events::of_this_process();
+    let server = Server::start();
+    let proxy = Proxy::before(&server);
+    let locks = LockManager::builder().url(&proxy.url()).label("shop-1").connect().await.unwrap();
+    let _guard = locks.lock("p", "k").acquire().await.unwrap();
+    eventually("both connections", BOUND, || events.with(&["DEBUG", " connected"]).len() >= 2).await;
+    assert!(events.with(&["connected again"]).is_empty());
+    for outages in 1..=2 {
+        proxy.cut();
+        locks.lock("p", "other").acquire().await.unwrap().release().await.unwrap();
+        for connection in ["callers", "keeper"] {
+            let words = ["INFO", "connected again", "label=\"shop-1\"", &format!("connection=\"{connection}\"")];
+            eventually(connection, BOUND, || events.with(&words).len() == outages).await;
+        }
+    }
+    let told = events.with(&["connected again"]);
+    assert!(told.iter().all(|event| event.contains(&proxy.address()) && event.contains("away_ms=")), "{told:?}");
+    assert_eq!(locks.stats().reconnects, 4);
+}
+
+#[tokio::test]
+async fn an_outage_is_told_by_its_changes() {
+    let events = Events::of_this_process();
+    let mut server = Server::start();
+    let builder = LockManager::builder().url(&server.url()).command_timeout(Duration::from_millis(100));
+    let locks = builder.connect().await.unwrap();
+    let guards = [locks.lock("p", "a").acquire().await.unwrap(), locks.lock("p", "b").acquire().await.unwrap()];
+    eventually("they are confirmed", BOUND, || locks.stats().renewals >= 2).await;
+    server.kill();
+    let failed =
+        ["DEBUG", "background command failed", "command=\"release\"", &format!("server=\"{}\"", server.address())];
+    drop(guards);
+    eventually("it fails", BOUND, || events.with(&failed).len() == 1).await;
+    assert_eq!(locks.stats().unreleased, 2);
+    // Releases are repeated after at most a second.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(events.with(&["background command failed"]).len(), 1);
+    let unreachable = events.with(&["DEBUG", "can't connect; trying on", "command=\"connect\""]);
+    assert!((1..=2).contains(&unreachable.len()), "one for each connection: {unreachable:?}");
+    server.restart();
+    let works = ["DEBUG", "background commands work again", "command=\"release\""];
+    eventually("it works", BOUND, || events.with(&works).len() == 1).await;
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_silent_and_answers_again() {
+    let events = Events::of_this_process();
+    let server = Server::start();
+    let builder = LockManager::builder().url(&server.url()).command_timeout(Duration::from_millis(400));
+    let locks = builder.connect().await.unwrap();
+    locks.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    server.freeze();
+    let tries = (0..3).map(|_| locks.lock("p", "k").timeout(Duration::ZERO).acquire());
+    let outcomes = futures_util::future::join_all(tries).await;
+    server.thaw();
+    assert!(outcomes.iter().all(Result::is_err));
+    assert_eq!(events.with(&["DEBUG", "the server is silent", "waited_ms=400"]).len(), 1);
+    locks.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(events.with(&["DEBUG", "the server answers again"]).len(), 1);
+}
