@@ -57,6 +57,9 @@ pub enum LockError {
         key: String,
         /// Whether the body ran to its end (`true`) or was dropped before (`false`).
         completed: bool,
+        /// Whether somebody released the lock by force
+        /// ([`LockManager::force_release`](crate::LockManager::force_release)), as far as this process was told.
+        forced: bool,
     },
 
     /// There is no manager. Call [`LockManager::install`](crate::LockManager::install) at start-up, or run this inside
@@ -142,11 +145,14 @@ impl fmt::Display for LockError {
                 "lock `{key}`: {limit} tasks wait already, and no more may; turn some away earlier, or raise the manager's \
                  `max_waiters` or `max_waiters_per_key`"
             ),
-            Self::Lost { key, completed: true } => {
-                write!(f, "lock `{key}` was lost before it was released; what ran under it was partly unprotected")
-            }
-            Self::Lost { key, completed: false } => {
-                write!(f, "lock `{key}` was lost; what ran under it was stopped")
+            Self::Lost { key, completed, forced } => {
+                let how = if *forced { "released by force" } else { "lost" };
+                let so = if *completed {
+                    " before it was released; what ran under it was partly unprotected"
+                } else {
+                    "; what ran under it was stopped"
+                };
+                write!(f, "lock `{key}` was {how}{so}")
             }
             Self::NotInstalled => f.write_str(
                 "no lock manager: call `install()` on a `LockManager` once at start-up, or run this inside \
@@ -373,7 +379,7 @@ mod tests {
             assert!(cause.is::<std::io::Error>(), "{error}");
             assert_eq!((error.kind(), error.key()), (ErrorKind::Unavailable, key));
         }
-        let lost = LockError::Lost { key: "p:k".to_owned(), completed: true };
+        let lost = LockError::Lost { key: "p:k".to_owned(), completed: true, forced: false };
         assert_eq!((lost.kind(), lost.key(), lost.source().is_none()), (ErrorKind::Lost, Some("p:k"), true));
         assert_eq!((LockError::NotInstalled.kind(), LockError::NotInstalled.key()), (ErrorKind::Misuse, None));
     }

@@ -13,6 +13,7 @@ mod asking;
 mod attempt;
 mod core;
 mod ending;
+mod forced;
 mod handle;
 mod hold;
 mod lease;

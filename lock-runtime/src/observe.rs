@@ -12,6 +12,11 @@ pub(crate) fn lost(key: &str) {
     tracing::warn!(target: "lock_runtime", key, "lock lost");
 }
 
+/// A hold ended because somebody released its lock by force.
+pub(crate) fn forced(key: &str) {
+    tracing::warn!(target: "lock_runtime", key, "lock lost: somebody released it by force");
+}
+
 /// A background command failed and will be repeated.
 pub(crate) fn keeper_failed(problem: &dyn Display) {
     tracing::debug!(target: "lock_runtime", error = %problem, "background command failed");

@@ -18,11 +18,13 @@ mod error;
 pub(crate) mod memory;
 pub(crate) mod quorum;
 pub(crate) mod redis;
+mod seen;
 pub(crate) mod server_age;
 pub(crate) mod voter;
 
 pub(crate) use any::AnyStore;
 pub(crate) use error::{Reach, Retry, StoreError};
+pub(crate) use seen::{Seen, Forced};
 
 /// The answers of a verb, one per item and in the order of the items, or the failure of all.
 pub(crate) type Answers<T> = Result<Vec<Result<T, StoreError>>, StoreError>;
@@ -69,6 +71,17 @@ pub(crate) trait Store {
         count: u32,
         deadline: Deadline,
     ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send;
+
+    /// Looks at a lock, and changes nothing. `None` when nobody has the lock.
+    fn inspect(&self, key: &str, deadline: Deadline) -> impl Future<Output = Result<Option<Seen>, StoreError>> + Send;
+
+    /// Takes a lock from its owner, whoever that is (rule 21: the owner has at most a claim to stop).
+    fn force(&self, key: &str, deadline: Deadline) -> impl Future<Output = Result<Forced, StoreError>> + Send;
+
+    /// Why locks can't be taken by force here; `None` where they can.
+    fn refuses_force(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Finds out whether pushes can still arrive, and replaces a dead connection.
     fn heartbeat(&self, deadline: Deadline) -> impl Future<Output = ()> + Send;
@@ -127,6 +140,8 @@ pub(crate) trait Events: Send + Sync {
     fn on_grant(&self, key: &str, pushed: &Pushed);
     /// Another process waits for a lock of this one.
     fn on_contention(&self, key: &str);
+    /// The lock of this token was taken away by force (rule 21).
+    fn on_forced(&self, _key: &str, _token: &Token) {}
     /// Pushes may have been missed and leases lost, for all keys that this `affects`: repeat each ask, and verify each hold.
     fn on_interruption(&self, affects: &dyn Fn(&str) -> bool);
 }
@@ -304,6 +319,11 @@ impl Release {
             queued: false,
             expires: Deadline::after(WITHDRAWAL_LIFETIME),
         }
+    }
+
+    /// The release of what stands at the lock's key once the lock was released by force (rule 21).
+    pub(crate) fn of_forced(&self) -> Self {
+        Self::withdrawal(&self.key, &self.token.forced(), self.claim)
     }
 
     /// Whether this may be forgotten when too many releases wait to be sent: what it would release soon ends by itself.

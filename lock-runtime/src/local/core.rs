@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use tokio_util::task::TaskTracker;
 
 use super::schedule::Schedule;
+use super::forced::ForcedToken;
 use super::slot::{Loss, Slot};
 use super::table::Table;
 use super::turn::Turn;
@@ -18,6 +19,7 @@ use crate::fork::Origin;
 use crate::observe;
 use crate::settings::Settings;
 use crate::store::{AnyStore, Events, Pushed, Release, Store};
+use crate::timing::CLAIM;
 use crate::token::{Process, Token};
 
 /// The only owner of a manager's state. Slots, and so guards, keep it alive. The keeper has a [`Weak`] reference to it.
@@ -140,7 +142,7 @@ impl Core {
     }
 
     /// Whether this manager made the token.
-    pub(super) fn is_own_token(&self, token: &Token) -> bool {
+    pub(crate) fn is_own_token(&self, token: &Token) -> bool {
         token.is_of(&self.process)
     }
 
@@ -185,10 +187,16 @@ impl Core {
         let Some(revoked) = slot.revoke(token, loss) else { return };
         self.schedule.cancel(revoked.entries);
         if revoked.turn.is_some() {
-            observe::lost(slot.key());
+            match loss {
+                Loss::Forced => observe::forced(slot.key()),
+                Loss::Whole | Loss::Partial => observe::lost(slot.key()),
+            }
         }
         slot.wake();
         if let Some(release) = revoked.release {
+            if loss == Loss::Forced {
+                self.release_later(release.of_forced());
+            }
             self.release_later(release);
         }
         if let Some(id) = revoked.turn {
@@ -221,6 +229,21 @@ impl Events for Core {
     fn on_contention(&self, key: &str) {
         if let Some(slot) = self.table.get(key) {
             slot.on_contention();
+        }
+    }
+
+    fn on_forced(&self, key: &str, token: &Token) {
+        let slot = self.table.get(key);
+        match slot.as_ref().map_or(ForcedToken::Unused, |slot| slot.find_forced(token)) {
+            ForcedToken::Leased => {
+                if let Some(slot) = slot {
+                    self.revoke(&slot, Some(token), Loss::Forced);
+                }
+            }
+            // What is still to be granted, or to be released, ends with its claim.
+            ForcedToken::Awaited => {}
+            // Nobody here uses the lock any more: its release came after the force.
+            ForcedToken::Unused => self.release_later(Release::withdrawal(&key.into(), &token.forced(), CLAIM)),
         }
     }
 

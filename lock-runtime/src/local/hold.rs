@@ -71,8 +71,9 @@ impl Hold {
                 return Either::Left(ready(Ok(())));
             }
             Ending::Lost => {
+                let error = self.handle.lost_error(true);
                 self.release_lost(stale);
-                return Either::Left(ready(Err(self.handle.lost_error(true))));
+                return Either::Left(ready(Err(error)));
             }
             Ending::Free(release) => (PendingRelease::new(&turn, release), None),
             Ending::Yield(mut release) => {

@@ -54,6 +54,8 @@ pub(super) struct State {
     /// Tokens that are being released, and whether the store granted each of them again in the meantime. Either a task
     /// waits for the release, or the body of a lost hold is not dropped yet.
     pub(super) ending: Vec<(Token, bool)>,
+    /// The holds that ended because their lock was released by force. Each stays here until its user is gone.
+    pub(super) forced: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -228,6 +230,9 @@ impl Slot {
         let mut state = self.locked();
         let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
         let turn = lease.hold.is_some().then(|| state.new_id());
+        if let Some(hold) = lease.hold.as_ref().filter(|_| loss == Loss::Forced) {
+            state.forced.push(hold.id);
+        }
         if turn.is_some() {
             state.turn = turn;
             state.offers.reset();
@@ -269,6 +274,8 @@ pub(crate) enum Loss {
     Whole,
     /// Too few servers know the lease. What they have keeps others out until the hold has ended.
     Partial,
+    /// Somebody released the lock by force (rule 21).
+    Forced,
 }
 
 /// The outcome of [`Slot::revoke`].

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::memory::MemoryStore;
 use super::quorum::Quorum;
 use super::redis::RedisStore;
-use super::{Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Store, StoreError};
+use super::{Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Seen, Store, StoreError, Forced};
 use crate::clock::Deadline;
 use crate::token::Token;
 
@@ -62,6 +62,18 @@ impl Store for AnyStore {
         deadline: Deadline,
     ) -> Result<Option<u64>, StoreError> {
         of_any!(self, store => store.draw(key, token, count, deadline).await)
+    }
+
+    async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
+        of_any!(self, store => store.inspect(key, deadline).await)
+    }
+
+    async fn force(&self, key: &str, deadline: Deadline) -> Result<Forced, StoreError> {
+        of_any!(self, store => store.force(key, deadline).await)
+    }
+
+    fn refuses_force(&self) -> Option<&'static str> {
+        of_any!(self, store => store.refuses_force())
     }
 
     async fn heartbeat(&self, deadline: Deadline) {

@@ -12,14 +12,17 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 
 use super::{
-    Answer, Answers, Ask, Cause, Events, Pushed, Release, Released, Renewal, Renewed, Store, StoreError, exactly_one,
+    Answer, Answers, Ask, Cause, Events, Pushed, Release, Released, Renewal, Renewed, Seen, Store, StoreError, Forced,
+    exactly_one,
 };
+use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::token::Token;
 
 mod asking;
 mod background;
 mod health;
+mod looking;
 mod member;
 mod stale_minority;
 #[cfg(test)]
@@ -42,6 +45,11 @@ pub(crate) struct Quorum<S> {
     background: Background<S>,
     relay: OnceLock<Arc<Relay>>,
 }
+
+/// Why nobody can take a lock of a quorum away.
+const NO_FORCE: &str = "a quorum's lock can't be taken away: its servers would be told one after another, and meanwhile two \
+                        clients could each have a part of the lock. End the process that holds the lock, or wait for its \
+                        lease";
 
 /// Answers that are under way, each with its server's number. Dropping it drops the calls: see [`detach`].
 type Pending<T> = FuturesUnordered<BoxFuture<'static, (usize, T)>>;
@@ -254,6 +262,18 @@ impl<S: Voter> Store for Quorum<S> {
         Ok(is_owned.then_some(first))
     }
 
+    async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
+        self.look_at(key, deadline).await
+    }
+
+    async fn force(&self, _: &str, _: Deadline) -> Result<Forced, StoreError> {
+        Err(StoreError::never(BackendError::new(NO_FORCE)))
+    }
+
+    fn refuses_force(&self) -> Option<&'static str> {
+        Some(NO_FORCE)
+    }
+
     async fn heartbeat(&self, deadline: Deadline) {
         self.probe_all(deadline).await;
         if self.is_down()
@@ -355,7 +375,8 @@ impl<S: Voter> Quorum<S> {
     }
 }
 
-/// Passes on the events of one server, and marks its grants as a part of the lock.
+/// Passes on the events of one server, and marks its grants as a part of the lock. That a lock was released by force is not
+/// passed on: no client does that to a quorum's lock, and one server is no majority.
 struct Relay(Weak<dyn Events>);
 
 impl Events for Relay {

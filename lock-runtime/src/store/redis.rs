@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{
-    Anchor, Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Store, StoreError, exactly_one,
+    Anchor, Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Seen, Store, StoreError, Forced,
+    exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -22,6 +23,7 @@ mod gather;
 mod greeting;
 pub(crate) mod link;
 mod push;
+mod reach;
 mod release;
 pub(crate) mod replicas;
 mod reply;
@@ -223,6 +225,14 @@ impl Store for RedisStore {
             outcome => outcome?,
         };
         read_drawn(&value)
+    }
+
+    async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
+        self.look_at(key, deadline).await
+    }
+
+    async fn force(&self, key: &str, deadline: Deadline) -> Result<Forced, StoreError> {
+        self.force_out(key, deadline).await
     }
 
     async fn heartbeat(&self, deadline: Deadline) {
