@@ -236,6 +236,7 @@ impl Events for Core {
         let slot = self.table.get(key);
         match slot.as_ref().map_or(ForcedToken::Unused, |slot| slot.find_forced(token)) {
             ForcedToken::Leased => {
+                mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), &token.forced(), CLAIM)));
                 if let Some(slot) = slot {
                     self.revoke(&slot, Some(token), Loss::Forced);
                 }

@@ -35,6 +35,7 @@ impl Slot {
 
     /// The user of the hold `id` is gone. Returns whether the lock of the hold was released by force.
     pub(super) fn forget_forced(&self, id: u64) -> bool {
+        mutant!(ForcedMarkLeft => return false);
         let mut state = self.locked();
         let place = state.forced.iter().position(|forced| *forced == id);
         place.map(|place| state.forced.swap_remove(place)).is_some()
