@@ -102,6 +102,19 @@ pub(crate) trait Store {
         false
     }
 
+    /// Whether the store could be asked at once, as far as is known.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
+    /// Begins to connect again where there is no connection, and waits for nothing. It must be called inside a runtime.
+    fn begin_to_connect(&self) {}
+
+    /// How long the store has been unreachable for `key`, and why. `None` when it may be there.
+    fn outage(&self, _key: &str) -> Option<(Duration, StoreError)> {
+        None
+    }
+
     /// The error for a store that has not answered for this long.
     fn unanswered(&self, since: Duration) -> StoreError {
         StoreError::later(BackendError::new(format!("no answer from the server {}", within(since))))

@@ -15,7 +15,7 @@ use super::resolved_request::ResolvedRequest;
 use super::slot::{Entered, Slot};
 use super::turn::{Step, Turn};
 use super::waiter_limit::WaiterPermit;
-use crate::LockError;
+use crate::{BackendError, LockError};
 use crate::clock::{Deadline, Moment};
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
 use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
@@ -142,6 +142,9 @@ async fn drive(
         let changed = slot.changed.notified();
         let takings = slot.takings();
         let step = turn.step(request, attempt, now);
+        if let Some(error) = step.needs_store().then(|| fail_fast(core, request)).flatten() {
+            return Err(error);
+        }
         if step.waits() && waiting.is_none() {
             waiting = Some(core.waiter_limit().admit(0).map_err(|limit| too_many(request, limit))?);
         }
@@ -176,13 +179,36 @@ async fn drive(
             }
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
                 attempt.tried = true;
-                let deadline = attempt.by().counted_from(now);
+                let deadline = patience(core, attempt, now);
                 if let Some(outcome) = send(core, &turn, request, step, takings, deadline).await {
                     on_outcome(core, &slot, request, attempt, now, outcome)?;
                 }
             }
         }
     }
+}
+
+/// Until when a command has to be answered. Where nobody waits long for a store that is away, connecting may not take
+/// longer either, nor looking for another master.
+fn patience(core: &Core, attempt: &Attempt, now: Moment) -> Deadline {
+    let by = attempt.by().counted_from(now);
+    let settings = core.settings();
+    match settings.fail_fast {
+        Some(after) => by.min_at(Deadline::new(now, after.max(settings.command_timeout)), now),
+        None => by,
+    }
+}
+
+/// The error of a task that does not wait for a store that was away for as long as the user set.
+fn fail_fast(core: &Core, request: &ResolvedRequest) -> Option<LockError> {
+    let after = core.settings().fail_fast?;
+    let (away, error) = core.store().outage(&request.key)?;
+    if away < after {
+        return None;
+    }
+    core.store().begin_to_connect();
+    let text = format!("unreachable for {away:?}: {}", error.problem);
+    Some(LockError::Backend { key: request.key.to_string(), problem: BackendError::caused_by(text, error.problem) })
 }
 
 /// Sends the command of a step, and gives its answer to the turn. `None` when the ask was withdrawn meanwhile.

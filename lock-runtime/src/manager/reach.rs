@@ -109,6 +109,31 @@ impl LockManager {
         force_release(self.core(), &name).await
     }
 
+    /// Whether the manager has its connections, as far as it knows: to the server, to each master of a cluster that it has
+    /// used, or to a majority of a quorum. It is local: nothing is sent. A manager in memory is always connected.
+    ///
+    /// It is for a readiness check. While there is no connection, a call inside a tokio runtime also has the manager connect
+    /// again in the background. So a later call finds out that the server is back, even if nobody asks for a lock meanwhile.
+    ///
+    /// ```
+    /// # use lock_runtime::LockManager;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let locks = LockManager::in_memory();
+    /// // The handler of `/ready`:
+    /// let status = if locks.is_connected() { 200 } else { 503 };
+    /// # assert_eq!(status, 200);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        let store = self.core().store();
+        let is_connected = store.is_connected();
+        if !is_connected && !self.core().is_inherited() && tokio::runtime::Handle::try_current().is_ok() {
+            store.begin_to_connect();
+        }
+        is_connected
+    }
+
     fn name_of<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> Result<Arc<str>, LockError> {
         self.core().settings().full_name(key::name(prefix, key)?)
     }

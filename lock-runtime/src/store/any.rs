@@ -92,6 +92,18 @@ impl Store for AnyStore {
         of_any!(self, store => store.is_cut_off(key))
     }
 
+    fn is_connected(&self) -> bool {
+        of_any!(self, store => store.is_connected())
+    }
+
+    fn begin_to_connect(&self) {
+        of_any!(self, store => store.begin_to_connect());
+    }
+
+    fn outage(&self, key: &str) -> Option<(Duration, StoreError)> {
+        of_any!(self, store => store.outage(key))
+    }
+
     async fn wait_for_releases(&self) {
         of_any!(self, store => store.wait_for_releases().await);
     }

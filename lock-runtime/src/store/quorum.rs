@@ -299,6 +299,20 @@ impl<S: Voter> Store for Quorum<S> {
         self.members.iter().all(|member| member.node.is_cut_off(key))
     }
 
+    fn is_connected(&self) -> bool {
+        self.members.iter().filter(|member| member.node.is_connected()).count() >= self.majority()
+    }
+
+    fn begin_to_connect(&self) {
+        for member in &*self.members {
+            member.node.begin_to_connect();
+        }
+    }
+
+    fn outage(&self, key: &str) -> Option<(Duration, StoreError)> {
+        self.outage_of_majority(key)
+    }
+
     async fn wait_for_releases(&self) {
         self.background.wait().await;
     }

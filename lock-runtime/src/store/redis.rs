@@ -251,6 +251,18 @@ impl Store for RedisStore {
         self.servers.is_cut_off(key)
     }
 
+    fn is_connected(&self) -> bool {
+        self.servers.are_connected()
+    }
+
+    fn begin_to_connect(&self) {
+        self.servers.begin_to_connect();
+    }
+
+    fn outage(&self, key: &str) -> Option<(Duration, StoreError)> {
+        self.servers.outage(key).map(|(away, error)| (away, error.into()))
+    }
+
     fn unanswered(&self, since: Duration) -> StoreError {
         self.servers.unanswered(since).into()
     }

@@ -32,6 +32,24 @@ impl<S: Voter> Quorum<S> {
     }
 }
 
+impl<S: Voter> Quorum<S> {
+    /// Since when there is no majority: since the last server that would have made one is away.
+    pub(super) fn outage_of_majority(&self, key: &str) -> Option<(Duration, StoreError)> {
+        let mut votes: Votes<(), ()> = self.votes();
+        let mut away = Vec::new();
+        for member in &*self.members {
+            if let Some((since, error)) = member.node.outage(key) {
+                away.push(since);
+                votes.failed(member.number, error);
+            }
+        }
+        away.sort_unstable_by(|one, other| other.cmp(one));
+        // So many servers away leave no majority.
+        let too_many = self.members.len() - self.majority() + 1;
+        away.get(too_many - 1).map(|since| (*since, self.too_few(&votes)))
+    }
+}
+
 /// The owner on a majority, for as long as a majority keeps the lease (rule Q1). Processes wait at one server, so the longest
 /// queue tells most.
 fn of_majority(seen: Vec<Seen>, majority: usize) -> Option<Seen> {

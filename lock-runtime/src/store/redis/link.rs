@@ -30,6 +30,7 @@ mod called;
 mod connect;
 mod drifting;
 mod known;
+mod outage;
 mod receiver;
 mod server_clock;
 mod silence;
@@ -82,6 +83,10 @@ struct State {
     live: Option<Live>,
     /// When the first command was sent since the last answer.
     silent_since: Option<Moment>,
+    /// Since when attempts to connect fail.
+    down_since: Option<Moment>,
+    /// When the last connection was given up for its silence.
+    given_up: Option<Moment>,
     failed: Option<(Moment, CallError)>,
     clock: Option<Anchor>,
     drifting: Drifting,
@@ -228,7 +233,8 @@ impl Link {
             if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
                 return;
             }
-            state.silent_since = None;
+            state.down_since = state.silent_since.take();
+            state.given_up = state.down_since.map(|_| Moment::now());
             state.live.take()
         };
         observe::disconnected(&self.server);

@@ -114,6 +114,29 @@ impl Servers {
         }
     }
 
+    /// Whether each server that was used has a connection.
+    pub(super) fn are_connected(&self) -> bool {
+        match self {
+            Self::One(link) => link.is_connected(),
+            Self::Cluster(cluster) => cluster.is_connected(),
+        }
+    }
+
+    pub(super) fn begin_to_connect(&self) {
+        match self {
+            Self::One(link) => link.begin_to_connect(),
+            Self::Cluster(cluster) => cluster.begin_to_connect(),
+        }
+    }
+
+    /// As [`Link::outage`].
+    pub(super) fn outage(&self, key: &str) -> Option<(Duration, CallError)> {
+        match self {
+            Self::One(link) => link.outage(),
+            Self::Cluster(cluster) => cluster.outage(key),
+        }
+    }
+
     /// As [`Link::unanswered`].
     pub(super) fn unanswered(&self, limit: Duration) -> CallError {
         match self {
