@@ -48,5 +48,7 @@ pub use guard::LockGuard;
 pub use key::{LockKey, MAX_NAME_BYTES, NameParts};
 pub use lock_info::{LockInfo, LockMode};
 pub use manager::LockManager;
+#[doc(hidden)]
+pub use manager::LockServer;
 pub use on_lost::OnLost;
 pub use request::LockRequest;

@@ -9,6 +9,9 @@ use crate::options::LockOptions;
 use crate::{LockError, LockKey, LockRequest, scope};
 
 mod reach;
+mod tools;
+
+pub use tools::LockServer;
 
 /// A connection to the place where locks live, shared by everything in the process that locks there.
 ///

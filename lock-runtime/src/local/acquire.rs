@@ -304,6 +304,12 @@ fn forked_error(request: &ResolvedRequest) -> LockError {
     LockError::Forked { key: request.key.to_string() }
 }
 
+/// Whose hold a task has waited for in vain.
+enum Behind {
+    ThisProcess,
+    Another,
+}
+
 /// The error of a task whose time is up. A busy lock and an unreachable store never look alike.
 fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
     let key = request.key.to_string();
@@ -326,7 +332,7 @@ fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attem
         LockStatus::Unreachable(error) => return error.of_lock(&key),
         LockStatus::Silent(since) => return core.store().unanswered(since).of_lock(&key),
         // A sibling held the lock meanwhile, and left too little time for an answer.
-        LockStatus::Unknown if attempt.has_counted_hold(slot.holds()) => Some(core.label().to_owned()),
+        LockStatus::Unknown if attempt.has_counted_hold(slot.holds()) => Behind::ThisProcess,
         // The only command of a single try was not answered, so it is not known that the lock is taken.
         LockStatus::Unknown if request.timeout.is_zero() && attempt.has_failed() => {
             return core.store().unanswered(attempt.started.elapsed()).of_lock(&key);
@@ -335,9 +341,14 @@ fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attem
         LockStatus::Unknown if attempt.has_counted_none(core.answers()) => {
             return core.store().unanswered(attempt.started.elapsed()).of_lock(&key);
         }
-        LockStatus::HeldHere => Some(core.label().to_owned()),
-        LockStatus::HeldElsewhere | LockStatus::Unknown => slot.holder_elsewhere(),
+        LockStatus::HeldHere => Behind::ThisProcess,
+        LockStatus::HeldElsewhere | LockStatus::Unknown => Behind::Another,
     };
     let waited = if request.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
-    LockError::Timeout { key, waited, holder }
+    let (holder, held_here) = match holder {
+        Behind::ThisProcess => (Some(core.label().to_owned()), true),
+        Behind::Another => (slot.holder_elsewhere(), false),
+    };
+    let frees_in = if held_here { None } else { slot.frees_in(Moment::now()) };
+    LockError::Timeout { key, waited, holder, held_here, frees_in }
 }

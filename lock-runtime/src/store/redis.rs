@@ -22,6 +22,7 @@ mod failure;
 mod gather;
 mod greeting;
 pub(crate) mod link;
+pub(crate) mod nodes;
 mod push;
 mod reach;
 mod release;
@@ -87,10 +88,12 @@ impl RedisStore {
                 mutant!(NoEvalFallback => return Err(CallError::UnknownScript { repeated }.into()));
                 let deadline = deadline.counted_from(Moment::now());
                 let called = self.servers.call(key, &by_text, deadline).await;
-                let called = called.map_err(|error| if repeated { error.after_sending() } else { error })?;
+                let called = called
+                    .map_err(|error| if repeated { error.after_sending() } else { error })
+                    .map_err(|error| self.servers.name_failure(error))?;
                 Called { repeated: called.repeated || repeated, ..called }
             }
-            outcome => outcome?,
+            outcome => outcome.map_err(|error| self.servers.name_failure(error))?,
         };
         if !called.link.has_sent(script) {
             called.link.note_sent(script);
@@ -176,7 +179,8 @@ impl Store for RedisStore {
             command.arg("PX").arg(millis(ask.claim));
             command
         };
-        let mut called = self.servers.call(&ask.key, &command, deadline).await?;
+        let called = self.servers.call(&ask.key, &command, deadline).await;
+        let mut called = called.map_err(|error| self.servers.name_failure(error))?;
         called.live.check_vote()?;
         let value = called.take_value();
         let is_taken = value == Value::Nil;
@@ -260,11 +264,11 @@ impl Store for RedisStore {
     }
 
     fn outage(&self, key: &str) -> Option<(Duration, StoreError)> {
-        self.servers.outage(key).map(|(away, error)| (away, error.into()))
+        self.servers.outage(key).map(|(away, error)| (away, self.servers.name_failure(error)))
     }
 
     fn unanswered(&self, since: Duration) -> StoreError {
-        self.servers.unanswered(since).into()
+        self.servers.name_failure(self.servers.unanswered(since))
     }
 
     fn attach(&self, _process: &str, events: Weak<dyn Events>) {

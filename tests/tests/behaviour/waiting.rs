@@ -77,7 +77,7 @@ async fn a_timeout_names_the_key_the_wait_and_the_holder(world: World) {
     assert!(error.is_timeout());
     let text = error.to_string();
     assert!(text.contains("`p:k`") && text.contains("till 3@north"), "{text}");
-    let LockError::Timeout { key, waited, holder } = error else {
+    let LockError::Timeout { key, waited, holder, .. } = error else {
         panic!("{error:?}");
     };
     assert_eq!(key, "p:k");

@@ -33,6 +33,11 @@ impl<S: Voter> Quorum<S> {
 }
 
 impl<S: Voter> Quorum<S> {
+    /// The stores of the single servers.
+    pub(crate) fn stores(&self) -> impl Iterator<Item = &S> {
+        self.members.iter().map(|member| &member.node)
+    }
+
     /// Since when there is no majority: since the last server that would have made one is away.
     pub(super) fn outage_of_majority(&self, key: &str) -> Option<(Duration, StoreError)> {
         let mut votes: Votes<(), ()> = self.votes();

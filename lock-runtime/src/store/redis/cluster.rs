@@ -159,6 +159,13 @@ impl Cluster {
         self.links().get(&node).is_some_and(|link| link.was_used() && !link.is_connected())
     }
 
+    /// A link to each master.
+    pub(super) fn to_all_masters(&self) -> Vec<Arc<Link>> {
+        let masters = self.topology.masters();
+        // A node without a usable address has no locks that could be reached.
+        masters.iter().filter_map(|node| self.link(node).ok()).collect()
+    }
+
     /// Whether the masters are known, and those that were used have a connection. The others connect when they are needed.
     pub(super) fn is_connected(&self) -> bool {
         let knows_masters = self.topology.master(0).is_some();

@@ -11,7 +11,7 @@ use super::cluster::Cluster;
 use super::failure::CallError;
 use super::link::{Called, Link};
 use crate::clock::Deadline;
-use crate::store::Events;
+use crate::store::{Events, StoreError};
 
 /// One server for all locks, or the masters of a cluster.
 #[derive(Clone)]
@@ -48,6 +48,16 @@ impl Servers {
                 let called: BoxFuture<'_, _> = Box::pin(cluster.call(key, command, deadline));
                 called.await
             }
+        }
+    }
+
+    /// The failure of a command, with the name of the server in its text.
+    pub(super) fn name_failure(&self, error: CallError) -> StoreError {
+        let error = StoreError::from(error);
+        match self {
+            Self::One(link) => StoreError { problem: error.problem.of(link.server()), ..error },
+            // The route names the master.
+            Self::Cluster(_) => error,
         }
     }
 
@@ -111,6 +121,14 @@ impl Servers {
         match self {
             Self::One(link) => !link.is_connected(),
             Self::Cluster(cluster) => cluster.is_cut_off(key),
+        }
+    }
+
+    /// A link to each server, also to those that were not used yet.
+    pub(super) fn links(&self) -> Vec<Arc<Link>> {
+        match self {
+            Self::One(link) => vec![Arc::clone(link)],
+            Self::Cluster(cluster) => cluster.to_all_masters(),
         }
     }
 
