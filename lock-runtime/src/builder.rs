@@ -230,6 +230,29 @@ impl Builder {
         self
     }
 
+    /// After how much time without a server an acquire fails at once, whatever its timeout. By default never: each request
+    /// waits for the server until its own timeout.
+    ///
+    /// When the server was unreachable for `after`, requests that need it get [`Backend`](crate::LockError::Backend) without
+    /// waiting, and requests that wait already get it, too. Each of them has the manager connect again in the background. So
+    /// locks can be had as soon as the server is back. A task that waits for a hold in its own process waits on: the lock may
+    /// be handed over without a server. Holds are not touched.
+    ///
+    /// A server that was not needed for a while is tried first. A server that accepts connections and does not answer is
+    /// unreachable from the first command that it leaves unanswered. Zero fails each request that finds no connection and
+    /// whose attempt to connect fails. It has no effect on locks in this process.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::LockManager;
+    /// // In an outage, pages are answered without the lock's feature instead of after two seconds.
+    /// let builder = LockManager::builder().url("redis://127.0.0.1").fail_fast(Duration::from_secs(1));
+    /// ```
+    pub fn fail_fast(mut self, after: Duration) -> Self {
+        self.settings.fail_fast = Some(after);
+        self
+    }
+
     /// How many replicas must confirm a grant, or a longer lease, before it counts (`WAIT`). It is for a server that
     /// may fail over to one of these replicas. By default none; then nothing is sent.
     ///

@@ -93,5 +93,6 @@ impl Entry {
 
 /// The error of a nested call when a joined sibling kept the lock that both calls had entered.
 fn behind_itself(request: &ResolvedRequest, label: &str) -> LockError {
-    LockError::Timeout { key: request.key.to_string(), waited: request.timeout, holder: Some(label.to_owned()) }
+    let (key, holder) = (request.key.to_string(), Some(label.to_owned()));
+    LockError::Timeout { key, waited: request.timeout, holder, held_here: true, frees_in: None }
 }

@@ -30,6 +30,7 @@ pub use invalid_key::InvalidKey;
 #[non_exhaustive]
 pub enum LockError {
     /// Somebody else held the lock for the whole timeout. Try again later, or say that the thing is busy.
+    #[non_exhaustive]
     Timeout {
         /// The lock's name in Redis.
         key: String,
@@ -38,11 +39,16 @@ pub enum LockError {
         /// The label of the manager that holds the lock (by default its host and process id). `None` when it is not
         /// known.
         holder: Option<String>,
+        /// Whether a task of this same process held the lock: any task may wait for itself that way.
+        held_here: bool,
+        /// When the holder's lease ends unless the holder renews it. `None` where the server did not say.
+        frees_in: Option<Duration>,
     },
 
     /// The waiter limit is reached. The error comes at once, and nothing is left in Redis. Shed the load, or allow more
     /// waiters with [`Builder::max_waiters`](crate::Builder::max_waiters) and
     /// [`max_waiters_per_key`](crate::Builder::max_waiters_per_key).
+    #[non_exhaustive]
     TooManyWaiters {
         /// The lock's name in Redis.
         key: String,
@@ -52,11 +58,15 @@ pub enum LockError {
 
     /// The lock was held, and was lost before the work was done: its lease ended, or Redis no longer knew it. Another
     /// process may have worked at the same time. Check what was done before you repeat it.
+    #[non_exhaustive]
     Lost {
         /// The lock's name in Redis.
         key: String,
         /// Whether the body ran to its end (`true`) or was dropped before (`false`).
         completed: bool,
+        /// Whether somebody released the lock by force
+        /// ([`LockManager::force_release`](crate::LockManager::force_release)), as far as this process was told.
+        forced: bool,
     },
 
     /// There is no manager. Call [`LockManager::install`](crate::LockManager::install) at start-up, or run this inside
@@ -67,6 +77,7 @@ pub enum LockError {
     AlreadyInstalled,
 
     /// The value can't name a lock.
+    #[non_exhaustive]
     InvalidKey {
         /// The part of the name that was built before the mistake.
         key: String,
@@ -75,6 +86,7 @@ pub enum LockError {
     },
 
     /// A setting is out of its bounds, such as a lease of zero or a malformed URL.
+    #[non_exhaustive]
     InvalidSetting {
         /// The setting's name as the user writes it.
         setting: &'static str,
@@ -84,6 +96,7 @@ pub enum LockError {
 
     /// This same task already holds the lock, inside a body that runs under it: waiting for it would never end. Use
     /// `run` (or the attribute), which enters the lock that its task already holds.
+    #[non_exhaustive]
     AlreadyHeld {
         /// The lock's name in Redis.
         key: String,
@@ -92,6 +105,7 @@ pub enum LockError {
     /// Fewer replicas confirmed the lock in time than [`Builder::min_replicas`](crate::Builder::min_replicas) asks for.
     /// A failover could have lost the lock, so it was released. The request may also have waited behind others that
     /// waited for replicas.
+    #[non_exhaustive]
     TooFewReplicas {
         /// The lock's name in Redis.
         key: String,
@@ -102,6 +116,7 @@ pub enum LockError {
     },
 
     /// Redis could not be asked, or could not do it. Whether the lock is free is unknown.
+    #[non_exhaustive]
     Backend {
         /// The lock's name in Redis.
         key: String,
@@ -110,6 +125,7 @@ pub enum LockError {
     },
 
     /// The connection to Redis could not be set up.
+    #[non_exhaustive]
     Connect {
         /// The server's address, without credentials.
         server: String,
@@ -119,12 +135,14 @@ pub enum LockError {
 
     /// This process is a fork of the process that made the manager. The child would make the same tokens as its parent,
     /// on the same connections. So its copy of the manager does nothing: make a new manager in the child.
+    #[non_exhaustive]
     Forked {
         /// The lock's name in Redis.
         key: String,
     },
 
     /// The manager is shutting down, or has shut down.
+    #[non_exhaustive]
     ShutDown {
         /// The lock's name in Redis.
         key: String,
@@ -134,19 +152,23 @@ pub enum LockError {
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Timeout { key, waited, holder } => {
-                write!(f, "lock `{key}` is busy{}{}", waited_for(*waited), held_by(holder.as_deref()))
+            Self::Timeout { key, waited, holder, held_here, .. } => {
+                let here = if *held_here { ", held by this process" } else { "" };
+                write!(f, "lock `{key}` is busy{here}{}{}", waited_for(*waited), held_by(holder.as_deref()))
             }
             Self::TooManyWaiters { key, limit } => write!(
                 f,
                 "lock `{key}`: {limit} tasks wait already, and no more may; turn some away earlier, or raise the manager's \
                  `max_waiters` or `max_waiters_per_key`"
             ),
-            Self::Lost { key, completed: true } => {
-                write!(f, "lock `{key}` was lost before it was released; what ran under it was partly unprotected")
-            }
-            Self::Lost { key, completed: false } => {
-                write!(f, "lock `{key}` was lost; what ran under it was stopped")
+            Self::Lost { key, completed, forced } => {
+                let how = if *forced { "released by force" } else { "lost" };
+                let so = if *completed {
+                    " before it was released; what ran under it was partly unprotected"
+                } else {
+                    "; what ran under it was stopped"
+                };
+                write!(f, "lock `{key}` was {how}{so}")
             }
             Self::NotInstalled => f.write_str(
                 "no lock manager: call `install()` on a `LockManager` once at start-up, or run this inside \
@@ -245,6 +267,29 @@ impl LockError {
         }
     }
 
+    /// After how much time another try makes sense, where the store told. It is the rest of the lease of the lock's holder:
+    /// until then the lock is free only if the holder releases it, and later only if the holder does not renew its lease.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
+    /// let one = LockManager::in_memory();
+    /// let other = LockManager::builder().in_memory_with(&one)?;
+    /// let _guard = one.lock("report", "daily").expire(Duration::from_secs(9)).acquire().await?;
+    /// let busy = other.lock("report", "daily").timeout(Duration::from_millis(5)).acquire().await.unwrap_err();
+    /// // For the header `Retry-After`:
+    /// assert!(busy.retry_after().is_some_and(|after| after <= Duration::from_secs(9)));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Timeout { frees_in, .. } => *frees_in,
+            _ => None,
+        }
+    }
+
     /// Whether the lock stayed busy for the whole wait.
     ///
     /// ```
@@ -319,7 +364,7 @@ fn held_by(holder: Option<&str>) -> String {
 /// ```no_run
 /// # use lock_runtime::{LockError, LockManager};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
-/// if let Err(LockError::Connect { server, problem }) = LockManager::connect("redis://10.0.1.1").await {
+/// if let Err(LockError::Connect { server, problem, .. }) = LockManager::connect("redis://10.0.1.1").await {
 ///     let cause = std::error::Error::source(&problem).map(ToString::to_string);
 ///     eprintln!("{server} is not reachable: {problem} ({})", cause.unwrap_or_default());
 /// }
@@ -340,9 +385,12 @@ impl BackendError {
         Self { text: text.into(), source: Some(Arc::new(source)) }
     }
 
-    /// The same problem, with the name of its server in front: for a place with several servers.
+    /// The same problem, with the name of its server in front, unless that is there.
     pub(crate) fn of(self, server: &str) -> Self {
-        Self { text: format!("{server}: {}", self.text), ..self }
+        match self.text.strip_prefix(server) {
+            Some(rest) if rest.starts_with(": ") => self,
+            _ => Self { text: format!("{server}: {}", self.text), ..self },
+        }
     }
 }
 
@@ -373,7 +421,7 @@ mod tests {
             assert!(cause.is::<std::io::Error>(), "{error}");
             assert_eq!((error.kind(), error.key()), (ErrorKind::Unavailable, key));
         }
-        let lost = LockError::Lost { key: "p:k".to_owned(), completed: true };
+        let lost = LockError::Lost { key: "p:k".to_owned(), completed: true, forced: false };
         assert_eq!((lost.kind(), lost.key(), lost.source().is_none()), (ErrorKind::Lost, Some("p:k"), true));
         assert_eq!((LockError::NotInstalled.kind(), LockError::NotInstalled.key()), (ErrorKind::Misuse, None));
     }
@@ -382,7 +430,7 @@ mod tests {
     fn no_text_says_that_something_took_no_time() {
         let busy = |millis, holder: Option<&str>| {
             let (waited, holder) = (Duration::from_millis(millis), holder.map(str::to_owned));
-            LockError::Timeout { key: "p:k".to_owned(), waited, holder }.to_string()
+            LockError::Timeout { key: "p:k".to_owned(), waited, holder, held_here: false, frees_in: None }.to_string()
         };
         assert_eq!(busy(0, None), "lock `p:k` is busy");
         assert_eq!(busy(0, Some("a")), "lock `p:k` is busy (held by a)");

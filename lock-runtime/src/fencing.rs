@@ -88,6 +88,21 @@ impl TryFrom<FencingToken> for i64 {
     }
 }
 
+/// As a number. It is below 2^53 until the year 2255, so that JavaScript reads it exactly.
+#[cfg(feature = "serde")]
+impl serde::Serialize for FencingToken {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for FencingToken {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        u64::deserialize(deserializer).map(Self)
+    }
+}
+
 impl FromStr for FencingToken {
     type Err = ParseIntError;
 
@@ -99,5 +114,18 @@ impl FromStr for FencingToken {
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(all(test, feature = "serde"))]
+mod tests {
+    use super::FencingToken;
+
+    #[test]
+    fn a_token_is_a_number_in_json() {
+        let token = FencingToken::new(1_767_225_600_000_000);
+        assert_eq!(serde_json::to_string(&token).unwrap(), "1767225600000000");
+        assert_eq!(serde_json::from_str::<FencingToken>("1767225600000000").unwrap(), token);
+        assert!(serde_json::from_str::<FencingToken>("-1").is_err());
     }
 }

@@ -190,6 +190,20 @@ pub(crate) fn name<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Result<String,
     Err(LockError::InvalidKey { key: parts.name, reason })
 }
 
+/// The whole name of a lock, as it stands in Redis: a person or a tool names the lock.
+pub(crate) fn whole_name(name: &str) -> Result<String, LockError> {
+    let problem = if name.is_empty() {
+        "it is empty"
+    } else if name.contains(|c: char| c.is_control() || matches!(c, '{' | '}')) {
+        "it contains a brace or a control character, which a lock's name has only in escaped form, as `%7B`"
+    } else if name.len() > MAX_NAME_BYTES {
+        "it is too long for a lock's name"
+    } else {
+        return Ok(name.to_owned());
+    };
+    Err(LockError::InvalidKey { key: name.chars().take(48).collect(), reason: InvalidKey::new(problem) })
+}
+
 /// The full name of a lock in a namespace that was checked before.
 pub(crate) fn in_namespace(namespace: &str, name: &str) -> Result<Arc<str>, LockError> {
     let full = format!("{namespace}:{name}");

@@ -24,6 +24,7 @@ mod keeper;
 mod key;
 mod lease_bounds;
 mod local;
+mod lock_info;
 mod loss_reason;
 mod manager;
 mod observe;
@@ -49,7 +50,10 @@ pub use error::{BackendError, ErrorKind, InvalidKey, LockError};
 pub use fencing::FencingToken;
 pub use guard::LockGuard;
 pub use key::{LockKey, MAX_NAME_BYTES, NameParts};
+pub use lock_info::{LockInfo, LockMode};
 pub use manager::LockManager;
+#[doc(hidden)]
+pub use manager::LockServer;
 pub use on_lost::OnLost;
 pub use request::LockRequest;
 pub use stats::LockStats;

@@ -14,6 +14,7 @@ mod attempt;
 mod core;
 mod counters;
 mod ending;
+mod forced;
 mod handle;
 mod hold;
 mod lease;

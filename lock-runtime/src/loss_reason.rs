@@ -11,4 +11,6 @@ pub(crate) enum LossReason {
     TooFewServers,
     /// The manager was shut down, and the hold did not end in time.
     ShutDown,
+    /// Somebody released the lock by force (rule 21).
+    Forced,
 }

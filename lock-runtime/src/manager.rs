@@ -8,6 +8,11 @@ use crate::local::Core;
 use crate::options::LockOptions;
 use crate::{LockError, LockKey, LockRequest, LockStats, scope};
 
+mod reach;
+mod tools;
+
+pub use tools::LockServer;
+
 /// A connection to the place where locks live, shared by everything in the process that locks there.
 ///
 /// It is cheap to clone. Make one per process and Redis: tasks that lock the same key through one manager (or its

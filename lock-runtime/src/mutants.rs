@@ -39,6 +39,8 @@ mod seeded {
         DriftAsUsual,
         DroppedGuardKept,
         EndlessCommand,
+        ForcedBeforeBody,
+        ForcedMarkLeft,
         ForgivenLoss,
         GivenUpIsSent,
         GoneKeeperLooksOn,

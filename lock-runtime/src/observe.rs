@@ -60,6 +60,7 @@ pub(crate) fn lost(key: &str, reason: LossReason, held: Duration, left_out: u64)
         LossReason::NotKnown => "not_known",
         LossReason::TooFewServers => "too_few_servers",
         LossReason::ShutDown => "shut_down",
+        LossReason::Forced => "forced",
     };
     tracing::warn!(target: "lock_runtime", key, reason, held_ms = millis(held), left_out, "lock lost");
 }

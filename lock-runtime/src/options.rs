@@ -37,6 +37,11 @@ impl LockOptions {
         }
     }
 
+    /// The lock of this whole name, as it stands in Redis.
+    pub(crate) fn of_whole_name(name: &str) -> Self {
+        Self { name: key::whole_name(name), ..Self::new("", "") }
+    }
+
     /// The option `timeout = EXPR`.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {

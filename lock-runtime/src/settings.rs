@@ -25,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) default_expire: Duration,
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
+    /// After how much time without a server an acquire fails at once.
+    pub(crate) fail_fast: Option<Duration>,
     /// How many replicas must confirm a grant, and within what time.
     pub(crate) min_replicas: Option<(u32, Duration)>,
     /// The longest lease that a request may ask for, with the grace.
@@ -62,6 +64,7 @@ impl Default for Settings {
             default_expire: Duration::from_secs(30),
             command_timeout: Duration::from_millis(500),
             connect_timeout: Duration::from_secs(2),
+            fail_fast: None,
             min_replicas: None,
             max_lease: None,
             reserved: None,

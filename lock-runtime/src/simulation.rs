@@ -6,6 +6,7 @@
 
 mod embedded;
 mod faults;
+mod force;
 mod foreign;
 mod late;
 mod links;

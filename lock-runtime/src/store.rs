@@ -20,12 +20,14 @@ pub(crate) mod faulty;
 pub(crate) mod memory;
 pub(crate) mod quorum;
 pub(crate) mod redis;
+mod seen;
 pub(crate) mod server_age;
 mod traffic;
 pub(crate) mod voter;
 
 pub(crate) use any::AnyStore;
 pub(crate) use error::{Reach, Retry, StoreError};
+pub(crate) use seen::{Forced, Seen};
 pub(crate) use traffic::Traffic;
 
 /// The answers of a verb, one per item and in the order of the items, or the failure of all.
@@ -74,6 +76,17 @@ pub(crate) trait Store {
         deadline: Deadline,
     ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send;
 
+    /// Looks at a lock, and changes nothing. `None` when nobody has the lock.
+    fn inspect(&self, key: &str, deadline: Deadline) -> impl Future<Output = Result<Option<Seen>, StoreError>> + Send;
+
+    /// Takes a lock from its owner, whoever that is (rule 21: the owner has at most a claim to stop).
+    fn force(&self, key: &str, deadline: Deadline) -> impl Future<Output = Result<Forced, StoreError>> + Send;
+
+    /// Why locks can't be taken by force here; `None` where they can.
+    fn refuses_force(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Finds out whether pushes can still arrive, and replaces a dead connection.
     fn heartbeat(&self, deadline: Deadline) -> impl Future<Output = ()> + Send;
 
@@ -91,6 +104,19 @@ pub(crate) trait Store {
     /// its lock, so it must not call back.
     fn is_cut_off(&self, _key: &str) -> bool {
         false
+    }
+
+    /// Whether the store could be asked at once, as far as is known.
+    fn is_connected(&self) -> bool {
+        true
+    }
+
+    /// Begins to connect again where there is no connection, and waits for nothing. It must be called inside a runtime.
+    fn begin_to_connect(&self) {}
+
+    /// How long the store has been unreachable for `key`, and why. `None` when it may be there.
+    fn outage(&self, _key: &str) -> Option<(Duration, StoreError)> {
+        None
     }
 
     /// The error for a store that has not answered for this long.
@@ -136,6 +162,8 @@ pub(crate) trait Events: Send + Sync {
     fn on_grant(&self, key: &str, pushed: &Pushed);
     /// Another process waits for a lock of this one.
     fn on_contention(&self, key: &str);
+    /// The lock of this token was taken away by force (rule 21).
+    fn on_forced(&self, _key: &str, _token: &Token) {}
     /// Pushes may have been missed and leases lost, for all keys that this `affects`: repeat each ask, and verify each hold.
     fn on_interruption(&self, affects: &dyn Fn(&str) -> bool);
     /// A connection that broke was made again: one of the callers, or one of the keeper.
@@ -319,6 +347,11 @@ impl Release {
             queued: false,
             expires: Deadline::after(WITHDRAWAL_LIFETIME),
         }
+    }
+
+    /// The release of what stands at the lock's key once the lock was released by force (rule 21).
+    pub(crate) fn of_forced(&self) -> Self {
+        Self::withdrawal(&self.key, &self.token.forced(), self.claim)
     }
 
     /// Whether this may be forgotten when too many releases wait to be sent: what it would release soon ends by itself.

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use uuid::Uuid;
 
+/// Stands behind a token in the store while its lock is taken away by force (rule 21). No label contains `|`.
+const FORCED: &str = "|forced";
+
 /// An owner token: `<process: 32 hex digits>.<sequence>@<label>`.
 ///
 /// It can't be guessed, so another client with access to the key can't release the lock by chance. It is unique per
@@ -23,6 +26,16 @@ impl Token {
         Self(text.into())
     }
 
+    /// What stands at the lock's key once the lock of this token was taken away.
+    pub(crate) fn forced(&self) -> Self {
+        Self(format!("{}{FORCED}", self.0).into())
+    }
+
+    /// The token whose lock was taken away. `None` for a value that is not marked so.
+    pub(crate) fn unforced(&self) -> Option<Self> {
+        self.0.strip_suffix(FORCED).map(|token| Self(token.into()))
+    }
+
     /// Whether `process` made it.
     pub(crate) fn is_of(&self, process: &Process) -> bool {
         self.0.strip_prefix(&process.id).is_some_and(|rest| rest.starts_with('.'))
@@ -30,7 +43,8 @@ impl Token {
 
     /// The label of the manager that made the token. `None` when another client made it.
     pub(crate) fn label(&self) -> Option<String> {
-        let (identity, label) = self.0.split_once('@')?;
+        let token = self.0.strip_suffix(FORCED).unwrap_or(&self.0);
+        let (identity, label) = token.split_once('@')?;
         let (process, sequence) = identity.split_once('.')?;
         let ours = process.len() == 32
             && process.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -122,6 +136,8 @@ mod tests {
         assert!(first.is_of(&process) && !first.is_of(&Process::new("host 1|%:7 ü")));
         assert_eq!(first.label().as_deref(), Some("host 1|%:7 ü"));
         assert!(!first.as_str().contains([' ', '|']));
+        assert_eq!(first.forced().label(), first.label());
+        assert!(first.forced().is_of(&process) && first.forced() != first);
     }
 
     #[test]

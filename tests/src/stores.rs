@@ -93,6 +93,12 @@ impl World {
         builder.url(&url).connect().await.expect("the test's servers are up")
     }
 
+    /// Whether a lock needs a majority of independent servers.
+    #[must_use]
+    pub fn is_quorum(&self) -> bool {
+        matches!(self.store, Store::Quorum(_))
+    }
+
     /// The server that a key is on, or one that knows of it; `None` when there is none.
     #[must_use]
     pub fn server_of(&self, key: &str) -> Option<&Server> {

@@ -119,8 +119,46 @@ impl Builder {
     ///
     /// Cancel safe: connecting takes no lock.
     pub async fn connect(self) -> Result<LockManager, LockError> {
+        match self.place()? {
+            (settings, Address::Memory) => Ok(over(settings, in_this_process())),
+            (settings, Address::Quorum(endpoints)) => quorum::connect(settings, &endpoints).await,
+            (settings, Address::Redis(target)) => connect(settings, target).await,
+        }
+    }
+
+    /// A manager that connects when it is first needed, so that a service can start without its server. Each request waits
+    /// for the connection, until its own timeout. [`LockManager::is_connected`] tells whether the server was there.
+    ///
+    /// It need not be called inside a runtime. A manager on a quorum can't check here that no server is named twice.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// // Nothing answers there yet.
+    /// let locks = LockManager::builder().url("redis://127.0.0.1:1").connect_lazy()?;
+    /// locks.install()?;
+    /// assert!(!locks.is_connected());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`](LockError::InvalidSetting) as [`connect`](Self::connect) has it. [`Connect`](LockError::Connect)
+    /// when the keeper's thread can't be started.
+    pub fn connect_lazy(self) -> Result<LockManager, LockError> {
+        match self.place()? {
+            (settings, Address::Memory) => Ok(over(settings, in_this_process())),
+            (settings, Address::Quorum(endpoints)) => {
+                quorum::wire(settings, &endpoints).map(quorum::Wired::into_manager)
+            }
+            (settings, Address::Redis(target)) => wire(settings, target).map(Wired::into_manager),
+        }
+    }
+
+    /// The settings and the place, both checked.
+    fn place(mut self) -> Result<(Settings, Address), LockError> {
         self.settings.check()?;
-        let address = match self.server {
+        let address = match self.server.take() {
             Some(Server::Client(client)) => Address::Redis(address::of_client(&client)?),
             Some(Server::Url(url)) => address::of_url(&url)?,
             Some(Server::Quorum(urls)) => Address::Quorum(address::quorum::of_urls(&urls)?),
@@ -129,19 +167,15 @@ impl Builder {
                 return Err(LockError::InvalidSetting { setting: "URL", reason });
             }
         };
-        let target = match address {
-            Address::Memory => {
-                self.settings.check_in_memory()?;
-                return Ok(over(self.settings, in_this_process()));
+        match &address {
+            Address::Memory => self.settings.check_in_memory()?,
+            Address::Redis(target) if target.is_cluster() && self.settings.min_replicas.is_some() => {
+                let reason = "it is not supported for a cluster; leave it out".to_owned();
+                return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
             }
-            Address::Quorum(endpoints) => return quorum::connect(self.settings, &endpoints).await,
-            Address::Redis(target) => target,
-        };
-        if target.is_cluster() && self.settings.min_replicas.is_some() {
-            let reason = "it is not supported for a cluster; leave it out".to_owned();
-            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+            Address::Quorum(_) | Address::Redis(_) => {}
         }
-        connect(self.settings, target).await
+        Ok((self.settings, address))
     }
 
     /// A manager whose locks live in this process.
@@ -240,30 +274,55 @@ fn stores(
     }
 }
 
-async fn connect(settings: Settings, target: Target) -> Result<LockManager, LockError> {
-    let server = target.address();
-    let refused = |problem| LockError::Connect { server: server.clone(), problem };
-    let is_tls = target.is_tls();
-    if is_tls {
+/// All parts of a manager, before anything is sent.
+struct Wired {
+    settings: Settings,
+    process: Process,
+    front: RedisStore,
+    back: RedisStore,
+    thread: Arc<KeeperThread>,
+}
+
+fn wire(settings: Settings, target: Target) -> Result<Wired, LockError> {
+    if target.is_tls() {
         choose_cryptography();
     }
-    let thread = KeeperThread::shared()
-        .map_err(|error| refused(BackendError::caused_by("the keeper's thread could not be started", error)))?;
+    let thread = keeper_thread(&target.address())?;
     let process = Process::new(&settings.label);
     let (front, back) = stores(target, &process, &settings, &thread);
-    match tokio::time::timeout(settings.connect_timeout, front.connect()).await {
-        Ok(Ok(())) => {}
-        Ok(Err(problem)) => return Err(refused(problem)),
+    Ok(Wired { settings, process, front, back, thread })
+}
+
+pub(super) fn keeper_thread(server: &str) -> Result<Arc<KeeperThread>, LockError> {
+    KeeperThread::shared().map_err(|error| LockError::Connect {
+        server: server.to_owned(),
+        problem: BackendError::caused_by("the keeper's thread could not be started", error),
+    })
+}
+
+impl Wired {
+    fn into_manager(self) -> LockManager {
+        let Self { settings, process, front, back, thread } = self;
+        let (look, deadline) = (back.clone(), Deadline::after(settings.connect_timeout));
+        thread.spawn(async move { look.warn_of_eviction(deadline).await });
+        let store = |store| Arc::new(AnyStore::Redis(store));
+        LockManager::new(Engine::new(settings, process, store(front), store(back), Some(thread)))
+    }
+}
+
+async fn connect(settings: Settings, target: Target) -> Result<LockManager, LockError> {
+    let (server, is_tls) = (target.address(), target.is_tls());
+    let refused = |problem| LockError::Connect { server, problem };
+    let wired = wire(settings, target)?;
+    let limit = wired.settings.connect_timeout;
+    match tokio::time::timeout(limit, wired.front.connect()).await {
+        Ok(Ok(())) => Ok(wired.into_manager()),
+        Ok(Err(problem)) => Err(refused(problem)),
         Err(_) => {
             let hint = if is_tls { ": does the server speak TLS on this port?" } else { "" };
-            let text = format!("no answer within {:?}{hint}", settings.connect_timeout);
-            return Err(refused(BackendError::new(text)));
+            Err(refused(BackendError::new(format!("no answer within {limit:?}{hint}"))))
         }
     }
-    let (look, deadline) = (back.clone(), Deadline::after(settings.connect_timeout));
-    thread.spawn(async move { look.warn_of_eviction(deadline).await });
-    let store = |store| Arc::new(AnyStore::Redis(store));
-    Ok(LockManager::new(Engine::new(settings, process, store(front), store(back), Some(thread))))
 }
 
 /// Chooses the cryptography of the TLS library, unless the application has chosen. That library panics when no

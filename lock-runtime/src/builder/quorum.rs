@@ -14,7 +14,7 @@ use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
 use crate::store::voter::MARKER;
 use crate::token::Process;
-use crate::{BackendError, LockError, LockManager};
+use crate::{LockError, LockManager};
 
 /// A server that restarts has no vote for this long, unless the user sets `max_lease`.
 const MAX_LEASE: Duration = Duration::from_hours(1);
@@ -35,13 +35,21 @@ impl Settings {
     }
 }
 
-pub(super) async fn connect(settings: Settings, endpoints: &[Endpoint]) -> Result<LockManager, LockError> {
+/// All parts of a manager, before anything is sent.
+pub(super) struct Wired {
+    settings: Settings,
+    process: Process,
+    front: Quorum<RedisStore>,
+    back: Vec<RedisStore>,
+    thread: Arc<KeeperThread>,
+}
+
+pub(super) fn wire(settings: Settings, endpoints: &[Endpoint]) -> Result<Wired, LockError> {
     let settings = settings.of_quorum()?;
-    let servers: Vec<_> = endpoints.iter().map(Endpoint::address).collect();
-    let refused = |problem| LockError::Connect { server: servers.join(", "), problem };
     if endpoints.iter().any(Endpoint::is_tls) {
         super::connect::choose_cryptography();
     }
+    let thread = super::connect::keeper_thread(&addresses(endpoints))?;
     let process = Process::new(&settings.label);
     let nodes = |process: Option<&str>| -> Vec<RedisStore> {
         let node = |endpoint: &Endpoint| {
@@ -57,16 +65,34 @@ pub(super) async fn connect(settings: Settings, endpoints: &[Endpoint]) -> Resul
         };
         endpoints.iter().map(node).collect()
     };
-    let quorum = |nodes| Quorum::new(nodes, settings.command_timeout / PATIENCE);
-    let (front, back) = (quorum(nodes(Some(process.id()))), nodes(None));
-    front.connect(Deadline::after(settings.connect_timeout)).await.map_err(|error| refused(error.problem))?;
-    let thread = KeeperThread::shared()
-        .map_err(|error| refused(BackendError::caused_by("the keeper's thread could not be started", error)))?;
-    for look in back.clone() {
-        let deadline = Deadline::after(settings.connect_timeout);
-        thread.spawn(async move { look.warn_of_eviction(deadline).await });
+    let (front, back) = (quorum(nodes(Some(process.id())), &settings), nodes(None));
+    Ok(Wired { settings, process, front, back, thread })
+}
+
+fn quorum(nodes: Vec<RedisStore>, settings: &Settings) -> Quorum<RedisStore> {
+    Quorum::new(nodes, settings.command_timeout / PATIENCE)
+}
+
+fn addresses(endpoints: &[Endpoint]) -> String {
+    endpoints.iter().map(Endpoint::address).collect::<Vec<_>>().join(", ")
+}
+
+impl Wired {
+    pub(super) fn into_manager(self) -> LockManager {
+        let Self { settings, process, front, back, thread } = self;
+        for look in back.clone() {
+            let deadline = Deadline::after(settings.connect_timeout);
+            thread.spawn(async move { look.warn_of_eviction(deadline).await });
+        }
+        let back = quorum(back, &settings);
+        let store = |quorum| Arc::new(AnyStore::Quorum(quorum));
+        LockManager::new(Engine::new(settings, process, store(front), store(back), Some(thread)))
     }
-    let store = |quorum| Arc::new(AnyStore::Quorum(quorum));
-    let (front, back) = (store(front), store(quorum(back)));
-    Ok(LockManager::new(Engine::new(settings, process, front, back, Some(thread))))
+}
+
+pub(super) async fn connect(settings: Settings, endpoints: &[Endpoint]) -> Result<LockManager, LockError> {
+    let wired = wire(settings, endpoints)?;
+    let connected = wired.front.connect(Deadline::after(wired.settings.connect_timeout)).await;
+    connected.map_err(|error| LockError::Connect { server: addresses(endpoints), problem: error.problem })?;
+    Ok(wired.into_manager())
 }

@@ -15,12 +15,11 @@ use super::resolved_request::ResolvedRequest;
 use super::slot::{Entered, Slot};
 use super::turn::{Step, Turn};
 use super::waiter_limit::WaiterPermit;
-use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::error::BackendError;
 use crate::observe::metrics;
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
 use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
+use crate::{BackendError, LockError};
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
 ///
@@ -148,6 +147,9 @@ async fn drive(
         let changed = slot.changed.notified();
         let takings = slot.takings();
         let step = turn.step(request, attempt, now);
+        if let Some(error) = step.needs_store().then(|| fail_fast(core, request)).flatten() {
+            return Err(error);
+        }
         if step.waits() && waiting.is_none() {
             waiting = Some(admit(core, request)?);
         }
@@ -183,13 +185,36 @@ async fn drive(
             }
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
                 attempt.tried = true;
-                let deadline = attempt.by().counted_from(now);
+                let deadline = patience(core, attempt, now);
                 if let Some(outcome) = send(core, &turn, request, step, takings, deadline).await {
                     on_outcome(core, &slot, request, attempt, now, outcome)?;
                 }
             }
         }
     }
+}
+
+/// Until when a command has to be answered. Where nobody waits long for a store that is away, connecting may not take
+/// longer either, nor looking for another master.
+fn patience(core: &Core, attempt: &Attempt, now: Moment) -> Deadline {
+    let by = attempt.by().counted_from(now);
+    let settings = core.settings();
+    match settings.fail_fast {
+        Some(after) => by.min_at(Deadline::new(now, after.max(settings.command_timeout)), now),
+        None => by,
+    }
+}
+
+/// The error of a task that does not wait for a store that was away for as long as the user set.
+fn fail_fast(core: &Core, request: &ResolvedRequest) -> Option<LockError> {
+    let after = core.settings().fail_fast?;
+    let (away, error) = core.store().outage(&request.key)?;
+    if away < after {
+        return None;
+    }
+    core.store().begin_to_connect();
+    let text = format!("unreachable for {away:?}: {}", error.problem);
+    Some(LockError::Backend { key: request.key.to_string(), problem: BackendError::caused_by(text, error.problem) })
 }
 
 /// Sends the command of a step, and gives its answer to the turn. `None` when the ask was withdrawn meanwhile.
@@ -308,6 +333,12 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
     (is_unread_try || attempt.has_counted_none(core.answers())).then(|| core.store().unanswered(waited))
 }
 
+/// Whose hold a task has waited for in vain.
+enum Behind {
+    ThisProcess,
+    Another,
+}
+
 /// The error of a task whose time is up. A busy lock and an unreachable store never look alike.
 fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
     let key = request.key.to_string();
@@ -330,15 +361,20 @@ fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attem
         LockStatus::Unreachable(error) => return error.of_lock(&key),
         LockStatus::Silent(since) => return core.store().unanswered(since).of_lock(&key),
         // A sibling held the lock meanwhile, and left too little time for an answer.
-        LockStatus::Unknown if attempt.has_counted_hold(slot.holds()) => Some(core.label().to_owned()),
+        LockStatus::Unknown if attempt.has_counted_hold(slot.holds()) => Behind::ThisProcess,
         LockStatus::Unknown => match unread_answer(core, request, attempt) {
             Some(error) => return error.of_lock(&key),
-            None => slot.holder_elsewhere(),
+            None => Behind::Another,
         },
-        LockStatus::HeldHere => Some(core.label().to_owned()),
-        LockStatus::HeldElsewhere => slot.holder_elsewhere(),
+        LockStatus::HeldHere => Behind::ThisProcess,
+        LockStatus::HeldElsewhere => Behind::Another,
     };
     let waited = if request.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
+    let (holder, held_here) = match holder {
+        Behind::ThisProcess => (Some(core.label().to_owned()), true),
+        Behind::Another => (slot.holder_elsewhere(), false),
+    };
     core.note_timeout(request, waited, holder.as_deref(), slot.holder_seen_for());
-    LockError::Timeout { key, waited, holder }
+    let frees_in = if held_here { None } else { slot.frees_in(Moment::now()) };
+    LockError::Timeout { key, waited, holder, held_here, frees_in }
 }

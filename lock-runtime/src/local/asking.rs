@@ -134,6 +134,11 @@ impl Slot {
         label
     }
 
+    /// The rest of the lease that a task waited for, as the store last told it.
+    pub(super) fn frees_in(&self, now: Moment) -> Option<Duration> {
+        self.locked().pending.as_ref()?.frees_in(now)
+    }
+
     /// Whether the ask was refused only because this process is just releasing a lease of the same lock.
     pub(super) fn is_blocked_by_own_release(&self) -> bool {
         let state = self.locked();

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
+use super::forced::ForcedToken;
 use super::repeat_limit::RepeatLimit;
 use super::schedule::Schedule;
 use super::slot::Slot;
@@ -21,6 +22,7 @@ use crate::loss_reason::LossReason;
 use crate::observe::{self, metrics};
 use crate::settings::Settings;
 use crate::store::{AnyStore, Events, Pushed, Release, Store, Traffic};
+use crate::timing::CLAIM;
 use crate::token::{Process, Token};
 
 /// The only owner of a manager's state. Slots, and so guards, keep it alive. The keeper has a [`Weak`] reference to it.
@@ -151,7 +153,7 @@ impl Core {
     }
 
     /// Whether this manager made the token.
-    pub(super) fn is_own_token(&self, token: &Token) -> bool {
+    pub(crate) fn is_own_token(&self, token: &Token) -> bool {
         token.is_of(&self.process)
     }
 
@@ -200,6 +202,9 @@ impl Core {
         }
         slot.wake();
         if let Some(release) = revoked.release {
+            if reason == LossReason::Forced {
+                self.release_later(release.of_forced());
+            }
             self.release_later(release);
         }
         if let Some(id) = revoked.turn {
@@ -232,6 +237,22 @@ impl Events for Core {
     fn on_contention(&self, key: &str) {
         if let Some(slot) = self.table.get(key) {
             slot.on_contention();
+        }
+    }
+
+    fn on_forced(&self, key: &str, token: &Token) {
+        let slot = self.table.get(key);
+        match slot.as_ref().map_or(ForcedToken::Unused, |slot| slot.find_forced(token)) {
+            ForcedToken::Leased => {
+                mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), &token.forced(), CLAIM)));
+                if let Some(slot) = slot {
+                    self.revoke(&slot, Some(token), LossReason::Forced);
+                }
+            }
+            // What is still to be granted, or to be released, ends with its claim.
+            ForcedToken::Awaited => {}
+            // Nobody here uses the lock any more: its release came after the force.
+            ForcedToken::Unused => self.release_later(Release::withdrawal(&key.into(), &token.forced(), CLAIM)),
         }
     }
 

@@ -80,8 +80,9 @@ impl Hold {
             }
             Ending::Lost => {
                 turn.core().schedule().cancel(entries);
+                let error = self.handle.lost_error(true);
                 self.release_lost(stale, hold);
-                return Either::Left(ready(Err(self.handle.lost_error(true))));
+                return Either::Left(ready(Err(error)));
             }
             Ending::Free(release) => (PendingRelease::begin(turn.slot(), release, entries, now), None),
             Ending::Yield(mut release) => {

@@ -227,6 +227,12 @@ impl PendingAsk {
         self.refusal.as_ref()?.dead_owner()
     }
 
+    /// The rest of the owner's lease. `None` when it is not known, or should be over.
+    pub(super) fn frees_in(&self, now: Moment) -> Option<Duration> {
+        let frees_in = self.refusal.as_ref()?.frees?.remaining_at(now);
+        (!frees_in.is_zero()).then_some(frees_in)
+    }
+
     /// How long to wait before the store is asked again. `None` for now.
     ///
     /// The time to ask is the end of the owner's lease. The repetitions by the keeper are the safety net. An owner that

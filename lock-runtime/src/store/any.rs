@@ -8,7 +8,7 @@ use super::faulty::FaultyStore;
 use super::memory::MemoryStore;
 use super::quorum::Quorum;
 use super::redis::RedisStore;
-use super::{Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Store, StoreError};
+use super::{Answer, Answers, Ask, Events, Forced, Release, Released, Renewal, Renewed, Seen, Store, StoreError};
 use crate::clock::Deadline;
 use crate::token::Token;
 
@@ -70,6 +70,18 @@ impl Store for AnyStore {
         of_any!(self, store => store.draw(key, token, count, deadline).await)
     }
 
+    async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
+        of_any!(self, store => store.inspect(key, deadline).await)
+    }
+
+    async fn force(&self, key: &str, deadline: Deadline) -> Result<Forced, StoreError> {
+        of_any!(self, store => store.force(key, deadline).await)
+    }
+
+    fn refuses_force(&self) -> Option<&'static str> {
+        of_any!(self, store => store.refuses_force())
+    }
+
     async fn heartbeat(&self, deadline: Deadline) {
         of_any!(self, store => store.heartbeat(deadline).await);
     }
@@ -84,6 +96,18 @@ impl Store for AnyStore {
 
     fn is_cut_off(&self, key: &str) -> bool {
         of_any!(self, store => store.is_cut_off(key))
+    }
+
+    fn is_connected(&self) -> bool {
+        of_any!(self, store => store.is_connected())
+    }
+
+    fn begin_to_connect(&self) {
+        of_any!(self, store => store.begin_to_connect());
+    }
+
+    fn outage(&self, key: &str) -> Option<(Duration, StoreError)> {
+        of_any!(self, store => store.outage(key))
     }
 
     async fn wait_for_releases(&self) {

@@ -6,9 +6,11 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout_at};
 
 use super::memory::MemoryStore;
-use super::{Answer, Answers, Ask, Events, Reach, Release, Released, Renewal, Renewed, Store, StoreError};
+use super::{
+    Answer, Answers, Ask, Events, Forced, Reach, Release, Released, Renewal, Renewed, Seen, Store, StoreError,
+};
 use crate::BackendError;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Moment};
 use crate::token::Token;
 
 /// A store whose faults a test switches on and off. Several such stores may share one memory, as processes share a server.
@@ -20,7 +22,8 @@ pub(crate) struct FaultyStore {
 
 #[derive(Debug, Default)]
 struct Faults {
-    is_down: bool,
+    /// Since when the server can't be reached.
+    down_since: Option<Moment>,
     /// How long each answer takes.
     pause: Duration,
     /// How many renewals are left until one finds that the lock is gone.
@@ -43,7 +46,7 @@ impl FaultyStore {
 
     /// Makes the server unreachable, or reachable again. Leases are verified when the connection is back.
     pub(crate) fn set_down(&self, is_down: bool) {
-        self.faults().is_down = is_down;
+        self.faults().down_since = is_down.then(Moment::now);
         self.interrupt();
     }
 
@@ -75,14 +78,10 @@ impl FaultyStore {
 
     /// Waits as long as the server takes to answer.
     async fn reach(&self, deadline: Deadline) -> Result<(), StoreError> {
-        let (is_down, pause) = {
-            let faults = self.faults();
-            (faults.is_down, faults.pause)
-        };
-        if is_down {
-            let refused = BackendError::new("the server is down, as the test wants it");
-            return Err(StoreError { reach: Reach::Unsent, ..StoreError::later(refused) });
+        if let Some((_, error)) = self.outage("") {
+            return Err(error);
         }
+        let pause = self.faults().pause;
         if pause.is_zero() {
             return Ok(());
         }
@@ -160,10 +159,30 @@ impl Store for FaultyStore {
         self.memory.draw(key, token, count, deadline).await
     }
 
+    async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
+        self.reach(deadline).await?;
+        self.memory.inspect(key, deadline).await
+    }
+
+    async fn force(&self, key: &str, deadline: Deadline) -> Result<Forced, StoreError> {
+        self.reach(deadline).await?;
+        self.memory.force(key, deadline).await
+    }
+
     async fn heartbeat(&self, _: Deadline) {}
 
     fn is_cut_off(&self, _: &str) -> bool {
-        self.faults().is_down
+        !self.is_connected()
+    }
+
+    fn is_connected(&self) -> bool {
+        self.faults().down_since.is_none()
+    }
+
+    fn outage(&self, _: &str) -> Option<(Duration, StoreError)> {
+        let since = self.faults().down_since?;
+        let refused = StoreError::later(BackendError::new("the server is down, as the test wants it"));
+        Some((since.elapsed(), StoreError { reach: Reach::Unsent, ..refused }))
     }
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {

@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{
-    Anchor, Answer, Answers, Ask, Busy, Events, Grant, Pushed, Release, Released, Renewal, Renewed, Store, StoreError,
+    Anchor, Answer, Answers, Ask, Busy, Events, Forced, Grant, Pushed, Release, Released, Renewal, Renewed, Seen,
+    Store, StoreError,
 };
 use crate::clock::{Deadline, Drift, Moment, without_drift};
+use crate::timing::CLAIM;
 use crate::token::Token;
 
 #[derive(Default)]
@@ -39,6 +41,7 @@ struct Lock {
 enum Push {
     Granted(Weak<dyn Events>, Arc<str>, Pushed),
     Contended(Weak<dyn Events>, Arc<str>),
+    Forced(Weak<dyn Events>, Arc<str>, Token),
 }
 
 impl Default for Shared {
@@ -204,6 +207,28 @@ impl Shared {
         }
     }
 
+    /// inspect.lua.
+    fn inspect(&mut self, key: &str) -> Option<Seen> {
+        let (owner, until) = self.owner(key)?;
+        let waiting = self.locks.get(key)?.queue.iter().map(|(token, _)| token.clone()).collect();
+        Some(Seen { owner, frees_in: Some(until.remaining_at(Moment::now())), waiting })
+    }
+
+    /// force.lua. Here all owners are tokens of managers.
+    fn force(&mut self, key: &Arc<str>, pushes: &mut Vec<Push>) -> Forced {
+        let Some((owner, until)) = self.owner(key) else { return Forced::Free };
+        let (token, marked) = match owner.unforced() {
+            Some(token) => (token, owner),
+            None => (owner.clone(), owner.forced()),
+        };
+        let now = Moment::now();
+        self.set(key, &marked, now, until.remaining_at(now).min(CLAIM));
+        if let Some(listener) = self.listener(&token) {
+            pushes.push(Push::Forced(listener, Arc::clone(key), token));
+        }
+        Forced::Leaving(marked)
+    }
+
     fn forget_if_unused(&mut self, key: &str) {
         if self.owner(key).is_none() && !self.waits(key) {
             self.locks.remove(key);
@@ -231,6 +256,11 @@ impl MemoryStore {
                 Push::Contended(listener, key) => {
                     if let Some(events) = listener.upgrade() {
                         events.on_contention(&key);
+                    }
+                }
+                Push::Forced(listener, key, token) => {
+                    if let Some(events) = listener.upgrade() {
+                        events.on_forced(&key, &token);
                     }
                 }
             }
@@ -314,6 +344,14 @@ impl Store for MemoryStore {
             let owned = shared.owner(key).is_some_and(|(owner, _)| owner == *token);
             owned.then(|| shared.draw(Moment::now(), count))
         }))
+    }
+
+    async fn inspect(&self, key: &str, _: Deadline) -> Result<Option<Seen>, StoreError> {
+        Ok(self.with(|shared, _| shared.inspect(key)))
+    }
+
+    async fn force(&self, key: &str, _: Deadline) -> Result<Forced, StoreError> {
+        Ok(self.with(|shared, pushes| shared.force(&key.into(), pushes)))
     }
 
     async fn heartbeat(&self, _: Deadline) {}

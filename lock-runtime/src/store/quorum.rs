@@ -11,13 +11,18 @@ use futures_util::StreamExt;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 
-use super::{Answer, Answers, Ask, Cause, Events, Release, Released, Renewal, Renewed, Store, StoreError, exactly_one};
+use super::{
+    Answer, Answers, Ask, Cause, Events, Forced, Release, Released, Renewal, Renewed, Seen, Store, StoreError,
+    exactly_one,
+};
+use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::token::Token;
 
 mod asking;
 mod background;
 mod health;
+mod looking;
 mod member;
 mod relay;
 mod stale_minority;
@@ -42,6 +47,11 @@ pub(crate) struct Quorum<S> {
     background: Background<S>,
     relay: OnceLock<Arc<Relay>>,
 }
+
+/// Why nobody can take a lock of a quorum away.
+const NO_FORCE: &str = "a quorum's lock can't be taken away: its servers would be told one after another, and meanwhile two \
+                        clients could each have a part of the lock. End the process that holds the lock, or wait for its \
+                        lease";
 
 /// Answers that are under way, each with its server's number. Dropping it drops the calls: see [`detach`].
 type Pending<T> = FuturesUnordered<BoxFuture<'static, (usize, T)>>;
@@ -254,6 +264,18 @@ impl<S: Voter> Store for Quorum<S> {
         Ok(is_owned.then_some(first))
     }
 
+    async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
+        self.look_at(key, deadline).await
+    }
+
+    async fn force(&self, _: &str, _: Deadline) -> Result<Forced, StoreError> {
+        Err(StoreError::never(BackendError::new(NO_FORCE)))
+    }
+
+    fn refuses_force(&self) -> Option<&'static str> {
+        Some(NO_FORCE)
+    }
+
     async fn heartbeat(&self, deadline: Deadline) {
         self.probe_all(deadline).await;
         if self.is_down()
@@ -277,6 +299,20 @@ impl<S: Voter> Store for Quorum<S> {
 
     fn is_cut_off(&self, key: &str) -> bool {
         self.members.iter().all(|member| member.node.is_cut_off(key))
+    }
+
+    fn is_connected(&self) -> bool {
+        self.members.iter().filter(|member| member.node.is_connected()).count() >= self.majority()
+    }
+
+    fn begin_to_connect(&self) {
+        for member in &*self.members {
+            member.node.begin_to_connect();
+        }
+    }
+
+    fn outage(&self, key: &str) -> Option<(Duration, StoreError)> {
+        self.outage_of_majority(key)
     }
 
     async fn wait_for_releases(&self) {

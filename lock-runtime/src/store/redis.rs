@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{
-    Anchor, Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Store, StoreError, exactly_one,
+    Anchor, Answer, Answers, Ask, Events, Forced, Release, Released, Renewal, Renewed, Seen, Store, StoreError,
+    exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -21,7 +22,9 @@ mod failure;
 mod gather;
 mod greeting;
 pub(crate) mod link;
+pub(crate) mod nodes;
 mod push;
+mod reach;
 mod release;
 pub(crate) mod replicas;
 mod reply;
@@ -85,10 +88,12 @@ impl RedisStore {
                 mutant!(NoEvalFallback => return Err(CallError::UnknownScript { repeated }.into()));
                 let deadline = deadline.counted_from(Moment::now());
                 let called = self.servers.call(key, &by_text, deadline).await;
-                let called = called.map_err(|error| if repeated { error.after_sending() } else { error })?;
+                let called = called
+                    .map_err(|error| if repeated { error.after_sending() } else { error })
+                    .map_err(|error| self.servers.name_failure(error))?;
                 Called { repeated: called.repeated || repeated, ..called }
             }
-            outcome => outcome?,
+            outcome => outcome.map_err(|error| self.servers.name_failure(error))?,
         };
         if !called.link.has_sent(script) {
             called.link.note_sent(script);
@@ -174,7 +179,8 @@ impl Store for RedisStore {
             command.arg("PX").arg(millis(ask.claim));
             command
         };
-        let mut called = self.servers.call(&ask.key, &command, deadline).await?;
+        let called = self.servers.call(&ask.key, &command, deadline).await;
+        let mut called = called.map_err(|error| self.servers.name_failure(error))?;
         called.live.check_vote()?;
         let value = called.take_value();
         let is_taken = value == Value::Nil;
@@ -225,6 +231,14 @@ impl Store for RedisStore {
         read_drawn(&value)
     }
 
+    async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
+        self.look_at(key, deadline).await
+    }
+
+    async fn force(&self, key: &str, deadline: Deadline) -> Result<Forced, StoreError> {
+        self.force_out(key, deadline).await
+    }
+
     async fn heartbeat(&self, deadline: Deadline) {
         self.servers.heartbeat(deadline).await;
     }
@@ -241,8 +255,20 @@ impl Store for RedisStore {
         self.servers.is_cut_off(key)
     }
 
+    fn is_connected(&self) -> bool {
+        self.servers.are_connected()
+    }
+
+    fn begin_to_connect(&self) {
+        self.servers.begin_to_connect();
+    }
+
+    fn outage(&self, key: &str) -> Option<(Duration, StoreError)> {
+        self.servers.outage(key).map(|(away, error)| (away, self.servers.name_failure(error)))
+    }
+
     fn unanswered(&self, since: Duration) -> StoreError {
-        self.servers.unanswered(since).into()
+        self.servers.name_failure(self.servers.unanswered(since))
     }
 
     fn attach(&self, _process: &str, events: Weak<dyn Events>) {

@@ -26,7 +26,8 @@ use crate::{BackendError, LockError};
 /// ```
 #[must_use]
 pub fn timeout(key: &str, waited: Duration, holder: Option<&str>) -> LockError {
-    LockError::Timeout { key: key.to_owned(), waited, holder: holder.map(str::to_owned) }
+    let holder = holder.map(str::to_owned);
+    LockError::Timeout { key: key.to_owned(), waited, holder, held_here: false, frees_in: None }
 }
 
 /// [`LockError::Lost`]: the lock was lost under a body that ran to its end (`completed`), or was dropped before.
@@ -37,7 +38,7 @@ pub fn timeout(key: &str, waited: Duration, holder: Option<&str>) -> LockError {
 /// ```
 #[must_use]
 pub fn lost(key: &str, completed: bool) -> LockError {
-    LockError::Lost { key: key.to_owned(), completed }
+    LockError::Lost { key: key.to_owned(), completed, forced: false }
 }
 
 /// [`LockError::Backend`]: Redis could not be asked, or could not do it, for the reason in `problem`.

@@ -13,6 +13,7 @@ mod leases;
 mod limits;
 mod managers;
 mod names;
+mod reach;
 mod reentry;
 mod spawned;
 mod waiting;

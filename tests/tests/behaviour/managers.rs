@@ -63,7 +63,7 @@ async fn shutdown_refuses_new_locks(world: World) {
     let manager = world.manager().await;
     manager.shutdown().await;
     let error = manager.lock("p", "k").acquire().await.unwrap_err();
-    assert!(matches!(&error, LockError::ShutDown { key } if key == "p:k"), "{error:?}");
+    assert!(matches!(&error, LockError::ShutDown { key, .. } if key == "p:k"), "{error:?}");
     let error = manager.lock("p", "k").try_acquire().await.unwrap_err();
     assert!(matches!(error, LockError::ShutDown { .. }), "{error:?}");
     // Once more changes nothing.

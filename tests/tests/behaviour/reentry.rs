@@ -120,7 +120,7 @@ async fn a_plain_acquire_of_a_held_key_is_reported_at_once(world: World) {
         .unwrap();
     assert!(start.elapsed() < Duration::from_secs(1));
     let error = waiting.unwrap_err();
-    assert!(matches!(&error, LockError::AlreadyHeld { key } if key == "p:k"), "{error:?}");
+    assert!(matches!(&error, LockError::AlreadyHeld { key, .. } if key == "p:k"), "{error:?}");
     assert!(matches!(trying.unwrap_err(), LockError::AlreadyHeld { .. }));
 }
 

@@ -77,7 +77,8 @@ async fn a_timeout_names_the_key_the_wait_and_the_holder(world: World) {
     assert!(error.is_timeout());
     let text = error.to_string();
     assert!(text.contains("`p:k`") && text.contains("till 3@north"), "{text}");
-    let LockError::Timeout { key, waited, holder } = error else {
+    assert!(text.contains("held by this process") && error.retry_after().is_none(), "{text}");
+    let LockError::Timeout { key, waited, holder, .. } = error else {
         panic!("{error:?}");
     };
     assert_eq!(key, "p:k");

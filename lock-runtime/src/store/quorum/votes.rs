@@ -91,7 +91,7 @@ impl<Y, N> Votes<Y, N> {
     /// The error of a verb that too few servers answered. `name` gives the name of a server.
     pub(super) fn too_few(&self, name: impl Fn(usize) -> String) -> StoreError {
         let needed = self.majority();
-        let problem = |(server, error): &(usize, StoreError)| format!("{}: {}", name(*server), error.problem);
+        let problem = |(server, error): &(usize, StoreError)| error.problem.clone().of(&name(*server)).to_string();
         let problems: Vec<_> = self.failed.iter().map(problem).collect();
         let (failed, servers, problems) = (self.failed.len(), self.servers, problems.join("; "));
         let text = format!("{failed} of {servers} servers failed, and {needed} have to agree ({problems})");

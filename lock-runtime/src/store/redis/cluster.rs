@@ -164,6 +164,38 @@ impl Cluster {
         self.links().get(&node).is_some_and(|link| link.was_used() && !link.is_connected())
     }
 
+    /// A link to each master.
+    pub(super) fn to_all_masters(&self) -> Vec<Arc<Link>> {
+        let masters = self.topology.masters();
+        // A node without a usable address has no locks that could be reached.
+        masters.iter().filter_map(|node| self.link(node).ok()).collect()
+    }
+
+    /// Whether the masters are known, and those that were used have a connection. The others connect when they are needed.
+    pub(super) fn is_connected(&self) -> bool {
+        let knows_masters = self.topology.master(0).is_some();
+        knows_masters && self.links().values().all(|link| !link.was_used() || link.is_connected())
+    }
+
+    /// Begins to replace the connections that broke, and to look for the masters when none is known.
+    pub(super) fn begin_to_connect(&self) {
+        let links: Vec<_> = self.links().values().filter(|link| link.was_used()).cloned().collect();
+        for link in links {
+            link.begin_to_connect();
+        }
+        if self.topology.master(0).is_none() {
+            let topology = Arc::clone(&self.topology);
+            tokio::spawn(async move { topology.look_for(0, topology.connect_timeout).await });
+        }
+    }
+
+    /// As [`Link::outage`], for the master of the key's slot.
+    pub(super) fn outage(&self, key: &str) -> Option<(Duration, CallError)> {
+        let (node, _) = self.topology.master(slot_of(key))?;
+        let link = self.links().get(&node).cloned()?;
+        link.outage().map(|(away, error)| (away, error.of(link.server())))
+    }
+
     /// Replaces the connections that broke.
     pub(super) async fn connect_again(&self, deadline: Deadline) {
         let links: Vec<_> = self.links().values().filter(|link| link.was_used()).cloned().collect();

@@ -30,6 +30,7 @@ mod called;
 mod connect;
 mod drifting;
 mod known;
+mod outage;
 mod receiver;
 mod server_clock;
 mod silence;
@@ -84,6 +85,10 @@ struct State {
     live: Option<Live>,
     /// When the first command was sent since the last answer.
     silent_since: Option<Moment>,
+    /// Since when attempts to connect fail.
+    down_since: Option<Moment>,
+    /// When the last connection was given up for its silence.
+    given_up: Option<Moment>,
     failed: Option<(Moment, CallError)>,
     /// Whether it was told that no connection can be made.
     is_failure_told: bool,
@@ -190,13 +195,14 @@ impl Link {
         };
         match message {
             // A message reaches all servers of a cluster. Only the copy from the lock's own server counts.
-            Message::Grant(key, _) | Message::Wait(key) if !self.is_own(key) => {}
+            Message::Grant(key, _) | Message::Wait(key) | Message::Forced(key, _) if !self.is_own(key) => {}
             Message::Grant(key, mut pushed) => {
                 // In a cluster a server may count no subscriber here, pass the lock on, and the message arrives all the same.
                 pushed.unconfirmed = self.replicas.is_some() || self.own.get().is_some();
                 events.on_grant(key, &pushed);
             }
             Message::Wait(key) => events.on_contention(key),
+            Message::Forced(key, token) => events.on_forced(key, &token),
         }
     }
 
@@ -237,7 +243,8 @@ impl Link {
             if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
                 return;
             }
-            state.silent_since = None;
+            state.down_since = state.silent_since.take();
+            state.given_up = state.down_since.map(|_| Moment::now());
             state.broke.get_or_insert_with(Moment::now);
             state.live.take()
         };

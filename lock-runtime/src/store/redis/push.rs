@@ -12,6 +12,8 @@ pub(super) enum Message<'a> {
     Grant(&'a str, Pushed),
     /// `wait <lock>`
     Wait(&'a str),
+    /// `forced <token> <lock>`
+    Forced(&'a str, Token),
 }
 
 impl<'a> Message<'a> {
@@ -20,6 +22,7 @@ impl<'a> Message<'a> {
         let (kind, rest) = text.split_once(' ')?;
         match kind {
             "wait" => Some(Self::Wait(rest)),
+            "forced" => rest.split_once(' ').map(|(token, lock)| Self::Forced(lock, Token::foreign(token))),
             "grant" => {
                 let mut words = rest.splitn(5, ' ');
                 let claim = Duration::from_millis(words.next()?.parse().ok()?);
@@ -52,7 +55,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in ".*|(grant|wait)( [0-9a-z]{0,9}){0,7}") {
+        fn no_text_makes_it_panic(text in ".*|(grant|wait|forced)( [0-9a-z]{0,9}){0,7}") {
             let _ = Message::read(&text);
         }
     }

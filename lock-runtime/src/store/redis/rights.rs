@@ -53,9 +53,10 @@ impl RedisStore {
         let Ok(called) = self.servers.call(key, &command, deadline.counted_from(Moment::now())).await else {
             return error;
         };
-        match Vec::<String>::from_redis_value(called.value) {
+        match Vec::<String>::from_redis_value(called.value.clone()) {
             Ok(missing) if !missing.is_empty() => {
-                let problem = BackendError::caused_by(lacking(&missing), error.problem);
+                let server = called.link.server();
+                let problem = BackendError::caused_by(lacking(&missing), error.problem).of(server);
                 StoreError { problem, ..error }
             }
             _ => error,

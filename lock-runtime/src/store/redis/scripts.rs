@@ -25,6 +25,8 @@ pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "c51db86f35d83b60e18bd3c4fb41a6a72b6742b4");
 pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "1eed089bb3efb8dd5a2cc34b7d8f762bbda4f172");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "a22702e2cf65fe053d5d984d2f8695e7a4a261b7");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "5fb1ae3ddbf877f95922c668c8e142d635540c9a");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "e3dd4e0d33c518f740c2e9395b83af45532b6c12");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
@@ -60,7 +62,7 @@ mod tests {
 
     #[test]
     fn the_digest_of_each_script_is_that_of_its_text() {
-        for script in [&ASK, &FREE, &RELEASE, &RENEW, &DRAW, &RAISE, &DENIED] {
+        for script in [&ASK, &FREE, &RELEASE, &RENEW, &DRAW, &RAISE, &DENIED, &INSPECT, &FORCE] {
             let digest = sha1_smol::Sha1::from(&script.text).digest().to_string();
             assert_eq!(script.digest, digest, "the digest of script {} is now {digest}", script.number);
         }

@@ -11,7 +11,7 @@ use super::cluster::Cluster;
 use super::failure::CallError;
 use super::link::{Called, Link};
 use crate::clock::Deadline;
-use crate::store::Events;
+use crate::store::{Events, StoreError};
 
 /// One server for all locks, or the masters of a cluster.
 #[derive(Clone)]
@@ -48,6 +48,16 @@ impl Servers {
                 let called: BoxFuture<'_, _> = Box::pin(cluster.call(key, command, deadline));
                 called.await
             }
+        }
+    }
+
+    /// The failure of a command, with the name of the server in its text.
+    pub(super) fn name_failure(&self, error: CallError) -> StoreError {
+        let error = StoreError::from(error);
+        match self {
+            Self::One(link) => StoreError { problem: error.problem.of(link.server()), ..error },
+            // The route names the master.
+            Self::Cluster(_) => error,
         }
     }
 
@@ -119,6 +129,37 @@ impl Servers {
         match self {
             Self::One(link) => !link.is_connected(),
             Self::Cluster(cluster) => cluster.is_cut_off(key),
+        }
+    }
+
+    /// A link to each server, also to those that were not used yet.
+    pub(super) fn links(&self) -> Vec<Arc<Link>> {
+        match self {
+            Self::One(link) => vec![Arc::clone(link)],
+            Self::Cluster(cluster) => cluster.to_all_masters(),
+        }
+    }
+
+    /// Whether each server that was used has a connection.
+    pub(super) fn are_connected(&self) -> bool {
+        match self {
+            Self::One(link) => link.is_connected(),
+            Self::Cluster(cluster) => cluster.is_connected(),
+        }
+    }
+
+    pub(super) fn begin_to_connect(&self) {
+        match self {
+            Self::One(link) => link.begin_to_connect(),
+            Self::Cluster(cluster) => cluster.begin_to_connect(),
+        }
+    }
+
+    /// As [`Link::outage`].
+    pub(super) fn outage(&self, key: &str) -> Option<(Duration, CallError)> {
+        match self {
+            Self::One(link) => link.outage(),
+            Self::Cluster(cluster) => cluster.outage(key),
         }
     }
 

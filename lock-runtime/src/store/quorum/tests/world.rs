@@ -12,7 +12,8 @@ use crate::store::memory::MemoryStore;
 use crate::store::server_age::{Age, Sighting};
 use crate::store::voter::{Eligibility, Voter};
 use crate::store::{
-    Answer, Answers, Ask, Cause, Events, Reach, Release, Released, Renewal, Renewed, Store, StoreError, exactly_one,
+    Answer, Answers, Ask, Cause, Events, Forced, Reach, Release, Released, Renewal, Renewed, Seen, Store, StoreError,
+    exactly_one,
 };
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -132,6 +133,14 @@ impl Store for Shared {
 
     async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {
         self.play(by, async || self.store.draw(key, token, count, by).await).await
+    }
+
+    async fn inspect(&self, key: &str, by: Deadline) -> Result<Option<Seen>, StoreError> {
+        self.play(by, async || self.store.inspect(key, by).await).await
+    }
+
+    async fn force(&self, key: &str, by: Deadline) -> Result<Forced, StoreError> {
+        self.play(by, async || self.store.force(key, by).await).await
     }
 
     async fn heartbeat(&self, _: Deadline) {}

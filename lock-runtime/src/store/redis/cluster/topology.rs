@@ -99,6 +99,12 @@ impl Topology {
         self.locked().map.is_master(node)
     }
 
+    /// All masters.
+    pub(super) fn masters(&self) -> Vec<Node> {
+        let state = self.locked();
+        state.map.nodes().filter(|node| state.map.is_master(node)).cloned().collect()
+    }
+
     pub(super) fn doubt(&self, node: &Node) {
         self.locked().doubtful.entry(node.clone()).or_insert_with(Moment::now);
     }

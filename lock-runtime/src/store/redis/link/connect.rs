@@ -42,6 +42,11 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
+    /// How long it has been under way.
+    pub(super) fn age(&self, now: Moment) -> Duration {
+        now.since(self.begun)
+    }
+
     /// Ends the attempt. The caller must not hold the link's lock: a task that ends reports to the link.
     fn abort(self) {
         if let Some(task) = self.task {
@@ -51,7 +56,7 @@ impl Attempt {
 }
 
 /// What a caller without a connection finds.
-enum Outlook {
+pub(super) enum Outlook {
     Live(Live),
     Failed(CallError),
     /// An attempt is under way. At this instant another attempt may begin beside it.
@@ -100,7 +105,7 @@ impl Link {
     /// Another attempt begins beside an attempt that takes long: the runtime of the older attempt may be blocked, or its
     /// first packets may have been lost while the server was away. The older attempt goes on. The first connection that is
     /// ready wins.
-    fn look(&self) -> Outlook {
+    pub(super) fn look(&self) -> Outlook {
         let (generation, oldest, pause) = {
             let mut state = self.locked();
             if let Some(live) = state.live.clone() {
@@ -119,6 +124,7 @@ impl Link {
                 }
             }
             let oldest = (state.attempts.len() >= MOST_ATTEMPTS).then(|| state.attempts.remove(0));
+            state.down_since.get_or_insert(now);
             let generation = self.generations.fetch_add(1, Ordering::Relaxed) + 1;
             state.attempts.push(Attempt { generation, begun: now, task: None, is_overtaken: false });
             (generation, oldest, pause)
@@ -171,6 +177,7 @@ impl Link {
                 state.is_failure_told = false;
                 let away = state.broke.take().map(Moment::elapsed);
                 state.silent_since = None;
+                state.down_since = None;
                 state.clock = Some(anchor);
                 state.drifting.on_new_connection();
                 let again = std::mem::replace(&mut state.was_connected, true);

@@ -1,0 +1,74 @@
+//! [`Failure`]: why the program ends without success, and its exit code.
+
+use std::fmt::{self, Display};
+use std::process::ExitCode;
+
+use lock_runtime::{ErrorKind, LockError};
+
+/// The server can't be reached, or can't do it (EX_UNAVAILABLE).
+pub(crate) const AWAY: u8 = 69;
+/// A bug, or the system lacks something (EX_SOFTWARE).
+const INTERNAL: u8 = 70;
+/// The lock of `run` was lost (EX_IOERR).
+pub(crate) const LOST: u8 = 74;
+/// The lock is busy (EX_TEMPFAIL).
+pub(crate) const BUSY: u8 = 75;
+/// The command line is wrong; clap has the same.
+const MISUSE: u8 = 2;
+
+/// Why the program ends without success.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    text: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, text: impl Display) -> Self {
+        Self { code, text: text.to_string() }
+    }
+
+    pub(crate) fn misuse(text: impl Display) -> Self {
+        Self::new(MISUSE, text)
+    }
+
+    pub(crate) fn internal(error: &dyn Display) -> Self {
+        Self::new(INTERNAL, error)
+    }
+
+    /// Tells the user, and returns the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        tell(&self.text);
+        ExitCode::from(self.code)
+    }
+}
+
+/// A message to the user, beside the output.
+pub(crate) fn tell(text: &dyn Display) {
+    anstream::eprintln!("lockctl: {text}");
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<LockError> for Failure {
+    fn from(error: LockError) -> Self {
+        let code = match error.kind() {
+            ErrorKind::Busy | ErrorKind::Overloaded => BUSY,
+            ErrorKind::Lost => LOST,
+            ErrorKind::Misuse => MISUSE,
+            ErrorKind::Unavailable => AWAY,
+            _ => INTERNAL,
+        };
+        Self::new(code, error)
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::internal(&error)
+    }
+}

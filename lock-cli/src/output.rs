@@ -1,0 +1,162 @@
+//! [`Output`]: what the user reads, and what programs read.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+use lock_runtime::LockInfo;
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// How results are printed. Colours go to a terminal only: anstream removes them elsewhere, and where `NO_COLOR` is set.
+#[derive(Debug)]
+pub(crate) struct Output {
+    json: bool,
+}
+
+pub(crate) const HEAD: Style = Style::new().bold();
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+pub(crate) const DOUBT: Style = AnsiColor::Yellow.on_default();
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+
+impl Output {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Prints one value: as JSON in one line, or as the text.
+    pub(crate) fn print(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.json {
+            let line = serde_json::to_string(value).map_err(|error| Failure::internal(&error))?;
+            anstream::println!("{line}");
+        } else {
+            anstream::println!("{}", text().trim_end());
+        }
+        Ok(())
+    }
+}
+
+/// A lock, for programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct Lock {
+    pub(crate) name: String,
+    /// The label of the holder's manager; null for another kind of client.
+    pub(crate) holder: Option<String>,
+    pub(crate) mode: String,
+    /// Null for a lock without an end.
+    pub(crate) remaining_ms: Option<u64>,
+    pub(crate) waiting: Vec<String>,
+    pub(crate) forced: bool,
+}
+
+impl From<LockInfo> for Lock {
+    fn from(info: LockInfo) -> Self {
+        let remaining = (info.remaining < Duration::MAX).then_some(info.remaining);
+        Self {
+            name: info.key,
+            holder: info.holder,
+            mode: info.mode.to_string(),
+            remaining_ms: remaining.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            waiting: info.waiting,
+            forced: info.is_forced,
+        }
+    }
+}
+
+impl Lock {
+    pub(crate) fn holder_text(&self) -> String {
+        let holder = match &self.holder {
+            Some(label) if label.is_empty() => "a manager without a label".to_owned(),
+            Some(label) => clean(label),
+            None => "another kind of client".to_owned(),
+        };
+        if self.forced { format!("{holder} (told to stop)") } else { holder }
+    }
+
+    pub(crate) fn left_text(&self) -> String {
+        self.remaining_ms.map_or_else(|| "no end".to_owned(), |millis| brief(Duration::from_millis(millis)))
+    }
+}
+
+/// A text from elsewhere must not steer the terminal.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+/// A time with one unit.
+pub(crate) fn brief(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match time.as_secs() {
+        0 if time < Duration::from_millis(1) => format!("{} µs", time.as_micros()),
+        0 => format!("{:.1} ms", seconds * 1000.0),
+        1..=99 => format!("{seconds:.1} s"),
+        100..=7199 => format!("{:.1} min", seconds / 60.0),
+        7200..=172_799 => format!("{:.1} h", seconds / 3600.0),
+        _ => format!("{:.1} d", seconds / 86_400.0),
+    }
+}
+
+/// A table with a bold head. The last column is not padded.
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain(head.get(column).map(|title| title.chars().count())).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: &[String]| {
+        let last = cells.len().saturating_sub(1);
+        let mut line = String::new();
+        for (number, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+            // To a text this can't fail.
+            let _ = if number == last { write!(line, "{cell}") } else { write!(line, "{cell:width$}  ") };
+        }
+        line
+    };
+    let titles: Vec<String> = head.iter().map(|title| (*title).to_owned()).collect();
+    let mut text = format!("{HEAD}{}{HEAD:#}\n", line(&titles));
+    for row in rows {
+        text += &line(row);
+        text.push('\n');
+    }
+    text
+}
+
+/// The locks as a table.
+pub(crate) fn lock_table(locks: &[Lock]) -> String {
+    let row = |lock: &Lock| {
+        let waiting = if lock.waiting.is_empty() { "-".to_owned() } else { lock.waiting.len().to_string() };
+        vec![clean(&lock.name), lock.holder_text(), lock.mode.clone(), lock.left_text(), waiting]
+    };
+    let rows: Vec<Vec<String>> = locks.iter().map(row).collect();
+    table(&["NAME", "HOLDER", "MODE", "LEFT", "WAITING"], &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_from_elsewhere_has_no_control_characters() {
+        assert_eq!(clean("a\u{1b}[31mb\n"), "a\\u{1b}[31mb\\n");
+    }
+
+    #[test]
+    fn a_time_is_brief() {
+        for (millis, text) in
+            [(0, "0 µs"), (12, "12.0 ms"), (2500, "2.5 s"), (120_000, "2.0 min"), (7_200_000, "2.0 h")]
+        {
+            assert_eq!(brief(Duration::from_millis(millis)), text);
+        }
+    }
+
+    #[test]
+    fn a_table_is_as_wide_as_its_cells() {
+        let text = table(&["A", "B"], &[vec!["long".to_owned(), "x".to_owned()]]);
+        assert_eq!(text, format!("{HEAD}A     B{HEAD:#}\nlong  x\n"));
+    }
+}

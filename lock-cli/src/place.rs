@@ -1,0 +1,43 @@
+//! [`Place`]: where the locks are, and a manager there.
+
+use std::time::Duration;
+
+use lock_runtime::{Builder, LockManager};
+
+use crate::arguments::PlaceArguments;
+use crate::failure::Failure;
+
+/// Where the user wants to look.
+#[derive(Debug)]
+pub(crate) struct Place {
+    arguments: PlaceArguments,
+}
+
+impl Place {
+    pub(crate) fn new(arguments: PlaceArguments) -> Self {
+        Self { arguments }
+    }
+
+    /// The same with another URL, when one is given.
+    fn url(&self, instead: Option<String>) -> Result<String, Failure> {
+        let missing = || Failure::misuse("no URL: give --url, or set REDIS_URL");
+        instead.or_else(|| self.arguments.url.clone()).filter(|url| !url.is_empty()).ok_or_else(missing)
+    }
+
+    pub(crate) async fn connect(&self) -> Result<LockManager, Failure> {
+        self.connect_to(None, |builder| builder).await
+    }
+
+    /// Connects to `instead`, when that is given, with more settings.
+    pub(crate) async fn connect_to(
+        &self,
+        instead: Option<String>,
+        set: impl FnOnce(Builder) -> Builder,
+    ) -> Result<LockManager, Failure> {
+        let builder = LockManager::builder()
+            .url(&self.url(instead)?)
+            .connect_timeout(self.arguments.connect_timeout.max(Duration::from_millis(1)))
+            .drain(Duration::ZERO);
+        Ok(set(builder).connect().await?)
+    }
+}

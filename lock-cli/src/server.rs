@@ -1,0 +1,41 @@
+//! What a server tells about itself: its replies, as texts.
+
+use std::collections::BTreeMap;
+
+use lock_runtime::LockServer;
+use redis::Value;
+
+/// The reply as a text. `None` for anything else.
+pub(crate) fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        Value::SimpleString(text) => Some(text.clone()),
+        Value::VerbatimString { text, .. } => Some(text.clone()),
+        Value::Int(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+/// The items of a list.
+pub(crate) fn items(value: Value) -> Vec<Value> {
+    match value {
+        Value::Array(items) | Value::Set(items) => items,
+        _ => Vec::new(),
+    }
+}
+
+/// The lines `name:value` of a reply to `INFO` or `CLUSTER INFO`. Empty when the server does not tell.
+pub(crate) async fn facts(server: &LockServer, words: &[&str]) -> BTreeMap<String, String> {
+    let reply = server.ask(words).await.ok().as_ref().and_then(text).unwrap_or_default();
+    let fact = |line: &str| line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
+    reply.lines().filter_map(fact).collect()
+}
+
+/// A setting. `None` when the server does not tell.
+pub(crate) async fn setting(server: &LockServer, name: &str) -> Option<String> {
+    match server.ask(&["CONFIG", "GET", name]).await.ok()? {
+        Value::Map(pairs) => pairs.first().and_then(|(_, value)| text(value)),
+        Value::Array(items) => items.get(1).and_then(text),
+        _ => None,
+    }
+}

@@ -1,0 +1,85 @@
+//! `lockctl doctor URL`
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::{BAD, DOUBT, GOOD, Output};
+use crate::place::Place;
+
+mod checks;
+mod trial;
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Good,
+    /// Locks work, and may break in a way that the text names.
+    Doubt,
+    Bad,
+    /// The server does not tell, mostly for a missing right.
+    Unknown,
+}
+
+/// One check of one server.
+#[derive(Debug, Serialize)]
+struct Finding {
+    server: String,
+    check: &'static str,
+    verdict: Verdict,
+    /// What was found.
+    found: String,
+    /// What to change.
+    advice: Option<String>,
+}
+
+impl Finding {
+    fn new(server: &str, check: &'static str, verdict: Verdict, found: impl Into<String>) -> Self {
+        Self { server: server.to_owned(), check, verdict, found: found.into(), advice: None }
+    }
+
+    fn advise(self, advice: &str) -> Self {
+        Self { advice: Some(advice.to_owned()), ..self }
+    }
+
+    fn text(&self) -> String {
+        let (style, word) = match self.verdict {
+            Verdict::Good => (GOOD, "good   "),
+            Verdict::Doubt => (DOUBT, "doubt  "),
+            Verdict::Bad => (BAD, "bad    "),
+            Verdict::Unknown => (DOUBT, "unknown"),
+        };
+        let advice =
+            self.advice.as_ref().map(|advice| format!("\n                       -> {advice}")).unwrap_or_default();
+        format!("{style}{word}{style:#}  {:<12}  {}{advice}\n", self.check, crate::output::clean(&self.found))
+    }
+}
+
+pub(crate) async fn run(place: &Place, output: &Output, server: Option<String>) -> Result<ExitCode, Failure> {
+    let locks = place.connect_to(server.clone(), |builder| builder).await?;
+    let servers = locks.servers();
+    let mut findings = Vec::new();
+    for server in &servers {
+        findings.extend(checks::all(server, servers.len()).await);
+    }
+    let other = place.connect_to(server, |builder| builder).await?;
+    findings.push(trial::run(&locks, &other).await);
+    output.print(&findings, || report(&findings))?;
+    let is_bad = findings.iter().any(|finding| finding.verdict == Verdict::Bad);
+    Ok(if is_bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn report(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    let mut server = "";
+    for finding in findings {
+        if finding.server != server {
+            server = &finding.server;
+            text += &format!("{server}\n");
+        }
+        text += &finding.text();
+    }
+    text
+}

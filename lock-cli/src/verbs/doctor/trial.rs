@@ -1,0 +1,36 @@
+//! A trial: everything that locks do, with a lock that nobody else has. It finds missing rights.
+
+use std::time::Duration;
+
+use lock_runtime::{LockError, LockManager};
+
+use super::{Finding, Verdict};
+
+const LEASE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(one: &LockManager, other: &LockManager) -> Finding {
+    match of_all(one, other).await {
+        Ok(()) => Finding::new("all", "locks", Verdict::Good, "taken, extended, waited for, passed on, released"),
+        Err(error) => Finding::new("all", "locks", Verdict::Bad, error.to_string())
+            .advise("give the user the rights of \"Rights\" in docs/protocol.md, or see the other findings"),
+    }
+}
+
+async fn of_all(one: &LockManager, other: &LockManager) -> Result<(), LockError> {
+    let name = format!("lockctl:doctor:{}", uuid::Uuid::new_v4().simple());
+    let guard = one.lock_named(&name).fenced(true).expire(LEASE).acquire().await?;
+    guard.extend(LEASE * 2).await?;
+    let waiting = other.lock_named(&name).timeout(PATIENCE).acquire();
+    let release = async {
+        while one.inspect_named(&name).await?.is_some_and(|lock| lock.waiting.is_empty()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        guard.release().await
+    };
+    let (waited, released) = tokio::join!(waiting, tokio::time::timeout(PATIENCE, release));
+    if let Ok(released) = released {
+        released?;
+    }
+    waited?.release().await
+}

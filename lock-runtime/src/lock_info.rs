@@ -1,0 +1,46 @@
+//! [`LockInfo`]: what a look at a lock shows.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Who has a lock, for how long, and who waits for it: see [`LockManager::inspect`](crate::LockManager::inspect).
+///
+/// It was true at one instant on the server, and may be out of date when it is read. It is for people and for dashboards.
+/// Code that needs the lock asks for the lock.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LockInfo {
+    /// The lock's name in Redis.
+    pub key: String,
+    /// The label of the manager that holds the lock (by default its host and process id). `None` when another kind of
+    /// client holds it.
+    pub holder: Option<String>,
+    /// How much longer the server keeps the lock for its holder, if the holder does not renew its lease. `Duration::MAX` for
+    /// a lock that another kind of client set without an expiry.
+    pub remaining: Duration,
+    /// The labels of the processes that wait for the lock, first come first. A process with many waiting tasks is one entry.
+    /// It is empty, too, when the server's user may not read the queue (`+lrange`). At most 1,000 are named.
+    pub waiting: Vec<String>,
+    /// How the lock is held.
+    pub mode: LockMode,
+    /// Whether the manager that was asked holds the lock itself. The tasks of one manager share its lease.
+    pub is_held_here: bool,
+    /// Whether the lock was released by force, and its holder was not yet seen to stop. It takes at most 2.5 s.
+    pub is_forced: bool,
+}
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LockMode {
+    /// By one holder, alone.
+    Exclusive,
+}
+
+impl fmt::Display for LockMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exclusive => "exclusive",
+        })
+    }
+}

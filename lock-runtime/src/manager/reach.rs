@@ -1,0 +1,194 @@
+//! What people and their tools ask of a manager: who has a lock, and to take it away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::LockManager;
+use crate::clock::Deadline;
+use crate::local::Core;
+use crate::lock_info::{LockInfo, LockMode};
+use crate::store::{Forced, Seen, Store};
+use crate::timing::CLAIM;
+use crate::token::Token;
+use crate::{LockError, LockKey, key};
+
+/// The pauses between looks at a lock whose holder was told to stop.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+impl LockManager {
+    /// Who holds the lock `prefix:key`, for how long, and who waits for it. `None` when nobody holds it. It is one command to
+    /// the server, and changes nothing there.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::builder().label("worker-3").in_memory();
+    /// assert!(locks.inspect("seckill", &7).await?.is_none());
+    /// let _guard = locks.lock("seckill", &7).acquire().await?;
+    /// let held = locks.inspect("seckill", &7).await?.expect("it is held");
+    /// assert_eq!(held.holder.as_deref(), Some("worker-3"));
+    /// assert!(held.is_held_here && held.waiting.is_empty());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Backend`](LockError::Backend) when the server did not answer within the
+    /// [`command_timeout`](crate::Builder::command_timeout), or refused. [`InvalidKey`](LockError::InvalidKey) for a key that
+    /// can't name a lock. [`Forked`](LockError::Forked) in a fork of the process that made the manager.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only looks.
+    pub async fn inspect<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> Result<Option<LockInfo>, LockError> {
+        let name = self.name_of(prefix, key)?;
+        inspect(self.core(), &name).await
+    }
+
+    /// Whether anybody holds the lock `prefix:key`. It is one command to the server, as for [`inspect`](Self::inspect).
+    ///
+    /// The answer may be out of date when it arrives. To do something only if the lock is free, take it with
+    /// [`try_acquire`](crate::LockRequest::try_acquire).
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let guard = locks.lock("seckill", &7).acquire().await?;
+    /// assert!(locks.is_locked("seckill", &7).await?);
+    /// guard.release().await?;
+    /// assert!(!locks.is_locked("seckill", &7).await?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`inspect`](Self::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only looks.
+    pub async fn is_locked<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> Result<bool, LockError> {
+        Ok(self.inspect(prefix, key).await?.is_some())
+    }
+
+    /// Takes the lock `prefix:key` from whoever holds it, and returns whether anybody held it. It is for people in an
+    /// incident: prefer to end the process that holds the lock.
+    ///
+    /// The holder is told at once. Its body is stopped as by any loss, and its error says that the lock was released by
+    /// force. Only then the next one gets the lock, or after 2.5 s at the latest. This call returns when the lock has left
+    /// its holder.
+    ///
+    /// A holder that can't be told within 2.5 s, since it is stopped or cut off, may go on until it talks to the server again:
+    /// it renews its lease after a third of it. A holder with another kind of client is never told, so its lock is free at
+    /// once. Where a second writer would do harm, [fence](crate::LockRequest::fenced).
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let (stuck, operator) = (LockManager::in_memory(), LockManager::builder());
+    /// let operator = operator.in_memory_with(&stuck)?;
+    /// let guard = stuck.lock("seckill", &7).acquire().await?;
+    /// assert!(operator.force_release("seckill", &7).await?);
+    /// guard.lost().await;
+    /// assert!(guard.release().await.unwrap_err().to_string().contains("released by force"));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidSetting`](LockError::InvalidSetting) on a quorum, before anything is sent. Otherwise as for
+    /// [`inspect`](Self::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: once the command was sent, the lock is taken away all the same.
+    pub async fn force_release<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> Result<bool, LockError> {
+        let name = self.name_of(prefix, key)?;
+        force_release(self.core(), &name).await
+    }
+
+    /// Whether the manager has its connections, as far as it knows: to the server, to each master of a cluster that it has
+    /// used, or to a majority of a quorum. It is local: nothing is sent. A manager in memory is always connected.
+    ///
+    /// It is for a readiness check. While there is no connection, a call inside a tokio runtime also has the manager connect
+    /// again in the background. So a later call finds out that the server is back, even if nobody asks for a lock meanwhile.
+    ///
+    /// ```
+    /// # use lock_runtime::LockManager;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() {
+    /// # let locks = LockManager::in_memory();
+    /// // The handler of `/ready`:
+    /// let status = if locks.is_connected() { 200 } else { 503 };
+    /// # assert_eq!(status, 200);
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        let store = self.core().store();
+        let is_connected = store.is_connected();
+        if !is_connected && !self.core().is_inherited() && tokio::runtime::Handle::try_current().is_ok() {
+            store.begin_to_connect();
+        }
+        is_connected
+    }
+
+    fn name_of<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> Result<Arc<str>, LockError> {
+        self.core().settings().full_name(key::name(prefix, key)?)
+    }
+}
+
+pub(super) async fn inspect(core: &Core, name: &Arc<str>) -> Result<Option<LockInfo>, LockError> {
+    refuse_fork(core, name)?;
+    let seen = core.store().inspect(name, deadline(core)).await.map_err(|error| error.of_lock(name))?;
+    Ok(seen.map(|seen| info(core, name, seen)))
+}
+
+pub(super) async fn force_release(core: &Core, name: &Arc<str>) -> Result<bool, LockError> {
+    refuse_fork(core, name)?;
+    if let Some(reason) = core.store().refuses_force() {
+        return Err(LockError::InvalidSetting { setting: "force_release", reason: reason.to_owned() });
+    }
+    match core.store().force(name, deadline(core)).await.map_err(|error| error.of_lock(name))? {
+        Forced::Free => return Ok(false),
+        Forced::Gone => {}
+        Forced::Leaving(mark) => wait_until_left(core, name, &mark).await,
+    }
+    Ok(true)
+}
+
+/// Waits until the lock has left the holder that was told to stop: for a claim and a bit, because then the lock has ended.
+async fn wait_until_left(core: &Core, name: &str, mark: &Token) {
+    let end = Deadline::after(CLAIM + 2 * LONGEST_PAUSE);
+    let mut pause = FIRST_LOOK;
+    loop {
+        let seen = core.store().inspect(name, deadline(core)).await;
+        // Without an answer the lock ends by its own time.
+        if seen.is_ok_and(|seen| seen.is_none_or(|seen| seen.owner != *mark)) || end.has_passed() {
+            return;
+        }
+        tokio::time::sleep(pause.min(end.remaining())).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn info(core: &Core, name: &str, seen: Seen) -> LockInfo {
+    LockInfo {
+        key: name.to_owned(),
+        holder: seen.owner.label(),
+        remaining: seen.frees_in.unwrap_or(Duration::MAX),
+        waiting: seen.waiting.iter().map(|token| token.label().unwrap_or_default()).collect(),
+        mode: LockMode::Exclusive,
+        is_held_here: core.is_own_token(&seen.owner),
+        is_forced: seen.owner.unforced().is_some(),
+    }
+}
+
+fn refuse_fork(core: &Core, name: &str) -> Result<(), LockError> {
+    if core.is_inherited() { Err(LockError::Forked { key: name.to_owned() }) } else { Ok(()) }
+}
+
+fn deadline(core: &Core) -> Deadline {
+    Deadline::after(core.settings().command_timeout)
+}

@@ -1,0 +1,79 @@
+//! What `lockctl` needs besides the public methods: locks by their whole names, and each server by itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{LockManager, reach};
+use crate::clock::Deadline;
+use crate::lock_info::LockInfo;
+use crate::options::LockOptions;
+use crate::store::AnyStore;
+use crate::store::redis::nodes::Node;
+use crate::{BackendError, LockError, LockRequest, key};
+
+/// No part of the API: it may change with each version.
+#[doc(hidden)]
+impl LockManager {
+    /// A request for the lock of this whole name. The manager should have no namespace, which would come in front.
+    pub fn lock_named(&self, name: &str) -> LockRequest {
+        LockRequest::new(Arc::clone(&self.engine), LockOptions::of_whole_name(name))
+    }
+
+    pub async fn inspect_named(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
+        reach::inspect(self.core(), &self.whole_name(name)?).await
+    }
+
+    pub async fn force_release_named(&self, name: &str) -> Result<bool, LockError> {
+        reach::force_release(self.core(), &self.whole_name(name)?).await
+    }
+
+    fn whole_name(&self, name: &str) -> Result<Arc<str>, LockError> {
+        self.core().settings().full_name(key::whole_name(name)?)
+    }
+
+    /// The servers that have locks: one, the masters of a cluster, or the servers of a quorum. None in memory.
+    #[must_use]
+    pub fn servers(&self) -> Vec<LockServer> {
+        let core = self.core();
+        let nodes = match &**core.store() {
+            AnyStore::Memory(_) => Vec::new(),
+            #[cfg(feature = "testing")]
+            AnyStore::Faulty(_) => Vec::new(),
+            AnyStore::Redis(store) => store.nodes(),
+            AnyStore::Quorum(quorum) => quorum.stores().flat_map(|store| store.nodes()).collect(),
+        };
+        let command_timeout = core.settings().command_timeout;
+        nodes.into_iter().map(|node| LockServer { node, command_timeout }).collect()
+    }
+}
+
+/// One server that has locks.
+#[doc(hidden)]
+#[derive(Clone)]
+pub struct LockServer {
+    node: Node,
+    command_timeout: std::time::Duration,
+}
+
+impl LockServer {
+    /// Its address, without credentials.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        self.node.address()
+    }
+
+    /// Sends a command to this server, and returns its reply.
+    ///
+    /// # Errors
+    ///
+    /// When the server did not answer in time, or refused.
+    pub async fn ask(&self, words: &[&str]) -> Result<redis::Value, BackendError> {
+        self.node.ask(words, Deadline::after(self.command_timeout)).await.map_err(|error| error.problem)
+    }
+}
+
+impl fmt::Debug for LockServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LockServer").field(&self.address()).finish()
+    }
+}

@@ -1,0 +1,158 @@
+//! A lock that is released by force, in many worlds: when the next one gets it, and what the holder is told.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures_util::FutureExt as _;
+use server_model::ModelServer;
+use tokio::time::{Instant, sleep};
+
+use super::network::{Conditions, Network};
+use super::process::connect;
+use super::seeded::Bug;
+use super::time::Simulated;
+use crate::mutants::{Mutant, Seeded};
+use crate::timing::CLAIM;
+use crate::{LockError, LockManager};
+
+/// In how many worlds a bug has to show.
+const WORLDS: u64 = 60;
+/// More than all messages of a force take, to and fro, with the body's end.
+const SOON: Duration = Duration::from_millis(400);
+const WAIT: Duration = Duration::from_secs(20);
+/// How late the body's task comes.
+const BUSY: Duration = Duration::from_millis(20);
+/// A holder renews after a third of it.
+const LEASE: Duration = Duration::from_secs(12);
+
+/// Says when the body is dropped.
+struct Body(Arc<AtomicBool>);
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+/// What a world showed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shown {
+    overlap: bool,
+    /// How long after the force the next one had the lock.
+    next_after: Duration,
+    /// Whether the holder's error says what happened.
+    told: bool,
+}
+
+fn holder(locks: LockManager, is_running: Arc<AtomicBool>) -> tokio::task::JoinHandle<LockError> {
+    tokio::spawn(async move {
+        let body = async move {
+            is_running.store(true, Ordering::SeqCst);
+            let _body = Body(is_running);
+            std::future::pending::<()>().await;
+        };
+        let mut held = std::pin::pin!(locks.lock("k", &0).expire(LEASE).run(body));
+        // The body's task is busy with other things: it comes late to each step.
+        loop {
+            if let Some(outcome) = held.as_mut().now_or_never() {
+                return outcome.unwrap_err();
+            }
+            sleep(BUSY).await;
+        }
+    })
+}
+
+/// A body holds the lock, another process waits for it, and somebody releases it by force at a random time.
+/// `parted`: the holder is cut off before, for a while that is longer than a claim.
+async fn play(seed: u64, bug: Option<Bug>, parted: bool) -> Shown {
+    let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
+    let mut random = Rng::with_seed(seed);
+    let mut server = ModelServer::new();
+    for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
+        server.patch(from, to);
+    }
+    let (_time, network) = (Simulated::begin(), Network::new(server, 1.0, random.fork()));
+    let delay = Duration::from_micros(random.u64(50..4000));
+    network.set_conditions(Conditions { delay, ..Conditions::default() });
+    let (one, other, operator) = (connect(&network, "p"), connect(&network, "q"), connect(&network, "o"));
+    operator.inspect("k", &0).await.unwrap();
+    let is_running = Arc::new(AtomicBool::new(false));
+    let held = holder(one, Arc::clone(&is_running));
+    while !is_running.load(Ordering::SeqCst) {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let waits = random.bool();
+    let forced_at = Cell::new(Instant::now());
+    let next = async {
+        if waits {
+            sleep(Duration::from_millis(random.u64(0..30))).await;
+        } else {
+            sleep(Duration::from_millis(70)).await;
+        }
+        let guard = other.lock("k", &0).timeout(WAIT).acquire().await.unwrap();
+        let overlap = is_running.load(Ordering::SeqCst);
+        let next_after = forced_at.get().elapsed();
+        guard.release().await.unwrap();
+        (overlap, next_after)
+    };
+    let force = async {
+        sleep(Duration::from_millis(Rng::with_seed(seed).u64(0..60))).await;
+        if parted {
+            network.part("p", CLAIM * 2);
+        }
+        forced_at.set(Instant::now());
+        assert!(operator.force_release("k", &0).await.unwrap());
+    };
+    let ((overlap, next_after), ()) = tokio::join!(next, force);
+    let error = held.await.unwrap();
+    assert!(error.is_lost(), "{error:?}");
+    assert!(network.server(ModelServer::snapshot).iter().all(|(key, _)| key != "k:0"), "something is left");
+    Shown { overlap, next_after, told: matches!(error, LockError::Lost { forced: true, .. }) }
+}
+
+fn shown(seed: u64, bug: Option<Bug>, parted: bool) -> Shown {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(play(seed, bug, parted))
+}
+
+#[test]
+fn the_next_one_gets_the_lock_after_the_body_is_dropped_and_soon() {
+    for seed in 0..WORLDS {
+        let shown = shown(seed, None, false);
+        assert!(!shown.overlap && shown.told && shown.next_after < SOON, "SEED={seed}: {shown:?}");
+    }
+}
+
+#[test]
+fn a_holder_that_is_cut_off_keeps_the_lock_for_a_claim() {
+    for seed in 0..WORLDS {
+        let shown = shown(seed, None, true);
+        let second = Duration::from_secs(1);
+        assert!(shown.next_after > CLAIM * 9 / 10 && shown.next_after < CLAIM + second, "SEED={seed}: {shown:?}");
+    }
+}
+
+/// A bug, whether the holder is cut off, and what shows the bug.
+type Case = (&'static str, Bug, bool, fn(&Shown) -> bool);
+
+#[test]
+fn each_bug_of_a_release_by_force_shows() {
+    let frees = &[("redis.call('SET', lock, token .. MARK, 'KEEPTTL')", "redis.call('DEL', lock)")];
+    let keeps = &[("redis.call('PEXPIRE', lock, ARGV[1], 'LT')", "")];
+    let silent = &[("redis.pcall('PUBLISH', address, 'forced '", "tostring(address .. 'forced '")];
+    let cases: [Case; 5] = [
+        ("the lock is free at once", Bug::Scripts(frees), false, |shown| shown.overlap),
+        ("a dead holder keeps its lease", Bug::Scripts(keeps), true, |shown| shown.next_after > CLAIM * 2),
+        ("the holder is not told", Bug::Scripts(silent), false, |shown| shown.next_after > SOON || !shown.told),
+        ("the lock leaves before the body", Bug::Code(Mutant::ForcedBeforeBody), false, |shown| shown.overlap),
+        ("the mark is left", Bug::Code(Mutant::ForcedMarkLeft), false, |shown| shown.next_after > SOON),
+    ];
+    for (name, bug, parted, is_shown) in cases {
+        assert!((0..WORLDS).any(|seed| is_shown(&shown(seed, Some(bug), parted))), "{name}: not seen");
+    }
+}

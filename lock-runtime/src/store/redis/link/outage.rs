@@ -1,0 +1,43 @@
+//! How long the server of a [`Link`] has been away, for callers that do not want to wait for it.
+
+use std::time::Duration;
+
+use super::super::failure::CallError;
+use super::Link;
+use crate::clock::Moment;
+
+/// What attempts to connect have shown counts for this long. Nobody tries while nobody needs the server, so an older failure
+/// says nothing.
+const FRESH: Duration = Duration::from_secs(1);
+
+impl Link {
+    /// Why the server can't be reached now, and for how long nobody has reached it. `None` when it may be there.
+    pub(in super::super) fn outage(&self) -> Option<(Duration, CallError)> {
+        let state = self.locked();
+        let now = Moment::now();
+        if state.live.is_some() {
+            let silent = now.since(state.silent_since?);
+            // After that time the next command decides whether the connection is still good.
+            return (silent < FRESH + self.command_timeout * 2).then_some((silent, CallError::Silent(silent)));
+        }
+        let away = now.since(state.down_since?);
+        if let Some((at, error)) = &state.failed
+            && now.since(*at) < FRESH
+        {
+            return Some((away, error.clone()));
+        }
+        if state.given_up.is_some_and(|at| now.since(at) < FRESH) {
+            return Some((away, CallError::Silent(away)));
+        }
+        let oldest = state.attempts.first().map(|attempt| attempt.age(now))?;
+        (oldest >= self.command_timeout).then_some((away, CallError::NoConnection(oldest)))
+    }
+
+    /// Begins to connect again when there is no connection, and waits for nothing. It must be called inside a runtime.
+    pub(in super::super) fn begin_to_connect(&self) {
+        if !self.origin.is_inherited() {
+            // Whoever needs the connection looks at the outcome.
+            let _ = self.look();
+        }
+    }
+}

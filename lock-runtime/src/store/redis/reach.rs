@@ -1,0 +1,58 @@
+//! A look at a lock, and taking a lock by force: what only people and their tools ask for.
+
+use redis::{Cmd, Value};
+
+use super::link::{Called, Link};
+use super::reply::{items, text};
+use super::scripts::{self, Script};
+use super::{RedisStore, millis};
+use crate::clock::Deadline;
+use crate::store::{Forced, Seen, StoreError};
+use crate::timing::CLAIM;
+use crate::token::Token;
+
+/// How many waiting processes a look names at most.
+const NAMED_WAITERS: u32 = 1000;
+
+impl RedisStore {
+    pub(super) async fn look_at(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
+        let value = self.reach(&scripts::INSPECT, key, u64::from(NAMED_WAITERS), deadline).await?;
+        let fields = items(value).map_err(|_| StoreError::no_answer())?;
+        match fields.as_slice() {
+            [] => Ok(None),
+            [Value::BulkString(owner), Value::Int(left), Value::Array(waiting)] => Ok(Some(Seen {
+                owner: Token::foreign(&String::from_utf8_lossy(owner)),
+                frees_in: u64::try_from(*left).ok().map(std::time::Duration::from_millis),
+                waiting: waiting.iter().filter_map(token_of_entry).collect(),
+            })),
+            _ => Err(StoreError::no_answer()),
+        }
+    }
+
+    pub(super) async fn force_out(&self, key: &str, deadline: Deadline) -> Result<Forced, StoreError> {
+        match self.reach(&scripts::FORCE, key, millis(CLAIM), deadline).await? {
+            Value::Int(0) => Ok(Forced::Free),
+            Value::Int(1) => Ok(Forced::Gone),
+            marked => {
+                text(marked).map(|marked| Forced::Leaving(Token::foreign(&marked))).ok_or_else(StoreError::no_answer)
+            }
+        }
+    }
+
+    async fn reach(&self, script: &Script, key: &str, argument: u64, deadline: Deadline) -> Result<Value, StoreError> {
+        let arguments = |_: &Link, command: &mut Cmd| {
+            command.arg(key).arg(format!("{{{key}}}:queue")).arg(argument);
+        };
+        match self.run(script, (key, 2), arguments, deadline).await {
+            Err(error) if error.is_denied() => Err(Box::pin(self.explain_refusal(error, key, "", deadline)).await),
+            outcome => outcome.map(|Called { value, .. }| value),
+        }
+    }
+}
+
+/// The token of an entry of the queue: `<claim ms>|<token>`.
+fn token_of_entry(entry: &Value) -> Option<Token> {
+    let Value::BulkString(entry) = entry else { return None };
+    let entry = String::from_utf8_lossy(entry);
+    entry.split_once('|').map(|(_, token)| Token::foreign(token))
+}

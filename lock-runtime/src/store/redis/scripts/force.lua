@@ -1,0 +1,38 @@
+-- Takes a lock from its owner by force. Idempotent.
+-- Rules of docs/protocol.md: 21 (the owner is told, and has a claim to stop), 4 (the head of the queue first).
+--
+-- A value that is marked is not the owner's token any more. So every renewal of the token is refused, and nobody else gets
+-- the lock before the mark is released, or ends.
+--
+-- KEYS  lock, queue
+-- ARGV  how long the owner may take to stop, in ms
+-- Returns 0                nobody had the lock
+--   or 1                   the owner was another client, which can't be told: the lock is free, or passed on
+--   or the marked value    the owner is told; the lock has this value until the owner releases it
+
+-- include queue.lua
+
+local MARK = '|forced'
+
+local lock, queue = KEYS[1], KEYS[2]
+local owner = redis.call('GET', lock)
+if not owner then
+  return 0
+end
+local address = channel(owner)
+if not address then
+  if not hand_off(lock, queue) then
+    redis.call('DEL', lock)
+  end
+  return 1
+end
+local token = owner
+if string.sub(owner, -#MARK) == MARK then
+  token = string.sub(owner, 1, -#MARK - 1)
+else
+  -- The end comes first: a script that has written may also write while memory is full.
+  redis.call('PEXPIRE', lock, ARGV[1], 'LT')
+  redis.call('SET', lock, token .. MARK, 'KEEPTTL')
+end
+redis.pcall('PUBLISH', address, 'forced ' .. token .. ' ' .. lock)
+return token .. MARK

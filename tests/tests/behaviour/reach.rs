@@ -1,0 +1,204 @@
+//! A look at a lock, and a lock that is released by force.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::poll;
+use lock_runtime::{LockError, LockManager, LockMode};
+use tests::over_every_store;
+use tests::patience::eventually;
+use tests::stores::World;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{Dropped, LONG, is_free};
+
+over_every_store![
+    a_look_names_the_holder_its_time_and_who_waits,
+    a_free_lock_shows_nothing,
+    a_body_is_stopped_before_the_next_one_gets_the_lock,
+    a_guard_is_told_that_its_lock_was_released_by_force,
+    a_free_lock_is_not_released_by_force,
+    a_holder_that_does_not_stop_keeps_the_lock_for_a_claim,
+    the_next_task_of_the_process_waits_behind_another_process,
+];
+
+/// The first lease of a grant, and a bit for a busy machine.
+const CLAIM: Duration = Duration::from_millis(2500);
+
+/// Whether locks can be released by force there. Otherwise they can't, and nothing happens.
+async fn can_force(world: &World, manager: &LockManager) -> bool {
+    if world.is_quorum() {
+        let before = world.keys();
+        let refused = manager.force_release("p", "k").await.unwrap_err();
+        assert!(matches!(refused, LockError::InvalidSetting { setting: "force_release", .. }), "{refused}");
+        assert_eq!(before.map(|keys| keys.len()), world.keys().map(|keys| keys.len()));
+    }
+    !world.is_quorum()
+}
+
+async fn a_look_names_the_holder_its_time_and_who_waits(world: World) {
+    let north = world.manager_with(LockManager::builder().label("north 1")).await;
+    let south = world.manager_with(LockManager::builder().label("south|2")).await;
+    let guard = north.lock("p", "k").expire(LONG).acquire().await.unwrap();
+    guard.extend(LONG).await.unwrap();
+    let mut waiting = pin!(south.lock("p", "k").timeout(LONG).acquire());
+    let looking = async {
+        loop {
+            let seen = south.inspect("p", "k").await.unwrap().unwrap();
+            if !seen.waiting.is_empty() {
+                return seen;
+            }
+            sleep(Duration::from_millis(3)).await;
+        }
+    };
+    let seen = tokio::select! {
+        seen = timeout(LONG / 2, looking) => seen.expect("the waiter is seen"),
+        guard = &mut waiting => unreachable!("{guard:?}"),
+    };
+    assert_eq!((seen.key.as_str(), seen.holder.as_deref()), ("p:k", Some("north 1")));
+    assert!(seen.remaining > LONG / 2 && seen.remaining <= LONG, "{seen:?}");
+    assert_eq!(
+        (seen.waiting, seen.mode, seen.is_held_here, seen.is_forced),
+        (vec!["south|2".to_owned()], LockMode::Exclusive, false, false)
+    );
+    assert!(north.inspect("p", "k").await.unwrap().unwrap().is_held_here);
+    assert!(south.is_locked("p", "k").await.unwrap());
+}
+
+async fn a_free_lock_shows_nothing(world: World) {
+    let manager = world.manager().await;
+    assert!(manager.inspect("p", "k").await.unwrap().is_none());
+    manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    assert!(!manager.is_locked("p", "k").await.unwrap());
+    let refused = manager.is_locked("p", "").await.unwrap_err();
+    assert!(matches!(refused, LockError::InvalidKey { .. }), "{refused:?}");
+}
+
+async fn a_body_is_stopped_before_the_next_one_gets_the_lock(world: World) {
+    let (north, south) = (world.manager().await, world.manager().await);
+    if !can_force(&world, &south).await {
+        return;
+    }
+    for _ in 0..5 {
+        let gone = Arc::new(AtomicBool::new(false));
+        let (body, running) = (Dropped(Arc::clone(&gone)), Arc::new(AtomicBool::new(false)));
+        let (locks, runs) = (north.clone(), Arc::clone(&running));
+        let stopped = tokio::spawn(async move {
+            let body = async move {
+                let _body = body;
+                runs.store(true, Ordering::SeqCst);
+                std::future::pending::<()>().await;
+            };
+            locks.lock("p", "k").run(body).await.unwrap_err()
+        });
+        while !running.load(Ordering::SeqCst) {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let next = async {
+            let guard = south.lock("p", "k").timeout(LONG).acquire().await.unwrap();
+            assert!(gone.load(Ordering::SeqCst), "the body of the holder still exists");
+            guard
+        };
+        let start = Instant::now();
+        let (guard, forced) = tokio::join!(next, south.force_release("p", "k"));
+        assert!(forced.unwrap());
+        assert!(start.elapsed() < CLAIM / 2, "the holder was told, and stopped at once: {:?}", start.elapsed());
+        let error = stopped.await.unwrap();
+        assert!(matches!(error, LockError::Lost { completed: false, forced: true, .. }), "{error:?}");
+        assert!(error.to_string().contains("released by force"), "{error}");
+        guard.release().await.unwrap();
+    }
+}
+
+async fn a_guard_is_told_that_its_lock_was_released_by_force(world: World) {
+    let (north, south) = (world.manager().await, world.manager().await);
+    if !can_force(&world, &south).await {
+        return;
+    }
+    let guard = north.lock("p", "k").acquire().await.unwrap();
+    assert!(south.force_release("p", "k").await.unwrap());
+    guard.lost().await;
+    assert!(is_free(&south, "k").await);
+    let error = guard.release().await.unwrap_err();
+    assert!(matches!(error, LockError::Lost { completed: true, forced: true, .. }), "{error:?}");
+    // Another hold of the same key is an ordinary one.
+    let guard = north.lock("p", "k").expire(Duration::from_millis(60)).renew(false).acquire().await.unwrap();
+    guard.lost().await;
+    let error = guard.release().await.unwrap_err();
+    assert!(matches!(error, LockError::Lost { forced: false, .. }), "{error:?}");
+}
+
+async fn a_free_lock_is_not_released_by_force(world: World) {
+    let manager = world.manager().await;
+    if can_force(&world, &manager).await {
+        assert!(!manager.force_release("p", "k").await.unwrap());
+        assert!(is_free(&manager, "k").await);
+    }
+}
+
+async fn a_holder_that_does_not_stop_keeps_the_lock_for_a_claim(world: World) {
+    let (north, south) = (world.manager().await, world.manager().await);
+    if !can_force(&world, &south).await {
+        return;
+    }
+    // A body whose task is not polled: its executor is busy.
+    let mut late = Box::pin(north.lock("p", "k").expire(LONG).run(std::future::pending::<()>()));
+    let holding = async {
+        while !poll!(&mut late).is_ready() && !south.is_locked("p", "k").await.unwrap() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        for _ in 0..20 {
+            assert!(poll!(&mut late).is_pending());
+            sleep(Duration::from_millis(3)).await;
+        }
+    };
+    holding.await;
+    let start = Instant::now();
+    let forced = async {
+        assert!(south.force_release("p", "k").await.unwrap());
+        start.elapsed()
+    };
+    let seen = async {
+        sleep(CLAIM / 2).await;
+        assert!(!is_free(&south, "k").await, "the body still exists");
+        south.inspect("p", "k").await.unwrap().unwrap()
+    };
+    let (took, seen) = tokio::join!(forced, seen);
+    assert!(seen.is_forced && seen.holder.is_some() && seen.remaining <= CLAIM / 2, "{seen:?}");
+    assert!(took > CLAIM * 9 / 10 && took < CLAIM * 12 / 10, "{took:?}");
+    assert!(is_free(&south, "k").await);
+    assert!(matches!(late.await.unwrap_err(), LockError::Lost { completed: false, forced: true, .. }));
+}
+
+async fn the_next_task_of_the_process_waits_behind_another_process(world: World) {
+    let (north, south) = (world.manager().await, world.manager().await);
+    if !can_force(&world, &south).await {
+        return;
+    }
+    let guard = north.lock("p", "k").acquire().await.unwrap();
+    let wait = |locks: &LockManager| {
+        let request = locks.lock("p", "k").timeout(LONG);
+        tokio::spawn(async move {
+            let guard = request.acquire().await.unwrap();
+            let granted = Instant::now();
+            sleep(Duration::from_millis(5)).await;
+            guard.release().await.unwrap();
+            granted
+        })
+    };
+    let elsewhere = wait(&south);
+    while north.inspect("p", "k").await.unwrap().unwrap().waiting.is_empty() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let here = wait(&north);
+    sleep(Duration::from_millis(20)).await;
+    assert!(south.force_release("p", "k").await.unwrap());
+    let (elsewhere, here) = (elsewhere.await.unwrap(), here.await.unwrap());
+    assert!(elsewhere < here);
+    drop(guard);
+    if let Some(server) = world.server_of("p:k") {
+        eventually("nothing is left", LONG, || server.owner("p:k").is_none()).await;
+    }
+}

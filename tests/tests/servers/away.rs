@@ -1,0 +1,178 @@
+//! A service without its server: how it starts, what a request costs, and how it learns that the server is back.
+
+use std::time::Duration;
+
+use lock_runtime::{Builder, ErrorKind, LockError, LockManager};
+use tests::cluster::Cluster;
+use tests::patience::{NOISE, eventually};
+use tests::quorum::Servers;
+use tests::server::{Kind, Server};
+use tokio::time::{Instant, sleep};
+
+const AFTER: Duration = Duration::from_millis(700);
+const LONG: Duration = Duration::from_secs(20);
+
+fn builder() -> Builder {
+    LockManager::builder().default_timeout(LONG)
+}
+
+/// How long a request took that got no lock, and its error.
+async fn refused(locks: &LockManager, key: u32) -> (Duration, LockError) {
+    let start = Instant::now();
+    let error = locks.lock("p", &key).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    (start.elapsed(), error)
+}
+
+/// The lock can be had within some requests.
+async fn works_again(locks: &LockManager) {
+    let start = Instant::now();
+    loop {
+        match locks.lock("p", "again").acquire().await {
+            Ok(guard) => return guard.release().await.unwrap(),
+            Err(error) => assert!(start.elapsed() < LONG, "{error}"),
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_fails_at_once_when_the_server_was_away_for_as_long_as_the_user_set() {
+    let mut server = Server::start();
+    let locks = builder().url(&server.url()).fail_fast(AFTER).connect().await.unwrap();
+    locks.lock("p", &0).acquire().await.unwrap().release().await.unwrap();
+    server.kill();
+    let (took, _) = refused(&locks, 1).await;
+    assert!(took > AFTER * 9 / 10 && took < AFTER + NOISE * 3, "{took:?}");
+    for key in 0..20 {
+        let (took, error) = refused(&locks, key).await;
+        assert!(took < NOISE, "{took:?}");
+        assert!(error.to_string().contains("unreachable for"), "{error}");
+    }
+    server.restart();
+    works_again(&locks).await;
+}
+
+#[tokio::test]
+async fn a_request_that_waits_for_another_process_fails_as_well() {
+    let mut server = Server::start();
+    let other = builder().url(&server.url()).connect().await.unwrap();
+    let _held = other.lock("p", &0).acquire().await.unwrap();
+    let locks = builder().url(&server.url()).fail_fast(AFTER).connect().await.unwrap();
+    let waiting = tokio::spawn(async move { refused(&locks, 0).await });
+    eventually("it waits", LONG, || server.keys().contains_key("{p:0}:queue")).await;
+    server.kill();
+    let killed = Instant::now();
+    waiting.await.unwrap();
+    assert!(killed.elapsed() < AFTER * 2, "{:?}", killed.elapsed());
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_away_from_its_first_silence() {
+    let server = Server::start();
+    let locks = builder().url(&server.url()).fail_fast(AFTER).connect().await.unwrap();
+    locks.lock("p", &0).acquire().await.unwrap().release().await.unwrap();
+    server.freeze();
+    let (took, _) = refused(&locks, 1).await;
+    assert!(took < AFTER * 3, "{took:?}");
+    for key in 0..5 {
+        let (took, _) = refused(&locks, key).await;
+        assert!(took < NOISE, "{took:?}");
+    }
+    server.thaw();
+    works_again(&locks).await;
+}
+
+#[tokio::test]
+async fn a_server_that_came_back_while_nobody_asked_is_not_away() {
+    let mut server = Server::start();
+    let locks = builder().url(&server.url()).fail_fast(Duration::ZERO).connect().await.unwrap();
+    server.kill();
+    refused(&locks, 1).await;
+    server.restart();
+    // Longer than a failure counts.
+    sleep(Duration::from_millis(1200)).await;
+    locks.lock("p", &0).acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_majority_of_a_quorum_can_be_away() {
+    let mut servers = Servers::of(Kind::Redis, 3);
+    let locks = builder().url(&servers.url()).fail_fast(AFTER).connect().await.unwrap();
+    locks.lock("p", &0).acquire().await.unwrap().release().await.unwrap();
+    servers.server_mut(0).kill();
+    locks.lock("p", &0).acquire().await.unwrap().release().await.unwrap();
+    servers.server_mut(1).kill();
+    let (took, _) = refused(&locks, 1).await;
+    assert!(took < AFTER * 3, "{took:?}");
+    let (took, error) = refused(&locks, 2).await;
+    assert!(took < NOISE && error.to_string().contains("2 of 3 servers"), "{took:?}: {error}");
+    assert!(!locks.is_connected());
+}
+
+#[tokio::test]
+async fn a_master_of_a_cluster_can_be_away() {
+    let cluster = Cluster::of(Kind::Redis);
+    let locks = builder().url(&cluster.url()).fail_fast(AFTER).connect().await.unwrap();
+    locks.lock("p", &1).acquire().await.unwrap().release().await.unwrap();
+    assert!(locks.is_connected());
+    let master = cluster.node(cluster.owner_of("p:1"));
+    master.freeze();
+    let (took, error) = refused(&locks, 1).await;
+    assert!(took < AFTER * 4, "{took:?}: {error}");
+    let (took, _) = refused(&locks, 1).await;
+    assert!(took < NOISE, "{took:?}");
+    master.thaw();
+    works_again(&locks).await;
+}
+
+#[tokio::test]
+async fn a_service_starts_without_its_server() {
+    let mut server = Server::start();
+    server.kill();
+    let locks = LockManager::builder().url(&server.url()).connect_lazy().unwrap();
+    assert!(!locks.is_connected());
+    let (took, error) = refused(&locks, 1).await;
+    assert!(took < Duration::from_secs(2) + NOISE, "{took:?}: {error}");
+    server.restart();
+    works_again(&locks).await;
+    assert!(locks.is_connected());
+    locks.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_mistake_in_the_settings_is_told_at_once_also_without_a_server() {
+    for (url, builder) in [
+        ("redis://", builder().max_waiters(0)),
+        ("no url at all", builder()),
+        ("redis-cluster://127.0.0.1:1", builder().min_replicas(1, Duration::from_millis(100))),
+        ("redlock://127.0.0.1:1,127.0.0.1:2", builder()),
+    ] {
+        let refused = builder.url(url).connect_lazy().unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Misuse, "{url}: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_manager_of_each_place_connects_when_it_is_needed() {
+    let (quorum, cluster, sentinels) =
+        (Servers::of(Kind::Redis, 3), Cluster::of(Kind::Redis), tests::sentinel::Sentinels::of(Kind::Redis, 1));
+    for url in [quorum.url(), cluster.url(), sentinels.url(), "memory://".to_owned()] {
+        let locks = LockManager::builder().url(&url).connect_lazy().unwrap();
+        works_again(&locks).await;
+        assert!(locks.is_connected(), "{url}");
+        assert!(locks.inspect("p", "again").await.unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_readiness_check_finds_out_that_the_server_is_back() {
+    let mut server = Server::start();
+    let locks = LockManager::connect(&server.url()).await.unwrap();
+    assert!(locks.is_connected());
+    server.kill();
+    eventually("it is away", LONG, || !locks.is_connected()).await;
+    server.restart();
+    // Nobody asks for a lock.
+    eventually("it is back", LONG, || locks.is_connected()).await;
+}
