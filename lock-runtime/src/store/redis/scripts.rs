@@ -18,15 +18,15 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "873a7e6accd8d0ff02fee96382d54fc75af3e7a0");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "b6690b68611b05e62ee9448fd73b8f67f0a11f8f");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "16ba1860d7d1ad470e3bd5a91f2e660ace102101");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "f9fb3cede457219ad3d4847cd2a75f5c0a228d61");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "69f509a1a4874cadd1745d12cd2abee2fcc09108");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "c51db86f35d83b60e18bd3c4fb41a6a72b6742b4");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "1eed089bb3efb8dd5a2cc34b7d8f762bbda4f172");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "01785490fd7cafb47fa4f0cb6adce5a69be9b6b3");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "af3d42eba2d3ffc18c190f9423feec55864dcaa2");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "a22702e2cf65fe053d5d984d2f8695e7a4a261b7");
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "5fb1ae3ddbf877f95922c668c8e142d635540c9a");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "e3dd4e0d33c518f740c2e9395b83af45532b6c12");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "335fb39d5d7ab3ad1fcc45bd5b671374837da5fa");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

@@ -34,8 +34,8 @@ local function number(value)
 end
 
 -- Takes waiters from the queue until one of them gets the message that the lock is its own. The lock is then set to that token.
--- Call this only when the lock is free, or its owner releases it. Returns the token, or nil: then nobody waits, and the lock is
--- as free as before.
+-- Call this only when the lock is free, or its owner releases it. Returns the token, or nil when no waiter got the lock: none
+-- waits, or none can be told. Then the lock is as before, or deleted if it was set for a waiter meanwhile.
 -- `caller` is a token that reads the outcome from this script's reply.
 -- A key of another type in the queue's place has no waiters: a free lock is granted all the same, and nothing is deleted.
 -- A waiter whose channel has no listener is dead or not connected, and is passed over (rule 3).
