@@ -15,7 +15,7 @@ impl Holding {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Waiter;
 
 impl Waiter {

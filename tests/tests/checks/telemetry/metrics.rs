@@ -53,7 +53,7 @@ fn names(text: &str) -> BTreeSet<String> {
     let places = text.match_indices("cache_lock_").map(|(place, _)| place);
     let name =
         |place: usize| text[place..].split(|c: char| !c.is_ascii_lowercase() && c != '_').next().unwrap().to_owned();
-    places.map(name).collect()
+    places.map(name).filter(|name| name != "cache_lock_").collect()
 }
 
 fn read(path: &str) -> String {
