@@ -64,7 +64,7 @@ async fn a_server_that_hangs_is_silent_and_answers_again() {
     let locks = builder.connect().await.unwrap();
     locks.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
     server.freeze();
-    let tries = (0..3).map(|_| locks.lock("p", "k").timeout(Duration::ZERO).acquire());
+    let tries = (0..3).map(|key| locks.lock("p", &key).timeout(Duration::ZERO).acquire());
     let outcomes = futures_util::future::join_all(tries).await;
     server.thaw();
     assert!(outcomes.iter().all(Result::is_err));
