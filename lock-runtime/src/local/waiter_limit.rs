@@ -28,7 +28,7 @@ impl WaiterLimit {
             return Err(self.max_per_key);
         }
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let waiting = WaiterPermit { limit: self, waiter: metrics::Waiter::default() };
+        let waiting = WaiterPermit { limit: self, waiter: metrics::Waiter::nobody() };
         if before < self.max { Ok(waiting) } else { Err(self.max) }
     }
 }

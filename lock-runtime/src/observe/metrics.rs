@@ -75,10 +75,15 @@ impl Drop for Holding {
 }
 
 /// Counts a task that waits, until it is dropped. Without a prefix it counts nothing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Waiter(Option<Box<str>>);
 
 impl Waiter {
+    /// Counts nothing.
+    pub(crate) fn nobody() -> Self {
+        Self(None)
+    }
+
     pub(crate) fn begin(prefix: &str) -> Self {
         gauge!(WAITERS, labels(prefix)).increment(1);
         Self(Some(prefix.into()))

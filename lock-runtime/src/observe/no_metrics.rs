@@ -15,10 +15,14 @@ impl Holding {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Waiter;
 
 impl Waiter {
+    pub(crate) fn nobody() -> Self {
+        Self
+    }
+
     pub(crate) fn begin(_prefix: &str) -> Self {
         Self
     }
