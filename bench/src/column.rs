@@ -32,6 +32,7 @@ pub(crate) const IDLEST: &str = "idlest master / its share";
 
 pub(crate) const PAIR: &[Column] =
     &[ratio("median", "p50 µs"), ratio("mean", "µs per pair"), ratio("p99", "p99 µs"), COMMANDS, CLIENT, SERVER];
+pub(crate) const OBSERVED_PAIR: &[Column] = &[ratio("median", "p50 µs"), ratio("mean", "µs per pair"), CLIENT];
 pub(crate) const PROFILE: &[Column] = &[
     ratio("mean", "µs per pair"),
     plain("allocations per pair"),

@@ -6,6 +6,7 @@ mod bare;
 mod blog;
 mod distributed_lock;
 mod mutex;
+mod observed;
 mod ours;
 mod raw;
 mod redis_lock;
@@ -16,6 +17,7 @@ pub(crate) use bare::Bare;
 pub(crate) use blog::Blog;
 pub(crate) use distributed_lock::DistributedLock;
 pub(crate) use mutex::Mutex;
+pub(crate) use observed::{Informed, Metered, Traced};
 pub(crate) use ours::{InMemory, Ours};
 pub(crate) use raw::{Raw, connect as connect_raw};
 pub(crate) use redis_lock::RedisLock;
@@ -46,6 +48,9 @@ pub(crate) trait Contestant: Clone + Send + Sync + 'static {
 pub(crate) enum Who {
     Ours,
     InMemory,
+    Informed,
+    Traced,
+    Metered,
     ThreeMasters,
     SixMasters,
     AllUp,
@@ -66,9 +71,12 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::Ours,
         Self::InMemory,
+        Self::Informed,
+        Self::Traced,
+        Self::Metered,
         Self::ThreeMasters,
         Self::SixMasters,
         Self::AllUp,
@@ -93,6 +101,9 @@ impl Who {
         match self {
             Self::Ours => "ours",
             Self::InMemory => "in-memory",
+            Self::Informed => "informed",
+            Self::Traced => "traced",
+            Self::Metered => "metered",
             Self::ThreeMasters => "three-masters",
             Self::SixMasters => "six-masters",
             Self::AllUp => "all-up",
@@ -118,6 +129,9 @@ impl Who {
         match self {
             Self::Ours => "this project",
             Self::InMemory => "this project, memory://",
+            Self::Informed => "a subscriber for INFO",
+            Self::Traced => "a subscriber for the spans",
+            Self::Metered => "metrics and an exporter",
             Self::ThreeMasters => "this project, 3 masters",
             Self::SixMasters => "this project, 6 masters",
             Self::AllUp => "all masters up",
@@ -187,6 +201,9 @@ macro_rules! with_contestant {
                 with!(c::Ours)
             }
             Who::InMemory => with!(c::InMemory),
+            Who::Informed => with!(c::Informed),
+            Who::Traced => with!(c::Traced),
+            Who::Metered => with!(c::Metered),
             Who::Raw => with!(c::Raw),
             Who::Bare => with!(c::Bare),
             Who::Mutex => with!(c::Mutex),

@@ -64,8 +64,8 @@ pub(crate) struct Case {
 
 use Flavour::{Current, Multi, Pinned};
 use Who::{
-    AllUp, AllUpAgain, Bare, Blog, DistributedLock, DistributedLockTuned, InMemory, Mutex, OneHangs, Ours, Raw,
-    RedisLock, RedisLockTuned, RedisPy, RedisPyTuned, Rslock, RslockTuned, SixMasters, ThreeMasters,
+    AllUp, AllUpAgain, Bare, Blog, DistributedLock, DistributedLockTuned, InMemory, Informed, Metered, Mutex, OneHangs,
+    Ours, Raw, RedisLock, RedisLockTuned, RedisPy, RedisPyTuned, Rslock, RslockTuned, SixMasters, ThreeMasters, Traced,
 };
 
 const EVERYBODY: &[Who] = &[
@@ -115,6 +115,10 @@ const FAIR_ONES: &[Who] =
 const FAIR_ONES_OF_TWO: &[Who] =
     &[Raw, Ours, Rslock, RslockTuned, RedisLock, RedisLockTuned, DistributedLockTuned, Blog, RedisPyTuned];
 
+/// With the feature, all of them are built with metrics: then "this project" has metrics and no exporter.
+const OBSERVED: &[Who] =
+    if cfg!(feature = "metrics") { &[Ours, Informed, Traced, Metered] } else { &[Ours, Informed, Traced] };
+
 macro_rules! case {
     ($id:literal, $title:literal, $workload:expr, $flavour:expr, $processes:literal, $baseline:expr, $who:expr, $columns:expr) => {
         Case {
@@ -153,6 +157,8 @@ pub(crate) static CASES: &[Case] = &[
     case!("w8-1", "W8 100,000 tasks wait for one key", Workload::Crowd { keys: 1, waiters: 100_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], column::CROWD),
     case!("w8-10000", "W8 100,000 tasks wait for 10,000 keys", Workload::Crowd { keys: 10_000, waiters: 100_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], column::CROWD),
     case!("w9", "W9 the attribute and the call it stands for, in memory", Workload::Attribute, Current, 1, InMemory, &[InMemory], column::ATTRIBUTE),
+    case!("w10", "W10 what telemetry costs: one task, one key; client and server on one core", Workload::Pair, Pinned, 1, Ours, OBSERVED, column::OBSERVED_PAIR),
+    case!("w10-hand-over", "W10 what telemetry costs: the hand-over alone, as W3b; current-thread runtime", Workload::SaleInMemory, Current, 1, Ours, OBSERVED, column::HAND_OVER),
     case!("scale-locks", "Scale: 64 tasks, a key per lock; one server, and clusters", Workload::ScaleLocks, Multi, 1, Ours, &[Ours, ThreeMasters, SixMasters], column::SCALE_LOCKS),
     case!("scale-hand-offs", "Scale: two processes pass 32 keys to and fro; one server, and clusters", Workload::ScaleHandOffs, Multi, 2, Ours, &[Ours, ThreeMasters, SixMasters], column::SCALE_HAND_OFFS),
     case!("hanging-master", "Locks on two masters while the third hangs", Workload::HangingMaster, Multi, 1, AllUp, &[AllUp, AllUpAgain, OneHangs], column::HANGING_MASTER),

@@ -38,11 +38,11 @@ impl Entry {
             // Boxed: most calls never get here, and need no room for it.
             return Box::pin(self.reenter(frame)).await;
         }
-        let guard = if let Some(span) = self.wait_span() {
-            Box::pin(self.acquire_inside(span)).await?
-        } else {
-            LockGuard::owning(engine.acquire(request).await?)
-        };
+        if let Some(span) = self.wait_span() {
+            let guard = Box::pin(self.acquire_inside(span)).await?;
+            return Ok(Held::new(guard, self.on_lost, None));
+        }
+        let guard = LockGuard::owning(engine.acquire(request).await?);
         Ok(Held::new(guard, self.on_lost, None))
     }
 

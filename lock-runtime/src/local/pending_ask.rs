@@ -255,7 +255,7 @@ impl PendingAsk {
 
     /// Starts again under another token, with nothing in the store. The holder that it waited for stays known.
     pub(super) fn restart(&mut self, token: Token) {
-        let refusal = self.refusal.take().map(Refusal::as_history);
+        let refusal = self.refusal.take().map(Refusal::into_history);
         *self = Self { refusal, ..Self::new(token, self.claim) };
     }
 

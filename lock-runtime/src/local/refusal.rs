@@ -40,7 +40,7 @@ impl Refusal {
     }
 
     /// What stays known of the holder when the ask starts again under another token.
-    pub(super) fn as_history(self) -> Self {
+    pub(super) fn into_history(self) -> Self {
         Self { busy: Busy { yields: false, ..self.busy }, frees: None, owner_renews: false, ..self }
     }
 

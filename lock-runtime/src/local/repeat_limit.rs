@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(limit.admit(Warning::Lost, "a"), None);
         assert_eq!(limit.admit(Warning::TimedOut, "a"), Some(0));
         assert_eq!(limit.admit(Warning::Lost, "b"), Some(0));
-        tokio::time::advance(PAUSE - Duration::from_millis(1)).await;
+        tokio::time::advance(PAUSE.saturating_sub(Duration::from_millis(1))).await;
         assert_eq!(limit.admit(Warning::Lost, "a"), None);
         tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!(limit.admit(Warning::Lost, "a"), Some(2));

@@ -28,7 +28,7 @@ impl WaiterLimit {
             return Err(self.max_per_key);
         }
         let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let waiting = WaiterPermit { limit: self, waiter: None };
+        let waiting = WaiterPermit { limit: self, waiter: metrics::Waiter::nobody() };
         if before < self.max { Ok(waiting) } else { Err(self.max) }
     }
 }
@@ -37,13 +37,13 @@ impl WaiterLimit {
 #[derive(Debug)]
 pub(super) struct WaiterPermit<'a> {
     limit: &'a WaiterLimit,
-    waiter: Option<metrics::Waiter>,
+    waiter: metrics::Waiter,
 }
 
 impl WaiterPermit<'_> {
     /// The permit of a task that wants a lock of this prefix.
     pub(super) fn of(mut self, prefix: &str) -> Self {
-        self.waiter = Some(metrics::Waiter::begin(prefix));
+        self.waiter = metrics::Waiter::begin(prefix);
         self
     }
 }

@@ -74,20 +74,27 @@ impl Drop for Holding {
     }
 }
 
-/// Counts a task that waits, until it is dropped.
+/// Counts a task that waits, until it is dropped. Without a prefix it counts nothing.
 #[derive(Debug)]
-pub(crate) struct Waiter(Box<str>);
+pub(crate) struct Waiter(Option<Box<str>>);
 
 impl Waiter {
+    /// Counts nothing.
+    pub(crate) fn nobody() -> Self {
+        Self(None)
+    }
+
     pub(crate) fn begin(prefix: &str) -> Self {
         gauge!(WAITERS, labels(prefix)).increment(1);
-        Self(prefix.into())
+        Self(Some(prefix.into()))
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        gauge!(WAITERS, labels(&self.0)).decrement(1);
+        if let Some(prefix) = &self.0 {
+            gauge!(WAITERS, labels(prefix)).decrement(1);
+        }
     }
 }
 

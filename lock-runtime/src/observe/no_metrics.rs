@@ -19,6 +19,10 @@ impl Holding {
 pub(crate) struct Waiter;
 
 impl Waiter {
+    pub(crate) fn nobody() -> Self {
+        Self
+    }
+
     pub(crate) fn begin(_prefix: &str) -> Self {
         Self
     }

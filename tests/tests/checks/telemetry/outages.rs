@@ -17,7 +17,7 @@ async fn a_connection_that_broke_is_told_when_it_is_there_again() {
     let proxy = Proxy::before(&server);
     let locks = LockManager::builder().url(&proxy.url()).label("shop-1").connect().await.unwrap();
     let _guard = locks.lock("p", "k").acquire().await.unwrap();
-    eventually("both connections", BOUND, || events.with(&["DEBUG", " connected"]).len() >= 2).await;
+    eventually("both connections", BOUND, || events.with(&["DEBUG", "message=connected"]).len() >= 2).await;
     assert!(events.with(&["connected again"]).is_empty());
     for outages in 1..=2 {
         proxy.cut();
@@ -41,18 +41,18 @@ async fn an_outage_is_told_by_its_changes() {
     let guards = [locks.lock("p", "a").acquire().await.unwrap(), locks.lock("p", "b").acquire().await.unwrap()];
     eventually("they are confirmed", BOUND, || locks.stats().renewals >= 2).await;
     server.kill();
-    let failed =
-        ["DEBUG", "background command failed", "command=\"release\"", &format!("server=\"{}\"", server.address())];
+    // The first that fails is the release, or the look whether the server has forgotten the lease.
+    let failed = ["DEBUG", "background command failed", "command=", &format!("server=\"{}\"", server.address())];
     drop(guards);
     eventually("it fails", BOUND, || events.with(&failed).len() == 1).await;
-    assert_eq!(locks.stats().unreleased, 2);
+    eventually("the releases wait", BOUND, || locks.stats().unreleased == 2).await;
     // Releases are repeated after at most a second.
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(events.with(&["background command failed"]).len(), 1);
     let unreachable = events.with(&["DEBUG", "can't connect; trying on", "command=\"connect\""]);
     assert!((1..=2).contains(&unreachable.len()), "one for each connection: {unreachable:?}");
     server.restart();
-    let works = ["DEBUG", "background commands work again", "command=\"release\""];
+    let works = ["DEBUG", "background commands work again", "command="];
     eventually("it works", BOUND, || events.with(&works).len() == 1).await;
 }
 
@@ -64,7 +64,7 @@ async fn a_server_that_hangs_is_silent_and_answers_again() {
     let locks = builder.connect().await.unwrap();
     locks.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
     server.freeze();
-    let tries = (0..3).map(|_| locks.lock("p", "k").timeout(Duration::ZERO).acquire());
+    let tries = (0..3).map(|key| locks.lock("p", &key).timeout(Duration::ZERO).acquire());
     let outcomes = futures_util::future::join_all(tries).await;
     server.thaw();
     assert!(outcomes.iter().all(Result::is_err));

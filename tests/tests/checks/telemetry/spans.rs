@@ -54,7 +54,7 @@ async fn a_body_is_polled_inside_of_the_span_of_its_hold_and_a_guard_is_not() {
         assert_eq!(inside(HOLD), 1);
         locks.lock("p", "k").run(async { assert_eq!(inside(HOLD), 1) }).await.unwrap();
         let nested = last(&spans, HOLD);
-        assert_eq!(fields(&nested, &["lock.path", "lock.outcome"]), ["re-entry", "dropped"]);
+        assert_eq!(fields(&nested, &["lock.path", "lock.outcome"]), ["re-entry", "released"]);
         assert_eq!(last(&spans, WAIT).field("lock.path"), "re-entry");
         5
     });
