@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::settings::Settings;
 
 mod connect;
-mod quorum;
+pub(crate) mod quorum;
 
 /// The settings of a [`LockManager`](crate::LockManager), made by [`LockManager::builder`](crate::LockManager::builder).
 ///

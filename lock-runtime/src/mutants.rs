@@ -67,6 +67,7 @@ mod seeded {
         StreakWithoutBound,
         SuspendUnseen,
         UnansweredRenewalForgotten,
+        UnansweredTryRepeated,
         UnreadNotRepeated,
         UnsentWithdrawn,
         WholeLeaseClaimed,

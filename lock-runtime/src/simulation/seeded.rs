@@ -3,7 +3,7 @@
 use server_model::ScriptTime;
 
 use super::late::Late;
-use super::world::Plan;
+use super::world::{Place, Plan};
 use crate::mutants::Mutant;
 
 /// A bug, and who finds it.
@@ -14,7 +14,8 @@ pub(super) struct Seeded {
     pub(super) bug: Bug,
     /// The name of the check that reports it.
     pub(super) check: &'static str,
-    /// The worlds in which it can show at all, or soon.
+    pub(super) place: Place,
+    /// The worlds of that place in which it can show at all, or soon.
     pub(super) shows_in: fn(&Plan) -> bool,
 }
 
@@ -44,11 +45,11 @@ impl Bug {
 }
 
 const fn code(name: &'static str, mutant: Mutant, check: &'static str) -> Seeded {
-    Seeded { name, bug: Bug::Code(mutant), check, shows_in: |_| true }
+    Seeded { name, bug: Bug::Code(mutant), check, place: Place::OneServer, shows_in: |_| true }
 }
 
 const fn scripts(name: &'static str, patches: &'static [(&'static str, &'static str)], check: &'static str) -> Seeded {
-    Seeded { name, bug: Bug::Scripts(patches), check, shows_in: |_| true }
+    Seeded { name, bug: Bug::Scripts(patches), check, place: Place::OneServer, shows_in: |_| true }
 }
 
 /// Where the server loses its data.
@@ -109,6 +110,11 @@ const fn blocking(seeded: Seeded) -> Seeded {
 /// Where tasks are polled late.
 const fn late(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.late != Late::Never, ..seeded }
+}
+
+/// Where the locks are on a quorum, and tasks are polled late.
+const fn late_on_a_quorum(seeded: Seeded) -> Seeded {
+    Seeded { place: Place::Quorum, shows_in: |plan| plan.late != Late::Never, ..seeded }
 }
 
 const OVERLAP: &str = "C1 claims never overlap";
@@ -275,6 +281,11 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     far(code("L7: a task is late though an answer is on its way from afar", Mutant::DistanceForgotten, ORDER)),
     shared(code("the keeper of a manager that is gone looks again and again", Mutant::GoneKeeperLooksOn, WORLD)),
+    late_on_a_quorum(code(
+        "L7: a try on a quorum is repeated though its refusal may still withdraw it",
+        Mutant::UnansweredTryRepeated,
+        OVERLAP,
+    )),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
     under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),
     code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT),

@@ -301,6 +301,7 @@ impl<S: Voter> Store for Quorum<S> {
     }
 
     fn withdraws_refused_tries(&self) -> bool {
+        mutant!(UnansweredTryRepeated => return false);
         true
     }
 }

@@ -15,7 +15,6 @@ use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::voter::Voter;
 use crate::store::{Answer, Answers, Ask, Busy, Grant, Reach, StoreError};
-use crate::token::Token;
 
 /// When a minority of servers granted the lock, all are asked again after about this pause: another process may just be
 /// withdrawing its ask from the others.
@@ -112,7 +111,7 @@ impl<S: Voter> Quorum<S> {
         let outcome = |((votes, verdict), ask): (&(Polled, Verdict), &Ask)| match (verdict, busy(votes)) {
             (Verdict::Yes, _) => Ok(granted(votes, ask)),
             (Verdict::No, Some((refused, busy))) => {
-                let frees_in = if votes.yes.is_empty() { busy.frees_in } else { Some(retry_pause(&ask.token)) };
+                let frees_in = if votes.yes.is_empty() { busy.frees_in } else { Some(retry_pause()) };
                 // Rule Q2: the owner of the first server that answers goes first, and the others withdraw.
                 let yields = votes.yes.iter().all(|(number, _)| refused < *number) && !votes.yes.is_empty();
                 Ok(Answer::Busy(Busy { frees_in, yields, ..busy }))
@@ -293,7 +292,16 @@ fn without_anchor(answer: Answer) -> Answer {
 }
 
 /// Between once and twice [`RETRY_PARTIAL_AFTER`], by chance: two processes that collided must not collide again.
-fn retry_pause(token: &Token) -> Duration {
-    let more = RandomState::new().hash_one(token) % 1024;
+fn retry_pause() -> Duration {
+    let more = chance() % 1024;
     RETRY_PARTIAL_AFTER + RETRY_PARTIAL_AFTER.mul_f64(f64::from(u32::try_from(more).unwrap_or_default()) / 1024.0)
+}
+
+fn chance() -> u64 {
+    // In a simulated world the seed decides.
+    #[cfg(test)]
+    if let Some(chance) = crate::simulation::time::chance() {
+        return chance;
+    }
+    RandomState::new().hash_one(())
 }
