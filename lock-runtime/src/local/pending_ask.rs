@@ -181,11 +181,12 @@ impl PendingAsk {
         matches!(self.delivery, Delivery::Unanswered { .. })
     }
 
-    /// When the last unanswered command was sent.
+    /// Whether the last command is a try that is not answered.
     pub(super) fn is_unanswered_try(&self) -> bool {
         matches!(self.delivery, Delivery::Unanswered { is_try: true, .. })
     }
 
+    /// When the last unanswered command was sent.
     pub(super) fn unanswered_since(&self) -> Option<Moment> {
         match self.delivery {
             Delivery::Unanswered { sent, .. } => Some(sent),

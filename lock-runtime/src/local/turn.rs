@@ -107,11 +107,12 @@ impl Turn {
             let (key, grace) = (Arc::clone(&request.key), self.core().settings().grace);
             let renewal = Renewal { key, token, lease: request.expire, grace };
             lease.note_renewal_sent(&renewal, now);
-            return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
+            return self.act(state, attempt, now, 1).unwrap_or(Step::Confirm(renewal));
         }
         if request.fenced && lease.fences.is_empty() {
             let fences = state.fences_for(request);
-            return self.act(state, attempt, now).unwrap_or(Step::Draw(token, fences));
+            // A quorum needs two round trips (rule Q3).
+            return self.act(state, attempt, now, 2).unwrap_or(Step::Draw(token, fences));
         }
         if attempt.is_over(now) { Step::GiveUp } else { Step::Hold }
     }
@@ -124,14 +125,14 @@ impl Turn {
         let fences = state.fences_for(request);
         let new = || Box::new(PendingAsk::new(self.core().next_token(), claim_of(request)));
         let pending = state.pending.get_or_insert_with(new);
-        if pending.must_yield() {
+        if pending.must_yield() || self.is_given_up_try(pending) {
             let withdrawal = pending.withdrawal(&request.key);
             pending.restart(self.core().next_token());
             return Step::Withdraw(withdrawal);
         }
         if let Some(step) = attempt.pause(now, false) {
             if let Step::Wait(pause) = step {
-                state.offers.act_until(now, Some(pause));
+                state.offers.act_until(now, Some(pause), Duration::ZERO);
                 state.track(&self.slot);
             }
             return step;
@@ -162,12 +163,27 @@ impl Turn {
         if is_claim { Step::Claim(ask) } else { Step::Ask(ask) }
     }
 
-    /// What forbids a command about the lease now. When nothing does, the task must read the answer in time.
-    fn act(&self, state: &mut State, attempt: &Attempt, now: Moment) -> Option<Step> {
+    /// Whether a try stands that nobody waits for any more: its task is gone, or it was not answered in time. A quorum may have
+    /// granted it on any servers, and who waits in the queue of the first server learns nothing of that. So it is withdrawn.
+    fn is_given_up_try(&self, pending: &PendingAsk) -> bool {
+        mutant!(GivenUpTryStands => return false);
+        pending.is_unanswered_try() && self.core().store().withdraws_refused_tries()
+    }
+
+    /// What forbids a command about the lease now. When nothing does, the task must read the answer in time, which comes after
+    /// so many round trips.
+    fn act(&self, state: &mut State, attempt: &Attempt, now: Moment, round_trips: u32) -> Option<Step> {
         let step = attempt.pause(now, true);
-        state.offers.act_until(now, step.as_ref().and_then(Step::pause));
+        let pause = step.as_ref().and_then(Step::pause);
+        state.offers.act_until(now, pause, self.time_of(round_trips));
         state.track(&self.slot);
         step
+    }
+
+    /// How long so many round trips to the store take.
+    fn time_of(&self, round_trips: u32) -> Duration {
+        mutant!(StepsFromAfarAreLate => return Duration::ZERO);
+        self.core().store().round_trip() * round_trips
     }
 
     /// Takes in the answer to an ask.

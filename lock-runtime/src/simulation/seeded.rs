@@ -112,9 +112,14 @@ const fn late(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.late != Late::Never, ..seeded }
 }
 
+/// Where the locks are on a quorum.
+const fn on_a_quorum(shows_in: fn(&Plan) -> bool, seeded: Seeded) -> Seeded {
+    Seeded { place: Place::Quorum, shows_in, ..seeded }
+}
+
 /// Where the locks are on a quorum, and tasks are polled late.
 const fn late_on_a_quorum(seeded: Seeded) -> Seeded {
-    Seeded { place: Place::Quorum, shows_in: |plan| plan.late != Late::Never, ..seeded }
+    on_a_quorum(|plan| plan.late != Late::Never, seeded)
 }
 
 const OVERLAP: &str = "C1 claims never overlap";
@@ -286,6 +291,14 @@ pub(super) const ALL: &[Seeded] = &[
         Mutant::UnansweredTryRepeated,
         OVERLAP,
     )),
+    on_a_quorum(
+        |plan| plan.round_trip == 400 && plan.late == Late::Never,
+        code("L7: a step is late though its answer is on its way from afar", Mutant::StepsFromAfarAreLate, GOES_ON),
+    ),
+    on_a_quorum(
+        |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,
+        code("a try on a quorum stands though its task is gone", Mutant::GivenUpTryStands, UNUSED),
+    ),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
     under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),
     code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT),

@@ -166,7 +166,8 @@ impl Plan {
     /// Room for a grant, a renewal and one that fails: a lease that is shorter can't be had at this distance, or not be kept.
     /// The same for tasks that come late to what they were granted.
     pub(super) fn shortest_lease(&self) -> u64 {
-        50 + (self.round_trip + self.late.of_each()) * 4
+        // On a quorum a fencing token takes two round trips more.
+        50 + (self.round_trip + self.late.of_each()) * if self.servers > 1 { 6 } else { 4 }
     }
 
     pub(super) fn round_trip(&self) -> Duration {
@@ -184,7 +185,8 @@ impl Plan {
         Bounds {
             lease: Duration::from_millis(self.lease),
             noise: Duration::from_millis(100),
-            round_trip: self.round_trip(),
+            // What waits on a quorum asks one server first, and then the others.
+            round_trip: self.round_trip() * if self.servers > 1 { 2 } else { 1 },
             answer: Duration::from_millis(500),
             forgetful: self.forgetful,
             tells: true,

@@ -205,17 +205,29 @@ impl<S: Voter> Quorum<S> {
                     failed.failed(number, error);
                     asked = None;
                 }
-                Ok(None) if next.is_none() => return Err(StoreError { reach: failed.reach(), ..self.down() }),
+                Ok(None) if next.is_none() => return Err(self.unanswered_error(failed, deadline)),
                 Err(_) if next.is_none() => {
                     // The last servers may have run out of time in the same instant.
                     while let Some(Some((number, Err(error)))) = asking.next().now_or_never() {
                         failed.failed(number, error);
                     }
-                    return Err(StoreError { out_of_time: true, reach: failed.reach(), ..self.down() });
+                    return Err(self.unanswered_error(failed, deadline));
                 }
                 Ok(None) | Err(_) => {}
             }
         }
+    }
+
+    /// The error of an ask that no server answered. The servers that have not `failed` are silent. What is known of a server from
+    /// before is no measure: a command that had too little time says nothing about the server, but it failed all the same.
+    fn unanswered_error(&self, mut failed: Votes<(), ()>, deadline: Deadline) -> StoreError {
+        let reach = failed.reach();
+        for member in &*self.members {
+            if failed.lacks(member.number) {
+                failed.failed(member.number, member.node.unanswered(deadline.span()));
+            }
+        }
+        StoreError { reach, ..self.too_few(&failed) }
     }
 
     /// Whether too few servers answer, or may vote.
