@@ -44,6 +44,7 @@ mod seeded {
         GivenUpTryStands,
         GoneKeeperLooksOn,
         KeeperNeverRenews,
+        LaggingForgotten,
         LateHandOver,
         LateTurnKept,
         NoDriftAllowance,

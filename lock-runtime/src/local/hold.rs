@@ -163,7 +163,7 @@ impl Drop for Hold {
         match ending {
             Ending::Kept => {}
             Ending::Lost => self.release_lost(stale),
-            Ending::Free(release) | Ending::Yield(release) => core.release_later(release),
+            Ending::Free(release) | Ending::Yield(release) => core.release_elsewhere(release),
         }
         // Passes the turn on, with the lease if it was kept.
         drop(turn);

@@ -163,6 +163,11 @@ impl PendingAsk {
         self.contended = true;
     }
 
+    /// Notes that a server may have the token in its queue, whatever the answer was.
+    pub(super) fn note_queued(&mut self) {
+        self.queue = InQueue::Yes;
+    }
+
     /// Notes that pushes may have been missed.
     pub(super) fn on_interruption(&mut self) {
         self.doubt_queue();

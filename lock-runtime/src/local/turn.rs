@@ -107,12 +107,11 @@ impl Turn {
             let (key, grace) = (Arc::clone(&request.key), self.core().settings().grace);
             let renewal = Renewal { key, token, lease: request.expire, grace };
             lease.note_renewal_sent(&renewal, now);
-            return self.act(state, attempt, now, 1).unwrap_or(Step::Confirm(renewal));
+            return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
         }
         if request.fenced && lease.fences.is_empty() {
             let fences = state.fences_for(request);
-            // A quorum needs two round trips (rule Q3).
-            return self.act(state, attempt, now, 2).unwrap_or(Step::Draw(token, fences));
+            return self.act(state, attempt, now).unwrap_or(Step::Draw(token, fences));
         }
         if attempt.is_over(now) { Step::GiveUp } else { Step::Hold }
     }
@@ -170,20 +169,20 @@ impl Turn {
         pending.is_unanswered_try() && self.core().store().withdraws_refused_tries()
     }
 
-    /// What forbids a command about the lease now. When nothing does, the task must read the answer in time, which comes after
-    /// so many round trips.
-    fn act(&self, state: &mut State, attempt: &Attempt, now: Moment, round_trips: u32) -> Option<Step> {
+    /// What forbids a command about the lease now. When nothing does, the task must read the answer in time.
+    fn act(&self, state: &mut State, attempt: &Attempt, now: Moment) -> Option<Step> {
         let step = attempt.pause(now, true);
         let pause = step.as_ref().and_then(Step::pause);
-        state.offers.act_until(now, pause, self.time_of(round_trips));
+        state.offers.act_until(now, pause, self.distance());
         state.track(&self.slot);
         step
     }
 
-    /// How long so many round trips to the store take.
-    fn time_of(&self, round_trips: u32) -> Duration {
+    /// How long an answer is on its way.
+    fn distance(&self) -> Duration {
         mutant!(StepsFromAfarAreLate => return Duration::ZERO);
-        self.core().store().round_trip() * round_trips
+        let store = self.core().store();
+        store.round_trip() * store.round_trips_of_a_verb()
     }
 
     /// Takes in the answer to an ask.

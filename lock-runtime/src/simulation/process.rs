@@ -106,6 +106,10 @@ pub(super) fn connect(network: &Arc<Network>, name: &str) -> LockManager {
     connect_allowing(std::slice::from_ref(network), name, Settings::default().max_clock_drift_ppm)
 }
 
+pub(super) fn connect_to(servers: &Servers, name: &str) -> LockManager {
+    connect_allowing(servers.all(), name, Settings::default().max_clock_drift_ppm)
+}
+
 /// With so much allowance for clocks that run apart.
 fn connect_allowing(servers: &[Arc<Network>], name: &str, max_clock_drift_ppm: u32) -> LockManager {
     let settings = Settings { max_clock_drift_ppm, label: name.to_owned(), ..Settings::default() };

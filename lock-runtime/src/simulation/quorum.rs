@@ -3,6 +3,8 @@
 //! A fault may hit one server alone, and then all goes on. Tasks are late in most of these worlds, also where the servers are
 //! far away and messages are lost.
 
+mod scenes;
+
 use std::time::Duration;
 
 use fastrand::Rng;

@@ -15,6 +15,7 @@ use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::voter::Voter;
 use crate::store::{Answer, Answers, Ask, Busy, Grant, Reach, StoreError};
+use crate::token::Token;
 
 /// When a minority of servers granted the lock, all are asked again after about this pause: another process may just be
 /// withdrawing its ask from the others.
@@ -48,6 +49,12 @@ fn granted(votes: &Polled, ask: &Ask) -> Answer {
 fn busy(votes: &Polled) -> Option<(usize, Busy)> {
     let (number, busy) = votes.no.iter().min_by_key(|(number, _)| *number)?;
     Some((*number, Busy { anchor: None, ..busy.clone() }))
+}
+
+/// The tokens that a majority granted.
+fn granted_tokens(answers: &[Result<Answer, StoreError>], asks: &[Ask]) -> Vec<Token> {
+    let granted = answers.iter().zip(asks).filter(|(answer, _)| matches!(answer, Ok(Answer::Granted(_))));
+    granted.map(|(_, ask)| ask.token.clone()).collect()
 }
 
 /// The servers that granted an ask, or failed and may have granted it.
@@ -92,7 +99,7 @@ impl<S: Voter> Quorum<S> {
         // After an error the caller asks for all locks again, or withdraws all asks.
         if answers.iter().all(Result::is_ok) {
             if refused.is_empty() {
-                detach(rest);
+                self.lagging.detach(rest, granted_tokens(&answers, asks));
             } else {
                 self.background.withdraw_late(rest, refused);
             }
@@ -121,7 +128,7 @@ impl<S: Voter> Quorum<S> {
         let answers: Vec<_> = all.iter().zip(asks).map(outcome).collect();
         self.probe_failed_servers();
         if answers.iter().all(Result::is_ok) {
-            detach(rest);
+            self.lagging.detach(rest, granted_tokens(&answers, asks));
         }
         Ok(answers)
     }
