@@ -17,6 +17,8 @@ pub(super) struct Seeded {
     pub(super) place: Place,
     /// The worlds of that place in which it can show at all, or soon.
     pub(super) shows_in: fn(&Plan) -> bool,
+    /// In so many worlds of its kind at most it has to be found.
+    pub(super) budget: u64,
 }
 
 /// Where a bug is.
@@ -45,11 +47,11 @@ impl Bug {
 }
 
 const fn code(name: &'static str, mutant: Mutant, check: &'static str) -> Seeded {
-    Seeded { name, bug: Bug::Code(mutant), check, place: Place::OneServer, shows_in: |_| true }
+    Seeded { name, bug: Bug::Code(mutant), check, place: Place::OneServer, shows_in: |_| true, budget: BUDGET }
 }
 
 const fn scripts(name: &'static str, patches: &'static [(&'static str, &'static str)], check: &'static str) -> Seeded {
-    Seeded { name, bug: Bug::Scripts(patches), check, place: Place::OneServer, shows_in: |_| true }
+    Seeded { name, bug: Bug::Scripts(patches), check, place: Place::OneServer, shows_in: |_| true, budget: BUDGET }
 }
 
 /// Where the server loses its data.
@@ -119,7 +121,7 @@ const fn on_a_quorum(shows_in: fn(&Plan) -> bool, seeded: Seeded) -> Seeded {
 
 /// Where the locks are on a quorum, and tasks are polled late.
 const fn late_on_a_quorum(seeded: Seeded) -> Seeded {
-    on_a_quorum(|plan| plan.late != Late::Never, seeded)
+    Seeded { budget: RARE, ..on_a_quorum(|plan| plan.late != Late::Never, seeded) }
 }
 
 const OVERLAP: &str = "C1 claims never overlap";
@@ -142,8 +144,10 @@ const CHEAP: &str = "C11 an outage costs little";
 const HEAD: &str = "rule 4: a free lock is the queue's";
 const ORDER: &str = "promise 6: waiters are not passed over";
 
-/// In so many worlds of its kind at most a bug has to be found.
-pub(super) const BUDGET: u64 = 200;
+/// In so many worlds of its kind at most a bug has to be found,
+const BUDGET: u64 = 200;
+/// and one that needs three tasks that are late, each in its own moment.
+const RARE: u64 = 1000;
 
 /// All of them.
 pub(super) const ALL: &[Seeded] = &[

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use fastrand::Rng;
 use history::timeline::draw;
 
-use super::seeded::{ALL, BUDGET, Seeded};
+use super::seeded::{ALL, Seeded};
 use super::world::{Outcome, Place, run};
 
 fn explain(seed: u64, outcome: &Outcome) -> String {
@@ -83,7 +83,7 @@ fn each_seeded_bug_is_caught_by_its_check() {
     on_all_processors(|| {
         while let Some(seeded) = { next.lock().unwrap().next() } {
             let mut others = BTreeSet::new();
-            let limit = seeds(BUDGET);
+            let limit = seeds(seeded.budget);
             let fitting =
                 (limit.start..).filter(|seed| (seeded.shows_in)(&seeded.place.plan(&mut Rng::with_seed(*seed))));
             let caught = fitting.take(usize::try_from(limit.end - limit.start).unwrap()).find(|seed| {
