@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::settings::Settings;
 
 mod connect;
-mod quorum;
+pub(crate) mod quorum;
 
 #[cfg(feature = "testing")]
 pub(crate) use connect::on_memory;

@@ -181,7 +181,7 @@ fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     }
     for slot in found.dropped {
         if let Some(release) = slot.take_unused_lease() {
-            schedule.release(release);
+            core.release_elsewhere(release);
         }
         core.table().forget_if_unused(&slot);
     }

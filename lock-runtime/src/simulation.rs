@@ -2,25 +2,30 @@
 //!
 //! A world is made from a seed: processes (managers, with tasks that use locks in every way), a network that delays,
 //! reorders between connections, loses and cuts, a server that stops, and a host that is suspended. The same seed gives
-//! the same history, and the history checker judges it.
+//! the same history, and the history checker judges it. In other worlds the locks are on a quorum of such servers.
 
 mod embedded;
 mod faults;
 mod force;
 mod foreign;
+mod host;
+mod journal;
 mod late;
 mod links;
+mod majority;
 mod network;
 mod outage;
 mod overload;
 mod process;
+mod quorum;
 mod record;
 mod scenes;
 mod seeded;
+mod servers;
 mod stall;
 mod tasks;
 mod tests;
 pub(crate) mod time;
 mod world;
 
-pub(crate) use network::Host;
+pub(crate) use host::Host;

@@ -63,6 +63,10 @@ pub(crate) trait Store {
     /// the release repeated until it is answered.
     fn withdraw_behind(&self, release: &Release);
 
+    /// Takes in that a lease is about to be released on another path than that of its ask. A store of several servers may have
+    /// granted it before each of them had the ask.
+    fn on_release_elsewhere(&self, _release: &Release) {}
+
     /// Lengthens leases that are still owned.
     fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> impl Future<Output = Answers<Renewed>> + Send;
 
@@ -98,6 +102,11 @@ pub(crate) trait Store {
     /// How long the store takes to answer, as far as is known.
     fn round_trip(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// How many commands, one after the other, a verb may take.
+    fn round_trips_of_a_verb(&self) -> u32 {
+        1
     }
 
     /// Whether there is no connection: a command about `key` waits for one, or is not sent at all. A slot calls this under

@@ -17,9 +17,9 @@ use crate::token::Process;
 use crate::{LockError, LockManager};
 
 /// A server that restarts has no vote for this long, unless the user sets `max_lease`.
-const MAX_LEASE: Duration = Duration::from_hours(1);
+pub(crate) const MAX_LEASE: Duration = Duration::from_hours(1);
 /// A server that needs more than this part of the command timeout is not waited for when another server will do.
-const PATIENCE: u32 = 5;
+pub(crate) const PATIENCE: u32 = 5;
 
 impl Settings {
     /// The settings as a quorum needs them; refuses settings that a quorum can't have.

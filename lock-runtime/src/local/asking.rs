@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::slot::{Slot, State};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, Grant, Pushed, Reach, StoreError};
+use crate::store::{Answer, Ask, Grant, Pushed, Reach, Store as _, StoreError};
 use crate::token::Token;
 
 /// What a task without the turn can say about the lock; see [`Slot::status`].
@@ -85,6 +85,10 @@ impl Slot {
         state.failure = None;
         if let Some(pending) = state.pending.as_mut().filter(|pending| pending.token == ask.token) {
             pending.on_answer(ask, answer);
+            if granted && ask.wait && self.core.store().withdraws_refused_tries() {
+                // A majority granted it, and the other servers may have it in their queues.
+                pending.note_queued();
+            }
             if !ask.wait && !pending.may_stand() {
                 // Rule L3: the token is not used again. A store of several servers may still be withdrawing what one of
                 // them granted.

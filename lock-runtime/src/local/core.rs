@@ -179,6 +179,12 @@ impl Core {
         }
     }
 
+    /// Releases a lease that no task uses any more, by the keeper.
+    pub(crate) fn release_elsewhere(&self, release: Release) {
+        self.store.on_release_elsewhere(&release);
+        self.release_later(release);
+    }
+
     /// Releases the lease of a slot that nobody uses, unless a task takes the lease over first.
     pub(super) fn release_unused(&self, slot: &Arc<Slot>) {
         mutant!(DroppedGuardKept => return);

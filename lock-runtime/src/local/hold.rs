@@ -182,7 +182,7 @@ impl Drop for Hold {
         match ending {
             Ending::Kept => {}
             Ending::Lost => self.release_lost(stale, hold),
-            Ending::Free(release) | Ending::Yield(release) => core.release_later(release),
+            Ending::Free(release) | Ending::Yield(release) => core.release_elsewhere(release),
         }
         // Passes the turn on, with the lease if it was kept.
         drop(turn);
@@ -254,6 +254,6 @@ impl Slot {
         if release.queued {
             self.note_release_done(&release.token);
         }
-        self.core.release_later(release);
+        self.core.release_elsewhere(release);
     }
 }

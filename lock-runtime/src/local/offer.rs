@@ -80,9 +80,11 @@ impl Offers {
         }
     }
 
-    /// Notes that the task with the turn acts, and takes its next step within `pause`.
-    pub(super) fn act_until(&mut self, now: Moment, pause: Option<Duration>) {
-        self.offer = Offer::Acting(Deadline::new(now, pause.map_or(STEP_PATIENCE, |pause| pause + TURN_PATIENCE)));
+    /// Notes that the task with the turn acts, and takes its next step within `pause`, or when it has the answer of a store at
+    /// this `distance`.
+    pub(super) fn act_until(&mut self, now: Moment, pause: Option<Duration>, distance: Duration) {
+        let patience = pause.map_or(STEP_PATIENCE + distance, |pause| pause + TURN_PATIENCE);
+        self.offer = Offer::Acting(Deadline::new(now, patience));
     }
 
     /// Notes that the task with the turn has something to do.

@@ -153,6 +153,11 @@ impl PendingAsk {
         self.contended = true;
     }
 
+    /// Notes that a server may have the token in its queue, whatever the answer was.
+    pub(super) fn note_queued(&mut self) {
+        self.queue = InQueue::Yes;
+    }
+
     /// Notes that pushes may have been missed.
     pub(super) fn on_interruption(&mut self) {
         self.doubt_queue();
@@ -171,11 +176,12 @@ impl PendingAsk {
         matches!(self.delivery, Delivery::Unanswered { .. })
     }
 
-    /// When the last unanswered command was sent.
+    /// Whether the last command is a try that is not answered.
     pub(super) fn is_unanswered_try(&self) -> bool {
         matches!(self.delivery, Delivery::Unanswered { is_try: true, .. })
     }
 
+    /// When the last unanswered command was sent.
     pub(super) fn unanswered_since(&self) -> Option<Moment> {
         match self.delivery {
             Delivery::Unanswered { sent, .. } => Some(sent),

@@ -129,14 +129,14 @@ impl Turn {
         let fences = state.fences_for(request);
         let new = || Box::new(PendingAsk::new(self.core().next_token(), claim_of(request)));
         let pending = state.pending.get_or_insert_with(new);
-        if pending.must_yield() {
+        if pending.must_yield() || self.is_given_up_try(pending) {
             let withdrawal = pending.withdrawal(&request.key);
             pending.restart(self.core().next_token());
             return Step::Withdraw(withdrawal);
         }
         if let Some(step) = attempt.pause(now, false) {
             if let Step::Wait(pause) = step {
-                state.offers.act_until(now, Some(pause));
+                state.offers.act_until(now, Some(pause), Duration::ZERO);
                 state.track(&self.slot);
             }
             return step;
@@ -167,12 +167,27 @@ impl Turn {
         if is_claim { Step::Claim(ask) } else { Step::Ask(ask) }
     }
 
+    /// Whether a try stands that nobody waits for any more: its task is gone, or it was not answered in time. A quorum may have
+    /// granted it on any servers, and who waits in the queue of the first server learns nothing of that. So it is withdrawn.
+    fn is_given_up_try(&self, pending: &PendingAsk) -> bool {
+        mutant!(GivenUpTryStands => return false);
+        pending.is_unanswered_try() && self.core().store().withdraws_refused_tries()
+    }
+
     /// What forbids a command about the lease now. When nothing does, the task must read the answer in time.
     fn act(&self, state: &mut State, attempt: &Attempt, now: Moment) -> Option<Step> {
         let step = attempt.pause(now, true);
-        state.offers.act_until(now, step.as_ref().and_then(Step::pause));
+        let pause = step.as_ref().and_then(Step::pause);
+        state.offers.act_until(now, pause, self.distance());
         state.track(&self.slot);
         step
+    }
+
+    /// How long an answer is on its way.
+    fn distance(&self) -> Duration {
+        mutant!(StepsFromAfarAreLate => return Duration::ZERO);
+        let store = self.core().store();
+        store.round_trip() * store.round_trips_of_a_verb()
     }
 
     /// Takes in the answer to an ask.

@@ -1,6 +1,5 @@
 //! What goes wrong, one thing after the other, until the world is healed.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -10,6 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::network::{Conditions, Network};
 use super::process::Process;
+use super::servers::Servers;
 use super::time;
 use super::world::Plan;
 use super::{foreign, outage};
@@ -30,15 +30,9 @@ const STALL: Duration = Duration::from_millis(250);
 const ALONE: Duration = Duration::from_millis(3200);
 
 /// Lets faults befall the processes until `end`.
-pub(super) async fn befall(
-    network: &Arc<Network>,
-    plan: &Plan,
-    processes: &mut [Process],
-    end: Instant,
-    random: &mut Rng,
-) {
-    let calm = Conditions { push_lost: plan.push_lost, cut_after: plan.cut, ..CALM };
-    network.set_conditions(calm);
+pub(super) async fn befall(servers: &Servers, plan: &Plan, processes: &mut [Process], end: Instant, random: &mut Rng) {
+    let (network, calm) = (servers.first(), Conditions { push_lost: plan.push_lost, cut_after: plan.cut, ..CALM });
+    servers.set_conditions(calm);
     if plan.stalls > 0.0 {
         network.stall(plan.stalls, STALL);
     }
@@ -70,59 +64,60 @@ pub(super) async fn befall(
             if random.u8(..10) == 0 {
                 processes[process].kill(plan, end, random);
             } else {
-                one(network, processes[process].name(), plan.forgetful, random).await;
-                network.set_conditions(calm);
+                one(servers, processes[process].name(), plan.forgetful, random).await;
+                servers.set_conditions(calm);
             }
         }
     }
     sleep_until(end).await;
-    network.set_conditions(CALM);
+    servers.set_conditions(CALM);
     if plan.stalls > 0.0 {
         network.stall(0.0, Duration::ZERO);
     }
 }
 
 /// One fault, from its begin to its end.
-async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: &mut Rng) {
+async fn one(all: &Servers, process: &str, is_forgetful: bool, random: &mut Rng) {
     let from = time::now().unwrap_or_default();
     let span = Duration::from_millis(match random.u8(..10) {
         0..5 => random.u64(1..300),
         5..9 => random.u64(300..3500),
         _ => random.u64(3500..6000),
     });
+    let servers = &all.hit(random);
     let kinds = if is_forgetful { 13 } else { 10 };
     let (kind, target) = match random.u8(..kinds) {
         0 | 9 => {
-            network.freeze(span);
+            servers.freeze(span);
             sleep(span).await;
             ("StopServer", "server")
         }
         1 => {
-            network.part(process, span);
+            servers.part(process, span);
             sleep(span).await;
             if random.bool() {
                 // What was sent meanwhile does not arrive late, but never.
-                network.cut(Some(process));
+                servers.cut(Some(process));
             }
             ("Part", "wire")
         }
         2 => {
-            network.cut(Some(process));
+            servers.cut(Some(process));
             ("Cut", "wire")
         }
         3 => {
-            network.cut(None);
+            servers.cut(None);
             ("CutAll", "wire")
         }
         4 => {
-            network.deafen(process);
+            servers.deafen(process);
             sleep(span).await;
             if random.bool() {
-                network.cut(Some(process));
+                servers.cut(Some(process));
             } else {
                 // The process has to find out by itself.
                 for _ in 0..30 {
-                    if network.is_deaf(process) {
+                    if servers.is_deaf(process) {
                         sleep(Duration::from_millis(100)).await;
                     }
                 }
@@ -130,34 +125,35 @@ async fn one(network: &Arc<Network>, process: &str, is_forgetful: bool, random: 
             ("Deafen", "wire")
         }
         5 => {
-            network.server(|server, _| server.flush_scripts());
+            servers.flush_scripts();
             ("FlushScripts", "server")
         }
         6 => {
             time::suspend(span);
-            network.note(HARNESS, 0, What::Stalled { from });
+            all.note(HARNESS, 0, What::Stalled { from });
             ("Suspend", "host")
         }
         7 => {
-            network.set_conditions(Conditions { push_lost: 0.5, ..CALM });
+            servers.set_conditions(Conditions { push_lost: 0.5, ..CALM });
             sleep(span).await;
             ("LosePushes", "wire")
         }
         10 => {
-            network.forget();
+            all.first().forget();
             ("FlushAll", "server")
         }
         11.. => {
-            return restart(network);
+            return restart(all.first());
         }
         _ => {
             let conditions = Conditions { slow: 0.15, refused: 0.2, cut_before: 0.02, cut_after: 0.02, ..CALM };
-            network.set_conditions(conditions);
+            servers.set_conditions(conditions);
             sleep(span).await;
             ("Storm", "wire")
         }
     };
-    note(network, kind, target, from);
+    let kind = if servers.all().len() < all.all().len() && kind == "StopServer" { "StopOneServer" } else { kind };
+    note(all.first(), kind, target, from);
 }
 
 /// The server comes back without its data.

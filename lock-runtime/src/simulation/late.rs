@@ -23,6 +23,8 @@ pub(super) enum Late {
     Never,
     /// Now and then by so many milliseconds at most: a thread works.
     Sometimes(u64),
+    /// One time in four by so many milliseconds at most, mostly by few of them.
+    Often(u64),
     /// Each time by so many milliseconds at most: a process has too much to do.
     Always(u64),
     /// Each time by just so many milliseconds.
@@ -45,16 +47,20 @@ impl Late {
         match self {
             Self::Always(most) => most,
             Self::Exactly(millis) => millis,
-            Self::Never | Self::Sometimes(_) | Self::Thread(_) => 0,
+            Self::Never | Self::Sometimes(_) | Self::Often(_) | Self::Thread(_) => 0,
         }
     }
 
     fn draw(self, random: &mut Rng) -> Duration {
         let millis = match self {
             Self::Sometimes(most) if random.u8(..16) == 0 => random.u64(100..=most),
+            Self::Often(most) if random.u8(..4) == 0 => {
+                let most = most >> random.u8(..8);
+                random.u64(20..=most)
+            }
             Self::Always(most) => random.u64(0..=most),
             Self::Exactly(millis) => millis,
-            Self::Never | Self::Sometimes(_) | Self::Thread(_) => 0,
+            Self::Never | Self::Sometimes(_) | Self::Often(_) | Self::Thread(_) => 0,
         };
         Duration::from_millis(millis)
     }

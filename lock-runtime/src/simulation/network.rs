@@ -4,7 +4,6 @@
 //! not at all: then the connection is cut. Connections don't wait for each other, so commands of one process overtake.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -12,56 +11,20 @@ use bytes::BytesMut;
 use fastrand::Rng;
 use history::event::What;
 use history::{Event, Violation};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisResult};
 use server_model::{Client, ModelServer, Reply, take_command};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
+use super::host::Host;
+use super::journal::Journal;
 use super::record::Record;
 use super::stall::Stall;
 use super::time;
 
 /// Micros since 1970 when a world begins.
 const EPOCH: u64 = 1_700_000_000_000_000;
-
-/// One process's way to the server.
-#[derive(Clone)]
-pub(crate) struct Host {
-    network: Arc<Network>,
-    process: Arc<str>,
-}
-
-impl Host {
-    pub(crate) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
-        self.network.passable(&self.process).await;
-        // The handshake of TCP. What follows on the connection takes its time by itself.
-        sleep(self.network.round_trip()).await;
-        if self.network.rolls(|conditions| conditions.refused) {
-            return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
-        }
-        let (near, far) = tokio::io::duplex(1 << 16);
-        self.network.accept(&self.process, far);
-        let info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
-        let (connection, driver) = MultiplexedConnection::new_with_config(&info, near, config).await?;
-        tokio::spawn(driver);
-        Ok(connection)
-    }
-}
-
-impl fmt::Display for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "server of {}", self.process)
-    }
-}
-
-impl fmt::Debug for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
 
 /// What befalls single messages, as chances of each, and how long they take at most.
 #[derive(Clone, Copy, Debug, Default)]
@@ -92,9 +55,9 @@ struct Shared {
     frozen: Instant,
     parted: BTreeMap<Arc<str>, Instant>,
     record: Record,
-    events: Vec<Event>,
-    /// When the last of them was.
-    noted: u64,
+    journal: Arc<Mutex<Journal>>,
+    /// Its place among the servers of a quorum.
+    number: usize,
 }
 
 /// The server's end of a connection.
@@ -108,6 +71,20 @@ struct Wire {
 
 impl Network {
     pub(super) fn new(server: ModelServer, rate: f64, random: Rng) -> Arc<Self> {
+        Self::with_journal(server, rate, random, (Arc::default(), 0))
+    }
+
+    /// One more server, which has nothing to do with the others but for the journal.
+    pub(super) fn beside(&self, server: ModelServer, rate: f64, random: Rng, number: usize) -> Arc<Self> {
+        Self::with_journal(server, rate, random, (Arc::clone(&self.locked().journal), number))
+    }
+
+    fn with_journal(
+        server: ModelServer,
+        rate: f64,
+        random: Rng,
+        (journal, number): (Arc<Mutex<Journal>>, usize),
+    ) -> Arc<Self> {
         let shared = Shared {
             server,
             rate,
@@ -118,8 +95,8 @@ impl Network {
             frozen: Instant::now(),
             parted: BTreeMap::new(),
             record: Record::default(),
-            events: Vec::new(),
-            noted: 0,
+            journal,
+            number,
         };
         Arc::new(Self { shared: Mutex::new(shared) })
     }
@@ -129,20 +106,20 @@ impl Network {
     }
 
     pub(super) fn host(self: &Arc<Self>, process: &str) -> Host {
-        Host { network: Arc::clone(self), process: process.into() }
+        Host::new(Arc::clone(self), process)
     }
 
     pub(super) fn note(&self, process: &str, task: u32, what: What) {
-        self.locked().note(process, task, what);
+        self.locked().journal().note(process, task, what);
     }
 
     /// The time of the next note.
     pub(super) fn next_instant(&self) -> u64 {
-        self.locked().next_instant()
+        self.locked().journal().next_instant()
     }
 
     pub(super) fn take_events(&self) -> Vec<Event> {
-        std::mem::take(&mut self.locked().events)
+        self.locked().journal().take_events()
     }
 
     pub(super) fn take_seen(&self) -> Vec<Violation> {
@@ -163,8 +140,18 @@ impl Network {
         self.locked().round_trip = round_trip;
     }
 
-    fn round_trip(&self) -> Duration {
+    pub(super) fn round_trip(&self) -> Duration {
         self.locked().round_trip
+    }
+
+    /// Its place among the servers of a quorum.
+    pub(super) fn number(&self) -> usize {
+        self.locked().number
+    }
+
+    /// From now on so many servers decide together who owns a lock.
+    pub(super) fn count_servers(&self, servers: usize) {
+        self.locked().journal().count_servers(servers);
     }
 
     pub(super) fn server<T>(&self, change: impl FnOnce(&mut ModelServer, u64) -> T) -> T {
@@ -200,7 +187,7 @@ impl Network {
         let shared = &mut *self.locked();
         shared.server.flush_all();
         shared.record.forget();
-        shared.note("server", 0, What::Forgot);
+        shared.journal().note("server", 0, What::Forgot);
     }
 
     /// From now on the replies on the present connections of a process are lost.
@@ -215,12 +202,12 @@ impl Network {
         self.locked().wires.values().any(|wire| wire.is_deaf && *wire.process == *process)
     }
 
-    fn rolls(&self, chance: impl Fn(&Conditions) -> f64) -> bool {
+    pub(super) fn rolls(&self, chance: impl Fn(&Conditions) -> f64) -> bool {
         let shared = &mut *self.locked();
         shared.random.f64() < chance(&shared.conditions)
     }
 
-    async fn passable(&self, process: &str) {
+    pub(super) async fn passable(&self, process: &str) {
         loop {
             let until = self.locked().parted.get(process).copied();
             match until {
@@ -241,7 +228,7 @@ impl Network {
         }
     }
 
-    fn accept(self: &Arc<Self>, process: &Arc<str>, stream: DuplexStream) {
+    pub(super) fn accept(self: &Arc<Self>, process: &Arc<str>, stream: DuplexStream) {
         let (reader, writer) = tokio::io::split(stream);
         let (inbox, commands) = unbounded_channel();
         let (outbox, replies) = unbounded_channel();
@@ -299,15 +286,8 @@ async fn send(
 }
 
 impl Shared {
-    fn note(&mut self, process: &str, task: u32, what: What) {
-        let t = self.next_instant();
-        self.noted = t;
-        self.events.push(Event { t, process: process.to_owned(), task, what });
-    }
-
-    /// What follows within an instant of virtual time comes later all the same.
-    fn next_instant(&self) -> u64 {
-        time::now().unwrap_or_default().max(self.noted + 1)
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap()
     }
 
     /// The server's clock.
@@ -346,7 +326,7 @@ impl Shared {
         for (listener, push) in self.server.take_pushes() {
             if self.rolls(self.conditions.push_lost) {
                 let from = time::now().unwrap_or_default();
-                self.note(
+                self.journal().note(
                     history::claims::HARNESS,
                     0,
                     What::Fault { kind: "LosePush".into(), target: "wire".into(), from },
@@ -374,7 +354,11 @@ impl Shared {
 
     fn cut_one(&mut self, client: Client) {
         let from = time::now().unwrap_or_default();
-        self.note(history::claims::HARNESS, 0, What::Fault { kind: "Cut".into(), target: "wire".into(), from });
+        self.journal().note(
+            history::claims::HARNESS,
+            0,
+            What::Fault { kind: "Cut".into(), target: "wire".into(), from },
+        );
         self.hang_up(client);
     }
 
@@ -398,9 +382,8 @@ impl Shared {
         let (wires, rate) = (&self.wires, self.rate);
         let is_connected = |process: &str| wires.values().any(|wire| *wire.process == *process);
         let changes = self.record.compare(snapshot, now, command, is_connected, |micros| nanos_at(rate, micros));
-        let since = time::now().unwrap_or_default();
         for (key, to) in changes {
-            self.note("server", 0, What::Changed { since, key, to });
+            self.journal().note_change(self.number, key, to);
         }
     }
 }

@@ -10,19 +10,22 @@ use tokio::time::{Instant, sleep};
 
 use super::late::{Diary, Late, PolledLate, Thread};
 use super::network::Network;
+use super::servers::Servers;
 use super::tasks::Task;
 use super::world::Plan;
 use crate::LockManager;
+use crate::builder::quorum::{MAX_LEASE, PATIENCE};
 use crate::engine::Engine;
 use crate::settings::Settings;
 use crate::store::AnyStore;
+use crate::store::quorum::Quorum;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
 use crate::token::Process as Caller;
 
 pub(super) struct Process {
-    network: Arc<Network>,
+    servers: Servers,
     name: String,
     generation: u32,
     manager: LockManager,
@@ -30,13 +33,13 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn start(network: &Arc<Network>, host: &str, plan: &Plan, end: Instant, random: &mut Rng) -> Self {
-        Self::born(network, host, 1, plan, end, random)
+    pub(super) fn start(servers: &Servers, host: &str, plan: &Plan, end: Instant, random: &mut Rng) -> Self {
+        Self::born(servers, host, 1, plan, end, random)
     }
 
-    fn born(network: &Arc<Network>, host: &str, generation: u32, plan: &Plan, end: Instant, random: &mut Rng) -> Self {
+    fn born(servers: &Servers, host: &str, generation: u32, plan: &Plan, end: Instant, random: &mut Rng) -> Self {
         let name = format!("{host}.{generation}");
-        let manager = connect_allowing(network, &name, plan.drift_ppm);
+        let (network, manager) = (servers.first(), connect_allowing(servers.all(), &name, plan.drift_ppm));
         let thread = Thread::new(end);
         let tasks = (0..plan.tasks).map(|number| {
             let task = Task::new(network, &name, number, manager.clone(), plan, end, random.fork());
@@ -49,7 +52,7 @@ impl Process {
             tokio::spawn(PolledLate::on(&thread, task.live(), plan.late, random.fork(), diary))
         });
         let tasks = tasks.collect();
-        Self { network: Arc::clone(network), name, generation, manager, tasks }
+        Self { servers: servers.clone(), name, generation, manager, tasks }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -65,14 +68,14 @@ impl Process {
         for task in &self.tasks {
             task.abort();
         }
-        self.network.part(&self.name, Duration::from_hours(24));
+        self.servers.part(&self.name, Duration::from_hours(24));
         if random.bool() {
             // Its host lives, and closes what it had open.
-            self.network.cut(Some(&self.name));
+            self.servers.cut(Some(&self.name));
         }
-        self.network.note(&self.name, 0, What::Killed);
+        self.servers.note(&self.name, 0, What::Killed);
         let host = self.name.split('.').next().unwrap_or_default().to_owned();
-        *self = Self::born(&self.network, &host, self.generation + 1, plan, end, random);
+        *self = Self::born(&self.servers, &host, self.generation + 1, plan, end, random);
     }
 
     pub(super) async fn finish(&mut self) {
@@ -90,35 +93,46 @@ impl Process {
         self.note_keys_in_use("keys in use when all tasks are done");
         self.manager.shutdown().await;
         self.note_keys_in_use("keys in use after the shutdown");
-        self.network.note(&self.name, 0, What::Ended);
+        self.servers.note(&self.name, 0, What::Ended);
     }
 
     fn note_keys_in_use(&self, thing: &str) {
         let after = self.manager.core().table().all().len().try_into().unwrap_or(u64::MAX);
-        self.network.note(&self.name, 0, What::Left { thing: thing.to_owned(), before: 0, after });
+        self.servers.note(&self.name, 0, What::Left { thing: thing.to_owned(), before: 0, after });
     }
 }
 
 pub(super) fn connect(network: &Arc<Network>, name: &str) -> LockManager {
-    connect_allowing(network, name, Settings::default().max_clock_drift_ppm)
+    connect_allowing(std::slice::from_ref(network), name, Settings::default().max_clock_drift_ppm)
+}
+
+pub(super) fn connect_to(servers: &Servers, name: &str) -> LockManager {
+    connect_allowing(servers.all(), name, Settings::default().max_clock_drift_ppm)
 }
 
 /// With so much allowance for clocks that run apart.
-fn connect_allowing(network: &Arc<Network>, name: &str, max_clock_drift_ppm: u32) -> LockManager {
+fn connect_allowing(servers: &[Arc<Network>], name: &str, max_clock_drift_ppm: u32) -> LockManager {
     let settings = Settings { max_clock_drift_ppm, label: name.to_owned(), ..Settings::default() };
     let process = Caller::new(name);
-    let endpoint = Endpoint::Simulated(network.host(name));
-    let link = |process| {
-        Link::new(
-            endpoint.clone(),
-            process,
-            None,
-            None,
-            settings.drift(),
-            (settings.command_timeout, settings.connect_timeout),
-        )
+    let of_quorum = (servers.len() > 1).then_some(MAX_LEASE);
+    let nodes = |process| -> Vec<RedisStore> {
+        let node = |network: &Arc<Network>| {
+            let (endpoint, timeouts) =
+                (Endpoint::Simulated(network.host(name)), (settings.command_timeout, settings.connect_timeout));
+            RedisStore::new(Link::new(endpoint, process, None, of_quorum, settings.drift(), timeouts))
+        };
+        servers.iter().map(node).collect()
     };
-    let (front, back) = (link(Some(process.id())), link(None));
-    let store = |link| Arc::new(AnyStore::Redis(RedisStore::new(link)));
-    LockManager::new(Engine::new(settings, process, store(front), store(back), None))
+    let store = |process| {
+        let mut nodes = nodes(process);
+        Arc::new(match nodes.pop() {
+            Some(one) if nodes.is_empty() => AnyStore::Redis(one),
+            last => {
+                nodes.extend(last);
+                AnyStore::Quorum(Quorum::new(nodes, settings.command_timeout / PATIENCE))
+            }
+        })
+    };
+    let (front, back) = (store(Some(process.id())), store(None));
+    LockManager::new(Engine::new(settings, process, front, back, None))
 }

@@ -7,6 +7,7 @@ use history::event::{Change, NEVER};
 use server_model::{Entry, Stored};
 
 use super::time;
+use crate::store::voter::MARKER;
 
 #[derive(Default)]
 pub(super) struct Record {
@@ -31,7 +32,7 @@ impl Record {
         let before = std::mem::replace(&mut self.keys, keys);
         let mut changes = Vec::new();
         for (key, (value, expires)) in &self.keys {
-            if expires.is_none() && !before.contains_key(key) {
+            if expires.is_none() && !before.contains_key(key) && key != MARKER {
                 self.seen.push(seen("C9 what the server keeps has an end", key, format!("{key} has none")));
             }
             if !is_lock(key) {
@@ -98,7 +99,7 @@ fn is_alive(expires: Option<u64>, now: u64) -> bool {
 }
 
 fn is_lock(key: &str) -> bool {
-    !key.starts_with('{') && !key.starts_with(super::foreign::GONE)
+    !key.starts_with('{') && !key.starts_with(super::foreign::GONE) && key != MARKER
 }
 
 fn text(value: &Stored) -> String {

@@ -3,7 +3,7 @@
 use server_model::ScriptTime;
 
 use super::late::Late;
-use super::world::Plan;
+use super::world::{Place, Plan};
 use crate::mutants::Mutant;
 
 /// A bug, and who finds it.
@@ -14,8 +14,11 @@ pub(super) struct Seeded {
     pub(super) bug: Bug,
     /// The name of the check that reports it.
     pub(super) check: &'static str,
-    /// The worlds in which it can show at all, or soon.
+    pub(super) place: Place,
+    /// The worlds of that place in which it can show at all, or soon.
     pub(super) shows_in: fn(&Plan) -> bool,
+    /// In so many worlds of its kind at most it has to be found.
+    pub(super) budget: u64,
 }
 
 /// Where a bug is.
@@ -44,11 +47,11 @@ impl Bug {
 }
 
 const fn code(name: &'static str, mutant: Mutant, check: &'static str) -> Seeded {
-    Seeded { name, bug: Bug::Code(mutant), check, shows_in: |_| true }
+    Seeded { name, bug: Bug::Code(mutant), check, place: Place::OneServer, shows_in: |_| true, budget: BUDGET }
 }
 
 const fn scripts(name: &'static str, patches: &'static [(&'static str, &'static str)], check: &'static str) -> Seeded {
-    Seeded { name, bug: Bug::Scripts(patches), check, shows_in: |_| true }
+    Seeded { name, bug: Bug::Scripts(patches), check, place: Place::OneServer, shows_in: |_| true, budget: BUDGET }
 }
 
 /// Where the server loses its data.
@@ -111,6 +114,16 @@ const fn late(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.late != Late::Never, ..seeded }
 }
 
+/// Where the locks are on a quorum.
+const fn on_a_quorum(shows_in: fn(&Plan) -> bool, seeded: Seeded) -> Seeded {
+    Seeded { place: Place::Quorum, shows_in, ..seeded }
+}
+
+/// Where the locks are on a quorum, and tasks are polled late.
+const fn late_on_a_quorum(seeded: Seeded) -> Seeded {
+    Seeded { budget: RARE, ..on_a_quorum(|plan| plan.late != Late::Never, seeded) }
+}
+
 const OVERLAP: &str = "C1 claims never overlap";
 const FENCES: &str = "C2 fences increase";
 const GOES_ON: &str = "C4 all goes on after the faults";
@@ -131,8 +144,10 @@ const CHEAP: &str = "C11 an outage costs little";
 const HEAD: &str = "rule 4: a free lock is the queue's";
 const ORDER: &str = "promise 6: waiters are not passed over";
 
-/// In so many worlds of its kind at most a bug has to be found.
-pub(super) const BUDGET: u64 = 200;
+/// In so many worlds of its kind at most a bug has to be found,
+const BUDGET: u64 = 200;
+/// and one that needs three tasks that are late, each in its own moment.
+const RARE: u64 = 1000;
 
 /// All of them.
 pub(super) const ALL: &[Seeded] = &[
@@ -277,6 +292,19 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     far(code("L7: a task is late though an answer is on its way from afar", Mutant::DistanceForgotten, ORDER)),
     shared(code("the keeper of a manager that is gone looks again and again", Mutant::GoneKeeperLooksOn, WORLD)),
+    late_on_a_quorum(code(
+        "L7: a try on a quorum is repeated though its refusal may still withdraw it",
+        Mutant::UnansweredTryRepeated,
+        OVERLAP,
+    )),
+    on_a_quorum(
+        |plan| plan.round_trip == 400 && plan.late == Late::Never,
+        code("L7: a step is late though its answer is on its way from afar", Mutant::StepsFromAfarAreLate, GOES_ON),
+    ),
+    on_a_quorum(
+        |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,
+        code("a try on a quorum stands though its task is gone", Mutant::GivenUpTryStands, UNUSED),
+    ),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
     under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),
     code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT),

@@ -34,6 +34,8 @@ pub(super) struct Task {
     /// Until when there are faults.
     end: Instant,
     is_busy: bool,
+    /// A single try waits for as many answers as a fencing token takes.
+    fences_tries: bool,
     /// What is wrong with the server shows under those who rely on it for long.
     is_long: bool,
     is_forgetful: bool,
@@ -119,6 +121,8 @@ impl Task {
             lease: plan.lease,
             end,
             is_busy,
+            // On a quorum the draw takes two round trips more, and a command has half a second.
+            fences_tries: plan.servers == 1 || plan.round_trip * 3 < 500,
             is_long: plan.forgetful || plan.stalls > 0.0,
             is_forgetful: plan.forgetful,
             is_greedy,
@@ -151,7 +155,7 @@ impl Task {
             timeout: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
             expire: self.random.u64(self.shortest..=self.lease),
             renew: self.random.bool(),
-            fenced: self.random.bool(),
+            fenced: self.random.bool() && (self.fences_tries || !timeout.is_zero()),
         };
         let used = self.use_of(timeout);
         self.notes.note(What::Acquire { attempt: self.notes.attempt, key: format!("k:{key}"), wanted });

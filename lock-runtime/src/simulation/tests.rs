@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use fastrand::Rng;
 use history::timeline::draw;
 
-use super::seeded::{ALL, BUDGET, Seeded};
-use super::world::{Outcome, Plan, run};
+use super::seeded::{ALL, Seeded};
+use super::world::{Outcome, Place, run};
 
 fn explain(seed: u64, outcome: &Outcome) -> String {
     let found: Vec<_> = outcome.violations.iter().take(3).map(|violation| draw(&outcome.history, violation)).collect();
@@ -35,10 +35,19 @@ fn on_all_processors(work: impl Fn() + Sync) {
 
 #[test]
 fn every_promise_is_kept_in_every_world() {
+    all_is_kept(Place::OneServer);
+}
+
+#[test]
+fn every_promise_is_kept_on_every_quorum() {
+    all_is_kept(Place::Quorum);
+}
+
+fn all_is_kept(place: Place) {
     let (next, count) = (Mutex::new(seeds(500)), Mutex::new((0, 0, Vec::new())));
     on_all_processors(|| {
         while let Some(seed) = { next.lock().unwrap().next() } {
-            let outcome = run(seed, None);
+            let outcome = run(place, seed, None);
             dump(&outcome);
             let (grants, faults, failed) = &mut *count.lock().unwrap();
             *grants += outcome.grants();
@@ -56,10 +65,12 @@ fn every_promise_is_kept_in_every_world() {
 
 #[test]
 fn the_same_seed_is_the_same_history() {
-    for seed in 0..20 {
-        let (one, other) = (run(seed, None).history.events, run(seed, None).history.events);
+    for (place, seed) in
+        [Place::OneServer, Place::Quorum].into_iter().flat_map(|place| (0..20).map(move |seed| (place, seed)))
+    {
+        let (one, other) = (run(place, seed, None).history.events, run(place, seed, None).history.events);
         let difference = one.iter().zip(&other).find(|(one, other)| one != other);
-        assert_eq!((one.len(), difference), (other.len(), None), "seed {seed}");
+        assert_eq!((one.len(), difference), (other.len(), None), "{place:?}, seed {seed}");
     }
 }
 
@@ -72,10 +83,11 @@ fn each_seeded_bug_is_caught_by_its_check() {
     on_all_processors(|| {
         while let Some(seeded) = { next.lock().unwrap().next() } {
             let mut others = BTreeSet::new();
-            let limit = seeds(BUDGET);
-            let fitting = (limit.start..).filter(|seed| (seeded.shows_in)(&Plan::of(&mut Rng::with_seed(*seed))));
+            let limit = seeds(seeded.budget);
+            let fitting =
+                (limit.start..).filter(|seed| (seeded.shows_in)(&seeded.place.plan(&mut Rng::with_seed(*seed))));
             let caught = fitting.take(usize::try_from(limit.end - limit.start).unwrap()).find(|seed| {
-                let found = run(*seed, Some(seeded.bug)).violations;
+                let found = run(seeded.place, *seed, Some(seeded.bug)).violations;
                 others.extend(found.iter().map(|violation| violation.check));
                 others.contains(seeded.check)
             });

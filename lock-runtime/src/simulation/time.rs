@@ -1,8 +1,9 @@
-//! The clocks of a simulated host: tokio's paused one, and the time that the host was suspended.
+//! The clocks of a simulated host: tokio's paused one, and the time that the host was suspended. And its chances.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
+use fastrand::Rng;
 use tokio::time::Instant;
 
 /// A history starts here, so that nothing is at zero.
@@ -15,6 +16,8 @@ thread_local! {
     static HOST: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
     /// When the clock was last looked at, and how often in that instant.
     static LOOKS: Cell<Option<(Instant, u32)>> = const { Cell::new(None) };
+    /// What is by chance on a simulated host.
+    static CHANCES: RefCell<Option<Rng>> = const { RefCell::new(None) };
     /// Whoever saw the clock stand still may have been a task that nobody waits for.
     static STANDS_STILL: Cell<bool> = const { Cell::new(false) };
 }
@@ -25,6 +28,7 @@ pub(super) struct Simulated(());
 impl Simulated {
     pub(super) fn begin() -> Self {
         HOST.set(Some((Instant::now(), Duration::ZERO)));
+        CHANCES.set(Some(Rng::with_seed(0)));
         STANDS_STILL.set(false);
         Self(())
     }
@@ -33,6 +37,7 @@ impl Simulated {
 impl Drop for Simulated {
     fn drop(&mut self) {
         HOST.set(None);
+        CHANCES.set(None);
     }
 }
 
@@ -48,6 +53,11 @@ pub(crate) fn now() -> Option<u64> {
     }
     LOOKS.set(Some((now, looks)));
     Some(super::world::nanos(START + now.duration_since(start) + suspended))
+}
+
+/// A number by chance, the same in each run of a world; `None` on a real host.
+pub(crate) fn chance() -> Option<u64> {
+    CHANCES.with_borrow_mut(|chances| chances.as_mut().map(|random| random.u64(..)))
 }
 
 /// Whether somebody looked at the clock for so long that time could not go on.

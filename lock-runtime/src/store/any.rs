@@ -56,6 +56,10 @@ impl Store for AnyStore {
         of_any!(self, store => store.withdraw_behind(release));
     }
 
+    fn on_release_elsewhere(&self, release: &Release) {
+        of_any!(self, store => store.on_release_elsewhere(release));
+    }
+
     async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
         of_any!(self, store => store.renew(renewals, deadline).await)
     }
@@ -88,6 +92,10 @@ impl Store for AnyStore {
 
     async fn connect_again(&self, deadline: Deadline) {
         of_any!(self, store => store.connect_again(deadline).await);
+    }
+
+    fn round_trips_of_a_verb(&self) -> u32 {
+        of_any!(self, store => store.round_trips_of_a_verb())
     }
 
     fn round_trip(&self) -> Duration {

@@ -22,6 +22,7 @@ use crate::token::Token;
 mod asking;
 mod background;
 mod health;
+mod lagging;
 mod looking;
 mod member;
 mod relay;
@@ -33,6 +34,7 @@ mod votes;
 use super::voter::Voter;
 use background::Background;
 use health::HealthCheck;
+use lagging::Lagging;
 use member::Member;
 use relay::Relay;
 use votes::{Verdict, Votes};
@@ -45,6 +47,7 @@ pub(crate) struct Quorum<S> {
     health: Arc<HealthCheck>,
     /// Releases and withdrawals.
     background: Background<S>,
+    lagging: Lagging,
     relay: OnceLock<Arc<Relay>>,
 }
 
@@ -60,7 +63,14 @@ impl<S: Voter> Quorum<S> {
     pub(crate) fn new(nodes: Vec<S>, patience: Duration) -> Self {
         let members: Arc<[_]> = nodes.into_iter().enumerate().map(|(number, node)| Member::new(number, node)).collect();
         let background = Background::new(&members);
-        Self { members, patience, health: Arc::default(), background, relay: OnceLock::new() }
+        Self {
+            members,
+            patience,
+            health: Arc::default(),
+            background,
+            lagging: Lagging::default(),
+            relay: OnceLock::new(),
+        }
     }
 
     fn votes<Y, N>(&self) -> Votes<Y, N> {
@@ -208,6 +218,12 @@ impl<S: Voter> Store for Quorum<S> {
         }
     }
 
+    fn on_release_elsewhere(&self, release: &Release) {
+        if self.lagging.has(&release.token) {
+            self.withdraw_behind(release);
+        }
+    }
+
     async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
         let renewals: Arc<[Renewal]> = renewals.into();
         let pending = start_on(self.members.iter(), |member| {
@@ -297,6 +313,11 @@ impl<S: Voter> Store for Quorum<S> {
         trips().filter(is_enough).min().unwrap_or_default()
     }
 
+    /// Who waits asks one server, and then the others. A number that was drawn is raised on the others.
+    fn round_trips_of_a_verb(&self) -> u32 {
+        2
+    }
+
     fn is_cut_off(&self, key: &str) -> bool {
         self.members.iter().all(|member| member.node.is_cut_off(key))
     }
@@ -342,6 +363,7 @@ impl<S: Voter> Store for Quorum<S> {
     }
 
     fn withdraws_refused_tries(&self) -> bool {
+        mutant!(UnansweredTryRepeated => return false);
         true
     }
 }

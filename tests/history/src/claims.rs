@@ -223,6 +223,14 @@ impl History {
         covered(range, of.iter().filter_map(|of| self.late.get(of)).flatten().copied())
     }
 
+    /// How often the task was not polled for `long` or longer, of which a part was during `range`.
+    #[must_use]
+    pub fn times_late(&self, attempt: &Attempt, range: (u64, u64), long: u64) -> u32 {
+        let late = self.late.get(&(attempt.process.clone(), attempt.task));
+        let is_long = |late: &&Range| late.1 - late.0 >= long && shared(**late, range).is_some();
+        late.into_iter().flatten().filter(is_long).map(|_| 1).sum()
+    }
+
     /// The faults that hit anybody during `range`.
     pub fn faults_in(&self, range: (u64, u64)) -> impl Iterator<Item = &Fault> {
         // An instant counts as well as a stretch.

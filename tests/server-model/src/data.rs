@@ -13,6 +13,8 @@ pub(crate) struct Data {
     pub(crate) keys: Keyspace,
     pub(crate) channels: Channels,
     pub(crate) clock: Clock,
+    /// By which the server process calls itself.
+    pub(crate) run_id: String,
 }
 
 /// Why a command was not even tried; a client and a script are told in different words.
@@ -92,7 +94,7 @@ impl Data {
             (b"TIME", []) => Ok(self.time()),
             (b"PING", []) => Ok(Reply::Simple("PONG".to_owned())),
             (b"PING" | b"ECHO", [message]) => Ok(Reply::bulk(message)),
-            (b"INFO", _) => Ok(Reply::bulk("# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n")),
+            (b"INFO", _) => Ok(self.info()),
             (b"FLUSHALL", [] | [_]) => {
                 self.keys.clear();
                 Ok(Reply::ok())
@@ -101,6 +103,12 @@ impl Data {
             _ => return Err(Refusal::Unknown),
         };
         Ok(outcome.unwrap_or_else(|error| error))
+    }
+
+    /// All sections, of which these are parts.
+    fn info(&self) -> Reply {
+        let server = format!("# Server\r\nrun_id:{}\r\nuptime_in_seconds:0\r\n", self.run_id);
+        Reply::bulk(format!("{server}\r\n# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n"))
     }
 
     fn text(&self, key: &[u8]) -> Result<Option<&[u8]>, Reply> {

@@ -96,6 +96,17 @@ impl ModelServer {
         self.data().clock.set_script_time(script_time);
     }
 
+    /// From now on the server process calls itself so.
+    pub fn set_run_id(&mut self, run_id: &str) {
+        run_id.clone_into(&mut self.data().run_id);
+    }
+
+    /// How the server process calls itself.
+    #[must_use]
+    pub fn run_id(&self) -> String {
+        self.data().run_id.clone()
+    }
+
     /// Forgets all scripts: each `EVALSHA` is answered with `NOSCRIPT` until the next `EVAL`.
     pub fn flush_scripts(&mut self) {
         self.scripts.flush();

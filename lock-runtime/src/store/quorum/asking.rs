@@ -51,6 +51,12 @@ fn busy(votes: &Polled) -> Option<(usize, Busy)> {
     Some((*number, Busy { anchor: None, ..busy.clone() }))
 }
 
+/// The tokens that a majority granted.
+fn granted_tokens(answers: &[Result<Answer, StoreError>], asks: &[Ask]) -> Vec<Token> {
+    let granted = answers.iter().zip(asks).filter(|(answer, _)| matches!(answer, Ok(Answer::Granted(_))));
+    granted.map(|(_, ask)| ask.token.clone()).collect()
+}
+
 /// The servers that granted an ask, or failed and may have granted it.
 fn may_have_granted(votes: &Polled) -> impl Iterator<Item = usize> {
     let doubtful = votes.failed.iter().filter(|(_, error)| error.reach != Reach::Unsent);
@@ -93,7 +99,7 @@ impl<S: Voter> Quorum<S> {
         // After an error the caller asks for all locks again, or withdraws all asks.
         if answers.iter().all(Result::is_ok) {
             if refused.is_empty() {
-                detach(rest);
+                self.lagging.detach(rest, granted_tokens(&answers, asks));
             } else {
                 self.background.withdraw_late(rest, refused);
             }
@@ -112,7 +118,7 @@ impl<S: Voter> Quorum<S> {
         let outcome = |((votes, verdict), ask): (&(Polled, Verdict), &Ask)| match (verdict, busy(votes)) {
             (Verdict::Yes, _) => Ok(granted(votes, ask)),
             (Verdict::No, Some((refused, busy))) => {
-                let frees_in = if votes.yes.is_empty() { busy.frees_in } else { Some(retry_pause(&ask.token)) };
+                let frees_in = if votes.yes.is_empty() { busy.frees_in } else { Some(retry_pause()) };
                 // Rule Q2: the owner of the first server that answers goes first, and the others withdraw.
                 let yields = votes.yes.iter().all(|(number, _)| refused < *number) && !votes.yes.is_empty();
                 Ok(Answer::Busy(Busy { frees_in, yields, ..busy }))
@@ -122,7 +128,7 @@ impl<S: Voter> Quorum<S> {
         let answers: Vec<_> = all.iter().zip(asks).map(outcome).collect();
         self.probe_failed_servers();
         if answers.iter().all(Result::is_ok) {
-            detach(rest);
+            self.lagging.detach(rest, granted_tokens(&answers, asks));
         }
         Ok(answers)
     }
@@ -206,17 +212,29 @@ impl<S: Voter> Quorum<S> {
                     failed.failed(number, error);
                     asked = None;
                 }
-                Ok(None) if next.is_none() => return Err(StoreError { reach: failed.reach(), ..self.down() }),
+                Ok(None) if next.is_none() => return Err(self.unanswered_error(failed, deadline)),
                 Err(_) if next.is_none() => {
                     // The last servers may have run out of time in the same instant.
                     while let Some(Some((number, Err(error)))) = asking.next().now_or_never() {
                         failed.failed(number, error);
                     }
-                    return Err(StoreError { out_of_time: true, reach: failed.reach(), ..self.down() });
+                    return Err(self.unanswered_error(failed, deadline));
                 }
                 Ok(None) | Err(_) => {}
             }
         }
+    }
+
+    /// The error of an ask that no server answered. The servers that have not `failed` are silent. What is known of a server from
+    /// before is no measure: a command that had too little time says nothing about the server, but it failed all the same.
+    fn unanswered_error(&self, mut failed: Votes<(), ()>, deadline: Deadline) -> StoreError {
+        let reach = failed.reach();
+        for member in &*self.members {
+            if failed.lacks(member.number) {
+                failed.failed(member.number, member.node.unanswered(deadline.span()));
+            }
+        }
+        StoreError { reach, ..self.too_few(&failed) }
     }
 
     /// Whether too few servers answer, or may vote.
@@ -293,7 +311,16 @@ fn without_anchor(answer: Answer) -> Answer {
 }
 
 /// Between once and twice [`RETRY_PARTIAL_AFTER`], by chance: two processes that collided must not collide again.
-fn retry_pause(token: &Token) -> Duration {
-    let more = RandomState::new().hash_one(token) % 1024;
+fn retry_pause() -> Duration {
+    let more = chance() % 1024;
     RETRY_PARTIAL_AFTER + RETRY_PARTIAL_AFTER.mul_f64(f64::from(u32::try_from(more).unwrap_or_default()) / 1024.0)
+}
+
+fn chance() -> u64 {
+    // In a simulated world the seed decides.
+    #[cfg(test)]
+    if let Some(chance) = crate::simulation::time::chance() {
+        return chance;
+    }
+    RandomState::new().hash_one(())
 }

@@ -50,7 +50,7 @@ impl<S: Voter> Quorum<S> {
         granted
     }
 
-    /// The locks that a majority of all servers would grant, without the `first`.
+    /// The locks that a majority of all servers would grant, or has granted, without the `first`.
     async fn free_elsewhere(
         &self,
         first: usize,
@@ -77,8 +77,11 @@ impl<S: Voter> Quorum<S> {
         let vote = |votes: &mut Votes<Option<Token>, ()>, number, owner| votes.yes.push((number, owner));
         let (found, _) = self.decide(keys.len(), looking, vote, |_| Verdict::Open).await;
         // Where another token has the lock, an ask would queue, and split the votes at the next hand-off.
-        let are_free = |(_, votes): &(_, Votes<Option<Token>, ()>)| {
-            votes.yes.iter().filter(|(_, owner)| owner.is_none()).count() >= self.majority()
+        // Where the asker's own token has the lock, the push of that grant was lost.
+        let are_free = |((place, _), votes): &((usize, Token), Votes<Option<Token>, ()>)| {
+            let own = asks.get(*place).map(|ask| &ask.token);
+            let is_free = |owner: &Option<Token>| owner.is_none() || owner.as_ref() == own;
+            votes.yes.iter().filter(|(_, owner)| is_free(owner)).count() >= self.majority()
         };
         owned.into_iter().zip(found).filter(are_free).map(|(owned, _)| owned).collect()
     }

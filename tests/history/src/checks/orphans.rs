@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use super::{Bounds, Violation, ms};
 use crate::claims::{Attempt, History};
-use crate::event::How;
+use crate::event::{How, span};
 use crate::owners::Owned;
-use crate::ranges::without;
+use crate::ranges::{Range, without};
 
 /// What an acquire that failed may leave behind.
 const FAILED: Duration = Duration::from_secs(3);
 /// What a release may take while nothing is wrong.
 const RELEASED: Duration = Duration::from_secs(1);
-/// What a task that is not polled when it is its turn may cost others.
+/// What a task that is not polled when it is its turn may cost others, each time.
 const LATE: Duration = Duration::from_secs(1);
 /// A fault counts for what starts this soon after it.
 const AFTER: u64 = 1_000_000_000;
@@ -73,8 +73,9 @@ pub fn unused_locks_are_given_back(history: &History, bounds: &Bounds) -> Vec<Vi
             let used = own.filter_map(|attempt| Some((attempt.claim.as_ref()?.from, over(history, attempt))));
             for idle in without((lease.from.1, lease.to.0.min(history.last())), used.chain(troubles())) {
                 let time = idle.1 - idle.0;
-                let is_late = users.iter().any(|user| user.process == process && history.late(user, idle) > 0);
-                let bound = bounds.allow(if is_late { RELEASED + LATE } else { RELEASED });
+                let own = users.iter().filter(|user| user.process == process);
+                let times = own.map(|user| times_late(history, user, idle)).max().unwrap_or_default();
+                let bound = bounds.allow(RELEASED + LATE * times);
                 if time > bound && time > bound + history.stalled(process, idle) {
                     let text = format!("{key} is owned by {process} for {} without a reason", ms(time));
                     found.push(Violation { check: "", text, key: Some(key.to_owned()), range: idle });
@@ -83,6 +84,13 @@ pub fn unused_locks_are_given_back(history: &History, bounds: &Bounds) -> Vec<Vi
         }
     }
     found
+}
+
+/// How often a task was late for long in all that time, and at least once if it was late at all. Each step that it takes on its
+/// way to the lock may be late, and a quorum asks for several.
+fn times_late(history: &History, user: &Attempt, idle: Range) -> u32 {
+    let times = history.times_late(user, idle, span(LATE) / 2);
+    times.max(u32::from(history.late(user, idle) > 0))
 }
 
 /// How long after a fault connections may still be on their way back.
@@ -154,6 +162,16 @@ mod tests {
         let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20).and(1000, "harness", fault);
         assert_eq!(sample.clone().gone(3500).finds(unused_locks_are_given_back), 0);
         assert_eq!(sample.gone(3700).finds(unused_locks_are_given_back), 1);
+    }
+
+    #[test]
+    fn a_task_that_is_late_twice_keeps_a_lock_for_a_second_more_each_time() {
+        let sample = Sample::default().asks(5, "a").owned(9, "a", 9000, false);
+        let late = |sample: Sample, from: u64, to| sample.and(to, "a", What::Late { from: from * 1_000_000 });
+        let finds = |sample: Sample| sample.gone(2900).refused(2950, "a", How::Busy).finds(unused_locks_are_given_back);
+        assert_eq!(finds(late(sample.clone(), 100, 1000)), 1);
+        assert_eq!(finds(late(late(sample.clone(), 100, 1000), 1100, 1200)), 1);
+        assert_eq!(finds(late(late(sample, 100, 1000), 1100, 2000)), 0);
     }
 
     #[test]

@@ -7,6 +7,9 @@ use crate::claims::{Attempt, HARNESS, History};
 use crate::event::{How, span};
 use crate::ranges::covered;
 
+/// After so many leases that were over before their grant came, an acquire is told to ask for longer ones.
+const OUTLIVED: u32 = 3;
+
 /// After the last fault each lock that is asked for is granted before long, an acquire that would wait for longer than
 /// a crash can cost gets its lock, and every process comes to its end.
 #[must_use]
@@ -34,7 +37,10 @@ pub fn all_goes_on_after_the_faults(history: &History, bounds: &Bounds) -> Vec<V
             let waits = (attempt.invoked, attempt.returned().unwrap_or(history.last()));
             // What a holder that is polled late needs is no fault of the lock.
             let late: u64 = attempts.iter().map(|other| history.late(other, waits)).sum();
+            // A task that is told that its leases were over when it came to them had to come late to each.
+            let outlived = history.times_late(attempt, waits, span(attempt.wanted.expire() / 2)) >= OUTLIVED;
             span(attempt.wanted.timeout()) >= span(longest) + late
+                && !outlived
                 && !matches!(attempt.how(), None | Some(How::Done | How::Cancelled))
         };
         if let Some(attempt) = after.find(starved) {
@@ -120,6 +126,23 @@ mod tests {
         assert_eq!(finds(starved), 1);
         let late = waits.and(6100, "a", What::Late { from: 300_000_000 }).and(6200, "b", refused);
         assert_eq!(finds(late), 0);
+    }
+
+    #[test]
+    fn who_comes_late_to_three_leases_does_not_starve() {
+        let finds = |times: u64| {
+            let wanted = Wanted { timeout: 9000, expire: 300, renew: true, fenced: false };
+            let asks = healed().and(200, "a", What::Acquire { attempt: 200, key: KEY.into(), wanted });
+            let late = (0..times).fold(asks, |sample, time| {
+                let (from, to) = (300 + time * 400, 600 + time * 400);
+                sample.and(to, "a", What::Late { from: from * 1_000_000 })
+            });
+            let refused = What::Refused { attempt: 200, how: How::Unreachable, text: String::new() };
+            let refused = late.and(3000, "a", refused).held("b", 3100, 3200);
+            let ended = |sample: Sample, process| sample.and(9000, process, What::Ended);
+            ended(ended(refused, "a"), "b").finds(all_goes_on_after_the_faults)
+        };
+        assert_eq!((finds(2), finds(3)), (1, 0));
     }
 
     #[test]

@@ -87,6 +87,7 @@ async fn everything_works_in_a_cluster_from_far_away() {
 
 #[tokio::test]
 async fn everything_works_on_a_quorum_from_far_away() {
-    // A hand-off takes two round trips, at times three: docs/topologies.md.
+    // A hand-off takes two round trips from where the managers connected (`simulation::quorum::scenes`). Here the servers move away
+    // after that, and it may take three: docs/topologies.md.
     at(Far::quorum, &[200, 400], (5, 3)).await;
 }

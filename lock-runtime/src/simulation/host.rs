@@ -1,0 +1,50 @@
+//! [`Host`]: one process's way to a server.
+
+use std::fmt;
+use std::sync::Arc;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisResult};
+use tokio::time::sleep;
+
+use super::network::Network;
+
+/// One process's way to the server.
+#[derive(Clone)]
+pub(crate) struct Host {
+    network: Arc<Network>,
+    process: Arc<str>,
+}
+
+impl Host {
+    pub(super) fn new(network: Arc<Network>, process: &str) -> Self {
+        Self { network, process: process.into() }
+    }
+
+    pub(crate) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
+        self.network.passable(&self.process).await;
+        // The handshake of TCP. What follows on the connection takes its time by itself.
+        sleep(self.network.round_trip()).await;
+        if self.network.rolls(|conditions| conditions.refused) {
+            return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
+        }
+        let (near, far) = tokio::io::duplex(1 << 16);
+        self.network.accept(&self.process, far);
+        let info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
+        let (connection, driver) = MultiplexedConnection::new_with_config(&info, near, config).await?;
+        tokio::spawn(driver);
+        Ok(connection)
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "server {} of {}", self.network.number(), self.process)
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,50 @@
+//! [`Journal`]: all that happens in a world, in one order, whichever server it happens on.
+
+use history::Event;
+use history::event::{Change, What};
+
+use super::majority::Majority;
+use super::time;
+
+#[derive(Default)]
+pub(super) struct Journal {
+    events: Vec<Event>,
+    /// When the last of them was.
+    noted: u64,
+    /// Who owns the locks of a quorum; `None` where one server decides.
+    majority: Option<Majority>,
+}
+
+impl Journal {
+    pub(super) fn note(&mut self, process: &str, task: u32, what: What) {
+        let t = self.next_instant();
+        self.noted = t;
+        self.events.push(Event { t, process: process.to_owned(), task, what });
+    }
+
+    /// What follows within an instant of virtual time comes later all the same.
+    pub(super) fn next_instant(&self) -> u64 {
+        time::now().unwrap_or_default().max(self.noted + 1)
+    }
+
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// From now on so many servers decide together who owns a lock.
+    pub(super) fn count_servers(&mut self, servers: usize) {
+        self.majority = (servers > 1).then(|| Majority::of(servers));
+    }
+
+    /// Writes down what became of a lock on a server, where that decides who owns the lock.
+    pub(super) fn note_change(&mut self, server: usize, key: String, to: Change) {
+        let since = time::now().unwrap_or_default();
+        let to = match &mut self.majority {
+            Some(majority) => majority.count(server, &key, to, since),
+            None => Some(to),
+        };
+        if let Some(to) = to {
+            self.note("server", 0, What::Changed { since, key, to });
+        }
+    }
+}

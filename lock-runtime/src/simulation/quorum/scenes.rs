@@ -1,0 +1,123 @@
+//! Single scenes on a quorum.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use server_model::ModelServer;
+use tokio::time::{Instant, sleep};
+
+use super::super::network::Conditions;
+use super::super::process::connect_to;
+use super::super::servers::Servers;
+use super::super::time::Simulated;
+use super::super::world::Plan;
+use super::plan;
+use crate::mutants::{Mutant, Seeded};
+use crate::{LockError, LockManager};
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// Three servers that are so far away, in milliseconds of a round trip.
+fn quorum(round_trip: u64) -> (Simulated, Servers) {
+    let random = &mut Rng::with_seed(0);
+    let plan = Plan { servers: 3, round_trip, ..plan(random) };
+    (Simulated::begin(), Servers::of(&plan, None, random))
+}
+
+/// Connects to all servers, with both connections of the manager.
+async fn connect(servers: &Servers, name: &str) -> LockManager {
+    let locks = connect_to(servers, name);
+    let guard = locks.lock("warm", name).timeout(LONG).expire(LONG).acquire().await.unwrap();
+    while guard.remaining() < LONG / 2 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    guard.release().await.unwrap();
+    sleep(LONG).await;
+    locks
+}
+
+/// On how many servers a key is locked.
+fn count(servers: &Servers, key: &str) -> usize {
+    let is_locked = |keys: Vec<(String, _)>| keys.iter().any(|(name, _)| name == key);
+    servers.all().iter().filter(|network| is_locked(network.server(ModelServer::snapshot))).count()
+}
+
+/// How long the slowest of some hand-offs takes, each some milliseconds later after the waiter. The servers are as far away as when
+/// the managers connected, or were `near` then.
+async fn slowest_hand_off(round_trip: u64, near: bool) -> Duration {
+    let mut slowest = Duration::ZERO;
+    for wait in (2000..5000).step_by(20) {
+        let (_time, servers) = quorum(if near { 0 } else { round_trip });
+        let (one, other) = (connect(&servers, "p").await, connect(&servers, "q").await);
+        servers.all().iter().for_each(|network| network.move_away(Duration::from_millis(round_trip)));
+        let guard = one.lock("k", &0).try_acquire().await.unwrap().unwrap();
+        assert!(other.lock("k", &0).try_acquire().await.unwrap().is_none());
+        let waiter = tokio::spawn(async move {
+            let guard = other.lock("k", &0).timeout(LONG).acquire().await.unwrap();
+            (Instant::now(), guard)
+        });
+        sleep(Duration::from_millis(wait)).await;
+        let released = Instant::now();
+        guard.release().await.unwrap();
+        let (had, guard) = waiter.await.unwrap();
+        slowest = slowest.max(had.duration_since(released));
+        guard.release().await.unwrap();
+    }
+    slowest
+}
+
+/// The table "At a distance" in docs/topologies.md. Whenever the release comes, also when the keeper has just repeated the ask. A
+/// manager that connected when the servers were near does not know that they are far away, and asks several of them to queue.
+#[tokio::test(start_paused = true)]
+async fn a_hand_off_takes_two_round_trips() {
+    for (round_trip, near, most) in [(200, false, 2), (400, false, 2), (400, true, 4)] {
+        let slowest = slowest_hand_off(round_trip, near).await;
+        let bound = |trips| Duration::from_millis(round_trip) * trips + Duration::from_millis(10);
+        assert!((bound(most - 1)..bound(most)).contains(&slowest), "{round_trip} ms, {near}: {slowest:?}");
+    }
+}
+
+/// A draw takes two round trips, and its task is not late for that time.
+#[tokio::test(start_paused = true)]
+async fn a_fenced_lock_is_had_from_far_away() {
+    for (bug, is_had) in [(None, true), (Some(Mutant::StepsFromAfarAreLate), false)] {
+        let (_time, servers) = quorum(400);
+        let locks = connect(&servers, "p").await;
+        let _seeded = Seeded::begin(bug);
+        let begin = Instant::now();
+        let had = locks.lock("k", &0).fenced(true).timeout(LONG).acquire().await;
+        assert_eq!(had.is_ok() && begin.elapsed() < Duration::from_secs(2), is_had, "{bug:?}: {:?}", begin.elapsed());
+    }
+}
+
+/// A hold may be over before the last server has its ask, and the keeper releases it over another connection.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_overtakes_an_ask_leaves_no_lock() {
+    for (bug, left) in [(None, 0), (Some(Mutant::LaggingForgotten), 1)] {
+        let (_time, servers) = quorum(0);
+        let locks = connect(&servers, "p").await;
+        let _seeded = Seeded::begin(bug);
+        servers.all()[0].set_conditions(Conditions {
+            delay: Duration::from_millis(1),
+            slow: 1.0,
+            ..Conditions::default()
+        });
+        let guard = locks.lock("k", &0).acquire().await.unwrap();
+        servers.all()[0].set_conditions(Conditions::default());
+        drop(guard);
+        sleep(Duration::from_millis(300)).await;
+        assert_eq!(count(&servers, "k:0"), left, "{bug:?}");
+    }
+}
+
+/// The ask of the first server is cut short by the timeout. That says nothing about the server: the lock was busy.
+#[tokio::test(start_paused = true)]
+async fn an_ask_that_had_too_little_time_is_no_outage() {
+    let (_time, servers) = quorum(30);
+    let (one, other) = (connect(&servers, "p").await, connect(&servers, "q").await);
+    let _held = one.lock("k", &0).acquire().await.unwrap();
+    let refused = other.lock("k", &0).timeout(Duration::from_millis(40)).acquire().await;
+    assert!(matches!(refused, Err(LockError::Timeout { .. })), "{refused:?}");
+}
