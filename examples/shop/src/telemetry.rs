@@ -1,5 +1,6 @@
 //! Events on stdout, and the numbers of `/metrics`.
 
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
@@ -24,7 +25,9 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// When the process has a subscriber or a recorder already.
 pub fn install() -> Result<PrometheusHandle, StartFailure> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::registry().with(filter).with(tracing_subscriber::fmt::layer()).try_init()?;
+    // Colours on a terminal only.
+    let lines = tracing_subscriber::fmt::layer().with_ansi(std::io::stdout().is_terminal());
+    tracing_subscriber::registry().with(filter).with(lines).try_init()?;
     let builder = PrometheusBuilder::new().set_buckets_for_metric(Matcher::Prefix("cache_lock_".to_owned()), &BUCKETS)?;
     Ok(builder.install_recorder()?)
 }
