@@ -57,7 +57,21 @@ impl Server {
         Ok(self.process.kill().await?)
     }
 
-    /// Kills the server, and starts another one on the same port. It has nothing of the data: nothing was written to a disk.
+    /// Kills the server, as a crash does.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: call it again to wait for the end.
+    pub async fn kill(&mut self) -> Result<(), Failure> {
+        Ok(self.process.kill().await?)
+    }
+
+    /// Kills the server if it runs, and starts another one on the same port. It has nothing of the data: nothing was written to
+    /// a disk.
     ///
     /// # Errors
     ///
@@ -67,7 +81,7 @@ impl Server {
     ///
     /// Not cancel safe: afterwards there may be no server.
     pub async fn restart_empty(&mut self) -> Result<(), Failure> {
-        self.process.kill().await?;
+        self.kill().await?;
         self.process = launch(self.port, &self.folder).await?.ok_or("the redis-server does not start again")?;
         Ok(())
     }

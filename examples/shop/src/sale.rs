@@ -83,3 +83,29 @@ pub(crate) fn today() -> i64 {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     i64::try_from(seconds / SECONDS_PER_DAY).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lock_runtime::{FencingToken, LockManager};
+
+    use crate::{Database, Failure, Settings, Shop};
+
+    /// A has read the stock, and its lock is lost. B gets the lock and reads the stock, too. Only B may write what it has read.
+    #[tokio::test]
+    async fn who_lost_the_lock_can_not_sell_from_what_it_has_read() {
+        let mut settings = Settings::from_env().unwrap();
+        settings.work = Duration::ZERO;
+        let database = Database::open(None, 3).await.unwrap();
+        let shop = Shop::new(LockManager::in_memory(), database, &settings);
+        let (seen_by_a, a) = shop.claim_stock(1, FencingToken::from(10)).await.unwrap();
+        let (seen_by_b, b) = shop.claim_stock(1, FencingToken::from(11)).await.unwrap();
+        assert_eq!((seen_by_a, seen_by_b), (3, 3));
+        assert!(matches!(shop.sell(1, seen_by_a - 1, a).await, Err(Failure::Fenced)));
+        shop.sell(1, seen_by_b - 1, b).await.unwrap();
+        assert!(matches!(shop.claim_stock(1, FencingToken::from(10)).await, Err(Failure::Fenced)));
+        let books = shop.database.books().await.unwrap();
+        assert_eq!((books.sold, books.left), (1, 4 * 3 - 1));
+    }
+}

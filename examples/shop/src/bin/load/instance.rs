@@ -50,6 +50,17 @@ impl Instance {
         self.url.clone()
     }
 
+    /// Stops the instance for this long, as a host that is short of memory does, and lets it go on (SIGSTOP, SIGCONT). The
+    /// instance does not notice it before its next look at a clock.
+    #[cfg(unix)]
+    pub(crate) async fn pause(&self, pause: std::time::Duration) -> Result<(), StartFailure> {
+        use rustix::process::{Pid, Signal, kill_process};
+        let id = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())).ok_or("the instance has ended")?;
+        kill_process(id, Signal::STOP)?;
+        tokio::time::sleep(pause).await;
+        Ok(kill_process(id, Signal::CONT)?)
+    }
+
     /// SIGKILL: the instance can't release anything.
     pub(crate) async fn kill(&mut self) -> Result<(), StartFailure> {
         Ok(self.child.kill().await?)

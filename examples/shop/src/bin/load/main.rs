@@ -1,7 +1,9 @@
 //! Sells the shop out under load, with two instances on one Redis, and judges the books.
 //!
-//! `cargo run --release -p shop --bin load`, then again with `--no-lock`. In the middle one instance is killed (SIGKILL). Then
-//! Redis is restarted, and has forgotten all locks: what keeps the books right then are the fencing tokens (`fence.rs`).
+//! `cargo run --release -p shop --bin load`, then again with `--no-lock`. In the middle
+//! Redis is restarted, and has forgotten all locks. Then one instance is paused past its leases (SIGSTOP), and later killed
+//! (SIGKILL). No lock alone bears a server that forgets, or a holder that is paused after it has looked at the clock: what keeps
+//! the books right then are the fencing tokens (`fence.rs`).
 
 use std::process::ExitCode;
 
@@ -21,7 +23,7 @@ mod instance;
 mod nemesis;
 mod verdict;
 
-/// Sells the shop out with two instances, of which one is killed. Exit status 1: too much was sold, an order was paid twice, or
+/// Sells the shop out with two instances: Redis forgets, one instance is paused and killed. Exit status 1: too much was sold, an order was paid twice, or
 /// an order can't be paid.
 #[derive(Clone, Debug, Parser)]
 struct Options {
