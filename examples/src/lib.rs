@@ -19,6 +19,7 @@ pub use process::Process;
 pub use race::{Workers, race, take_part};
 pub use report::Report;
 pub use run::{Run, tell};
+pub use server::Server;
 pub use tally::{Outcome, Tally};
 pub use waits::Waits;
 

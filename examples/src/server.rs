@@ -16,27 +16,40 @@ const NO_SERVER: &str = "this needs a Redis server: pass --redis URL, or put a r
 
 /// A redis-server on a free port of 127.0.0.1, in a folder of its own; killed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub struct Server {
     url: String,
+    port: u16,
     // Dropped, hence killed, before the folder that it runs in.
     process: Child,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Server {
     /// Starts one from the PATH and waits until it answers.
-    pub(crate) async fn start() -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or it does not start.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a server that was started is killed.
+    pub async fn start() -> Result<Self, Failure> {
         // Between finding a free port and using it another program may take it: then the server ends at once, and
         // the next port is tried.
         for _ in 0..3 {
-            if let Some(server) = Self::try_start().await? {
-                return Ok(server);
+            let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+            let folder = tempfile::tempdir()?;
+            if let Some(process) = launch(port, &folder).await? {
+                return Ok(Self { url: url(port), port, process, folder });
             }
         }
         Err("the redis-server on the PATH does not start".into())
     }
 
-    pub(crate) fn url(&self) -> &str {
+    /// Where it is.
+    #[must_use]
+    pub fn url(&self) -> &str {
         &self.url
     }
 
@@ -44,30 +57,61 @@ impl Server {
         Ok(self.process.kill().await?)
     }
 
-    async fn try_start() -> Result<Option<Self>, Failure> {
-        let folder = tempfile::tempdir()?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let url = format!("redis://127.0.0.1:{port}");
-        let mut process = Command::new("redis-server")
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .args(["--port", &port.to_string()])
-            .current_dir(&folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| match error.kind() {
-                ErrorKind::NotFound => Failure::from(NO_SERVER),
-                _ => error.into(),
-            })?;
-
-        let client = redis::Client::open(url.as_str())?;
-        while process.try_wait()?.is_none() {
-            if client.get_multiplexed_async_connection().await.is_ok() {
-                return Ok(Some(Self { url, process, _folder: folder }));
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        Ok(None)
+    /// Kills the server, as a crash does.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: call it again to wait for the end.
+    pub async fn kill(&mut self) -> Result<(), Failure> {
+        Ok(self.process.kill().await?)
     }
+
+    /// Kills the server if it runs, and starts another one on the same port. It has nothing of the data: nothing was written to
+    /// a disk.
+    ///
+    /// # Errors
+    ///
+    /// When it does not start again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: afterwards there may be no server.
+    pub async fn restart_empty(&mut self) -> Result<(), Failure> {
+        self.kill().await?;
+        self.process = launch(self.port, &self.folder).await?.ok_or("the redis-server does not start again")?;
+        Ok(())
+    }
+}
+
+fn url(port: u16) -> String {
+    format!("redis://127.0.0.1:{port}")
+}
+
+/// A server that answers; `None` when it ended at once.
+async fn launch(port: u16, folder: &TempDir) -> Result<Option<Child>, Failure> {
+    let mut process = Command::new("redis-server")
+        .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        .args(["--port", &port.to_string()])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Failure::from(NO_SERVER),
+            _ => error.into(),
+        })?;
+
+    let client = redis::Client::open(url(port))?;
+    while process.try_wait()?.is_none() {
+        if client.get_multiplexed_async_connection().await.is_ok() {
+            return Ok(Some(process));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(None)
 }

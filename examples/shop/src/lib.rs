@@ -1,0 +1,46 @@
+//! A shop as a service: axum, a database, and locks.
+//!
+//! `cargo run --release -p shop` serves on port 3000, with SQLite in a temporary file and with locks in memory. Open `/` to see
+//! the locks at work. Several instances share a database by `DATABASE_URL` (Postgres), and locks by `REDIS_URL`.
+//! `cargo run --release -p shop --bin load` has two instances sell out under load, and kills one of them.
+//!
+//! | what | where | how it is locked |
+//! |---|---|---|
+//! | flash sale: `POST /items/{id}/buy` | `sale.rs` | one lock per item; the fencing token guards the stock |
+//! | payment: `POST /orders/{id}/pay` | `payment.rs` | one lock per order; the fencing token guards the order |
+//! | default address: `PUT /users/{id}/default-address` | `address.rs` | one lock per user, on the handler itself |
+//! | nightly report: a background task | `nightly_report.rs` | one lock per night; who finds it busy leaves the night to the other |
+//!
+//! What callers are told when a lock could not be had is in [`LockProblem`]. In which order the service stops is in [`serve`].
+
+mod address;
+mod database;
+mod failure;
+mod fence;
+mod live;
+mod lock_problem;
+mod nightly_report;
+mod payment;
+mod problem;
+mod routes;
+mod sale;
+mod serve;
+mod settings;
+mod shop;
+pub mod telemetry;
+mod unlocked;
+
+pub use database::{Books, Database};
+pub use failure::Failure;
+pub use lock_problem::LockProblem;
+pub use nightly_report::Night;
+pub use payment::Payment;
+pub use problem::Problem;
+pub use routes::{App, router};
+pub use sale::Receipt;
+pub use serve::{serve, stop_signal};
+pub use settings::Settings;
+pub use shop::Shop;
+
+/// Why the service can't start; its text is what the operator reads.
+pub type StartFailure = Box<dyn std::error::Error + Send + Sync>;

@@ -1,0 +1,10 @@
+//! The service as its callers and its operators see it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "so fails a test")]
+
+mod answers;
+mod instance;
+mod load;
+// mod page;
+mod shutdown;
+mod together;
