@@ -154,6 +154,7 @@ fn judged(plate: &Plate, fault: Fault, history: &History) -> BTreeMap<Promise, S
         forgetful: false,
         tells,
         queues,
+        splits: false,
     };
     let mut broken = BTreeMap::new();
     for violation in judge(history, &bounds) {

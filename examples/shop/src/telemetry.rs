@@ -28,7 +28,8 @@ pub fn install() -> Result<PrometheusHandle, StartFailure> {
     // Colours on a terminal only.
     let lines = tracing_subscriber::fmt::layer().with_ansi(std::io::stdout().is_terminal());
     tracing_subscriber::registry().with(filter).with(lines).try_init()?;
-    let builder = PrometheusBuilder::new().set_buckets_for_metric(Matcher::Prefix("cache_lock_".to_owned()), &BUCKETS)?;
+    let builder =
+        PrometheusBuilder::new().set_buckets_for_metric(Matcher::Prefix("cache_lock_".to_owned()), &BUCKETS)?;
     Ok(builder.install_recorder()?)
 }
 

@@ -191,6 +191,7 @@ impl Plan {
             forgetful: self.forgetful,
             tells: true,
             queues: true,
+            splits: self.servers > 1,
         }
     }
 }

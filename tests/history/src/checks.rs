@@ -69,6 +69,9 @@ pub struct Bounds {
     pub tells: bool,
     /// The lock has a queue of processes.
     pub queues: bool,
+    /// The lock lives on several servers: two processes that ask at the same time may each get a part, and both are told that
+    /// it is busy.
+    pub splits: bool,
 }
 
 impl Bounds {

@@ -17,6 +17,7 @@ pub(crate) const BOUNDS: Bounds = Bounds {
     forgetful: false,
     tells: true,
     queues: true,
+    splits: false,
 };
 
 /// All times in milliseconds.

@@ -158,6 +158,7 @@ impl Plan {
             forgetful: self.forgetful,
             tells: L::TELLS,
             queues: L::QUEUES,
+            splits: self.place == Place::Quorum,
         }
     }
 

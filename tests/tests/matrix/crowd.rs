@@ -25,6 +25,7 @@ const BOUNDS: Bounds = Bounds {
     forgetful: false,
     tells: true,
     queues: true,
+    splits: false,
 };
 
 /// C1 and C2 of the history checker, and that nobody waits for longer than he wanted.

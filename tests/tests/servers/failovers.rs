@@ -31,6 +31,7 @@ const BOUNDS: Bounds = Bounds {
     forgetful: false,
     tells: true,
     queues: true,
+    splits: false,
 };
 
 /// Without a fault nothing is lost between a master and its replica.

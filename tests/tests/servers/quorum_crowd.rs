@@ -36,6 +36,7 @@ const BOUNDS: Bounds = Bounds {
     forgetful: false,
     tells: true,
     queues: false,
+    splits: true,
 };
 
 /// Managers that work as long as a harness does something to their servers.

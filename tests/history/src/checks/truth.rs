@@ -158,13 +158,13 @@ fn busy_locks_are_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
         let leases = owners.get(attempt.key.as_str()).map(Vec::as_slice).unwrap_or_default();
         let is_taken =
             leases.iter().any(|lease| is_others(lease) && shared((lease.from.0, lease.to.1), range).is_some());
-        let is_sibling = |other: &Attempt| {
+        let is_rival = |other: &Attempt| {
             let over = other.claim.as_ref().map_or(other.returned(), Claim::over).unwrap_or(u64::MAX);
             !std::ptr::eq(other, attempt)
-                && other.process == attempt.process
+                && (bounds.splits || other.process == attempt.process)
                 && shared((other.invoked, over.saturating_add(AFTER)), range).is_some()
         };
-        if !is_taken && !attempts.get(attempt.key.as_str()).is_some_and(|of| of.iter().any(|other| is_sibling(other))) {
+        if !is_taken && !attempts.get(attempt.key.as_str()).is_some_and(|of| of.iter().any(|other| is_rival(other))) {
             let text = format!("{} is told that {} is busy, and nobody has it", who(attempt), attempt.key);
             found.push(Violation::of(attempt, (attempt.invoked, returned), text));
         }
