@@ -113,7 +113,8 @@ impl Database {
     pub async fn books(&self) -> sqlx::Result<Books> {
         let number = |query: &'static str| sqlx::query_scalar::<_, i64>(query).fetch_one(&self.pool);
         let numbers = |query: &'static str| sqlx::query_scalar::<_, i64>(query).fetch_all(&self.pool);
-        let twice = "SELECT COUNT(*) FROM (SELECT order_id FROM payments GROUP BY order_id HAVING COUNT(*) > 1) AS twice";
+        let twice =
+            "SELECT COUNT(*) FROM (SELECT order_id FROM payments GROUP BY order_id HAVING COUNT(*) > 1) AS twice";
         Ok(Books {
             // Postgres adds BIGINTs to a NUMERIC, which the driver for any database does not know.
             at_start: number("SELECT CAST(SUM(at_start) AS BIGINT) FROM items").await?,

@@ -76,8 +76,9 @@ impl Live {
 }
 
 async fn picture(shop: &Shop, before: LockStats, stats: LockStats, passed: Duration) -> sqlx::Result<Picture> {
-    let rows: Vec<(i64, String, i64, i64)> =
-        sqlx::query_as("SELECT id, name, at_start, stock FROM items ORDER BY id").fetch_all(shop.database.pool()).await?;
+    let rows: Vec<(i64, String, i64, i64)> = sqlx::query_as("SELECT id, name, at_start, stock FROM items ORDER BY id")
+        .fetch_all(shop.database.pool())
+        .await?;
     let unpaid = "SELECT COUNT(*) FROM orders WHERE paid = 0";
     let unpaid = sqlx::query_scalar(unpaid).fetch_one(shop.database.pool()).await?;
     let mut items = Vec::with_capacity(rows.len());

@@ -15,9 +15,8 @@ async fn who_was_accepted_before_sigterm_is_served() {
     let shop = Instance::start(&[("REDIS_URL", server.url()), ("SHOP_WORK_MS", "100")]).await;
     // A viewer of the page does not hold up the end.
     let viewer = reqwest::get(format!("{}/events", shop.url)).await.unwrap();
-    let customers: Vec<_> = (0..8)
-        .map(|_| tokio::spawn(reqwest::Client::new().post(format!("{}/items/1/buy", shop.url)).send()))
-        .collect();
+    let customers: Vec<_> =
+        (0..8).map(|_| tokio::spawn(reqwest::Client::new().post(format!("{}/items/1/buy", shop.url)).send())).collect();
     while shop.metric("cache_lock_waiters{prefix=\"sale\"}").await < 7.0 {
         sleep(Duration::from_millis(5)).await;
     }

@@ -21,11 +21,7 @@ pub(crate) struct Verdict {
 
 impl Verdict {
     /// Pays the open orders, lets the instances end, and reads the books.
-    pub(crate) async fn of(
-        database: &Database,
-        customers: &Customers,
-        answers: Answers,
-    ) -> Result<Self, StartFailure> {
+    pub(crate) async fn of(database: &Database, customers: &Customers, answers: Answers) -> Result<Self, StartFailure> {
         let open = database.books().await?.unpaid;
         join_all(open.iter().map(|order| customers.pay(*order))).await;
         customers.leave();
@@ -59,7 +55,11 @@ impl fmt::Display for Verdict {
             let mark = if number == wanted { "" } else { "  VIOLATION" };
             writeln!(f, "{what:<32} {number:>8} {wanted:>8}{mark}")?;
         }
-        writeln!(f, "\nSold: {}. Orders that were open when an instance had died, and were paid then: {}.", self.books.sold, self.open)?;
+        writeln!(
+            f,
+            "\nSold: {}. Orders that were open when an instance had died, and were paid then: {}.",
+            self.books.sold, self.open
+        )?;
         writeln!(f, "\nAnswers:")?;
         self.answers.iter().try_for_each(|(answer, count)| writeln!(f, "{count:>8}  {answer}"))
     }
