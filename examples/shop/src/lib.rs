@@ -11,6 +11,8 @@
 //! | default address: `PUT /users/{id}/default-address` | `address.rs` | one lock per user, on the handler itself |
 //! | nightly report: a background task | `nightly_report.rs` | one lock per night; who finds it busy leaves the night to the other |
 //!
+//! With `--features otel` it sends traces to an OpenTelemetry collector.
+//!
 //! What callers are told when a lock could not be had is in [`LockProblem`]. In which order the service stops is in [`serve`].
 
 mod address;
@@ -27,7 +29,9 @@ mod sale;
 mod serve;
 mod settings;
 mod shop;
-pub mod telemetry;
+mod telemetry;
+#[cfg(feature = "otel")]
+mod traces;
 mod unlocked;
 
 pub use database::{Books, Database};

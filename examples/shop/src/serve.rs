@@ -9,7 +9,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::nightly_report::report_each_night;
-use crate::{App, Settings, Shop, StartFailure, router, telemetry};
+use crate::telemetry::Telemetry;
+use crate::{App, Settings, Shop, StartFailure, router};
 
 /// How long requests may take to end after the signal. With the 5 s of the locks (`Builder::drain`) and their last 6 s it fits
 /// into the 30 s that Kubernetes gives by default.
@@ -21,6 +22,7 @@ const DRAIN: Duration = Duration::from_secs(15);
 /// 2. **the background tasks**: the nightly report ends if it has begun.
 /// 3. **the locks**: `shutdown` releases what is left, so that other instances need not wait for a lease to end.
 /// 4. **the database**: a body of step 3 may still have used it.
+/// 5. **the telemetry**: it tells of all the steps before.
 ///
 /// The other way round (locks first) each accepted request that still needs a lock gets 503.
 ///
@@ -32,14 +34,15 @@ const DRAIN: Duration = Duration::from_secs(15);
 ///
 /// Not cancel safe: the locks of a dropped call end with their leases. Cancel `stop`.
 pub async fn serve(settings: Settings, stop: CancellationToken) -> Result<(), StartFailure> {
-    let metrics = telemetry::install()?;
+    let telemetry = Telemetry::install()?;
+    let metrics = telemetry.metrics.clone();
     let shop = Arc::new(Shop::open(&settings).await?);
     let app = App::new(Arc::clone(&shop), metrics.clone(), stop.clone());
 
     let mut background = JoinSet::new();
     background.spawn(report_each_night(Arc::clone(&shop), stop.clone()));
     background.spawn(app.live.clone().publish(Arc::clone(&shop)));
-    let upkeep = tokio::spawn(telemetry::keep_up(metrics));
+    let upkeep = tokio::spawn(Telemetry::keep_up(metrics));
 
     let listener = TcpListener::bind((settings.host.as_str(), settings.port)).await?;
     tracing::info!("listening on http://{}", listener.local_addr()?);
@@ -52,6 +55,7 @@ pub async fn serve(settings: Settings, stop: CancellationToken) -> Result<(), St
     shop.locks.shutdown().await;
     shop.database.close().await;
     tracing::info!("stopped");
+    telemetry.end().await;
     Ok(served?)
 }
 

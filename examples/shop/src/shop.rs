@@ -54,6 +54,7 @@ impl Shop {
     /// # Cancel safety
     ///
     /// The sale is made or not: both the stock and the order, or neither.
+    #[tracing::instrument(skip(self))]
     pub async fn buy(&self, item: i64) -> Result<Receipt, Failure> {
         if self.is_locked { self.buy_locked(item).await } else { self.buy_unlocked(item).await }
     }
@@ -67,6 +68,7 @@ impl Shop {
     /// # Cancel safety
     ///
     /// The order is paid or not. Another call pays an order that is not paid.
+    #[tracing::instrument(skip(self))]
     pub async fn pay(&self, order: i64) -> Result<crate::Payment, Failure> {
         if self.is_locked { self.pay_locked(order).await } else { self.pay_unlocked(order).await }
     }

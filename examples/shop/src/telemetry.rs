@@ -1,14 +1,16 @@
-//! Events on stdout, and the numbers of `/metrics`.
+//! [`Telemetry`]: events on stdout, the numbers of `/metrics`, and traces with the feature `otel`.
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::StartFailure;
+#[cfg(feature = "otel")]
+use crate::traces::Traces;
 
 /// From a lock that is free to a night of work, in seconds. With buckets the metrics are histograms, which the dashboard of
 /// `docs/telemetry` wants.
@@ -17,25 +19,52 @@ const BUCKETS: [f64; 7] = [0.000_1, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0];
 /// How often the exporter forgets what it need not keep.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Switches on events and metrics for this process: once, and before the locks are made. `RUST_LOG` chooses the events;
-/// `RUST_LOG=info,lock_runtime=debug` shows each wait and each hold.
-///
-/// # Errors
-///
-/// When the process has a subscriber or a recorder already.
-pub fn install() -> Result<PrometheusHandle, StartFailure> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    // Colours on a terminal only.
-    let lines = tracing_subscriber::fmt::layer().with_ansi(std::io::stdout().is_terminal());
-    tracing_subscriber::registry().with(filter).with(lines).try_init()?;
-    let builder =
-        PrometheusBuilder::new().set_buckets_for_metric(Matcher::Prefix("cache_lock_".to_owned()), &BUCKETS)?;
-    Ok(builder.install_recorder()?)
+/// What the service tells of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Telemetry {
+    pub(crate) metrics: PrometheusHandle,
+    #[cfg(feature = "otel")]
+    traces: Traces,
 }
 
-pub(crate) async fn keep_up(metrics: PrometheusHandle) {
-    loop {
-        tokio::time::sleep(UPKEEP).await;
-        metrics.run_upkeep();
+impl Telemetry {
+    /// Switches on events and metrics for this process: once, and before the locks are made. `RUST_LOG` chooses the events on
+    /// stdout; `RUST_LOG=info,lock_runtime=debug` shows outages step by step.
+    pub(crate) fn install() -> Result<Self, StartFailure> {
+        let events = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+        // Colours on a terminal only.
+        let lines = tracing_subscriber::fmt::layer().with_ansi(std::io::stdout().is_terminal()).with_filter(events);
+        let subscriber = tracing_subscriber::registry().with(lines);
+        #[cfg(feature = "otel")]
+        let traces = Traces::from_env()?;
+        #[cfg(feature = "otel")]
+        let subscriber = subscriber.with(traces.layer());
+        subscriber.try_init()?;
+
+        let builder =
+            PrometheusBuilder::new().set_buckets_for_metric(Matcher::Prefix("cache_lock_".to_owned()), &BUCKETS)?;
+        Ok(Self {
+            metrics: builder.install_recorder()?,
+            #[cfg(feature = "otel")]
+            traces,
+        })
+    }
+
+    /// Never ends.
+    pub(crate) async fn keep_up(metrics: PrometheusHandle) {
+        loop {
+            tokio::time::sleep(UPKEEP).await;
+            metrics.run_upkeep();
+        }
+    }
+
+    /// Sends what was not sent yet.
+    pub(crate) async fn end(self) {
+        #[cfg(feature = "otel")]
+        if let Err(error) = tokio::task::spawn_blocking(move || self.traces.end()).await {
+            tracing::warn!(%error, "the traces did not end");
+        }
+        #[cfg(not(feature = "otel"))]
+        drop(self);
     }
 }

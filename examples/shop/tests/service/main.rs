@@ -5,6 +5,6 @@
 mod answers;
 mod instance;
 mod load;
-// mod page;
+mod page;
 mod shutdown;
 mod together;

@@ -1,9 +1,11 @@
 //! Sells the shop out under load, with two instances on one Redis, and judges the books.
 //!
-//! `cargo run --release -p shop --bin load`, then again with `--no-lock`. In the middle
-//! Redis is restarted, and has forgotten all locks. Then one instance is paused past its leases (SIGSTOP), and later killed
-//! (SIGKILL). No lock alone bears a server that forgets, or a holder that is paused after it has looked at the clock: what keeps
-//! the books right then are the fencing tokens (`fence.rs`).
+//! `cargo run --release -p shop --bin load`, then again with `--no-lock`. In the middle Redis is restarted, and has forgotten all
+//! locks. Then one instance is paused past its leases (SIGSTOP), and later killed (SIGKILL).
+//!
+//! No lock alone bears a server that forgets, or a holder that is paused after it has looked at the clock. `#[cache_lock]` stops
+//! the body of a lost lock before its next step, so the books are rarely at risk. A step that is under way at that moment, such
+//! as a commit, is refused by the fencing token (`fence.rs`). So the books are right by the token, and not by luck.
 
 use std::process::ExitCode;
 
