@@ -1,6 +1,7 @@
 //! [`Failure`]: why the program ends without success, and its exit code.
 
 use std::fmt::{self, Display};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use lock_runtime::{ErrorKind, LockError};
@@ -38,14 +39,17 @@ impl Failure {
 
     /// Tells the user, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        tell(&self.text);
+        if !self.text.is_empty() {
+            tell(&self.text);
+        }
         ExitCode::from(self.code)
     }
 }
 
 /// A message to the user, beside the output.
 pub(crate) fn tell(text: &dyn Display) {
-    anstream::eprintln!("lockctl: {text}");
+    // Without a place for messages there is nobody to tell.
+    let _ = writeln!(anstream::stderr(), "lockctl: {text}");
 }
 
 impl Display for Failure {
@@ -67,8 +71,14 @@ impl From<LockError> for Failure {
     }
 }
 
+/// Whoever reads the output may stop reading, as head(1) does: nobody is to be told then.
+const NO_READER: u8 = 141;
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self::new(NO_READER, "");
+        }
         Self::internal(&error)
     }
 }
