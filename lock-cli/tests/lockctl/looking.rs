@@ -6,7 +6,9 @@ use tests::quorum::Servers;
 use tests::sentinel::Sentinels;
 use tests::server::{Kind, Server};
 
-use crate::{Held, lockctl, on, text};
+use tests::patience::eventually_blocking;
+
+use crate::{Held, SOON, lockctl, on, start, text};
 
 fn json(output: &[u8]) -> Value {
     serde_json::from_slice(output).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
@@ -165,6 +167,34 @@ fn a_doctor_finds_what_is_wrong_and_says_what_to_change() {
     let url = sound.url().replace("redis://", "redis://least:pass@");
     let findings = json(&lockctl(&["--json", "doctor", &url]).assert().code(1).get_output().stdout);
     assert_eq!((verdict(&findings, "locks").0.as_str(), verdict(&findings, "version").0.as_str()), ("bad", "unknown"));
+}
+
+#[test]
+fn the_least_rights_are_enough_but_for_the_names_of_waiters() {
+    let held = Held::new("till 3");
+    // As docs/protocol.md has them.
+    held.server.tell(
+        "ACL SETUSER least on >pass ~* &cache_lock:* -@all +set +get +del +pexpire +pttl +exists +lrem +rpush +lpop +lpos \
+         +time +publish +subscribe +eval +evalsha",
+    );
+    let url = held.server.url().replace("redis://", "redis://least:pass@");
+    let findings = json(&on(&url, &["--json", "doctor"]).assert().success().get_output().stdout);
+    let trial = findings.as_array().unwrap().last().unwrap();
+    assert_eq!(trial["verdict"], "good", "{findings}");
+    let _guard = held.runtime.block_on(held.locks.lock("order", &7).acquire()).unwrap();
+    let _waiting = start(&held.server.url(), &["run", "order:7", "--timeout", "20s", "true"]);
+    eventually_blocking("it waits", SOON, || held.server.keys().contains_key("{order:7}:queue"));
+    let waiting = |url: &str| {
+        let shown = json(&on(url, &["--json", "who", "order:7"]).assert().success().get_output().stdout);
+        (shown["holder"].clone(), shown["waiting"].as_array().unwrap().len())
+    };
+    assert_eq!(waiting(&url), (Value::from("till 3"), 0));
+    held.server.tell("ACL SETUSER least +lrange");
+    assert_eq!(waiting(&url), (Value::from("till 3"), 1));
+    on(&url, &["release", "--force", "order:7"]).assert().success();
+    // Another right is named.
+    let refused = on(&url, &["list"]).assert().code(69);
+    assert!(text(&refused.get_output().stderr).contains("+scan"), "{refused}");
 }
 
 #[test]
