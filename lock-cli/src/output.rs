@@ -148,7 +148,9 @@ mod tests {
 
     #[test]
     fn a_time_is_brief() {
-        for (millis, text) in [(0, "0 µs"), (12, "12.0 ms"), (2500, "2.5 s"), (120_000, "2.0 min"), (7_200_000, "2.0 h")] {
+        for (millis, text) in
+            [(0, "0 µs"), (12, "12.0 ms"), (2500, "2.5 s"), (120_000, "2.0 min"), (7_200_000, "2.0 h")]
+        {
             assert_eq!(brief(Duration::from_millis(millis)), text);
         }
     }

@@ -24,7 +24,7 @@ pub(crate) mod voter;
 
 pub(crate) use any::AnyStore;
 pub(crate) use error::{Reach, Retry, StoreError};
-pub(crate) use seen::{Seen, Forced};
+pub(crate) use seen::{Forced, Seen};
 
 /// The answers of a verb, one per item and in the order of the items, or the failure of all.
 pub(crate) type Answers<T> = Result<Vec<Result<T, StoreError>>, StoreError>;

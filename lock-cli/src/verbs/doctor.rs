@@ -51,7 +51,8 @@ impl Finding {
             Verdict::Bad => (BAD, "bad    "),
             Verdict::Unknown => (DOUBT, "unknown"),
         };
-        let advice = self.advice.as_ref().map(|advice| format!("\n                       -> {advice}")).unwrap_or_default();
+        let advice =
+            self.advice.as_ref().map(|advice| format!("\n                       -> {advice}")).unwrap_or_default();
         format!("{style}{word}{style:#}  {:<12}  {}{advice}\n", self.check, crate::output::clean(&self.found))
     }
 }

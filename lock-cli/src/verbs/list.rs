@@ -61,8 +61,10 @@ async fn scan(
     loop {
         let words = ["SCAN", &cursor, "MATCH", &list.pattern, "COUNT", &count, "TYPE", "string"];
         let reply = server.ask(&words).await;
-        let reply = reply.map_err(|error| Failure::new(AWAY, format!("{}: {error} (`list` needs +scan)", server.address())))?;
-        let [next, keys] = <[_; 2]>::try_from(items(reply)).map_err(|_| Failure::new(AWAY, "the server's reply is no SCAN"))?;
+        let reply =
+            reply.map_err(|error| Failure::new(AWAY, format!("{}: {error} (`list` needs +scan)", server.address())))?;
+        let [next, keys] =
+            <[_; 2]>::try_from(items(reply)).map_err(|_| Failure::new(AWAY, "the server's reply is no SCAN"))?;
         cursor = text(&next).unwrap_or_default();
         looked_at += KEYS_PER_SCAN;
         // Not a helper key, nor one that SCAN returned before, or that a server of a quorum has as well.

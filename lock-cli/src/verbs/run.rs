@@ -7,7 +7,7 @@ use lock_runtime::{LockError, LockGuard};
 use tokio::process::{Child, Command};
 
 use crate::arguments::Run;
-use crate::failure::{LOST, Failure, tell};
+use crate::failure::{Failure, LOST, tell};
 use crate::place::Place;
 use crate::verbs::run::signals::Signals;
 
@@ -47,7 +47,8 @@ pub(crate) async fn run(place: &Place, run: Run) -> Result<ExitCode, Failure> {
     match released {
         Err(error) if error.is_lost() || ended.is_stopped => {
             let how = if matches!(error, LockError::Lost { forced: true, .. }) { "released by force" } else { "lost" };
-            let ran = if ended.is_stopped { "the command was ended" } else { "the command ran partly without the lock" };
+            let ran =
+                if ended.is_stopped { "the command was ended" } else { "the command ran partly without the lock" };
             Err(Failure::new(LOST, format!("lock `{name}` was {how}: {ran}")))
         }
         Err(error) => {

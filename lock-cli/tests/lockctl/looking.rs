@@ -149,7 +149,8 @@ fn the_password_of_a_url_is_not_shown() {
 fn a_doctor_finds_what_is_wrong_and_says_what_to_change() {
     let verdict = |findings: &Value, check: &str| {
         let all = findings.as_array().unwrap();
-        let finding = all.iter().find(|finding| finding["check"] == check).unwrap_or_else(|| panic!("{check}: {findings}"));
+        let finding =
+            all.iter().find(|finding| finding["check"] == check).unwrap_or_else(|| panic!("{check}: {findings}"));
         (finding["verdict"].as_str().unwrap().to_owned(), finding["advice"].as_str().unwrap_or_default().to_owned())
     };
     let sound = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -210,7 +211,12 @@ fn a_bench_measures_and_leaves_nothing() {
 #[test]
 fn a_reader_that_stops_reading_is_no_error() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lockctl"));
-    let mut child = command.args(["completions", "bash"]).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .args(["completions", "bash"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let ended = child.wait_with_output().unwrap();
     assert_eq!((text(&ended.stderr).as_str(), ended.status.code()), ("", Some(141)));

@@ -41,10 +41,11 @@ fn the_exit_code_is_the_commands() {
 #[test]
 fn the_command_has_its_arguments_its_input_and_its_output() {
     let server = Server::start();
-    let shown = on(&server.url(), &["run", "job:1", "sh", "-c", "cat; echo $1 $LOCKCTL_NAME; echo oops >&2", "x", "--json"])
-        .write_stdin("in\n")
-        .assert()
-        .success();
+    let shown =
+        on(&server.url(), &["run", "job:1", "sh", "-c", "cat; echo $1 $LOCKCTL_NAME; echo oops >&2", "x", "--json"])
+            .write_stdin("in\n")
+            .assert()
+            .success();
     assert_eq!(text(&shown.get_output().stdout), "in\n--json job:1\n");
     assert_eq!(text(&shown.get_output().stderr), "oops\n");
 }
@@ -54,7 +55,8 @@ fn a_busy_lock_is_75_and_the_holder_is_named() {
     let held = Held::new("till 3");
     let guard = held.runtime.block_on(held.locks.lock("job", &1).acquire()).unwrap();
     for timeout in ["0", "100ms", "0.1"] {
-        let busy = on(&held.server.url(), &["run", "--timeout", timeout, "job:1", "--", "echo", "ran"]).assert().code(75);
+        let busy =
+            on(&held.server.url(), &["run", "--timeout", timeout, "job:1", "--", "echo", "ran"]).assert().code(75);
         assert!(busy.get_output().stdout.is_empty() && text(&busy.get_output().stderr).contains("till 3"), "{busy}");
     }
     // Without a timeout it waits.
@@ -127,8 +129,7 @@ fn a_command_that_does_not_end_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let ready = folder.path().join("ready");
     let script = "trap '' TERM; touch \"$0\"; while :; do sleep 0.02; done";
-    let arguments =
-        ["run", "--kill-after", "300ms", "job:1", "--", "sh", "-c", script, ready.to_str().unwrap()];
+    let arguments = ["run", "--kill-after", "300ms", "job:1", "--", "sh", "-c", script, ready.to_str().unwrap()];
     let child = start(&server.url(), &arguments);
     until_there(&ready);
     let force = start(&server.url(), &["release", "--force", "job:1"]);

@@ -148,7 +148,9 @@ impl Builder {
     pub fn connect_lazy(self) -> Result<LockManager, LockError> {
         match self.place()? {
             (settings, Address::Memory) => Ok(on_memory(settings, in_this_process())),
-            (settings, Address::Quorum(endpoints)) => quorum::wire(settings, &endpoints).map(quorum::Wired::into_manager),
+            (settings, Address::Quorum(endpoints)) => {
+                quorum::wire(settings, &endpoints).map(quorum::Wired::into_manager)
+            }
             (settings, Address::Redis(target)) => wire(settings, target).map(Wired::into_manager),
         }
     }

@@ -15,10 +15,10 @@ use super::resolved_request::ResolvedRequest;
 use super::slot::{Entered, Slot};
 use super::turn::{Step, Turn};
 use super::waiter_limit::WaiterPermit;
-use crate::{BackendError, LockError};
 use crate::clock::{Deadline, Moment};
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
 use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
+use crate::{BackendError, LockError};
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
 ///

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio_util::task::TaskTracker;
 
-use super::schedule::Schedule;
 use super::forced::ForcedToken;
+use super::schedule::Schedule;
 use super::slot::{Loss, Slot};
 use super::table::Table;
 use super::turn::Turn;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::memory::MemoryStore;
 use super::quorum::Quorum;
 use super::redis::RedisStore;
-use super::{Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Seen, Store, StoreError, Forced};
+use super::{Answer, Answers, Ask, Events, Forced, Release, Released, Renewal, Renewed, Seen, Store, StoreError};
 use crate::clock::Deadline;
 use crate::token::Token;
 

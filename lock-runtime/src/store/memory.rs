@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{
-    Anchor, Answer, Answers, Ask, Busy, Events, Grant, Pushed, Release, Released, Renewal, Renewed, Seen, Store,
-    StoreError, Forced,
+    Anchor, Answer, Answers, Ask, Busy, Events, Forced, Grant, Pushed, Release, Released, Renewal, Renewed, Seen,
+    Store, StoreError,
 };
 use crate::clock::{Deadline, Drift, Moment, without_drift};
 use crate::timing::CLAIM;

@@ -12,7 +12,7 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 
 use super::{
-    Answer, Answers, Ask, Cause, Events, Pushed, Release, Released, Renewal, Renewed, Seen, Store, StoreError, Forced,
+    Answer, Answers, Ask, Cause, Events, Forced, Pushed, Release, Released, Renewal, Renewed, Seen, Store, StoreError,
     exactly_one,
 };
 use crate::BackendError;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{
-    Anchor, Answer, Answers, Ask, Events, Release, Released, Renewal, Renewed, Seen, Store, StoreError, Forced,
+    Anchor, Answer, Answers, Ask, Events, Forced, Release, Released, Renewal, Renewed, Seen, Store, StoreError,
     exactly_one,
 };
 use crate::BackendError;

@@ -60,7 +60,10 @@ async fn a_look_names_the_holder_its_time_and_who_waits(world: World) {
     };
     assert_eq!((seen.key.as_str(), seen.holder.as_deref()), ("p:k", Some("north 1")));
     assert!(seen.remaining > LONG / 2 && seen.remaining <= LONG, "{seen:?}");
-    assert_eq!((seen.waiting, seen.mode, seen.is_held_here, seen.is_forced), (vec!["south|2".to_owned()], LockMode::Exclusive, false, false));
+    assert_eq!(
+        (seen.waiting, seen.mode, seen.is_held_here, seen.is_forced),
+        (vec!["south|2".to_owned()], LockMode::Exclusive, false, false)
+    );
     assert!(north.inspect("p", "k").await.unwrap().unwrap().is_held_here);
     assert!(south.is_locked("p", "k").await.unwrap());
 }

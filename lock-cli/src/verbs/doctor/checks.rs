@@ -55,12 +55,16 @@ fn role(address: &str, info: &Facts, servers: usize) -> Finding {
     match info.get("role").map(String::as_str) {
         Some("master") if replicas > 0 => {
             let found = format!("a master with {replicas} replicas");
-            Finding::new(address, "replicas", Verdict::Doubt, found)
-                .advise("a failover may lose locks: see `min_replicas`, fencing tokens, or a quorum in docs/topologies.md")
+            Finding::new(address, "replicas", Verdict::Doubt, found).advise(
+                "a failover may lose locks: see `min_replicas`, fencing tokens, or a quorum in docs/topologies.md",
+            )
         }
-        Some("master") if servers == 1 => {
-            Finding::new(address, "replicas", Verdict::Good, "none: the server has no failover, and is a single point of failure")
-        }
+        Some("master") if servers == 1 => Finding::new(
+            address,
+            "replicas",
+            Verdict::Good,
+            "none: the server has no failover, and is a single point of failure",
+        ),
         Some("master") => Finding::new(address, "replicas", Verdict::Good, "a master without replicas"),
         Some(role) => Finding::new(address, "replicas", Verdict::Bad, format!("the server is a {role}"))
             .advise("name the master, or the sentinels, in the URL"),
@@ -106,14 +110,20 @@ async fn eviction(server: &LockServer, info: &Facts) -> Finding {
     let limit = info.get("maxmemory").and_then(|limit| limit.parse().ok()).unwrap_or(0_u64);
     let used = info.get("used_memory").and_then(|used| used.parse().ok()).unwrap_or(0_u64);
     match policy.or(setting(server, "maxmemory-policy").await) {
-        Some(policy) if policy == "noeviction" && limit > 0 && used > limit / 10 * 9 => {
-            Finding::new(address, check, Verdict::Doubt, format!("noeviction, and {} % of the memory is used", used * 100 / limit))
-                .advise("no lock can be taken while memory is full: raise `maxmemory`")
-        }
+        Some(policy) if policy == "noeviction" && limit > 0 && used > limit / 10 * 9 => Finding::new(
+            address,
+            check,
+            Verdict::Doubt,
+            format!("noeviction, and {} % of the memory is used", used * 100 / limit),
+        )
+        .advise("no lock can be taken while memory is full: raise `maxmemory`"),
         Some(policy) if policy == "noeviction" => Finding::new(address, check, Verdict::Good, policy),
         Some(policy) => {
             let verdict = if limit == 0 { Verdict::Doubt } else { Verdict::Bad };
-            let found = format!("{policy}, with {}", if limit == 0 { "no limit of memory".to_owned() } else { format!("a limit of {limit} bytes") });
+            let found = format!(
+                "{policy}, with {}",
+                if limit == 0 { "no limit of memory".to_owned() } else { format!("a limit of {limit} bytes") }
+            );
             Finding::new(address, check, verdict, found)
                 .advise("the server may drop locks when its memory is full: set `maxmemory-policy noeviction`")
         }
@@ -136,8 +146,9 @@ async fn latency(server: &LockServer) -> Finding {
     if p99 < FAR {
         Finding::new(address, check, Verdict::Good, found)
     } else {
-        Finding::new(address, check, Verdict::Doubt, found)
-            .advise("raise `command_timeout` to more than three round trips; see \"At a distance\" in docs/topologies.md")
+        Finding::new(address, check, Verdict::Doubt, found).advise(
+            "raise `command_timeout` to more than three round trips; see \"At a distance\" in docs/topologies.md",
+        )
     }
 }
 
@@ -155,8 +166,9 @@ async fn clock(server: &LockServer) -> Finding {
         Finding::new(address, check, Verdict::Bad, found)
             .advise("clocks must be slewed slowly: see `max_clock_drift_ppm`, and chrony's `maxslewrate`")
     } else if apart > WRONG_CLOCK {
-        Finding::new(address, check, Verdict::Doubt, found)
-            .advise("locks do not compare clocks, but a clock that is set right later ends leases early: run chrony or ntpd")
+        Finding::new(address, check, Verdict::Doubt, found).advise(
+            "locks do not compare clocks, but a clock that is set right later ends leases early: run chrony or ntpd",
+        )
     } else {
         Finding::new(address, check, Verdict::Good, found)
     }

@@ -60,12 +60,10 @@ impl<S: Voter> Quorum<S> {
 fn of_majority(seen: Vec<Seen>, majority: usize) -> Option<Seen> {
     let owns = |owner: &Seen| seen.iter().filter(|other| other.owner == owner.owner).count() >= majority;
     let owner = seen.iter().find(|seen| owns(seen))?.owner.clone();
-    let waiting = seen.iter().map(|seen| &seen.waiting).max_by_key(|waiting| waiting.len()).cloned().unwrap_or_default();
-    let mut ends: Vec<Duration> = seen
-        .iter()
-        .filter(|seen| seen.owner == owner)
-        .map(|seen| seen.frees_in.unwrap_or(Duration::MAX))
-        .collect();
+    let waiting =
+        seen.iter().map(|seen| &seen.waiting).max_by_key(|waiting| waiting.len()).cloned().unwrap_or_default();
+    let mut ends: Vec<Duration> =
+        seen.iter().filter(|seen| seen.owner == owner).map(|seen| seen.frees_in.unwrap_or(Duration::MAX)).collect();
     ends.sort_unstable_by(|one, other| other.cmp(one));
     let frees_in = ends.get(majority - 1).copied().filter(|end| *end < Duration::MAX);
     Some(Seen { owner, frees_in, waiting })

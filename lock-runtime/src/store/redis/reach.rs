@@ -7,7 +7,7 @@ use super::reply::{items, text};
 use super::scripts::{self, Script};
 use super::{RedisStore, millis};
 use crate::clock::Deadline;
-use crate::store::{Seen, StoreError, Forced};
+use crate::store::{Forced, Seen, StoreError};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
@@ -33,7 +33,9 @@ impl RedisStore {
         match self.reach(&scripts::FORCE, key, millis(CLAIM), deadline).await? {
             Value::Int(0) => Ok(Forced::Free),
             Value::Int(1) => Ok(Forced::Gone),
-            marked => text(marked).map(|marked| Forced::Leaving(Token::foreign(&marked))).ok_or_else(StoreError::no_answer),
+            marked => {
+                text(marked).map(|marked| Forced::Leaving(Token::foreign(&marked))).ok_or_else(StoreError::no_answer)
+            }
         }
     }
 
