@@ -6,13 +6,13 @@ use std::process::ExitCode;
 
 use lock_runtime::{ErrorKind, LockError};
 
-/// The server can't be reached, or can't do it (EX_UNAVAILABLE).
+/// The server can't be reached, or can't do it (`EX_UNAVAILABLE`).
 pub(crate) const AWAY: u8 = 69;
-/// A bug, or the system lacks something (EX_SOFTWARE).
+/// A bug, or the system lacks something (`EX_SOFTWARE`).
 const INTERNAL: u8 = 70;
-/// The lock of `run` was lost (EX_IOERR).
+/// The lock of `run` was lost (`EX_IOERR`).
 pub(crate) const LOST: u8 = 74;
-/// The lock is busy (EX_TEMPFAIL).
+/// The lock is busy (`EX_TEMPFAIL`).
 pub(crate) const BUSY: u8 = 75;
 /// The command line is wrong; clap has the same.
 const MISUSE: u8 = 2;

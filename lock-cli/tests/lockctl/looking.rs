@@ -183,7 +183,7 @@ fn the_least_rights_are_enough_but_for_the_names_of_waiters() {
     let trial = findings.as_array().unwrap().last().unwrap();
     assert_eq!(trial["verdict"], "good", "{findings}");
     let _guard = held.runtime.block_on(held.locks.lock("order", &7).acquire()).unwrap();
-    let _waiting = start(&held.server.url(), &["run", "order:7", "--timeout", "20s", "true"]);
+    let waiter = start(&held.server.url(), &["run", "order:7", "--timeout", "20s", "true"]);
     eventually_blocking("it waits", SOON, || held.server.keys().contains_key("{order:7}:queue"));
     let waiting = |url: &str| {
         let shown = json(&on(url, &["--json", "who", "order:7"]).assert().success().get_output().stdout);
@@ -193,6 +193,7 @@ fn the_least_rights_are_enough_but_for_the_names_of_waiters() {
     held.server.tell("ACL SETUSER least +lrange");
     assert_eq!(waiting(&url), (Value::from("till 3"), 1));
     on(&url, &["release", "--force", "order:7"]).assert().success();
+    assert_eq!(waiter.wait_with_output().unwrap().status.code(), Some(0));
     // Another right is named.
     let refused = on(&url, &["list"]).assert().code(69);
     assert!(text(&refused.get_output().stderr).contains("+scan"), "{refused}");
@@ -210,14 +211,10 @@ fn a_bench_measures_and_leaves_nothing() {
 
 #[test]
 fn a_reader_that_stops_reading_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lockctl"));
-    let mut child = command
-        .args(["completions", "bash"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let ended = child.wait_with_output().unwrap();
+    let ended =
+        command.args(["completions", "bash"]).stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap();
     assert_eq!((text(&ended.stderr).as_str(), ended.status.code()), ("", Some(141)));
 }
