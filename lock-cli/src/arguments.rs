@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-/// The locks of #[cache_lock] from the command line.
+/// The locks of `#[cache_lock]` from the command line.
 ///
 /// NAME is a lock's name as it stands in Redis: `prefix:key`, with a namespace in front where there is one. The blanks,
 /// colons and braces of a key are percent-escaped in it.
@@ -158,7 +158,7 @@ mod tests {
     fn a_time_has_a_unit_or_is_in_seconds() {
         assert_eq!(time("1.5"), Ok(Duration::from_millis(1500)));
         assert_eq!(time("0"), Ok(Duration::ZERO));
-        assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(time("2m"), Ok(Duration::from_mins(2)));
         assert!(time("-1").is_err() && time("soon").is_err());
     }
 }

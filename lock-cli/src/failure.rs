@@ -1,17 +1,18 @@
 //! [`Failure`]: why the program ends without success, and its exit code.
 
 use std::fmt::{self, Display};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use lock_runtime::{ErrorKind, LockError};
 
-/// The server can't be reached, or can't do it (EX_UNAVAILABLE).
+/// The server can't be reached, or can't do it (`EX_UNAVAILABLE`).
 pub(crate) const AWAY: u8 = 69;
-/// A bug, or the system lacks something (EX_SOFTWARE).
+/// A bug, or the system lacks something (`EX_SOFTWARE`).
 const INTERNAL: u8 = 70;
-/// The lock of `run` was lost (EX_IOERR).
+/// The lock of `run` was lost (`EX_IOERR`).
 pub(crate) const LOST: u8 = 74;
-/// The lock is busy (EX_TEMPFAIL).
+/// The lock is busy (`EX_TEMPFAIL`).
 pub(crate) const BUSY: u8 = 75;
 /// The command line is wrong; clap has the same.
 const MISUSE: u8 = 2;
@@ -38,14 +39,17 @@ impl Failure {
 
     /// Tells the user, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
-        tell(&self.text);
+        if !self.text.is_empty() {
+            tell(&self.text);
+        }
         ExitCode::from(self.code)
     }
 }
 
 /// A message to the user, beside the output.
 pub(crate) fn tell(text: &dyn Display) {
-    anstream::eprintln!("lockctl: {text}");
+    // Without a place for messages there is nobody to tell.
+    let _ = writeln!(anstream::stderr(), "lockctl: {text}");
 }
 
 impl Display for Failure {
@@ -67,8 +71,14 @@ impl From<LockError> for Failure {
     }
 }
 
+/// Whoever reads the output may stop reading, as head(1) does: nobody is to be told then.
+const NO_READER: u8 = 141;
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self::new(NO_READER, "");
+        }
         Self::internal(&error)
     }
 }

@@ -41,7 +41,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Verb::Run(run) => verbs::run::run(&place, run).await,
         Verb::Bench(bench) => verbs::bench::run(&place, &output, &bench).await,
         Verb::Doctor { server } => verbs::doctor::run(&place, &output, server).await,
-        Verb::Completions { shell } => Ok(verbs::papers::completions(shell)),
+        Verb::Completions { shell } => verbs::papers::completions(shell),
         Verb::Man => verbs::papers::man(),
     }
 }

@@ -1,6 +1,7 @@
 //! [`Output`]: what the user reads, and what programs read.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
@@ -33,9 +34,9 @@ impl Output {
     pub(crate) fn print(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
         if self.json {
             let line = serde_json::to_string(value).map_err(|error| Failure::internal(&error))?;
-            anstream::println!("{line}");
+            writeln!(anstream::stdout(), "{line}")?;
         } else {
-            anstream::println!("{}", text().trim_end());
+            writeln!(anstream::stdout(), "{}", text().trim_end())?;
         }
         Ok(())
     }

@@ -162,13 +162,13 @@ impl fmt::Display for LockError {
                  `max_waiters` or `max_waiters_per_key`"
             ),
             Self::Lost { key, completed, forced } => {
-                let how = if *forced { "released by force" } else { "lost" };
-                let so = if *completed {
-                    " before it was released; what ran under it was partly unprotected"
-                } else {
-                    "; what ran under it was stopped"
+                let how = match (forced, completed) {
+                    (true, _) => "released by force",
+                    (false, true) => "lost before it was released",
+                    (false, false) => "lost",
                 };
-                write!(f, "lock `{key}` was {how}{so}")
+                let ran = if *completed { "partly unprotected" } else { "stopped" };
+                write!(f, "lock `{key}` was {how}; what ran under it was {ran}")
             }
             Self::NotInstalled => f.write_str(
                 "no lock manager: call `install()` on a `LockManager` once at start-up, or run this inside \

@@ -37,6 +37,8 @@ pub enum Action {
     Crash(usize, Health),
     /// A shutdown ends a hold.
     ShutDown(usize),
+    /// Somebody releases the lock by force.
+    Force,
     /// A nested body draws a fencing token.
     Nest(usize, usize),
     /// The server's clock is ahead, and the lease ends.

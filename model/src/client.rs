@@ -3,7 +3,7 @@
 use crate::server::excuse;
 use crate::state::{
     Anchor, Asked, AskedAgain, CALLERS, Command, Grant, KEEPERS, Lease, Outcome, Phase, Process, Task, Ticks, Token,
-    Verb, World,
+    Verb, World, marked,
 };
 use crate::{Breach, End, Protocol, Rule, STREAK};
 
@@ -204,6 +204,9 @@ impl Protocol {
             me.tasks[task].phase = Phase::Idle;
             me.given_up = me.given_up.max(sequence);
             me.send(KEEPERS, sequence, Verb::Release((0, 0), None), true);
+            if me.forced.take_if(|forced| *forced == sequence).is_some() {
+                me.send(KEEPERS, marked(sequence), Verb::Release((0, 0), None), true);
+            }
             return;
         }
         me.tasks[task].phase = Phase::Idle;

@@ -2,7 +2,9 @@
 
 use crate::client::forget_lease;
 use crate::server::excuse;
-use crate::state::{CALLERS, Command, Health, KEEPERS, Message, Outcome, Phase, Process, Ticks, Token, Verb, World};
+use crate::state::{
+    CALLERS, Command, Health, KEEPERS, Message, Outcome, Phase, Process, Ticks, Token, Verb, World, marked,
+};
 use crate::{CLAIM, DRIFT, Duty, Protocol, Rule};
 
 impl Protocol {
@@ -154,8 +156,33 @@ impl Protocol {
                 (None, Some(asked)) => asked.contended = true,
                 (None, None) => {}
             },
+            Message::Forced(sequence) => self.forced(world, process, sequence),
             Message::Reply(..) => {}
         }
+    }
+
+    /// The lock of this token is released by force: the hold ends, and what is at the lock is released after its body.
+    fn forced(&self, world: &mut World, process: usize, sequence: u8) {
+        let me = &mut world.processes[process];
+        let lease = me.lease.as_ref().filter(|lease| lease.sequence == sequence);
+        if let Some(lease) = lease {
+            if lease.holder.is_some() {
+                me.forced = Some(sequence);
+                return self.revoke(world, process);
+            }
+            forget_lease(world, process);
+        }
+        let me = &mut world.processes[process];
+        let is_asked = me.asked.as_ref().is_some_and(|asked| asked.sequence == sequence);
+        let is_lost = |task: &crate::state::Task| matches!(task.phase, Phase::Lost(lost, _) if lost == sequence);
+        if me.tasks.iter().any(is_lost) {
+            // The loss was known before.
+            me.forced = Some(sequence);
+        } else if !is_asked {
+            // What is still to be granted ends with its claim.
+            me.send(KEEPERS, marked(sequence), Verb::Release((0, 0), None), true);
+        }
+        self.drive(world, process);
     }
 
     /// Rule 12: a grant that nobody waits for is answered with its release.

@@ -14,7 +14,7 @@
 //! `properties` says what must hold. Each rule of docs/protocol.md that is checked here can be taken away ([`Rule`]), and
 //! then some property must break: what can be left out is no rule.
 //!
-//! The tests exhaust sixteen searches, some eleven million worlds. A search has one to three processes with one to three
+//! The tests exhaust seventeen searches, some eleven million worlds. A search has one to three processes with one to three
 //! tasks of one to three rounds. It has one to four faults of some kinds, never of all kinds at once. Three processes with
 //! two tasks each and every kind of fault are too many to exhaust: `cargo run --release -p model -- --depth N` searches them
 //! as deep as there is time. In the model the tasks of one process get the turn in any order, not first come first served.
@@ -45,6 +45,7 @@ use stateright::{Model, Property};
 
 pub use action::{Action, Duty, End};
 pub use rules::Rule;
+use state::is_marked;
 pub use state::*;
 
 /// The first lease of every grant.
@@ -103,6 +104,8 @@ pub struct Faults {
     pub cancels: u8,
     /// Holds that a shutdown ends.
     pub shutdowns: u8,
+    /// Times that somebody releases the lock by force.
+    pub forces: u8,
     /// Ticks for which the server stands still in the middle of scripts.
     pub stalls: u8,
     /// Tasks that wait and are not polled for a while.
@@ -218,6 +221,9 @@ impl Protocol {
                     actions.push(Action::GiveUp(process, task));
                 }
             }
+        }
+        if faults.forces > 0 && world.server.lock.is_some_and(|(owner, _)| !is_marked(owner)) {
+            actions.push(Action::Force);
         }
         if faults.early_ends > 0 && world.server.lock.is_some_and(|(_, left)| left <= DRIFT) {
             actions.push(Action::EndEarly);
@@ -344,6 +350,10 @@ impl Model for Protocol {
             Action::ShutDown(process) => {
                 world.faults.shutdowns -= 1;
                 self.revoke(world, process);
+            }
+            Action::Force => {
+                world.faults.forces -= 1;
+                self.force(world);
             }
             Action::Nest(process, _) => {
                 world.faults.nested -= 1;

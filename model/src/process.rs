@@ -96,7 +96,7 @@ impl Process {
                 match message {
                     Message::Reply(command, ..) => command.tick(),
                     Message::Grant(_, age, _) => *age = older(*age),
-                    Message::Wait => {}
+                    Message::Wait | Message::Forced(_) => {}
                 }
             }
         }

@@ -41,6 +41,8 @@ pub enum Rule {
     FreshFences,
     /// 20: fencing tokens reserved before a nested body drew one are forgotten.
     NestedFences,
+    /// 21: a lock that is released by force stays taken until its holder has stopped, or for a claim.
+    StaysForced,
     /// L1: a hand-over needs a lease with time left.
     TimeLeft,
     /// L2: every hold has a fencing token of its own.
@@ -65,7 +67,7 @@ pub enum Rule {
 
 impl Rule {
     /// All of them, with their numbers.
-    pub const ALL: [(&'static str, Self); 29] = [
+    pub const ALL: [(&'static str, Self); 30] = [
         ("1", Self::TakeBack),
         ("2", Self::NotAfter),
         ("3", Self::CanBeTold),
@@ -86,6 +88,7 @@ impl Rule {
         ("18", Self::StreakOfDrops),
         ("19", Self::FreshFences),
         ("20", Self::NestedFences),
+        ("21", Self::StaysForced),
         ("L1", Self::TimeLeft),
         ("L2", Self::OwnFence),
         ("L3", Self::NewToken),

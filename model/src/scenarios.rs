@@ -21,6 +21,7 @@ pub const NO_FAULTS: Faults = Faults {
     vanishes: 0,
     cancels: 0,
     shutdowns: 0,
+    forces: 0,
     stalls: 0,
     late_tasks: 0,
     nested: 0,
@@ -65,7 +66,7 @@ pub fn broken(checker: &impl Checker<Protocol>) -> Vec<&'static str> {
 }
 
 /// What CI exhausts.
-pub const EXHAUSTED: [&str; 16] = [
+pub const EXHAUSTED: [&str; 17] = [
     "three processes",
     "two tasks each",
     "three rounds",
@@ -77,6 +78,7 @@ pub const EXHAUSTED: [&str; 16] = [
     "timeouts",
     "cancelled",
     "shutdown",
+    "released by force",
     "nested",
     "slow scripts",
     "late tasks",
@@ -99,6 +101,8 @@ pub fn exhausted(name: &str) -> Option<Protocol> {
         "timeouts" => Protocol::of(2, &[FENCED], Faults { breaks: 1, ..NO_FAULTS }).patience(1),
         "cancelled" => Protocol::of(2, &[SHORT], Faults { cancels: 1, ..NO_FAULTS }).rounds(2),
         "shutdown" => Protocol::of(3, &[SHORT], Faults { cancels: 1, shutdowns: 1, ..NO_FAULTS }),
+        // A lag more, and the mark may end before the holder hears of it.
+        "released by force" => Protocol::of(2, &[RENEWED], Faults { forces: 1, lags: 1, ..NO_FAULTS }),
         "nested" => Protocol::of(1, &[FENCED, SHORT, FENCED], Faults { cancels: 1, nested: 1, ..NO_FAULTS }),
         "slow scripts" => Protocol::of(2, &[FENCED], Faults { stalls: 3, early_ends: 1, ..NO_FAULTS }),
         "late tasks" => Protocol::of(2, &[SHORT, SHORT], Faults { late_tasks: 1, ..NO_FAULTS }),
@@ -133,6 +137,7 @@ pub fn shown(rule: Rule) -> Protocol {
         Rule::DropFirst => two(&[SHORT], Faults { shutdowns: 1, ..NO_FAULTS }),
         Rule::Drift => two(&[SHORT], Faults { early_ends: 1, ..NO_FAULTS }),
         Rule::DatedGrants => two(&[SHORT, SHORT], Faults { lags: 1, early_ends: 1, cancels: 1, ..NO_FAULTS }),
+        Rule::StaysForced => two(&[SHORT], Faults { forces: 1, ..NO_FAULTS }),
         Rule::LostIsNoStray => three(&[SHORT], Faults { shutdowns: 1, ..NO_FAULTS }),
         Rule::FreshFences => two(&[FENCED], Faults { lags: 3, early_ends: 1, ..NO_FAULTS }),
         Rule::TimeLeft => one(&[SHORT], Faults { lags: 1, ..NO_FAULTS }),

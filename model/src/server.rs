@@ -1,6 +1,8 @@
 //! The server: each command of docs/protocol.md as one step, in the words of the Lua files.
 
-use crate::state::{AskedAgain, CALLERS, Command, Fences, Grant, Health, Message, Outcome, Ticks, Token, Verb, World};
+use crate::state::{
+    AskedAgain, CALLERS, Command, Fences, Grant, Health, Message, Outcome, Ticks, Token, Verb, World, marked,
+};
 use crate::{Breach, CLAIM, DRIFT, LEASE, Protocol, Rule};
 
 impl Protocol {
@@ -155,6 +157,19 @@ impl Protocol {
             *left = if self.keeps(Rule::OnlyLonger) { lease.max(*left) } else { lease };
         }
         Outcome::Done
+    }
+
+    /// `force.lua`.
+    pub(crate) fn force(&self, world: &mut World) {
+        let Some((owner, left)) = world.server.lock else { return };
+        // Rule 21.
+        world.server.lock = self.keeps(Rule::StaysForced).then(|| {
+            let mark = Token { sequence: marked(owner.sequence), ..owner };
+            (mark, left.min(CLAIM))
+        });
+        world.seen.excused += CLAIM;
+        world.seen.allowed += CLAIM + 1;
+        publish(world, owner.process, Message::Forced(owner.sequence));
     }
 
     /// Rule 10.

@@ -19,6 +19,19 @@ pub struct Token {
     pub sequence: u8,
 }
 
+/// Stands with a token's sequence at the lock while it is released by force.
+const MARK: u8 = 0x80;
+
+/// The sequence of a token as it stands at a lock that is released by force.
+pub(crate) fn marked(sequence: u8) -> u8 {
+    sequence | MARK
+}
+
+/// Whether a lock with this owner is released by force already.
+pub(crate) fn is_marked(owner: Token) -> bool {
+    owner.sequence & MARK != 0
+}
+
 /// Everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct World {
@@ -101,6 +114,8 @@ pub struct Process {
     pub lease: Option<Lease>,
     /// No task here takes up its turn; whether what is granted has been kept for long enough.
     pub unused: Option<bool>,
+    /// The token of a lost hold whose lock was released by force. Its body is not dropped yet.
+    pub forced: Option<u8>,
     /// The last token made.
     pub last: u8,
     /// The last token given up. Only the properties look at it.
@@ -284,6 +299,8 @@ pub enum Message {
     Grant(u8, Ticks, bool),
     /// Another process waits.
     Wait,
+    /// The lock of this token is released by force.
+    Forced(u8),
 }
 
 /// What a command came to.

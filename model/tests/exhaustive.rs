@@ -41,6 +41,7 @@ exhausted! {
     promises_hold_when_time_is_up: "timeouts";
     promises_hold_when_acquires_are_cancelled: "cancelled";
     promises_hold_when_a_shutdown_ends_holds: "shutdown";
+    promises_hold_when_a_lock_is_released_by_force: "released by force";
     promises_hold_for_nested_bodies: "nested";
     promises_hold_when_the_server_stands_still_inside_scripts: "slow scripts";
     promises_hold_when_tasks_come_late: "late tasks";

@@ -16,7 +16,8 @@ use crate::sample::{Sample, Summary};
 /// A case and what was measured. A lock and its release are one.
 #[derive(Debug, Serialize)]
 struct Case {
-    case: &'static str,
+    #[serde(rename = "case")]
+    name: &'static str,
     tasks: u32,
     locks_per_second: u64,
     #[serde(flatten)]
@@ -42,7 +43,7 @@ pub(crate) async fn run(place: &Place, output: &Output, bench: &Bench) -> Result
         let row = |case: &Case| {
             let Summary { median_us, p99_us, slowest_us, .. } = case.times;
             let speed = format!("{}/s", case.locks_per_second);
-            vec![case.case.to_owned(), speed, micros(median_us), micros(p99_us), micros(slowest_us)]
+            vec![case.name.to_owned(), speed, micros(median_us), micros(p99_us), micros(slowest_us)]
         };
         table(&["CASE", "LOCKS", "MEDIAN", "99 %", "SLOWEST"], &cases.iter().map(row).collect::<Vec<_>>())
     })?;
@@ -54,26 +55,28 @@ pub(crate) async fn run(place: &Place, output: &Output, bench: &Bench) -> Result
 
 /// Locks and releases for a while. The locks have names that nobody else has.
 async fn measure(
-    case: &'static str,
+    name: &'static str,
     managers: &[LockManager],
     tasks: u32,
     is_shared: bool,
     time: Duration,
 ) -> Result<Case, Failure> {
-    let name = format!("lockctl:bench:{}", uuid::Uuid::new_v4().simple());
+    let key = format!("lockctl:bench:{}", uuid::Uuid::new_v4().simple());
     let begun = Instant::now();
     let one = |(number, manager): (u32, &LockManager)| {
-        let name = if is_shared { name.clone() } else { format!("{name}:{number}") };
-        again_and_again(manager.clone(), name, begun + time)
+        let key = if is_shared { key.clone() } else { format!("{key}:{number}") };
+        again_and_again(manager.clone(), key, begun + time)
     };
     let sampled = try_join_all((0..tasks).zip(managers.iter().cycle()).map(one)).await?;
     let took = begun.elapsed().as_secs_f64();
     let mut sample = Sample::default();
-    sampled.into_iter().for_each(|other| sample.append(other));
+    for other in sampled {
+        sample.append(other);
+    }
     let times = sample.summary();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a speed")]
     let locks_per_second = (times.count as f64 / took) as u64;
-    Ok(Case { case, tasks, locks_per_second, times })
+    Ok(Case { name, tasks, locks_per_second, times })
 }
 
 async fn again_and_again(manager: LockManager, name: String, end: Instant) -> Result<Sample, LockError> {

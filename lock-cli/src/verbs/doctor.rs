@@ -77,7 +77,8 @@ fn report(findings: &[Finding]) -> String {
     for finding in findings {
         if finding.server != server {
             server = &finding.server;
-            text += &format!("{server}\n");
+            text.push_str(server);
+            text.push('\n');
         }
         text += &finding.text();
     }

@@ -1,5 +1,6 @@
 //! `lockctl completions SHELL` and `lockctl man`: what packages install beside the program.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::CommandFactory as _;
@@ -8,10 +9,11 @@ use clap_complete::Shell;
 use crate::arguments::Arguments;
 use crate::failure::Failure;
 
-pub(crate) fn completions(shell: Shell) -> ExitCode {
-    let mut command = Arguments::command();
-    clap_complete::generate(shell, &mut command, "lockctl", &mut std::io::stdout());
-    ExitCode::SUCCESS
+pub(crate) fn completions(shell: Shell) -> Result<ExitCode, Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "lockctl", &mut text);
+    std::io::stdout().write_all(&text)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn man() -> Result<ExitCode, Failure> {

@@ -3,7 +3,7 @@
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
-use lock_runtime::LockGuard;
+use lock_runtime::{LockError, LockGuard};
 use tokio::process::{Child, Command};
 
 use crate::arguments::Run;
@@ -45,7 +45,12 @@ pub(crate) async fn run(place: &Place, run: Run) -> Result<ExitCode, Failure> {
     locks.shutdown().await;
     let ended = ended?;
     match released {
-        Err(error) if error.is_lost() || ended.is_stopped => Err(Failure::new(LOST, error)),
+        Err(error) if error.is_lost() || ended.is_stopped => {
+            let how = if matches!(error, LockError::Lost { forced: true, .. }) { "released by force" } else { "lost" };
+            let ran =
+                if ended.is_stopped { "the command was ended" } else { "the command ran partly without the lock" };
+            Err(Failure::new(LOST, format!("lock `{name}` was {how}: {ran}")))
+        }
         Err(error) => {
             // The command ran under its lock, which ends by itself.
             tell(&error);
@@ -82,7 +87,6 @@ async fn under(
             signal = signals.next() => signals::send(&child, signal),
         }
     }
-    tell(&format!("lock `{}` was lost: the command is told to end", guard.key()));
     let status = stop(&mut child, kill_after, signals).await?;
     Ok(Ended { status, is_stopped: true })
 }

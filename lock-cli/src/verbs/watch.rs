@@ -21,7 +21,7 @@ pub(crate) async fn run(place: &Place, output: &Output, watch: &Watch) -> Result
     let locks = place.connect().await?;
     let screen = (!output.is_json() && std::io::stdout().is_terminal()).then(Screen::enter).transpose()?;
     let watched = tokio::select! {
-        watched = look_again_and_again(&locks, output, watch, screen.as_ref()) => watched,
+        watched = look_again_and_again(&locks, output, watch, screen.is_some()) => watched,
         () = told_to_end() => Ok(()),
     };
     drop(screen);
@@ -32,7 +32,7 @@ async fn look_again_and_again(
     locks: &LockManager,
     output: &Output,
     watch: &Watch,
-    screen: Option<&Screen>,
+    is_live: bool,
 ) -> Result<(), Failure> {
     let mut beat = interval(watch.interval.max(SHORTEST));
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -40,12 +40,12 @@ async fn look_again_and_again(
     while watch.count.is_none_or(|count| looks < count) {
         beat.tick().await;
         looks += 1;
-        match (find(locks, &watch.list).await, screen) {
-            (Ok(found), Some(screen)) => screen.draw(&frame(&found))?,
-            (Ok(found), None) => output.print(&found.locks, || lock_table(&found.locks))?,
+        match (find(locks, &watch.list).await, is_live) {
+            (Ok(found), true) => Screen::draw(&frame(&found))?,
+            (Ok(found), false) => output.print(&found.locks, || lock_table(&found.locks))?,
             // The server may come back.
-            (Err(failure), Some(screen)) => screen.draw(&format!("{BAD}{failure}{BAD:#}\n"))?,
-            (Err(failure), None) => drop(failure.report()),
+            (Err(failure), true) => Screen::draw(&format!("{BAD}{failure}{BAD:#}\n"))?,
+            (Err(failure), false) => drop(failure.report()),
         }
     }
     Ok(())
@@ -73,7 +73,7 @@ impl Screen {
     }
 
     /// Draws over the last picture: each line is cleared behind its end, so that nothing flickers.
-    fn draw(&self, text: &str) -> Result<(), Failure> {
+    fn draw(text: &str) -> Result<(), Failure> {
         let height = terminal_size::terminal_size().map_or(24, |(_, height)| usize::from(height.0));
         let lines: Vec<&str> = text.lines().take(height.saturating_sub(2)).collect();
         let mut out = anstream::stdout().lock();

@@ -19,11 +19,11 @@ pub(crate) async fn run(place: &Place, output: &Output, name: &str) -> Result<Ex
 }
 
 fn described(lock: &Lock) -> String {
-    let mut text = format!("{HEAD}{}{HEAD:#}\n", clean(&lock.name));
-    text += &format!("holder   {DOUBT}{}{DOUBT:#}\n", lock.holder_text());
-    text += &format!("mode     {}\n", lock.mode);
-    text += &format!("left     {} (if the holder does not renew)\n", lock.left_text());
     let waiting: Vec<String> = lock.waiting.iter().map(|label| clean(label)).collect();
-    text += &format!("waiting  {}\n", if waiting.is_empty() { "nobody".to_owned() } else { waiting.join(", ") });
-    text
+    let waiting = if waiting.is_empty() { "nobody".to_owned() } else { waiting.join(", ") };
+    let (name, holder, mode, left) = (clean(&lock.name), lock.holder_text(), &lock.mode, lock.left_text());
+    format!(
+        "{HEAD}{name}{HEAD:#}\nholder   {DOUBT}{holder}{DOUBT:#}\nmode     {mode}\nleft     {left} (if the holder does not \
+         renew)\nwaiting  {waiting}"
+    )
 }

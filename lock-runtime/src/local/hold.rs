@@ -223,7 +223,7 @@ impl PendingRelease {
     fn on_answer(mut self) -> bool {
         self.is_answered = true;
         let Self { slot, release, number, .. } = &self;
-        if release.queued && slot.note_release_done(&release.token) == Some(true) {
+        if slot.on_release_ended(release) {
             slot.core.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
         }
         number.is_none_or(|number| slot.core.schedule().end_release(number))
@@ -236,9 +236,7 @@ impl Drop for PendingRelease {
             return;
         }
         let Self { slot, release, number, .. } = self;
-        if release.queued {
-            slot.note_release_done(&release.token);
-        }
+        slot.on_release_ended(release);
         match number {
             Some(number) => slot.core.schedule().repeat_release(*number, &release.key),
             // The slot repeats or withdraws the ask that went along.
@@ -251,9 +249,17 @@ impl Slot {
     /// Releases a lease for a task that does not read the answer to its release in time (rule L8).
     pub(crate) fn release_for_late_task(self: &Arc<Self>, release: Release) {
         mutant!(LateReleaseLeft => return);
-        if release.queued {
-            self.note_release_done(&release.token);
-        }
+        self.on_release_ended(&release);
         self.core.release_elsewhere(release);
+    }
+
+    /// No task waits for this release any more. Returns whether the store granted its token again meanwhile.
+    fn on_release_ended(self: &Arc<Self>, release: &Release) -> bool {
+        if !release.queued {
+            return false;
+        }
+        let is_granted_again = self.note_release_done(&release.token) == Some(true);
+        self.release_forced(&release.token);
+        is_granted_again
     }
 }

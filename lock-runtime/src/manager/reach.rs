@@ -84,6 +84,8 @@ impl LockManager {
     /// it renews its lease after a third of it. A holder with another kind of client is never told, so its lock is free at
     /// once. Where a second writer would do harm, [fence](crate::LockRequest::fenced).
     ///
+    /// A body that calls it for its own lock is stopped at this call.
+    ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
@@ -142,7 +144,7 @@ impl LockManager {
 pub(super) async fn inspect(core: &Core, name: &Arc<str>) -> Result<Option<LockInfo>, LockError> {
     refuse_fork(core, name)?;
     let seen = core.store().inspect(name, deadline(core)).await.map_err(|error| error.of_lock(name))?;
-    Ok(seen.map(|seen| info(core, name, seen)))
+    Ok(seen.map(|seen| info(core, name, &seen)))
 }
 
 pub(super) async fn force_release(core: &Core, name: &Arc<str>) -> Result<bool, LockError> {
@@ -173,7 +175,7 @@ async fn wait_until_left(core: &Core, name: &str, mark: &Token) {
     }
 }
 
-fn info(core: &Core, name: &str, seen: Seen) -> LockInfo {
+fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
     LockInfo {
         key: name.to_owned(),
         holder: seen.owner.label(),

@@ -8,6 +8,7 @@ use crate::clock::Deadline;
 use crate::lock_info::LockInfo;
 use crate::options::LockOptions;
 use crate::store::AnyStore;
+use crate::store::redis::RedisStore;
 use crate::store::redis::nodes::Node;
 use crate::{BackendError, LockError, LockRequest, key};
 
@@ -40,7 +41,7 @@ impl LockManager {
             #[cfg(feature = "testing")]
             AnyStore::Faulty(_) => Vec::new(),
             AnyStore::Redis(store) => store.nodes(),
-            AnyStore::Quorum(quorum) => quorum.stores().flat_map(|store| store.nodes()).collect(),
+            AnyStore::Quorum(quorum) => quorum.stores().flat_map(RedisStore::nodes).collect(),
         };
         let command_timeout = core.settings().command_timeout;
         nodes.into_iter().map(|node| LockServer { node, command_timeout }).collect()

@@ -17,7 +17,7 @@ use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::Link;
-use crate::store::{Answer, Ask, Cause, Events, Pushed, Release, Renewal, Renewed, Store, exactly_one};
+use crate::store::{Answer, Ask, Cause, Events, Forced, Pushed, Release, Renewal, Renewed, Store, exactly_one};
 use crate::token::{Process as Caller, Token};
 
 /// Something is done at each beat. Leases end between two of them, where it makes no difference that a command takes some
@@ -39,6 +39,9 @@ enum Said {
     Drawn(Option<Time>),
     Passed { key: String, token: Token, contended: bool, claim: Duration, at: Time },
     Wanted(String),
+    Seen(Option<(Token, Option<Time>, Vec<Token>)>),
+    Forced(Forced),
+    ToldToStop(String, Token),
 }
 
 /// In milliseconds, from now or since the store began; equal when there is no more between two than a few commands take.
@@ -57,17 +60,28 @@ impl From<Duration> for Time {
     }
 }
 
+/// A message to a process.
+enum Message {
+    Grant(Pushed),
+    Wait,
+    Forced(Token),
+}
+
 /// What one process was told.
 #[derive(Default)]
-struct Heard(Mutex<Vec<(String, Option<Pushed>)>>);
+struct Heard(Mutex<Vec<(String, Message)>>);
 
 impl Events for Heard {
     fn on_grant(&self, key: &str, pushed: &Pushed) {
-        self.0.lock().unwrap().push((key.to_owned(), Some(pushed.clone())));
+        self.0.lock().unwrap().push((key.to_owned(), Message::Grant(pushed.clone())));
     }
 
     fn on_contention(&self, key: &str) {
-        self.0.lock().unwrap().push((key.to_owned(), None));
+        self.0.lock().unwrap().push((key.to_owned(), Message::Wait));
+    }
+
+    fn on_forced(&self, key: &str, token: &Token) {
+        self.0.lock().unwrap().push((key.to_owned(), Message::Forced(token.clone())));
     }
 
     fn on_interruption(&self, _: &dyn Fn(&str) -> bool) {}
@@ -142,16 +156,22 @@ impl<'a, S: Store> Side<'a, S> {
                 let first = self.store.draw(key, token, *count, by()).await.unwrap();
                 Said::Drawn(first.map(|first| self.since(first)))
             }
+            Verb::Look(key) => {
+                let seen = self.store.inspect(key, by()).await.unwrap();
+                Said::Seen(seen.map(|seen| (seen.owner, seen.frees_in.map(Time::from), seen.waiting)))
+            }
+            Verb::Force(key) => Said::Forced(self.store.force(key, by()).await.unwrap()),
         }
     }
 
     fn told(&self, process: usize) -> Vec<Said> {
         let told = std::mem::take(&mut *self.heard[process].0.lock().unwrap());
-        let said = |(key, pushed): (String, Option<Pushed>)| match pushed {
-            Some(Pushed { token, claim, store_micros, contended, .. }) => {
+        let said = |(key, message): (String, Message)| match message {
+            Message::Grant(Pushed { token, claim, store_micros, contended, .. }) => {
                 Said::Passed { key, token, contended, claim, at: self.since(store_micros) }
             }
-            None => Said::Wanted(key),
+            Message::Wait => Said::Wanted(key),
+            Message::Forced(token) => Said::ToldToStop(key, token),
         };
         told.into_iter().map(said).collect()
     }
@@ -173,6 +193,8 @@ enum Verb {
     GiveBack(Release),
     Renew(Renewal),
     Draw(Arc<str>, Token, u32),
+    Look(Arc<str>),
+    Force(Arc<str>),
 }
 
 /// Makes up what is asked of both.
@@ -205,7 +227,7 @@ impl Script<'_> {
         let key = self.random.choice(KEYS).unwrap_or_default();
         let fences = self.random.u32(..3);
         let ask = ask(key, token, claim, fences);
-        match self.random.u8(..10) {
+        match self.random.u8(..13) {
             0 if !self.queued.contains(&ask.key) => Verb::Claim(Ask { fences: 0, ..ask }),
             0 => Verb::Ask(Ask { wait: false, ..ask }),
             1..=4 => Verb::Ask(ask),
@@ -217,7 +239,9 @@ impl Script<'_> {
                 let lease = BEAT * self.random.u32(1..20) + HALF;
                 Verb::Renew(Renewal { key: ask.key, token: ask.token, lease, grace: Duration::ZERO })
             }
-            _ => Verb::Draw(ask.key, ask.token, 1 + fences),
+            9 | 10 => Verb::Draw(ask.key, ask.token, 1 + fences),
+            11 => Verb::Look(ask.key),
+            _ => Verb::Force(ask.key),
         }
     }
 
@@ -225,6 +249,13 @@ impl Script<'_> {
         let queued = match verb {
             Verb::Ask(ask) if ask.wait && matches!(said, Said::Busy { .. }) => &ask.key,
             Verb::GiveBack(release) if release.again.is_some() => &release.key,
+            Verb::Force(_) => {
+                if let Said::Forced(Forced::Leaving(mark)) = said {
+                    // Its holder, or anybody else here, may release it.
+                    self.tokens.push((mark.clone(), BEAT + HALF));
+                }
+                return;
+            }
             _ => return,
         };
         self.queued.insert(Arc::clone(queued));

@@ -4,6 +4,7 @@ mod away;
 mod cluster;
 mod failovers;
 mod far;
+mod force;
 mod listening;
 mod quorum;
 mod quorum_crowd;

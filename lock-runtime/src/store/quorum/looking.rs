@@ -28,7 +28,7 @@ impl<S: Voter> Quorum<S> {
         if votes.yes.len() + votes.no.len() < votes.majority() {
             return Err(self.too_few(&votes));
         }
-        Ok(of_majority(votes.yes.into_iter().map(|(_, seen)| seen).collect(), self.majority()))
+        Ok(of_majority(&votes.yes.into_iter().map(|(_, seen)| seen).collect::<Vec<_>>(), self.majority()))
     }
 }
 
@@ -57,7 +57,7 @@ impl<S: Voter> Quorum<S> {
 
 /// The owner on a majority, for as long as a majority keeps the lease (rule Q1). Processes wait at one server, so the longest
 /// queue tells most.
-fn of_majority(seen: Vec<Seen>, majority: usize) -> Option<Seen> {
+fn of_majority(seen: &[Seen], majority: usize) -> Option<Seen> {
     let owns = |owner: &Seen| seen.iter().filter(|other| other.owner == owner.owner).count() >= majority;
     let owner = seen.iter().find(|seen| owns(seen))?.owner.clone();
     let waiting =
@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn the_owner_is_the_one_of_a_majority_and_its_time_is_that_of_the_majority() {
-        let shown = of_majority(vec![seen("a", 9, 0), seen("b", 30, 0), seen("a", 5, 2)], 2).unwrap();
+        let shown = of_majority(&[seen("a", 9, 0), seen("b", 30, 0), seen("a", 5, 2)], 2).unwrap();
         assert_eq!((shown.owner.as_str(), shown.frees_in, shown.waiting.len()), ("a", Some(Duration::from_secs(5)), 2));
-        assert!(of_majority(vec![seen("a", 9, 0), seen("b", 9, 0)], 2).is_none());
+        assert!(of_majority(&[seen("a", 9, 0), seen("b", 9, 0)], 2).is_none());
     }
 }

@@ -1,0 +1,220 @@
+//! `list`, `who`, `release`, `doctor` and `bench`.
+
+use serde_json::Value;
+use tests::cluster::Cluster;
+use tests::quorum::Servers;
+use tests::sentinel::Sentinels;
+use tests::server::{Kind, Server};
+
+use tests::patience::eventually_blocking;
+
+use crate::{Held, SOON, lockctl, on, start, text};
+
+fn json(output: &[u8]) -> Value {
+    serde_json::from_slice(output).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
+}
+
+#[test]
+fn who_names_the_holder_while_it_holds() {
+    let held = Held::new("till 3");
+    let url = held.server.url();
+    let free = on(&url, &["who", "order:7"]).assert().success();
+    assert!(text(&free.get_output().stdout).starts_with("free"), "{free}");
+    assert_eq!(json(&on(&url, &["--json", "who", "order:7"]).assert().success().get_output().stdout), Value::Null);
+    let _guard = held.runtime.block_on(held.locks.lock("order", &7).acquire()).unwrap();
+    let shown = on(&url, &["who", "order:7"]).assert().success();
+    let shown = text(&shown.get_output().stdout);
+    assert!(shown.contains("till 3") && shown.contains("exclusive") && shown.contains("nobody"), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "colours go to a terminal only: {shown:?}");
+    let lock = json(&on(&url, &["who", "order:7", "--json"]).assert().success().get_output().stdout);
+    assert_eq!((&lock["holder"], &lock["forced"]), (&Value::from("till 3"), &Value::from(false)));
+    assert!(lock["remaining_ms"].as_u64().unwrap() > 1000, "{lock}");
+}
+
+#[test]
+fn what_another_client_holds_is_shown_without_a_name() {
+    let server = Server::start();
+    server.tell("SET order:8 somebody PX 60000");
+    let shown = on(&server.url(), &["who", "order:8"]).assert().success();
+    assert!(text(&shown.get_output().stdout).contains("another kind of client"), "{shown}");
+    server.tell("SET order:9 somebody");
+    let shown = on(&server.url(), &["who", "order:9"]).assert().success();
+    assert!(text(&shown.get_output().stdout).contains("no end"), "{shown}");
+}
+
+#[test]
+fn a_list_has_the_locks_that_are_held_and_nothing_else() {
+    let held = Held::new("l");
+    let url = held.server.url();
+    let guards = held.runtime.block_on(async {
+        let mut guards = Vec::new();
+        for number in 0..30_u32 {
+            guards.push(held.locks.lock("order", &number).fenced(true).acquire().await.unwrap());
+        }
+        guards.push(held.locks.lock("stock", "a b").acquire().await.unwrap());
+        guards
+    });
+    held.server.tell("SET order:cache value");
+    held.server.tell("RPUSH order:list value");
+    for number in 0..3000 {
+        held.server.tell(&format!("SET other:{number} value"));
+    }
+    let before = held.server.commandstats();
+    let all = json(&on(&url, &["--json", "list"]).assert().success().get_output().stdout);
+    assert_eq!(all.as_array().unwrap().len(), guards.len());
+    assert_eq!(all[30]["name"], "stock:a b");
+    let calls = held.server.commandstats().since(&before);
+    assert_eq!(calls.of("keys"), 0, "KEYS stops the server");
+    assert!(calls.of("scan") >= 3);
+    let some = json(&on(&url, &["--json", "list", "order:1*"]).assert().success().get_output().stdout);
+    assert_eq!(some.as_array().unwrap().len(), 11);
+    let few = on(&url, &["list", "--limit", "5"]).assert().success();
+    assert_eq!(text(&few.get_output().stdout).lines().count(), 6);
+    assert!(text(&few.get_output().stderr).contains("--limit"), "{few}");
+    let bounded = on(&url, &["list", "--max-keys", "1"]).assert().success();
+    assert!(text(&bounded.get_output().stderr).contains("--max-keys"), "{bounded}");
+}
+
+#[test]
+fn a_release_by_force_stops_the_holder_and_says_whether_there_was_one() {
+    let held = Held::new("l");
+    let url = held.server.url();
+    let guard = held.runtime.block_on(held.locks.lock("order", &7).acquire()).unwrap();
+    lockctl(&["release", "order:7", "--url", &url]).assert().code(2);
+    assert!(guard.is_valid(), "without --force nothing happens");
+    on(&url, &["release", "--force", "order:7"]).assert().success();
+    assert!(!guard.is_valid());
+    let none = on(&url, &["--json", "release", "--force", "order:7"]).assert().code(1);
+    assert_eq!(json(&none.get_output().stdout)["released"], false);
+    let told = held.runtime.block_on(guard.release()).unwrap_err();
+    assert!(told.to_string().contains("released by force"), "{told}");
+}
+
+#[test]
+fn it_works_at_every_place() {
+    let (cluster, sentinels, quorum) =
+        (Cluster::of(Kind::Redis), Sentinels::of(Kind::Redis, 1), Servers::of(Kind::Redis, 3));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for (url, can_force) in [(cluster.url(), true), (sentinels.url(), true), (quorum.url(), false)] {
+        let locks = runtime.block_on(lock_runtime::LockManager::connect(&url)).unwrap();
+        let guards = runtime.block_on(async {
+            let mut guards = Vec::new();
+            for number in 0..20_u32 {
+                guards.push(locks.lock("order", &number).acquire().await.unwrap());
+            }
+            guards
+        });
+        let all = json(&on(&url, &["--json", "list"]).assert().success().get_output().stdout);
+        assert_eq!(all.as_array().unwrap().len(), guards.len(), "{url}");
+        let who = on(&url, &["who", "order:3"]).assert().success();
+        assert!(text(&who.get_output().stdout).contains("holder"), "{url}");
+        on(&url, &["run", "order:100", "--", "true"]).assert().success();
+        on(&url, &["run", "order:3", "--timeout", "0", "--", "true"]).assert().code(75);
+        on(&url, &["release", "--force", "order:3"]).assert().code(if can_force { 0 } else { 2 });
+        let findings = on(&url, &["--json", "doctor"]).assert().success();
+        let trial = json(&findings.get_output().stdout);
+        assert_eq!(trial.as_array().unwrap().last().unwrap()["verdict"], "good", "{url}: {trial}");
+    }
+}
+
+#[test]
+fn the_server_away_is_69_and_a_mistake_is_2() {
+    let mut server = Server::start();
+    let url = server.url();
+    server.kill();
+    for arguments in [&["list"][..], &["who", "a:b"], &["run", "a:b", "--", "true"], &["doctor"], &["bench"]] {
+        let away = on(&url, arguments).assert().code(69);
+        assert!(text(&away.get_output().stderr).contains(&server.address()), "{away}");
+    }
+    let missing = lockctl(&["list"]).assert().code(2);
+    assert!(text(&missing.get_output().stderr).contains("REDIS_URL"), "{missing}");
+    lockctl(&["--url", "http://a", "list"]).assert().code(2);
+    on(&url, &["nonsense"]).assert().code(2);
+    server.restart();
+    on(&url, &["who", "a{b"]).assert().code(2);
+}
+
+#[test]
+fn the_password_of_a_url_is_not_shown() {
+    let held = Server::with_password("canary-7f3a");
+    let url = held.url();
+    assert!(url.contains("canary"), "{url}");
+    for arguments in [&["--help"][..], &["list"], &["doctor"], &["nonsense"], &["who", "--help"]] {
+        let shown = on(&url, arguments).output().unwrap();
+        assert!(!text(&shown.stdout).contains("canary") && !text(&shown.stderr).contains("canary"), "{shown:?}");
+    }
+}
+
+#[test]
+fn a_doctor_finds_what_is_wrong_and_says_what_to_change() {
+    let verdict = |findings: &Value, check: &str| {
+        let all = findings.as_array().unwrap();
+        let finding =
+            all.iter().find(|finding| finding["check"] == check).unwrap_or_else(|| panic!("{check}: {findings}"));
+        (finding["verdict"].as_str().unwrap().to_owned(), finding["advice"].as_str().unwrap_or_default().to_owned())
+    };
+    let sound = Server::with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let findings = json(&lockctl(&["--json", "doctor", &sound.url()]).assert().success().get_output().stdout);
+    for check in ["version", "replicas", "persistence", "eviction", "latency", "clock", "locks"] {
+        assert_eq!(verdict(&findings, check).0, "good", "{check}: {findings}");
+    }
+    let ill = Server::with(&["--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru", "--appendonly", "no"]);
+    let findings = json(&lockctl(&["--json", "doctor", &ill.url()]).assert().code(1).get_output().stdout);
+    assert_eq!(verdict(&findings, "eviction").0, "bad");
+    assert!(verdict(&findings, "eviction").1.contains("noeviction"));
+    assert_eq!(verdict(&findings, "persistence").0, "doubt");
+    // A user without the right to queue, nor to read anything about the server.
+    sound.tell("ACL SETUSER least on >pass ~* &cache_lock:* -@all +set +get +del +time +subscribe +eval +evalsha");
+    let url = sound.url().replace("redis://", "redis://least:pass@");
+    let findings = json(&lockctl(&["--json", "doctor", &url]).assert().code(1).get_output().stdout);
+    assert_eq!((verdict(&findings, "locks").0.as_str(), verdict(&findings, "version").0.as_str()), ("bad", "unknown"));
+}
+
+#[test]
+fn the_least_rights_are_enough_but_for_the_names_of_waiters() {
+    let held = Held::new("till 3");
+    // As docs/protocol.md has them.
+    held.server.tell(
+        "ACL SETUSER least on >pass ~* &cache_lock:* -@all +set +get +del +pexpire +pttl +exists +lrem +rpush +lpop +lpos \
+         +time +publish +subscribe +eval +evalsha",
+    );
+    let url = held.server.url().replace("redis://", "redis://least:pass@");
+    let findings = json(&on(&url, &["--json", "doctor"]).assert().success().get_output().stdout);
+    let trial = findings.as_array().unwrap().last().unwrap();
+    assert_eq!(trial["verdict"], "good", "{findings}");
+    let _guard = held.runtime.block_on(held.locks.lock("order", &7).acquire()).unwrap();
+    let waiter = start(&held.server.url(), &["run", "order:7", "--timeout", "20s", "true"]);
+    eventually_blocking("it waits", SOON, || held.server.keys().contains_key("{order:7}:queue"));
+    let waiting = |url: &str| {
+        let shown = json(&on(url, &["--json", "who", "order:7"]).assert().success().get_output().stdout);
+        (shown["holder"].clone(), shown["waiting"].as_array().unwrap().len())
+    };
+    assert_eq!(waiting(&url), (Value::from("till 3"), 0));
+    held.server.tell("ACL SETUSER least +lrange");
+    assert_eq!(waiting(&url), (Value::from("till 3"), 1));
+    on(&url, &["release", "--force", "order:7"]).assert().success();
+    assert_eq!(waiter.wait_with_output().unwrap().status.code(), Some(0));
+    // Another right is named.
+    let refused = on(&url, &["list"]).assert().code(69);
+    assert!(text(&refused.get_output().stderr).contains("+scan"), "{refused}");
+}
+
+#[test]
+fn a_bench_measures_and_leaves_nothing() {
+    let server = Server::start();
+    let shown = lockctl(&["--json", "bench", &server.url(), "--time", "0.1", "--tasks", "4"]).assert().success();
+    let cases = json(&shown.get_output().stdout);
+    assert_eq!(cases.as_array().unwrap().len(), 4);
+    assert!(cases.as_array().unwrap().iter().all(|case| case["locks_per_second"].as_u64().unwrap() > 0), "{cases}");
+    assert!(server.keys().is_empty(), "{:?}", server.keys());
+}
+
+#[test]
+fn a_reader_that_stops_reading_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_lockctl"));
+    let ended =
+        command.args(["completions", "bash"]).stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap();
+    assert_eq!((text(&ended.stderr).as_str(), ended.status.code()), ("", Some(141)));
+}
