@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use rexpect::session::spawn_command;
+use tests::server::Server;
 
 use crate::{Held, on, text};
 
@@ -51,4 +52,21 @@ fn colours_are_for_terminals() {
         terminal.exp_eof().unwrap().contains("\x1b[32m")
     };
     assert!(colours(false) && !colours(true));
+}
+
+#[test]
+fn ctrl_c_reaches_the_command_of_run_once() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let end = folder.path().join("end");
+    let script = "trap 'echo got-int' INT; echo ready; while [ ! -e \"$0\" ]; do sleep 0.05; done; echo the-end";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockctl"));
+    command.args(["run", "job:1", "--", "sh", "-c", script]).arg(&end).env("REDIS_URL", server.url());
+    let mut terminal = spawn_command(command, PATIENCE).unwrap();
+    terminal.exp_string("ready").unwrap();
+    terminal.send_control('c').unwrap();
+    terminal.exp_string("got-int").unwrap();
+    std::fs::write(&end, "").unwrap();
+    let rest = terminal.exp_eof().unwrap();
+    assert!(rest.contains("the-end") && !rest.contains("got-int"), "{rest:?}");
 }

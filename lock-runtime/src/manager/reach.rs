@@ -84,6 +84,8 @@ impl LockManager {
     /// it renews its lease after a third of it. A holder with another kind of client is never told, so its lock is free at
     /// once. Where a second writer would do harm, [fence](crate::LockRequest::fenced).
     ///
+    /// A body that calls it for its own lock is stopped at this call.
+    ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {

@@ -23,6 +23,7 @@ over_every_store![
     a_holder_that_does_not_stop_keeps_the_lock_for_a_claim,
     the_next_task_of_the_process_waits_behind_another_process,
     a_busy_lock_tells_when_its_lease_ends,
+    a_body_that_releases_its_own_lock_by_force_is_stopped_there,
 ];
 
 /// The first lease of a grant, and a bit for a busy machine.
@@ -214,4 +215,23 @@ async fn a_busy_lock_tells_when_its_lease_ends(world: World) {
     assert!(!busy.to_string().contains("this process"), "{busy}");
     let busy = north.lock("p", "k").timeout(Duration::from_millis(20)).acquire().await.unwrap_err();
     assert!(busy.to_string().contains("held by this process") && busy.retry_after().is_none(), "{busy}");
+}
+
+async fn a_body_that_releases_its_own_lock_by_force_is_stopped_there(world: World) {
+    let manager = world.manager().await;
+    if !can_force(&world, &manager).await {
+        return;
+    }
+    let went_on = AtomicBool::new(false);
+    let start = Instant::now();
+    let stopped = manager.lock("p", "k").run(async {
+        let forced = manager.force_release("p", "k").await;
+        went_on.store(true, Ordering::SeqCst);
+        forced
+    });
+    let error = stopped.await.unwrap_err();
+    assert!(matches!(error, LockError::Lost { completed: false, forced: true, .. }), "{error:?}");
+    assert!(!went_on.into_inner() && start.elapsed() < CLAIM / 2);
+    let guard = manager.lock("p", "k").timeout(CLAIM / 2).acquire().await.unwrap();
+    guard.release().await.unwrap();
 }
