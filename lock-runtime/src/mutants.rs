@@ -39,6 +39,7 @@ mod seeded {
         DriftAsUsual,
         DroppedGuardKept,
         EndlessCommand,
+        ForcedAfterLoss,
         ForcedBeforeBody,
         ForcedMarkLeft,
         ForgivenLoss,

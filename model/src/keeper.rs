@@ -175,8 +175,11 @@ impl Protocol {
         let me = &mut world.processes[process];
         let is_asked = me.asked.as_ref().is_some_and(|asked| asked.sequence == sequence);
         let is_lost = |task: &crate::state::Task| matches!(task.phase, Phase::Lost(lost, _) if lost == sequence);
-        // What is still to be granted, or to be dropped, ends with its claim.
-        if !is_asked && !me.tasks.iter().any(is_lost) {
+        if me.tasks.iter().any(is_lost) {
+            // The loss was known before.
+            me.forced = Some(sequence);
+        } else if !is_asked {
+            // What is still to be granted ends with its claim.
             me.send(KEEPERS, marked(sequence), Verb::Release((0, 0), None), true);
         }
         self.drive(world, process);

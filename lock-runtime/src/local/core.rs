@@ -234,14 +234,14 @@ impl Events for Core {
 
     fn on_forced(&self, key: &str, token: &Token) {
         let slot = self.table.get(key);
-        match slot.as_ref().map_or(ForcedToken::Unused, |slot| slot.find_forced(token)) {
+        match slot.as_ref().map_or(ForcedToken::Unused, |slot| slot.on_forced(token)) {
             ForcedToken::Leased => {
                 mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), &token.forced(), CLAIM)));
                 if let Some(slot) = slot {
                     self.revoke(&slot, Some(token), Loss::Forced);
                 }
             }
-            // What is still to be granted, or to be released, ends with its claim.
+            // What is still to be granted ends with its claim.
             ForcedToken::Awaited => {}
             // Nobody here uses the lock any more: its release came after the force.
             ForcedToken::Unused => self.release_later(Release::withdrawal(&key.into(), &token.forced(), CLAIM)),

@@ -1,6 +1,8 @@
-//! What a slot knows about a token whose lock was released by force, and about the holds that ended for that reason.
+//! What a slot knows about a token whose lock was released by force.
 
 use super::slot::{Slot, State};
+use crate::store::Release;
+use crate::timing::CLAIM;
 use crate::token::Token;
 
 /// What a token is used for here.
@@ -8,36 +10,48 @@ use crate::token::Token;
 pub(super) enum ForcedToken {
     /// It has the lease of the slot.
     Leased,
-    /// Its grant is still to come, or its body is still to be dropped.
+    /// Its grant is still to come, or what it is used for is about to end.
     Awaited,
     Unused,
 }
 
 impl Slot {
-    pub(super) fn find_forced(&self, token: &Token) -> ForcedToken {
-        let state = self.locked();
-        let State { lease, pending, ending, .. } = &*state;
+    /// Takes in that the lock of `token` was released by force. Returns what the token is used for.
+    pub(super) fn on_forced(&self, token: &Token) -> ForcedToken {
+        let mut state = self.locked();
+        let State { lease, pending, ending, forced, .. } = &mut *state;
         if lease.as_ref().is_some_and(|lease| lease.token == *token) {
-            ForcedToken::Leased
-        } else if pending.as_ref().is_some_and(|pending| pending.token == *token)
-            || ending.iter().any(|(ending, _)| ending == token)
-        {
-            ForcedToken::Awaited
-        } else {
-            ForcedToken::Unused
+            return ForcedToken::Leased;
+        }
+        if ending.iter().any(|(ending, _)| ending == token) {
+            // A refused renewal may have told of the loss before the message came.
+            mutant!(ForcedAfterLoss => return ForcedToken::Awaited);
+            if !forced.contains(token) {
+                forced.push(token.clone());
+            }
+            return ForcedToken::Awaited;
+        }
+        let is_pending = pending.as_ref().is_some_and(|pending| pending.token == *token);
+        if is_pending { ForcedToken::Awaited } else { ForcedToken::Unused }
+    }
+
+    /// Whether the lock of `token` was released by force.
+    pub(super) fn was_forced(&self, token: &Token) -> bool {
+        self.locked().forced.contains(token)
+    }
+
+    /// Nothing uses `token` any more: what stands at the lock since the force is released.
+    pub(super) fn release_forced(&self, token: &Token) {
+        mutant!(ForcedMarkLeft => return);
+        if self.forget_forced(token) {
+            self.core.release_later(Release::withdrawal(&self.key, &token.forced(), CLAIM));
         }
     }
 
-    /// Whether the hold `id` ended because its lock was released by force.
-    pub(super) fn has_forced(&self, id: u64) -> bool {
-        self.locked().forced.contains(&id)
-    }
-
-    /// The user of the hold `id` is gone. Returns whether the lock of the hold was released by force.
-    pub(super) fn forget_forced(&self, id: u64) -> bool {
-        mutant!(ForcedMarkLeft => return false);
+    /// The user of the token's hold is gone. Returns whether the lock was released by force.
+    pub(super) fn forget_forced(&self, token: &Token) -> bool {
         let mut state = self.locked();
-        let place = state.forced.iter().position(|forced| *forced == id);
+        let place = state.forced.iter().position(|forced| forced == token);
         place.map(|place| state.forced.swap_remove(place)).is_some()
     }
 }

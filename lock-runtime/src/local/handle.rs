@@ -54,14 +54,14 @@ impl HoldHandle {
     /// Releases the lease of a hold that was lost (rule 14: once the body is dropped). The slot has forgotten the
     /// lease, but the store may still have it.
     pub(super) fn release_after_loss(&self) {
-        let was_forced = self.0.slot.forget_forced(self.0.id);
+        let HoldInner { slot, token, .. } = &*self.0;
         // It makes no difference whether the store granted the lease again: this release is for that grant, too.
-        if self.0.slot.note_release_done(&self.0.token).is_some() {
-            if was_forced {
-                let HoldInner { slot, token, .. } = &*self.0;
-                slot.core.release_later(Release::withdrawal(&slot.key, &token.forced(), CLAIM));
-            }
+        if slot.note_release_done(token).is_some() {
+            slot.release_forced(token);
             self.release_again();
+        } else {
+            // The hold of a plain guard was released when it was lost.
+            slot.forget_forced(token);
         }
     }
 
@@ -109,7 +109,7 @@ impl HoldHandle {
     }
 
     pub(crate) fn lost_error(&self, completed: bool) -> LockError {
-        LockError::Lost { key: self.key().to_owned(), completed, forced: self.0.slot.has_forced(self.0.id) }
+        LockError::Lost { key: self.key().to_owned(), completed, forced: self.0.slot.was_forced(&self.0.token) }
     }
 
     /// See [`LockGuard::extend`](crate::LockGuard::extend).

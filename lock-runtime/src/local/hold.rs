@@ -192,9 +192,11 @@ impl PendingRelease {
     fn on_answer(mut self) {
         if let Some(release) = self.release.take()
             && release.queued
-            && self.slot.note_release_done(&release.token) == Some(true)
         {
-            self.slot.core.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
+            if self.slot.note_release_done(&release.token) == Some(true) {
+                self.slot.core.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
+            }
+            self.slot.release_forced(&release.token);
         }
     }
 }
@@ -204,6 +206,7 @@ impl Drop for PendingRelease {
         if let Some(mut release) = self.release.take() {
             if release.queued {
                 self.slot.note_release_done(&release.token);
+                self.slot.release_forced(&release.token);
             }
             // The slot repeats or withdraws the ask that went along.
             release.again = None;

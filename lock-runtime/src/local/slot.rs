@@ -54,8 +54,8 @@ pub(super) struct State {
     /// Tokens that are being released, and whether the store granted each of them again in the meantime. Either a task
     /// waits for the release, or the body of a lost hold is not dropped yet.
     pub(super) ending: Vec<(Token, bool)>,
-    /// The holds that ended because their lock was released by force. Each stays here until its user is gone.
-    pub(super) forced: Vec<u64>,
+    /// The tokens whose lock was released by force. Each stays here until the user of its hold is gone.
+    pub(super) forced: Vec<Token>,
 }
 
 #[derive(Debug)]
@@ -230,8 +230,8 @@ impl Slot {
         let mut state = self.locked();
         let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
         let turn = lease.hold.is_some().then(|| state.new_id());
-        if let Some(hold) = lease.hold.as_ref().filter(|_| loss == Loss::Forced) {
-            state.forced.push(hold.id);
+        if lease.hold.is_some() && loss == Loss::Forced {
+            state.forced.push(lease.token.clone());
         }
         if turn.is_some() {
             state.turn = turn;

@@ -21,7 +21,7 @@ use crate::timing::CLAIM;
 use crate::{LockError, LockManager};
 
 /// In how many worlds a bug has to show.
-const WORLDS: u64 = 60;
+const WORLDS: u64 = 300;
 /// More than all messages of a force take, to and fro, with the body's end.
 const SOON: Duration = Duration::from_millis(400);
 const WAIT: Duration = Duration::from_secs(20);
@@ -101,7 +101,10 @@ async fn play(seed: u64, bug: Option<Bug>, parted: bool) -> Shown {
         (overlap, next_after)
     };
     let force = async {
-        sleep(Duration::from_millis(Rng::with_seed(seed).u64(0..60))).await;
+        // Often just when the keeper confirms the hold: its refusal may come before the message.
+        let mut random = Rng::with_seed(seed);
+        let most = if random.bool() { 10_000 } else { 60_000 };
+        sleep(Duration::from_micros(random.u64(0..most))).await;
         if parted {
             network.part("p", CLAIM * 2);
         }
@@ -122,10 +125,14 @@ fn shown(seed: u64, bug: Option<Bug>, parted: bool) -> Shown {
 
 #[test]
 fn the_next_one_gets_the_lock_after_the_body_is_dropped_and_soon() {
+    let mut told = 0;
     for seed in 0..WORLDS {
         let shown = shown(seed, None, false);
-        assert!(!shown.overlap && shown.told && shown.next_after < SOON, "SEED={seed}: {shown:?}");
+        assert!(!shown.overlap && shown.next_after < SOON, "SEED={seed}: {shown:?}");
+        told += u64::from(shown.told);
     }
+    // The others heard first that a renewal was refused.
+    assert!(told > WORLDS * 8 / 10, "only {told} of {WORLDS} holders were told of the reason");
 }
 
 #[test]
@@ -145,11 +152,12 @@ fn each_bug_of_a_release_by_force_shows() {
     let frees = &[("redis.call('SET', lock, token .. MARK, 'KEEPTTL')", "redis.call('DEL', lock)")];
     let keeps = &[("redis.call('PEXPIRE', lock, ARGV[1], 'LT')", "")];
     let silent = &[("redis.pcall('PUBLISH', address, 'forced '", "tostring(address .. 'forced '")];
-    let cases: [Case; 5] = [
+    let cases: [Case; 6] = [
         ("the lock is free at once", Bug::Scripts(frees), false, |shown| shown.overlap),
         ("a dead holder keeps its lease", Bug::Scripts(keeps), true, |shown| shown.next_after > CLAIM * 2),
         ("the holder is not told", Bug::Scripts(silent), false, |shown| shown.next_after > SOON || !shown.told),
         ("the lock leaves before the body", Bug::Code(Mutant::ForcedBeforeBody), false, |shown| shown.overlap),
+        ("a loss that is known already", Bug::Code(Mutant::ForcedAfterLoss), false, |shown| shown.next_after > SOON),
         ("the mark is left", Bug::Code(Mutant::ForcedMarkLeft), false, |shown| shown.next_after > SOON),
     ];
     for (name, bug, parted, is_shown) in cases {
