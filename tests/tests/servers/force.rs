@@ -57,6 +57,9 @@ async fn a_lock_can_be_released_by_force_while_memory_is_full() {
     let (locks, other) =
         (LockManager::connect(&server.url()).await.unwrap(), LockManager::connect(&server.url()).await.unwrap());
     let guard = locks.lock("p", "k").acquire().await.unwrap();
+    // The hold is confirmed: no refused renewal tells of the loss before the message does.
+    guard.extend(LONG).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
     server.tell("CONFIG SET maxmemory 1");
     assert!(other.force_release("p", "k").await.unwrap());
     guard.lost().await;
