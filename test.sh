@@ -201,11 +201,13 @@ step 'takeover' story takeover
 step 'default_address on sqlite' story default_address
 step 'default_address on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/examples/default_address"
 step 'default_address without a lock' exits_with 1 story default_address --no-lock
+step 'shop on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/load" --stock 50
 
 # --- What is left out by day: CONTRIBUTING.md has the same list -------------------------------------------------------
 
 by_night() {
   local place
+  step 'shop with traces' cargo check --quiet -p shop --features otel
   # With the run above the matrix has run three times.
   step 'matrix again' cargo nextest run --workspace --exclude bench --profile all -E 'binary(matrix)'
   step 'matrix once more' cargo nextest run --workspace --exclude bench --profile all -E 'binary(matrix)'

@@ -17,6 +17,7 @@
 
 mod address;
 mod database;
+mod day;
 mod failure;
 mod fence;
 mod live;

@@ -1,18 +1,16 @@
 //! The nightly report: once per night over all instances.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use lock_runtime::cache_lock;
 use tokio_util::sync::CancellationToken;
 
-use crate::sale::today;
+use crate::day::{today, until_midnight};
 use crate::{Failure, Shop};
 
 /// How long to wait when the report of a night could not be made, or another instance makes it.
-const NEXT_TRY: Duration = Duration::from_secs(60);
-
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const NEXT_TRY: Duration = Duration::from_mins(1);
 
 /// What an instance found when it wanted to make a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,10 +72,4 @@ pub(crate) async fn report_each_night(shop: Arc<Shop>, stop: CancellationToken) 
             return;
         }
     }
-}
-
-/// In UTC, as the days are.
-fn until_midnight() -> Duration {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Duration::from_secs(DAY.as_secs() - now.as_secs() % DAY.as_secs())
 }

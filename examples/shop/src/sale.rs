@@ -1,15 +1,12 @@
 //! The flash sale: one lock per item.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use lock_runtime::{FencingToken, cache_lock};
 use serde::{Deserialize, Serialize};
 use sqlx::{Any, Transaction};
 
+use crate::day::today;
 use crate::fence::{Fenced, claim};
 use crate::{Failure, LockProblem, Shop};
-
-const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 
 /// Browsers read numbers up to 2^53 exactly.
 const LARGEST_ORDER: i64 = 1 << 53;
@@ -76,12 +73,6 @@ pub(crate) async fn add_order(transaction: &mut Transaction<'_, Any>, item: i64)
         .execute(&mut **transaction)
         .await?;
     Ok(Receipt { order, item })
-}
-
-/// Days since 1 January 1970, in UTC.
-pub(crate) fn today() -> i64 {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    i64::try_from(seconds / SECONDS_PER_DAY).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ pub async fn serve(settings: Settings, stop: CancellationToken) -> Result<(), St
     shop.locks.shutdown().await;
     shop.database.close().await;
     tracing::info!("stopped");
-    telemetry.end().await;
+    drop(telemetry);
     Ok(served?)
 }
 

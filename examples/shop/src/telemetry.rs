@@ -19,12 +19,12 @@ const BUCKETS: [f64; 7] = [0.000_1, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0];
 /// How often the exporter forgets what it need not keep.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// What the service tells of itself.
-#[derive(Clone, Debug)]
+/// What the service tells of itself. Its end sends the last traces.
+#[derive(Debug)]
 pub(crate) struct Telemetry {
     pub(crate) metrics: PrometheusHandle,
     #[cfg(feature = "otel")]
-    traces: Traces,
+    _traces: Traces,
 }
 
 impl Telemetry {
@@ -46,7 +46,7 @@ impl Telemetry {
         Ok(Self {
             metrics: builder.install_recorder()?,
             #[cfg(feature = "otel")]
-            traces,
+            _traces: traces,
         })
     }
 
@@ -56,15 +56,5 @@ impl Telemetry {
             tokio::time::sleep(UPKEEP).await;
             metrics.run_upkeep();
         }
-    }
-
-    /// Sends what was not sent yet.
-    pub(crate) async fn end(self) {
-        #[cfg(feature = "otel")]
-        if let Err(error) = tokio::task::spawn_blocking(move || self.traces.end()).await {
-            tracing::warn!(%error, "the traces did not end");
-        }
-        #[cfg(not(feature = "otel"))]
-        drop(self);
     }
 }

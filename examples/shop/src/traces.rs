@@ -17,7 +17,7 @@ use crate::StartFailure;
 const SPANS: &str = "shop=info,lock_runtime=debug";
 
 /// Sends spans in the background.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Traces {
     provider: SdkTracerProvider,
 }
@@ -34,9 +34,11 @@ impl Traces {
         let tracer = self.provider.tracer("shop");
         tracing_opentelemetry::layer().with_tracer(tracer).with_filter(EnvFilter::new(SPANS))
     }
+}
 
-    /// Sends what was not sent yet. It blocks for the collector's answer.
-    pub(crate) fn end(&self) {
+/// Sends what was not sent yet. It blocks for the collector's answer, so it comes last.
+impl Drop for Traces {
+    fn drop(&mut self) {
         if let Err(error) = self.provider.shutdown() {
             eprintln!("the last spans were not sent: {error}");
         }

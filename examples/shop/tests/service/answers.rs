@@ -84,7 +84,7 @@ async fn a_server_that_is_away_is_503_and_not_ready() {
 #[tokio::test]
 async fn a_lost_lock_is_500_and_nobody_is_asked_to_try_again() {
     let test = TestLocks::new();
-    let routes = routes(test.manager(), Duration::from_secs(600)).await;
+    let routes = routes(test.manager(), Duration::from_mins(10)).await;
     let sale = tokio::spawn(async move { buy(&routes).await });
     while test.granted().is_empty() {
         tokio::task::yield_now().await;

@@ -34,9 +34,8 @@ async fn shows(page: &Page, script: &str, is_shown: impl Fn(&str) -> bool) {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    if timeout(Duration::from_secs(20), shown).await.is_err() {
-        panic!("`{script}` stays `{}`", text(page, script).await);
-    }
+    let is_in_time = timeout(Duration::from_secs(20), shown).await.is_ok();
+    assert!(is_in_time, "`{script}` stays `{}`", text(page, script).await);
 }
 
 /// `SHOP_SCREENSHOT=FILE` keeps a picture of the page, for the README.

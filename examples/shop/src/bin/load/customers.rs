@@ -1,7 +1,6 @@
 //! [`Customers`]: they buy until everything is sold, and pay each order from two browsers at once.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,7 +37,7 @@ struct Shared {
     stock: i64,
     sold: watch::Sender<i64>,
     have_gone: watch::Sender<bool>,
-    sold_out: [AtomicBool; ITEMS as usize],
+    sold_out: Mutex<BTreeSet<i64>>,
     last_sale: Mutex<Instant>,
     receipts: Mutex<Vec<i64>>,
     answers: Mutex<Answers>,
@@ -57,7 +56,7 @@ impl Customers {
             stock,
             sold: watch::Sender::new(0),
             have_gone: watch::Sender::new(false),
-            sold_out: Default::default(),
+            sold_out: Mutex::default(),
             last_sale: Mutex::new(Instant::now()),
             receipts: Mutex::default(),
             answers: Mutex::default(),
@@ -90,8 +89,7 @@ impl Customers {
         let _ = self.shared.have_gone.subscribe().wait_for(|gone| *gone).await;
     }
 
-    /// Buys until all items are sold out, then pays what is open: the orders of customers whose instance died. Returns all
-    /// answers.
+    /// Buys until all items are sold out, and pays. Returns all answers.
     pub(crate) async fn buy_everything(&self, count: u32) -> Answers {
         join_all((0..count).map(|_| self.shared.clone().buy_until_sold_out())).await;
         self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -120,7 +118,9 @@ impl Shared {
                     // Two browsers at once, perhaps with different instances: paid once all the same.
                     tokio::join!(self.pay(receipt.order), self.pay(receipt.order));
                 }
-                Err(code) if code == "sold_out" => self.sold_out_of(item).store(true, Ordering::Relaxed),
+                Err(code) if code == "sold_out" => {
+                    self.sold_out.lock().unwrap_or_else(PoisonError::into_inner).insert(item);
+                }
                 Err(_) => tokio::time::sleep(PAUSE.mul_f64(fastrand::f64())).await,
             }
         }
@@ -141,13 +141,9 @@ impl Shared {
     /// An item that is not sold out; `None` when all are, or nothing was sold for a long time.
     fn choose(&self) -> Option<i64> {
         let is_stuck = self.last_sale.lock().unwrap_or_else(PoisonError::into_inner).elapsed() > STUCK;
-        let left: Vec<i64> = (1..=ITEMS).filter(|item| !self.sold_out_of(*item).load(Ordering::Relaxed)).collect();
+        let sold_out = self.sold_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let left: Vec<i64> = (1..=ITEMS).filter(|item| !sold_out.contains(item)).collect();
         fastrand::choice(left).filter(|_| !is_stuck)
-    }
-
-    #[expect(clippy::indexing_slicing, reason = "the items have the numbers 1 to 4")]
-    fn sold_out_of(&self, item: i64) -> &AtomicBool {
-        &self.sold_out[usize::try_from(item - 1).unwrap_or_default()]
     }
 
     fn any_instance(&self) -> &str {

@@ -69,7 +69,7 @@ async fn be_instance() -> Result<(), StartFailure> {
     let parent = async {
         let _ = tokio::io::stdin().read(&mut [0]).await;
         stop.cancel();
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     tokio::select! {
         served = serve(Settings::from_env()?, stop.clone()) => served,
