@@ -27,6 +27,8 @@ pub(super) struct Lease {
     pub(super) hold: Option<ActiveHold>,
     /// How the next hold comes by the lease.
     pub(super) path: Path,
+    /// Counts the holds of the lease.
+    pub(super) holds: metrics::Holds,
     /// The last owner, when its lease had ended without a release. It is told with the first hold.
     pub(super) dead_owner: Option<Token>,
     pub(super) fences: Fences,
@@ -141,6 +143,7 @@ impl Lease {
             fresh: true,
             hold: None,
             path: if pending.was_pushed() { Path::HandOff } else { Path::Store },
+            holds: metrics::Holds::new(),
             dead_owner: pending.dead_owner(),
             fences: grant.fence.map(|first| Fences::new(first, pending.fences)).unwrap_or_default(),
             contention: pending.is_contended_after(grant).then(Contention::now),

@@ -18,7 +18,7 @@ use super::upkeep::ScheduleKeys;
 use super::waiter_limit::{WaiterLimit, WaiterPermit};
 use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
-use crate::observe::{Path, metrics};
+use crate::observe::Path;
 use crate::store::{Release, StoreError};
 use crate::timing::TURN_PATIENCE;
 use crate::token::Token;
@@ -332,7 +332,7 @@ impl State {
         self.counts.count(path);
         let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
         let confirmed = is_whole.then_some(now);
-        let (own, holding) = (Deadline::new(now, expire), metrics::Holding::begin(request.prefix(), path));
+        let (own, holding) = (Deadline::new(now, expire), lease.holds.begin(request.prefix(), path));
         let (since, is_long_told) = (now, false);
         lease.hold = Some(ActiveHold {
             id,

@@ -1,10 +1,14 @@
 //! Every metric, by the `metrics` crate. Each is one fn, and no other file knows their names. `docs/telemetry.md` has the list.
 //!
-//! The recorder is looked up each time: an application may install it after the manager was made.
+//! The recorder is looked up for each lease and each wait: an application may install it after the manager was made.
 
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use metrics::{Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{
+    Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
+};
 
 use super::Path;
 
@@ -47,36 +51,70 @@ pub(crate) fn describe() {
     counter!(RENEWALS).increment(0);
 }
 
-/// Counts a hold from its beginning until it is dropped.
+/// What counts the holds of one prefix. A lease keeps it for its next hold: a hand-over costs less than to look up a metric.
 #[derive(Debug)]
-pub(crate) struct Holding {
+pub(crate) struct Holds(Option<Arc<OfPrefix>>);
+
+#[derive(Debug)]
+struct OfPrefix {
     prefix: Box<str>,
-    since: Instant,
+    acquired: Counter,
+    hand_overs: OnceLock<Counter>,
+    held: Gauge,
+    hold: Histogram,
 }
 
-impl Holding {
-    pub(crate) fn begin(prefix: &str, path: Path) -> Self {
-        counter!(ACQUIRED, labels(prefix)).increment(1);
+impl Holds {
+    pub(crate) fn new() -> Self {
+        Self(None)
+    }
+
+    /// Counts a hold that begins.
+    pub(crate) fn begin(&mut self, prefix: &str, path: Path) -> Holding {
+        let kept = self.0.take().filter(|kept| &*kept.prefix == prefix);
+        let holds = Arc::clone(self.0.insert(kept.unwrap_or_else(|| Arc::new(OfPrefix::new(prefix)))));
+        holds.acquired.increment(1);
         match path {
-            Path::HandOver => counter!(HAND_OVERS, labels(prefix)).increment(1),
+            Path::HandOver => holds.hand_overs.get_or_init(|| counter!(HAND_OVERS, labels(prefix))).increment(1),
             Path::HandOff => counter!(HAND_OFFS, labels(prefix)).increment(1),
             Path::Store | Path::ReEntry => {}
         }
-        gauge!(HELD, labels(prefix)).increment(1);
-        Self { prefix: prefix.into(), since: Instant::now() }
+        holds.held.increment(1);
+        Holding { holds, since: Instant::now() }
     }
+}
+
+impl OfPrefix {
+    fn new(prefix: &str) -> Self {
+        // Nothing lingers yet. The dashboard has the metric.
+        gauge!(LINGERING, labels(prefix)).increment(0);
+        Self {
+            prefix: prefix.into(),
+            acquired: counter!(ACQUIRED, labels(prefix)),
+            hand_overs: OnceLock::new(),
+            held: gauge!(HELD, labels(prefix)),
+            hold: histogram!(HOLD, labels(prefix)),
+        }
+    }
+}
+
+/// Counts a hold from its beginning until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    holds: Arc<OfPrefix>,
+    since: Instant,
 }
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        gauge!(HELD, labels(&self.prefix)).decrement(1);
-        histogram!(HOLD, labels(&self.prefix)).record(self.since.elapsed());
+        self.holds.held.decrement(1);
+        self.holds.hold.record(self.since.elapsed());
     }
 }
 
-/// Counts a task that waits, until it is dropped. Without a prefix it counts nothing.
+/// Counts a task that waits, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiter(Option<Box<str>>);
+pub(crate) struct Waiter(Option<Gauge>);
 
 impl Waiter {
     /// Counts nothing.
@@ -85,15 +123,16 @@ impl Waiter {
     }
 
     pub(crate) fn begin(prefix: &str) -> Self {
-        gauge!(WAITERS, labels(prefix)).increment(1);
-        Self(Some(prefix.into()))
+        let waiters = gauge!(WAITERS, labels(prefix));
+        waiters.increment(1);
+        Self(Some(waiters))
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        if let Some(prefix) = &self.0 {
-            gauge!(WAITERS, labels(prefix)).decrement(1);
+        if let Some(waiters) = &self.0 {
+            waiters.decrement(1);
         }
     }
 }
@@ -101,8 +140,6 @@ impl Drop for Waiter {
 /// A request has got its lock.
 pub(crate) fn waited(prefix: &str, waited: Duration) {
     histogram!(WAIT, labels(prefix)).record(waited);
-    // Nothing lingers yet. The dashboard has the metric.
-    gauge!(LINGERING, labels(prefix)).increment(0);
 }
 
 /// A request ended because the lock was busy.

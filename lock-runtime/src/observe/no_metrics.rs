@@ -7,13 +7,21 @@ use super::Path;
 pub(crate) fn describe() {}
 
 #[derive(Debug)]
-pub(crate) struct Holding;
+pub(crate) struct Holds;
 
-impl Holding {
-    pub(crate) fn begin(_prefix: &str, _path: Path) -> Self {
+impl Holds {
+    pub(crate) fn new() -> Self {
         Self
     }
+
+    #[expect(clippy::unused_self, reason = "it stands for one that counts")]
+    pub(crate) fn begin(&mut self, _prefix: &str, _path: Path) -> Holding {
+        Holding
+    }
 }
+
+#[derive(Debug)]
+pub(crate) struct Holding;
 
 #[derive(Debug)]
 pub(crate) struct Waiter;

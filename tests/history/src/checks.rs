@@ -54,6 +54,7 @@ pub const ALL: [(&str, Check); 16] = [
 
 /// What a run was set to, as far as it decides what is right.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the run")]
 pub struct Bounds {
     /// The longest lease that was asked for.
     pub lease: Duration,
