@@ -208,6 +208,7 @@ step 'shop on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/load
 by_night() {
   local place
   step 'shop with traces' cargo check --quiet -p shop --features otel
+  step 'the page of the shop' cargo nextest run -p shop --features page --profile all -E 'test(page::)'
   # With the run above the matrix has run three times.
   step 'matrix again' cargo nextest run --workspace --exclude bench --profile all -E 'binary(matrix)'
   step 'matrix once more' cargo nextest run --workspace --exclude bench --profile all -E 'binary(matrix)'

@@ -246,12 +246,11 @@ async fn late_release_leaves_the_lock(bug: Option<Mutant>, is_contended: bool) -
     let mut releasing = Box::pin(guard.release());
     assert!(releasing.as_mut().now_or_never().is_none());
     let released = Instant::now();
-    let is_left = match waiting {
-        Some(waiting) => timeout(SECOND, waiting).await.is_err(),
-        None => {
-            sleep(SECOND).await;
-            is_locked(&network, "k:0")
-        }
+    let is_left = if let Some(waiting) = waiting {
+        timeout(SECOND, waiting).await.is_err()
+    } else {
+        sleep(SECOND).await;
+        is_locked(&network, "k:0")
     };
     assert!(released.elapsed() <= SECOND);
     // The task itself may have had no connection in its time. What it held was not lost.

@@ -264,12 +264,11 @@ impl Task {
         network.note(HARNESS, 0, What::Fault { kind, target, from });
         self.notes.release(false);
         let mut releasing = Box::pin(guard.release());
-        let outcome = match releasing.as_mut().now_or_never() {
-            Some(outcome) => outcome,
-            None => {
-                sleep(Duration::from_millis(self.random.u64(500..4000))).await;
-                releasing.await
-            }
+        let outcome = if let Some(outcome) = releasing.as_mut().now_or_never() {
+            outcome
+        } else {
+            sleep(Duration::from_millis(self.random.u64(500..4000))).await;
+            releasing.await
         };
         self.notes.released(outcome);
     }

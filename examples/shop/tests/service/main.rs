@@ -5,6 +5,7 @@
 mod answers;
 mod instance;
 mod load;
+#[cfg(feature = "page")]
 mod page;
 mod shutdown;
 mod together;
