@@ -33,13 +33,19 @@ pub fn all_goes_on_after_the_faults(history: &History, bounds: &Bounds) -> Vec<V
             let text = format!("{} is not granted to anybody within {}", first.key, ms(allowed));
             found.push(Violation::of(first, (first.invoked, until), text));
         }
+        let grants = history.grants(attempts);
+        // Each holder before it is told over the distance, releases over it, and the next is told.
+        let passed_on = |waits: (u64, u64)| {
+            let holds = grants.iter().filter(|(_, claim)| (waits.0..waits.1).contains(&claim.from)).count();
+            span(bounds.round_trip * 3).saturating_mul(holds as u64)
+        };
         let starved = |attempt: &&&Attempt| {
             let waits = (attempt.invoked, attempt.returned().unwrap_or(history.last()));
             // What a holder that is polled late needs is no fault of the lock.
             let late: u64 = attempts.iter().map(|other| history.late(other, waits)).sum();
             // A task that is told that its leases were over when it came to them had to come late to each.
             let outlived = history.times_late(attempt, waits, span(attempt.wanted.expire() / 2)) >= OUTLIVED;
-            span(attempt.wanted.timeout()) >= span(longest) + late
+            span(attempt.wanted.timeout()) >= span(longest) + late + passed_on(waits)
                 && !outlived
                 && !matches!(attempt.how(), None | Some(How::Done | How::Cancelled))
         };
