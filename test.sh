@@ -218,7 +218,7 @@ by_night() {
   done
   step 'museum in full' story lineage
   # Compiles the two published crates from what would be uploaded. Uncommitted changes are no reason to refuse a check.
-  step 'packages to publish' cargo package --quiet --allow-dirty -p lock-macros -p lock-runtime
+  step 'packages to publish' cargo package --quiet --allow-dirty -p lock-macros -p lock-runtime -p lock-cli
 }
 
 if [ -n "$all" ]; then
