@@ -217,7 +217,7 @@ by_night() {
     step "soak for ten minutes, $place" "$target/debug/soak" --minutes 10 --place "$place" --seed "$((RANDOM * 4))"
   done
   step 'museum in full' story lineage
-  # Compiles the two published crates from what would be uploaded. Uncommitted changes are no reason to refuse a check.
+  # Compiles the published crates from what would be uploaded. Uncommitted changes are no reason to refuse a check.
   step 'packages to publish' cargo package --quiet --allow-dirty -p lock-macros -p lock-runtime -p lock-cli
 }
 
