@@ -32,14 +32,20 @@ fn number(token: FencingToken) -> i64 {
     i64::try_from(u64::from(token)).unwrap()
 }
 
-#[tokio::test]
-async fn a_row_refuses_a_stale_token_and_accepts_a_second_write() {
-    let server = Server::start();
-    let (stale, fresh) = stale_and_fresh(&server).await;
+/// A database with the table of the examples.
+async fn stock() -> SqliteConnection {
     let mut database = SqliteConnection::connect("sqlite::memory:").await.unwrap();
     let table = "CREATE TABLE stock (id BIGINT PRIMARY KEY, amount BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0)";
     database.execute(table).await.unwrap();
     database.execute("INSERT INTO stock (id, amount) VALUES (7, 10)").await.unwrap();
+    database
+}
+
+#[tokio::test]
+async fn a_row_refuses_a_stale_token_and_accepts_a_second_write() {
+    let server = Server::start();
+    let (stale, fresh) = stale_and_fresh(&server).await;
+    let mut database = stock().await;
     let [statement, _] = examples("sql");
     for (token, amount, rows) in [(stale, 9, 1), (fresh, 8, 1), (fresh, 7, 1), (stale, 100, 0), (fresh, 6, 1)] {
         let update = sqlx::query(AssertSqlSafe(statement)).bind(amount).bind(number(token)).bind(7_i64);
@@ -54,10 +60,7 @@ async fn a_row_refuses_a_stale_token_and_accepts_a_second_write() {
 async fn what_a_holder_has_read_is_not_written_when_a_newer_holder_came_meanwhile() {
     let server = Server::start();
     let (stale, fresh) = stale_and_fresh(&server).await;
-    let mut database = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-    let table = "CREATE TABLE stock (id BIGINT PRIMARY KEY, amount BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0)";
-    database.execute(table).await.unwrap();
-    database.execute("INSERT INTO stock (id, amount) VALUES (7, 10)").await.unwrap();
+    let mut database = stock().await;
     let [_, statements] = examples("sql");
     let statements: Vec<_> = statements.lines().collect();
     let [raise, read, write] = statements[..] else { panic!("{statements:?}") };
