@@ -360,7 +360,7 @@ impl Release {
 
     /// The release of what stands at the lock's key once the lock was released by force (rule 21).
     pub(crate) fn of_forced(&self) -> Self {
-        Self::withdrawal(&self.key, &self.token.forced(), self.claim)
+        Self::withdrawal(&self.key, &self.token.to_forced(), self.claim)
     }
 
     /// Whether this may be forgotten when too many releases wait to be sent: what it would release soon ends by itself.

@@ -94,6 +94,8 @@ const fn fits(shorter: &[Duration], longer: Duration) {
 const _: () = fits(&[ASK_INTERVAL, FRESH_ANSWER, TICK, ROUND_TRIP], SECOND);
 // Promise 4: a turn that is not taken up delays everybody by at most a second.
 const _: () = fits(&[UNUSED_LEASE_KEPT_FOR, TICK, TICK, ROUND_TRIP], SECOND);
+// Promise 4: a release whose task is not polled delays everybody by at most a second (rule L8).
+const _: () = fits(&[UNUSED_LEASE_KEPT_FOR, TURN_PATIENCE, TICK, ROUND_TRIP], SECOND);
 // Promise 5: an acquire that fails leaves nothing that blocks others for more than 3 s.
 const _: () = fits(&[CLAIM, STEP_PATIENCE], Duration::from_secs(3));
 // Promise 7: an acquire ends within its timeout + 100 ms.

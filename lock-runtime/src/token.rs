@@ -27,7 +27,7 @@ impl Token {
     }
 
     /// What stands at the lock's key once the lock of this token was taken away.
-    pub(crate) fn forced(&self) -> Self {
+    pub(crate) fn to_forced(&self) -> Self {
         Self(format!("{}{FORCED}", self.0).into())
     }
 
@@ -136,8 +136,8 @@ mod tests {
         assert!(first.is_of(&process) && !first.is_of(&Process::new("host 1|%:7 ü")));
         assert_eq!(first.label().as_deref(), Some("host 1|%:7 ü"));
         assert!(!first.as_str().contains([' ', '|']));
-        assert_eq!(first.forced().label(), first.label());
-        assert!(first.forced().is_of(&process) && first.forced() != first);
+        assert_eq!(first.to_forced().label(), first.label());
+        assert!(first.to_forced().is_of(&process) && first.to_forced() != first);
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Protocol {
     /// `force.lua`.
     pub(crate) fn force(&self, world: &mut World) {
         let Some((owner, left)) = world.server.lock else { return };
-        // Rule 21.
+        // Rule 21: a lock that is released by force stays taken until its holder has stopped.
         world.server.lock = self.keeps(Rule::StaysForced).then(|| {
             let mark = Token { sequence: marked(owner.sequence), ..owner };
             (mark, left.min(CLAIM))

@@ -13,12 +13,12 @@ pub(crate) async fn run(place: &Place, output: &Output, name: &str) -> Result<Ex
     let lock = locks.inspect_named(name).await?.map(Lock::from);
     output.print(&lock, || match &lock {
         None => format!("{GOOD}free{GOOD:#}: nobody holds `{}`", clean(name)),
-        Some(lock) => described(lock),
+        Some(lock) => describe(lock),
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn described(lock: &Lock) -> String {
+fn describe(lock: &Lock) -> String {
     let waiting: Vec<String> = lock.waiting.iter().map(|label| clean(label)).collect();
     let waiting = if waiting.is_empty() { "nobody".to_owned() } else { waiting.join(", ") };
     let (name, holder, mode, left) = (clean(&lock.name), lock.holder_text(), &lock.mode, lock.left_text());

@@ -250,7 +250,7 @@ impl Events for Core {
         let slot = self.table.get(key);
         match slot.as_ref().map_or(ForcedToken::Unused, |slot| slot.on_forced(token)) {
             ForcedToken::Leased => {
-                mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), &token.forced(), CLAIM)));
+                mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)));
                 if let Some(slot) = slot {
                     self.revoke(&slot, Some(token), LossReason::Forced);
                 }
@@ -258,7 +258,7 @@ impl Events for Core {
             // What is still to be granted ends with its claim.
             ForcedToken::Awaited => {}
             // Nobody here uses the lock any more: its release came after the force.
-            ForcedToken::Unused => self.release_later(Release::withdrawal(&key.into(), &token.forced(), CLAIM)),
+            ForcedToken::Unused => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)),
         }
     }
 

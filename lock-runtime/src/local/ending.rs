@@ -38,7 +38,7 @@ impl Slot {
         let Some(lease) = slot_lease.as_mut().filter(|lease| lease.hold.as_ref().is_some_and(|t| t.id == id)) else {
             return Ended { ending: Ending::Lost, entries: ScheduleKeys::default(), stale: None, hold: None };
         };
-        let hold = lease.hold.as_ref().map(ActiveHold::ended);
+        let hold = lease.hold.as_ref().map(ActiveHold::as_ended);
         let mut entries = std::mem::take(&mut lease.upkeep.entries);
         entries.tracked = tracked.take();
         if lease.has_ended(now) {

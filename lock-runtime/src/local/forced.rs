@@ -44,7 +44,7 @@ impl Slot {
     pub(super) fn release_forced(&self, token: &Token) {
         mutant!(ForcedMarkLeft => return);
         if self.forget_forced(token) {
-            self.core.release_later(Release::withdrawal(&self.key, &token.forced(), CLAIM));
+            self.core.release_later(Release::withdrawal(&self.key, &token.to_forced(), CLAIM));
         }
     }
 

@@ -79,7 +79,7 @@ pub(crate) struct EndedHold {
 }
 
 impl ActiveHold {
-    pub(super) fn ended(&self) -> EndedHold {
+    pub(super) fn as_ended(&self) -> EndedHold {
         EndedHold { since: self.since, prefix: self.prefix }
     }
 

@@ -239,7 +239,7 @@ impl Slot {
     pub(crate) fn revoke(&self, token: Option<&Token>, reason: LossReason) -> Option<Revoked> {
         let mut state = self.locked();
         let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
-        let hold = lease.hold.as_ref().map(ActiveHold::ended);
+        let hold = lease.hold.as_ref().map(ActiveHold::as_ended);
         let turn = hold.is_some().then(|| state.new_id());
         if hold.is_some() && reason == LossReason::Forced {
             state.forced.push(lease.token.clone());

@@ -34,10 +34,10 @@ pub(super) struct Process {
 
 impl Process {
     pub(super) fn start(servers: &Servers, host: &str, plan: &Plan, end: Instant, random: &mut Rng) -> Self {
-        Self::born(servers, host, 1, plan, end, random)
+        Self::begin_life(servers, host, 1, plan, end, random)
     }
 
-    fn born(servers: &Servers, host: &str, generation: u32, plan: &Plan, end: Instant, random: &mut Rng) -> Self {
+    fn begin_life(servers: &Servers, host: &str, generation: u32, plan: &Plan, end: Instant, random: &mut Rng) -> Self {
         let name = format!("{host}.{generation}");
         let (network, manager) = (servers.first(), connect_allowing(servers.all(), &name, plan.drift_ppm));
         let thread = Thread::new(end);
@@ -75,7 +75,7 @@ impl Process {
         }
         self.servers.note(&self.name, 0, What::Killed);
         let host = self.name.split('.').next().unwrap_or_default().to_owned();
-        *self = Self::born(&self.servers, &host, self.generation + 1, plan, end, random);
+        *self = Self::begin_life(&self.servers, &host, self.generation + 1, plan, end, random);
     }
 
     pub(super) async fn finish(&mut self) {

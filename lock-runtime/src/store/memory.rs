@@ -219,7 +219,7 @@ impl Shared {
         let Some((owner, until)) = self.owner(key) else { return Forced::Free };
         let (token, marked) = match owner.unforced() {
             Some(token) => (token, owner),
-            None => (owner.clone(), owner.forced()),
+            None => (owner.clone(), owner.to_forced()),
         };
         let now = Moment::now();
         self.set(key, &marked, now, until.remaining_at(now).min(CLAIM));

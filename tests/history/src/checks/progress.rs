@@ -104,7 +104,7 @@ pub fn longest_wait(history: &History) -> Duration {
 mod tests {
     use super::*;
     use crate::event::{Wanted, What};
-    use crate::sample::{KEY, Sample};
+    use crate::sample::{BOUNDS, KEY, Sample};
 
     fn healed() -> Sample {
         Sample::default().and(100, HARNESS, What::Healed)
@@ -132,6 +132,26 @@ mod tests {
         assert_eq!(finds(starved), 1);
         let late = waits.and(6100, "a", What::Late { from: 300_000_000 }).and(6200, "b", refused);
         assert_eq!(finds(late), 0);
+    }
+
+    #[test]
+    fn who_waits_far_away_behind_many_holders_does_not_starve() {
+        let finds = |holders: u64, round_trip| {
+            let wanted = Wanted { timeout: 5000, expire: 300, renew: true, fenced: false };
+            let asks = What::Acquire { attempt: 900, key: KEY.into(), wanted };
+            let waits = healed().and(200, "a", asks);
+            let held =
+                (0..holders).fold(waits, |sample, number| sample.held("b", 300 + number * 500, 320 + number * 500));
+            let told = What::Refused { attempt: 900, how: How::Busy, text: String::new() };
+            let ended = held.and(5200, "a", told).and(5300, "a", What::Ended).and(5300, "b", What::Ended);
+            ended.finds_with(
+                all_goes_on_after_the_faults,
+                &Bounds { round_trip: Duration::from_millis(round_trip), ..BOUNDS },
+            )
+        };
+        assert_eq!(finds(8, 190), 0, "each of the eight takes three round trips");
+        assert_eq!(finds(8, 0), 1, "near servers are no excuse");
+        assert_eq!(finds(1, 190), 1, "one holder is no excuse");
     }
 
     #[test]
