@@ -53,7 +53,7 @@ fn compare(kind: Kind) {
                 Err(Failure::Unclear) => {}
             }
         }
-        Err(TestCaseError::fail("this machine is too slow to tell what ended before what"))
+        Err(TestCaseError::fail("this machine is too slow, or its clock too unsteady, to tell what ended before what"))
     });
     match outcome {
         Ok(()) => {}

@@ -19,7 +19,7 @@ const TIME: u64 = 1_000_000_000_000_000;
 /// Why a history says nothing, or what differs.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The machine was too slow: a key ended while a command was under way.
+    /// The machine was too slow, and a key ended while a command was under way; or the machine's clock went back.
     Unclear,
     Different(String),
 }
@@ -34,6 +34,8 @@ pub(crate) struct Pair {
     model: Side<Client>,
     real: Side<Connection>,
     started: Instant,
+    /// The latest time that the server told, in microseconds.
+    latest: u64,
     /// How far the two may be apart.
     slack: Slack,
 }
@@ -75,6 +77,7 @@ impl Pair {
             model: Side { clients, known: Known::default() },
             real: Side { clients: connections, known: Known::default() },
             started: Instant::now(),
+            latest: 0,
             slack: Slack::default(),
         }
     }
@@ -87,12 +90,12 @@ impl Pair {
     }
 
     fn step(&mut self, index: usize, step: &Step) -> Result<(), Failure> {
-        self.wait_for_certainty();
+        self.wait_for_certainty()?;
         let Some(command) = step.command(index, &self.real.known) else {
             std::thread::sleep(PAUSE);
             return Ok(());
         };
-        let (span, real) = self.ask_real(step.process, bytes(command));
+        let (span, real) = self.ask_real(step.process, bytes(command))?;
         let command = step.command(index, &self.model.known).unwrap_or_default();
         let model = self.server.execute(self.model.clients[step.process], span.from, &bytes(command));
         self.is_clear(span)?;
@@ -116,22 +119,38 @@ impl Pair {
     }
 
     /// Executes a command on the server, between two looks at its clock.
-    fn ask_real(&mut self, process: usize, command: Vec<Vec<u8>>) -> (Span, Reply) {
+    fn ask_real(&mut self, process: usize, command: Vec<Vec<u8>>) -> Result<(Span, Reply), Failure> {
         let time = || words(&["TIME"]);
         let mut replies = self.real.clients[process].ask(&[time(), command, time()]);
-        let span = Span { from: micros(&replies[0]), to: micros(&replies[2]) };
-        (span, replies.swap_remove(1))
+        let span = Span { from: self.read_clock(&replies[0])?, to: self.read_clock(&replies[2])? };
+        Ok((span, replies.swap_remove(1)))
+    }
+
+    /// What the server's clock says now.
+    fn ask_clock(&mut self) -> Result<u64, Failure> {
+        let reply = self.real.clients[0].ask(&[words(&["TIME"])]).swap_remove(0);
+        self.read_clock(&reply)
+    }
+
+    /// A clock that was set back makes keys live longer than the model's clock, which follows it, can tell.
+    fn read_clock(&mut self, time: &Reply) -> Result<u64, Failure> {
+        let now = micros(time);
+        if now < self.latest {
+            return Err(Failure::Unclear);
+        }
+        self.latest = now;
+        Ok(now)
     }
 
     /// Sleeps until no key is about to end.
-    fn wait_for_certainty(&mut self) {
+    fn wait_for_certainty(&mut self) -> Result<(), Failure> {
         loop {
-            let now = micros(&self.real.clients[0].ask(&[words(&["TIME"])])[0]);
+            let now = self.ask_clock()?;
             self.real.known.micros = now;
             self.model.known.micros = now;
             let soon = now + u64::try_from(MARGIN.as_micros()).unwrap();
             let end = self.ends(now).filter(|end| *end < soon).max();
-            let Some(end) = end else { return };
+            let Some(end) = end else { return Ok(()) };
             std::thread::sleep(Duration::from_micros(end - now));
         }
     }
@@ -158,13 +177,16 @@ impl Pair {
     }
 
     fn same_keys(&mut self) -> Result<(), Failure> {
-        self.wait_for_certainty();
-        let from = micros(&self.real.clients[0].ask(&[words(&["TIME"])])[0]);
-        let (_, Reply::Array(names)) = self.ask_real(0, words(&["KEYS", "*"])) else { panic!("no list of keys") };
+        self.wait_for_certainty()?;
+        let from = self.ask_clock()?;
+        let (_, Reply::Array(names)) = self.ask_real(0, words(&["KEYS", "*"]))? else { panic!("no list of keys") };
         let mut names: Vec<String> = names.iter().map(text).collect();
         names.sort();
-        let real: Vec<_> = names.into_iter().filter_map(|name| Some((name.clone(), self.real_entry(&name)?))).collect();
-        let now = micros(&self.real.clients[0].ask(&[words(&["TIME"])])[0]);
+        let mut real = Vec::new();
+        for name in names {
+            real.extend(self.real_entry(&name)?.map(|entry| (name, entry)));
+        }
+        let now = self.ask_clock()?;
         // A key that ended while the keys were read one after another says nothing.
         self.is_clear(Span { from, to: now })?;
         let model = self.server.snapshot(now);
@@ -187,23 +209,23 @@ impl Pair {
     }
 
     /// What the server has under a name; `None` when the key has ended since it was listed.
-    fn real_entry(&mut self, name: &str) -> Option<Entry> {
-        let (_, kind) = self.ask_real(0, words(&["TYPE", name]));
+    fn real_entry(&mut self, name: &str) -> Result<Option<Entry>, Failure> {
+        let (_, kind) = self.ask_real(0, words(&["TYPE", name]))?;
         let value = if kind == Reply::Simple("list".to_owned()) {
-            let (_, Reply::Array(items)) = self.ask_real(0, words(&["LRANGE", name, "0", "-1"])) else {
+            let (_, Reply::Array(items)) = self.ask_real(0, words(&["LRANGE", name, "0", "-1"]))? else {
                 panic!("no list")
             };
             Stored::List(items.iter().map(text).collect())
         } else {
-            match self.ask_real(0, words(&["GET", name])).1 {
-                Reply::Nil => return None,
+            match self.ask_real(0, words(&["GET", name]))?.1 {
+                Reply::Nil => return Ok(None),
                 value => Stored::String(text(&value)),
             }
         };
-        let (span, Reply::Integer(left)) = self.ask_real(0, words(&["PTTL", name])) else { panic!("no time left") };
+        let (span, Reply::Integer(left)) = self.ask_real(0, words(&["PTTL", name]))? else { panic!("no time left") };
         self.widen(span);
         let expires_micros = u64::try_from(left).ok().map(|left| (span.from / 1000 + left) * 1000);
-        Some(Entry { value, expires_micros })
+        Ok(Some(Entry { value, expires_micros }))
     }
 
     /// Whether replies agree; `path` is the place of this part.
