@@ -194,7 +194,10 @@ mod tests {
             let drift = Drift::of_ppm(ppm).unwrap();
             for wanted in [0, 1, 10, 999, 50_000, 31_536_000_000].map(Duration::from_millis) {
                 let trusted = drift.trusted(drift.lease_for(wanted));
-                assert!(trusted >= wanted && trusted <= wanted + Duration::from_millis(3), "{ppm} {wanted:?} {trusted:?}");
+                assert!(
+                    trusted >= wanted && trusted <= wanted + Duration::from_millis(3),
+                    "{ppm} {wanted:?} {trusted:?}"
+                );
             }
         }
     }

@@ -22,7 +22,9 @@ pub(crate) const fn problem_of_max_hold(nanos: u128) -> Option<&'static str> {
     } else if nanos < SHORTEST.as_nanos() {
         Some("a hold of less than 10 ms would end before it can be used")
     } else if nanos > LONGEST.as_nanos() {
-        Some("a hold of more than a year is a unit mistaken for another; leave `max_hold` out for a hold without a limit")
+        Some(
+            "a hold of more than a year is a unit mistaken for another; leave `max_hold` out for a hold without a limit",
+        )
     } else {
         None
     }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use lock_runtime::{LockError, LockRequest};
 use tests::over_every_store;
-use tests::patience::{NOISE, eventually};
+use tests::patience::NOISE;
 use tests::stores::World;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::{Dropped, LONG, SHORT, is_free};
@@ -70,9 +71,13 @@ async fn a_guard_is_lost_when_its_longest_hold_is_over(world: World) {
 
 async fn the_next_one_gets_the_lock_when_the_longest_hold_is_over(world: World) {
     let (manager, other) = (world.manager().await, world.manager().await);
-    let stuck = manager.lock("p", "k").max_hold(SHORT).run(sleep(LONG));
+    let (begin, begun) = oneshot::channel();
+    let stuck = manager.lock("p", "k").max_hold(SHORT).run(async {
+        begin.send(()).unwrap();
+        sleep(LONG).await;
+    });
     let next = async {
-        eventually("the lock is taken", async || !is_free(&other, "k").await).await;
+        begun.await.unwrap();
         let start = Instant::now();
         other.lock("p", "k").timeout(LONG).acquire().await.unwrap();
         start.elapsed()
