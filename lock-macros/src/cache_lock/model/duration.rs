@@ -18,7 +18,7 @@ pub(in crate::cache_lock) struct Setting {
     pub(in crate::cache_lock) checked: Option<TokenStream>,
 }
 
-/// One of the durations of a lock, and its spellings.
+/// A duration of a lock, and its spellings.
 struct Kind {
     in_ms: &'static str,
     in_s: &'static str,
