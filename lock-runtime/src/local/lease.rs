@@ -54,6 +54,7 @@ pub(super) struct RenewalState {
 }
 
 /// The hold that a lease carries now.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the hold")]
 #[derive(Debug)]
 pub(super) struct ActiveHold {
     pub(super) id: u64,
