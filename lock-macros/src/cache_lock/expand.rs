@@ -10,7 +10,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Block, Type, token};
 
-use super::model::{Key, Lock, OnFail, OnLost, Prefix, Setting, Shape, Start};
+use super::model::{Key, Keys, Lock, OnFail, OnLost, Prefix, Setting, Shape, Start};
 use super::parse::Function;
 
 /// The runtime implements `LockKey` for tuples of up to so many parts.
@@ -72,7 +72,16 @@ fn request(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let private = private(lock);
     let prefix = prefix(lock);
-    let key = key(&lock.key);
+    let options = match &lock.key {
+        Key::Several(several) => {
+            let keys = keys(several, &private);
+            quote_spanned!(site=> #private::LockOptions::all(#prefix, #keys))
+        }
+        one => {
+            let key = key(one);
+            quote_spanned!(site=> #private::LockOptions::new(#prefix, #key))
+        }
+    };
     let settings = lock.settings.iter().map(|Setting { method, value, .. }| {
         let span = value.span().resolved_at(site);
         let method = Ident::new(method, span);
@@ -91,7 +100,7 @@ fn request(lock: &Lock) -> TokenStream {
     let checks = checks(lock);
     quote_spanned! {site=>
         #checks
-        let __options = #private::LockOptions::new(#prefix, #key) #(#settings)* #fenced #on_lost;
+        let __options = #options #(#settings)* #fenced #on_lost;
         let __manager = #manager;
     }
 }
@@ -149,6 +158,36 @@ fn key(key: &Key) -> TokenStream {
             let parts: Vec<_> = parts.iter().map(self::key).collect();
             tuple(&parts, span.resolved_at(Span::mixed_site()))
         }
+        // The model makes no list of lists.
+        Key::Several(_) => TokenStream::new(),
+    }
+}
+
+// Input:
+//     [from, order.to]
+//     self.ids
+//
+// Output:
+//     [&(from), &(order.to)]
+//     { use IntoIterator as _; (&(self.ids)).into_iter() }
+//
+// The call finds its way through `ids: &[Id]` and `ids: Vec<Id>` alike.
+fn keys(keys: &Keys, private: &TokenStream) -> TokenStream {
+    match keys {
+        Keys::Listed(keys, span) => {
+            let keys = keys.iter().map(key);
+            let span = span.resolved_at(Span::mixed_site());
+            quote_spanned!(span=> [#(#keys),*])
+        }
+        Keys::Place(place) => {
+            let span = place.span().resolved_at(Span::mixed_site());
+            let place = borrowed(place);
+            quote_spanned! {span=> {
+                use #private::core::iter::IntoIterator as _;
+                (#place).into_iter()
+            }}
+        }
+        Keys::Value(value) => value.clone(),
     }
 }
 
@@ -232,10 +271,12 @@ fn names(lock: &Lock) -> TokenStream {
         .guard
         .as_ref()
         .map(|name| quote_spanned!(site=> let #name: &#runtime::LockGuard = #private::Held::guard(&__held);));
-    let fenced = lock
-        .fenced
-        .as_ref()
-        .map(|name| quote_spanned!(site=> let #name: #runtime::FencingToken = #private::Held::fencing_token(&__held);));
+    let fenced = lock.fenced.as_ref().map(|name| match &lock.key {
+        Key::Several(_) => quote_spanned! {site=>
+            let #name: #private::std::vec::Vec<#runtime::FencingToken> = #private::Held::fencing_tokens(&__held);
+        },
+        _ => quote_spanned!(site=> let #name: #runtime::FencingToken = #private::Held::fencing_token(&__held);),
+    });
     quote!(#guard #fenced)
 }
 

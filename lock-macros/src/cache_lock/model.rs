@@ -10,7 +10,7 @@ pub(super) use bindings::bindings;
 use bindings::variables;
 use constant::is_const;
 pub(super) use duration::Setting;
-pub(super) use key::Key;
+pub(super) use key::{Key, Keys};
 use options::Options;
 pub(super) use shape::{Shape, Start};
 

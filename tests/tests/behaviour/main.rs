@@ -17,6 +17,7 @@ mod max_hold;
 mod names;
 mod reach;
 mod reentry;
+mod several_keys;
 mod spawned;
 mod waiting;
 

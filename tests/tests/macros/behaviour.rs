@@ -8,6 +8,7 @@ mod futures;
 mod lost_holds;
 mod managers;
 mod names;
+mod several_keys;
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse;

@@ -5,4 +5,5 @@ mod between_processes;
 mod gathered;
 mod interop;
 mod late_tasks;
+mod several_keys;
 mod wire;
