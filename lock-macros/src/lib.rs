@@ -10,7 +10,7 @@ mod mistakes;
 #[cfg(test)]
 mod snapshots;
 
-/// Runs an async fn's body while holding a distributed lock, and releases the lock afterwards.
+/// Runs a fn's body while holding a distributed lock, and releases the lock afterwards.
 ///
 /// ```ignore (the runtime depends on this crate)
 /// use lock_runtime::{LockError, LockManager, cache_lock};
@@ -112,6 +112,19 @@ mod snapshots;
 /// - It evaluates the options, the key and a named manager at the call. It looks up a manager of the scope at the first poll.
 /// - All of its own body runs under the lock at the first poll, the part before the future too. So the arguments have to live
 ///   as long as the future.
+///
+/// Any other fn that is not `async` waits on its thread: on a plain thread, in rayon, in `spawn_blocking`. It needs no runtime.
+///
+/// ```ignore (the runtime depends on this crate)
+/// #[cache_lock(prefix = "catalog", key = id)]
+/// fn rebuild(id: u64) -> Result<(), ShopError> { /* … */ }
+/// ```
+///
+/// - The wait is bounded by the timeout. In an async task, whose thread must not wait, it fails at once with
+///   `LockError::InAsyncTask`.
+/// - A body on a thread can't be stopped. When the lock is lost, the body runs to its end, and its caller gets
+///   `Lost { completed: true }`.
+/// - What the body calls on the same thread enters the lock that the body holds.
 ///
 /// The future is `Send` when the body's future and the returned value are `Send`: the value is kept while the lock is
 /// released.

@@ -75,6 +75,18 @@ fn a_method_with_every_option() {
 }
 
 #[test]
+fn a_fn_that_is_not_async() {
+    let options = quote!(prefix = "catalog", key = id, fenced = token);
+    let item = quote! {
+        fn rebuild(id: u64) -> Result<(), ShopError> {
+            write(id, token)?;
+            Ok(())
+        }
+    };
+    check(cache_lock::expansion(options, item), expect_file!["snapshots/blocking.rs"]);
+}
+
+#[test]
 fn a_fn_with_several_keys() {
     let options = quote!(prefix = "account", keys = [from, &order.to, (1, to)], fenced = tokens);
     let item = quote! {

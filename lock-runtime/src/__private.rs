@@ -14,6 +14,7 @@ pub use constant::{
     check_expire, check_expire_ms, check_expire_s, check_max_hold, check_max_hold_ms, check_max_hold_s, check_prefix,
 };
 
+pub use crate::blocking::Blocking;
 pub use crate::held::Held;
 pub use crate::options::{Amount, LockOptions};
 
@@ -94,6 +95,46 @@ impl<M: ManagerRef + ?Sized> ManagerRef for Box<M> {
 /// As [`LockRequest::run`](crate::LockRequest::run), and [`LockError::NotInstalled`].
 pub async fn enter(options: LockOptions, manager: Option<LockManager>) -> Result<Held, LockError> {
     options.entry(manager.map(LockManager::into_engine), true)?.enter().await
+}
+
+/// The same on the thread of a fn that is not async.
+///
+/// # Errors
+///
+/// As [`LockRequest::run_blocking`](crate::LockRequest::run_blocking), and [`LockError::NotInstalled`].
+pub fn enter_blocking(options: LockOptions, manager: Option<LockManager>) -> Result<Blocking, LockError> {
+    Blocking::enter(&options.entry(manager.map(LockManager::into_engine), true)?)
+}
+
+/// Tells whether the return type of a fn that is not async is a future: see [`NoFuture`].
+#[derive(Debug)]
+pub struct Returned<T>(std::marker::PhantomData<T>);
+
+impl<T: Future> Returned<T> {
+    /// An associated constant of the type itself goes before that of a trait. But it counts only when `T` is a future.
+    pub const IS_FUTURE: bool = true;
+}
+
+/// Every other return type.
+pub trait NoFuture {
+    /// See [`Returned`].
+    const IS_FUTURE: bool = false;
+}
+
+impl<T> NoFuture for Returned<T> {}
+
+/// Refuses a fn that is not async and returns a future under another name: the future would run without the lock.
+///
+/// # Panics
+///
+/// At compile time, with the mistake.
+#[track_caller]
+pub const fn check_returned(is_future: bool) {
+    assert!(
+        !is_future,
+        "this fn returns a future, which would run without the lock: write `async fn`, or return `impl Future<Output = T>` or \
+         `Pin<Box<dyn Future<Output = T>>>` in these words"
+    );
 }
 
 /// The return type of the derived `write_parts`.

@@ -25,7 +25,6 @@ pub(crate) struct Entry {
     pub(crate) request: ResolvedRequest,
     /// The requests for several keys. Then `request` is the first that was given.
     pub(crate) set: Option<Box<KeySet>>,
-    pub(crate) on_lost: OnLost,
 }
 
 impl Entry {
@@ -54,10 +53,15 @@ impl Entry {
         }
         if let Some(span) = self.wait_span() {
             let guard = Box::pin(self.acquire_inside(span)).await?;
-            return Ok(Held::new(guard, self.on_lost, None));
+            return Ok(Held::new(guard, self.on_lost(), None));
         }
         let guard = LockGuard::owning(engine.acquire(request).await?);
-        Ok(Held::new(guard, self.on_lost, None))
+        Ok(Held::new(guard, self.on_lost(), None))
+    }
+
+    /// What happens to the body when the lock is lost.
+    fn on_lost(&self) -> OnLost {
+        if self.request.body { OnLost::Cancel } else { OnLost::Continue }
     }
 
     /// The span of the wait, when somebody listens.
@@ -89,7 +93,7 @@ impl Entry {
     /// Enters the hold of an outer body. Joined calls enter it one after another.
     async fn enter_again(&self, outer: Arc<Frame>) -> Result<Held, LockError> {
         let (turn, handle) = self.borrow(&outer, &self.request, Deadline::after(self.request.timeout)).await?;
-        Ok(Held::new(LockGuard::borrowing(handle), self.on_lost, Some(turn)))
+        Ok(Held::new(LockGuard::borrowing(handle), self.on_lost(), Some(turn)))
     }
 
     /// The hold of an outer body, and the turn among the calls that are joined in it.

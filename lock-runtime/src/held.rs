@@ -1,5 +1,7 @@
 //! [`Held`]: a held lock around a body.
 
+use std::sync::Arc;
+
 use tokio::sync::OwnedMutexGuard;
 
 use crate::OnLost;
@@ -58,9 +60,26 @@ impl Held {
     /// [`LockError::Lost`] when the hold was lost, and the body was dropped for that reason.
     pub fn protect<F: Future>(&self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
         let handle = self.guard.handle();
-        let body = Frame::with_others(handle.clone(), self.guard.other_handles().cloned()).around(body);
+        let body = self.frame().around(body);
         Protected::new(handle, self.guard.span(), self.on_lost == OnLost::Cancel, body)
             .with_others(self.guard.other_handles())
+    }
+
+    /// Runs `body` on this thread, to its end.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Lost`] when the hold was lost before.
+    pub(crate) fn run<T>(&self, body: impl FnOnce() -> T) -> Result<T, LockError> {
+        if let Some(lost) = self.guard.handles().find(|handle| !handle.is_valid()) {
+            return Err(lost.lost_error(false));
+        }
+        let _inside = self.guard.span().enter();
+        Ok(self.frame().run(body))
+    }
+
+    fn frame(&self) -> Arc<Frame> {
+        Frame::with_others(self.guard.handle().clone(), self.guard.other_handles().cloned())
     }
 
     /// Releases the lock and returns the outcome of the body.

@@ -181,11 +181,7 @@ impl LockOptions {
     }
 
     /// Fills in the namespace and the defaults of a manager, and checks the result.
-    fn resolve(
-        self,
-        settings: &Settings,
-        body: bool,
-    ) -> Result<(ResolvedRequest, Option<Box<KeySet>>, OnLost), LockError> {
+    fn resolve(self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, Option<Box<KeySet>>), LockError> {
         let expire = self.expire.unwrap_or(settings.default_expire);
         settings.check_lease("expire", expire)?;
         let terms = Terms::new(self.max_hold, self.at_least, settings)?;
@@ -201,14 +197,14 @@ impl LockOptions {
             is_part: false,
         };
         let set = self.names.map(|names| KeySet::new(*names, &request, settings).map(Box::new)).transpose()?;
-        Ok((request, set, self.on_lost))
+        Ok((request, set))
     }
 
     /// The request to `engine`, or to the current manager.
     pub(crate) fn entry(self, engine: Option<Arc<Engine>>, body: bool) -> Result<Entry, LockError> {
         let engine = engine.or_else(scope::current).ok_or(LockError::NotInstalled)?;
-        let (request, set, on_lost) = self.resolve(engine.core().settings(), body)?;
-        Ok(Entry { engine, request, set, on_lost })
+        let (request, set) = self.resolve(engine.core().settings(), body)?;
+        Ok(Entry { engine, request, set })
     }
 }
 

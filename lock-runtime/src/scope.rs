@@ -88,6 +88,11 @@ impl Frame {
         Arc::clone(self.inner.get_or_init(Arc::default))
     }
 
+    /// Runs `body` inside of this frame.
+    pub(crate) fn run<T>(self: Arc<Self>, body: impl FnOnce() -> T) -> T {
+        inside::run(&HELD, self, body)
+    }
+
     /// A future that runs `body` inside of this frame, in each of its polls and while it is dropped.
     pub(crate) fn around<F: Future>(self: Arc<Self>, body: F) -> Inside<Arc<Self>, F> {
         Inside::new(&HELD, self, body)

@@ -10,7 +10,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Block, Type, token};
 
-use super::model::{Key, Keys, Lock, OnFail, OnLost, Prefix, Setting, Shape, Start};
+use super::model::{Key, Keys, Lock, OnFail, OnLost, Prefix, Setting, Shape, Start, any_token};
 use super::parse::Function;
 
 /// The runtime implements `LockKey` for tuples of up to so many parts.
@@ -24,6 +24,11 @@ pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
         Shape::AsyncFn { .. } => {
             let run = run(lock, &typed(lock, &original(function)), &fail(lock));
             quote_spanned!(site=> #request #run)
+        }
+        Shape::Blocking { .. } => {
+            let check = returned(lock);
+            let run = run_blocking(lock, &typed(lock, &original(function)), &fail(lock));
+            quote_spanned!(site=> #check #request #run)
         }
         Shape::AsyncTrait { pin, prelude, body, .. } => {
             let request = with_renamed_self(request);
@@ -229,16 +234,69 @@ fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
     let private = private(lock);
     let names = names(lock);
     let arguments = arguments(lock);
+    let enter = quote_spanned!(site=> #private::enter(__options, __manager).await);
+    let run = quote_spanned! {site=>
+        let __outcome = #private::Held::protect(&__held, async move { #arguments #body }).await;
+        #private::Held::finish(__held, __outcome).await
+    };
+    outcome(lock, &enter, &quote!(#names #run), fail)
+}
+
+// Input:
+//     body
+//
+// Output (beside what is the same as above):
+//     let held = match enter_blocking(options, manager) { … };
+//     let guard: &LockGuard = Blocking::guard(&held);
+//     let outcome = Blocking::run(&held, move || { let _ = (&user, &id); body });
+//     Blocking::finish(held, outcome)
+fn run_blocking(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
+    let site = Span::mixed_site();
+    let private = private(lock);
+    let names = names(lock);
+    let arguments = arguments(lock);
+    let enter = quote_spanned!(site=> #private::enter_blocking(__options, __manager));
+    let run = quote_spanned! {site=>
+        let __outcome = #private::Blocking::run(&__held, move || { #arguments #body });
+        #private::Blocking::finish(__held, __outcome)
+    };
+    outcome(lock, &enter, &quote!(#names #run), fail)
+}
+
+// Input:
+//     fn f() -> T
+//
+// Output:
+//     const { use NoFuture as _; check_returned(Returned::<T>::IS_FUTURE) };
+//
+// A type that is not written out can't be named there.
+fn returned(lock: &Lock) -> Option<TokenStream> {
+    let output = lock.shape.output();
+    let has_blank = |token: TokenTree| token.to_string() == "_";
+    let is_named = !any_token(output.to_token_stream(), &has_blank) && !matches!(output, Type::Never(_));
+    let (private, span) = (private(lock), output.span().resolved_at(Span::mixed_site()));
+    is_named.then(|| {
+        quote_spanned! {span=>
+            const {
+                use #private::NoFuture as _;
+                #private::check_returned(#private::Returned::<#output>::IS_FUTURE)
+            };
+        }
+    })
+}
+
+/// What is the same for all fns around the body: the way in, and what is returned.
+fn outcome(lock: &Lock, enter: &TokenStream, run: &TokenStream, fail: &TokenStream) -> TokenStream {
+    let site = Span::mixed_site();
+    let private = private(lock);
     quote_spanned! {site=>
         let __outcome = 'lock: {
-            let __held = match #private::enter(__options, __manager).await {
+            let __held = match #enter {
                 #private::Ok(__held) => __held,
                 // In braces: `break 'lock ::path` reads as the label of a loop to the parser of some attributes.
                 #private::Err(__error) => break 'lock { #private::Err(__error) },
             };
-            #names
-            let __outcome = #private::Held::protect(&__held, async move { #arguments #body }).await;
-            #private::Held::finish(__held, __outcome).await
+            #run
         };
         match __outcome {
             #private::Ok(__value) => __value,
@@ -267,15 +325,16 @@ fn arguments(lock: &Lock) -> Option<TokenStream> {
 fn names(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let (runtime, private) = (&lock.runtime, private(lock));
+    let held = Ident::new(if lock.shape.is_blocking() { "Blocking" } else { "Held" }, site);
     let guard = lock
         .guard
         .as_ref()
-        .map(|name| quote_spanned!(site=> let #name: &#runtime::LockGuard = #private::Held::guard(&__held);));
+        .map(|name| quote_spanned!(site=> let #name: &#runtime::LockGuard = #private::#held::guard(&__held);));
     let fenced = lock.fenced.as_ref().map(|name| match &lock.key {
         Key::Several(_) => quote_spanned! {site=>
-            let #name: #private::std::vec::Vec<#runtime::FencingToken> = #private::Held::fencing_tokens(&__held);
+            let #name: #private::std::vec::Vec<#runtime::FencingToken> = #private::#held::fencing_tokens(&__held);
         },
-        _ => quote_spanned!(site=> let #name: #runtime::FencingToken = #private::Held::fencing_token(&__held);),
+        _ => quote_spanned!(site=> let #name: #runtime::FencingToken = #private::#held::fencing_token(&__held);),
     });
     quote!(#guard #fenced)
 }

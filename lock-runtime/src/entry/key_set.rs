@@ -96,7 +96,7 @@ impl Entry {
         guards.sort_by_key(|(place, _)| *place);
         let mut guards = guards.into_iter().map(|(_, guard)| guard);
         let first = guards.next().ok_or_else(|| self.no_key())?;
-        Ok(Held::new(first.with_others(guards.collect(), set.given.clone(), turns), self.on_lost, None))
+        Ok(Held::new(first.with_others(guards.collect(), set.given.clone(), turns), self.on_lost(), None))
     }
 
     fn frame_of(&self, request: &ResolvedRequest) -> Option<Arc<Frame>> {

@@ -3,6 +3,7 @@
 
 mod api;
 mod at_least;
+mod blocking;
 mod bodies;
 mod cancellation;
 mod drops;

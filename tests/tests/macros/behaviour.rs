@@ -2,6 +2,7 @@
 
 mod async_traits;
 mod beside_other_attributes;
+mod blocking;
 mod bodies;
 mod failures;
 mod futures;

@@ -2,6 +2,7 @@
 
 mod at_least;
 mod between_processes;
+mod blocking;
 mod gathered;
 mod interop;
 mod late_tasks;
