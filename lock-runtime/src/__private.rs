@@ -106,36 +106,42 @@ pub fn enter_blocking(options: LockOptions, manager: Option<LockManager>) -> Res
     Blocking::enter(&options.entry(manager.map(LockManager::into_engine), true)?)
 }
 
-/// Tells whether the return type of a fn that is not async is a future: see [`NoFuture`].
+/// The return type of a fn that is not async. It must not be a future under another name: the future would run without the lock.
 #[derive(Debug)]
 pub struct Returned<T>(std::marker::PhantomData<T>);
 
+impl<T> Returned<T> {
+    /// The type alone.
+    #[must_use]
+    pub const fn of() -> Self {
+        Self(std::marker::PhantomData)
+    }
+}
+
 impl<T: Future> Returned<T> {
-    /// An associated constant of the type itself goes before that of a trait. But it counts only when `T` is a future.
-    pub const IS_FUTURE: bool = true;
+    /// A method of the type itself goes before that of a trait, but it is there only when `T` is a future.
+    pub fn check(self)
+    where
+        T: RunsUnderTheLock,
+    {
+    }
 }
 
 /// Every other return type.
-pub trait NoFuture {
-    /// See [`Returned`].
-    const IS_FUTURE: bool = false;
+pub trait NoFuture: Sized {
+    /// Nothing to refuse.
+    fn check(self) {}
 }
 
 impl<T> NoFuture for Returned<T> {}
 
-/// Refuses a fn that is not async and returns a future under another name: the future would run without the lock.
-///
-/// # Panics
-///
-/// At compile time, with the mistake.
-#[track_caller]
-pub const fn check_returned(is_future: bool) {
-    assert!(
-        !is_future,
-        "this fn returns a future, which would run without the lock: write `async fn`, or return `impl Future<Output = T>` or \
-         `Pin<Box<dyn Future<Output = T>>>` in these words"
-    );
-}
+/// No future that a fn returns under another name.
+#[diagnostic::on_unimplemented(
+    message = "this fn returns a future, which would run without the lock",
+    label = "`{Self}` is a future",
+    note = "write `async fn`, or return `impl Future<Output = T>` or `Pin<Box<dyn Future<Output = T>>>` in these words"
+)]
+pub trait RunsUnderTheLock {}
 
 /// The return type of the derived `write_parts`.
 pub type KeyResult = Result<(), InvalidKey>;

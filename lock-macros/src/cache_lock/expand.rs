@@ -267,7 +267,7 @@ fn run_blocking(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStr
 //     fn f() -> T
 //
 // Output:
-//     const { use NoFuture as _; check_returned(Returned::<T>::IS_FUTURE) };
+//     { use NoFuture as _; Returned::<T>::of().check(); }
 //
 // A type that is not written out can't be named there.
 fn returned(lock: &Lock) -> Option<TokenStream> {
@@ -277,10 +277,11 @@ fn returned(lock: &Lock) -> Option<TokenStream> {
     let (private, span) = (private(lock), output.span().resolved_at(Span::mixed_site()));
     is_named.then(|| {
         quote_spanned! {span=>
-            const {
+            {
+                #[allow(unused_imports)]
                 use #private::NoFuture as _;
-                #private::check_returned(#private::Returned::<#output>::IS_FUTURE)
-            };
+                #private::Returned::<#output>::of().check();
+            }
         }
     })
 }
