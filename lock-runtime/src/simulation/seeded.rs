@@ -158,10 +158,7 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     scripts(
         "free.lua does not compare the token",
-        &[
-            ("call('GET', KEYS[1]) == ARGV[1]", "call('EXISTS', KEYS[1]) == 1"),
-            ("redis.pcall('GET', lock) == ARGV[i]", "true"),
-        ],
+        &[("pcall('GET', KEYS[i]) == ARGV[i]", "call('EXISTS', KEYS[i]) == 1")],
         BACKED,
     ),
     scripts(
@@ -224,7 +221,11 @@ pub(super) const ALL: &[Seeded] = &[
         FENCES,
     ),
     scripts("whoever cannot be told counts as told", &[("told > 0", "told >= 0")], REACH),
-    scripts("free.lua does not look for waiters", &[(" and call('EXISTS', KEYS[2]) == 0", "")], PASSES_ON),
+    scripts(
+        "free.lua does not look for waiters",
+        &[("local nobody_waits = call('EXISTS', unpack(KEYS, count + 1)) == 0", "local nobody_waits = true")],
+        PASSES_ON,
+    ),
     scripts(
         "a holder is not told that others wait",
         &[("redis.pcall('PUBLISH', address, 'wait ' .. lock)", "")],
