@@ -99,6 +99,11 @@ const fn far(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.round_trip >= 200, ..seeded }
 }
 
+/// Where claims travel together.
+const fn gathering(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.keys == 12 && plan.tasks >= 3 && plan.round_trip >= 30, ..seeded }
+}
+
 /// Where another client has values at helper keys.
 const fn shared(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.foreign, ..seeded }
@@ -239,6 +244,7 @@ pub(super) const ALL: &[Seeded] = &[
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON)),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
+    gathering(code("a claim is sent though its task is gone", Mutant::DroppedClaimSent, UNUSED)),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
     code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, GIVEN_BACK),
     near(

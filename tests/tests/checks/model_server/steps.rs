@@ -176,7 +176,11 @@ impl Step {
             }
             What::Free { items, by_text } => {
                 let (locks, queues) = (items.iter().map(|item| item.0.key()), items.iter().map(|item| item.0.queue()));
-                FREE.command(*by_text, locks.chain(queues).collect(), items.iter().map(|(_, token)| token.text()).collect())
+                FREE.command(
+                    *by_text,
+                    locks.chain(queues).collect(),
+                    items.iter().map(|(_, token)| token.text()).collect(),
+                )
             }
             What::Release { items, by_text } => {
                 let arguments = items.iter().flat_map(|release| release.arguments(known)).collect();
