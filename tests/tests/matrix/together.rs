@@ -61,7 +61,8 @@ async fn row_64_one_claim_that_is_refused_spoils_no_other() {
     assert_eq!(server.owner("p:31").as_deref(), Some("stranger"));
     assert_eq!(server.ask::<u32>("LLEN p:30"), 1);
     release_all(guards).await;
-    assert_eq!(owners(&server).len(), 1);
+    let left: Vec<_> = server.keys().into_keys().filter(|key| key.starts_with("p:")).collect();
+    assert_eq!(left, ["p:30", "p:31"]);
 }
 
 #[tokio::test]
@@ -91,7 +92,8 @@ async fn row_64_claims_are_half_executed_when_the_server_dies_and_all_are_had_wh
     let_pass(&proxy, MIDDLE);
     proxy.plan("SET", Fault::Hold);
     let acquiring = tokio::spawn(async move { acquire_all(&manager, LONG).await });
-    eventually("half of them are executed", LONG, || proxy.holding() > 0 && owners(&server).len() == MIDDLE).await;
+    // The keeper may have asked for more of them over its own connection.
+    eventually("half of them are executed", LONG, || proxy.holding() > 0 && owners(&server).len() >= MIDDLE).await;
     server.kill();
     proxy.let_go();
     server.restart();
