@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use super::RedisStore;
 use super::link::Link;
+use super::servers::Servers;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Ask, Events, Release, StoreError};
 
@@ -132,13 +133,22 @@ fn longest<I: Item>(entries: &[Entry<I>], now: Moment) -> Deadline {
     Deadline::new(now, most.unwrap_or_default())
 }
 
-/// Sorts entries by the link that their commands take, at most [`MOST_TOGETHER`] to a group. `None` for those whose way is
-/// not clear.
-fn by_link<I: Item>(store: &RedisStore, entries: Vec<Entry<I>>) -> Vec<(Option<Arc<Link>>, Vec<Entry<I>>)> {
-    let mut groups: Vec<(Option<Arc<Link>>, Vec<Entry<I>>)> = Vec::new();
+/// Entries that go over one link. `None` for those whose way is not clear.
+type Group<I> = (Option<Arc<Link>>, Vec<Entry<I>>);
+
+/// Sorts entries by the link that their commands take, at most [`MOST_TOGETHER`] to a group.
+fn by_link<I: Item>(store: &RedisStore, mut entries: Vec<Entry<I>>) -> Vec<Group<I>> {
+    let mut groups: Vec<Group<I>> = Vec::new();
+    if let Servers::One(link) = &store.servers {
+        while !entries.is_empty() {
+            let rest = entries.split_off(entries.len().min(MOST_TOGETHER));
+            groups.push((Some(Arc::clone(link)), std::mem::replace(&mut entries, rest)));
+        }
+        return groups;
+    }
     for entry in entries {
         let link = store.servers.direct(entry.item.key());
-        let is_same = |group: &&mut (Option<Arc<Link>>, Vec<_>)| {
+        let is_same = |group: &&mut Group<I>| {
             group.0.as_ref().map(Arc::as_ptr) == link.as_ref().map(Arc::as_ptr) && group.1.len() < MOST_TOGETHER
         };
         match groups.iter_mut().rev().find(is_same) {
