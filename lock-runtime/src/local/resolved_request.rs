@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::terms::Terms;
+
 /// A request with the full name of its lock and a value for every option.
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedRequest {
@@ -15,6 +17,8 @@ pub(crate) struct ResolvedRequest {
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
     /// lease).
     pub(crate) body: bool,
+    /// How long the hold may last. Most requests say nothing of that.
+    pub(crate) terms: Option<Arc<Terms>>,
 }
 
 impl ResolvedRequest {
