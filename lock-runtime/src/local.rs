@@ -23,6 +23,7 @@ mod pending_ask;
 mod refusal;
 mod repeat_limit;
 mod resolved_request;
+mod rest;
 mod schedule;
 mod slot;
 mod table;

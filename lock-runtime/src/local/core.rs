@@ -138,6 +138,7 @@ impl Core {
         self.is_closed.store(true, Ordering::SeqCst);
         for slot in self.table.all() {
             slot.close();
+            self.leave_rest(&slot);
             self.table.forget_if_unused(&slot);
         }
     }

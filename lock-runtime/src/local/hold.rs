@@ -78,6 +78,14 @@ impl Hold {
                 turn.core().schedule().cancel(entries);
                 return Either::Left(ready(Ok(())));
             }
+            Ending::Left => {
+                turn.core().schedule().cancel(entries);
+                return Either::Left(ready(Ok(())));
+            }
+            Ending::Rests(rest) => {
+                turn.rest(entries, rest);
+                return Either::Left(ready(Ok(())));
+            }
             Ending::Lost => {
                 turn.core().schedule().cancel(entries);
                 let error = self.handle.lost_error(true);
@@ -178,9 +186,12 @@ impl Drop for Hold {
         let Some(turn) = self.turn.take() else { return };
         let core = turn.core();
         let Ended { ending, entries, stale, hold } = turn.slot().end_quietly(turn.id());
+        if let Ending::Rests(rest) = ending {
+            return turn.rest(entries, rest);
+        }
         core.schedule().cancel(entries);
         match ending {
-            Ending::Kept => {}
+            Ending::Kept | Ending::Left | Ending::Rests(_) => {}
             Ending::Lost => self.release_lost(stale, hold),
             Ending::Free(release) | Ending::Yield(release) => core.release_elsewhere(release),
         }

@@ -17,11 +17,21 @@ pub(crate) struct ResolvedRequest {
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
     /// lease).
     pub(crate) body: bool,
-    /// How long the hold may last. Most requests say nothing of that.
+    /// How long the hold may last, and how long its lock is kept from others. Most requests say nothing of that.
     pub(crate) terms: Option<Arc<Terms>>,
 }
 
 impl ResolvedRequest {
+    /// The lease that its hold needs before it starts.
+    pub(super) fn lease(&self) -> Duration {
+        self.terms.as_ref().map_or(self.expire, |terms| terms.lease(self.expire))
+    }
+
+    /// For how long others are kept out from the start of the hold.
+    pub(super) fn at_least(&self) -> Duration {
+        self.terms.as_ref().map_or(Duration::ZERO, |terms| terms.at_least())
+    }
+
     /// The prefix as its author wrote it, without the namespace.
     pub(crate) fn prefix(&self) -> &str {
         self.prefix.of(&self.key)

@@ -144,7 +144,7 @@ impl Slot {
     /// What the slot has counted, and whether a task holds the lock.
     pub(super) fn counts(&self) -> (SlotCounts, bool) {
         let state = self.locked();
-        (state.counts, state.is_held())
+        (state.counts, state.is_held() && !state.rests())
     }
 
     /// Passes the turn `id` to the next waiter.
@@ -239,11 +239,14 @@ impl Slot {
     pub(crate) fn revoke(&self, token: Option<&Token>, reason: LossReason) -> Option<Revoked> {
         let mut state = self.locked();
         let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
+        let rests = lease.rests();
         let hold = match reason {
+            // Its user is gone.
+            _ if rests => None,
             LossReason::Deadline => lease.ended_hold(),
             _ => lease.hold.as_ref().map(|hold| EndedHold { reason, ..hold.as_ended() }),
         };
-        let turn = hold.is_some().then(|| state.new_id());
+        let turn = lease.hold.is_some().then(|| state.new_id());
         if hold.is_some() && reason == LossReason::Forced {
             state.forced.push(lease.token.clone());
         }
@@ -252,8 +255,10 @@ impl Slot {
             state.offers.reset();
         }
         let is_late = lease.hold.as_ref().is_some_and(|hold| hold.body || reason == LossReason::TooFewServers);
-        let release = (!is_late).then(|| lease.release(&self.key));
-        if is_late {
+        // Others are kept out although the hold was lost: the lease ends by itself.
+        let is_left = matches!(reason, LossReason::Deadline | LossReason::ShutDown) && lease.keeps_out(Moment::now());
+        let release = (!is_late && !is_left).then(|| lease.release(&self.key));
+        if is_late && !is_left {
             // Rule 14: the lease is released when the body is dropped. Rule 17: until then a new grant for its token is
             // not a stray.
             state.ending.push((lease.token, false));
@@ -292,7 +297,7 @@ pub(crate) struct Revoked {
 }
 
 impl State {
-    fn new_id(&mut self) -> u64 {
+    pub(super) fn new_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
     }
@@ -348,10 +353,12 @@ impl State {
             renew,
             body,
             terms: terms.clone(),
+            kept_until: terms.as_ref().and_then(|terms| terms.kept_until(now)),
+            rests: false,
             own,
             confirmed,
             is_long_told,
-            _holding: holding,
+            holding: Some(holding),
         });
         Some(lease)
     }
