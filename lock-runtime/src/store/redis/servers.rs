@@ -77,11 +77,11 @@ impl Servers {
         }
     }
 
-    /// Whether a claim of `key` goes together with others. A server of a quorum gets each claim by itself: who waits for one of
-    /// them waits for other servers, too.
+    /// Whether a claim of `key` goes together with others. It does not where its task waits for more than the server's answer: for
+    /// the other servers of a quorum, or for replicas, each task for as long as its own time lasts.
     pub(super) fn gather_claims(&self, key: &str) -> bool {
         match self {
-            Self::One(link) => link.is_busy() && !link.is_voter(),
+            Self::One(link) => link.is_busy() && !link.is_voter() && link.replicas.is_none(),
             Self::Cluster(_) => self.are_busy(key),
         }
     }

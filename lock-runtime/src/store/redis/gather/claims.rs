@@ -65,8 +65,7 @@ async fn send_to(store: &RedisStore, link: Option<Arc<Link>>, mut claims: Vec<En
         let reply = reply.extract_error().map_err(|error| store.servers.name_failure(CallError::from(error)))?;
         read_claimed(reply, &claim.item, called.sent, called.link.drift)
     };
-    let mut answers: Vec<_> = claims.iter().zip(replies).map(read).collect();
-    called.wait_for_replicas_of(&mut answers, is_new_grant, deadline).await;
+    let answers: Vec<_> = claims.iter().zip(replies).map(read).collect();
     let mut refused = Vec::new();
     for (claim, answer) in claims.into_iter().zip(answers) {
         if answer.is_err() && store.servers.are_many() {
@@ -98,11 +97,6 @@ async fn send_alone(store: &RedisStore, claims: Vec<Entry<Ask>>) {
         claim.answer(store, answer);
     }))
     .await;
-}
-
-/// The lease of a claim that was executed before has no time yet: it is confirmed before use, and then by replicas, too.
-fn is_new_grant(answer: &Answer) -> bool {
-    matches!(answer, Answer::Granted(grant) if !grant.until.span().is_zero())
 }
 
 impl Entry<Ask> {
