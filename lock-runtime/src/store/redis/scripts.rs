@@ -19,7 +19,7 @@ macro_rules! script {
 }
 
 pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "b6690b68611b05e62ee9448fd73b8f67f0a11f8f");
-pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "16ba1860d7d1ad470e3bd5a91f2e660ace102101");
+pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
 pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "69f509a1a4874cadd1745d12cd2abee2fcc09108");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "01785490fd7cafb47fa4f0cb6adce5a69be9b6b3");
