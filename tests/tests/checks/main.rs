@@ -3,7 +3,6 @@
 mod bad_input;
 mod checker;
 mod layers;
-
 mod model_server;
 mod pages;
 mod proxy;
