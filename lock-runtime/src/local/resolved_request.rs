@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::terms::Terms;
 
 /// A request with the full name of its lock and a value for every option.
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedRequest {
     pub(crate) key: Arc<str>,
