@@ -1,11 +1,9 @@
 //! [`Held`]: a held lock around a body.
 
-use std::sync::Arc;
-
 use tokio::sync::OwnedMutexGuard;
 
 use crate::OnLost;
-use crate::local::{Hold, Protected};
+use crate::local::{Hold, HoldHandle, Protected};
 use crate::observe;
 use crate::observe::spans::HoldSpan;
 use crate::scope::Frame;
@@ -78,8 +76,9 @@ impl Held {
         Ok(self.frame().run(body))
     }
 
-    fn frame(&self) -> Arc<Frame> {
-        Frame::with_others(self.guard.handle().clone(), self.guard.other_handles().cloned())
+    fn frame(&self) -> Frame {
+        let frame = |(handle, is_borrowed): (&HoldHandle, bool)| Frame::new(handle.clone(), is_borrowed);
+        frame(self.guard.first()).with_others(self.guard.others().map(frame).collect())
     }
 
     /// Releases the lock and returns the outcome of the body.
