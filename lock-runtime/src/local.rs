@@ -18,6 +18,7 @@ mod forced;
 mod handle;
 mod hold;
 mod lease;
+mod lingering;
 mod offer;
 mod pending_ask;
 mod refusal;

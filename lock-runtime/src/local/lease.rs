@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::lingering::Linger;
 use super::pending_ask::PendingAsk;
 use super::resolved_request::{PrefixPlace, ResolvedRequest};
 use super::upkeep::ScheduleKeys;
@@ -33,6 +34,7 @@ pub(super) struct Lease {
     pub(super) dead_owner: Option<Token>,
     pub(super) fences: Fences,
     pub(super) contention: Option<Contention>,
+    pub(super) linger: Linger,
     /// Whether its ask waited in the store's queue, or was repeated by the keeper.
     queued: bool,
     pub(super) upkeep: RenewalState,
@@ -61,12 +63,16 @@ pub(super) struct ActiveHold {
     pub(super) expire: Duration,
     pub(super) renew: bool,
     pub(super) body: bool,
+    /// How long the lease is kept after the hold.
+    pub(super) linger: Duration,
     /// Whether it was told that the hold lasts for long.
     pub(super) is_long_told: bool,
     /// The hold's own end, even when the store has confirmed the lease for longer.
     pub(super) own: Deadline,
     /// When the store last confirmed the full lease for this hold.
     pub(super) confirmed: Option<Moment>,
+    /// Whether that was for a hold before this one: the rest of the lease is shorter than this hold may last.
+    pub(super) is_inherited: bool,
     /// Counts the hold for as long as it lasts.
     pub(super) _holding: metrics::Holding,
 }
@@ -147,6 +153,7 @@ impl Lease {
             dead_owner: pending.dead_owner(),
             fences: grant.fence.map(|first| Fences::new(first, pending.fences)).unwrap_or_default(),
             contention: pending.is_contended_after(grant).then(Contention::now),
+            linger: Linger::default(),
             // The answer to the ask may still come, and grant the token once more: a task that is late reads it.
             queued: pending.may_be_asked_for_again() || pending.is_unanswered(),
             upkeep: RenewalState::default(),
@@ -156,6 +163,9 @@ impl Lease {
     /// Rule L1: whether the lease has enough time left for a hold to start on it.
     pub(super) fn is_good_for(&self, request: &ResolvedRequest, now: Moment) -> bool {
         mutant!(NoLeaseCheck => return true);
+        mutant!(LingerUnchecked => if self.path == Path::Linger {
+            return true;
+        });
         let enough = if self.fresh { Duration::from_nanos(1) } else { (request.expire / 2).min(ENOUGH_LEASE) };
         self.until.remaining_at(now) >= enough
     }

@@ -15,9 +15,20 @@ pub(crate) struct ResolvedRequest {
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
     /// lease).
     pub(crate) body: bool,
+    /// For how many milliseconds the lease is kept for the next hold here. Every waiter has room for this.
+    pub(crate) linger_ms: u16,
 }
 
 impl ResolvedRequest {
+    /// Whether the lease may be kept for the next hold here.
+    pub(crate) fn may_linger(&self) -> bool {
+        self.linger_ms > 0
+    }
+
+    pub(crate) fn linger(&self) -> Duration {
+        Duration::from_millis(self.linger_ms.into())
+    }
+
     /// The prefix as its author wrote it, without the namespace.
     pub(crate) fn prefix(&self) -> &str {
         self.prefix.of(&self.key)

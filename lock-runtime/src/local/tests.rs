@@ -121,7 +121,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let slot = locks.core().table().get(guard.key()).unwrap();
-    slot.on_contention();
+    assert!(slot.on_contention().is_none());
     let request = ResolvedRequest {
         key: guard.key().into(),
         prefix: PrefixPlace::behind(None, 1),
@@ -130,6 +130,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
         renew: true,
         fenced: false,
         body: false,
+        linger_ms: 0,
     };
     // Each guard is dropped while no task waits here. Its lease is taken over before the keeper has released it.
     let mut streak = 0;

@@ -182,7 +182,7 @@ fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
         remaining: seen.frees_in.unwrap_or(Duration::MAX),
         waiting: seen.waiting.iter().map(|token| token.label().unwrap_or_default()).collect(),
         mode: LockMode::Exclusive,
-        is_held_here: core.is_own_token(&seen.owner),
+        is_held_here: core.is_own_token(&seen.owner) && !core.table().get(name).is_some_and(|slot| slot.lingers()),
         is_forced: seen.owner.unforced().is_some(),
     }
 }

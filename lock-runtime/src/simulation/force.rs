@@ -151,7 +151,7 @@ type Case = (&'static str, Bug, bool, fn(&Shown) -> bool);
 fn each_bug_of_a_release_by_force_shows() {
     let frees = &[("redis.call('SET', lock, token .. MARK, 'KEEPTTL')", "redis.call('DEL', lock)")];
     let keeps = &[("redis.call('PEXPIRE', lock, ARGV[1], 'LT')", "")];
-    let silent = &[("redis.pcall('PUBLISH', address, 'forced '", "tostring(address .. 'forced '")];
+    let silent = &[("tell(token, 'forced '", "tostring(token .. 'forced '")];
     let cases: [Case; 6] = [
         ("the lock is free at once", Bug::Scripts(frees), false, |shown| shown.overlap),
         ("a dead holder keeps its lease", Bug::Scripts(keeps), true, |shown| shown.next_after > CLAIM * 2),

@@ -21,7 +21,7 @@ use crate::store::AnyStore;
 use crate::store::quorum::Quorum;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::link::Link;
+use crate::store::redis::link::{Channel, Link};
 use crate::token::Process as Caller;
 
 pub(super) struct Process {
@@ -115,16 +115,16 @@ fn connect_allowing(servers: &[Arc<Network>], name: &str, max_clock_drift_ppm: u
     let settings = Settings { max_clock_drift_ppm, label: name.to_owned(), ..Settings::default() };
     let process = Caller::new(name);
     let of_quorum = (servers.len() > 1).then_some(MAX_LEASE);
-    let nodes = |process| -> Vec<RedisStore> {
+    let nodes = |channel: Option<Channel>| -> Vec<RedisStore> {
         let node = |network: &Arc<Network>| {
             let (endpoint, timeouts) =
                 (Endpoint::Simulated(network.host(name)), (settings.command_timeout, settings.connect_timeout));
-            RedisStore::new(Link::new(endpoint, process, None, of_quorum, settings.drift(), timeouts))
+            RedisStore::new(Link::new(endpoint, channel.clone(), None, of_quorum, settings.drift(), timeouts))
         };
         servers.iter().map(node).collect()
     };
-    let store = |process| {
-        let mut nodes = nodes(process);
+    let store = |channel| {
+        let mut nodes = nodes(channel);
         Arc::new(match nodes.pop() {
             Some(one) if nodes.is_empty() => AnyStore::Redis(one),
             last => {
@@ -133,6 +133,7 @@ fn connect_allowing(servers: &[Arc<Network>], name: &str, max_clock_drift_ppm: u
             }
         })
     };
-    let (front, back) = (store(Some(process.id())), store(None));
+    let keeper = of_quorum.is_none().then(|| Channel::of_keeper(process.id()));
+    let (front, back) = (store(Some(Channel::of_callers(process.id()))), store(keeper));
     LockManager::new(Engine::new(settings, process, front, back, None))
 }

@@ -227,7 +227,7 @@ pub(super) const ALL: &[Seeded] = &[
     scripts("free.lua does not look for waiters", &[(" and call('EXISTS', KEYS[2]) == 0", "")], PASSES_ON),
     scripts(
         "a holder is not told that others wait",
-        &[("redis.pcall('PUBLISH', address, 'wait ' .. lock)", "")],
+        &[("tell(owner, 'wait ' .. lock)", "")],
         ORDER,
     ),
     crowded(scripts(

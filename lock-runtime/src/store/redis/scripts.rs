@@ -18,15 +18,15 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "b6690b68611b05e62ee9448fd73b8f67f0a11f8f");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "e27b78bd76104faf633f43725b4dbdcf1772cd1b");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "16ba1860d7d1ad470e3bd5a91f2e660ace102101");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "69f509a1a4874cadd1745d12cd2abee2fcc09108");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "bb265a3600733b6f5840b548178457a5bd084f29");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "01785490fd7cafb47fa4f0cb6adce5a69be9b6b3");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "af3d42eba2d3ffc18c190f9423feec55864dcaa2");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "7135b25543739bd912766e4e41508035907ba5c3");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "44c891f6c2050979d67f67faf70b899098ddaca7");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "a22702e2cf65fe053d5d984d2f8695e7a4a261b7");
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "5fb1ae3ddbf877f95922c668c8e142d635540c9a");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "335fb39d5d7ab3ad1fcc45bd5b671374837da5fa");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "5f944f7dea1c8ac18943cbdace660d0036a81baf");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
