@@ -38,6 +38,7 @@ mod snapshots;
 /// | `key = EXPR` | what the lock protects: any expression over the arguments and `self` whose type is `LockKey` ([more](#the-key)) | the [marked arguments](#marks) |
 /// | `timeout_ms = INTEGER`, `timeout_s = INTEGER`, `timeout = "1500ms"` or a `Duration` | how long to wait for the lock; 0 tries once | the manager's timeout, 2 s |
 /// | `expire_ms = INTEGER`, `expire_s = INTEGER`, `expire = "2s"` or a `Duration` | the lease: how long a *crashed* holder keeps others out. It does not limit a healthy body: the lease is renewed until the body ends | the manager's lease, 30 s |
+/// | `linger_ms = INTEGER`, `linger_s = INTEGER`, `linger = "500ms"` or a `Duration` | how long this process keeps the lock after the body for its next body, which then starts without a command. Another process that waits gets the lock at once. At most 2 s; 0 keeps nothing. Not on a quorum | the manager's linger time, 0 |
 /// | `renew = BOOL` | `renew = false` never renews the lease: the body is stopped when the lease ends | `true`; `renew` alone means `renew = true` |
 /// | `on_fail = EXPR`, `on_fail = \|err\| EXPR` | what to return when the lock was not obtained, or was lost | `Err(E::from(LockError))` |
 /// | `on_lost = "cancel"`, `on_lost = "continue"` | whether a body is stopped when its lease is lost | `"cancel"` |

@@ -10,7 +10,7 @@ pub use ::std;
 
 mod constant;
 
-pub use constant::{check_expire, check_expire_ms, check_expire_s, check_prefix};
+pub use constant::{check_expire, check_expire_ms, check_expire_s, check_linger, check_linger_ms, check_linger_s, check_prefix};
 
 pub use crate::held::Held;
 pub use crate::options::{Amount, LockOptions};

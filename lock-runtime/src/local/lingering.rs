@@ -58,6 +58,12 @@ impl Linger {
 }
 
 impl Lease {
+    /// The end of the linger time, or of the lease, whichever comes first.
+    fn may_linger_until(&self, linger: Duration, now: Moment) -> Deadline {
+        mutant!(LingerUnchecked => return Deadline::new(now, linger));
+        Deadline::new(now, linger).min_at(self.until, now)
+    }
+
     pub(super) fn lingers(&self) -> bool {
         self.linger.now.is_some()
     }
@@ -105,7 +111,7 @@ impl State {
         if !self.waiters.is_empty() || self.offers.has_late() || !list.is_open() {
             return None;
         }
-        let until = Deadline::new(now, linger).min_at(lease.until, now);
+        let until = lease.may_linger_until(linger, now);
         let began = Deadline::new(now, Duration::ZERO).on_timer();
         lease.hold = None;
         lease.fresh = false;

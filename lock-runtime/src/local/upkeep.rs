@@ -123,6 +123,12 @@ impl Slot {
         let long = self.core.settings().warn_held_for;
         let hold = state.lease.as_mut().and_then(|lease| lease.hold.as_mut());
         let held_long = hold.and_then(|hold| hold.note_long(long, now));
+        if trigger == Trigger::Timer
+            && let Some(lease) = &mut state.lease
+        {
+            // The timer that has ended is no reason to set none.
+            lease.upkeep.entries.due.take_if(|(at, _)| *at <= Instant::now());
+        }
         let action = if let Some(given_up) = state.take_lingered(&self.key, trigger, now) {
             Action::GiveUp(given_up)
         } else if trigger == Trigger::Tick && !state.is_held() {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use fastrand::Rng;
 use history::event::What;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::late::{Diary, Late, PolledLate, Thread};
 use super::network::Network;
 use super::servers::Servers;
-use super::tasks::Task;
+use super::tasks::{Task, lingers};
 use super::world::Plan;
 use crate::LockManager;
 use crate::builder::quorum::{MAX_LEASE, PATIENCE};
@@ -30,6 +30,9 @@ pub(super) struct Process {
     generation: u32,
     manager: LockManager,
     tasks: Vec<JoinHandle<()>>,
+    /// Leases linger in this process.
+    lingers: bool,
+    round_trip: Duration,
 }
 
 impl Process {
@@ -52,7 +55,8 @@ impl Process {
             tokio::spawn(PolledLate::on(&thread, task.live(), plan.late, random.fork(), diary))
         });
         let tasks = tasks.collect();
-        Self { servers: servers.clone(), name, generation, manager, tasks }
+        let lingers = plan.linger > 0 && lingers(&name);
+        Self { servers: servers.clone(), name, generation, manager, tasks, lingers, round_trip: plan.round_trip() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -91,9 +95,22 @@ impl Process {
             sleep(Duration::from_millis(100)).await;
         }
         self.note_keys_in_use("keys in use when all tasks are done");
+        if self.lingers {
+            self.leave_lingering().await;
+        }
         self.manager.shutdown().await;
         self.note_keys_in_use("keys in use after the shutdown");
         self.servers.note(&self.name, 0, What::Ended);
+    }
+
+    /// Shuts down while a lease lingers. The shutdown does not wait for the end of the linger time.
+    async fn leave_lingering(&self) {
+        let linger = Duration::from_secs(2);
+        if let Ok(guard) = self.manager.lock("k", &*self.name).linger(linger).acquire().await {
+            drop(guard);
+        }
+        let _ = timeout(linger / 2 + self.round_trip, self.manager.shutdown()).await;
+        self.note_keys_in_use("keys in use when the shutdown is to have released what lingers");
     }
 
     fn note_keys_in_use(&self, thing: &str) {

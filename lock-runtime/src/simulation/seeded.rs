@@ -109,6 +109,11 @@ const fn blocking(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| matches!(plan.late, Late::Thread(_)), ..seeded }
 }
 
+/// Where leases linger, and everybody is near.
+const fn lingering(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.linger > 0 && plan.round_trip == 0, ..seeded }
+}
+
 /// Where tasks are polled late.
 const fn late(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.late != Late::Never, ..seeded }
@@ -253,6 +258,10 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     code("the keeper never renews", Mutant::KeeperNeverRenews, LASTS),
     code("L6: a hold past its deadline hands its lease over", Mutant::LateHandOver, ERRORS),
+    lingering(code("L9: a lease lingers on though another process waits", Mutant::LingersOn, UNUSED)),
+    lingering(code("L9: a lease lingers past its deadline, and is used", Mutant::LingerUnchecked, ERRORS)),
+    lingering(code("L9: a lease lingers on when its manager ends", Mutant::LingersPastTheEnd, GIVEN_BACK)),
+    lingering(code("L9: a single try does not wait for a process that yields", Mutant::TryDoesNotWait, ERRORS)),
     code("no allowance for clocks that drift", Mutant::NoDriftAllowance, BACKED),
     drifting(code("the allowance for clocks that drift is always the usual one", Mutant::DriftAsUsual, BACKED)),
     code("a script that the server does not know is not sent", Mutant::NoEvalFallback, ERRORS),

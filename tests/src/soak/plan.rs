@@ -159,6 +159,7 @@ impl Plan {
             tells: L::TELLS,
             queues: L::QUEUES,
             splits: self.place == Place::Quorum,
+            linger: Duration::ZERO,
         }
     }
 

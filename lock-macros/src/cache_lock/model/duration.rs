@@ -1,4 +1,4 @@
-//! `timeout…` and `expire…`: three spellings each, checked as far as a literal tells.
+//! `timeout…`, `expire…` and `linger…`: three spellings each, checked as far as a literal tells.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote_spanned};
@@ -18,24 +18,37 @@ pub(in crate::cache_lock) struct Setting {
     pub(in crate::cache_lock) checked: Option<TokenStream>,
 }
 
-/// One of the two durations of a lock, and its spellings.
+/// One of the durations of a lock, and its spellings.
 struct Kind {
     in_ms: &'static str,
     in_s: &'static str,
     any: &'static str,
-    is_lease: bool,
+    bounds: Bounds,
 }
 
-const TIMEOUT: Kind = Kind { in_ms: "timeout_ms", in_s: "timeout_s", any: "timeout", is_lease: false };
+/// What is known of a duration before the program runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bounds {
+    None,
+    Lease,
+    Linger,
+}
 
-const EXPIRE: Kind = Kind { in_ms: "expire_ms", in_s: "expire_s", any: "expire", is_lease: true };
+const TIMEOUT: Kind = Kind { in_ms: "timeout_ms", in_s: "timeout_s", any: "timeout", bounds: Bounds::None };
+
+const EXPIRE: Kind = Kind { in_ms: "expire_ms", in_s: "expire_s", any: "expire", bounds: Bounds::Lease };
+
+const LINGER: Kind = Kind { in_ms: "linger_ms", in_s: "linger_s", any: "linger", bounds: Bounds::Linger };
 
 /// The bounds of a lease in milliseconds, as in the runtime: ten of them, and a year.
 const SHORTEST: u64 = 10;
 const LONGEST: u64 = 365 * 24 * 60 * 60 * 1000;
 
+/// The longest linger time in milliseconds, as in the runtime.
+const LONGEST_LINGER: u64 = 2000;
+
 pub(super) fn settings(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -> Vec<Setting> {
-    [TIMEOUT, EXPIRE].iter().filter_map(|kind| setting(kind, options, function, mistakes)).collect()
+    [TIMEOUT, EXPIRE, LINGER].iter().filter_map(|kind| setting(kind, options, function, mistakes)).collect()
 }
 
 /// One lock waits for one time: a second spelling is refused even when it says the same.
@@ -57,7 +70,7 @@ fn setting(kind: &Kind, options: &mut Options, function: &Function, mistakes: &m
         spelling if spelling == kind.in_s => Some(1000),
         _ => None,
     };
-    let is_known = kind.is_lease && is_const(&value, function);
+    let is_known = kind.bounds != Bounds::None && is_const(&value, function);
     let outcome = match milliseconds {
         Some(unit) => number(kind, spelling, unit, &value, is_known),
         None => duration(kind, &value, is_known),
@@ -85,7 +98,7 @@ fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr, is_known
         }
         _ => {
             let (span, number) = (value.span(), tokens(&without_fallback(value)));
-            let is_known = is_known || kind.is_lease && is_literal_arithmetic(value);
+            let is_known = is_known || kind.bounds != Bounds::None && is_literal_arithmetic(value);
             // Of whatever integer type it is.
             let checked = is_known.then(|| quote_spanned!(span=> (#number) as _));
             return Ok(Setting { method: spelling, value: number, checked });
@@ -145,7 +158,9 @@ fn check(kind: &Kind, token: &impl ToTokens, amount: Option<u64>, unit: u64) -> 
         return Err(syn::Error::new_spanned(token, advice));
     };
     let advice = match milliseconds {
-        _ if !kind.is_lease => return Ok(milliseconds),
+        _ if kind.bounds == Bounds::None => return Ok(milliseconds),
+        ..=LONGEST_LINGER if kind.bounds == Bounds::Linger => return Ok(milliseconds),
+        _ if kind.bounds == Bounds::Linger => "a lock lingers for at most 2 s: other clients find it taken for so long",
         0 => "a lease of zero is over before the body starts: write how long a crashed holder may keep others out",
         1..SHORTEST => "a lease of less than 10 ms ends before it can be used",
         SHORTEST..=LONGEST => return Ok(milliseconds),

@@ -5,7 +5,7 @@ use syn::Expr;
 use crate::cache_lock::parse::Written;
 use crate::mistakes::Mistakes;
 
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 18] = [
     "prefix",
     "key",
     "timeout_ms",
@@ -14,6 +14,9 @@ const OPTIONS: [&str; 15] = [
     "expire_ms",
     "expire_s",
     "expire",
+    "linger_ms",
+    "linger_s",
+    "linger",
     "renew",
     "on_fail",
     "on_lost",
