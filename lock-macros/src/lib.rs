@@ -40,6 +40,8 @@ mod snapshots;
 /// | `expire_ms = INTEGER`, `expire_s = INTEGER`, `expire = "2s"` or a `Duration` | the lease: how long a *crashed* holder keeps others out. It does not limit a healthy body: the lease is renewed until the body ends | the manager's lease, 30 s |
 /// | `linger_ms = INTEGER`, `linger_s = INTEGER`, `linger = "500ms"` or a `Duration` | how long this process keeps the lock after the body for its next body, which then starts without a command. Another process that waits gets the lock at once. At most 2 s; 0 keeps nothing. Not on a quorum | the manager's linger time, 0 |
 /// | `renew = BOOL` | `renew = false` never renews the lease: the body is stopped when the lease ends | `true`; `renew` alone means `renew = true` |
+/// | `max_hold_ms = INTEGER`, `max_hold_s = INTEGER`, `max_hold = "5m"` or a `Duration` | how long the lock may be held: then the body is stopped as if the lock were lost, and the error says why | no limit |
+/// | `at_least_ms = INTEGER`, `at_least_s = INTEGER`, `at_least = "50s"` or a `Duration` | how long no other process or task gets the lock, from the start of the hold, also when the body ends sooner, fails, or its process dies: for a job that is to run once per period | they get it when the body ends |
 /// | `on_fail = EXPR`, `on_fail = \|err\| EXPR` | what to return when the lock was not obtained, or was lost | `Err(E::from(LockError))` |
 /// | `on_lost = "cancel"`, `on_lost = "continue"` | whether a body is stopped when its lease is lost | `"cancel"` |
 /// | `manager = EXPR` | the `LockManager`, or a reference or `Arc` to a manager; borrowed, never moved | the manager of the enclosing `LockManager::scope`, else the installed manager |

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::entry::Entry;
-use crate::local::{PrefixPlace, ResolvedRequest};
+use crate::local::{PrefixPlace, ResolvedRequest, Terms};
 use crate::settings::Settings;
 use crate::{LockError, LockKey, OnLost, key, scope};
 
@@ -19,6 +19,8 @@ pub struct LockOptions {
     expire: Option<Duration>,
     linger: Option<Duration>,
     renew: Option<bool>,
+    max_hold: Option<Duration>,
+    at_least: Duration,
     fenced: bool,
     on_lost: OnLost,
 }
@@ -34,6 +36,8 @@ impl LockOptions {
             expire: None,
             linger: None,
             renew: None,
+            max_hold: None,
+            at_least: Duration::ZERO,
             fenced: false,
             on_lost: OnLost::Cancel,
         }
@@ -101,6 +105,44 @@ impl LockOptions {
         self.amount("linger_s", amount, Duration::from_secs, Self::linger)
     }
 
+    /// The option `max_hold = EXPR`.
+    #[must_use]
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.max_hold = Some(max_hold);
+        self
+    }
+
+    /// The option `max_hold_ms = EXPR`.
+    #[must_use]
+    pub fn max_hold_ms(self, amount: impl Amount) -> Self {
+        self.amount("max_hold_ms", amount, Duration::from_millis, Self::max_hold)
+    }
+
+    /// The option `max_hold_s = EXPR`.
+    #[must_use]
+    pub fn max_hold_s(self, amount: impl Amount) -> Self {
+        self.amount("max_hold_s", amount, Duration::from_secs, Self::max_hold)
+    }
+
+    /// The option `at_least = EXPR`.
+    #[must_use]
+    pub fn at_least(mut self, at_least: Duration) -> Self {
+        self.at_least = at_least;
+        self
+    }
+
+    /// The option `at_least_ms = EXPR`.
+    #[must_use]
+    pub fn at_least_ms(self, amount: impl Amount) -> Self {
+        self.amount("at_least_ms", amount, Duration::from_millis, Self::at_least)
+    }
+
+    /// The option `at_least_s = EXPR`.
+    #[must_use]
+    pub fn at_least_s(self, amount: impl Amount) -> Self {
+        self.amount("at_least_s", amount, Duration::from_secs, Self::at_least)
+    }
+
     fn amount(
         mut self,
         setting: &'static str,
@@ -144,17 +186,20 @@ impl LockOptions {
 
     /// Fills in the namespace and the defaults of a manager, and checks the result.
     fn resolve(self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, OnLost), LockError> {
+        let expire = self.expire.unwrap_or(settings.default_expire);
+        settings.check_lease("expire", expire)?;
+        let terms = Terms::new(self.max_hold, self.at_least, settings)?;
         let request = ResolvedRequest {
             key: settings.full_name(self.name?)?,
             prefix: PrefixPlace::behind(settings.namespace.as_deref(), self.prefix),
             timeout: self.timeout.unwrap_or(settings.default_timeout),
-            expire: self.expire.unwrap_or(settings.default_expire),
+            expire: terms.as_ref().map_or(expire, |terms| terms.usable(expire, settings.drift())),
             renew: self.renew.unwrap_or(true),
             fenced: self.fenced,
             body: body && self.on_lost == OnLost::Cancel,
             linger_ms: settings.linger_ms(self.linger)?,
+            terms,
         };
-        settings.check_lease("expire", request.expire)?;
         Ok((request, self.on_lost))
     }
 

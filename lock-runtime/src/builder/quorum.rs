@@ -23,7 +23,8 @@ pub(crate) const PATIENCE: u32 = 5;
 
 /// A lease that lingers must yield to whoever waits. On a quorum the one who waits tells the first server alone, and a process
 /// that has lost that server would not hear of it.
-const NO_LINGER: &str = "on a quorum no lock is kept without a hold: its owner could not be told that another process waits";
+const NO_LINGER: &str =
+    "on a quorum no lock is kept without a hold: its owner could not be told that another process waits";
 
 impl Settings {
     /// The settings as a quorum needs them; refuses settings that a quorum can't have.

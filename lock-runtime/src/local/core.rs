@@ -145,6 +145,7 @@ impl Core {
         self.is_closed.store(true, Ordering::SeqCst);
         for slot in self.table.all() {
             slot.close();
+            self.leave_rest(&slot);
             self.table.forget_if_unused(&slot);
         }
         self.end_lingering();
@@ -212,7 +213,7 @@ impl Core {
         let Some(revoked) = slot.revoke(token, reason) else { return };
         self.schedule.cancel(revoked.entries);
         if let Some(hold) = revoked.hold {
-            self.note_loss(slot.key(), hold, reason);
+            self.note_loss(slot.key(), hold);
         }
         slot.wake();
         if let Some(release) = revoked.release {

@@ -1,6 +1,7 @@
 //! [`Ending`]: what happens to a lease when its hold ends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::lease::{ActiveHold, EndedHold};
 use super::lingering::Lingering;
@@ -22,6 +23,10 @@ pub(super) enum Ending {
     /// The lease ends with this release although tasks here wait (rule L4: a streak of hand-overs is bounded, and
     /// another process waits).
     Yield(Release),
+    /// The hold rests for this time, and keeps others out (`rest.rs`). It keeps the turn, too.
+    Rests(Duration),
+    /// The lease is left to its end in the store: the manager is shut down, and others are to be kept out.
+    Left,
 }
 
 /// The outcome of [`Slot::end`].
@@ -40,7 +45,12 @@ impl Slot {
     pub(super) fn end(self: &Arc<Self>, id: u64, now: Moment) -> Ended {
         let mut state = self.locked();
         if let Some(lingering) = state.try_linger(id, self, now) {
-            return Ended { ending: Ending::Lingers(lingering), entries: ScheduleKeys::default(), stale: None, hold: None };
+            return Ended {
+                ending: Ending::Lingers(lingering),
+                entries: ScheduleKeys::default(),
+                stale: None,
+                hold: None,
+            };
         }
         let State { waiters, offers, tracked, lease: slot_lease, .. } = &mut *state;
         let Some(lease) = slot_lease.as_mut().filter(|lease| lease.hold.as_ref().is_some_and(|t| t.id == id)) else {
@@ -51,9 +61,15 @@ impl Slot {
         entries.tracked = tracked.take();
         if lease.has_ended(now) {
             // Rule L6: the hold outlived its deadline, so the whole lease ends.
-            let stale = lease.release(&self.key);
+            // Where others are to be kept out, the lease is left to its end in the store.
+            let stale = (!lease.keeps_out(now)).then(|| lease.release(&self.key));
+            let hold = lease.ended_hold();
             *slot_lease = None;
-            return Ended { ending: Ending::Lost, entries, stale: Some(stale), hold };
+            return Ended { ending: Ending::Lost, entries, stale, hold };
+        }
+        let rest = lease.rest(now);
+        if !rest.is_zero() {
+            return state.end_to_rest(rest, entries, self.core.is_closed());
         }
         // The lease is kept for a late task, but not when another process waits.
         let is_last = waiters.is_empty() && (!offers.has_late() || lease.contention.is_some());
@@ -78,7 +94,12 @@ impl Slot {
         let now = Moment::now();
         let mut state = self.locked();
         if let Some(lingering) = state.try_linger(id, self, now) {
-            return Ended { ending: Ending::Lingers(lingering), entries: ScheduleKeys::default(), stale: None, hold: None };
+            return Ended {
+                ending: Ending::Lingers(lingering),
+                entries: ScheduleKeys::default(),
+                stale: None,
+                hold: None,
+            };
         }
         let State { waiters, offers, tracked, lease, .. } = &mut *state;
         if waiters.is_empty()
@@ -86,6 +107,7 @@ impl Slot {
             && let Some(lease) = lease
             && lease.hold.as_ref().is_some_and(|hold| hold.id == id)
             && !lease.has_ended(now)
+            && !lease.keeps_out(now)
             && lease.try_hand_over_after_drop()
         {
             lease.hold = None;
@@ -95,5 +117,19 @@ impl Slot {
         }
         drop(state);
         self.end(id, now)
+    }
+}
+
+impl State {
+    /// Ends a hold that others are to be kept out behind, for this `rest`.
+    fn end_to_rest(&mut self, rest: Duration, entries: ScheduleKeys, is_closed: bool) -> Ended {
+        let ending = if is_closed {
+            self.lease = None;
+            Ending::Left
+        } else {
+            self.begin_rest();
+            Ending::Rests(rest)
+        };
+        Ended { ending, entries, stale: None, hold: None }
     }
 }

@@ -55,7 +55,7 @@ impl Hold {
         if let Some(owner) = dead_owner.filter(|owner| !turn.core().is_own_token(owner)) {
             observe::took_over(&request.key, owner.label().as_deref());
         }
-        Some(HoldHandle::new(turn, token, fence))
+        Some(HoldHandle::new(turn, token, fence, request.terms.clone()))
     }
 
     pub(super) fn new(turn: Turn, handle: HoldHandle, body: bool) -> Self {
@@ -80,6 +80,14 @@ impl Hold {
             }
             Ending::Lingers(lingering) => {
                 turn.core().keep(turn.slot(), lingering);
+                return Either::Left(ready(Ok(())));
+            }
+            Ending::Left => {
+                turn.core().schedule().cancel(entries);
+                return Either::Left(ready(Ok(())));
+            }
+            Ending::Rests(rest) => {
+                turn.rest(entries, rest);
                 return Either::Left(ready(Ok(())));
             }
             Ending::Lost => {
@@ -141,7 +149,7 @@ impl Hold {
             }
         };
         if pending_release.on_answer() && was_lost(&released) {
-            self.note_loss(hold, LossReason::NotKnown);
+            self.note_loss(hold.map(|hold| EndedHold { reason: LossReason::NotKnown, ..hold }));
             return Err(self.handle.lost_error(true));
         }
         if let (Some((turn, _)), Some(ask), Some(answer)) = (turn, again, released.again) {
@@ -153,7 +161,7 @@ impl Hold {
 
     /// Releases what a lost hold may still have in the store. It happens only now, when the hold's user is gone.
     fn release_lost(&self, stale: Option<Release>, hold: Option<EndedHold>) {
-        self.note_loss(hold, LossReason::Deadline);
+        self.note_loss(hold);
         if let Some(release) = stale {
             self.handle.core().release_later(release);
         } else {
@@ -170,9 +178,9 @@ fn was_lost(released: &Released) -> bool {
 
 impl Hold {
     /// Tells that the hold was lost. A loss that was noticed before its end is told already: then there is no `hold`.
-    fn note_loss(&self, hold: Option<EndedHold>, reason: LossReason) {
+    fn note_loss(&self, hold: Option<EndedHold>) {
         if let Some(hold) = hold {
-            self.handle.core().note_loss(self.handle.key(), hold, reason);
+            self.handle.core().note_loss(self.handle.key(), hold);
         }
     }
 }
@@ -182,9 +190,12 @@ impl Drop for Hold {
         let Some(turn) = self.turn.take() else { return };
         let core = turn.core();
         let Ended { ending, entries, stale, hold } = turn.slot().end_quietly(turn.id());
+        if let Ending::Rests(rest) = ending {
+            return turn.rest(entries, rest);
+        }
         core.schedule().cancel(entries);
         match ending {
-            Ending::Kept => {}
+            Ending::Kept | Ending::Left | Ending::Rests(_) => {}
             Ending::Lingers(lingering) => core.keep(turn.slot(), lingering),
             Ending::Lost => self.release_lost(stale, hold),
             Ending::Free(release) | Ending::Yield(release) => core.release_elsewhere(release),

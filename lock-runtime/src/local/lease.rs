@@ -6,8 +6,10 @@ use std::time::Duration;
 use super::lingering::Linger;
 use super::pending_ask::PendingAsk;
 use super::resolved_request::{PrefixPlace, ResolvedRequest};
+use super::terms::Terms;
 use super::upkeep::ScheduleKeys;
 use crate::clock::{Deadline, Drift, Moment};
+use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
 use crate::store::{Grant, Release};
 use crate::timing::{CLAIM, ENOUGH_LEASE, STREAK_TIME};
@@ -54,6 +56,7 @@ pub(super) struct RenewalState {
 }
 
 /// The hold that a lease carries now.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the hold")]
 #[derive(Debug)]
 pub(super) struct ActiveHold {
     pub(super) id: u64,
@@ -65,6 +68,11 @@ pub(super) struct ActiveHold {
     pub(super) body: bool,
     /// How long the lease is kept after the hold.
     pub(super) linger: Duration,
+    pub(super) terms: Option<Arc<Terms>>,
+    /// Until when others are kept out, also when the hold ends before. Boxed: few holds have such a time.
+    pub(super) kept_until: Option<Box<Deadline>>,
+    /// Whether the hold has ended, and only keeps others out (see `rest.rs`).
+    pub(super) rests: bool,
     /// Whether it was told that the hold lasts for long.
     pub(super) is_long_told: bool,
     /// The hold's own end, even when the store has confirmed the lease for longer.
@@ -74,7 +82,7 @@ pub(super) struct ActiveHold {
     /// Whether that was for a hold before this one: the rest of the lease is shorter than this hold may last.
     pub(super) is_inherited: bool,
     /// Counts the hold for as long as it lasts.
-    pub(super) _holding: metrics::Holding,
+    pub(super) holding: Option<metrics::Holding>,
 }
 
 /// What is told of a hold that has ended.
@@ -82,11 +90,40 @@ pub(super) struct ActiveHold {
 pub(crate) struct EndedHold {
     pub(super) since: Moment,
     pub(super) prefix: PrefixPlace,
+    /// Why it was lost, if its deadline passed.
+    pub(super) reason: LossReason,
 }
 
 impl ActiveHold {
     pub(super) fn as_ended(&self) -> EndedHold {
-        EndedHold { since: self.since, prefix: self.prefix }
+        EndedHold { since: self.since, prefix: self.prefix, reason: LossReason::Deadline }
+    }
+
+    /// The latest end that its request allows.
+    pub(super) fn latest_end(&self) -> Option<Deadline> {
+        self.terms.as_ref()?.latest_end(self.since)
+    }
+
+    /// Moves its own end to `own`, but not beyond the latest end.
+    pub(super) fn move_end(&mut self, own: Deadline, now: Moment) {
+        let own = self.own.max_at(own, now);
+        self.own = self.latest_end().map_or(own, |latest| latest.min_at(own, now));
+    }
+
+    /// Whether a lease until `until` lasts for as long as this hold may.
+    pub(super) fn is_covered_by(&self, until: Deadline) -> bool {
+        self.latest_end().is_some_and(|latest| until.span() >= latest.remaining_at(until.start()))
+    }
+
+    /// The lease that the hold wants at `now`.
+    pub(super) fn wanted(&self, now: Moment, drift: Drift) -> Duration {
+        if !self.renew {
+            return self.own.remaining_at(now);
+        }
+        match self.latest_end() {
+            None => self.expire,
+            Some(latest) => self.expire.min(drift.lease_for(latest.remaining_at(now))),
+        }
     }
 
     /// In how long the hold will have lasted for `long`. `None` when that was told before.
@@ -167,7 +204,7 @@ impl Lease {
             return true;
         });
         let enough = if self.fresh { Duration::from_nanos(1) } else { (request.expire / 2).min(ENOUGH_LEASE) };
-        self.until.remaining_at(now) >= enough
+        self.until.remaining_at(now) >= enough.max(request.at_least())
     }
 
     /// How long the grant took, when the lease was over before it came. The allowance for `drift` counts.
@@ -179,6 +216,21 @@ impl Lease {
     /// The end of the hold on this lease: what the store has confirmed, but not beyond the hold's own end.
     pub(super) fn ends(&self, now: Moment) -> Option<Deadline> {
         self.hold.as_ref().map(|hold| self.until.min_at(hold.own, now))
+    }
+
+    /// Why the hold on this lease is over, once its deadline has passed.
+    pub(super) fn reason_of_end(&self) -> LossReason {
+        let is_spent = |hold: &&ActiveHold| hold.is_covered_by(self.until) && hold.is_covered_by(hold.own);
+        self.hold.as_ref().filter(is_spent).map_or(LossReason::Deadline, |_| LossReason::MaxHold)
+    }
+
+    /// What is told of the hold, whose deadline has passed.
+    pub(super) fn ended_hold(&self) -> Option<EndedHold> {
+        let (hold, reason) = (self.hold.as_ref()?, self.reason_of_end());
+        if let (Some(terms), LossReason::MaxHold) = (&hold.terms, reason) {
+            terms.note_spent();
+        }
+        Some(EndedHold { reason, ..hold.as_ended() })
     }
 
     /// Lengthens the lease. `false` when its hold has ended before (rule 13: a hold whose deadline has passed does not

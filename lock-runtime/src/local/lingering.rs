@@ -104,7 +104,12 @@ impl State {
     pub(super) fn try_linger(&mut self, id: u64, slot: &Arc<Slot>, now: Moment) -> Option<Lingering> {
         let lease = self.lease.as_mut()?;
         let linger = lease.hold.as_ref().filter(|hold| hold.id == id)?.linger;
-        if linger.is_zero() || !lease.token.may_linger() || lease.contention.is_some() || lease.has_ended(now) {
+        if linger.is_zero()
+            || !lease.token.may_linger()
+            || lease.contention.is_some()
+            || lease.has_ended(now)
+            || lease.keeps_out(now)
+        {
             return None;
         }
         let list = slot.core.lingering();

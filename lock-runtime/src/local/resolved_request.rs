@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::terms::Terms;
+
 /// A request with the full name of its lock and a value for every option.
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedRequest {
@@ -17,9 +19,21 @@ pub(crate) struct ResolvedRequest {
     pub(crate) body: bool,
     /// For how many milliseconds the lease is kept for the next hold here. Every waiter has room for this.
     pub(crate) linger_ms: u16,
+    /// How long the hold may last, and how long its lock is kept from others. Most requests say nothing of that.
+    pub(crate) terms: Option<Arc<Terms>>,
 }
 
 impl ResolvedRequest {
+    /// The lease that its hold needs before it starts.
+    pub(super) fn lease(&self) -> Duration {
+        self.terms.as_ref().map_or(self.expire, |terms| terms.lease(self.expire))
+    }
+
+    /// For how long others are kept out from the start of the hold.
+    pub(super) fn at_least(&self) -> Duration {
+        self.terms.as_ref().map_or(Duration::ZERO, |terms| terms.at_least())
+    }
+
     /// Whether the lease may be kept for the next hold here.
     pub(crate) fn may_linger(&self) -> bool {
         self.linger_ms > 0

@@ -144,7 +144,7 @@ impl Slot {
     /// What the slot has counted, and whether a task holds the lock, or its lease lingers.
     pub(super) fn counts(&self) -> (SlotCounts, bool, bool) {
         let state = self.locked();
-        (state.counts, state.is_held(), state.lingers())
+        (state.counts, state.is_held() && !state.rests(), state.lingers())
     }
 
     /// Passes the turn `id` to the next waiter.
@@ -240,8 +240,14 @@ impl Slot {
     pub(crate) fn revoke(&self, token: Option<&Token>, reason: LossReason) -> Option<Revoked> {
         let mut state = self.locked();
         let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
-        let hold = lease.hold.as_ref().map(ActiveHold::as_ended);
-        let turn = hold.is_some().then(|| state.new_id());
+        let rests = lease.rests();
+        let hold = match reason {
+            // Its user is gone.
+            _ if rests => None,
+            LossReason::Deadline => lease.ended_hold(),
+            _ => lease.hold.as_ref().map(|hold| EndedHold { reason, ..hold.as_ended() }),
+        };
+        let turn = lease.hold.is_some().then(|| state.new_id());
         if hold.is_some() && reason == LossReason::Forced {
             state.forced.push(lease.token.clone());
         }
@@ -250,8 +256,10 @@ impl Slot {
             state.offers.reset();
         }
         let is_late = lease.hold.as_ref().is_some_and(|hold| hold.body || reason == LossReason::TooFewServers);
-        let release = (!is_late).then(|| lease.release(&self.key));
-        if is_late {
+        // Others are kept out although the hold was lost: the lease ends by itself.
+        let is_left = matches!(reason, LossReason::Deadline | LossReason::ShutDown) && lease.keeps_out(Moment::now());
+        let release = (!is_late && !is_left).then(|| lease.release(&self.key));
+        if is_late && !is_left {
             // Rule 14: the lease is released when the body is dropped. Rule 17: until then a new grant for its token is
             // not a stray.
             state.ending.push((lease.token, false));
@@ -290,7 +298,7 @@ pub(crate) struct Revoked {
 }
 
 impl State {
-    fn new_id(&mut self) -> u64 {
+    pub(super) fn new_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
     }
@@ -327,14 +335,16 @@ impl State {
 
     /// Starts the hold `id` on the lease. `None` without a lease.
     pub(super) fn start(&mut self, id: u64, request: &ResolvedRequest, now: Moment) -> Option<&mut Lease> {
-        let &ResolvedRequest { prefix, expire, renew, body, .. } = request;
+        let &ResolvedRequest { prefix, expire, renew, body, ref terms, .. } = request;
         let lease = self.lease.as_mut()?;
         let path = std::mem::replace(&mut lease.path, Path::HandOver);
         self.counts.count(path);
         let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
         let inherited = if path == Path::Linger && !is_whole { lease.confirmed_for(expire, now) } else { None };
         let confirmed = inherited.or(is_whole.then_some(now));
-        let (own, holding) = (Deadline::new(now, expire), lease.holds.begin(request.prefix(), path));
+        let own = Deadline::new(now, expire);
+        let own = terms.as_ref().and_then(|terms| terms.latest_end(now)).map_or(own, |latest| latest.min_at(own, now));
+        let holding = lease.holds.begin(request.prefix(), path);
         let (since, is_long_told) = (now, false);
         lease.hold = Some(ActiveHold {
             id,
@@ -345,11 +355,14 @@ impl State {
             renew,
             body,
             linger: request.linger(),
+            terms: terms.clone(),
+            kept_until: terms.as_ref().and_then(|terms| terms.kept_until(now)),
+            rests: false,
             own,
             confirmed,
             is_inherited: inherited.is_some(),
             is_long_told,
-            _holding: holding,
+            holding: Some(holding),
         });
         Some(lease)
     }

@@ -38,6 +38,8 @@ pub(crate) enum Action {
     LookIn(Duration),
     /// A renewal now, and another look when the hold ends, because the answer may not have come by then.
     Renew(Renewal, Option<Duration>),
+    /// The hold rested, and its time is over.
+    EndRest,
     /// The hold on the lease of this token has ended.
     Lost(Token, LossReason),
     /// An ask to send now, and another look soon.
@@ -175,6 +177,10 @@ impl Slot {
             // handed over.
             return if trigger == Trigger::Verify { renew(lease.claim, None) } else { Action::Done };
         };
+        if hold.rests {
+            let rest = lease.rest(now);
+            return if rest.is_zero() { Action::EndRest } else { Action::LookIn(rest) };
+        }
         let left = ends.remaining_at(now);
         if left.is_zero() {
             mutant!(LateHandOver => return Action::Done);
@@ -199,13 +205,15 @@ impl Slot {
             // A renewal or verification that failed is still due.
             _ if trigger == Trigger::Verify || lease.upkeep.failures > 0 => Duration::ZERO,
             None => Duration::ZERO,
+            // No lease is lengthened beyond what the hold is allowed.
+            Some(_) if hold.is_covered_by(lease.until) => left,
             Some(at) => renews_in(hold, at, now).unwrap_or(left),
         };
         if !pause.is_zero() {
             let is_long_in = hold.is_long_in(self.core.settings().warn_held_for, now);
             return Action::LookIn(pause.min(left).min(is_long_in.unwrap_or(left)));
         }
-        renew(if hold.renew { hold.expire } else { hold.own.remaining_at(now) }, Some(left))
+        renew(hold.wanted(now, self.core.settings().drift()), Some(left))
     }
 
     /// Takes in the answer to a renewal that was sent at `sent`. `None` means that there was no answer.
@@ -216,6 +224,10 @@ impl Slot {
             return Action::Done;
         };
         lease.upkeep.renewing = false;
+        if lease.rests() {
+            // The timer of the rest goes on. What the store has forgotten can't be kept.
+            return Action::Done;
+        }
         let trigger = if std::mem::take(&mut lease.upkeep.doubtful) { Trigger::Verify } else { Trigger::Timer };
         match outcome {
             Some(Renewed::Until(until)) => {
@@ -230,12 +242,12 @@ impl Slot {
                 // A renewal that was decided on for the previous hold confirms the lease, but not the full time of this
                 // hold. Such a renewal may have been sent after this hold began. Then only its shorter lease shows
                 // that.
-                let wanted = if hold.renew { hold.expire } else { hold.own.remaining_at(sent) };
+                let wanted = hold.wanted(sent, self.core.settings().drift());
                 if hold.since.since(sent).is_zero() && renewal.lease >= wanted {
                     hold.confirmed = Some(sent);
                     hold.is_inherited = false;
                     if hold.renew {
-                        hold.own = hold.own.max_at(Deadline::new(sent, hold.expire), now);
+                        hold.move_end(Deadline::new(sent, hold.expire), now);
                     }
                 } else if hold.confirmed.is_none() && trigger == Trigger::Timer {
                     return Action::Done; // the hold is in the list of young holds

@@ -269,7 +269,14 @@ async fn play(seed: u64) {
     let callers = ["a", "b", "gone"].map(Caller::new);
     let over_network = |caller: &Caller| {
         let (endpoint, limit) = (Endpoint::Simulated(network.host(caller.id())), Duration::from_secs(1));
-        RedisStore::new(Link::new(endpoint, Some(Channel::of_callers(caller.id())), None, None, Drift::DEFAULT, (limit, limit)))
+        RedisStore::new(Link::new(
+            endpoint,
+            Some(Channel::of_callers(caller.id())),
+            None,
+            None,
+            Drift::DEFAULT,
+            (limit, limit),
+        ))
     };
     let scripts = [over_network(&callers[0]), over_network(&callers[1])];
     for store in &scripts {

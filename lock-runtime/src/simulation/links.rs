@@ -57,8 +57,14 @@ impl Scene {
         network.move_away(round_trip);
         let caller = Caller::new("p");
         let endpoint = Endpoint::Simulated(network.host(caller.id()));
-        let store =
-            RedisStore::new(Link::new(endpoint, Some(Channel::of_callers(caller.id())), None, None, Drift::DEFAULT, (COMMAND, COMMAND)));
+        let store = RedisStore::new(Link::new(
+            endpoint,
+            Some(Channel::of_callers(caller.id())),
+            None,
+            None,
+            Drift::DEFAULT,
+            (COMMAND, COMMAND),
+        ));
         let seen = Arc::new(Interruptions::default());
         let events: Weak<Interruptions> = Arc::downgrade(&seen);
         store.attach(caller.id(), events);

@@ -138,11 +138,11 @@ const TAKEN: &str = "C5 a free lock is taken";
 const PASSES_ON: &str = "C5 a released lock passes on";
 const REACH: &str = "C6 grants reach somebody";
 const LEFT: &str = "C6 no lock is left behind";
-const UNUSED: &str = "C6 unused locks are given back";
+const UNUSED: &str = "C6 unused locks are released";
 const BACKED: &str = "C7 claims are backed by the server";
 const ERRORS: &str = "C8 errors are true";
 const LOSSES: &str = "C8 losses are told";
-const GIVEN_BACK: &str = "C9 all is given back";
+const RELEASED: &str = "C9 all is released";
 const ENDS: &str = "C9 what the server keeps has an end";
 const LASTS: &str = "C10 holds last";
 const CHEAP: &str = "C11 an outage costs little";
@@ -230,11 +230,7 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     scripts("whoever cannot be told counts as told", &[("told > 0", "told >= 0")], REACH),
     scripts("free.lua does not look for waiters", &[(" and call('EXISTS', KEYS[2]) == 0", "")], PASSES_ON),
-    scripts(
-        "a holder is not told that others wait",
-        &[("tell(owner, 'wait ' .. lock)", "")],
-        ORDER,
-    ),
+    scripts("a holder is not told that others wait", &[("tell(owner, 'wait ' .. lock)", "")], ORDER),
     crowded(scripts(
         "a withdrawal leaves the queue as it is",
         &[("redis.call('LREM', queue, 0, claim .. '|' .. token)", "")],
@@ -244,7 +240,7 @@ pub(super) const ALL: &[Seeded] = &[
     far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON)),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
-    code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, GIVEN_BACK),
+    code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, RELEASED),
     near(
         |plan| plan.round_trip == 400,
         code("a connection is given up for commands that had too little time", Mutant::CutShortIsSilence, ERRORS),
@@ -260,7 +256,7 @@ pub(super) const ALL: &[Seeded] = &[
     code("L6: a hold past its deadline hands its lease over", Mutant::LateHandOver, ERRORS),
     lingering(code("L9: a lease lingers on though another process waits", Mutant::LingersOn, UNUSED)),
     lingering(code("L9: a lease lingers past its deadline, and is used", Mutant::LingerUnchecked, ERRORS)),
-    lingering(code("L9: a lease lingers on when its manager ends", Mutant::LingersPastTheEnd, GIVEN_BACK)),
+    lingering(code("L9: a lease lingers on when its manager ends", Mutant::LingersPastTheEnd, RELEASED)),
     lingering(code("L9: a single try does not wait for a process that yields", Mutant::TryDoesNotWait, ERRORS)),
     code("no allowance for clocks that drift", Mutant::NoDriftAllowance, BACKED),
     drifting(code("the allowance for clocks that drift is always the usual one", Mutant::DriftAsUsual, BACKED)),

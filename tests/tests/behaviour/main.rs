@@ -2,6 +2,7 @@
 //! Valkey.
 
 mod api;
+mod at_least;
 mod bodies;
 mod cancellation;
 mod drops;
@@ -12,6 +13,7 @@ mod leaks;
 mod leases;
 mod limits;
 mod managers;
+mod max_hold;
 mod names;
 mod reach;
 mod reentry;

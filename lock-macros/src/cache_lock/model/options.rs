@@ -5,7 +5,7 @@ use syn::Expr;
 use crate::cache_lock::parse::Written;
 use crate::mistakes::Mistakes;
 
-const OPTIONS: [&str; 18] = [
+const OPTIONS: [&str; 24] = [
     "prefix",
     "key",
     "timeout_ms",
@@ -18,6 +18,12 @@ const OPTIONS: [&str; 18] = [
     "linger_s",
     "linger",
     "renew",
+    "max_hold_ms",
+    "max_hold_s",
+    "max_hold",
+    "at_least_ms",
+    "at_least_s",
+    "at_least",
     "on_fail",
     "on_lost",
     "manager",
