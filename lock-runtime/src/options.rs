@@ -197,7 +197,7 @@ impl LockOptions {
             renew: self.renew.unwrap_or(true),
             fenced: self.fenced,
             body: body && self.on_lost == OnLost::Cancel,
-            linger_ms: settings.linger_ms(self.linger)?,
+            linger_cs: settings.linger_cs(self.linger)?,
             terms,
         };
         Ok((request, self.on_lost))

@@ -77,7 +77,7 @@ impl LockRequest {
     }
 
     /// For how long this process keeps the lock after this hold, for its next hold. By default the
-    /// [`linger`](crate::Builder::linger) of the manager: not at all. At most 2 s.
+    /// [`linger`](crate::Builder::linger) of the manager: not at all. At most 2 s. It is rounded up to a hundredth of a second.
     ///
     /// Set it for a key that this process locks again and again, and that others lock seldom. The next hold then starts
     /// without a command to the server. Another process that waits for the lock gets it at once. Clients that only look at

@@ -166,11 +166,11 @@ impl Settings {
         }
     }
 
-    /// The linger time of a request that may have its own, in whole milliseconds.
-    pub(crate) fn linger_ms(&self, linger: Option<Duration>) -> Result<u16, LockError> {
+    /// The linger time of a request that may have its own, in hundredths of a second, rounded up.
+    pub(crate) fn linger_cs(&self, linger: Option<Duration>) -> Result<u8, LockError> {
         let linger = linger.unwrap_or(self.default_linger);
         self.check_linger(linger)?;
-        Ok(u16::try_from(linger.as_micros().div_ceil(1000)).unwrap_or(u16::MAX))
+        Ok(u8::try_from(linger.as_micros().div_ceil(10_000)).unwrap_or(u8::MAX))
     }
 
     /// Refuses settings that make no sense for locks in this process.

@@ -57,7 +57,7 @@ pub(crate) const LONGEST_LINGER: Duration = Duration::from_secs(2);
 /// A lease that lingers and is used again is lengthened when this much is left of it: a second after its claim, and before the
 /// lease is too short for a hold to start on it (rule L1).
 pub(crate) const fn lengthened_at(claim: Duration) -> Duration {
-    match claim.saturating_mul(3).checked_div(5) {
+    match claim.saturating_mul(11).checked_div(20) {
         Some(left) => left,
         None => claim,
     }
@@ -128,7 +128,8 @@ const _: () = fits(&[UNCONFIRMED_FOR, TICK, RENEWAL_BACKOFF.first, RENEWAL_BACKO
 const _: () = fits(&[LONGEST_LINGER], CLAIM);
 // A lease that lingers and is used is lengthened while it is still good for a hold, with time for one repetition.
 const _: () = fits(&[ENOUGH_LEASE, RENEWAL_BACKOFF.first, RENEWAL_BACKOFF.first], lengthened_at(CLAIM));
-const _: () = fits(&[lengthened_at(CLAIM), SECOND], CLAIM);
+// At most once a second: a deadline allows for clocks that drift (rule 15), by 1 % as a rule.
+const _: () = fits(&[lengthened_at(CLAIM), SECOND, Duration::from_millis(30)], CLAIM);
 // A withdrawal is repeated at least twice before it is given up.
 const _: () = fits(&[RELEASE_BACKOFF.longest, RELEASE_BACKOFF.longest], WITHDRAWAL_LIFETIME);
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::bias::Bias;
 use super::core::Core;
 use super::lease::Lease;
 use super::slot::{Slot, State};
@@ -28,6 +29,8 @@ pub(super) struct Linger {
     now: Option<(Deadline, metrics::Lingering)>,
     /// Whether a hold has begun on the lease while it lingered, and the lease was not lengthened since.
     is_reused: bool,
+    /// Whether a hold has begun on the lease while it lingered, ever.
+    was_used: bool,
     /// When the lease last began to linger.
     began: Option<Instant>,
     /// Its place among the leases that linger.
@@ -97,6 +100,7 @@ impl State {
         let Some(lease) = self.lease.as_mut().filter(|lease| lease.lingers()) else { return false };
         lease.linger.now = None;
         lease.linger.is_reused = true;
+        lease.linger.was_used = true;
         true
     }
 
@@ -114,6 +118,9 @@ impl State {
         }
         let list = slot.core.lingering();
         if !self.waiters.is_empty() || self.offers.has_late() || !list.is_open() {
+            return None;
+        }
+        if !lease.linger.was_used && !list.bias.admits(&slot.key) {
             return None;
         }
         let until = lease.may_linger_until(linger, now);
@@ -157,6 +164,9 @@ impl Slot {
             pending.note_contention();
         }
         mutant!(LingersOn => return None);
+        if let Some(lease) = state.lease.as_ref().filter(|lease| lease.lingers()) {
+            self.core.lingering().bias.on_yield(&self.key, lease.linger.was_used);
+        }
         state.take_lingering(&self.key)
     }
 
@@ -223,7 +233,7 @@ impl Core {
         }
         mutant!(LingersPastTheEnd => return);
         self.lingering().is_closed.store(true, Ordering::SeqCst);
-        if self.lingering().locked().places.is_empty() {
+        if self.lingering().is_empty() {
             return;
         }
         for slot in self.table().all() {
@@ -242,6 +252,7 @@ type PlaceKey = (Instant, u64);
 pub(super) struct LingeringLeases {
     limit: usize,
     is_closed: AtomicBool,
+    bias: Bias,
     places: Mutex<Places>,
 }
 
@@ -253,12 +264,17 @@ struct Places {
 
 impl LingeringLeases {
     pub(super) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, is_closed: AtomicBool::new(false), places: Mutex::default() })
+        Arc::new(Self { limit, is_closed: AtomicBool::new(false), bias: Bias::default(), places: Mutex::default() })
     }
 
     fn locked(&self) -> MutexGuard<'_, Places> {
         // Nothing that can panic runs under this lock.
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether no lease lingers.
+    pub(super) fn is_empty(&self) -> bool {
+        self.locked().places.is_empty()
     }
 
     fn is_open(&self) -> bool {

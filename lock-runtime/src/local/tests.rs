@@ -13,6 +13,7 @@ use futures_util::FutureExt as _;
 
 mod confirming;
 mod late;
+mod lingering;
 mod managers;
 mod pending;
 mod views;
@@ -130,7 +131,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
         renew: true,
         fenced: false,
         body: false,
-        linger_ms: 0,
+        linger_cs: 0,
         terms: None,
     };
     // Each guard is dropped while no task waits here. Its lease is taken over before the keeper has released it.

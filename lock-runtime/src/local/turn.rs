@@ -289,7 +289,12 @@ impl State {
 
     /// How many fencing tokens to draw, for this task and for the tasks that wait.
     fn fences_for(&self, request: &ResolvedRequest) -> u32 {
-        if request.fenced { (1 + self.fenced_waiters()).min(MOST_FENCES) } else { 0 }
+        match request.fenced {
+            false => 0,
+            // The next holds come without a command.
+            true if request.may_linger() => MOST_FENCES,
+            true => (1 + self.fenced_waiters()).min(MOST_FENCES),
+        }
     }
 }
 
