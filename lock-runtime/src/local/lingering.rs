@@ -120,6 +120,10 @@ impl State {
         if !self.waiters.is_empty() || self.offers.has_late() || !list.is_open() {
             return None;
         }
+        // Whoever waits would not be heard.
+        if !slot.core.schedule().hears_of(&slot.key) {
+            return None;
+        }
         if !lease.linger.was_used && !list.bias.admits(&slot.key) {
             return None;
         }

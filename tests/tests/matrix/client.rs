@@ -55,7 +55,11 @@ async fn child_process() {
             let _guard = request().acquire().await.unwrap();
         }
         "linger" => {
-            request().linger(LINGER).acquire().await.unwrap().release().await.unwrap();
+            // Nothing lingers before the keeper has its connection.
+            while locks.stats().lingering == 0 {
+                request().linger(LINGER).acquire().await.unwrap().release().await.unwrap();
+                sleep(Duration::from_millis(2)).await;
+            }
             child::say("lingers");
             // Its only thread does something else.
             std::thread::sleep(LONG);

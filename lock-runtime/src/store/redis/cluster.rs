@@ -167,6 +167,12 @@ impl Cluster {
         self.links().get(&node).is_some_and(|link| link.was_used() && !link.is_connected())
     }
 
+    /// Whether there is a connection to the master of a key.
+    pub(super) fn hears_of(&self, key: &str) -> bool {
+        let Some((node, _)) = self.topology.master(slot_of(key)) else { return false };
+        self.links().get(&node).is_some_and(|link| link.is_connected())
+    }
+
     /// A link to each master.
     pub(super) fn to_all_masters(&self) -> Vec<Arc<Link>> {
         let masters = self.topology.masters();

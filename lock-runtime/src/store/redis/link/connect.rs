@@ -314,7 +314,8 @@ impl Opening {
             }
             None => None,
         };
-        if self.channel.is_some() {
+        // Without its channel the keeper renews all the same, and its messages go to the callers' channel.
+        if self.channel.as_ref().is_some_and(Channel::is_of_callers) {
             told.next().unwrap_or(Value::Nil).extract_error()?;
         }
         let live = Live {
