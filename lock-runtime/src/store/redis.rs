@@ -68,6 +68,20 @@ impl RedisStore {
         self.servers.warn_of_eviction(deadline).await;
     }
 
+    /// Takes a free lock by a command of its own.
+    async fn claim_alone(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
+        let called = self.servers.call(&ask.key, &|_: &Link| claim_command(ask), deadline).await;
+        let mut called = called.map_err(|error| self.servers.name_failure(error))?;
+        called.live.check_vote()?;
+        let value = called.take_value();
+        let is_taken = value == Value::Nil;
+        let answer = read_claimed(value, ask, called.sent, called.link.drift)?;
+        if is_taken {
+            called.wait_for_replicas(deadline).await?;
+        }
+        Ok(answer)
+    }
+
     /// Runs a script by its text the first time on a connection, and by its digest from then on. A digest that the server
     /// does not know would cost a second round trip, for which a single try from far away has no time. `EVAL` keeps the
     /// script on the server. So `SCRIPT LOAD`, which needs a right of its own, is never used.
@@ -173,22 +187,10 @@ impl Verb for Renewal {
 
 impl Store for RedisStore {
     async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
-        let command = |_: &Link| {
-            let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
-            command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
-            command.arg("PX").arg(millis(ask.claim));
-            command
-        };
-        let called = self.servers.call(&ask.key, &command, deadline).await;
-        let mut called = called.map_err(|error| self.servers.name_failure(error))?;
-        called.live.check_vote()?;
-        let value = called.take_value();
-        let is_taken = value == Value::Nil;
-        let answer = read_claimed(value, ask, called.sent, called.link.drift)?;
-        if is_taken {
-            called.wait_for_replicas(deadline).await?;
+        if self.servers.gather_claims(&ask.key) {
+            return gather::send(self, ask, deadline).await;
         }
-        Ok(answer)
+        self.claim_alone(ask, deadline).await
     }
 
     async fn ask(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
@@ -196,8 +198,8 @@ impl Store for RedisStore {
     }
 
     async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
-        if release.is_lone() && self.servers.are_busy() {
-            return gather::release(self, release, deadline).await;
+        if release.is_lone() && self.servers.are_busy(&release.key) {
+            return gather::send(self, release, deadline).await;
         }
         exactly_one(self.release(std::slice::from_ref(release), deadline).await)
     }
@@ -277,6 +279,7 @@ impl Store for RedisStore {
 
     fn attach(&self, _process: &str, events: Weak<dyn Events>) {
         // A link subscribes to the channel of its process when it connects.
+        self.gather.attach(Weak::clone(&events));
         self.servers.attach(events);
     }
 
@@ -302,6 +305,13 @@ fn lock_keys(command: &mut Cmd, key: &str) {
     command.arg(key);
     command.write_arg_fmt(format_args!("{{{key}}}:queue"));
     command.write_arg_fmt(format_args!("{{{key}}}:fence"));
+}
+
+fn claim_command(ask: &Ask) -> Cmd {
+    let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
+    command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
+    command.arg("PX").arg(millis(ask.claim));
+    command
 }
 
 fn draw_arguments(command: &mut Cmd, key: &str, token: &Token, count: u32) {

@@ -145,6 +145,8 @@ pub(super) fn release_arguments(command: &mut Cmd, releases: &[Release]) {
 pub(super) fn free_arguments(command: &mut Cmd, releases: &[Release]) {
     for release in releases {
         command.arg(&*release.key);
+    }
+    for release in releases {
         command.write_arg_fmt(format_args!("{{{}}}:queue", release.key));
     }
     for release in releases {

@@ -18,15 +18,15 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "e27b78bd76104faf633f43725b4dbdcf1772cd1b");
-pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "16ba1860d7d1ad470e3bd5a91f2e660ace102101");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "bb265a3600733b6f5840b548178457a5bd084f29");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "9c1fdb800a89dc21713563fc921c4c7bcebe9c8a");
+pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "9e3add67995637094033cf765c04593a2459b25e");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "7135b25543739bd912766e4e41508035907ba5c3");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "44c891f6c2050979d67f67faf70b899098ddaca7");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "8dcfe05ce579c70beb088420b4ad8c0890e16113");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "245cab125d422790cac9f9f1ea6b10a00e97a787");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "a22702e2cf65fe053d5d984d2f8695e7a4a261b7");
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "5fb1ae3ddbf877f95922c668c8e142d635540c9a");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "5f944f7dea1c8ac18943cbdace660d0036a81baf");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "3b52d9681eb6071eb630b7e4bac11582c34fb23f");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

@@ -35,8 +35,8 @@ end
 local function tell(owner, message)
   local address = channel(owner)
   if address and string.find(owner, '^%x+%.0') then
-    local told = redis.pcall('PUBLISH', address .. ':keeper', message)
-    if type(told) == 'number' and told > 0 then
+    local listeners = redis.pcall('PUBLISH', address .. ':keeper', message)
+    if type(listeners) == 'number' and listeners > 0 then
       return
     end
   end
