@@ -18,7 +18,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 impl LockManager {
     /// Who holds the lock `prefix:key`, for how long, and who waits for it. `None` when nobody holds it. It is one command to
-    /// the server, and changes nothing there.
+    /// the server, and changes nothing there. A lock that [lingers](crate::LockRequest::linger) is shown under the process that
+    /// keeps it, with `is_held_here` being `false` there.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
