@@ -24,7 +24,7 @@ impl Bias {
     pub(super) fn admits(&self, key: &str) -> bool {
         let Some(place) = self.0.get().and_then(|places| place(places, key)) else { return true };
         let before = place.load(Ordering::Relaxed);
-        let is_due = before & 0xf == 0;
+        let is_due = before.is_multiple_of(16);
         if !is_due {
             // Others may count at the same time: then one lease more or less lingers.
             place.store(before - 1, Ordering::Relaxed);

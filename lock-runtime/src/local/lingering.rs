@@ -85,7 +85,7 @@ impl Lease {
     /// Since when the store has confirmed the lease for a hold of this length, as far as a hold before it has seen to that: no
     /// renewal would be due yet.
     pub(super) fn confirmed_for(&self, expire: Duration, now: Moment) -> Option<Moment> {
-        let enough = expire - expire / RENEWALS_PER_LEASE;
+        let enough = expire / RENEWALS_PER_LEASE * (RENEWALS_PER_LEASE - 1);
         (self.until.remaining_at(now) >= enough).then(|| self.until.start())
     }
 }
