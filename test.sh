@@ -230,7 +230,7 @@ step 'doctests' cargo test --quiet --workspace --exclude bench --doc
 # The program is the one that the tests have built: `cargo run -p tests` would build it again for its own set of packages.
 [ -n "$all" ] || step 'soak for a minute' "$target/debug/soak" --minutes 1 --seed "$RANDOM"
 step 'docs' env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --exclude bench --no-deps
-# Its links are checked by tests/checks/links.rs, its Rust by the tests of the package `guide`.
+# Its links are checked by tests/checks/pages.rs, its Rust by the tests of the package `guide`.
 step 'the guide' .venv/bin/mdbook build docs/guide
 
 step 'stories' cargo build --quiet --workspace --exclude bench --examples
