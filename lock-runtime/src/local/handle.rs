@@ -24,6 +24,9 @@ use crate::{FencingToken, LockError};
 #[derive(Clone, Debug)]
 pub(crate) struct HoldHandle(Arc<HoldInner>);
 
+/// Joined calls that enter a hold again inside of its body exclude each other with this mutex.
+pub(crate) type Reentry = OnceLock<Arc<tokio::sync::Mutex<()>>>;
+
 /// The outcome of an extension that the store has confirmed.
 enum Extended {
     Yes,
@@ -40,11 +43,24 @@ struct HoldInner {
     token: Token,
     fence: OnceLock<u64>,
     terms: Option<Arc<Terms>>,
+    /// For the calls that enter the hold again inside of its body.
+    reentry: Reentry,
 }
 
 impl HoldHandle {
     pub(super) fn new(turn: &Turn, token: Token, fence: OnceLock<u64>, terms: Option<Arc<Terms>>) -> Self {
-        Self(Arc::new(HoldInner { slot: Arc::clone(turn.slot()), id: turn.id(), token, fence, terms }))
+        Self(Arc::new(HoldInner {
+            slot: Arc::clone(turn.slot()),
+            id: turn.id(),
+            token,
+            fence,
+            terms,
+            reentry: Reentry::new(),
+        }))
+    }
+
+    pub(crate) fn reentry(&self) -> &Reentry {
+        &self.0.reentry
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {
