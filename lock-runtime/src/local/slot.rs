@@ -70,8 +70,8 @@ pub(super) struct Waiter {
 
 /// The outcome of entering a slot.
 pub(super) enum Entered<'a> {
-    /// The task has the turn at once, under this id.
-    Turn(u64),
+    /// The task has the turn at once, under this id, and perhaps a lease that lingered.
+    Turn { id: u64, has_lease: bool },
     /// The task waits, under this id.
     Waiting(u64, oneshot::Receiver<Turn>, WaiterPermit<'a>),
     /// Another task has the turn, and this task does not want to wait.
@@ -107,7 +107,7 @@ impl Slot {
         if state.turn.is_none() || state.offers.is_missed() {
             state.turn = Some(id);
             state.offers.reset();
-            return Entered::Turn(id);
+            return Entered::Turn { id, has_lease: state.end_linger() };
         }
         if !wait {
             return Entered::Taken;
@@ -141,10 +141,10 @@ impl Slot {
         is_unused.then_some(state.counts)
     }
 
-    /// What the slot has counted, and whether a task holds the lock.
-    pub(super) fn counts(&self) -> (SlotCounts, bool) {
+    /// What the slot has counted, and whether a task holds the lock, or its lease lingers.
+    pub(super) fn counts(&self) -> (SlotCounts, bool, bool) {
         let state = self.locked();
-        (state.counts, state.is_held() && !state.rests())
+        (state.counts, state.is_held() && !state.rests(), state.lingers())
     }
 
     /// Passes the turn `id` to the next waiter.
@@ -229,7 +229,8 @@ impl Slot {
         if state.turn.is_some() {
             return None;
         }
-        state.lease.take().map(|lease| lease.release(&self.key))
+        // A task may have used the lease meanwhile, and left it to linger.
+        state.lease.take_if(|lease| !lease.lingers()).map(|lease| lease.release(&self.key))
     }
 
     /// Ends the lease, if it has `token` or no `token` is given, and the hold on it.
@@ -339,7 +340,8 @@ impl State {
         let path = std::mem::replace(&mut lease.path, Path::HandOver);
         self.counts.count(path);
         let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
-        let confirmed = is_whole.then_some(now);
+        let inherited = if path == Path::Linger && !is_whole { lease.confirmed_for(expire, now) } else { None };
+        let confirmed = inherited.or(is_whole.then_some(now));
         let own = Deadline::new(now, expire);
         let own = terms.as_ref().and_then(|terms| terms.latest_end(now)).map_or(own, |latest| latest.min_at(own, now));
         let holding = lease.holds.begin(request.prefix(), path);
@@ -352,11 +354,13 @@ impl State {
             expire,
             renew,
             body,
+            linger: request.linger(),
             terms: terms.clone(),
             kept_until: terms.as_ref().and_then(|terms| terms.kept_until(now)),
             rests: false,
             own,
             confirmed,
+            is_inherited: inherited.is_some(),
             is_long_told,
             holding: Some(holding),
         });

@@ -5,7 +5,7 @@ use syn::Expr;
 use crate::cache_lock::parse::Written;
 use crate::mistakes::Mistakes;
 
-const OPTIONS: [&str; 21] = [
+const OPTIONS: [&str; 24] = [
     "prefix",
     "key",
     "timeout_ms",
@@ -14,6 +14,9 @@ const OPTIONS: [&str; 21] = [
     "expire_ms",
     "expire_s",
     "expire",
+    "linger_ms",
+    "linger_s",
+    "linger",
     "renew",
     "max_hold_ms",
     "max_hold_s",
