@@ -20,6 +20,7 @@ pub struct LockOptions {
     prefix: u16,
     timeout: Option<Duration>,
     expire: Option<Duration>,
+    linger: Option<Duration>,
     renew: Option<bool>,
     max_hold: Option<Duration>,
     at_least: Duration,
@@ -37,6 +38,7 @@ impl LockOptions {
             prefix: u16::try_from(prefix.len()).unwrap_or(u16::MAX),
             timeout: None,
             expire: None,
+            linger: None,
             renew: None,
             max_hold: None,
             at_least: Duration::ZERO,
@@ -74,6 +76,13 @@ impl LockOptions {
         self
     }
 
+    /// The option `linger = EXPR`.
+    #[must_use]
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = Some(linger);
+        self
+    }
+
     /// The option `timeout_ms = EXPR`.
     #[must_use]
     pub fn timeout_ms(self, amount: impl Amount) -> Self {
@@ -96,6 +105,18 @@ impl LockOptions {
     #[must_use]
     pub fn expire_s(self, amount: impl Amount) -> Self {
         self.amount("expire_s", amount, Duration::from_secs, Self::expire)
+    }
+
+    /// The option `linger_ms = EXPR`.
+    #[must_use]
+    pub fn linger_ms(self, amount: impl Amount) -> Self {
+        self.amount("linger_ms", amount, Duration::from_millis, Self::linger)
+    }
+
+    /// The option `linger_s = EXPR`.
+    #[must_use]
+    pub fn linger_s(self, amount: impl Amount) -> Self {
+        self.amount("linger_s", amount, Duration::from_secs, Self::linger)
     }
 
     /// The option `max_hold = EXPR`.
@@ -193,6 +214,7 @@ impl LockOptions {
             renew: self.renew.unwrap_or(true),
             fenced: self.fenced,
             body: body && self.on_lost == OnLost::Cancel,
+            linger_cs: settings.linger_cs(self.linger)?,
             terms,
             is_part: false,
         };
@@ -212,7 +234,7 @@ impl LockOptions {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a number of milliseconds or seconds",
     label = "`…_ms` and `…_s` take an integer",
-    note = "for a `Duration` write `timeout = …` or `expire = …`"
+    note = "for a `Duration` write `timeout = …`, `expire = …` or `linger = …`"
 )]
 pub trait Amount {
     /// The number. `None` when it is negative or larger than a `u64` holds.

@@ -45,15 +45,6 @@ impl Slot {
         true
     }
 
-    pub(crate) fn on_contention(&self) {
-        let mut state = self.locked();
-        if let Some(lease) = &mut state.lease {
-            lease.note_contention();
-        } else if let Some(pending) = &mut state.pending {
-            pending.note_contention();
-        }
-    }
-
     /// Marks the place in the store's queue as doubtful. The task that drives the store then asks again.
     pub(crate) fn on_interruption(&self) {
         if let Some(pending) = &mut self.locked().pending {
@@ -92,7 +83,7 @@ impl Slot {
             if !ask.wait && !pending.may_stand() {
                 // Rule L3: the token is not used again. A store of several servers may still be withdrawing what one of
                 // them granted.
-                pending.token = self.core.next_token();
+                pending.token = self.core.next_token(pending.token.may_linger());
             }
             if granted {
                 state.offer(self);
@@ -148,6 +139,13 @@ impl Slot {
         let state = self.locked();
         let busy = state.pending.as_ref().filter(|pending| !pending.is_granted()).and_then(|pending| pending.busy());
         busy.is_some_and(|busy| self.core.is_own_token(&busy.owner))
+    }
+
+    /// Whether the process that has the lock may have no hold on it (rule L9): it yields when it hears that another one waits.
+    pub(super) fn may_be_yielded(&self) -> bool {
+        let state = self.locked();
+        let owner = state.pending.as_ref().and_then(|pending| pending.busy()).map(|busy| &busy.owner);
+        owner.is_some_and(|owner| owner.may_linger() && owner.unforced().is_none() && !self.core.is_own_token(owner))
     }
 
     /// How long the store took to grant the lease, when the lease was over before the grant came.

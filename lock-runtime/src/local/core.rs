@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
 use super::forced::ForcedToken;
+use super::lingering::LingeringLeases;
 use super::repeat_limit::RepeatLimit;
 use super::schedule::Schedule;
 use super::slot::Slot;
@@ -31,6 +32,7 @@ pub(crate) struct Core {
     process: Process,
     table: Table,
     waiter_limit: WaiterLimit,
+    lingering: Arc<LingeringLeases>,
     /// The store over the callers' connection.
     store: Arc<AnyStore>,
     schedule: Arc<Schedule>,
@@ -56,6 +58,7 @@ impl Core {
     ) -> Arc<Self> {
         let core = Arc::new(Self {
             waiter_limit: WaiterLimit::new(settings.max_waiters, settings.max_waiters_per_key),
+            lingering: LingeringLeases::new(settings.max_lingering),
             settings,
             process,
             table: Table::default(),
@@ -99,6 +102,10 @@ impl Core {
 
     pub(crate) fn table(&self) -> &Table {
         &self.table
+    }
+
+    pub(super) fn lingering(&self) -> &Arc<LingeringLeases> {
+        &self.lingering
     }
 
     pub(super) fn waiter_limit(&self) -> &WaiterLimit {
@@ -146,6 +153,7 @@ impl Core {
             self.leave_rest(&slot);
             self.table.forget_if_unused(&slot);
         }
+        self.end_lingering();
     }
 
     /// Whether this process is a fork of the one that made the manager.
@@ -163,8 +171,8 @@ impl Core {
         token.is_of(&self.process)
     }
 
-    pub(crate) fn next_token(&self) -> Token {
-        self.process.next_token()
+    pub(crate) fn next_token(&self, may_linger: bool) -> Token {
+        self.process.next_token(may_linger)
     }
 
     /// Rule 1: withdraws an ask, at once on the connection that it took, and again until the store has answered.
@@ -247,8 +255,10 @@ impl Events for Core {
     }
 
     fn on_contention(&self, key: &str) {
-        if let Some(slot) = self.table.get(key) {
-            slot.on_contention();
+        if let Some(slot) = self.table.get(key)
+            && let Some(given_up) = slot.on_contention()
+        {
+            self.give_up(&slot, given_up);
         }
     }
 
@@ -273,6 +283,8 @@ impl Events for Core {
         affected.retain(|slot| affects(slot.key()));
         for slot in &affected {
             slot.on_interruption();
+            // What lingers is not worth a command that verifies it. Whoever waits may not have been heard.
+            self.give_up_lingering(slot);
         }
         self.schedule.on_interruption(affected);
     }

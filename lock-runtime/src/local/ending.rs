@@ -1,8 +1,10 @@
 //! [`Ending`]: what happens to a lease when its hold ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::lease::{ActiveHold, EndedHold};
+use super::lingering::Lingering;
 use super::slot::{Slot, State};
 use super::upkeep::ScheduleKeys;
 use crate::clock::Moment;
@@ -14,6 +16,8 @@ pub(super) enum Ending {
     Lost,
     /// The lease stays, for the next task here.
     Kept,
+    /// The lease stays without a hold. The turn has ended, too.
+    Lingers(Lingering),
     /// The lease ends with this release. No task here waits.
     Free(Release),
     /// The lease ends with this release although tasks here wait (rule L4: a streak of hand-overs is bounded, and
@@ -38,8 +42,16 @@ pub(super) struct Ended {
 
 impl Slot {
     /// Ends the hold `id`.
-    pub(super) fn end(&self, id: u64, now: Moment) -> Ended {
+    pub(super) fn end(self: &Arc<Self>, id: u64, now: Moment) -> Ended {
         let mut state = self.locked();
+        if let Some(lingering) = state.try_linger(id, self, now) {
+            return Ended {
+                ending: Ending::Lingers(lingering),
+                entries: ScheduleKeys::default(),
+                stale: None,
+                hold: None,
+            };
+        }
         let State { waiters, offers, tracked, lease: slot_lease, .. } = &mut *state;
         let Some(lease) = slot_lease.as_mut().filter(|lease| lease.hold.as_ref().is_some_and(|t| t.id == id)) else {
             return Ended { ending: Ending::Lost, entries: ScheduleKeys::default(), stale: None, hold: None };
@@ -78,9 +90,17 @@ impl Slot {
     }
 
     /// Ends the hold `id`, and keeps its lease for the next task, or for the keeper to release.
-    pub(super) fn end_quietly(&self, id: u64) -> Ended {
+    pub(super) fn end_quietly(self: &Arc<Self>, id: u64) -> Ended {
         let now = Moment::now();
         let mut state = self.locked();
+        if let Some(lingering) = state.try_linger(id, self, now) {
+            return Ended {
+                ending: Ending::Lingers(lingering),
+                entries: ScheduleKeys::default(),
+                stale: None,
+                hold: None,
+            };
+        }
         let State { waiters, offers, tracked, lease, .. } = &mut *state;
         if waiters.is_empty()
             && !offers.has_late()

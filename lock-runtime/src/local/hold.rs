@@ -78,6 +78,10 @@ impl Hold {
                 turn.core().schedule().cancel(entries);
                 return Either::Left(ready(Ok(())));
             }
+            Ending::Lingers(lingering) => {
+                turn.core().keep(turn.slot(), lingering);
+                return Either::Left(ready(Ok(())));
+            }
             Ending::Left => {
                 turn.core().schedule().cancel(entries);
                 return Either::Left(ready(Ok(())));
@@ -96,7 +100,7 @@ impl Hold {
             Ending::Yield(mut release) => {
                 let claim = release.claim.min(CLAIM);
                 let takings = turn.slot().takings();
-                release.again = Some((turn.note_yield(claim, now), claim));
+                release.again = Some((turn.note_yield(&release.token, claim, now), claim));
                 // The turn stays with this task until the store has answered: another task could only wait for the same
                 // answer.
                 (PendingRelease::begin(turn.slot(), release, entries, now), Some((turn, takings)))
@@ -192,6 +196,7 @@ impl Drop for Hold {
         core.schedule().cancel(entries);
         match ending {
             Ending::Kept | Ending::Left | Ending::Rests(_) => {}
+            Ending::Lingers(lingering) => core.keep(turn.slot(), lingering),
             Ending::Lost => self.release_lost(stale, hold),
             Ending::Free(release) | Ending::Yield(release) => core.release_elsewhere(release),
         }

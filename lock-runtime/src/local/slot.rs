@@ -70,8 +70,8 @@ pub(super) struct Waiter {
 
 /// The outcome of entering a slot.
 pub(super) enum Entered<'a> {
-    /// The task has the turn at once, under this id.
-    Turn(u64),
+    /// The task has the turn at once, under this id, and perhaps a lease that lingered.
+    Turn { id: u64, has_lease: bool },
     /// The task waits, under this id.
     Waiting(u64, oneshot::Receiver<Turn>, WaiterPermit<'a>),
     /// Another task has the turn, and this task does not want to wait.
@@ -107,7 +107,7 @@ impl Slot {
         if state.turn.is_none() || state.offers.is_missed() {
             state.turn = Some(id);
             state.offers.reset();
-            return Entered::Turn(id);
+            return Entered::Turn { id, has_lease: state.end_linger() };
         }
         if !wait {
             return Entered::Taken;
@@ -146,10 +146,10 @@ impl Slot {
         is_unused.then_some(state.counts)
     }
 
-    /// What the slot has counted, and whether a task holds the lock.
-    pub(super) fn counts(&self) -> (SlotCounts, bool) {
+    /// What the slot has counted, and whether a task holds the lock, or its lease lingers.
+    pub(super) fn counts(&self) -> (SlotCounts, bool, bool) {
         let state = self.locked();
-        (state.counts, state.is_held() && !state.rests())
+        (state.counts, state.is_held() && !state.rests(), state.lingers())
     }
 
     /// Passes the turn `id` to the next waiter.
@@ -234,7 +234,8 @@ impl Slot {
         if state.turn.is_some() {
             return None;
         }
-        state.lease.take().map(|lease| lease.release(&self.key))
+        // A task may have used the lease meanwhile, and left it to linger.
+        state.lease.take_if(|lease| !lease.lingers()).map(|lease| lease.release(&self.key))
     }
 
     /// Ends the lease, if it has `token` or no `token` is given, and the hold on it.
@@ -344,7 +345,10 @@ impl State {
         self.counts.count(path);
         let holding = lease.holds.begin(request.prefix(), path);
         let mut hold = ActiveHold::new(id, path, holding, request, now);
-        hold.confirmed = lease.is_whole_for(&hold, now).then_some(now);
+        let is_whole = lease.is_whole_for(&hold, now);
+        let inherited = if path == Path::Linger && !is_whole { lease.confirmed_for(hold.expire, now) } else { None };
+        hold.confirmed = inherited.or(is_whole.then_some(now));
+        hold.is_inherited = inherited.is_some();
         lease.hold = Some(hold);
         Some(lease)
     }

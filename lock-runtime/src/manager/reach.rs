@@ -18,7 +18,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 impl LockManager {
     /// Who holds the lock `prefix:key`, for how long, and who waits for it. `None` when nobody holds it. It is one command to
-    /// the server, and changes nothing there.
+    /// the server, and changes nothing there. A lock that [lingers](crate::LockRequest::linger) is shown under the process that
+    /// keeps it, with `is_held_here` being `false` there.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -182,7 +183,7 @@ fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
         remaining: seen.frees_in.unwrap_or(Duration::MAX),
         waiting: seen.waiting.iter().map(|token| token.label().unwrap_or_default()).collect(),
         mode: LockMode::Exclusive,
-        is_held_here: core.is_own_token(&seen.owner),
+        is_held_here: core.is_own_token(&seen.owner) && !core.table().get(name).is_some_and(|slot| slot.lingers()),
         is_forced: seen.owner.unforced().is_some(),
     }
 }

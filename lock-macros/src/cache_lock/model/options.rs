@@ -5,7 +5,7 @@ use syn::Expr;
 use crate::cache_lock::parse::Written;
 use crate::mistakes::Mistakes;
 
-const OPTIONS: [&str; 22] = [
+const OPTIONS: [&str; 25] = [
     "prefix",
     "key",
     "keys",
@@ -15,6 +15,9 @@ const OPTIONS: [&str; 22] = [
     "expire_ms",
     "expire_s",
     "expire",
+    "linger_ms",
+    "linger_s",
+    "linger",
     "renew",
     "max_hold_ms",
     "max_hold_s",

@@ -18,15 +18,15 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "b6690b68611b05e62ee9448fd73b8f67f0a11f8f");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "9c1fdb800a89dc21713563fc921c4c7bcebe9c8a");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "69f509a1a4874cadd1745d12cd2abee2fcc09108");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "9e3add67995637094033cf765c04593a2459b25e");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "01785490fd7cafb47fa4f0cb6adce5a69be9b6b3");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "af3d42eba2d3ffc18c190f9423feec55864dcaa2");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "8dcfe05ce579c70beb088420b4ad8c0890e16113");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "245cab125d422790cac9f9f1ea6b10a00e97a787");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "a22702e2cf65fe053d5d984d2f8695e7a4a261b7");
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "5fb1ae3ddbf877f95922c668c8e142d635540c9a");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "335fb39d5d7ab3ad1fcc45bd5b671374837da5fa");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "3b52d9681eb6071eb630b7e4bac11582c34fb23f");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

@@ -46,10 +46,7 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
       redis.call('RPUSH', queue, entry)
     end
     redis.call('PEXPIRE', queue, QUEUE_TTL)
-    local address = channel(owner)
-    if address then
-      redis.pcall('PUBLISH', address, 'wait ' .. lock)
-    end
+    tell(owner, 'wait ' .. lock)
   end
   return { 0, redis.call('PTTL', lock), owner }
 end

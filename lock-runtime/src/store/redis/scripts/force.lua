@@ -19,8 +19,7 @@ local owner = redis.call('GET', lock)
 if not owner then
   return 0
 end
-local address = channel(owner)
-if not address then
+if not channel(owner) then
   if not hand_off(lock, queue) then
     redis.call('DEL', lock)
   end
@@ -34,5 +33,5 @@ else
   redis.call('PEXPIRE', lock, ARGV[1], 'LT')
   redis.call('SET', lock, token .. MARK, 'KEEPTTL')
 end
-redis.pcall('PUBLISH', address, 'forced ' .. token .. ' ' .. lock)
+tell(token, 'forced ' .. token .. ' ' .. lock)
 return token .. MARK
