@@ -216,7 +216,6 @@ impl LockOptions {
             body: body && self.on_lost == OnLost::Cancel,
             linger_cs: settings.linger_cs(self.linger)?,
             terms,
-            is_part: false,
         };
         let set = self.names.map(|names| KeySet::new(names, &request, settings).map(Box::new)).transpose()?;
         Ok((request, set))

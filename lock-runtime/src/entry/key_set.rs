@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::Entry;
 use crate::clock::{Deadline, Moment};
 use crate::held::Held;
-use crate::local::{Hold, ResolvedRequest, answer_time};
+use crate::local::{Hold, ResolvedRequest, Terms, answer_time};
 use crate::observe::spans::HoldSpan;
 use crate::scope::Frame;
 use crate::settings::Settings;
@@ -45,7 +45,8 @@ impl KeySet {
         let given = names.into_iter().map(|name| settings.full_name(name)).collect::<Result<Vec<_>, _>>()?;
         let keys = in_order(&given);
         let given = given.iter().filter_map(|key| keys.iter().position(|other| other == key)).collect();
-        let requests = keys.into_iter().map(|key| ResolvedRequest { key, is_part: true, ..like.clone() }).collect();
+        let like = ResolvedRequest { terms: Some(Terms::of_parts(like.terms.as_deref())), ..like.clone() };
+        let requests = keys.into_iter().map(|key| ResolvedRequest { key, ..like.clone() }).collect();
         Ok(Self { requests, given })
     }
 }

@@ -85,7 +85,7 @@ impl Core {
         holder: Option<&str>,
         seen: Option<Duration>,
     ) {
-        if request.is_part && request.timeout.is_zero() {
+        if request.is_part() && request.timeout.is_zero() {
             // One try of several: the request may still be granted.
             return;
         }

@@ -97,8 +97,24 @@ pub(crate) struct EndedHold {
 impl ActiveHold {
     /// A hold that starts `now`. If it is one of several keys, its lease is renewed until its time begins.
     pub(super) fn new(id: u64, path: Path, holding: metrics::Holding, request: &ResolvedRequest, now: Moment) -> Self {
-        let &ResolvedRequest { prefix, expire, renew, body, ref terms, is_part, .. } = request;
-        let terms = terms.as_ref().filter(|_| !is_part).cloned();
+        let mut hold = Self::of_request(id, path, holding, request, now);
+        if request.is_part() {
+            hold.own = Deadline::new(now, request.expire);
+            (hold.renew, hold.body, hold.terms, hold.kept_until) = (true, false, None, None);
+        }
+        hold
+    }
+
+    /// A hold whose time begins `now`.
+    pub(super) fn of_request(
+        id: u64,
+        path: Path,
+        holding: metrics::Holding,
+        request: &ResolvedRequest,
+        now: Moment,
+    ) -> Self {
+        let &ResolvedRequest { prefix, expire, renew, body, ref terms, .. } = request;
+        let terms = terms.clone();
         let own = Deadline::new(now, expire);
         let own = terms.as_ref().and_then(|terms| terms.latest_end(now)).map_or(own, |latest| latest.min_at(own, now));
         let kept_until = terms.as_ref().and_then(|terms| terms.kept_until(now));
@@ -108,8 +124,8 @@ impl ActiveHold {
             prefix,
             path,
             expire,
-            renew: renew || is_part,
-            body: body && !is_part,
+            renew,
+            body,
             linger: request.linger(),
             terms,
             kept_until,

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::terms::Terms;
 
 /// A request with the full name of its lock and a value for every option.
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedRequest {
     pub(crate) key: Arc<str>,
@@ -23,8 +22,6 @@ pub(crate) struct ResolvedRequest {
     pub(crate) linger_cs: u8,
     /// How long the hold may last, and how long its lock is kept from others. Most requests say nothing of that.
     pub(crate) terms: Option<Arc<Terms>>,
-    /// Whether it is one of several keys. The time of its hold begins when all of them are held.
-    pub(crate) is_part: bool,
 }
 
 impl ResolvedRequest {
@@ -36,6 +33,11 @@ impl ResolvedRequest {
     /// For how long others are kept out from the start of the hold.
     pub(super) fn at_least(&self) -> Duration {
         self.terms.as_ref().map_or(Duration::ZERO, |terms| terms.at_least())
+    }
+
+    /// Whether it is one of several keys. The time of its hold begins when all of them are held.
+    pub(super) fn is_part(&self) -> bool {
+        self.terms.as_ref().is_some_and(|terms| terms.is_part())
     }
 
     /// Whether the lease may be kept for the next hold here.

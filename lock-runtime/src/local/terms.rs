@@ -16,6 +16,8 @@ pub(crate) struct Terms {
     at_least: Duration,
     /// The lease that keeps others out for `at_least`, however slow the answer is. Zero without `at_least`.
     kept_lease: Duration,
+    /// Whether the request is for one of several keys. It is here because every waiter has room for what is in the request itself.
+    is_part: bool,
     /// Whether the hold was lost because it had lasted for `max_hold`.
     is_spent: AtomicBool,
 }
@@ -37,7 +39,18 @@ impl Terms {
             kept_lease = settings.drift().lease_for(at_least.saturating_add(settings.command_timeout));
             settings.check_lease("at_least", kept_lease)?;
         }
-        Ok(Some(Arc::new(Self { max_hold, at_least, kept_lease, is_spent: AtomicBool::new(false) })))
+        Ok(Some(Arc::new(Self { max_hold, at_least, kept_lease, is_part: false, is_spent: AtomicBool::new(false) })))
+    }
+
+    /// The terms of the requests for several keys, each of which has these `terms`.
+    pub(crate) fn of_parts(terms: Option<&Self>) -> Arc<Self> {
+        let (max_hold, at_least, kept_lease) =
+            terms.map_or_else(Default::default, |terms| (terms.max_hold, terms.at_least, terms.kept_lease));
+        Arc::new(Self { max_hold, at_least, kept_lease, is_part: true, is_spent: AtomicBool::new(false) })
+    }
+
+    pub(super) fn is_part(&self) -> bool {
+        self.is_part
     }
 
     /// The part of a lease of `expire` that the hold itself can use: none is longer than the hold may last, and the answer to
