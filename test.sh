@@ -243,9 +243,14 @@ step 'flash_sale without a lock' exits_with 1 story flash_sale --no-lock
 step 'last_item' story last_item
 step 'long_hold' story long_hold
 step 'takeover' story takeover
+step 'nightly_report' story nightly_report
+step 'nightly_report without a lock' exits_with 1 story nightly_report --no-lock
 step 'default_address on sqlite' story default_address
 step 'default_address on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/examples/default_address"
 step 'default_address without a lock' exits_with 1 story default_address --no-lock
+step 'transfer on sqlite' story transfer
+step 'transfer on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/examples/transfer"
+step 'transfer without a lock' exits_with 1 story transfer --no-lock
 step 'shop on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/load" --stock 50
 
 # --- What is left out by day: CONTRIBUTING.md has the same list -------------------------------------------------------

@@ -78,14 +78,14 @@ async fn default_address(run: &Run, options: &Options) -> Result<Report, Failure
     if options.part().is_some() {
         return add_addresses(run, options, &database).await;
     }
-    database.create().await?;
+    database.create(&AddressBook::SCHEMA).await?;
     let report = add_addresses(run, options, &database).await;
     let removed = database.remove().await;
     report.and_then(|report| Ok(removed.map(|()| report)?))
 }
 
 async fn add_addresses(run: &Run, options: &Options, database: &Database) -> Result<Report, Failure> {
-    let accounts = Arc::new(Accounts { locks: run.locks().await?, book: database.open().await? });
+    let accounts = Arc::new(Accounts { locks: run.locks().await?, book: AddressBook::new(database.open().await?) });
     let request = |number: u32| {
         let (accounts, user, no_lock) = (accounts.clone(), options.item_of(number), options.no_lock);
         async move {

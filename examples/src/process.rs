@@ -31,6 +31,17 @@ impl Process {
         Ok(holder)
     }
 
+    /// Starts a child that is this worker of the story, and waits until it is ready.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be started or ends early.
+    pub async fn start_worker(run: &Run, worker: u32) -> Result<Self, Failure> {
+        let mut process = Self::start(run, &["--worker".to_owned(), worker.to_string()])?;
+        process.is_ready().await?;
+        Ok(process)
+    }
+
     /// Starts this program again, with the same options and some more.
     pub(crate) fn start(run: &Run, options: &[String]) -> Result<Self, Failure> {
         let mut child = Command::new(std::env::current_exe()?)
@@ -57,12 +68,20 @@ impl Process {
     }
 
     /// Lets a child that is ready begin.
-    pub(crate) async fn go(&mut self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    ///
+    /// When it has ended early.
+    pub async fn go(&mut self) -> Result<(), Failure> {
         Ok(self.input.write_all(b"go\n").await?)
     }
 
     /// What the child says next; `None` when it has ended.
-    pub(crate) async fn line(&mut self) -> Result<Option<String>, Failure> {
+    ///
+    /// # Errors
+    ///
+    /// When it says something that is no text.
+    pub async fn line(&mut self) -> Result<Option<String>, Failure> {
         Ok(self.output.next_line().await?)
     }
 

@@ -10,7 +10,7 @@ mod mistakes;
 #[cfg(test)]
 mod snapshots;
 
-/// Runs an async fn's body while holding a distributed lock, and releases the lock afterwards.
+/// Runs a fn's body while holding a distributed lock, and releases the lock afterwards.
 ///
 /// ```ignore (the runtime depends on this crate)
 /// use lock_runtime::{LockError, LockManager, cache_lock};
@@ -36,6 +36,7 @@ mod snapshots;
 /// |---|---|---|
 /// | `prefix = "…"` | the first part of the lock's name, taken as it is: a string literal or the path of a `const` | module path and fn name |
 /// | `key = EXPR` | what the lock protects: any expression over the arguments and `self` whose type is `LockKey` ([more](#the-key)) | the [marked arguments](#marks) |
+/// | `keys = EXPR` | several locks, all or none, in place of `key`: a list such as `[from, to]`, or whatever is `IntoIterator` over `LockKey`s ([more](#several-keys)) | one lock |
 /// | `timeout_ms = INTEGER`, `timeout_s = INTEGER`, `timeout = "1500ms"` or a `Duration` | how long to wait for the lock; 0 tries once | the manager's timeout, 2 s |
 /// | `expire_ms = INTEGER`, `expire_s = INTEGER`, `expire = "2s"` or a `Duration` | the lease: how long a *crashed* holder keeps others out. It does not limit a healthy body: the lease is renewed until the body ends | the manager's lease, 30 s |
 /// | `renew = BOOL` | `renew = false` never renews the lease: the body is stopped when the lease ends | `true`; `renew` alone means `renew = true` |
@@ -45,7 +46,7 @@ mod snapshots;
 /// | `on_lost = "cancel"`, `on_lost = "continue"` | whether a body is stopped when its lease is lost | `"cancel"` |
 /// | `manager = EXPR` | the `LockManager`, or a reference or `Arc` to a manager; borrowed, never moved | the manager of the enclosing `LockManager::scope`, else the installed manager |
 /// | `guard = NAME` | binds `NAME: &LockGuard` in the body | no binding |
-/// | `fenced = NAME` | draws a fencing token and binds `NAME: FencingToken` in the body | no token |
+/// | `fenced = NAME` | draws a fencing token and binds `NAME: FencingToken` in the body; with `keys`, `NAME: Vec<FencingToken>` in the order of the keys | no token |
 /// | `crate = PATH` | where the runtime is, for a renamed or re-exported dependency | `::lock_runtime` |
 ///
 /// A text with a unit is an integer and `ms`, `s`, `m` or `h`.
@@ -55,6 +56,20 @@ mod snapshots;
 /// The key is borrowed as `&(EXPR)` and never moved. The parts of a tuple are borrowed one by one.
 ///
 /// `key = (from, to)` is *one* lock, of the pair. A body for `(to, from)`, or for `from` alone, runs beside it.
+///
+/// # Several keys
+///
+/// ```ignore (the runtime depends on this crate)
+/// #[cache_lock(prefix = "account", keys = [from, to])]
+/// async fn transfer(from: u64, to: u64, amount: u64) -> Result<(), BankError> { /* … */ }
+/// ```
+///
+/// The body runs when all locks are held. They are taken in the order of their names, so fns that lock several keys never wait for
+/// each other in a circle. A key that is given twice counts once. What else holds for several keys is told at
+/// `LockManager::lock_all`.
+///
+/// In a list each key is borrowed, and so is a variable or a field: `keys = ids` takes a `Vec` or a slice. Any other expression
+/// is used as it is: `keys = order.lines.iter().map(|line| line.article)`.
 ///
 /// # Marks
 ///
@@ -97,6 +112,19 @@ mod snapshots;
 /// - It evaluates the options, the key and a named manager at the call. It looks up a manager of the scope at the first poll.
 /// - All of its own body runs under the lock at the first poll, the part before the future too. So the arguments have to live
 ///   as long as the future.
+///
+/// Any other fn that is not `async` waits on its thread: on a plain thread, in rayon, in `spawn_blocking`. It needs no runtime.
+///
+/// ```ignore (the runtime depends on this crate)
+/// #[cache_lock(prefix = "catalog", key = id)]
+/// fn rebuild(id: u64) -> Result<(), ShopError> { /* … */ }
+/// ```
+///
+/// - The wait is bounded by the timeout. In an async task, whose thread must not wait, it fails at once with
+///   `LockError::InAsyncTask`.
+/// - A body on a thread can't be stopped. When the lock is lost, the body runs to its end, and its caller gets
+///   `Lost { completed: true }`.
+/// - What the body calls on the same thread enters the lock that the body holds.
 ///
 /// The future is `Send` when the body's future and the returned value are `Send`: the value is kept while the lock is
 /// released.

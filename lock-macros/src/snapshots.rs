@@ -75,6 +75,38 @@ fn a_method_with_every_option() {
 }
 
 #[test]
+fn a_fn_that_is_not_async() {
+    let options = quote!(prefix = "catalog", key = id, fenced = token);
+    let item = quote! {
+        fn rebuild(id: u64) -> Result<(), ShopError> {
+            write(id, token)?;
+            Ok(())
+        }
+    };
+    check(cache_lock::expansion(options, item), expect_file!["snapshots/blocking.rs"]);
+}
+
+#[test]
+fn a_fn_with_several_keys() {
+    let options = quote!(prefix = "account", keys = [from, &order.to, (1, to)], fenced = tokens);
+    let item = quote! {
+        async fn transfer(from: u64, to: u64) -> Result<(), BankError> {}
+    };
+    check(cache_lock::expansion(options, item), expect_file!["snapshots/several_keys.rs"]);
+}
+
+#[test]
+fn a_method_with_keys_in_a_field() {
+    let item = quote! {
+        async fn buy(&self) -> Result<(), BankError> {}
+    };
+    check(
+        method(&cache_lock::expansion(quote!(keys = self.seats), item)),
+        expect_file!["snapshots/keys_in_a_field.rs"],
+    );
+}
+
+#[test]
 fn a_fn_that_returns_nothing() {
     let item = quote! {
         async fn sweep() {

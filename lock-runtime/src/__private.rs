@@ -14,6 +14,7 @@ pub use constant::{
     check_expire, check_expire_ms, check_expire_s, check_max_hold, check_max_hold_ms, check_max_hold_s, check_prefix,
 };
 
+pub use crate::blocking::Blocking;
 pub use crate::held::Held;
 pub use crate::options::{Amount, LockOptions};
 
@@ -95,6 +96,52 @@ impl<M: ManagerRef + ?Sized> ManagerRef for Box<M> {
 pub async fn enter(options: LockOptions, manager: Option<LockManager>) -> Result<Held, LockError> {
     options.entry(manager.map(LockManager::into_engine), true)?.enter().await
 }
+
+/// The same on the thread of a fn that is not async.
+///
+/// # Errors
+///
+/// As [`LockRequest::run_blocking`](crate::LockRequest::run_blocking), and [`LockError::NotInstalled`].
+pub fn enter_blocking(options: LockOptions, manager: Option<LockManager>) -> Result<Blocking, LockError> {
+    Blocking::enter(&options.entry(manager.map(LockManager::into_engine), true)?)
+}
+
+/// The return type of a fn that is not async. It must not be a future under another name: the future would run without the lock.
+#[derive(Debug)]
+pub struct Returned<T>(std::marker::PhantomData<T>);
+
+impl<T> Returned<T> {
+    /// The type alone.
+    #[must_use]
+    pub const fn of() -> Self {
+        Self(std::marker::PhantomData)
+    }
+}
+
+impl<T: Future> Returned<T> {
+    /// A method of the type itself goes before that of a trait, but it is there only when `T` is a future.
+    pub fn check(self)
+    where
+        T: RunsUnderTheLock,
+    {
+    }
+}
+
+/// Every other return type.
+pub trait NoFuture: Sized {
+    /// Nothing to refuse.
+    fn check(self) {}
+}
+
+impl<T> NoFuture for Returned<T> {}
+
+/// No future that a fn returns under another name.
+#[diagnostic::on_unimplemented(
+    message = "this fn returns a future, which would run without the lock",
+    label = "`{Self}` is a future",
+    note = "write `async fn`, or return `impl Future<Output = T>` or `Pin<Box<dyn Future<Output = T>>>` in these words"
+)]
+pub trait RunsUnderTheLock {}
 
 /// The return type of the derived `write_parts`.
 pub type KeyResult = Result<(), InvalidKey>;

@@ -2,7 +2,8 @@
 //! background work.
 
 use std::fmt;
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::LockError;
 use crate::fork::Origin;
@@ -20,6 +21,8 @@ use crate::token::Process;
 pub(crate) struct Engine {
     core: Arc<Core>,
     keeper: Arc<Keeper>,
+    /// Kept for callers that wait on their own threads, once there are any.
+    thread: Mutex<Option<Arc<KeeperThread>>>,
 }
 
 impl Engine {
@@ -40,11 +43,19 @@ impl Engine {
         keeper_store.attach(core.process_id(), core.events());
         let keeper = Keeper::new(keeper_store, schedule, command_timeout, thread);
         keeper.start(&core);
-        Arc::new(Self { core, keeper })
+        Arc::new(Self { core, keeper, thread: Mutex::default() })
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
+    }
+
+    /// The thread that drives what callers on other threads wait for.
+    pub(crate) fn thread(&self) -> io::Result<Arc<KeeperThread>> {
+        // Not that of a parent of this process: a fork has no threads.
+        let thread = KeeperThread::shared()?;
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&thread));
+        Ok(thread)
     }
 
     /// Waits for the lock of `request`.

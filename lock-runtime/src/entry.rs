@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
+use tokio::sync::OwnedMutexGuard;
+
 use crate::clock::Deadline;
 use crate::engine::Engine;
 use crate::held::Held;
-use crate::local::{ResolvedRequest, answer_time};
+use crate::local::{HoldHandle, ResolvedRequest, answer_time};
 use crate::observe::Path;
 use crate::observe::spans::{HoldSpan, WaitSpan};
 use crate::scope::Frame;
 use crate::{LockError, LockGuard, OnLost};
+
+mod key_set;
+
+pub(crate) use key_set::KeySet;
 
 /// A request and its manager. The futures that wait borrow the entry: each move of it would take room in all these
 /// futures.
@@ -17,12 +23,16 @@ use crate::{LockError, LockGuard, OnLost};
 pub(crate) struct Entry {
     pub(crate) engine: Arc<Engine>,
     pub(crate) request: ResolvedRequest,
-    pub(crate) on_lost: OnLost,
+    /// The requests for several keys. Then `request` is the first that was given.
+    pub(crate) set: Option<Box<KeySet>>,
 }
 
 impl Entry {
     pub(crate) async fn acquire(&self) -> Result<LockGuard, LockError> {
         let Self { engine, request, .. } = self;
+        if let Some(set) = &self.set {
+            return Box::pin(self.acquire_all(set)).await;
+        }
         if Frame::find(|hold| hold.is_of(engine.core(), &request.key)).is_some() {
             return Err(LockError::AlreadyHeld { key: request.key.to_string() });
         }
@@ -34,16 +44,24 @@ impl Entry {
 
     pub(crate) async fn enter(&self) -> Result<Held, LockError> {
         let Self { engine, request, .. } = self;
+        if let Some(set) = &self.set {
+            return Box::pin(self.enter_all(set)).await;
+        }
         if let Some(frame) = Frame::find(|hold| hold.is_of(engine.core(), &request.key)) {
             // Boxed: most calls never get here, and need no room for it.
             return Box::pin(self.reenter(frame)).await;
         }
         if let Some(span) = self.wait_span() {
             let guard = Box::pin(self.acquire_inside(span)).await?;
-            return Ok(Held::new(guard, self.on_lost, None));
+            return Ok(Held::new(guard, self.on_lost(), None));
         }
         let guard = LockGuard::owning(engine.acquire(request).await?);
-        Ok(Held::new(guard, self.on_lost, None))
+        Ok(Held::new(guard, self.on_lost(), None))
+    }
+
+    /// What happens to the body when the lock is lost.
+    fn on_lost(&self) -> OnLost {
+        if self.request.body { OnLost::Cancel } else { OnLost::Continue }
     }
 
     /// The span of the wait, when somebody listens.
@@ -74,9 +92,19 @@ impl Entry {
 
     /// Enters the hold of an outer body. Joined calls enter it one after another.
     async fn enter_again(&self, outer: Arc<Frame>) -> Result<Held, LockError> {
-        let Self { engine, request, on_lost } = self;
+        let (turn, handle) = self.borrow(&outer, &self.request, Deadline::after(self.request.timeout)).await?;
+        Ok(Held::new(LockGuard::borrowing(handle), self.on_lost(), Some(turn)))
+    }
+
+    /// The hold of an outer body, and the turn among the calls that are joined in it.
+    async fn borrow(
+        &self,
+        outer: &Frame,
+        request: &ResolvedRequest,
+        give_up: Deadline,
+    ) -> Result<(OwnedMutexGuard<()>, HoldHandle), LockError> {
+        let engine = &self.engine;
         let settings = engine.core().settings();
-        let give_up = Deadline::after(request.timeout);
         let inner = outer.inner();
         let turn = match Arc::clone(&inner).try_lock_owned() {
             Ok(turn) => turn,
@@ -88,7 +116,7 @@ impl Entry {
         let deadline = Deadline::after(answer_time(give_up.remaining(), settings.command_timeout));
         outer.hold().keep_out(request, deadline).await?;
         let handle = outer.hold().borrow(request.fenced, deadline).await?;
-        Ok(Held::new(LockGuard::borrowing(handle), *on_lost, Some(turn)))
+        Ok((turn, handle))
     }
 }
 

@@ -105,6 +105,15 @@ pub enum LockError {
         key: String,
     },
 
+    /// A thread was to wait for the lock, by a fn that is not async, `acquire_blocking` or `run_blocking`. But this thread runs
+    /// async tasks, and all of them would stand still; one of them may be the task that holds the lock. Write an async fn, or call it
+    /// inside of `tokio::task::spawn_blocking`.
+    #[non_exhaustive]
+    InAsyncTask {
+        /// The lock's name in Redis.
+        key: String,
+    },
+
     /// Fewer replicas confirmed the lock in time than [`Builder::min_replicas`](crate::Builder::min_replicas) asks for.
     /// A failover could have lost the lock, so it was released. The request may also have waited behind others that
     /// waited for replicas.
@@ -187,6 +196,11 @@ impl fmt::Display for LockError {
                 f,
                 "lock `{key}` is held by this very task: acquiring it again would wait for itself; use `run` to re-enter"
             ),
+            Self::InAsyncTask { key } => write!(
+                f,
+                "lock `{key}`: an async task must not wait on its thread: write `async fn` (or `acquire`, `run`), or call this \
+                 inside of `tokio::task::spawn_blocking`"
+            ),
             Self::TooFewReplicas { key, confirmed, wanted } => write!(
                 f,
                 "lock `{key}`: only {confirmed} of {wanted} replicas confirmed it in time, so it was released"
@@ -244,6 +258,7 @@ impl LockError {
             | Self::InvalidKey { .. }
             | Self::InvalidSetting { .. }
             | Self::AlreadyHeld { .. }
+            | Self::InAsyncTask { .. }
             | Self::Forked { .. } => ErrorKind::Misuse,
         }
     }
@@ -263,6 +278,7 @@ impl LockError {
             | Self::Lost { key, .. }
             | Self::InvalidKey { key, .. }
             | Self::AlreadyHeld { key }
+            | Self::InAsyncTask { key }
             | Self::TooFewReplicas { key, .. }
             | Self::Backend { key, .. }
             | Self::Forked { key }

@@ -3,9 +3,16 @@
 use std::fmt;
 use std::time::Duration;
 
+use futures_util::future::{join_all, select_all};
+use tokio::sync::OwnedMutexGuard;
+
 use crate::local::{Hold, HoldHandle};
 use crate::observe::spans::HoldSpan;
 use crate::{FencingToken, LockError};
+
+mod others;
+
+use others::Others;
 
 /// A held lock. The hold ends when the guard is released or dropped, or when its deadline passes.
 ///
@@ -28,25 +35,59 @@ pub struct LockGuard {
     handle: HoldHandle,
     /// `None` when the hold is borrowed from an outer body.
     hold: Option<Hold>,
+    /// The other locks of a guard that has several.
+    others: Option<Box<Others>>,
     span: HoldSpan,
 }
 
 impl LockGuard {
     pub(crate) fn owning(hold: Hold) -> Self {
-        Self { handle: hold.handle().clone(), hold: Some(hold), span: HoldSpan::default() }
+        Self { handle: hold.handle().clone(), hold: Some(hold), others: None, span: HoldSpan::default() }
     }
 
     pub(crate) fn borrowing(handle: HoldHandle) -> Self {
-        Self { handle, hold: None, span: HoldSpan::default() }
+        Self { handle, hold: None, others: None, span: HoldSpan::default() }
     }
 
     pub(crate) fn handle(&self) -> &HoldHandle {
         &self.handle
     }
 
+    /// This guard with the locks of `others` as well, all in the order of their names. For each key as it was given, `given` has
+    /// its place among all of them. The `turns` are those of borrowed holds.
+    pub(crate) fn with_others(
+        mut self,
+        others: Vec<Self>,
+        given: Box<[usize]>,
+        turns: Vec<OwnedMutexGuard<()>>,
+    ) -> Self {
+        let mut span = std::mem::take(&mut self.span);
+        let mut members = Vec::with_capacity(others.len());
+        for other in others {
+            span = span.or(other.span);
+            members.push((other.handle, other.hold));
+        }
+        Self { others: Some(Box::new(Others { members, given, turns })), span, ..self }
+    }
+
+    /// All its holds.
+    pub(crate) fn handles(&self) -> impl Iterator<Item = &HoldHandle> {
+        std::iter::once(&self.handle).chain(self.other_handles())
+    }
+
+    /// The holds of its locks but the first.
+    pub(crate) fn other_handles(&self) -> impl Iterator<Item = &HoldHandle> {
+        self.others.iter().flat_map(|others| others.handles())
+    }
+
     /// Gives the hold a span.
     pub(crate) fn inside(self, span: HoldSpan) -> Self {
         Self { span, ..self }
+    }
+
+    /// The same in place.
+    pub(crate) fn enter_span(&mut self, span: HoldSpan) {
+        self.span = span;
     }
 
     pub(crate) fn span(&self) -> &HoldSpan {
@@ -60,10 +101,10 @@ impl LockGuard {
 
     /// Whether the hold is borrowed from an outer body of the same task.
     pub(crate) fn is_borrowed(&self) -> bool {
-        self.hold.is_none()
+        self.hold.is_none() && self.others.as_ref().is_none_or(|others| others.are_borrowed())
     }
 
-    /// The lock's name in Redis, for logs and for a look at the server.
+    /// The lock's name in Redis, for logs and for a look at the server. Of several locks it is the first by name.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -77,7 +118,40 @@ impl LockGuard {
         self.handle.key()
     }
 
-    /// The fencing token. `None` unless the request asked for it with [`fenced(true)`](crate::LockRequest::fenced).
+    /// The names of all its locks in Redis, sorted, each once. Most guards have one lock.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let guard = locks.lock_all("seat", ["12b", "12a", "12b"]).acquire().await?;
+    /// assert_eq!(guard.keys(), ["seat:12a", "seat:12b"]);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn keys(&self) -> Vec<&str> {
+        self.handles().map(HoldHandle::key).collect()
+    }
+
+    /// The fencing tokens of all its locks, in the order in which the keys were given. A key that was given twice has its token
+    /// twice. Empty unless the request asked for them with [`fenced(true)`](crate::LockRequest::fenced).
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let guard = locks.lock_all("account", [7, 3]).fenced(true).acquire().await?;
+    /// let [of_seven, of_three] = guard.fencing_tokens()[..] else { unreachable!("two keys") };
+    /// println!("account 7 is written with {of_seven}, account 3 with {of_three}");
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn fencing_tokens(&self) -> Vec<FencingToken> {
+        let given = self.others.as_ref().map_or(&[0][..], |others| &others.given);
+        given.iter().filter_map(|place| self.handles().nth(*place)?.fencing_token()).collect()
+    }
+
+    /// The fencing token, of several locks that of the first by name. `None` unless the request asked for it with [`fenced(true)`](crate::LockRequest::fenced).
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -115,11 +189,11 @@ impl LockGuard {
     /// ```
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        self.handle.is_valid()
+        self.handles().all(HoldHandle::is_valid)
     }
 
-    /// The time until the deadline that Redis has confirmed so far; zero when the hold was lost. It is local: nothing
-    /// is sent.
+    /// The time until the deadline that Redis has confirmed so far; zero when the hold was lost. Of several locks it is the
+    /// shortest time. It is local: nothing is sent.
     ///
     /// It starts small, because a grant is a claim of at most 2.5 s. It grows to the full lease within milliseconds,
     /// when the lease is confirmed in the background.
@@ -137,10 +211,10 @@ impl LockGuard {
     /// ```
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.handle.remaining()
+        self.handles().map(HoldHandle::remaining).min().unwrap_or_default()
     }
 
-    /// Resolves when the hold is lost, and at once when it was lost before.
+    /// Resolves when the hold is lost, and at once when it was lost before. Of several locks one is enough.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -160,7 +234,10 @@ impl LockGuard {
     ///
     /// Cancel safe: it only watches.
     pub async fn lost(&self) {
-        self.handle.lost().await;
+        match &self.others {
+            None => self.handle.lost().await,
+            Some(_) => drop(select_all(self.handles().map(|handle| Box::pin(handle.lost()))).await),
+        }
     }
 
     /// Moves the deadline to `lease` from now, less the allowance for clock drift (by default 1 % and 2 ms). It never
@@ -186,7 +263,10 @@ impl LockGuard {
     ///
     /// Cancel safe: at worst Redis keeps the lock for longer than this process uses it.
     pub async fn extend(&self, lease: Duration) -> Result<(), LockError> {
-        self.handle.extend(lease).await
+        match &self.others {
+            None => self.handle.extend(lease).await,
+            Some(_) => join_all(self.handles().map(|handle| handle.extend(lease))).await.into_iter().collect(),
+        }
     }
 
     /// Releases the lock and waits for the answer. Use it instead of a drop where the caller must know whether the hold
@@ -217,10 +297,11 @@ impl LockGuard {
     ///
     /// Cancel safe: the lock is released in the background.
     pub async fn release(self) -> Result<(), LockError> {
-        let Self { hold, mut span, .. } = self;
-        let outcome = match hold {
-            Some(hold) => hold.release().await,
-            None => Ok(()),
+        let Self { handle, hold, others, mut span } = self;
+        let outcome = match (hold, others) {
+            (Some(hold), None) => hold.release().await,
+            (None, None) => Ok(()),
+            (hold, Some(others)) => Box::pin(others.release(handle, hold)).await,
         };
         span.end(&outcome);
         outcome

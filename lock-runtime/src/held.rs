@@ -1,5 +1,7 @@
 //! [`Held`]: a held lock around a body.
 
+use std::sync::Arc;
+
 use tokio::sync::OwnedMutexGuard;
 
 use crate::OnLost;
@@ -44,6 +46,12 @@ impl Held {
         self.guard.fencing_token().expect("asked for with `fenced(true)`")
     }
 
+    /// The fencing tokens of a request for several keys with `fenced(true)`, in the order of the keys.
+    #[must_use]
+    pub fn fencing_tokens(&self) -> Vec<FencingToken> {
+        self.guard.fencing_tokens()
+    }
+
     /// Runs `body`, and checks the deadline before each of its polls. The returned future drops `body` when it is
     /// dropped itself. Drop it before anybody hears that the lock is free.
     ///
@@ -52,8 +60,26 @@ impl Held {
     /// [`LockError::Lost`] when the hold was lost, and the body was dropped for that reason.
     pub fn protect<F: Future>(&self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
         let handle = self.guard.handle();
-        let body = Frame::new(handle.clone()).around(body);
+        let body = self.frame().around(body);
         Protected::new(handle, self.guard.span(), self.on_lost == OnLost::Cancel, body)
+            .with_others(self.guard.other_handles())
+    }
+
+    /// Runs `body` on this thread, to its end.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Lost`] when the hold was lost before.
+    pub(crate) fn run<T>(&self, body: impl FnOnce() -> T) -> Result<T, LockError> {
+        if let Some(lost) = self.guard.handles().find(|handle| !handle.is_valid()) {
+            return Err(lost.lost_error(false));
+        }
+        let _inside = self.guard.span().enter();
+        Ok(self.frame().run(body))
+    }
+
+    fn frame(&self) -> Arc<Frame> {
+        Frame::with_others(self.guard.handle().clone(), self.guard.other_handles().cloned())
     }
 
     /// Releases the lock and returns the outcome of the body.
@@ -71,7 +97,8 @@ impl Held {
             }
         };
         if self.guard.is_borrowed() {
-            let outcome = if self.guard.is_valid() { Ok(value) } else { Err(self.guard.handle().lost_error(true)) };
+            let lost = self.guard.handles().find(|handle| !handle.is_valid());
+            let outcome = lost.map_or(Ok(value), |handle| Err(handle.lost_error(true)));
             self.guard.end_span(&outcome);
             return outcome;
         }

@@ -12,6 +12,7 @@ pub use lock_macros::{LockKey, cache_lock};
 mod mutants;
 
 mod address;
+mod blocking;
 mod builder;
 mod clock;
 mod engine;

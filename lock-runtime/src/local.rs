@@ -28,6 +28,7 @@ mod schedule;
 mod slot;
 mod table;
 mod terms;
+mod together;
 mod turn;
 mod upkeep;
 mod waiter_limit;

@@ -125,6 +125,30 @@ impl LockManager {
         LockRequest::new(Arc::clone(&self.engine), LockOptions::new(prefix, key))
     }
 
+    /// A request for several locks, all or none: one named `prefix:key` for each of the `keys`.
+    ///
+    /// - The locks are taken in the order of their names. So fns that lock several keys never block each other for ever, in
+    ///   whatever order they name the keys and in whatever process they run.
+    /// - A key that is given twice counts once. No key at all is [`InvalidKey`](LockError::InvalidKey).
+    /// - One timeout is for all. When it is over, nothing stays locked, and the error names the key that was busy.
+    /// - When one lock is lost, the hold is lost: a body is stopped, and the other locks are released.
+    /// - Locks that are free are taken in one round trip, if they are on one server.
+    /// - Inside a body that holds some of the locks already, these are entered again.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// let locks = LockManager::in_memory();
+    /// let (from, to) = (7, 3);
+    /// let guard = locks.lock_all("account", [from, to]).acquire().await?;
+    /// assert_eq!(guard.keys(), ["account:3", "account:7"]);
+    /// assert!(locks.lock("account", &7).try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub fn lock_all<K: LockKey>(&self, prefix: &str, keys: impl IntoIterator<Item = K>) -> LockRequest {
+        LockRequest::new(Arc::clone(&self.engine), LockOptions::all(prefix, keys))
+    }
+
     /// Ends the manager and releases all its leases:
     ///
     /// 1. It refuses new locks, and fails waiters with [`ShutDown`](LockError::ShutDown).

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::Engine;
-use crate::entry::Entry;
+use crate::entry::{Entry, KeySet};
 use crate::local::{PrefixPlace, ResolvedRequest, Terms};
 use crate::settings::Settings;
 use crate::{LockError, LockKey, OnLost, key, scope};
@@ -12,7 +12,10 @@ use crate::{LockError, LockKey, OnLost, key, scope};
 /// The key and the options of one lock, before its manager is known.
 #[derive(Debug)]
 pub struct LockOptions {
+    /// The name of the lock, or of the first of several locks.
     name: Result<String, LockError>,
+    /// The names of several locks, in the order in which their keys were given. Boxed: most requests are for one lock.
+    names: Option<Box<Vec<String>>>,
     /// How long the prefix is, in bytes.
     prefix: u16,
     timeout: Option<Duration>,
@@ -29,6 +32,7 @@ impl LockOptions {
     pub fn new<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Self {
         Self {
             name: key::name(prefix, key),
+            names: None,
             // A name that holds a longer prefix is refused.
             prefix: u16::try_from(prefix.len()).unwrap_or(u16::MAX),
             timeout: None,
@@ -39,6 +43,16 @@ impl LockOptions {
             fenced: false,
             on_lost: OnLost::Cancel,
         }
+    }
+
+    /// Several locks, all or none: `prefix:key` for each of the `keys`.
+    pub fn all<K: LockKey>(prefix: &str, keys: impl IntoIterator<Item = K>) -> Self {
+        let names = keys.into_iter().map(|key| key::name(prefix, &key)).collect::<Result<Vec<_>, _>>();
+        let name = names
+            .as_ref()
+            .map_err(LockError::clone)
+            .and_then(|names| names.first().cloned().ok_or_else(|| KeySet::no_key(prefix)));
+        Self { name, names: names.ok().map(Box::new), ..Self::new(prefix, "") }
     }
 
     /// The lock of this whole name, as it stands in Redis.
@@ -160,11 +174,14 @@ impl LockOptions {
 
     /// The name that the lock has in the store.
     pub(crate) fn key(&self, settings: &Settings) -> Result<String, LockError> {
-        Ok(settings.full_name(self.name.clone()?)?.to_string())
+        let name = self.name.as_ref().map_err(LockError::clone)?;
+        // Of several locks the first by name.
+        let name = self.names.iter().flat_map(|names| names.iter()).chain([name]).min().unwrap_or(name);
+        Ok(settings.full_name(name.clone())?.to_string())
     }
 
     /// Fills in the namespace and the defaults of a manager, and checks the result.
-    fn resolve(self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, OnLost), LockError> {
+    fn resolve(self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, Option<Box<KeySet>>), LockError> {
         let expire = self.expire.unwrap_or(settings.default_expire);
         settings.check_lease("expire", expire)?;
         let terms = Terms::new(self.max_hold, self.at_least, settings)?;
@@ -172,20 +189,22 @@ impl LockOptions {
             key: settings.full_name(self.name?)?,
             prefix: PrefixPlace::behind(settings.namespace.as_deref(), self.prefix),
             timeout: self.timeout.unwrap_or(settings.default_timeout),
-            expire: terms.as_ref().map_or(expire, |terms| terms.usable(expire, settings.drift())),
+            expire: terms.as_ref().map_or(expire, |terms| terms.usable(expire, settings)),
             renew: self.renew.unwrap_or(true),
             fenced: self.fenced,
             body: body && self.on_lost == OnLost::Cancel,
             terms,
+            is_part: false,
         };
-        Ok((request, self.on_lost))
+        let set = self.names.map(|names| KeySet::new(*names, &request, settings).map(Box::new)).transpose()?;
+        Ok((request, set))
     }
 
     /// The request to `engine`, or to the current manager.
     pub(crate) fn entry(self, engine: Option<Arc<Engine>>, body: bool) -> Result<Entry, LockError> {
         let engine = engine.or_else(scope::current).ok_or(LockError::NotInstalled)?;
-        let (request, on_lost) = self.resolve(engine.core().settings(), body)?;
-        Ok(Entry { engine, request, on_lost })
+        let (request, set) = self.resolve(engine.core().settings(), body)?;
+        Ok(Entry { engine, request, set })
     }
 }
 

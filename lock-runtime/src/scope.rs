@@ -41,7 +41,7 @@ pub(crate) async fn with_manager<F: Future>(engine: Arc<Engine>, inside: F) -> F
 pub(crate) fn held_keys(core: &Arc<Core>) -> Vec<Arc<str>> {
     let mut keys = Vec::new();
     let all = |frame: &Arc<Frame>| {
-        keys.extend(frame.hold.key_in(core));
+        keys.extend(frame.all().filter_map(|frame| frame.hold.key_in(core)));
         None::<()>
     };
     // A thread that is ending is not inside of any body.
@@ -55,16 +55,28 @@ pub(crate) struct Frame {
     hold: HoldHandle,
     /// Joined calls that re-enter this frame exclude each other with this mutex.
     inner: OnceLock<Arc<tokio::sync::Mutex<()>>>,
+    /// The other locks of a body that holds several.
+    others: Box<[Arc<Frame>]>,
 }
 
 impl Frame {
     pub(crate) fn new(hold: HoldHandle) -> Arc<Self> {
-        Arc::new(Self { hold, inner: OnceLock::new() })
+        Self::with_others(hold, std::iter::empty())
+    }
+
+    /// The frame of a body that holds several locks.
+    pub(crate) fn with_others(hold: HoldHandle, others: impl Iterator<Item = HoldHandle>) -> Arc<Self> {
+        Arc::new(Self { hold, inner: OnceLock::new(), others: others.map(Self::new).collect() })
+    }
+
+    /// This frame, and those of the other locks.
+    fn all<'a>(self: &'a Arc<Self>) -> impl Iterator<Item = &'a Arc<Self>> {
+        std::iter::once(self).chain(&*self.others)
     }
 
     /// The innermost frame of the running task whose hold `is_meant` accepts.
     pub(crate) fn find(is_meant: impl Fn(&HoldHandle) -> bool) -> Option<Arc<Self>> {
-        let found = HELD.try_with(|held| held.find(|frame| is_meant(&frame.hold).then(|| Arc::clone(frame))));
+        let found = HELD.try_with(|held| held.find(|frame| frame.all().find(|frame| is_meant(&frame.hold)).cloned()));
         found.ok().flatten()
     }
 
@@ -74,6 +86,11 @@ impl Frame {
 
     pub(crate) fn inner(&self) -> Arc<tokio::sync::Mutex<()>> {
         Arc::clone(self.inner.get_or_init(Arc::default))
+    }
+
+    /// Runs `body` inside of this frame.
+    pub(crate) fn run<T>(self: Arc<Self>, body: impl FnOnce() -> T) -> T {
+        inside::run(&HELD, self, body)
     }
 
     /// A future that runs `body` inside of this frame, in each of its polls and while it is dropped.

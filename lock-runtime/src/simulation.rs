@@ -10,6 +10,7 @@ mod force;
 mod foreign;
 mod host;
 mod journal;
+mod key_sets;
 mod late;
 mod links;
 mod majority;

@@ -10,12 +10,15 @@ pub struct AddressBook {
 }
 
 impl AddressBook {
-    pub(crate) const SCHEMA: [&str; 2] = [
+    /// Its tables.
+    pub const SCHEMA: [&str; 2] = [
         "CREATE TABLE addresses (user_id BIGINT NOT NULL, address TEXT NOT NULL, is_default INTEGER NOT NULL)",
         "CREATE TABLE changes (user_id BIGINT NOT NULL, what TEXT NOT NULL)",
     ];
 
-    pub(crate) fn new(pool: AnyPool) -> Self {
+    /// The address book in these tables.
+    #[must_use]
+    pub fn new(pool: AnyPool) -> Self {
         Self { pool }
     }
 

@@ -4,9 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use sqlx::any::AnyPoolOptions;
-use sqlx::{AnyConnection, AssertSqlSafe, Connection, Executor};
-
-use crate::AddressBook;
+use sqlx::{AnyConnection, AnyPool, AssertSqlSafe, Connection, Executor};
 
 /// How many connections a process opens.
 const CONNECTIONS: u32 = 8;
@@ -44,19 +42,19 @@ impl Database {
             Err(_) => {
                 let folder = std::env::temp_dir().join(run);
                 Ok(Self {
-                    url: format!("sqlite://{}/addresses.sqlite?mode=rwc", folder.display()),
+                    url: format!("sqlite://{}/story.sqlite?mode=rwc", folder.display()),
                     place: Place::Sqlite { folder },
                 })
             }
         }
     }
 
-    /// Makes the tables.
+    /// Makes the tables of a `schema`.
     ///
     /// # Errors
     ///
     /// When the database can't be reached or refuses.
-    pub async fn create(&self) -> sqlx::Result<()> {
+    pub async fn create(&self, schema: &[&'static str]) -> sqlx::Result<()> {
         if let Place::Sqlite { folder } = &self.place {
             std::fs::create_dir(folder)?;
         }
@@ -65,8 +63,8 @@ impl Database {
             connection.execute(AssertSqlSafe(format!("CREATE SCHEMA \"{schema}\""))).await?;
         }
         self.place.set_up(&mut connection).await?;
-        for table in AddressBook::SCHEMA {
-            connection.execute(table).await?;
+        for table in schema {
+            connection.execute(*table).await?;
         }
         connection.close().await
     }
@@ -76,17 +74,16 @@ impl Database {
     /// # Errors
     ///
     /// When the database can't be reached.
-    pub async fn open(&self) -> sqlx::Result<AddressBook> {
+    pub async fn open(&self) -> sqlx::Result<AnyPool> {
         let place = self.place.clone();
-        let pool = AnyPoolOptions::new()
+        AnyPoolOptions::new()
             .max_connections(CONNECTIONS)
             .after_connect(move |connection, _| {
                 let place = place.clone();
                 Box::pin(async move { place.set_up(connection).await })
             })
             .connect(&self.url)
-            .await?;
-        Ok(AddressBook::new(pool))
+            .await
     }
 
     /// Removes what [`create`](Self::create) made.
@@ -123,7 +120,7 @@ impl Place {
                 connection.execute("PRAGMA busy_timeout = 30000").await?;
                 // Readers don't wait for the writer.
                 connection.execute("PRAGMA journal_mode = WAL").await?;
-                // What a power failure would cost is of no interest here; an fsync per address would be slow.
+                // What a power failure would cost is of no interest here; an fsync per change would be slow.
                 connection.execute("PRAGMA synchronous = NORMAL").await?;
             }
             Self::Postgres { schema } => {

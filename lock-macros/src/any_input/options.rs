@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 const NAMES: &str = "
-    prefix  key  timeout_ms  timeout_s  timeout  expire_ms  expire_s  expire  renew  max_hold_ms  max_hold_s  max_hold
+    prefix  key  keys  timeout_ms  timeout_s  timeout  expire_ms  expire_s  expire  renew  max_hold_ms  max_hold_s  max_hold
     at_least_ms  at_least_s  at_least  on_fail  on_lost  manager
     guard  fenced  crate
 ";
@@ -94,7 +94,7 @@ pub(super) fn options() -> impl Strategy<Value = String> {
 /// One option that may well be right, behind a key that is.
 pub(super) fn option_beside_a_key() -> impl Strategy<Value = String> {
     (among(NAMES), value()).prop_map(|(name, value)| match name {
-        "key" => format!("key = {value}"),
+        "key" | "keys" => format!("{name} = {value}"),
         name => format!("key = id, {name} = {value}"),
     })
 }

@@ -10,7 +10,7 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Block, Type, token};
 
-use super::model::{Key, Lock, OnFail, OnLost, Prefix, Setting, Shape, Start};
+use super::model::{Key, Keys, Lock, OnFail, OnLost, Prefix, Setting, Shape, Start, any_token};
 use super::parse::Function;
 
 /// The runtime implements `LockKey` for tuples of up to so many parts.
@@ -24,6 +24,11 @@ pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
         Shape::AsyncFn { .. } => {
             let run = run(lock, &typed(lock, &original(function)), &fail(lock));
             quote_spanned!(site=> #request #run)
+        }
+        Shape::Blocking { .. } => {
+            let check = returned(lock);
+            let run = run_blocking(lock, &typed(lock, &original(function)), &fail(lock));
+            quote_spanned!(site=> #check #request #run)
         }
         Shape::AsyncTrait { pin, prelude, body, .. } => {
             let request = with_renamed_self(request);
@@ -72,7 +77,16 @@ fn request(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let private = private(lock);
     let prefix = prefix(lock);
-    let key = key(&lock.key);
+    let options = match &lock.key {
+        Key::Several(several) => {
+            let keys = keys(several, &private);
+            quote_spanned!(site=> #private::LockOptions::all(#prefix, #keys))
+        }
+        one => {
+            let key = key(one);
+            quote_spanned!(site=> #private::LockOptions::new(#prefix, #key))
+        }
+    };
     let settings = lock.settings.iter().map(|Setting { method, value, .. }| {
         let span = value.span().resolved_at(site);
         let method = Ident::new(method, span);
@@ -91,7 +105,7 @@ fn request(lock: &Lock) -> TokenStream {
     let checks = checks(lock);
     quote_spanned! {site=>
         #checks
-        let __options = #private::LockOptions::new(#prefix, #key) #(#settings)* #fenced #on_lost;
+        let __options = #options #(#settings)* #fenced #on_lost;
         let __manager = #manager;
     }
 }
@@ -149,6 +163,36 @@ fn key(key: &Key) -> TokenStream {
             let parts: Vec<_> = parts.iter().map(self::key).collect();
             tuple(&parts, span.resolved_at(Span::mixed_site()))
         }
+        // The model makes no list of lists.
+        Key::Several(_) => TokenStream::new(),
+    }
+}
+
+// Input:
+//     [from, order.to]
+//     self.ids
+//
+// Output:
+//     [&(from), &(order.to)]
+//     { use IntoIterator as _; (&(self.ids)).into_iter() }
+//
+// The call finds its way through `ids: &[Id]` and `ids: Vec<Id>` alike.
+fn keys(keys: &Keys, private: &TokenStream) -> TokenStream {
+    match keys {
+        Keys::Listed(keys, span) => {
+            let keys = keys.iter().map(key);
+            let span = span.resolved_at(Span::mixed_site());
+            quote_spanned!(span=> [#(#keys),*])
+        }
+        Keys::Place(place) => {
+            let span = place.span().resolved_at(Span::mixed_site());
+            let place = borrowed(place);
+            quote_spanned! {span=> {
+                use #private::core::iter::IntoIterator as _;
+                (#place).into_iter()
+            }}
+        }
+        Keys::Value(value) => value.clone(),
     }
 }
 
@@ -190,16 +234,70 @@ fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
     let private = private(lock);
     let names = names(lock);
     let arguments = arguments(lock);
+    let enter = quote_spanned!(site=> #private::enter(__options, __manager).await);
+    let run = quote_spanned! {site=>
+        let __outcome = #private::Held::protect(&__held, async move { #arguments #body }).await;
+        #private::Held::finish(__held, __outcome).await
+    };
+    outcome(lock, &enter, &quote!(#names #run), fail)
+}
+
+// Input:
+//     body
+//
+// Output (beside what is the same as above):
+//     let held = match enter_blocking(options, manager) { … };
+//     let guard: &LockGuard = Blocking::guard(&held);
+//     let outcome = Blocking::run(&held, move || { let _ = (&user, &id); body });
+//     Blocking::finish(held, outcome)
+fn run_blocking(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
+    let site = Span::mixed_site();
+    let private = private(lock);
+    let names = names(lock);
+    let arguments = arguments(lock);
+    let enter = quote_spanned!(site=> #private::enter_blocking(__options, __manager));
+    let run = quote_spanned! {site=>
+        let __outcome = #private::Blocking::run(&__held, move || { #arguments #body });
+        #private::Blocking::finish(__held, __outcome)
+    };
+    outcome(lock, &enter, &quote!(#names #run), fail)
+}
+
+// Input:
+//     fn f() -> T
+//
+// Output:
+//     { use NoFuture as _; Returned::<T>::of().check(); }
+//
+// A type that is not written out can't be named there.
+fn returned(lock: &Lock) -> Option<TokenStream> {
+    let output = lock.shape.output();
+    let has_blank = |token: TokenTree| token.to_string() == "_";
+    let is_named = !any_token(output.to_token_stream(), &has_blank) && !matches!(output, Type::Never(_));
+    let (private, span) = (private(lock), output.span().resolved_at(Span::mixed_site()));
+    is_named.then(|| {
+        quote_spanned! {span=>
+            {
+                #[allow(unused_imports)]
+                use #private::NoFuture as _;
+                #private::Returned::<#output>::of().check();
+            }
+        }
+    })
+}
+
+/// What is the same for all fns around the body: the way in, and what is returned.
+fn outcome(lock: &Lock, enter: &TokenStream, run: &TokenStream, fail: &TokenStream) -> TokenStream {
+    let site = Span::mixed_site();
+    let private = private(lock);
     quote_spanned! {site=>
         let __outcome = 'lock: {
-            let __held = match #private::enter(__options, __manager).await {
+            let __held = match #enter {
                 #private::Ok(__held) => __held,
                 // In braces: `break 'lock ::path` reads as the label of a loop to the parser of some attributes.
                 #private::Err(__error) => break 'lock { #private::Err(__error) },
             };
-            #names
-            let __outcome = #private::Held::protect(&__held, async move { #arguments #body }).await;
-            #private::Held::finish(__held, __outcome).await
+            #run
         };
         match __outcome {
             #private::Ok(__value) => __value,
@@ -228,14 +326,17 @@ fn arguments(lock: &Lock) -> Option<TokenStream> {
 fn names(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let (runtime, private) = (&lock.runtime, private(lock));
+    let held = Ident::new(if lock.shape.is_blocking() { "Blocking" } else { "Held" }, site);
     let guard = lock
         .guard
         .as_ref()
-        .map(|name| quote_spanned!(site=> let #name: &#runtime::LockGuard = #private::Held::guard(&__held);));
-    let fenced = lock
-        .fenced
-        .as_ref()
-        .map(|name| quote_spanned!(site=> let #name: #runtime::FencingToken = #private::Held::fencing_token(&__held);));
+        .map(|name| quote_spanned!(site=> let #name: &#runtime::LockGuard = #private::#held::guard(&__held);));
+    let fenced = lock.fenced.as_ref().map(|name| match &lock.key {
+        Key::Several(_) => quote_spanned! {site=>
+            let #name: #private::std::vec::Vec<#runtime::FencingToken> = #private::#held::fencing_tokens(&__held);
+        },
+        _ => quote_spanned!(site=> let #name: #runtime::FencingToken = #private::#held::fencing_token(&__held);),
+    });
     quote!(#guard #fenced)
 }
 

@@ -10,9 +10,9 @@ pub(super) use bindings::bindings;
 use bindings::variables;
 use constant::is_const;
 pub(super) use duration::Setting;
-pub(super) use key::Key;
+pub(super) use key::{Key, Keys};
 use options::Options;
-pub(super) use shape::{Shape, Start};
+pub(super) use shape::{Shape, Start, any_token};
 
 mod bindings;
 mod constant;
@@ -70,7 +70,8 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let key = key::key(&mut options, function, shape.as_ref(), mistakes);
     let mut settings = duration::settings(&mut options, function, mistakes);
     settings.extend(renew(&mut options));
-    let on_lost = on_lost(&mut options, mistakes);
+    let is_blocking = shape.as_ref().is_some_and(Shape::is_blocking);
+    let on_lost = on_lost(&mut options, is_blocking, mistakes);
     let manager = options.value("manager", "self.locks", mistakes);
     let on_fail = on_fail(&mut options, mistakes);
     let guard = name(&mut options, "guard", "guard", mistakes);
@@ -148,9 +149,18 @@ fn renew(options: &mut Options) -> Option<Setting> {
     Some(Setting { method: "renew", value: value.into_token_stream(), checked: None })
 }
 
-fn on_lost(options: &mut Options, mistakes: &mut Mistakes) -> Option<OnLost> {
+/// A closure on a thread can't be stopped.
+fn on_lost(options: &mut Options, is_blocking: bool, mistakes: &mut Mistakes) -> Option<OnLost> {
     let written = options.value("on_lost", "\"cancel\"", mistakes)?;
     match text(&written).map(LitStr::value).as_deref() {
+        Some("cancel") if is_blocking => {
+            mistakes.at(
+                &written,
+                "a fn that is not async can't be stopped: it runs to its end, and its caller learns that the lock was lost; \
+                 write `async fn`, or leave `on_lost` out",
+            );
+            None
+        }
         Some("cancel") => Some(OnLost::Cancel),
         Some("continue") => Some(OnLost::Continue),
         _ => {

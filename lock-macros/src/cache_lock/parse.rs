@@ -118,7 +118,7 @@ fn read_function(input: ParseStream) -> syn::Result<Function> {
     let visibility = input.parse()?;
     let defaultness = input.parse()?;
     if !starts_a_fn(input) {
-        return Err(input.error("`#[cache_lock]` goes on an async fn: put it above each fn that needs the lock"));
+        return Err(input.error("`#[cache_lock]` goes on a fn: put it above each fn that needs the lock"));
     }
     let mut signature: Signature = input.parse()?;
     let marks = take_marks(&mut signature);

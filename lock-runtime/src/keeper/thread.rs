@@ -37,6 +37,11 @@ impl KeeperThread {
         Ok(thread)
     }
 
+    /// Waits on the calling thread. This thread drives the timers and the connections.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         let alive = self.alive.clone();
         self.runtime.spawn(async move {

@@ -74,6 +74,11 @@ impl Core {
         core
     }
 
+    /// Whether a task here holds or waits for `key`.
+    pub(crate) fn is_taken_here(&self, key: &str) -> bool {
+        self.table.get(key).is_some_and(|slot| slot.is_taken())
+    }
+
     /// The receiver of the store's pushes and interruptions.
     pub(crate) fn events(self: &Arc<Self>) -> Weak<dyn Events> {
         Arc::<Self>::downgrade(self)

@@ -84,6 +84,10 @@ impl Core {
         holder: Option<&str>,
         seen: Option<Duration>,
     ) {
+        if request.is_part && request.timeout.is_zero() {
+            // One try of several: the request may still be granted.
+            return;
+        }
         self.counters().timeouts.fetch_add(1, Ordering::Relaxed);
         metrics::timed_out(request.prefix());
         if !request.timeout.is_zero()

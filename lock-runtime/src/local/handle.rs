@@ -230,6 +230,19 @@ impl HoldHandle {
         Extended::Yes
     }
 
+    /// Begins the time of a hold that was one of several keys until now.
+    pub(super) fn begin(&self, request: &ResolvedRequest) {
+        let (now, slot) = (Moment::now(), &self.0.slot);
+        let mut state = slot.locked();
+        let Some(lease) = state.lease.as_mut().filter(|lease| self.is_on(lease)) else { return };
+        let Some(mut hold) = lease.hold.take() else { return };
+        hold.begin(request, now);
+        hold.confirmed = lease.is_whole_for(&hold, now).then_some(now);
+        lease.hold = Some(hold);
+        // The keeper may have known it as a hold that needs nothing for long.
+        state.track(slot);
+    }
+
     /// Keeps others out for as long as the nested `request` wants, counted from now.
     pub(crate) async fn keep_out(&self, request: &ResolvedRequest, deadline: Deadline) -> Result<(), LockError> {
         let Some(terms) = request.terms.as_ref().filter(|terms| !terms.at_least().is_zero()) else { return Ok(()) };

@@ -89,6 +89,31 @@ pub(crate) struct EndedHold {
 }
 
 impl ActiveHold {
+    /// A hold that starts `now`. If it is one of several keys, its lease is renewed until its time begins.
+    pub(super) fn new(id: u64, path: Path, holding: metrics::Holding, request: &ResolvedRequest, now: Moment) -> Self {
+        let &ResolvedRequest { prefix, expire, renew, body, ref terms, is_part, .. } = request;
+        let terms = terms.as_ref().filter(|_| !is_part).cloned();
+        let own = Deadline::new(now, expire);
+        let own = terms.as_ref().and_then(|terms| terms.latest_end(now)).map_or(own, |latest| latest.min_at(own, now));
+        let kept_until = terms.as_ref().and_then(|terms| terms.kept_until(now));
+        Self {
+            id,
+            since: now,
+            prefix,
+            path,
+            expire,
+            renew: renew || is_part,
+            body: body && !is_part,
+            terms,
+            kept_until,
+            rests: false,
+            is_long_told: false,
+            own,
+            confirmed: None,
+            holding: Some(holding),
+        }
+    }
+
     pub(super) fn as_ended(&self) -> EndedHold {
         EndedHold { since: self.since, prefix: self.prefix, reason: LossReason::Deadline }
     }
@@ -188,6 +213,11 @@ impl Lease {
             queued: pending.may_be_asked_for_again() || pending.is_unanswered(),
             upkeep: RenewalState::default(),
         }
+    }
+
+    /// Whether the lease needs no confirmation for `hold`, which starts `now`.
+    pub(super) fn is_whole_for(&self, hold: &ActiveHold, now: Moment) -> bool {
+        self.until.remaining_at(now) >= hold.expire || (!hold.renew && self.fresh && self.claim >= hold.expire)
     }
 
     /// Rule L1: whether the lease has enough time left for a hold to start on it.

@@ -19,6 +19,8 @@ pub(crate) struct ResolvedRequest {
     pub(crate) body: bool,
     /// How long the hold may last, and how long its lock is kept from others. Most requests say nothing of that.
     pub(crate) terms: Option<Arc<Terms>>,
+    /// Whether it is one of several keys. The time of its hold begins when all of them are held.
+    pub(crate) is_part: bool,
 }
 
 impl ResolvedRequest {

@@ -16,7 +16,7 @@ use super::resolved_request::ResolvedRequest;
 use super::turn::Turn;
 use super::upkeep::ScheduleKeys;
 use super::waiter_limit::{WaiterLimit, WaiterPermit};
-use crate::clock::{Deadline, Moment};
+use crate::clock::Moment;
 use crate::loss_reason::LossReason;
 use crate::observe::Path;
 use crate::store::{Release, StoreError};
@@ -126,6 +126,11 @@ impl Slot {
     pub(super) fn leave(&self, id: u64) {
         mutant!(DeadTurnNotPassed => return);
         self.locked().remove_waiter(id);
+    }
+
+    /// Whether a task here has the turn.
+    pub(super) fn is_taken(&self) -> bool {
+        self.locked().turn.is_some()
     }
 
     /// What the slot has counted, when no task uses it.
@@ -334,32 +339,13 @@ impl State {
 
     /// Starts the hold `id` on the lease. `None` without a lease.
     pub(super) fn start(&mut self, id: u64, request: &ResolvedRequest, now: Moment) -> Option<&mut Lease> {
-        let &ResolvedRequest { prefix, expire, renew, body, ref terms, .. } = request;
         let lease = self.lease.as_mut()?;
         let path = std::mem::replace(&mut lease.path, Path::HandOver);
         self.counts.count(path);
-        let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
-        let confirmed = is_whole.then_some(now);
-        let own = Deadline::new(now, expire);
-        let own = terms.as_ref().and_then(|terms| terms.latest_end(now)).map_or(own, |latest| latest.min_at(own, now));
         let holding = lease.holds.begin(request.prefix(), path);
-        let (since, is_long_told) = (now, false);
-        lease.hold = Some(ActiveHold {
-            id,
-            since,
-            prefix,
-            path,
-            expire,
-            renew,
-            body,
-            terms: terms.clone(),
-            kept_until: terms.as_ref().and_then(|terms| terms.kept_until(now)),
-            rests: false,
-            own,
-            confirmed,
-            is_long_told,
-            holding: Some(holding),
-        });
+        let mut hold = ActiveHold::new(id, path, holding, request, now);
+        hold.confirmed = lease.is_whole_for(&hold, now).then_some(now);
+        lease.hold = Some(hold);
         Some(lease)
     }
 }

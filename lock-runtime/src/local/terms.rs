@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::LockError;
-use crate::clock::{Deadline, Drift, Moment};
+use crate::clock::{Deadline, Moment};
 use crate::lease_bounds::check_max_hold;
 use crate::settings::Settings;
 
@@ -40,9 +40,11 @@ impl Terms {
         Ok(Some(Arc::new(Self { max_hold, at_least, kept_lease, is_spent: AtomicBool::new(false) })))
     }
 
-    /// The part of a lease of `expire` that the hold itself can use: none is longer than the hold may last.
-    pub(crate) fn usable(&self, expire: Duration, drift: Drift) -> Duration {
-        self.max_hold.map_or(expire, |longest| expire.min(drift.lease_for(longest)))
+    /// The part of a lease of `expire` that the hold itself can use: none is longer than the hold may last, and the answer to
+    /// its ask may take.
+    pub(crate) fn usable(&self, expire: Duration, settings: &Settings) -> Duration {
+        let lease = |longest: Duration| settings.drift().lease_for(longest.saturating_add(settings.command_timeout));
+        self.max_hold.map_or(expire, |longest| expire.min(lease(longest)))
     }
 
     /// The lease to confirm before a hold starts that has use for a lease of `expire`.

@@ -131,6 +131,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
         fenced: false,
         body: false,
         terms: None,
+        is_part: false,
     };
     // Each guard is dropped while no task waits here. Its lease is taken over before the keeper has released it.
     let mut streak = 0;

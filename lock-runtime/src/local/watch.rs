@@ -53,6 +53,8 @@ pin_project! {
         // Polled before the body. `None` for a body that runs on when its hold is lost.
         #[pin]
         lost: Option<Lost<'a>>,
+        // The holds of other keys that the body needs, too.
+        others: Box<[Pin<Box<Lost<'a>>>]>,
         handle: &'a HoldHandle,
         span: &'a HoldSpan,
         #[pin]
@@ -62,7 +64,15 @@ pin_project! {
 
 impl<'a, B> Protected<'a, B> {
     pub(crate) fn new(handle: &'a HoldHandle, span: &'a HoldSpan, stop_when_lost: bool, body: B) -> Self {
-        Self { lost: is_stopped(stop_when_lost).then(|| handle.lost()), handle, span, body }
+        Self { lost: is_stopped(stop_when_lost).then(|| handle.lost()), others: Box::default(), handle, span, body }
+    }
+
+    /// The body needs these holds, too: it is stopped when one of them is lost.
+    pub(crate) fn with_others(mut self, others: impl Iterator<Item = &'a HoldHandle>) -> Self {
+        if self.lost.is_some() {
+            self.others = others.map(|handle| Box::pin(handle.lost())).collect();
+        }
+        self
     }
 }
 
@@ -81,6 +91,11 @@ impl<B: Future> Future for Protected<'_, B> {
             && lost.poll(context).is_ready()
         {
             return Poll::Ready(Err(this.handle.lost_error(false)));
+        }
+        for lost in &mut *this.others {
+            if lost.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(lost.handle.lost_error(false)));
+            }
         }
         let _inside = this.span.enter();
         this.body.poll(context).map(Ok)

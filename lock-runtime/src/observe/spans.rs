@@ -89,6 +89,11 @@ impl HoldSpan {
         Self((!span.is_disabled()).then(|| Box::new(span)))
     }
 
+    /// This span, or the other one if there is none.
+    pub(crate) fn or(mut self, mut other: Self) -> Self {
+        Self(self.0.take().or_else(|| other.0.take()))
+    }
+
     /// Enters the span for the time of one poll.
     pub(crate) fn enter(&self) -> Option<Entered<'_>> {
         self.0.as_ref().map(|span| span.enter())

@@ -89,6 +89,13 @@ impl<T: 'static, F: Future> Future for Inside<T, F> {
     }
 }
 
+/// Runs `body` inside of `value`, on this thread.
+pub(super) fn run<V: 'static, T>(stack: &'static LocalKey<Stack<V>>, value: V, body: impl FnOnce() -> T) -> T {
+    let mut value = Some(value);
+    let _poll = Polling::begin(stack, &mut value);
+    body()
+}
+
 /// A running poll. The value moves to the stack and back: counting references would cost more.
 struct Polling<'a, T: 'static> {
     stack: &'static LocalKey<Stack<T>>,

@@ -3,6 +3,7 @@
 
 mod api;
 mod at_least;
+mod blocking;
 mod bodies;
 mod cancellation;
 mod drops;
@@ -17,6 +18,7 @@ mod max_hold;
 mod names;
 mod reach;
 mod reentry;
+mod several_keys;
 mod spawned;
 mod waiting;
 

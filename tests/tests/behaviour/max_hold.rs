@@ -79,7 +79,7 @@ async fn the_next_one_gets_the_lock_when_the_longest_hold_is_over(world: World) 
     let next = async {
         begun.await.unwrap();
         let start = Instant::now();
-        other.lock("p", "k").timeout(LONG).acquire().await.unwrap();
+        drop(other.lock("p", "k").timeout(LONG).acquire().await.unwrap());
         start.elapsed()
     };
     let (stuck, waited) = tokio::join!(stuck, next);

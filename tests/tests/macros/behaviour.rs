@@ -2,12 +2,14 @@
 
 mod async_traits;
 mod beside_other_attributes;
+mod blocking;
 mod bodies;
 mod failures;
 mod futures;
 mod lost_holds;
 mod managers;
 mod names;
+mod several_keys;
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse;

@@ -2,7 +2,9 @@
 
 mod at_least;
 mod between_processes;
+mod blocking;
 mod gathered;
 mod interop;
 mod late_tasks;
+mod several_keys;
 mod wire;

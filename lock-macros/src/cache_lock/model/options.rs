@@ -5,9 +5,10 @@ use syn::Expr;
 use crate::cache_lock::parse::Written;
 use crate::mistakes::Mistakes;
 
-const OPTIONS: [&str; 21] = [
+const OPTIONS: [&str; 22] = [
     "prefix",
     "key",
+    "keys",
     "timeout_ms",
     "timeout_s",
     "timeout",

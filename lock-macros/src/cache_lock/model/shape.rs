@@ -1,5 +1,6 @@
-//! The ways in which a fn can be asynchronous.
+//! The ways in which a fn can be asynchronous, or not.
 
+use proc_macro2::{TokenStream, TokenTree};
 use syn::parse::Parser;
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
@@ -26,6 +27,8 @@ pub(in crate::cache_lock) enum Shape {
     },
     /// `fn f() -> impl Future<Output = T>`, or boxed.
     Future { output: Type, is_boxed: bool, start: Start },
+    /// `fn f() -> T`, which waits on its thread.
+    Blocking { output: Type },
 }
 
 /// What the body of a fn that returns a future does.
@@ -54,19 +57,35 @@ pub(super) fn shape(function: &Function, mistakes: &mut Mistakes) -> Option<Shap
         let output = without_impl(returns);
         return Some(Shape::AsyncFn { output });
     }
-    let shape = returned_future(&returns).map(|(output, is_boxed)| {
+    if let Some((output, is_boxed)) = returned_future(&returns) {
         let output = without_impl(output.clone());
-        future(output, is_boxed, &returns, function)
-    });
-    if shape.is_none() {
+        return Some(future(output, is_boxed, &returns, function));
+    }
+    if let Some(constness) = &signature.constness {
+        mistakes.at(constness, "a `const fn` can't wait for a lock: remove `const`");
+        return None;
+    }
+    if starts_a_runtime(function) {
         mistakes.at(
             signature.fn_token,
-            "a lock is waited for, so the fn has to be async: write `async fn`, or return \
-             `impl Future<Output = T>` or `Pin<Box<dyn Future<Output = T>>>` in these words; \
-             if an attribute such as `#[tokio::main]` took the `async` away, put this one above it",
+            "an attribute such as `#[tokio::main]` took the `async` away: put `#[cache_lock]` above it",
         );
+        return None;
     }
-    shape
+    Some(Shape::Blocking { output: without_impl(returns) })
+}
+
+/// Whether the body is what `#[tokio::main]` and `#[tokio::test]` make of an async fn.
+fn starts_a_runtime(function: &Function) -> bool {
+    let is_mark = |token: TokenTree| token.to_string() == "\"Failed building the Runtime\"";
+    function.body.as_ref().is_some_and(|body| any_token(body.tokens.clone(), &is_mark))
+}
+
+pub(in crate::cache_lock) fn any_token(tokens: TokenStream, is_meant: &impl Fn(TokenTree) -> bool) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Group(group) => any_token(group.stream(), is_meant),
+        token => is_meant(token),
+    })
 }
 
 fn future(output: Type, is_boxed: bool, returns: &Type, function: &Function) -> Shape {
@@ -87,8 +106,16 @@ fn future(output: Type, is_boxed: bool, returns: &Type, function: &Function) -> 
 impl Shape {
     pub(in crate::cache_lock) fn output(&self) -> &Type {
         match self {
-            Self::AsyncFn { output } | Self::AsyncTrait { output, .. } | Self::Future { output, .. } => output,
+            Self::AsyncFn { output }
+            | Self::AsyncTrait { output, .. }
+            | Self::Future { output, .. }
+            | Self::Blocking { output } => output,
         }
+    }
+
+    /// Whether it waits on its thread.
+    pub(in crate::cache_lock) fn is_blocking(&self) -> bool {
+        matches!(self, Self::Blocking { .. })
     }
 
     pub(super) fn returns_nothing(&self) -> bool {

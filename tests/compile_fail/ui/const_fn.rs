@@ -1,7 +1,7 @@
 use lock_runtime::{LockError, cache_lock};
 
 #[cache_lock(key = id)]
-fn f(id: u64) -> Result<u64, LockError> {
+const fn f(id: u64) -> Result<u64, LockError> {
     Ok(id)
 }
 

@@ -1,0 +1,53 @@
+fn rebuild(id: u64) -> Result<(), ShopError> {
+    const {
+        use ::lock_runtime::__private::NoFuture as _;
+        ::lock_runtime::__private::check_returned(
+            ::lock_runtime::__private::Returned::<Result<(), ShopError>>::IS_FUTURE,
+        )
+    };
+    let __options = ::lock_runtime::__private::LockOptions::new("catalog", &(id))
+        .fenced(true);
+    let __manager = ::lock_runtime::__private::None;
+    let __outcome = 'lock: {
+        let __held = match ::lock_runtime::__private::enter_blocking(
+            __options,
+            __manager,
+        ) {
+            ::lock_runtime::__private::Ok(__held) => __held,
+            ::lock_runtime::__private::Err(__error) => {
+                break 'lock { ::lock_runtime::__private::Err(__error) };
+            }
+        };
+        let token: ::lock_runtime::FencingToken = ::lock_runtime::__private::Blocking::fencing_token(
+            &__held,
+        );
+        let __outcome = ::lock_runtime::__private::Blocking::run(
+            &__held,
+            move || {
+                #[allow(clippy::used_underscore_binding)]
+                let _ = (&id,);
+                #[allow(unreachable_code)]
+                if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
+                    Result<(), ShopError>,
+                > {
+                    return __never;
+                }
+                {
+                    write(id, token)?;
+                    Ok(())
+                }
+            },
+        );
+        ::lock_runtime::__private::Blocking::finish(__held, __outcome)
+    };
+    match __outcome {
+        ::lock_runtime::__private::Ok(__value) => __value,
+        #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
+        ::lock_runtime::__private::Err(__error) => {
+            <Result<
+                (),
+                ShopError,
+            > as ::lock_runtime::__private::FromLockError>::from_lock_error(__error)
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! [`Blocking`]: callers that wait on their own thread, without a runtime.
+//!
+//! The caller's thread polls what waits. The timers and the connections are driven by the thread of the keepers, whose runtime
+//! always runs. So nothing is needed of the caller's surroundings.
+//!
+//! A thread that runs asynchronous tasks must not wait: the task that would release the lock may be one of them.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use tokio::runtime::Handle;
+use tokio::task::coop::consume_budget;
+
+use crate::entry::Entry;
+use crate::held::Held;
+use crate::keeper::thread::KeeperThread;
+use crate::{BackendError, FencingToken, LockError, LockGuard};
+
+/// More than tokio allows a task to do in one poll.
+const MOST_BUDGET: usize = 256;
+
+/// A held lock around a closure.
+#[derive(Debug)]
+pub struct Blocking {
+    held: Held,
+    thread: Arc<KeeperThread>,
+}
+
+impl Blocking {
+    /// Waits for the lock on this thread.
+    pub(crate) fn enter(entry: &Entry) -> Result<Self, LockError> {
+        let thread = thread_of(entry)?;
+        let held = thread.block_on(entry.enter())?;
+        Ok(Self { held, thread })
+    }
+
+    /// The guard that `guard = NAME` binds.
+    #[must_use]
+    pub fn guard(&self) -> &LockGuard {
+        self.held.guard()
+    }
+
+    /// The fencing token of a request with `fenced(true)`.
+    #[must_use]
+    pub fn fencing_token(&self) -> FencingToken {
+        self.held.fencing_token()
+    }
+
+    /// The fencing tokens of a request for several keys with `fenced(true)`, in the order of the keys.
+    #[must_use]
+    pub fn fencing_tokens(&self) -> Vec<FencingToken> {
+        self.held.fencing_tokens()
+    }
+
+    /// Runs `body`. It runs to its end, whatever becomes of the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Lost`] when the hold was lost before the body started.
+    pub fn run<T>(&self, body: impl FnOnce() -> T) -> Result<T, LockError> {
+        self.held.run(body)
+    }
+
+    /// Releases the lock and returns the outcome of the body.
+    ///
+    /// # Errors
+    ///
+    /// [`LockError::Lost`] when the hold did not last until now.
+    pub fn finish<T>(self, outcome: Result<T, LockError>) -> Result<T, LockError> {
+        let Self { held, thread } = self;
+        thread.block_on(held.finish(outcome))
+    }
+}
+
+/// Waits for the lock on this thread, and returns the guard.
+pub(crate) fn acquire(entry: &Entry) -> Result<LockGuard, LockError> {
+    thread_of(entry)?.block_on(entry.acquire())
+}
+
+/// The thread whose runtime drives what this thread waits for. An error where this thread must not wait.
+fn thread_of(entry: &Entry) -> Result<Arc<KeeperThread>, LockError> {
+    let key = || entry.request.key.to_string();
+    if runs_tasks() {
+        return Err(LockError::InAsyncTask { key: key() });
+    }
+    let no_thread = |error| LockError::Backend {
+        key: key(),
+        problem: BackendError::caused_by(format!("the thread that keeps locks can't be started: {error}"), error),
+    };
+    entry.engine.thread().map_err(no_thread)
+}
+
+/// Whether this thread is polling an asynchronous task, and must not wait.
+///
+/// A thread of `spawn_blocking` has a current runtime as well, and may wait; so may code in `block_in_place`. tokio tells them apart
+/// only by a panic, or by this: each poll of a task has a budget, and code that may wait has none. A future in `unconstrained` has none
+/// either: there tokio's own check panics when this thread begins to wait.
+fn runs_tasks() -> bool {
+    if Handle::try_current().is_err() {
+        return false;
+    }
+    let mut context = Context::from_waker(Waker::noop());
+    (0..MOST_BUDGET).any(|_| pin!(consume_budget()).poll(&mut context).is_pending())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::task::{LocalSet, block_in_place, spawn_blocking};
+
+    use super::runs_tasks;
+
+    fn runtime() -> Runtime {
+        Builder::new_multi_thread().worker_threads(1).build().unwrap()
+    }
+
+    #[test]
+    fn a_thread_that_polls_tasks_is_told_from_one_that_may_wait() {
+        assert!(!runs_tasks());
+        let runtime = runtime();
+        let _entered = runtime.enter();
+        assert!(!runs_tasks(), "the runtime is only named here");
+        drop(_entered);
+        runtime.block_on(async {
+            assert!(runs_tasks(), "the root of a runtime");
+            assert!(runs_tasks(), "also when its budget is used up");
+            assert!(tokio::spawn(async { runs_tasks() }).await.unwrap());
+            assert!(!spawn_blocking(runs_tasks).await.unwrap());
+            assert!(!tokio::spawn(async { block_in_place(runs_tasks) }).await.unwrap());
+            assert!(LocalSet::new().run_until(async { runs_tasks() }).await);
+        });
+        assert!(!std::thread::spawn(runs_tasks).join().unwrap());
+        let current = Builder::new_current_thread().build().unwrap();
+        assert!(current.block_on(async { runs_tasks() }));
+    }
+}

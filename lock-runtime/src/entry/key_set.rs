@@ -1,0 +1,233 @@
+//! [`KeySet`]: several keys that are locked together, all or none.
+//!
+//! First all keys are tried at once: what is free on one server costs one round trip. When a key is busy, what was granted behind it
+//! (in the order of the names) is given back, and the task waits for the busy key. Then it goes on behind it. So a task that waits
+//! for a key holds only keys before it, and no tasks wait for each other in a circle.
+//!
+//! While the keys are gathered, each lease is renewed. The time of the holds begins when all keys are held.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::timeout;
+
+use super::Entry;
+use crate::clock::{Deadline, Moment};
+use crate::held::Held;
+use crate::local::{Hold, ResolvedRequest, answer_time};
+use crate::observe::spans::HoldSpan;
+use crate::scope::Frame;
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::timing::OVERTIME;
+use crate::{InvalidKey, LockError, LockGuard};
+
+/// The requests for several keys.
+#[derive(Debug)]
+pub(crate) struct KeySet {
+    /// One for each key, in the order of the names.
+    requests: Vec<ResolvedRequest>,
+    /// For each key as it was given: its place among the requests.
+    given: Box<[usize]>,
+}
+
+impl KeySet {
+    /// The error of a list without a key.
+    pub(crate) fn no_key(prefix: &str) -> LockError {
+        let reason = InvalidKey::new("the list of keys is empty, so there is nothing to lock");
+        LockError::InvalidKey { key: prefix.to_owned(), reason }
+    }
+
+    /// Each request is as `like`, but for its name.
+    pub(crate) fn new(names: Vec<String>, like: &ResolvedRequest, settings: &Settings) -> Result<Self, LockError> {
+        let given = names.into_iter().map(|name| settings.full_name(name)).collect::<Result<Vec<_>, _>>()?;
+        let keys = in_order(&given);
+        let given = given.iter().filter_map(|key| keys.iter().position(|other| other == key)).collect();
+        let requests = keys.into_iter().map(|key| ResolvedRequest { key, is_part: true, ..like.clone() }).collect();
+        Ok(Self { requests, given })
+    }
+}
+
+#[cfg(test)]
+fn once_each(given: &[Arc<str>]) -> Vec<Arc<str>> {
+    let is_first = |(place, key): &(usize, &Arc<str>)| !given.iter().take(*place).any(|before| before == *key);
+    given.iter().enumerate().filter(is_first).map(|(_, key)| Arc::clone(key)).collect()
+}
+
+/// Each key once, in the order in which all processes take keys.
+fn in_order(given: &[Arc<str>]) -> Vec<Arc<str>> {
+    mutant!(KeysInAnyOrder => return once_each(given));
+    given.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+impl Entry {
+    /// Waits for all keys. A body that holds one of them already would wait for itself.
+    pub(super) async fn acquire_all(&self, set: &KeySet) -> Result<LockGuard, LockError> {
+        let held = set.requests.iter().find(|request| self.frame_of(request).is_some());
+        if let Some(request) = held {
+            return Err(LockError::AlreadyHeld { key: request.key.to_string() });
+        }
+        let give_up = Deadline::after(self.request.timeout);
+        let requests: Vec<_> = set.requests.iter().collect();
+        let mut guards = self.acquire_parts(&requests, give_up).await?.into_iter();
+        let first = guards.next().ok_or_else(|| self.no_key())?;
+        Ok(first.with_others(guards.collect(), set.given.clone(), Vec::new()))
+    }
+
+    /// The same for a body. It borrows the keys that its outer bodies hold.
+    pub(super) async fn enter_all(&self, set: &KeySet) -> Result<Held, LockError> {
+        let give_up = Deadline::after(self.request.timeout);
+        let (mut guards, mut turns, mut own) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, request) in set.requests.iter().enumerate() {
+            match self.frame_of(request) {
+                Some(frame) => {
+                    let (turn, handle) = self.borrow(&frame, request, give_up).await?;
+                    turns.push(turn);
+                    guards.push((place, LockGuard::borrowing(handle)));
+                }
+                None => own.push((place, request)),
+            }
+        }
+        let requests: Vec<_> = own.iter().map(|(_, request)| *request).collect();
+        let acquired = self.acquire_parts(&requests, give_up).await?;
+        guards.extend(own.iter().map(|(place, _)| *place).zip(acquired));
+        guards.sort_by_key(|(place, _)| *place);
+        let mut guards = guards.into_iter().map(|(_, guard)| guard);
+        let first = guards.next().ok_or_else(|| self.no_key())?;
+        Ok(Held::new(first.with_others(guards.collect(), set.given.clone(), turns), self.on_lost(), None))
+    }
+
+    fn frame_of(&self, request: &ResolvedRequest) -> Option<Arc<Frame>> {
+        Frame::find(|hold| hold.is_of(self.engine.core(), &request.key))
+    }
+
+    fn no_key(&self) -> LockError {
+        KeySet::no_key(&self.request.key)
+    }
+
+    /// Acquires the keys of `requests`, inside of spans when somebody listens.
+    async fn acquire_parts(
+        &self,
+        requests: &[&ResolvedRequest],
+        give_up: Deadline,
+    ) -> Result<Vec<LockGuard>, LockError> {
+        let Some(first) = requests.first() else { return Ok(Vec::new()) };
+        let Some(span) = self.wait_span() else {
+            return Ok(self.gather(requests, give_up).await?.into_iter().map(LockGuard::owning).collect());
+        };
+        let outcome = span.around(self.gather(requests, give_up)).await;
+        let path = outcome.as_ref().map(|holds| holds.first().and_then(|hold| hold.handle().path()));
+        span.end(path);
+        let path = path.ok().flatten();
+        let mut guards: Vec<_> = outcome?.into_iter().map(LockGuard::owning).collect();
+        if let Some(guard) = guards.first_mut() {
+            guard.enter_span(HoldSpan::begin(&first.key, first.prefix(), path));
+        }
+        Ok(guards)
+    }
+
+    /// Gathers the holds of all `requests`, which are in the order of their names. On an error nothing stays locked.
+    async fn gather(&self, requests: &[&ResolvedRequest], give_up: Deadline) -> Result<Vec<Hold>, LockError> {
+        let start = Moment::now();
+        let mut held = Vec::with_capacity(requests.len());
+        loop {
+            let outcome = match self.gather_more(requests, &mut held, give_up).await {
+                Ok(()) if held.len() < requests.len() => continue,
+                Ok(()) => self.begin(requests, &held, give_up).await,
+                Err(error) => Err(error),
+            };
+            let error = match outcome {
+                Ok(()) => return Ok(held),
+                Err(error) => error,
+            };
+            mutant!(HalfTakenSetKept => std::mem::forget(std::mem::take(&mut held)));
+            // What is given back may be waited for: its release is on its way before the caller goes on.
+            let releases = join_all(held.drain(..).map(Hold::release));
+            let _ = timeout(OVERTIME, releases).await;
+            // One of the first keys was lost while the task waited for the others.
+            if !error.is_lost() || give_up.has_passed() {
+                return Err(self.refused(error, start));
+            }
+        }
+    }
+
+    /// Goes on behind the keys that are `held`: tries all others, or waits for the next.
+    async fn gather_more(
+        &self,
+        requests: &[&ResolvedRequest],
+        held: &mut Vec<Hold>,
+        give_up: Deadline,
+    ) -> Result<(), LockError> {
+        let rest = requests.get(held.len()..).unwrap_or_default();
+        // What a task here holds is not worth a command.
+        let is_taken_here = |request: &&ResolvedRequest| self.engine.core().is_taken_here(&request.key);
+        let tried = rest.get(..rest.iter().position(is_taken_here).unwrap_or(rest.len())).unwrap_or_default();
+        if tried.len() > 1 {
+            let mut is_behind = false;
+            for outcome in self.try_all(tried, give_up).await {
+                match outcome {
+                    Ok(hold) if !is_behind => held.push(hold),
+                    // Who waits for a key holds no key behind it.
+                    Ok(hold) => drop(hold),
+                    Err(error) if self.request.timeout.is_zero() => return Err(error),
+                    Err(_) => is_behind = true,
+                }
+            }
+            if !is_behind && tried.len() == rest.len() {
+                return Ok(());
+            }
+        }
+        let Some(next) = requests.get(held.len()) else { return Ok(()) };
+        let left = if self.request.timeout.is_zero() { Duration::ZERO } else { give_up.remaining().max(LEAST) };
+        let next = ResolvedRequest { timeout: left, ..ResolvedRequest::clone(next) };
+        held.push(self.engine.acquire(&next).await?);
+        Ok(())
+    }
+
+    /// Tries each of `requests` once, all at the same time.
+    async fn try_all(&self, requests: &[&ResolvedRequest], give_up: Deadline) -> Vec<Result<Hold, LockError>> {
+        let once =
+            |request: &&ResolvedRequest| ResolvedRequest { timeout: Duration::ZERO, ..ResolvedRequest::clone(request) };
+        let requests: Vec<_> = requests.iter().map(once).collect();
+        let all = join_all(requests.iter().map(|request| self.engine.acquire(request)));
+        if self.request.timeout.is_zero() {
+            return all.await;
+        }
+        let limit = answer_time(give_up.remaining().max(LEAST), self.engine.core().settings().command_timeout);
+        match timeout(limit, all).await {
+            Ok(outcomes) => outcomes,
+            // The task then waits for the first of them, as far as there is time.
+            Err(_) => vec![Err(self.engine.core().store().unanswered(limit).of_lock(&self.request.key))],
+        }
+    }
+
+    /// Begins the time of all holds. An error when one of them was lost meanwhile.
+    async fn begin(&self, requests: &[&ResolvedRequest], held: &[Hold], give_up: Deadline) -> Result<(), LockError> {
+        let command_timeout = self.engine.core().settings().command_timeout;
+        let by = Deadline::after(answer_time(give_up.remaining(), command_timeout));
+        let begun = held.iter().zip(requests).map(|(hold, request)| hold.begin_together(request, by));
+        join_all(begun).await.into_iter().collect::<Result<(), _>>()?;
+        let lost = held.iter().map(Hold::handle).find(|handle| !handle.is_valid());
+        lost.map_or(Ok(()), |handle| Err(handle.lost_error(false)))
+    }
+
+    /// The error of a request that could not have all its keys. Each try is only a part of the request.
+    fn refused(&self, error: LockError, start: Moment) -> LockError {
+        match error {
+            LockError::Timeout { key, holder, held_here, frees_in, .. } => {
+                let is_try = self.request.timeout.is_zero();
+                if is_try {
+                    self.engine.core().note_timeout(&self.request, Duration::ZERO, holder.as_deref(), None);
+                }
+                let waited = if is_try { Duration::ZERO } else { start.elapsed() };
+                LockError::Timeout { key, waited, holder, held_here, frees_in }
+            }
+            error => error,
+        }
+    }
+}
+
+/// A timeout of zero would be a single try, which waits for longer.
+const LEAST: Duration = Duration::from_nanos(1);

@@ -1,0 +1,42 @@
+//! [`Others`]: the locks of a guard behind its first.
+
+use futures_util::future::join_all;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::LockError;
+use crate::local::{Hold, HoldHandle};
+
+/// The locks of a guard behind its first.
+pub(super) struct Others {
+    /// In the order of the names. A hold is `None` when it is borrowed from an outer body.
+    pub(super) members: Vec<(HoldHandle, Option<Hold>)>,
+    /// For each key as it was given: its place among all locks of the guard.
+    pub(super) given: Box<[usize]>,
+    /// The turns in the outer bodies whose holds are borrowed.
+    pub(super) turns: Vec<OwnedMutexGuard<()>>,
+}
+
+impl Others {
+    pub(super) fn handles(&self) -> impl Iterator<Item = &HoldHandle> {
+        self.members.iter().map(|(handle, _)| handle)
+    }
+
+    pub(super) fn are_borrowed(&self) -> bool {
+        self.members.iter().all(|(_, hold)| hold.is_none())
+    }
+
+    /// Releases all locks at the same time, the first of the guard as well. A loss is told before any other error.
+    pub(super) async fn release(self, first: HoldHandle, hold: Option<Hold>) -> Result<(), LockError> {
+        let Self { members, turns, .. } = self;
+        let release = async |(handle, hold): (HoldHandle, Option<Hold>)| match hold {
+            Some(hold) => hold.release().await,
+            None if handle.is_valid() => Ok(()),
+            None => Err(handle.lost_error(true)),
+        };
+        let outcomes = join_all([(first, hold)].into_iter().chain(members).map(release)).await;
+        drop(turns);
+        let mut errors: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+        let told = errors.iter().position(LockError::is_lost).unwrap_or_default();
+        if errors.is_empty() { Ok(()) } else { Err(errors.swap_remove(told)) }
+    }
+}

@@ -1,0 +1,27 @@
+//! Holds of several keys: the time of each begins when all of them are held.
+
+use super::hold::Hold;
+use super::lease::ActiveHold;
+use super::resolved_request::ResolvedRequest;
+use crate::LockError;
+use crate::clock::{Deadline, Moment};
+
+impl Hold {
+    /// Begins the time of this hold, which was one of several keys until now. Others are kept out for as long as the request
+    /// wants, before this returns.
+    pub(crate) async fn begin_together(&self, request: &ResolvedRequest, by: Deadline) -> Result<(), LockError> {
+        self.handle().begin(&ResolvedRequest { is_part: false, ..request.clone() });
+        self.handle().keep_out(request, by).await
+    }
+}
+
+impl ActiveHold {
+    /// The same hold as if it had started `now`, by its own `request`.
+    pub(super) fn begin(&mut self, request: &ResolvedRequest, now: Moment) {
+        if let Some(holding) = self.holding.take() {
+            *self = Self::new(self.id, self.path, holding, request, now);
+        }
+        // What keeps others out is noted when the lease is long enough for it.
+        self.kept_until = None;
+    }
+}

@@ -1,0 +1,178 @@
+//! Sets of keys, in many worlds: all or none, nobody waits for ever, and nothing is left behind.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fastrand::Rng;
+use server_model::ModelServer;
+use tokio::time::{Instant, sleep};
+
+use super::network::{Conditions, Network};
+use super::process::connect;
+use super::time::Simulated;
+use crate::mutants::{Mutant, Seeded};
+use crate::{LockError, LockManager};
+
+/// In how many worlds a bug has to show.
+const WORLDS: u64 = 200;
+const PROCESSES: u64 = 3;
+const TASKS: u64 = 3;
+const KEYS: u64 = 4;
+const ROUNDS: u32 = 12;
+/// Longer than everybody else together needs the keys.
+const PATIENT: Duration = Duration::from_secs(20);
+/// What was asked for and given up is withdrawn by then (promise 5).
+const SETTLED: Duration = Duration::from_secs(8);
+
+/// Who has each key, and what was seen that must not be.
+#[derive(Default)]
+struct Witness {
+    holders: BTreeMap<u64, u64>,
+    seen: Vec<String>,
+}
+
+/// A task that takes sets of keys, one after another.
+struct Task {
+    id: u64,
+    locks: LockManager,
+    witness: Arc<Mutex<Witness>>,
+    random: Rng,
+}
+
+impl Task {
+    async fn live(mut self) {
+        for _ in 0..ROUNDS {
+            let count = self.random.u64(1..=3);
+            let keys: Vec<_> = (0..count).map(|_| self.random.u64(..KEYS)).collect();
+            let timeout = *self.random.choice(&[0, 60, 500, 20_000, 20_000]).unwrap();
+            self.once(&keys, Duration::from_millis(timeout)).await;
+            sleep(Duration::from_millis(self.random.u64(..40))).await;
+        }
+    }
+
+    async fn once(&mut self, keys: &[u64], timeout: Duration) {
+        let request = self.locks.lock_all("k", keys).timeout(timeout);
+        let used = Duration::from_millis(self.random.u64(..30));
+        let is_dropped = timeout < PATIENT && self.random.u8(..4) == 0;
+        let patience = if is_dropped { Duration::from_millis(self.random.u64(..50)) } else { PATIENT * 2 };
+        match tokio::time::timeout(patience, request.acquire()).await {
+            Err(_) if is_dropped => {}
+            Err(_) => self.see(format!("{keys:?}: no answer within {patience:?}")),
+            Ok(Ok(guard)) => {
+                self.take(keys, guard.keys());
+                sleep(used).await;
+                self.give_back(keys);
+                if self.random.bool() {
+                    drop(guard);
+                } else if let Err(error) = guard.release().await {
+                    // The connection may be cut just then.
+                    assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+                }
+            }
+            Ok(Err(error)) => {
+                let is_one = |key: &u64| error.key() == Some(&format!("k:{key}"));
+                if error.is_timeout() && !keys.iter().any(is_one) {
+                    self.see(format!("{keys:?}: {error}"));
+                }
+                if timeout == PATIENT {
+                    self.see(format!("{keys:?}: {error}"));
+                }
+            }
+        }
+    }
+
+    fn take(&self, keys: &[u64], names: Vec<&str>) {
+        let mut witness = self.witness.lock().unwrap();
+        for key in keys {
+            if !names.contains(&format!("k:{key}").as_str()) {
+                witness.seen.push(format!("{key} is not among {names:?}"));
+            }
+            if let Some(other) = witness.holders.insert(*key, self.id)
+                && other != self.id
+            {
+                witness.seen.push(format!("{key} is held by {other} and {}", self.id));
+            }
+        }
+    }
+
+    fn give_back(&self, keys: &[u64]) {
+        let mut witness = self.witness.lock().unwrap();
+        witness.holders.retain(|key, _| !keys.contains(key));
+    }
+
+    fn see(&self, text: String) {
+        self.witness.lock().unwrap().seen.push(text);
+    }
+}
+
+/// What must not be in this world.
+fn play(seed: u64, bug: Option<Mutant>) -> Vec<String> {
+    let _seeded = Seeded::begin(bug);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let _time = Simulated::begin();
+        let mut random = Rng::with_seed(seed);
+        let network = Network::new(ModelServer::new(), 1.0, random.fork());
+        let cut = if seed.is_multiple_of(2) { 0.0 } else { 0.003 };
+        let delay = Duration::from_millis(random.u64(..4));
+        let push_lost = if seed.is_multiple_of(3) { 0.1 } else { 0.0 };
+        let calm = Conditions { delay, slow: 0.0, refused: 0.0, cut_before: 0.0, cut_after: 0.0, push_lost: 0.0 };
+        network.set_conditions(Conditions { cut_before: cut, cut_after: cut, push_lost, ..calm });
+        let witness = Arc::new(Mutex::new(Witness::default()));
+        let processes: Vec<_> = (0..PROCESSES).map(|number| connect(&network, &format!("p{number}"))).collect();
+        let running: Vec<_> = (0..PROCESSES * TASKS)
+            .map(|id| {
+                let locks = processes[usize::try_from(id % PROCESSES).unwrap()].clone();
+                tokio::spawn(Task { id, locks, witness: Arc::clone(&witness), random: random.fork() }.live())
+            })
+            .collect();
+        for task in running {
+            task.await.unwrap();
+        }
+        network.set_conditions(calm);
+        let start = Instant::now();
+        let everything = connect(&network, "last").lock_all("k", 0..KEYS).timeout(SETTLED).acquire().await;
+        let mut seen = std::mem::take(&mut witness.lock().unwrap().seen);
+        if let Err(error) = everything {
+            seen.push(format!("left behind after {:?}: {error}", start.elapsed()));
+        }
+        for locks in &processes {
+            if locks.stats().held > 0 {
+                seen.push(format!("{:?} still holds {}", locks, locks.stats().held));
+            }
+        }
+        seen
+    })
+}
+
+/// `SEEDS=20000` for more worlds, `SEED=7` for one alone.
+fn seeds(usually: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    number("SEED").map_or(0..number("SEEDS").unwrap_or(usually), |seed: u64| seed..seed + 1)
+}
+
+#[test]
+fn sets_of_keys_are_taken_as_a_whole_and_leave_nothing_behind() {
+    for seed in seeds(WORLDS) {
+        let seen = play(seed, None);
+        assert!(seen.is_empty(), "seed {seed}: {seen:#?}");
+    }
+}
+
+#[test]
+fn a_set_that_is_half_taken_and_kept_is_seen() {
+    let caught = (0..WORLDS).find(|seed| !play(*seed, Some(Mutant::HalfTakenSetKept)).is_empty());
+    println!("half a set is kept: world {caught:?}");
+    assert!(caught.is_some());
+}
+
+/// Two tasks then wait for each other until one of them gives up.
+#[test]
+fn keys_that_are_taken_in_any_order_are_seen() {
+    let caught = (0..WORLDS).find(|seed| !play(*seed, Some(Mutant::KeysInAnyOrder)).is_empty());
+    println!("keys in any order: world {caught:?}");
+    assert!(caught.is_some());
+}

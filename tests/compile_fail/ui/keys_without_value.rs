@@ -1,0 +1,8 @@
+use lock_runtime::{LockError, cache_lock};
+
+#[cache_lock(keys)]
+async fn f(from: u64, to: u64) -> Result<u64, LockError> {
+    Ok(from + to)
+}
+
+fn main() {}

@@ -1,0 +1,109 @@
+//! Fns with several keys.
+
+use std::collections::BTreeSet;
+
+use lock_runtime::{FencingToken, LockError, LockGuard, LockManager, cache_lock};
+
+use crate::behaviour::{Result, alone};
+
+struct Order {
+    seats: Vec<String>,
+}
+
+impl Order {
+    #[cache_lock(prefix = "seat", keys = self.seats, guard = guard)]
+    async fn reserve(&self) -> Result<usize> {
+        Ok(guard.keys().len())
+    }
+}
+
+#[cache_lock(prefix = "account", keys = [from, to], timeout_ms = 0, guard = guard)]
+async fn transfer(from: u64, to: u64, amount: u64) -> Result<Vec<String>> {
+    assert!(amount > 0);
+    Ok(guard.keys().into_iter().map(str::to_owned).collect())
+}
+
+#[cache_lock(prefix = "name", keys = [first, second])]
+async fn texts(first: String, second: String) -> Result<String> {
+    Ok(first + &second)
+}
+
+#[cache_lock(prefix = "list", keys = ids, fenced = tokens)]
+async fn listed(ids: &[u64]) -> Result<Vec<FencingToken>> {
+    assert_eq!(ids.len(), tokens.len());
+    Ok(tokens)
+}
+
+#[cache_lock(prefix = "list", keys = ids)]
+async fn moved(ids: BTreeSet<u64>) -> Result<BTreeSet<u64>> {
+    Ok(ids)
+}
+
+#[cache_lock(prefix = "list", keys = ids.iter().map(|id| id + 1), guard = guard)]
+async fn computed(ids: Vec<u64>) -> Result<usize> {
+    Ok(guard.keys().len() + ids.len())
+}
+
+#[cache_lock(prefix = "pair", keys = [(1, id), (2, id)], on_fail = |err: LockError| err.key().map(str::to_owned))]
+async fn pairs(id: u64) -> Option<String> {
+    None
+}
+
+#[cache_lock(prefix = "later", keys = [a, b])]
+fn later(a: u64, b: u64) -> impl Future<Output = Result<u64>> {
+    async move { Ok(a + b) }
+}
+
+async fn is_locked(name: &str, key: u64) -> bool {
+    let locks = LockManager::current().unwrap();
+    locks.lock(name, &key).try_acquire().await.unwrap().is_none()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fn_with_several_keys_holds_all_of_them() {
+    alone(async {
+        assert_eq!(transfer(7, 3, 1).await.unwrap(), ["account:3", "account:7"]);
+        assert_eq!(transfer(7, 7, 1).await.unwrap(), ["account:7"]);
+        let locks = LockManager::current().unwrap();
+        let busy: LockGuard = locks.lock("account", &7_u64).acquire().await.unwrap();
+        let error = transfer(3, 7, 1).await.unwrap_err();
+        assert_eq!(error.key(), Some("account:7"));
+        assert!(!is_locked("account", 3).await);
+        busy.release().await.unwrap();
+        assert_eq!(later(1, 2).await.unwrap(), 3);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_borrowed_and_not_moved() {
+    alone(async {
+        assert_eq!(texts("a".into(), "b".into()).await.unwrap(), "ab");
+        let order = Order { seats: vec!["12a".into(), "12b".into()] };
+        assert_eq!(order.reserve().await.unwrap(), 2);
+        assert_eq!(moved(BTreeSet::from([1, 2])).await.unwrap().len(), 2);
+        assert_eq!(computed(vec![1, 2, 2]).await.unwrap(), 5);
+        assert!(matches!(listed(&[]).await, Err(LockError::InvalidKey { .. })));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_are_in_the_order_of_the_keys() {
+    alone(async {
+        let tokens = listed(&[9, 4, 9]).await.unwrap();
+        assert_eq!((tokens.len(), tokens[0]), (3, tokens[2]));
+        assert_ne!(tokens[0], tokens[1]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_names_the_key_that_was_busy() {
+    alone(async {
+        let locks = LockManager::current().unwrap();
+        let _busy = locks.lock("pair", &(2, 5)).acquire().await.unwrap();
+        assert_eq!(pairs(5).await.as_deref(), Some("pair:2:5"));
+    })
+    .await;
+}

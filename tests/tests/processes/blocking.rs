@@ -1,0 +1,53 @@
+//! Threads without a runtime, on a server: the manager's own thread drives what they wait for.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lock_runtime::LockManager;
+use tests::server::Server;
+
+const LONG: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_program_without_a_runtime_locks_on_a_server() {
+    let server = Server::start();
+    let locks = || LockManager::builder().url(&server.url()).connect_lazy().unwrap();
+    let managers = [locks(), locks()];
+    let total = std::sync::atomic::AtomicU32::new(0);
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let (locks, total) = (&managers[number % 2], &total);
+            scope.spawn(move || {
+                for _ in 0..25 {
+                    let step = || {
+                        let seen = total.load(std::sync::atomic::Ordering::SeqCst);
+                        thread::yield_now();
+                        total.store(seen + 1, std::sync::atomic::Ordering::SeqCst);
+                    };
+                    locks.lock("p", "k").timeout(LONG).run_blocking(step).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(total.into_inner(), 100);
+}
+
+/// The connection was made on a runtime that nobody drives any more.
+#[test]
+fn a_runtime_that_is_not_driven_costs_a_thread_at_most_two_command_timeouts() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let locks = runtime.block_on(LockManager::connect(&server.url())).unwrap();
+    let start = Instant::now();
+    let taken = thread::spawn(move || {
+        locks.lock("p", "k").timeout(LONG).run_blocking(|| ()).unwrap();
+        let first = start.elapsed();
+        let start = Instant::now();
+        locks.lock("p", "k").timeout(LONG).run_blocking(|| ()).unwrap();
+        (first, start.elapsed())
+    });
+    let (first, second) = taken.join().unwrap();
+    println!("the first lock took {first:?}, the next {second:?}");
+    assert!(first < Duration::from_secs(2), "{first:?}");
+    assert!(second < Duration::from_millis(200), "{second:?}");
+}
