@@ -23,8 +23,8 @@ pub(crate) struct Entry {
 impl Entry {
     pub(crate) async fn acquire(&self) -> Result<LockGuard, LockError> {
         let Self { engine, request, .. } = self;
-        if Frame::find(|hold| hold.is_of(engine.core(), &request.key)).is_some() {
-            return Err(LockError::AlreadyHeld { key: request.key.to_string() });
+        if let Some(frame) = Frame::find(|hold| hold.is_of(engine.core(), &request.key)) {
+            return Err(already_held(request, !frame.hold().covers(request.share)));
         }
         if let Some(span) = self.wait_span() {
             return Box::pin(self.acquire_inside(span)).await;
@@ -35,6 +35,9 @@ impl Entry {
     pub(crate) async fn enter(&self) -> Result<Held, LockError> {
         let Self { engine, request, .. } = self;
         if let Some(frame) = Frame::find(|hold| hold.is_of(engine.core(), &request.key)) {
+            if !frame.hold().covers(request.share) {
+                return Err(already_held(request, true));
+            }
             // Boxed: most calls never get here, and need no room for it.
             return Box::pin(self.reenter(frame)).await;
         }
@@ -79,16 +82,23 @@ impl Entry {
         let give_up = Deadline::after(request.timeout);
         let inner = outer.inner();
         let turn = match Arc::clone(&inner).try_lock_owned() {
-            Ok(turn) => turn,
-            Err(_) => tokio::time::timeout(give_up.remaining(), inner.lock_owned()).await.map_err(|_| {
+            // Readers inside a reader need not exclude each other.
+            _ if outer.hold().is_of_reader() => None,
+            Ok(turn) => Some(turn),
+            Err(_) => Some(tokio::time::timeout(give_up.remaining(), inner.lock_owned()).await.map_err(|_| {
                 engine.core().note_timeout(request, request.timeout, Some(&settings.label), None);
                 behind_itself(request, &settings.label)
-            })?,
+            })?),
         };
         let deadline = Deadline::after(answer_time(give_up.remaining(), settings.command_timeout));
         let handle = outer.hold().borrow(request.fenced, deadline).await?;
-        Ok(Held::new(LockGuard::borrowing(handle), *on_lost, Some(turn)))
+        Ok(Held::new(LockGuard::borrowing(handle), *on_lost, turn))
     }
+}
+
+/// The error of a task that would wait for itself.
+fn already_held(request: &ResolvedRequest, wants_more: bool) -> LockError {
+    LockError::AlreadyHeld { key: request.key.to_string(), wants_more }
 }
 
 /// The error of a nested call when a joined sibling kept the lock that both calls had entered.

@@ -17,6 +17,7 @@ use super::turn::{Step, Turn};
 use super::waiter_limit::WaiterPermit;
 use crate::clock::{Deadline, Moment};
 use crate::observe::metrics;
+use crate::token::Token;
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
 use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
 use crate::{BackendError, LockError};
@@ -36,7 +37,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     // Whether `attempt.started` is still the current time.
     let mut is_first = true;
     loop {
-        let (slot, entered) = core.table().enter(core, &request.key, request.fenced, !request.timeout.is_zero());
+        let (slot, entered) = core.table().enter(core, request);
         match entered {
             Entered::Turn(id) => {
                 // Boxed: else the future of every waiter would have room for the store's commands, and most waiters
@@ -44,9 +45,15 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 let now = is_first.then_some(attempt.started);
                 return Box::pin(drive(core, Turn::new(&slot, id), request, &mut attempt, now, None)).await;
             }
-            Entered::Waiting(id, receiver, waiting) => {
+            Entered::Joined(joined) => {
+                let hold = Hold::joined(&slot, joined, request.body);
+                metrics::waited(request.prefix(), attempt.started.elapsed());
+                return fence_joined(hold, request, &attempt).await;
+            }
+            Entered::Waiting(id, receiver, waiting) | Entered::Queued(id, receiver, waiting) => {
                 let waiting = waiting.of(request.prefix());
-                let turn = wait(core, &slot, request, &mut attempt, QueuePlace { slot: &slot, id, receiver }).await?;
+                let place = QueuePlace { slot: &slot, is_of_all_permits: slot.permits.is_some(), id, receiver };
+                let turn = wait(core, &slot, request, &mut attempt, place).await?;
                 let now = Moment::now();
                 if attempt.is_over(now) {
                     return Err(given_up(core, &slot, request, &attempt));
@@ -54,7 +61,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 return match take_over(core, turn, request, now) {
                     Ok(hold) => {
                         metrics::waited(request.prefix(), now.since(attempt.started));
-                        Ok(hold)
+                        fence_joined(hold, request, &attempt).await
                     }
                     Err(turn) => Box::pin(drive(core, turn, request, &mut attempt, Some(now), Some(waiting))).await,
                 };
@@ -107,16 +114,48 @@ async fn wait(
 /// Starts the hold on a good lease that was handed over. It needs neither the store nor the memory for the store's
 /// commands.
 fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now: Moment) -> Result<Hold, Turn> {
-    let handle = if core.is_closed() { None } else { Hold::start(&turn, request, now) };
-    match handle {
-        Some(handle) => Ok(Hold::new(turn, handle, request.body)),
+    if core.is_closed() {
+        return Err(turn);
+    }
+    if request.joins_readers() {
+        let slot = Arc::clone(turn.slot());
+        let joined = slot.locked().join_called(turn.id(), request, now);
+        if let Some(joined) = joined {
+            turn.defuse();
+            return Ok(Hold::joined(&slot, joined, request.body));
+        }
+    }
+    match Hold::start(&turn, request, now) {
+        Some(started) => Ok(Hold::new(turn, started, request.body)),
         None => Err(turn),
     }
 }
 
-/// A place in the queue of a slot.
+/// Draws a fencing token for a reader that has joined the hold of others, if it wants one. A hold that starts has its token
+/// already.
+async fn fence_joined(hold: Hold, request: &ResolvedRequest, attempt: &Attempt) -> Result<Hold, LockError> {
+    if request.fenced && hold.handle().fencing_token().is_none() {
+        // Boxed, like everything else that waits for the store.
+        Box::pin(hold.handle().borrow(true, attempt.by())).await?;
+    }
+    Ok(hold)
+}
+
+/// What a reader has when it joins the hold of others.
+#[derive(Debug)]
+pub(super) struct Joined {
+    /// The id of the hold.
+    pub(super) id: u64,
+    pub(super) token: Token,
+    pub(super) holding: metrics::Holding,
+    /// The keeper has to confirm a longer lease.
+    pub(super) is_longer: bool,
+}
+
+/// A place in the queue of a slot, or in the queue of all permits of a name.
 struct QueuePlace<'a> {
     slot: &'a Slot,
+    is_of_all_permits: bool,
     id: u64,
     receiver: oneshot::Receiver<Turn>,
 }
@@ -124,7 +163,10 @@ struct QueuePlace<'a> {
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         // A turn that was sent but not received is dropped with the receiver, and passes on.
-        self.slot.leave(self.id);
+        match self.slot.permits.as_ref().filter(|_| self.is_of_all_permits) {
+            Some(permits) => drop(permits.remove(self.id)),
+            None => self.slot.leave(self.id),
+        }
     }
 }
 
@@ -155,9 +197,9 @@ async fn drive(
         }
         match step {
             Step::Hold => {
-                if let Some(handle) = Hold::start(&turn, request, now) {
+                if let Some(started) = Hold::start(&turn, request, now) {
                     metrics::waited(request.prefix(), now.since(attempt.started));
-                    return Ok(Hold::new(turn, handle, request.body));
+                    return Ok(Hold::new(turn, started, request.body));
                 }
             }
             Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
@@ -166,13 +208,18 @@ async fn drive(
                 let _ = tokio::time::timeout(pause, changed).await;
             }
             Step::Rejoin => {
-                turn = match slot.rejoin(turn, request.fenced) {
+                turn = match slot.rejoin(turn, request) {
                     Rejoined::Turn(turn) => turn,
+                    Rejoined::Joined(joined) => {
+                        metrics::waited(request.prefix(), now.since(attempt.started));
+                        return fence_joined(Hold::joined(&slot, joined, request.body), request, attempt).await;
+                    }
                     Rejoined::Waiting(id, receiver) => {
                         if waiting.is_none() {
                             waiting = Some(admit(core, request)?);
                         }
-                        wait(core, &slot, request, attempt, QueuePlace { slot: &slot, id, receiver }).await?
+                        let place = QueuePlace { slot: &slot, is_of_all_permits: false, id, receiver };
+                        wait(core, &slot, request, attempt, place).await?
                     }
                 };
             }
@@ -248,7 +295,7 @@ async fn send(
             exactly_one(answers).map(|outcome| turn.on_confirm_answer(outcome))
         }
         Step::Draw(token, count) => {
-            let drawn = store.draw(&request.key, &token, count, deadline).await;
+            let drawn = store.draw(&request.key, &token, request.share, count, deadline).await;
             drawn.map(|first| turn.on_draw_answer(first, count))
         }
         Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::GiveUp => Ok(()),
@@ -373,6 +420,8 @@ fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attem
     let waited = if request.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
     let (holder, held_here) = match holder {
         Behind::ThisProcess => (Some(core.label().to_owned()), true),
+        // A task here may hold the lock in another mode.
+        Behind::Another if core.is_held_here(&request.key) => (Some(core.label().to_owned()), true),
         Behind::Another => (slot.holder_elsewhere(), false),
     };
     core.note_timeout(request, waited, holder.as_deref(), slot.holder_seen_for());

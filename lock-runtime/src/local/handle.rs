@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::asking::ReleaseDone;
 use super::core::Core;
 use super::lease::{Fences, Lease};
 use super::slot::Slot;
@@ -13,6 +14,7 @@ use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
 use crate::observe::Path;
+use crate::share::Share;
 use crate::store::{Release, Renewal, Renewed, Store, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -50,25 +52,39 @@ impl HoldHandle {
 
     pub(super) fn release_again(&self) {
         let HoldInner { slot, token, .. } = &*self.0;
-        slot.core.release_later(Release::withdrawal(&slot.key, token, CLAIM));
+        slot.core.release_later(Release::withdrawal(&slot.key, token, CLAIM).of_share(slot.share));
     }
 
     /// Releases the lease of a hold that was lost (rule 14: once the body is dropped). The slot has forgotten the
     /// lease, but the store may still have it.
     pub(super) fn release_after_loss(&self) {
         let HoldInner { slot, token, .. } = &*self.0;
-        // It makes no difference whether the store granted the lease again: this release is for that grant, too.
-        if slot.note_release_done(token).is_some() {
-            slot.release_forced(token);
-            self.release_again();
-        } else {
+        match slot.note_release_done(token) {
+            // It makes no difference whether the store granted the lease again: this release is for that grant, too.
+            ReleaseDone::Done { .. } => {
+                slot.release_forced(token);
+                self.release_again();
+            }
+            ReleaseDone::StillUsed => {}
             // The hold of a plain guard was released when it was lost.
-            slot.forget_forced(token);
+            ReleaseDone::Unnoted => drop(slot.forget_forced(token)),
         }
     }
 
     pub(crate) fn key(&self) -> &str {
         &self.0.slot.key
+    }
+
+    /// Whether a body under this hold may do what a hold of this `share` allows.
+    pub(crate) fn covers(&self, share: Option<Share>) -> bool {
+        match (self.0.slot.share, share) {
+            (None, _) | (Some(_), Some(Share::Read)) | (Some(Share::Permit(_)), Some(Share::Permit(_))) => true,
+            (Some(_), None) | (Some(Share::Read), Some(Share::Permit(_))) => false,
+        }
+    }
+
+    pub(crate) fn is_of_reader(&self) -> bool {
+        self.0.slot.share == Some(Share::Read)
     }
 
     /// Whether this is a hold of `key` in `core`.
@@ -137,6 +153,7 @@ impl HoldHandle {
         let renewal = Renewal {
             key: Arc::clone(&inner.slot.key),
             token: inner.token.clone(),
+            share: inner.slot.share,
             lease,
             grace: inner.slot.core.settings().grace,
         };
@@ -200,7 +217,7 @@ impl HoldHandle {
             return Ok(self.clone());
         }
         let inner = &*self.0;
-        match inner.slot.core.store().draw(&inner.slot.key, &inner.token, 1, deadline).await {
+        match inner.slot.core.store().draw(&inner.slot.key, &inner.token, inner.slot.share, 1, deadline).await {
             Ok(Some(first)) => {
                 // Rule 20: the reserved fencing tokens are forgotten, because they are smaller than the token just
                 // drawn.

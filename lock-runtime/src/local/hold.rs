@@ -6,6 +6,8 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::{Either, ready};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::asking::ReleaseDone;
+use super::acquire::Joined;
 use super::ending::{Ended, Ending};
 use super::handle::HoldHandle;
 use super::lease::EndedHold;
@@ -16,7 +18,7 @@ use super::upkeep::ScheduleKeys;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
-use crate::observe;
+use crate::observe::{self, metrics};
 use crate::store::{Ask, Release, Released, Store};
 use crate::timing::{CLAIM, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
@@ -29,12 +31,21 @@ pub(crate) struct Hold {
     handle: HoldHandle,
     /// The shutdown waits for the end of the body.
     _body: Option<TaskTrackerToken>,
+    /// Counts the hold of one of several readers.
+    _holding: Option<metrics::Holding>,
+}
+
+/// A hold that has begun, and is not yet in anybody's hands.
+pub(super) struct Started {
+    handle: HoldHandle,
+    /// What counts the hold, when it is that of one of several readers.
+    holding: Option<metrics::Holding>,
 }
 
 impl Hold {
     /// Starts the hold on the slot's lease. `None` when the lease is gone, is not good enough (rule L1), or has no
     /// fencing token left.
-    pub(super) fn start(turn: &Turn, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
+    pub(super) fn start(turn: &Turn, request: &ResolvedRequest, now: Moment) -> Option<Started> {
         let mut state = turn.slot().locked();
         if !state.may_act(turn.id()) {
             return None;
@@ -49,18 +60,34 @@ impl Hold {
         }
         let lease = state.start(turn.id(), request, now)?;
         let (token, dead_owner) = (lease.token.clone(), lease.dead_owner.take());
+        let readers = lease.hold.as_mut().filter(|hold| hold.readers.is_some());
+        let holding = readers.and_then(|hold| hold.holding.take());
+        let called = if lease.share.is_some() { state.take_readers_to_call(now) } else { Vec::new() };
         state.offers.take_up(turn.id());
         state.track(turn.slot());
         drop(state);
+        turn.slot().call(called);
         if let Some(owner) = dead_owner.filter(|owner| !turn.core().is_own_token(owner)) {
             observe::took_over(&request.key, owner.label().as_deref());
         }
-        Some(HoldHandle::new(turn, token, fence))
+        Some(Started { handle: HoldHandle::new(turn, token, fence), holding })
     }
 
-    pub(super) fn new(turn: Turn, handle: HoldHandle, body: bool) -> Self {
+    pub(super) fn new(turn: Turn, started: Started, body: bool) -> Self {
         let body = body.then(|| turn.core().bodies().token());
-        Self { turn: Some(turn), handle, _body: body }
+        let Started { handle, holding } = started;
+        Self { turn: Some(turn), handle, _body: body, _holding: holding }
+    }
+
+    /// The part of a reader that has joined the hold of others.
+    pub(super) fn joined(slot: &Arc<Slot>, joined: Joined, body: bool) -> Self {
+        let Joined { id, token, holding, is_longer } = joined;
+        let turn = Turn::new(slot, id);
+        if is_longer {
+            slot.locked().track(slot);
+        }
+        let handle = HoldHandle::new(&turn, token, OnceLock::new());
+        Self::new(turn, Started { handle, holding: Some(holding) }, body)
     }
 
     pub(crate) fn handle(&self) -> &HoldHandle {
@@ -73,6 +100,11 @@ impl Hold {
         let now = Moment::now();
         let Ended { ending, entries, stale, hold } = turn.slot().end(turn.id(), now);
         let (pending_release, turn) = match ending {
+            Ending::Joint => {
+                // The turn is that of the hold.
+                turn.defuse();
+                return Either::Left(ready(Ok(())));
+            }
             Ending::Kept => {
                 mutant!(ReleasePerHold => self.handle.release_again());
                 turn.core().schedule().cancel(entries);
@@ -109,7 +141,7 @@ impl Hold {
         let core = self.handle.core();
         let deadline = Deadline::new(now, core.settings().command_timeout);
         let release = &mut pending_release.release;
-        let again = release.again.as_ref().map(|(token, claim)| Ask::again(&release.key, token, *claim, deadline));
+        let again = Ask::along(release, deadline);
         let outcome = match (&turn, &again) {
             (Some((turn, takings)), Some(ask)) => {
                 let answered = {
@@ -180,6 +212,7 @@ impl Drop for Hold {
         let Ended { ending, entries, stale, hold } = turn.slot().end_quietly(turn.id());
         core.schedule().cancel(entries);
         match ending {
+            Ending::Joint => return turn.defuse(),
             Ending::Kept => {}
             Ending::Lost => self.release_lost(stale, hold),
             Ending::Free(release) | Ending::Yield(release) => core.release_elsewhere(release),
@@ -224,7 +257,7 @@ impl PendingRelease {
         self.is_answered = true;
         let Self { slot, release, number, .. } = &self;
         if slot.on_release_ended(release) {
-            slot.core.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
+            slot.core.release_later(Release::withdrawal(&release.key, &release.token, release.claim).of_share(release.share));
         }
         number.is_none_or(|number| slot.core.schedule().end_release(number))
     }
@@ -258,7 +291,7 @@ impl Slot {
         if !release.queued {
             return false;
         }
-        let is_granted_again = self.note_release_done(&release.token) == Some(true);
+        let is_granted_again = self.note_release_done(&release.token) == ReleaseDone::Done { is_granted_again: true };
         self.release_forced(&release.token);
         is_granted_again
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::share::Share;
+
 /// A request with the full name of its lock and a value for every option.
 #[derive(Clone, Debug)]
 pub(crate) struct ResolvedRequest {
@@ -12,12 +14,20 @@ pub(crate) struct ResolvedRequest {
     pub(crate) expire: Duration,
     pub(crate) renew: bool,
     pub(crate) fenced: bool,
+    /// `None` for the lock alone.
+    pub(crate) share: Option<Share>,
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
     /// lease).
     pub(crate) body: bool,
 }
 
 impl ResolvedRequest {
+    /// Whether the hold may be one with those of other readers here. A hold that is not renewed ends by itself, and the others
+    /// must not.
+    pub(super) fn joins_readers(&self) -> bool {
+        self.share == Some(Share::Read) && self.renew
+    }
+
     /// The prefix as its author wrote it, without the namespace.
     pub(crate) fn prefix(&self) -> &str {
         self.prefix.of(&self.key)

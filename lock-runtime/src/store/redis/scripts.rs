@@ -1,4 +1,5 @@
-//! The Lua scripts, each in a file of `scripts/`. A line `-- include queue.lua` stands for the code that they share.
+//! The Lua scripts, each in a file of `scripts/`. A line `-- include queue.lua` stands for the code that they
+//! share, and in that code a line `-- include shared.lua` for its part about shared leases.
 
 use std::sync::LazyLock;
 
@@ -18,19 +19,24 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "b6690b68611b05e62ee9448fd73b8f67f0a11f8f");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "148f77d1c86287740a880138da0f3b89aa222f68");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "16ba1860d7d1ad470e3bd5a91f2e660ace102101");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "69f509a1a4874cadd1745d12cd2abee2fcc09108");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "ebf5deaf18245014bd0597f5fa89fd3fd609cac7");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "01785490fd7cafb47fa4f0cb6adce5a69be9b6b3");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "af3d42eba2d3ffc18c190f9423feec55864dcaa2");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "8e038a49ce087be461832467f85735de5e55174a");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "9e1f11b94b6efff61a1032cc4c31203352e968c9");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "a22702e2cf65fe053d5d984d2f8695e7a4a261b7");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "5fb1ae3ddbf877f95922c668c8e142d635540c9a");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "335fb39d5d7ab3ad1fcc45bd5b671374837da5fa");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "f7cc729168d3c4b110dceafe18721f2cf2d82878");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "130cf229b1d4932fbe221f20bb466c5db213b2ed");
+pub(super) static SHARED_ASK: LazyLock<Script> = script!(9, "shared_ask.lua", "44f4d817c13c013c197e99b51e82197683f15cc2");
+pub(super) static SHARED_RELEASE: LazyLock<Script> = script!(10, "shared_release.lua", "cfd5fc7e43e2655c77b2409857b3c4e4cb11e5a2");
+pub(super) static SHARED_RENEW: LazyLock<Script> = script!(11, "shared_renew.lua", "30acf721341dd70323bc68423a76728e4114f8b5");
+pub(super) static SHARED_DRAW: LazyLock<Script> = script!(12, "shared_draw.lua", "21446a1176e347c208c54e3d23522b497cabfbb7");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
         let text = file.replacen("-- include queue.lua\n", include_str!("scripts/queue.lua"), 1);
+        let text = text.replacen("-- include shared.lua\n", include_str!("scripts/shared.lua"), 1);
         Self { text, digest, number }
     }
 
@@ -62,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_digest_of_each_script_is_that_of_its_text() {
-        for script in [&ASK, &FREE, &RELEASE, &RENEW, &DRAW, &RAISE, &DENIED, &INSPECT, &FORCE] {
+        for script in [&ASK, &FREE, &RELEASE, &RENEW, &DRAW, &RAISE, &DENIED, &INSPECT, &FORCE, &SHARED_ASK, &SHARED_RELEASE, &SHARED_RENEW, &SHARED_DRAW] {
             let digest = sha1_smol::Sha1::from(&script.text).digest().to_string();
             assert_eq!(script.digest, digest, "the digest of script {} is now {digest}", script.number);
         }
