@@ -181,7 +181,8 @@ fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
     if owners.is_empty() {
         owners.push(&seen.owner);
     }
-    let holders: Vec<String> = owners.iter().filter_map(|owner| owner.label()).collect();
+    let mut holders: Vec<String> = owners.iter().filter_map(|owner| owner.label()).collect();
+    holders.sort_unstable();
     LockInfo {
         key: name.to_owned(),
         holder: holders.first().cloned(),
