@@ -41,7 +41,7 @@ const fn chart(file: &'static str, case: &'static str, title: &'static str, one:
 }
 
 const CHARTS: &[Chart] = &[
-    chart("w1", "w1-pinned", "A lock nobody else wants, taken and given back", "1× = the two bare Redis commands"),
+    chart("w1", "w1-pinned", "A lock nobody else wants, taken and released", "1× = the two bare Redis commands"),
     Chart {
         less_is_better: false,
         ..chart("w2", "w2-64", "Locks per second, 64 tasks on 64 keys", "1× = the two bare Redis commands")

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Outcome {
     /// By name. Those with a unit of time are data for ratios and for the JSON file: no table or chart shows them.
     pub(crate) values: BTreeMap<String, f64>,
-    /// How often the lock was not obtained, or not given back.
+    /// How often the lock was not obtained, or not released.
     pub(crate) failures: u64,
     /// How often two were inside at once, or a write was lost.
     pub(crate) overlaps: u64,

@@ -39,6 +39,7 @@ mod snapshots;
 /// | `timeout_ms = INTEGER`, `timeout_s = INTEGER`, `timeout = "1500ms"` or a `Duration` | how long to wait for the lock; 0 tries once | the manager's timeout, 2 s |
 /// | `expire_ms = INTEGER`, `expire_s = INTEGER`, `expire = "2s"` or a `Duration` | the lease: how long a *crashed* holder keeps others out. It does not limit a healthy body: the lease is renewed until the body ends | the manager's lease, 30 s |
 /// | `renew = BOOL` | `renew = false` never renews the lease: the body is stopped when the lease ends | `true`; `renew` alone means `renew = true` |
+/// | `max_hold_ms = INTEGER`, `max_hold_s = INTEGER`, `max_hold = "5m"` or a `Duration` | how long the lock may be held: then the body is stopped as if the lock were lost, and the error says why | no limit |
 /// | `on_fail = EXPR`, `on_fail = \|err\| EXPR` | what to return when the lock was not obtained, or was lost | `Err(E::from(LockError))` |
 /// | `on_lost = "cancel"`, `on_lost = "continue"` | whether a body is stopped when its lease is lost | `"cancel"` |
 /// | `manager = EXPR` | the `LockManager`, or a reference or `Arc` to a manager; borrowed, never moved | the manager of the enclosing `LockManager::scope`, else the installed manager |

@@ -10,7 +10,9 @@ pub use ::std;
 
 mod constant;
 
-pub use constant::{check_expire, check_expire_ms, check_expire_s, check_prefix};
+pub use constant::{
+    check_expire, check_expire_ms, check_expire_s, check_max_hold, check_max_hold_ms, check_max_hold_s, check_prefix,
+};
 
 pub use crate::held::Held;
 pub use crate::options::{Amount, LockOptions};

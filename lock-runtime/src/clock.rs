@@ -188,6 +188,20 @@ mod tests {
         assert!(Drift::of_ppm(999).is_none() && Drift::of_ppm(500_001).is_none());
     }
 
+    #[test]
+    fn of_the_lease_for_a_time_the_holder_may_trust_that_time_and_little_more() {
+        for ppm in [1_000, 10_000, 500_000] {
+            let drift = Drift::of_ppm(ppm).unwrap();
+            for wanted in [0, 1, 10, 999, 50_000, 31_536_000_000].map(Duration::from_millis) {
+                let trusted = drift.trusted(drift.lease_for(wanted));
+                assert!(
+                    trusted >= wanted && trusted <= wanted + Duration::from_millis(3),
+                    "{ppm} {wanted:?} {trusted:?}"
+                );
+            }
+        }
+    }
+
     /// Any readings of the three clocks, near each other or far apart.
     fn moment() -> impl Strategy<Value = Moment> {
         let nanos = || prop_oneof![0..20_u64, any::<u64>()];

@@ -56,8 +56,8 @@ pub enum LockError {
         limit: usize,
     },
 
-    /// The lock was held, and was lost before the work was done: its lease ended, or Redis no longer knew it. Another
-    /// process may have worked at the same time. Check what was done before you repeat it.
+    /// The lock was held, and was lost before the work was done: its lease ended, Redis no longer knew it, or the work took
+    /// longer than its `max_hold`. Another process may have worked at the same time. Check what was done before you repeat it.
     #[non_exhaustive]
     Lost {
         /// The lock's name in Redis.
@@ -67,6 +67,9 @@ pub enum LockError {
         /// Whether somebody released the lock by force
         /// ([`LockManager::force_release`](crate::LockManager::force_release)), as far as this process was told.
         forced: bool,
+        /// The longest hold that the request allowed, if the lock was lost because that time was over
+        /// ([`LockRequest::max_hold`](crate::LockRequest::max_hold)).
+        max_hold: Option<Duration>,
     },
 
     /// There is no manager. Call [`LockManager::install`](crate::LockManager::install) at start-up, or run this inside
@@ -164,11 +167,12 @@ impl fmt::Display for LockError {
                 "lock `{key}`: {limit} tasks wait already, and no more may; turn some away earlier, or raise the manager's \
                  `max_waiters` or `max_waiters_per_key`"
             ),
-            Self::Lost { key, completed, forced } => {
-                let how = match (forced, completed) {
-                    (true, _) => "released by force",
-                    (false, true) => "lost before it was released",
-                    (false, false) => "lost",
+            Self::Lost { key, completed, forced, max_hold } => {
+                let how = match (forced, max_hold, completed) {
+                    (true, ..) => "released by force".to_owned(),
+                    (false, Some(max_hold), _) => format!("held for its `max_hold` of {max_hold:?}"),
+                    (false, None, true) => "lost before it was released".to_owned(),
+                    (false, None, false) => "lost".to_owned(),
                 };
                 let ran = if *completed { "partly unprotected" } else { "stopped" };
                 write!(f, "lock `{key}` was {how}; what ran under it was {ran}")
@@ -193,7 +197,7 @@ impl fmt::Display for LockError {
             ),
             Self::TooFewReplicas { key, confirmed, wanted } => write!(
                 f,
-                "lock `{key}`: only {confirmed} of {wanted} replicas confirmed it in time, so it was given back"
+                "lock `{key}`: only {confirmed} of {wanted} replicas confirmed it in time, so it was released"
             ),
             Self::Backend { key, problem } => write!(f, "lock `{key}`: {problem}"),
             Self::Connect { server, problem } => write!(f, "can't connect to {server}: {problem}"),
@@ -429,7 +433,7 @@ mod tests {
             assert!(cause.is::<std::io::Error>(), "{error}");
             assert_eq!((error.kind(), error.key()), (ErrorKind::Unavailable, key));
         }
-        let lost = LockError::Lost { key: "p:k".to_owned(), completed: true, forced: false };
+        let lost = LockError::Lost { key: "p:k".to_owned(), completed: true, forced: false, max_hold: None };
         assert_eq!((lost.kind(), lost.key(), lost.source().is_none()), (ErrorKind::Lost, Some("p:k"), true));
         assert_eq!((LockError::NotInstalled.kind(), LockError::NotInstalled.key()), (ErrorKind::Misuse, None));
     }

@@ -13,4 +13,6 @@ pub(crate) enum LossReason {
     ShutDown,
     /// Somebody released the lock by force (rule 21).
     Forced,
+    /// The hold had lasted for as long as its request allows.
+    MaxHold,
 }

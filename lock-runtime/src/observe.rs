@@ -61,6 +61,7 @@ pub(crate) fn lost(key: &str, reason: LossReason, held: Duration, left_out: u64)
         LossReason::TooFewServers => "too_few_servers",
         LossReason::ShutDown => "shut_down",
         LossReason::Forced => "forced",
+        LossReason::MaxHold => "max_hold",
     };
     tracing::warn!(target: "lock_runtime", key, reason, held_ms = millis(held), left_out, "lock lost");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::entry::Entry;
-use crate::local::{PrefixPlace, ResolvedRequest};
+use crate::local::{PrefixPlace, ResolvedRequest, Terms};
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::store::Store as _;
@@ -21,6 +21,7 @@ pub struct LockOptions {
     timeout: Option<Duration>,
     expire: Option<Duration>,
     renew: Option<bool>,
+    max_hold: Option<Duration>,
     fenced: bool,
     share: Option<Share>,
     on_lost: OnLost,
@@ -36,6 +37,7 @@ impl LockOptions {
             timeout: None,
             expire: None,
             renew: None,
+            max_hold: None,
             fenced: false,
             share: None,
             on_lost: OnLost::Cancel,
@@ -83,6 +85,25 @@ impl LockOptions {
     #[must_use]
     pub fn expire_s(self, amount: impl Amount) -> Self {
         self.amount("expire_s", amount, Duration::from_secs, Self::expire)
+    }
+
+    /// The option `max_hold = EXPR`.
+    #[must_use]
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.max_hold = Some(max_hold);
+        self
+    }
+
+    /// The option `max_hold_ms = EXPR`.
+    #[must_use]
+    pub fn max_hold_ms(self, amount: impl Amount) -> Self {
+        self.amount("max_hold_ms", amount, Duration::from_millis, Self::max_hold)
+    }
+
+    /// The option `max_hold_s = EXPR`.
+    #[must_use]
+    pub fn max_hold_s(self, amount: impl Amount) -> Self {
+        self.amount("max_hold_s", amount, Duration::from_secs, Self::max_hold)
     }
 
     fn amount(
@@ -156,17 +177,20 @@ impl LockOptions {
 
     /// Fills in the namespace and the defaults of a manager, and checks the result.
     fn resolve(self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, OnLost), LockError> {
+        let expire = self.expire.unwrap_or(settings.default_expire);
+        settings.check_lease("expire", expire)?;
+        let terms = Terms::new(self.max_hold)?;
         let request = ResolvedRequest {
             key: settings.full_name(self.name?)?,
             prefix: PrefixPlace::behind(settings.namespace.as_deref(), self.prefix),
             timeout: self.timeout.unwrap_or(settings.default_timeout),
-            expire: self.expire.unwrap_or(settings.default_expire),
+            expire: terms.as_ref().map_or(expire, |terms| terms.lease(expire, settings.drift())),
             renew: self.renew.unwrap_or(true),
             fenced: self.fenced,
             share: self.share,
             body: body && self.on_lost == OnLost::Cancel,
+            terms,
         };
-        settings.check_lease("expire", request.expire)?;
         Ok((request, self.on_lost))
     }
 

@@ -96,6 +96,30 @@ impl LockRequest {
         self
     }
 
+    /// The longest time that the lock may be held. By default there is no such limit. From 10 ms to one year.
+    ///
+    /// The lease is not renewed beyond it. Then the lock is lost: a body under the lock is stopped, and its caller gets
+    /// [`LockError::Lost`](crate::LockError::Lost) with `max_hold`. The time counts from the start of the hold.
+    ///
+    /// With [`renew(false)`](Self::renew) the hold ends with its lease or with this time, whichever is first.
+    /// [`LockGuard::extend`](crate::LockGuard::extend) refuses to go beyond this time. A body that enters the lock of an
+    /// outer body has the time of the outer hold.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let forever = std::future::pending::<()>();
+    /// let stuck = locks.lock("import", "products").max_hold(Duration::from_secs(300)).run(forever).await;
+    /// assert!(matches!(stuck, Err(LockError::Lost { completed: false, max_hold: Some(_), .. })));
+    /// # Ok(()) }
+    /// ```
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.options = self.options.max_hold(max_hold);
+        self
+    }
+
     /// Whether a fencing token is drawn with the lock. By default none is drawn. The token is in
     /// [`LockGuard::fencing_token`].
     ///

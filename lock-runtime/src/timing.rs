@@ -92,6 +92,8 @@ const fn fits(shorter: &[Duration], longer: Duration) {
 
 // Promise 4: a lost wake-up delays by at most a second. An ask that was answered just before a tick is left to the next one.
 const _: () = fits(&[ASK_INTERVAL, FRESH_ANSWER, TICK, ROUND_TRIP], SECOND);
+// Promise 4: a crashed waiter delays others by at most 3 s: its claim, and the ask of the next waiter at the claim's end.
+const _: () = fits(&[CLAIM, TICK, ROUND_TRIP], Duration::from_secs(3));
 // Promise 4: a turn that is not taken up delays everybody by at most a second.
 const _: () = fits(&[UNUSED_LEASE_KEPT_FOR, TICK, TICK, ROUND_TRIP], SECOND);
 // Promise 4: a release whose task is not polled delays everybody by at most a second (rule L8).

@@ -23,7 +23,7 @@ impl Protocol {
         self.drive(world, process);
     }
 
-    /// The turn passes to the next task; what nobody needs any more is given back.
+    /// The turn passes to the next task; what nobody needs any more is released.
     pub(crate) fn pass(&self, world: &mut World, process: usize) {
         let me = &mut world.processes[process];
         if me.awaits {
@@ -194,7 +194,7 @@ impl Protocol {
         *hand_overs <= STREAK || !self.keeps(Rule::Streak)
     }
 
-    /// The body of a hold that has ended is polled: it is dropped instead, and only then its lease is given back.
+    /// The body of a hold that has ended is polled: it is dropped instead, and only then its lease is released.
     pub(crate) fn drop_body(&self, world: &mut World, process: usize, task: usize) {
         if !self.keeps(Rule::LookFirst) {
             world.seen.breach = Some(Breach::StepWithoutLock);

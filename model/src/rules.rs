@@ -25,11 +25,11 @@ pub enum Rule {
     OwnersToken,
     /// 11: every grant starts as a claim.
     Claims,
-    /// 12: a grant that nobody waits for is given back.
+    /// 12: a grant that nobody waits for is released.
     StrayGrants,
     /// 13: no step of a body starts after its hold's deadline or loss.
     LookFirst,
-    /// 14: the lease of a lost body is given back once the body is dropped.
+    /// 14: the lease of a lost body is released once the body is dropped.
     DropFirst,
     /// 15: a deadline allows for clocks that drift.
     Drift,
@@ -53,7 +53,7 @@ pub enum Rule {
     Streak,
     /// 18: what is dropped and taken over by the next task counts as well.
     StreakOfDrops,
-    /// L5: a waiter that is gone is skipped; when none is left the lease is given back.
+    /// L5: a waiter that is gone is skipped; when none is left the lease is released.
     NobodyLeft,
     /// L6: a hold that outlives its deadline ends the whole lease.
     WholeLease,

@@ -1,4 +1,4 @@
-//! W8: a crowd. Up to 100,000 tasks wait for locks that are held; then these are given back.
+//! W8: a crowd. Up to 100,000 tasks wait for locks that are held; then these are released.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

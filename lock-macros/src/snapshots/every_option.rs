@@ -6,6 +6,7 @@ impl Shop {
             )
             .timeout_ms(2000u64)
             .expire(self.expire)
+            .max_hold_ms(300000u64)
             .renew(true)
             .fenced(true)
             .on_lost(shop::locks::OnLost::Continue);

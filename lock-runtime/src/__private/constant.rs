@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lease_bounds::problem_of_lease;
+use crate::lease_bounds::{problem_of_lease, problem_of_max_hold};
 
 /// Checks `prefix = PREFIX`. Other mistakes in a prefix are found at run time: a `const fn` sees only bytes.
 ///
@@ -29,7 +29,7 @@ pub const fn check_prefix(prefix: &str) {
 /// At compile time, with the mistake.
 #[track_caller]
 pub const fn check_expire(expire: Duration) {
-    check_nanos(expire.as_nanos());
+    refuse(problem_of_lease(expire.as_nanos()));
 }
 
 /// Checks `expire_ms = EXPIRE`.
@@ -40,7 +40,7 @@ pub const fn check_expire(expire: Duration) {
 #[track_caller]
 pub const fn check_expire_ms(expire: i128) {
     assert!(expire >= 0, "a lease can't be negative");
-    check_nanos(expire.unsigned_abs().saturating_mul(1_000_000));
+    refuse(problem_of_lease(expire.unsigned_abs().saturating_mul(1_000_000)));
 }
 
 /// Checks `expire_s = EXPIRE`.
@@ -53,10 +53,41 @@ pub const fn check_expire_s(expire: i128) {
     check_expire_ms(expire.saturating_mul(1000));
 }
 
+/// Checks `max_hold = MAX_HOLD`.
+///
+/// # Panics
+///
+/// At compile time, with the mistake.
+#[track_caller]
+pub const fn check_max_hold(max_hold: Duration) {
+    refuse(problem_of_max_hold(max_hold.as_nanos()));
+}
+
+/// Checks `max_hold_ms = MAX_HOLD`.
+///
+/// # Panics
+///
+/// At compile time, with the mistake.
+#[track_caller]
+pub const fn check_max_hold_ms(max_hold: i128) {
+    assert!(max_hold >= 0, "a hold can't be negative");
+    refuse(problem_of_max_hold(max_hold.unsigned_abs().saturating_mul(1_000_000)));
+}
+
+/// Checks `max_hold_s = MAX_HOLD`.
+///
+/// # Panics
+///
+/// At compile time, with the mistake.
+#[track_caller]
+pub const fn check_max_hold_s(max_hold: i128) {
+    check_max_hold_ms(max_hold.saturating_mul(1000));
+}
+
 #[track_caller]
 #[expect(clippy::panic, reason = "the compiler shows it")]
-const fn check_nanos(nanos: u128) {
-    if let Some(problem) = problem_of_lease(nanos) {
+const fn refuse(problem: Option<&str>) {
+    if let Some(problem) = problem {
         panic!("{}", problem);
     }
 }

@@ -29,6 +29,15 @@ impl Drift {
         lease.saturating_sub(apart.saturating_add(READING))
     }
 
+    /// The lease of which its holder may trust so much: at least the `wanted` time, in whole milliseconds.
+    pub(crate) fn lease_for(self, wanted: Duration) -> Duration {
+        let wanted = wanted.saturating_add(READING).as_nanos();
+        let nanos = wanted.saturating_mul(1_000_000) / u128::from(1_000_000 - self.ppm());
+        let millis = u64::try_from(nanos / 1_000_000).unwrap_or(u64::MAX);
+        // The division above rounds down, and so does the server's clock.
+        Duration::from_millis(millis.saturating_add(2))
+    }
+
     pub(crate) fn ppm(self) -> u32 {
         mutant!(DriftAsUsual => return Self::DEFAULT.0);
         self.0

@@ -205,7 +205,7 @@ impl Core {
         let Some(revoked) = slot.revoke(token, reason) else { return };
         self.schedule.cancel(revoked.entries);
         if let Some(hold) = revoked.hold {
-            self.note_loss(slot.key(), hold, reason);
+            self.note_loss(slot.key(), hold);
         }
         slot.wake();
         if let Some(release) = revoked.release {

@@ -8,7 +8,6 @@ use super::lease::EndedHold;
 use super::repeat_limit::Warning;
 use super::resolved_request::ResolvedRequest;
 use super::slot::Slot;
-use crate::loss_reason::LossReason;
 use crate::observe::{self, Path, metrics};
 use crate::stats::LockStats;
 use crate::store::Events;
@@ -95,11 +94,11 @@ impl Core {
     }
 
     /// Notes that a hold was lost.
-    pub(super) fn note_loss(&self, key: &str, hold: EndedHold, reason: LossReason) {
+    pub(super) fn note_loss(&self, key: &str, hold: EndedHold) {
         self.counters().lost.fetch_add(hold.users.into(), Ordering::Relaxed);
         metrics::lost(hold.prefix.of(key));
         if let Some(left_out) = self.repeat_limit().admit(Warning::Lost, key) {
-            observe::lost(key, reason, hold.since.elapsed(), left_out);
+            observe::lost(key, hold.reason, hold.since.elapsed(), left_out);
         }
     }
 

@@ -56,7 +56,7 @@ impl Slot {
         entries.tracked = tracked.take();
         if lease.has_ended(now) {
             // Rule L6: the hold outlived its deadline, so the whole lease ends.
-            let stale = lease.release(&self.key);
+            let (stale, hold) = (lease.release(&self.key), lease.ended_hold());
             *slot_lease = None;
             return Ended { ending: Ending::Lost, entries, stale: Some(stale), hold };
         }

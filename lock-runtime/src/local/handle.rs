@@ -7,8 +7,9 @@ use tokio::sync::Notify;
 
 use super::asking::ReleaseDone;
 use super::core::Core;
-use super::lease::{Fences, Lease};
+use super::lease::{ActiveHold, Fences, Lease};
 use super::slot::Slot;
+use super::terms::Terms;
 use super::turn::Turn;
 use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
@@ -39,11 +40,12 @@ struct HoldInner {
     id: u64,
     token: Token,
     fence: OnceLock<u64>,
+    terms: Option<Arc<Terms>>,
 }
 
 impl HoldHandle {
-    pub(super) fn new(turn: &Turn, token: Token, fence: OnceLock<u64>) -> Self {
-        Self(Arc::new(HoldInner { slot: Arc::clone(turn.slot()), id: turn.id(), token, fence }))
+    pub(super) fn new(turn: &Turn, token: Token, fence: OnceLock<u64>, terms: Option<Arc<Terms>>) -> Self {
+        Self(Arc::new(HoldInner { slot: Arc::clone(turn.slot()), id: turn.id(), token, fence, terms }))
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {
@@ -140,7 +142,41 @@ impl HoldHandle {
     }
 
     pub(crate) fn lost_error(&self, completed: bool) -> LockError {
-        LockError::Lost { key: self.key().to_owned(), completed, forced: self.0.slot.was_forced(&self.0.token) }
+        let forced = self.0.slot.was_forced(&self.0.token);
+        LockError::Lost { key: self.key().to_owned(), completed, forced, max_hold: self.spent() }
+    }
+
+    /// The time that the hold was allowed, if the hold was lost because this time was over.
+    fn spent(&self) -> Option<Duration> {
+        let terms = self.0.terms.as_ref()?;
+        let now = Moment::now();
+        let state = self.0.slot.locked();
+        // The deadline may have passed without anybody having taken note of that.
+        let lease = state.lease.as_ref().filter(|lease| self.is_on(lease) && lease.has_ended(now));
+        let _ = lease.and_then(Lease::ended_hold);
+        drop(state);
+        terms.spent()
+    }
+
+    /// Whether `lease` carries this hold.
+    fn is_on(&self, lease: &Lease) -> bool {
+        lease.hold.as_ref().is_some_and(|hold| hold.id == self.0.id)
+    }
+
+    /// Refuses an extension beyond the time that the hold is allowed.
+    fn check_extension(&self, lease: Duration) -> Result<(), LockError> {
+        let now = Moment::now();
+        let state = self.0.slot.locked();
+        let hold = state.lease.as_ref().filter(|lease| self.is_on(lease)).and_then(|lease| lease.hold.as_ref());
+        let left = hold.and_then(ActiveHold::latest_end).map(|latest| latest.remaining_at(now));
+        drop(state);
+        match left {
+            Some(left) if lease > left => {
+                let reason = format!("{lease:?} is longer than the {left:?} that `max_hold` leaves to this hold");
+                Err(LockError::InvalidSetting { setting: "lease to extend to", reason })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// See [`LockGuard::extend`](crate::LockGuard::extend).
@@ -148,6 +184,9 @@ impl HoldHandle {
         self.core().settings().check_lease("lease to extend to", lease)?;
         if !self.is_valid() {
             return Err(self.lost_error(false));
+        }
+        if self.0.terms.is_some() {
+            self.check_extension(lease)?;
         }
         let inner = &*self.0;
         let renewal = Renewal {
@@ -194,8 +233,7 @@ impl HoldHandle {
         let mut state = self.0.slot.locked();
         let now = Moment::now();
         let lease = state.lease.as_mut().filter(|lease| lease.token == self.0.token);
-        let is_own = |lease: &Lease| lease.hold.as_ref().is_some_and(|hold| hold.id == self.0.id);
-        let Some(lease) = lease.filter(|lease| is_own(lease)) else {
+        let Some(lease) = lease.filter(|lease| self.is_on(lease)) else {
             // The hold ended while the store was asked. Its lease may have been handed over with the same token.
             return Extended::Ended;
         };
@@ -203,7 +241,7 @@ impl HoldHandle {
             return Extended::TooLate;
         }
         if let Some(hold) = &mut lease.hold {
-            hold.own = hold.own.max_at(own, now);
+            hold.move_end(own, now);
         }
         Extended::Yes
     }

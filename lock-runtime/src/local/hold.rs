@@ -70,7 +70,7 @@ impl Hold {
         if let Some(owner) = dead_owner.filter(|owner| !turn.core().is_own_token(owner)) {
             observe::took_over(&request.key, owner.label().as_deref());
         }
-        Some(Started { handle: HoldHandle::new(turn, token, fence), holding })
+        Some(Started { handle: HoldHandle::new(turn, token, fence, request.terms.clone()), holding })
     }
 
     pub(super) fn new(turn: Turn, started: Started, body: bool) -> Self {
@@ -86,7 +86,7 @@ impl Hold {
         if is_longer {
             slot.locked().track(slot);
         }
-        let handle = HoldHandle::new(&turn, token, OnceLock::new());
+        let handle = HoldHandle::new(&turn, token, OnceLock::new(), None);
         Self::new(turn, Started { handle, holding: Some(holding) }, body)
     }
 
@@ -169,7 +169,7 @@ impl Hold {
             }
         };
         if pending_release.on_answer() && was_lost(&released) {
-            self.note_loss(hold, LossReason::NotKnown);
+            self.note_loss(hold.map(|hold| EndedHold { reason: LossReason::NotKnown, ..hold }));
             return Err(self.handle.lost_error(true));
         }
         if let (Some((turn, _)), Some(ask), Some(answer)) = (turn, again, released.again) {
@@ -181,7 +181,7 @@ impl Hold {
 
     /// Releases what a lost hold may still have in the store. It happens only now, when the hold's user is gone.
     fn release_lost(&self, stale: Option<Release>, hold: Option<EndedHold>) {
-        self.note_loss(hold, LossReason::Deadline);
+        self.note_loss(hold);
         if let Some(release) = stale {
             self.handle.core().release_later(release);
         } else {
@@ -198,9 +198,9 @@ fn was_lost(released: &Released) -> bool {
 
 impl Hold {
     /// Tells that the hold was lost. A loss that was noticed before its end is told already: then there is no `hold`.
-    fn note_loss(&self, hold: Option<EndedHold>, reason: LossReason) {
+    fn note_loss(&self, hold: Option<EndedHold>) {
         if let Some(hold) = hold {
-            self.handle.core().note_loss(self.handle.key(), hold, reason);
+            self.handle.core().note_loss(self.handle.key(), hold);
         }
     }
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 use super::pending_ask::PendingAsk;
 use super::readers::Readers;
 use super::resolved_request::{PrefixPlace, ResolvedRequest};
+use super::terms::Terms;
 use super::upkeep::ScheduleKeys;
 use crate::clock::{Deadline, Drift, Moment};
+use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
 use crate::share::Share;
 use crate::store::{Grant, Release};
@@ -66,6 +68,7 @@ pub(super) struct ActiveHold {
     pub(super) body: bool,
     /// The readers that have the hold together. `None` for a hold of one task.
     pub(super) readers: Option<Box<Readers>>,
+    pub(super) terms: Option<Arc<Terms>>,
     /// Whether it was told that the hold lasts for long.
     pub(super) is_long_told: bool,
     /// The hold's own end, even when the store has confirmed the lease for longer.
@@ -83,16 +86,45 @@ pub(crate) struct EndedHold {
     pub(super) prefix: PrefixPlace,
     /// How many tasks had it.
     pub(super) users: u32,
+    /// Why it was lost, if its deadline passed.
+    pub(super) reason: LossReason,
 }
 
 impl ActiveHold {
     pub(super) fn as_ended(&self) -> EndedHold {
-        EndedHold { since: self.since, prefix: self.prefix, users: self.users() }
+        EndedHold { since: self.since, prefix: self.prefix, users: self.users(), reason: LossReason::Deadline }
     }
 
     /// How many tasks have the hold.
     pub(super) fn users(&self) -> u32 {
         self.readers.as_ref().map_or(1, |readers| readers.active)
+    }
+
+    /// The latest end that its request allows.
+    pub(super) fn latest_end(&self) -> Option<Deadline> {
+        self.terms.as_ref()?.latest_end(self.since)
+    }
+
+    /// Moves its own end to `own`, but not beyond the latest end.
+    pub(super) fn move_end(&mut self, own: Deadline, now: Moment) {
+        let own = self.own.max_at(own, now);
+        self.own = self.latest_end().map_or(own, |latest| latest.min_at(own, now));
+    }
+
+    /// Whether a lease until `until` lasts for as long as this hold may.
+    pub(super) fn is_covered_by(&self, until: Deadline) -> bool {
+        self.latest_end().is_some_and(|latest| until.span() >= latest.remaining_at(until.start()))
+    }
+
+    /// The lease that the hold wants at `now`.
+    pub(super) fn wanted(&self, now: Moment, drift: Drift) -> Duration {
+        if !self.renew {
+            return self.own.remaining_at(now);
+        }
+        match self.latest_end() {
+            None => self.expire,
+            Some(latest) => self.expire.min(drift.lease_for(latest.remaining_at(now))),
+        }
     }
 
     /// In how long the hold will have lasted for `long`. `None` when that was told before.
@@ -182,6 +214,21 @@ impl Lease {
     /// The end of the hold on this lease: what the store has confirmed, but not beyond the hold's own end.
     pub(super) fn ends(&self, now: Moment) -> Option<Deadline> {
         self.hold.as_ref().map(|hold| self.until.min_at(hold.own, now))
+    }
+
+    /// Why the hold on this lease is over, once its deadline has passed.
+    pub(super) fn reason_of_end(&self) -> LossReason {
+        let is_spent = |hold: &&ActiveHold| hold.is_covered_by(self.until) && hold.is_covered_by(hold.own);
+        self.hold.as_ref().filter(is_spent).map_or(LossReason::Deadline, |_| LossReason::MaxHold)
+    }
+
+    /// What is told of the hold, whose deadline has passed.
+    pub(super) fn ended_hold(&self) -> Option<EndedHold> {
+        let (hold, reason) = (self.hold.as_ref()?, self.reason_of_end());
+        if let (Some(terms), LossReason::MaxHold) = (&hold.terms, reason) {
+            terms.note_spent();
+        }
+        Some(EndedHold { reason, ..hold.as_ended() })
     }
 
     /// Lengthens the lease. `false` when its hold has ended before (rule 13: a hold whose deadline has passed does not

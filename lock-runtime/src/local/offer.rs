@@ -326,9 +326,9 @@ impl Slot {
         }
         self.note_taking();
         let is_idle = state.offers.is_idle(now);
-        let given_back = state.has_contention() || is_idle;
+        let released = state.has_contention() || is_idle;
         state.offers.idle.get_or_insert(Deadline::new(now, UNUSED_LEASE_KEPT_FOR.saturating_sub(STEP_PATIENCE)));
-        let granted = if given_back { state.take_granted(&self.key) } else { None };
+        let granted = if released { state.take_granted(&self.key) } else { None };
         let release = granted.or_else(|| self.take_unanswered_try(&mut state));
         state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
         if release.is_some() {

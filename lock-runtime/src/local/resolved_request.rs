@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::terms::Terms;
 use crate::share::Share;
 
 /// A request with the full name of its lock and a value for every option.
@@ -19,13 +20,15 @@ pub(crate) struct ResolvedRequest {
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
     /// lease).
     pub(crate) body: bool,
+    /// How long the hold may last. Most requests say nothing of that.
+    pub(crate) terms: Option<Arc<Terms>>,
 }
 
 impl ResolvedRequest {
-    /// Whether the hold may be one with those of other readers here. A hold that is not renewed ends by itself, and the others
-    /// must not.
+    /// Whether the hold may be one with those of other readers here. A hold that is not renewed, or has a longest time, ends by
+    /// itself, and the others must not.
     pub(super) fn joins_readers(&self) -> bool {
-        self.share == Some(Share::Read) && self.renew
+        self.share == Some(Share::Read) && self.renew && self.terms.is_none()
     }
 
     /// The prefix as its author wrote it, without the namespace.

@@ -294,7 +294,10 @@ impl Slot {
     pub(crate) fn revoke(&self, token: Option<&Token>, reason: LossReason) -> Option<Revoked> {
         let mut state = self.locked();
         let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
-        let hold = lease.hold.as_ref().map(ActiveHold::as_ended);
+        let hold = match reason {
+            LossReason::Deadline => lease.ended_hold(),
+            _ => lease.hold.as_ref().map(|hold| EndedHold { reason, ..hold.as_ended() }),
+        };
         let turn = hold.is_some().then(|| state.new_id());
         if hold.is_some() && reason == LossReason::Forced {
             state.forced.push(lease.token.clone());
@@ -393,13 +396,15 @@ impl State {
 
     /// Starts the hold `id` on the lease. `None` without a lease.
     pub(super) fn start(&mut self, id: u64, request: &ResolvedRequest, now: Moment) -> Option<&mut Lease> {
-        let &ResolvedRequest { prefix, expire, renew, body, .. } = request;
+        let &ResolvedRequest { prefix, expire, renew, body, ref terms, .. } = request;
         let lease = self.lease.as_mut()?;
         let path = std::mem::replace(&mut lease.path, Path::HandOver);
         self.counts.count(path);
         let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
         let confirmed = is_whole.then_some(now);
-        let (own, holding) = (Deadline::new(now, expire), lease.holds.begin(request.prefix(), path));
+        let own = Deadline::new(now, expire);
+        let own = terms.as_ref().and_then(|terms| terms.latest_end(now)).map_or(own, |latest| latest.min_at(own, now));
+        let holding = lease.holds.begin(request.prefix(), path);
         let readers = request.joins_readers().then(|| Box::new(Readers::first(now)));
         let (since, is_long_told) = (now, false);
         lease.hold = Some(ActiveHold {
@@ -410,6 +415,7 @@ impl State {
             expire,
             renew,
             body,
+            terms: terms.clone(),
             own,
             confirmed,
             readers,

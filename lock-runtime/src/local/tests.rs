@@ -131,6 +131,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
         fenced: false,
         share: None,
         body: false,
+        terms: None,
     };
     // Each guard is dropped while no task waits here. Its lease is taken over before the keeper has released it.
     let mut streak = 0;
@@ -211,7 +212,7 @@ async fn a_store_that_forgets_during_a_renewal_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_a_lease_is_given_back_once_its_guard_is_dropped() {
+async fn what_is_left_of_a_lease_is_released_once_its_guard_is_dropped() {
     let locks = LockManager::in_memory();
     let beside = LockManager::builder().in_memory_with(&locks).unwrap();
     let is_free = async || beside.lock("p", "k").try_acquire().await.unwrap().is_some();

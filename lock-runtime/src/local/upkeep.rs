@@ -182,13 +182,15 @@ impl Slot {
             // A renewal or verification that failed is still due.
             _ if trigger == Trigger::Verify || lease.upkeep.failures > 0 => Duration::ZERO,
             None => Duration::ZERO,
+            // No lease is lengthened beyond what the hold is allowed.
+            Some(_) if hold.is_covered_by(lease.until) => left,
             Some(at) => renews_in(hold, at, now).unwrap_or(left),
         };
         if !pause.is_zero() {
             let is_long_in = hold.is_long_in(self.core.settings().warn_held_for, now);
             return Action::LookIn(pause.min(left).min(is_long_in.unwrap_or(left)));
         }
-        renew(if hold.renew { hold.expire } else { hold.own.remaining_at(now) }, Some(left))
+        renew(hold.wanted(now, self.core.settings().drift()), Some(left))
     }
 
     /// Takes in the answer to a renewal that was sent at `sent`. `None` means that there was no answer.
@@ -220,11 +222,11 @@ impl Slot {
                 // A renewal that was decided on for the previous hold confirms the lease, but not the full time of this
                 // hold. Such a renewal may have been sent after this hold began. Then only its shorter lease shows
                 // that.
-                let wanted = if hold.renew { hold.expire } else { hold.own.remaining_at(sent) };
+                let wanted = hold.wanted(sent, self.core.settings().drift());
                 if hold.since.since(sent).is_zero() && renewal.lease >= wanted {
                     hold.confirmed = Some(sent);
                     if hold.renew {
-                        hold.own = hold.own.max_at(Deadline::new(sent, hold.expire), now);
+                        hold.move_end(Deadline::new(sent, hold.expire), now);
                     }
                 } else if hold.confirmed.is_none() && trigger == Trigger::Timer {
                     return Action::Done; // the hold is in the list of young holds

@@ -163,7 +163,7 @@ async fn what_was_sent_to_a_server_that_is_silent_is_withdrawn_for_some_seconds_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_outage_left_is_given_back_as_soon_as_there_is_a_connection() {
+async fn what_an_outage_left_is_released_as_soon_as_there_is_a_connection() {
     let (_time, network) = world();
     let locks = connect(&network, "p");
     let guards = futures_util::future::join_all((0..300_u32).map(|key| {
@@ -199,7 +199,7 @@ fn kept(locks: &LockManager, key: u32, fenced: bool) -> Pin<Box<dyn Future<Outpu
 }
 
 /// The keeper takes the turn of a late task, finds that nobody takes up the grant, and gives it back.
-const GIVEN_BACK: Duration = Duration::from_secs(2);
+const RELEASED: Duration = Duration::from_secs(2);
 
 /// Whether a task that comes late, twice, has the server keep the lock for it. Its first ask waited for a connection; or, when
 /// `fenced`, the server has forgotten the script by then.
@@ -212,10 +212,10 @@ async fn late_task_keeps_the_lock(fenced: bool, bug: Option<Mutant>) -> bool {
         network.server(|server, _| server.flush_scripts());
     }
     let mut late = kept(&locks, 0, fenced);
-    sleep(GIVEN_BACK).await;
+    sleep(RELEASED).await;
     assert!(!is_locked(&network, "k:0"));
     assert!(late.as_mut().now_or_never().is_none(), "its next step is to ask anew");
-    sleep(GIVEN_BACK).await;
+    sleep(RELEASED).await;
     let is_kept = is_locked(&network, "k:0");
     late.await.unwrap().release().await.unwrap();
     is_kept

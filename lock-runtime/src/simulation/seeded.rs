@@ -133,11 +133,11 @@ const TAKEN: &str = "C5 a free lock is taken";
 const PASSES_ON: &str = "C5 a released lock passes on";
 const REACH: &str = "C6 grants reach somebody";
 const LEFT: &str = "C6 no lock is left behind";
-const UNUSED: &str = "C6 unused locks are given back";
+const UNUSED: &str = "C6 unused locks are released";
 const BACKED: &str = "C7 claims are backed by the server";
 const ERRORS: &str = "C8 errors are true";
 const LOSSES: &str = "C8 losses are told";
-const GIVEN_BACK: &str = "C9 all is given back";
+const RELEASED: &str = "C9 all is released";
 const ENDS: &str = "C9 what the server keeps has an end";
 const LASTS: &str = "C10 holds last";
 const CHEAP: &str = "C11 an outage costs little";
@@ -239,7 +239,7 @@ pub(super) const ALL: &[Seeded] = &[
     far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON)),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
-    code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, GIVEN_BACK),
+    code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, RELEASED),
     near(
         |plan| plan.round_trip == 400,
         code("a connection is given up for commands that had too little time", Mutant::CutShortIsSilence, ERRORS),

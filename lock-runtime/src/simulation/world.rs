@@ -39,7 +39,7 @@ const ALWAYS: [&str; 8] = [
     "C6 grants reach somebody",
     "C7 owners change by the rules",
     "C7 claims are backed by the server",
-    "C9 all is given back",
+    "C9 all is released",
     "rule 4: a free lock is the queue's",
 ];
 
@@ -281,7 +281,7 @@ fn left_behind(network: &Arc<Network>) -> Vec<Violation> {
     let keys = network.server(ModelServer::snapshot);
     let left = keys.into_iter().filter(|(key, _)| !key.ends_with(":fence") && key != MARKER);
     left.map(|(key, _)| Violation {
-        check: "C9 all is given back",
+        check: "C9 all is released",
         text: format!("{key} is left"),
         key: Some(key),
         range: (0, 0),

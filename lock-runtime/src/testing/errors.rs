@@ -38,7 +38,7 @@ pub fn timeout(key: &str, waited: Duration, holder: Option<&str>) -> LockError {
 /// ```
 #[must_use]
 pub fn lost(key: &str, completed: bool) -> LockError {
-    LockError::Lost { key: key.to_owned(), completed, forced: false }
+    LockError::Lost { key: key.to_owned(), completed, forced: false, max_hold: None }
 }
 
 /// [`LockError::Backend`]: Redis could not be asked, or could not do it, for the reason in `problem`.

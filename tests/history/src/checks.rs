@@ -17,11 +17,11 @@ pub use fencing::fences_increase;
 pub use free_time::{a_free_lock_is_taken, a_released_lock_passes_on};
 pub use lasting::holds_last;
 pub use order::waiters_are_not_passed_over;
-pub use orphans::{no_lock_is_left_behind, unused_locks_are_given_back};
+pub use orphans::{no_lock_is_left_behind, unused_locks_are_released};
 pub use owners::{claims_are_backed_by_the_server, owners_change_by_the_rules};
 pub use progress::{acquires_return_in_time, all_goes_on_after_the_faults, longest_wait};
 pub use register::the_register_loses_nothing;
-pub use resources::all_is_given_back;
+pub use resources::all_is_released;
 pub use truth::{errors_are_true, losses_are_told};
 
 use std::time::Duration;
@@ -42,12 +42,12 @@ pub const ALL: [(&str, Check); 16] = [
     ("C5 a free lock is taken", a_free_lock_is_taken),
     ("C5 a released lock passes on", a_released_lock_passes_on),
     ("C6 no lock is left behind", no_lock_is_left_behind),
-    ("C6 unused locks are given back", unused_locks_are_given_back),
+    ("C6 unused locks are released", unused_locks_are_released),
     ("C7 owners change by the rules", owners_change_by_the_rules),
     ("C7 claims are backed by the server", claims_are_backed_by_the_server),
     ("C8 errors are true", errors_are_true),
     ("C8 losses are told", losses_are_told),
-    ("C9 all is given back", all_is_given_back),
+    ("C9 all is released", all_is_released),
     ("C10 holds last", holds_last),
     ("promise 6: waiters are not passed over", waiters_are_not_passed_over),
 ];
@@ -77,7 +77,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// Nanoseconds that may pass before `promised` counts as broken. A connection takes three round trips, and then the lock
-    /// is asked for and given back.
+    /// is asked for and released.
     fn allow(&self, promised: Duration) -> u64 {
         span(promised + self.noise + self.round_trip * 5)
     }

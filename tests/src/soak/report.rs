@@ -27,7 +27,7 @@ pub struct Report {
     pub drawn: Vec<String>,
     /// The longest that anybody waited for a lock that he got.
     pub longest_wait: Duration,
-    /// Things that were not given back.
+    /// Things that were not released.
     pub leaks: u64,
 }
 

@@ -1,4 +1,4 @@
-//! When all is given back nothing is left: no task, no thread, no memory, no connection, and in Redis only records
+//! When all is released nothing is left: no task, no thread, no memory, no connection, and in Redis only records
 //! that end by themselves.
 
 use std::collections::BTreeMap;

@@ -119,7 +119,7 @@ async fn a_lease_that_was_left_behind_is_not_taken_over_for_its_last_moments(wor
         let guard = request().acquire().await.unwrap();
         sleep(SHORT * 5 / 2).await;
         drop(guard);
-        // At once: before the lease that nobody uses is given back.
+        // At once: before the lease that nobody uses is released.
         let guard = request().acquire().await.unwrap();
         assert!(guard.remaining() > SHORT, "{:?}", guard.remaining());
         guard.release().await.unwrap();

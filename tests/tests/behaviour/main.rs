@@ -12,6 +12,7 @@ mod leaks;
 mod leases;
 mod limits;
 mod managers;
+mod max_hold;
 mod names;
 mod permits;
 mod reach;

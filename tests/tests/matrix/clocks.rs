@@ -99,7 +99,7 @@ async fn row_36_a_client_whose_wall_clock_steps_forward_gives_its_hold_up_early(
     let stepped = Instant::now();
     child.wait_for("lost");
     assert!(stepped.elapsed() < Duration::from_secs(1) + LATE + NOISE, "{:?}", stepped.elapsed());
-    eventually("it is given back", Duration::from_secs(2), || server.owner("p:k").is_none()).await;
+    eventually("it is released", Duration::from_secs(2), || server.owner("p:k").is_none()).await;
     child.wait_for_end(LONG);
 }
 

@@ -192,7 +192,7 @@ async fn a_lock_whose_name_is_not_allowed_is_refused_at_once_and_others_are_not(
 
 /// The names of the locks are allowed and the helper keys are not: what the first release shows.
 #[tokio::test]
-async fn without_the_right_to_the_helper_keys_the_lock_is_given_back_all_the_same() {
+async fn without_the_right_to_the_helper_keys_the_lock_is_released_all_the_same() {
     let mut rights = all_rights();
     rights.retain(|right| *right != ANY_KEY);
     rights.push("~p:*");
@@ -208,7 +208,7 @@ async fn without_the_right_to_the_helper_keys_the_lock_is_given_back_all_the_sam
     is_left_alone(&server).await;
 }
 
-/// Dropped guards are given back many in one command, which is refused for one of them.
+/// Dropped guards are released many in one command, which is refused for one of them.
 #[tokio::test]
 async fn one_lock_that_may_not_be_released_does_not_keep_others() {
     let mut rights = all_rights();

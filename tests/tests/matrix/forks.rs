@@ -69,12 +69,12 @@ async fn child(url: &str, inherited: LockManager, dropped: LockGuard, released: 
     assert!(matches!(own.install(), Err(LockError::AlreadyInstalled)));
     LockManager::current().unwrap().lock("p", "k").run(async {}).await.unwrap();
     for key in ["held", "released"] {
-        assert!(own.lock("p", key).try_acquire().await.unwrap().is_none(), "the parent's lock was given back");
+        assert!(own.lock("p", key).try_acquire().await.unwrap().is_none(), "the parent's lock was released");
     }
     let guard = own.lock("p", "k").acquire().await.unwrap();
     is_confirmed(&guard, Duration::from_secs(20)).await;
     drop(guard);
-    // It is given back by a keeper: with none it would stay for its lease.
+    // It is released by a keeper: with none it would stay for its lease.
     own.lock("p", "k").timeout(Duration::from_secs(1)).acquire().await.unwrap().release().await.unwrap();
     own.shutdown().await;
 }
@@ -94,7 +94,7 @@ fn row_61_a_child_after_a_fork_can_not_use_its_parents_manager_and_can_make_its_
         let (locks, held, released) = copies.take().unwrap();
         runtime().block_on(child(&server.url(), locks, held, released));
     });
-    // Nothing was given back, and no reply went astray.
+    // Nothing was released, and no reply went astray.
     assert_eq!(owners(), before);
     let (_, held, released) = copies.take().unwrap();
     parent.block_on(async {

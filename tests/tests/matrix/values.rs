@@ -194,7 +194,7 @@ async fn row_52_a_lock_is_free_when_its_owner_releases_it_whatever_is_at_its_hel
             assert!(released.elapsed() < Duration::from_secs(1));
             // The next one gets it at once.
             assert!(south.lock("p", "k").try_acquire().await.unwrap().is_some(), "{make}, {how}");
-            eventually("it is given back", LATE + NOISE, || server.owner("p:k").is_none()).await;
+            eventually("it is released", LATE + NOISE, || server.owner("p:k").is_none()).await;
             server.tell("DEL {p:k}:queue");
             server.tell("DEL {p:k}:fence");
         }

@@ -135,7 +135,7 @@ async fn those_who_want_the_same_lock_are_told_of_the_replicas_too() {
         let timeouts = [300, 0, 60, 200].map(Duration::from_millis);
         let all = timeouts.map(|timeout| manager.lock("p", "k").timeout(timeout).acquire());
         for error in futures_util::future::join_all(all).await.into_iter().map(Result::unwrap_err) {
-            // Or the lock that was granted to the first is being given back.
+            // Or the lock that was granted to the first is being released.
             assert!(is_too_few(&error) || error.is_timeout(), "{error:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! `timeout…` and `expire…`: three spellings each, checked as far as a literal tells.
+//! `timeout…`, `expire…` and `max_hold…`: three spellings each, checked as far as a literal tells.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote_spanned};
@@ -18,24 +18,46 @@ pub(in crate::cache_lock) struct Setting {
     pub(in crate::cache_lock) checked: Option<TokenStream>,
 }
 
-/// One of the two durations of a lock, and its spellings.
+/// A duration of a lock, and its spellings.
 struct Kind {
     in_ms: &'static str,
     in_s: &'static str,
     any: &'static str,
-    is_lease: bool,
+    /// What is said of a time that is out of bounds. `None` for a time without bounds.
+    bounds: Option<Bounds>,
 }
 
-const TIMEOUT: Kind = Kind { in_ms: "timeout_ms", in_s: "timeout_s", any: "timeout", is_lease: false };
+/// The texts about a time that is out of bounds.
+struct Bounds {
+    zero: &'static str,
+    too_short: &'static str,
+    too_long: &'static str,
+}
 
-const EXPIRE: Kind = Kind { in_ms: "expire_ms", in_s: "expire_s", any: "expire", is_lease: true };
+const TIMEOUT: Kind = Kind { in_ms: "timeout_ms", in_s: "timeout_s", any: "timeout", bounds: None };
 
-/// The bounds of a lease in milliseconds, as in the runtime: ten of them, and a year.
+const EXPIRE: Kind = Kind { in_ms: "expire_ms", in_s: "expire_s", any: "expire", bounds: Some(LEASE) };
+
+const MAX_HOLD: Kind = Kind { in_ms: "max_hold_ms", in_s: "max_hold_s", any: "max_hold", bounds: Some(HOLD) };
+
+const LEASE: Bounds = Bounds {
+    zero: "a lease of zero is over before the body starts: write how long a crashed holder may keep others out",
+    too_short: "a lease of less than 10 ms ends before it can be used",
+    too_long: "a lease of more than a year is a unit mistaken for another: after a crash nobody could lock until then",
+};
+
+const HOLD: Bounds = Bounds {
+    zero: "a hold of zero is over before the body starts: write how long the body may take",
+    too_short: "a hold of less than 10 ms ends before it can be used",
+    too_long: "a hold of more than a year is a unit mistaken for another: for a hold without a limit leave `max_hold` out",
+};
+
+/// The bounds of a lease and of a hold in milliseconds, as in the runtime: ten of them, and a year.
 const SHORTEST: u64 = 10;
 const LONGEST: u64 = 365 * 24 * 60 * 60 * 1000;
 
 pub(super) fn settings(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -> Vec<Setting> {
-    [TIMEOUT, EXPIRE].iter().filter_map(|kind| setting(kind, options, function, mistakes)).collect()
+    [TIMEOUT, EXPIRE, MAX_HOLD].iter().filter_map(|kind| setting(kind, options, function, mistakes)).collect()
 }
 
 /// One lock waits for one time: a second spelling is refused even when it says the same.
@@ -57,7 +79,7 @@ fn setting(kind: &Kind, options: &mut Options, function: &Function, mistakes: &m
         spelling if spelling == kind.in_s => Some(1000),
         _ => None,
     };
-    let is_known = kind.is_lease && is_const(&value, function);
+    let is_known = kind.bounds.is_some() && is_const(&value, function);
     let outcome = match milliseconds {
         Some(unit) => number(kind, spelling, unit, &value, is_known),
         None => duration(kind, &value, is_known),
@@ -85,7 +107,7 @@ fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr, is_known
         }
         _ => {
             let (span, number) = (value.span(), tokens(&without_fallback(value)));
-            let is_known = is_known || kind.is_lease && is_literal_arithmetic(value);
+            let is_known = is_known || kind.bounds.is_some() && is_literal_arithmetic(value);
             // Of whatever integer type it is.
             let checked = is_known.then(|| quote_spanned!(span=> (#number) as _));
             return Ok(Setting { method: spelling, value: number, checked });
@@ -144,12 +166,11 @@ fn check(kind: &Kind, token: &impl ToTokens, amount: Option<u64>, unit: u64) -> 
         let advice = "this time is too long: its milliseconds don't fit into a `u64`";
         return Err(syn::Error::new_spanned(token, advice));
     };
-    let advice = match milliseconds {
-        _ if !kind.is_lease => return Ok(milliseconds),
-        0 => "a lease of zero is over before the body starts: write how long a crashed holder may keep others out",
-        1..SHORTEST => "a lease of less than 10 ms ends before it can be used",
-        SHORTEST..=LONGEST => return Ok(milliseconds),
-        _ => "a lease of more than a year is a unit mistaken for another: after a crash nobody could lock until then",
+    let advice = match (&kind.bounds, milliseconds) {
+        (None, _) | (_, SHORTEST..=LONGEST) => return Ok(milliseconds),
+        (Some(bounds), 0) => bounds.zero,
+        (Some(bounds), 1..SHORTEST) => bounds.too_short,
+        (Some(bounds), _) => bounds.too_long,
     };
     Err(syn::Error::new_spanned(token, advice))
 }

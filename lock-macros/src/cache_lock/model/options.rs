@@ -5,7 +5,7 @@ use syn::Expr;
 use crate::cache_lock::parse::Written;
 use crate::mistakes::Mistakes;
 
-const OPTIONS: [&str; 15] = [
+const OPTIONS: [&str; 18] = [
     "prefix",
     "key",
     "timeout_ms",
@@ -15,6 +15,9 @@ const OPTIONS: [&str; 15] = [
     "expire_s",
     "expire",
     "renew",
+    "max_hold_ms",
+    "max_hold_s",
+    "max_hold",
     "on_fail",
     "on_lost",
     "manager",

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_taken_off_the_state_and_not_sent_is_not_given_back() {
+    async fn what_was_taken_off_the_state_and_not_sent_is_not_released() {
         let locks = LockManager::in_memory();
         let (_guard, slot) = slot(&locks, "k").await;
         let mut state = State::default();

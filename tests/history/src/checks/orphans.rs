@@ -49,7 +49,7 @@ pub fn no_lock_is_left_behind(history: &History, bounds: &Bounds) -> Vec<Violati
 /// While nothing is wrong, a process that lives uses what it owns or gives it back, whatever had gone wrong before; that
 /// it owns it, it knows after a second.
 #[must_use]
-pub fn unused_locks_are_given_back(history: &History, bounds: &Bounds) -> Vec<Violation> {
+pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
     if !bounds.tells {
         return found;
@@ -160,15 +160,15 @@ mod tests {
     fn a_lock_that_is_left_when_all_is_well_again_is_found() {
         let fault = What::Fault { kind: "Part".into(), target: "wire".into(), from: 15_000_000 };
         let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20).and(1000, "harness", fault);
-        assert_eq!(sample.clone().gone(3500).finds(unused_locks_are_given_back), 0);
-        assert_eq!(sample.gone(3700).finds(unused_locks_are_given_back), 1);
+        assert_eq!(sample.clone().gone(3500).finds(unused_locks_are_released), 0);
+        assert_eq!(sample.gone(3700).finds(unused_locks_are_released), 1);
     }
 
     #[test]
     fn a_task_that_is_late_twice_keeps_a_lock_for_a_second_more_each_time() {
         let sample = Sample::default().asks(5, "a").owned(9, "a", 9000, false);
         let late = |sample: Sample, from: u64, to| sample.and(to, "a", What::Late { from: from * 1_000_000 });
-        let finds = |sample: Sample| sample.gone(2900).refused(2950, "a", How::Busy).finds(unused_locks_are_given_back);
+        let finds = |sample: Sample| sample.gone(2900).refused(2950, "a", How::Busy).finds(unused_locks_are_released);
         assert_eq!(finds(late(sample.clone(), 100, 1000)), 1);
         assert_eq!(finds(late(late(sample.clone(), 100, 1000), 1100, 1200)), 1);
         assert_eq!(finds(late(late(sample, 100, 1000), 1100, 2000)), 0);
@@ -178,8 +178,8 @@ mod tests {
     fn a_lock_that_is_left_for_a_foreign_value_is_found() {
         let fault = What::Fault { kind: FOREIGN.into(), target: "server".into(), from: 5_000_000 };
         let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20).and(4000, "harness", fault);
-        assert_eq!(sample.clone().gone(900).finds(unused_locks_are_given_back), 0);
-        assert_eq!(sample.gone(3700).finds(unused_locks_are_given_back), 1);
+        assert_eq!(sample.clone().gone(900).finds(unused_locks_are_released), 0);
+        assert_eq!(sample.gone(3700).finds(unused_locks_are_released), 1);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! C9: what was used is given back.
+//! C9: what was used is released.
 
 use super::{Bounds, Violation};
 use crate::claims::History;
@@ -6,7 +6,7 @@ use crate::event::What;
 
 /// Every count that was taken before and after the work is back to where it was.
 #[must_use]
-pub fn all_is_given_back(history: &History, _: &Bounds) -> Vec<Violation> {
+pub fn all_is_released(history: &History, _: &Bounds) -> Vec<Violation> {
     let left = history.events.iter().filter_map(|event| match &event.what {
         What::Left { thing, before, after } if after > before => Some(Violation {
             check: "",
@@ -28,7 +28,7 @@ mod tests {
     fn what_is_left_is_found() {
         let left = |after| {
             let what = What::Left { thing: "threads".into(), before: 2, after };
-            Sample::default().and(1, "a", what).finds(all_is_given_back)
+            Sample::default().and(1, "a", what).finds(all_is_released)
         };
         assert_eq!(left(2), 0);
         assert_eq!(left(3), 1);

@@ -1,4 +1,4 @@
-//! One algorithm with a choice of mistakes: `SET NX PX` with a random token, polled, given back by compare-and-delete.
+//! One algorithm with a choice of mistakes: `SET NX PX` with a random token, polled, released by compare-and-delete.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -49,6 +49,26 @@ async fn a_body_whose_lease_ends_is_stopped_or_runs_on_as_asked() {
     .await;
 }
 
+#[cache_lock(prefix = "lost", key = "k", expire_ms = 100, max_hold = "1s")]
+async fn limited(steps: &AtomicU32) -> Result<()> {
+    loop {
+        sleep(Duration::from_millis(90)).await;
+        steps.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_is_renewed_until_its_longest_hold_is_over_and_the_error_says_why() {
+    alone(async {
+        let steps = AtomicU32::new(0);
+        let error = limited(&steps).await.unwrap_err();
+        assert!(matches!(error, LockError::Lost { completed: false, max_hold: Some(_), .. }), "{error:?}");
+        assert_eq!(error.to_string(), "lock `lost:k` was held for its `max_hold` of 1s; what ran under it was stopped");
+        assert_eq!(steps.load(Ordering::SeqCst), 11);
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_renewed_when_asked() {
     alone(async {

@@ -81,7 +81,7 @@ async fn a_release_waits_for_a_slot_whose_keys_are_here_and_there() {
 }
 
 #[tokio::test]
-async fn a_slot_that_does_not_arrive_is_told_in_time_and_the_lock_given_back_when_it_does() {
+async fn a_slot_that_does_not_arrive_is_told_in_time_and_the_lock_released_when_it_does() {
     let cluster = Cluster::start();
     let (holder, other) = (manager(&cluster).await, manager(&cluster).await);
     let key = key_on(&cluster, 0);

@@ -51,7 +51,7 @@ async fn a_lock_lives_on_the_master_of_its_slot_of_valkey() {
 
 /// A script may use the keys of one slot only.
 #[tokio::test]
-async fn many_locks_on_one_master_are_renewed_and_given_back() {
+async fn many_locks_on_one_master_are_renewed_and_released() {
     let cluster = Cluster::start();
     let (holder, waiter) = (manager(&cluster).await, manager(&cluster).await);
     let (keys, lease) = (keys_on(&cluster, 0, 8), Duration::from_secs(6));
