@@ -208,10 +208,10 @@ impl LockOptions {
     }
 }
 
-/// An integer that is the value of a `…_ms` or `…_s` option.
+/// An integer that is the value of an option.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a number of milliseconds or seconds",
-    label = "`…_ms` and `…_s` take an integer",
+    message = "`{Self}` is not an integer",
+    label = "`…_ms`, `…_s` and `permits` take an integer",
     note = "for a `Duration` write `timeout = …` or `expire = …`"
 )]
 pub trait Amount {

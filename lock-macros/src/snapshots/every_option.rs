@@ -8,6 +8,7 @@ impl Shop {
             .expire(self.expire)
             .max_hold_ms(300000u64)
             .renew(true)
+            .read()
             .fenced(true)
             .on_lost(shop::locks::OnLost::Continue);
         let __manager = shop::locks::__private::Some(

@@ -5,7 +5,7 @@ use syn::Expr;
 use crate::cache_lock::parse::Written;
 use crate::mistakes::Mistakes;
 
-const OPTIONS: [&str; 18] = [
+const OPTIONS: [&str; 20] = [
     "prefix",
     "key",
     "timeout_ms",
@@ -15,6 +15,8 @@ const OPTIONS: [&str; 18] = [
     "expire_s",
     "expire",
     "renew",
+    "mode",
+    "permits",
     "max_hold_ms",
     "max_hold_s",
     "max_hold",
