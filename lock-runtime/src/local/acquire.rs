@@ -48,7 +48,10 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
             Entered::Joined(joined) => {
                 let hold = Hold::joined(&slot, joined, request.body);
                 metrics::waited(request.prefix(), attempt.started.elapsed());
-                return fence_joined(hold, request, &attempt).await;
+                if hold.lacks_fence(request) {
+                    return Box::pin(draw_fence(hold, attempt.by())).await;
+                }
+                return Ok(hold);
             }
             Entered::Waiting(id, receiver, waiting) | Entered::Queued(id, receiver, waiting) => {
                 let waiting = waiting.of(request.prefix());
@@ -61,7 +64,10 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 return match take_over(core, turn, request, now) {
                     Ok(hold) => {
                         metrics::waited(request.prefix(), now.since(attempt.started));
-                        fence_joined(hold, request, &attempt).await
+                        if hold.lacks_fence(request) {
+                            return Box::pin(draw_fence(hold, attempt.by())).await;
+                        }
+                        Ok(hold)
                     }
                     Err(turn) => Box::pin(drive(core, turn, request, &mut attempt, Some(now), Some(waiting))).await,
                 };
@@ -126,18 +132,14 @@ fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now: Moment) ->
         }
     }
     match Hold::start(&turn, request, now) {
-        Some(started) => Ok(Hold::new(turn, started, request.body)),
+        Some(handle) => Ok(Hold::new(turn, handle, request.body)),
         None => Err(turn),
     }
 }
 
-/// Draws a fencing token for a reader that has joined the hold of others, if it wants one. A hold that starts has its token
-/// already.
-async fn fence_joined(hold: Hold, request: &ResolvedRequest, attempt: &Attempt) -> Result<Hold, LockError> {
-    if request.fenced && hold.handle().fencing_token().is_none() {
-        // Boxed, like everything else that waits for the store.
-        Box::pin(hold.handle().borrow(true, attempt.by())).await?;
-    }
+/// Draws a fencing token for a reader that has joined the hold of others. A hold that starts has its token already.
+async fn draw_fence(hold: Hold, by: Deadline) -> Result<Hold, LockError> {
+    hold.handle().borrow(true, by).await?;
     Ok(hold)
 }
 
@@ -197,9 +199,9 @@ async fn drive(
         }
         match step {
             Step::Hold => {
-                if let Some(started) = Hold::start(&turn, request, now) {
+                if let Some(handle) = Hold::start(&turn, request, now) {
                     metrics::waited(request.prefix(), now.since(attempt.started));
-                    return Ok(Hold::new(turn, started, request.body));
+                    return Ok(Hold::new(turn, handle, request.body));
                 }
             }
             Step::Withdraw(withdrawal) => core.withdraw(withdrawal),
@@ -212,7 +214,8 @@ async fn drive(
                     Rejoined::Turn(turn) => turn,
                     Rejoined::Joined(joined) => {
                         metrics::waited(request.prefix(), now.since(attempt.started));
-                        return fence_joined(Hold::joined(&slot, joined, request.body), request, attempt).await;
+                        let hold = Hold::joined(&slot, joined, request.body);
+                        return if hold.lacks_fence(request) { draw_fence(hold, attempt.by()).await } else { Ok(hold) };
                     }
                     Rejoined::Waiting(id, receiver) => {
                         if waiting.is_none() {

@@ -1,6 +1,6 @@
 //! [`HoldHandle`]: a reference to a hold that may outlive the hold.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -14,7 +14,7 @@ use super::turn::Turn;
 use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
-use crate::observe::Path;
+use crate::observe::{Path, metrics};
 use crate::share::Share;
 use crate::store::{Release, Renewal, Renewed, Store, exactly_one};
 use crate::timing::CLAIM;
@@ -41,11 +41,28 @@ struct HoldInner {
     token: Token,
     fence: OnceLock<u64>,
     terms: Option<Arc<Terms>>,
+    /// Counts the hold of one of several readers until it ends.
+    holding: Mutex<Option<metrics::Holding>>,
 }
 
 impl HoldHandle {
-    pub(super) fn new(turn: &Turn, token: Token, fence: OnceLock<u64>, terms: Option<Arc<Terms>>) -> Self {
-        Self(Arc::new(HoldInner { slot: Arc::clone(turn.slot()), id: turn.id(), token, fence, terms }))
+    pub(super) fn new(
+        turn: &Turn,
+        token: Token,
+        fence: OnceLock<u64>,
+        terms: Option<Arc<Terms>>,
+        holding: Option<metrics::Holding>,
+    ) -> Self {
+        let (slot, id, holding) = (Arc::clone(turn.slot()), turn.id(), Mutex::new(holding));
+        Self(Arc::new(HoldInner { slot, id, token, fence, terms, holding }))
+    }
+
+    /// Notes that a reader's part of the hold has ended.
+    pub(super) fn end_counting(&self) {
+        if self.0.slot.share.is_some() {
+            // Nothing that can panic runs under this lock.
+            drop(self.0.holding.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {

@@ -18,7 +18,7 @@ use super::upkeep::ScheduleKeys;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
-use crate::observe::{self, metrics};
+use crate::observe;
 use crate::store::{Ask, Release, Released, Store};
 use crate::timing::{CLAIM, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
@@ -31,21 +31,12 @@ pub(crate) struct Hold {
     handle: HoldHandle,
     /// The shutdown waits for the end of the body.
     _body: Option<TaskTrackerToken>,
-    /// Counts the hold of one of several readers.
-    _holding: Option<metrics::Holding>,
-}
-
-/// A hold that has begun, and is not yet in anybody's hands.
-pub(super) struct Started {
-    handle: HoldHandle,
-    /// What counts the hold, when it is that of one of several readers.
-    holding: Option<metrics::Holding>,
 }
 
 impl Hold {
     /// Starts the hold on the slot's lease. `None` when the lease is gone, is not good enough (rule L1), or has no
     /// fencing token left.
-    pub(super) fn start(turn: &Turn, request: &ResolvedRequest, now: Moment) -> Option<Started> {
+    pub(super) fn start(turn: &Turn, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
         let mut state = turn.slot().locked();
         if !state.may_act(turn.id()) {
             return None;
@@ -70,13 +61,12 @@ impl Hold {
         if let Some(owner) = dead_owner.filter(|owner| !turn.core().is_own_token(owner)) {
             observe::took_over(&request.key, owner.label().as_deref());
         }
-        Some(Started { handle: HoldHandle::new(turn, token, fence, request.terms.clone()), holding })
+        Some(HoldHandle::new(turn, token, fence, request.terms.clone(), holding))
     }
 
-    pub(super) fn new(turn: Turn, started: Started, body: bool) -> Self {
+    pub(super) fn new(turn: Turn, handle: HoldHandle, body: bool) -> Self {
         let body = body.then(|| turn.core().bodies().token());
-        let Started { handle, holding } = started;
-        Self { turn: Some(turn), handle, _body: body, _holding: holding }
+        Self { turn: Some(turn), handle, _body: body }
     }
 
     /// The part of a reader that has joined the hold of others.
@@ -86,8 +76,13 @@ impl Hold {
         if is_longer {
             slot.locked().track(slot);
         }
-        let handle = HoldHandle::new(&turn, token, OnceLock::new(), None);
-        Self::new(turn, Started { handle, holding: Some(holding) }, body)
+        let handle = HoldHandle::new(&turn, token, OnceLock::new(), None, Some(holding));
+        Self::new(turn, handle, body)
+    }
+
+    /// Whether its fencing token is still to be drawn.
+    pub(super) fn lacks_fence(&self, request: &ResolvedRequest) -> bool {
+        request.fenced && self.handle.fencing_token().is_none()
     }
 
     pub(crate) fn handle(&self) -> &HoldHandle {
@@ -99,6 +94,7 @@ impl Hold {
         let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
         let now = Moment::now();
         let Ended { ending, entries, stale, hold } = turn.slot().end(turn.id(), now);
+        self.handle.end_counting();
         let (pending_release, turn) = match ending {
             Ending::Joint => {
                 // The turn is that of the hold.
@@ -210,6 +206,7 @@ impl Drop for Hold {
         let Some(turn) = self.turn.take() else { return };
         let core = turn.core();
         let Ended { ending, entries, stale, hold } = turn.slot().end_quietly(turn.id());
+        self.handle.end_counting();
         core.schedule().cancel(entries);
         match ending {
             Ending::Joint => return turn.defuse(),

@@ -149,7 +149,7 @@ type Case = (&'static str, Bug, bool, fn(&Shown) -> bool);
 
 #[test]
 fn each_bug_of_a_release_by_force_shows() {
-    let frees = &[("redis.call('SET', lock, token .. MARK, 'KEEPTTL')", "redis.call('DEL', lock)")];
+    let frees = &[("redis.call('SET', lock, token .. FORCED, 'KEEPTTL')", "redis.call('DEL', lock)")];
     let keeps = &[("redis.call('PEXPIRE', lock, ARGV[1], 'LT')", "")];
     let silent = &[("redis.pcall('PUBLISH', address, 'forced '", "tostring(address .. 'forced '")];
     let cases: [Case; 6] = [

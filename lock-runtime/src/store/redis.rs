@@ -139,8 +139,8 @@ impl Verb for Ask {
         &self.key
     }
 
-    fn is_shared(&self) -> bool {
-        self.share.is_some()
+    fn share(&self) -> Option<Share> {
+        self.share
     }
 
     /// The script may have granted the lock before the server refused the rest.
@@ -186,8 +186,8 @@ impl Verb for Renewal {
         &self.key
     }
 
-    fn is_shared(&self) -> bool {
-        self.share.is_some()
+    fn share(&self) -> Option<Share> {
+        self.share
     }
 
     /// The lease stays: its hold goes on for as long as the server keeps the lease.
@@ -257,7 +257,7 @@ impl Store for RedisStore {
         let (script, keys) = if share.is_some() { (&scripts::SHARED_DRAW, 3) } else { (&scripts::DRAW, 2) };
         let Called { value, .. } = match self.run(script, (key, keys), arguments, deadline).await {
             Err(error) if error.is_denied() => {
-                return Err(Box::pin(self.explain_refusal(error, key, "", deadline)).await);
+                return Err(Box::pin(self.explain_refusal(error, key, "", share, deadline)).await);
             }
             outcome => outcome?,
         };

@@ -52,7 +52,7 @@ impl RedisStore {
             command.arg(argument);
         };
         match self.run(script, (key, 3), arguments, deadline).await {
-            Err(error) if error.is_denied() => Err(Box::pin(self.explain_refusal(error, key, "", deadline)).await),
+            Err(error) if error.is_denied() => Err(Box::pin(self.explain_refusal(error, key, "", None, deadline)).await),
             outcome => outcome.map(|Called { value, .. }| value),
         }
     }

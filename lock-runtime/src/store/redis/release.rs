@@ -11,6 +11,7 @@ use super::verb::{Verb, one_by_one};
 use super::scripts::{self, Script};
 use super::{RedisStore, helper_key, keys_per_lock, lock_keys, millis};
 use crate::clock::{Deadline, Moment};
+use crate::share::Share;
 use crate::store::{Answer, Answers, Release, Released, Retry, StoreError};
 
 impl Verb for Release {
@@ -28,8 +29,8 @@ impl Verb for Release {
         &self.key
     }
 
-    fn is_shared(&self) -> bool {
-        self.share.is_some()
+    fn share(&self) -> Option<Share> {
+        self.share
     }
 
     fn token_to_release(&self) -> &str {

@@ -4,6 +4,7 @@ use futures_util::future::{join, join_all};
 
 use super::RedisStore;
 use crate::clock::Deadline;
+use crate::share::Share;
 use crate::store::{Answers, StoreError, exactly_one};
 
 /// An item of a verb: an ask, a release or a renewal.
@@ -19,8 +20,12 @@ pub(super) trait Verb: Clone + Sync {
 
     fn key(&self) -> &str;
 
-    /// Whether it is about a shared lease: other scripts are for these.
-    fn is_shared(&self) -> bool;
+    /// How the lease shares the lock: other scripts are for such leases.
+    fn share(&self) -> Option<Share>;
+
+    fn is_shared(&self) -> bool {
+        self.share().is_some()
+    }
 
     /// The token whose lease is released when the server refuses the verb; empty where the lease stays.
     fn token_to_release(&self) -> &str;

@@ -42,6 +42,21 @@ pub(crate) enum What {
         items: Vec<(Lock, Token)>,
         by_text: bool,
     },
+    SharedAsk {
+        items: Vec<(Ask, Capacity)>,
+        by_text: bool,
+    },
+    SharedRelease {
+        items: Vec<(Release, Capacity)>,
+        by_text: bool,
+    },
+    SharedRenew {
+        items: Vec<(Lock, Token, Capacity)>,
+        by_text: bool,
+    },
+    SharedDraw(Lock, Token, Capacity),
+    Inspect(Lock),
+    Force(Lock),
     Draw {
         lock: Lock,
         token: Token,
@@ -66,6 +81,9 @@ pub(crate) struct Ask {
     fences: u8,
     not_after: NotAfter,
 }
+
+/// How many may share the lock; 0 for any number.
+type Capacity = u8;
 
 #[derive(Clone, Copy, Debug)]
 enum NotAfter {
@@ -98,6 +116,19 @@ impl Lock {
     pub(crate) fn fence(self) -> String {
         format!("{{p:{}}}:fence", self.0)
     }
+
+    fn shared(self) -> String {
+        format!("{{p:{}}}:shared", self.0)
+    }
+
+    fn head(self) -> String {
+        format!("{{p:{}}}:head", self.0)
+    }
+
+    /// The keys of a lock that may be shared.
+    fn all(self) -> [String; 5] {
+        [self.key(), self.queue(), self.fence(), self.shared(), self.head()]
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +147,19 @@ impl Token {
 
     fn claim(self) -> String {
         let short = matches!(self, Self::Of { short: true, .. });
-        if short { SHORT_CLAIM } else { LONG_CLAIM }.to_string()
+        if short { SHORT_CLAIM.to_string() } else { (LONG_CLAIM + self.apart()).to_string() }
+    }
+
+    fn lease(self) -> String {
+        (LEASE + self.apart()).to_string()
+    }
+
+    /// The shared leases of different processes end far apart. So which of them ends first is no matter of milliseconds.
+    fn apart(self) -> u64 {
+        match self {
+            Self::Of { process, .. } => 1000 * process as u64,
+            Self::Foreign => 500,
+        }
     }
 }
 
@@ -138,7 +181,9 @@ macro_rules! script {
         LazyLock::new(|| {
             let file = include_str!(concat!("../../../../lock-runtime/src/store/redis/scripts/", $file));
             let queue = include_str!("../../../../lock-runtime/src/store/redis/scripts/queue.lua");
+            let shared = include_str!("../../../../lock-runtime/src/store/redis/scripts/shared.lua");
             let text = file.replacen("-- include queue.lua\n", queue, 1);
+            let text = text.replacen("-- include shared.lua\n", shared, 1);
             Script { digest: redis::Script::new(&text).get_hash().to_owned(), text }
         })
     };
@@ -150,6 +195,12 @@ static RELEASE: LazyLock<Script> = script!("release.lua");
 static RENEW: LazyLock<Script> = script!("renew.lua");
 static DRAW: LazyLock<Script> = script!("draw.lua");
 static DENIED: LazyLock<Script> = script!("denied.lua");
+static INSPECT: LazyLock<Script> = script!("inspect.lua");
+static FORCE: LazyLock<Script> = script!("force.lua");
+static SHARED_ASK: LazyLock<Script> = script!("shared_ask.lua");
+static SHARED_RELEASE: LazyLock<Script> = script!("shared_release.lua");
+static SHARED_RENEW: LazyLock<Script> = script!("shared_renew.lua");
+static SHARED_DRAW: LazyLock<Script> = script!("shared_draw.lua");
 
 impl Script {
     fn command(&self, by_text: bool, keys: Vec<String>, arguments: Vec<String>) -> Vec<String> {
@@ -183,13 +234,46 @@ impl Step {
                 RELEASE.command(*by_text, items.iter().flat_map(|release| all(release.lock)).collect(), arguments)
             }
             What::Renew { items, by_text } => {
-                let arguments = items.iter().flat_map(|(_, token)| [token.text(), LEASE.to_string()]).collect();
+                let arguments = items.iter().flat_map(|(_, token)| [token.text(), token.lease()]).collect();
                 RENEW.command(*by_text, items.iter().map(|(lock, _)| lock.key()).collect(), arguments)
+            }
+            What::SharedAsk { items, by_text } => {
+                let arguments = |(ask, capacity): &(Ask, Capacity)| {
+                    let [token, claim, rest @ ..] = ask.arguments(known);
+                    [token, claim, capacity.to_string()].into_iter().chain(rest)
+                };
+                let keys = items.iter().flat_map(|(ask, _)| ask.lock.all()).collect();
+                SHARED_ASK.command(*by_text, keys, items.iter().flat_map(arguments).collect())
+            }
+            What::SharedRelease { items, by_text } => {
+                let arguments = |(release, capacity): &(Release, Capacity)| {
+                    let [token, claim, _, _, again, again_claim] = release.arguments(known);
+                    [token, claim, capacity.to_string(), again, again_claim]
+                };
+                let keys = items.iter().flat_map(|(release, _)| release.lock.all()).collect();
+                SHARED_RELEASE.command(*by_text, keys, items.iter().flat_map(arguments).collect())
+            }
+            What::SharedRenew { items, by_text } => {
+                let arguments = |(_, token, capacity): &(Lock, Token, Capacity)| {
+                    [token.text(), capacity.to_string(), token.lease()]
+                };
+                let keys = items.iter().flat_map(|(lock, ..)| [lock.key(), lock.shared()]).collect();
+                SHARED_RENEW.command(*by_text, keys, items.iter().flat_map(arguments).collect())
+            }
+            What::SharedDraw(lock, token, capacity) => {
+                let keys = vec![lock.key(), lock.fence(), lock.shared()];
+                SHARED_DRAW.command(true, keys, vec![token.text(), "1".to_owned(), capacity.to_string()])
+            }
+            What::Inspect(lock) => {
+                INSPECT.command(true, vec![lock.key(), lock.queue(), lock.shared()], vec!["9".to_owned()])
+            }
+            What::Force(lock) => {
+                FORCE.command(true, vec![lock.key(), lock.queue(), lock.shared()], vec!["52000".to_owned()])
             }
             What::Draw { lock, token, count, by_text } => {
                 DRAW.command(*by_text, vec![lock.key(), lock.fence()], vec![token.text(), count.to_string()])
             }
-            What::Denied(lock, token) => DENIED.command(true, vec![lock.key()], vec![token.text()]),
+            What::Denied(lock, token) => DENIED.command(true, vec![lock.key()], vec![token.text(), String::new()]),
             What::Subscribe(process) => vec!["SUBSCRIBE".to_owned(), format!("cache_lock:{process:032x}")],
             What::Unsubscribe(process) => vec!["UNSUBSCRIBE".to_owned(), format!("cache_lock:{process:032x}")],
             What::FlushScripts => vec!["SCRIPT".to_owned(), "FLUSH".to_owned()],
@@ -208,8 +292,9 @@ impl Step {
     /// Whether the number at this place of the reply is the time that a key has left.
     pub(crate) fn is_left(&self, path: &[usize], reply: &Reply) -> bool {
         match (&self.what, path) {
-            (What::Ask { .. }, [item, 1]) => *item > 0 && matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1))),
-            (What::Release { .. }, [item, 2]) => matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1))),
+            (What::Inspect(_), [1]) => true,
+            (What::Ask { .. } | What::SharedAsk { .. }, [item, 1]) => *item > 0 && matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1))),
+            (What::Release { .. } | What::SharedRelease { .. }, [item, 2]) => matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1))),
             (What::ByHand(words), []) => words[0] == "PTTL",
             _ => false,
         }
@@ -287,6 +372,15 @@ fn what() -> impl Strategy<Value = What> {
         4 => (several(), by_text()).prop_map(|(items, by_text)| What::Renew { items, by_text }),
         4 => (one(), 1..4_u8, by_text())
             .prop_map(|((lock, token), count, by_text)| What::Draw { lock, token, count, by_text }),
+        12 => (prop::collection::vec((ask(), capacity()), 1..4), by_text())
+            .prop_map(|(items, by_text)| What::SharedAsk { items, by_text }),
+        10 => (prop::collection::vec((release(), capacity()), 1..4), by_text())
+            .prop_map(|(items, by_text)| What::SharedRelease { items, by_text }),
+        4 => (prop::collection::vec((lock(), token(), capacity()), 1..4), by_text())
+            .prop_map(|(items, by_text)| What::SharedRenew { items, by_text }),
+        2 => (lock(), token(), capacity()).prop_map(|(lock, token, capacity)| What::SharedDraw(lock, token, capacity)),
+        3 => lock().prop_map(What::Inspect),
+        1 => lock().prop_map(What::Force),
         1 => one().prop_map(|(lock, token)| What::Denied(lock, token)),
         6 => (0..PROCESSES).prop_map(What::Subscribe),
         2 => (0..PROCESSES).prop_map(What::Unsubscribe),
@@ -308,6 +402,11 @@ fn release() -> impl Strategy<Value = Release> {
         .prop_map(|(lock, token, unused, again)| Release { lock, token, unused, again })
 }
 
+/// Readers, and permits of few.
+fn capacity() -> impl Strategy<Value = Capacity> {
+    prop_oneof![2 => Just(0), 1 => Just(1), 3 => Just(2)]
+}
+
 fn lock() -> impl Strategy<Value = Lock> {
     (0..LOCKS).prop_map(Lock)
 }
@@ -318,11 +417,7 @@ fn token() -> impl Strategy<Value = Token> {
 }
 
 fn key() -> impl Strategy<Value = String> {
-    (lock(), 0..3).prop_map(|(lock, which)| match which {
-        0 => lock.key(),
-        1 => lock.queue(),
-        _ => lock.fence(),
-    })
+    (lock(), 0..5_usize).prop_map(|(lock, which)| lock.all()[which].clone())
 }
 
 /// What strangers do, mistakes and values that are no lock's included.
@@ -369,6 +464,22 @@ fn by_hand() -> impl Strategy<Value = What> {
         "FLUSHALL",
         "PUBLISH cache_lock:00000000000000000000000000000000 hello",
         "ECHO KEY",
+        "LINDEX KEY 0",
+        "LINDEX KEY -2",
+        "ZADD KEY 1763813976123 junk",
+        "ZADD KEY GT 5 junk",
+        "ZADD KEY soon junk",
+        "ZRANGE KEY 0 0",
+        "ZRANGE KEY 0 -1 WITHSCORES JUNK",
+        "ZRANGE KEY (5 +inf BYSCORE LIMIT 0 2",
+        "ZRANGE KEY soon +inf BYSCORE LIMIT 0 2",
+        "ZCARD KEY",
+        "ZSCORE KEY junk",
+        "ZREM KEY junk junk",
+        "ZREMRANGEBYSCORE KEY -inf 5",
+        "ZREMRANGEBYSCORE KEY (5 7",
+        "PEXPIREAT KEY soon",
+        "PEXPIREAT KEY 1",
     ];
     (select(commands), key()).prop_map(|(command, key)| {
         What::ByHand(command.split(' ').map(|word| if word == "KEY" { key.clone() } else { word.to_owned() }).collect())

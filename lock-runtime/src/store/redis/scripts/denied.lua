@@ -3,7 +3,7 @@
 -- right to that key.
 --
 -- KEYS  lock
--- ARGV  token whose lock to release ('' = none)
+-- ARGV  token whose lock to release ('' = none), the capacity of a shared lease ('' = an exclusive one)
 -- Returns { missing right… }
 
 local lock = KEYS[1]
@@ -12,6 +12,13 @@ if ARGV[1] ~= '' and redis.pcall('GET', lock) == ARGV[1] then
   local freed = redis.pcall('DEL', lock)
   if type(freed) == 'table' then
     redis.pcall('PEXPIRE', lock, 1)
+  end
+end
+if ARGV[1] ~= '' and ARGV[2] ~= '' then
+  local shared = '{' .. lock .. '}:shared'
+  local removed = redis.pcall('ZREM', shared, ARGV[2] .. '|' .. ARGV[1])
+  if removed == 1 and redis.pcall('EXISTS', shared) == 0 then
+    redis.pcall('DEL', lock)
   end
 end
 
@@ -35,6 +42,16 @@ needs('+lrem', 'LREM', lock, '0', '')
 needs('+rpush', 'RPUSH', lock, '')
 needs('+lpop', 'LPOP', lock)
 needs('+lpos', 'LPOS', lock, '')
+if ARGV[2] ~= '' then
+  needs('+lindex', 'LINDEX', lock, '0')
+  needs('+pexpireat', 'PEXPIREAT', lock, '1')
+  needs('+zadd', 'ZADD', lock, '1', '')
+  needs('+zcard', 'ZCARD', lock)
+  needs('+zrange', 'ZRANGE', lock, '0', '0')
+  needs('+zrem', 'ZREM', lock, '')
+  needs('+zremrangebyscore', 'ZREMRANGEBYSCORE', lock, '0', '0')
+  needs('+zscore', 'ZSCORE', lock, '')
+end
 needs('+time', 'TIME')
 needs('+evalsha', 'EVALSHA', '', '1', lock)
 if redis.acl_check_cmd('SET', lock, '') and redis.acl_check_cmd('GET', lock) then
