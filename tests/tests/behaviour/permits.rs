@@ -35,6 +35,13 @@ async fn can_have(manager: &LockManager, of: u32) -> bool {
     manager.lock("p", "k").permits(of).try_acquire().await.unwrap().is_some()
 }
 
+/// Dropped guards are released in the background.
+async fn is_free_soon(manager: &LockManager) {
+    let start = Instant::now();
+    manager.lock("p", "k").timeout(LONG).acquire().await.unwrap().release().await.unwrap();
+    assert!(start.elapsed() < NOISE, "{:?}", start.elapsed());
+}
+
 async fn so_many_hold_permits_and_no_more(world: World) {
     if refuses_sharing(&world).await {
         return;
@@ -83,7 +90,7 @@ async fn permits_are_never_too_many_and_all_are_used(world: World) {
         user.await.unwrap();
     }
     assert_eq!(most.load(Ordering::SeqCst), 3);
-    assert!(is_free(&managers[0], "k").await);
+    is_free_soon(&managers[0]).await;
 }
 
 async fn a_permit_that_comes_free_goes_to_the_next(world: World) {
