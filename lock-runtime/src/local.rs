@@ -26,6 +26,7 @@ mod readers;
 mod refusal;
 mod repeat_limit;
 mod resolved_request;
+mod rest;
 mod schedule;
 mod slot;
 mod table;

@@ -22,6 +22,7 @@ pub struct LockOptions {
     expire: Option<Duration>,
     renew: Option<bool>,
     max_hold: Option<Duration>,
+    at_least: Duration,
     fenced: bool,
     share: Option<Share>,
     on_lost: OnLost,
@@ -38,6 +39,7 @@ impl LockOptions {
             expire: None,
             renew: None,
             max_hold: None,
+            at_least: Duration::ZERO,
             fenced: false,
             share: None,
             on_lost: OnLost::Cancel,
@@ -104,6 +106,25 @@ impl LockOptions {
     #[must_use]
     pub fn max_hold_s(self, amount: impl Amount) -> Self {
         self.amount("max_hold_s", amount, Duration::from_secs, Self::max_hold)
+    }
+
+    /// The option `at_least = EXPR`.
+    #[must_use]
+    pub fn at_least(mut self, at_least: Duration) -> Self {
+        self.at_least = at_least;
+        self
+    }
+
+    /// The option `at_least_ms = EXPR`.
+    #[must_use]
+    pub fn at_least_ms(self, amount: impl Amount) -> Self {
+        self.amount("at_least_ms", amount, Duration::from_millis, Self::at_least)
+    }
+
+    /// The option `at_least_s = EXPR`.
+    #[must_use]
+    pub fn at_least_s(self, amount: impl Amount) -> Self {
+        self.amount("at_least_s", amount, Duration::from_secs, Self::at_least)
     }
 
     fn amount(
@@ -179,12 +200,12 @@ impl LockOptions {
     fn resolve(self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, OnLost), LockError> {
         let expire = self.expire.unwrap_or(settings.default_expire);
         settings.check_lease("expire", expire)?;
-        let terms = Terms::new(self.max_hold)?;
+        let terms = Terms::new(self.max_hold, self.at_least, settings)?;
         let request = ResolvedRequest {
             key: settings.full_name(self.name?)?,
             prefix: PrefixPlace::behind(settings.namespace.as_deref(), self.prefix),
             timeout: self.timeout.unwrap_or(settings.default_timeout),
-            expire: terms.as_ref().map_or(expire, |terms| terms.lease(expire, settings.drift())),
+            expire: terms.as_ref().map_or(expire, |terms| terms.usable(expire, settings.drift())),
             renew: self.renew.unwrap_or(true),
             fenced: self.fenced,
             share: self.share,

@@ -120,6 +120,37 @@ impl LockRequest {
         self
     }
 
+    /// How long others are kept out, counted from the start of the hold. By default not at all.
+    ///
+    /// No other process or task gets the lock before, also when the work ends sooner, fails, or its process dies. It is for jobs
+    /// that several processes start at about the same time, and that are to run once: the time is a little less than the period,
+    /// and [`timeout`](Self::timeout) is zero.
+    ///
+    /// - The lease is confirmed for at least this time before the hold starts. So it costs one round trip more when it is longer
+    ///   than about 2 s, and a crashed holder keeps others out for the longer of this time and [`expire`](Self::expire).
+    /// - When the lock is released sooner, this process keeps it for the rest. It is not counted as held meanwhile.
+    /// - After a shutdown of the manager, or a loss of the hold, the lease is left to its end: others are kept out for this time or
+    ///   until the end of the lease, whichever is later.
+    /// - Work that takes longer is not limited, and the lock is released at its end.
+    /// - For a body that enters the lock of an outer body the time counts from its own start.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let job = || locks.lock("report", "daily").timeout(Duration::ZERO).at_least(Duration::from_secs(50));
+    /// job().run(async { "written" }).await?;
+    /// assert!(job().try_acquire().await?.is_none(), "it has run in this period");
+    /// tokio::time::sleep(Duration::from_secs(50)).await;
+    /// job().run(async { "written" }).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn at_least(mut self, at_least: Duration) -> Self {
+        self.options = self.options.at_least(at_least);
+        self
+    }
+
     /// Whether a fencing token is drawn with the lock. By default none is drawn. The token is in
     /// [`LockGuard::fencing_token`].
     ///

@@ -139,6 +139,7 @@ impl Core {
         self.is_closed.store(true, Ordering::SeqCst);
         for slot in self.table.all() {
             slot.close();
+            self.leave_rest(&slot);
             self.table.forget_if_unused(&slot);
         }
     }
@@ -227,7 +228,8 @@ impl Core {
         self.schedule.cancel(entries);
         match ending {
             Ending::Joint => return,
-            Ending::Kept => {}
+            // Nobody who joins others keeps anybody out for longer.
+            Ending::Kept | Ending::Left | Ending::Rests(_) => {}
             Ending::Lost => stale.into_iter().for_each(|release| self.release_later(release)),
             Ending::Free(release) | Ending::Yield(release) => self.release_elsewhere(release),
         }

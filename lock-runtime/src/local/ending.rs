@@ -1,5 +1,7 @@
 //! [`Ending`]: what happens to a lease when its hold ends.
 
+use std::time::Duration;
+
 use super::asking::EndingToken;
 use super::lease::{ActiveHold, EndedHold};
 use super::slot::{Slot, State};
@@ -20,6 +22,10 @@ pub(super) enum Ending {
     /// The lease ends with this release although tasks here wait (rule L4: a streak of hand-overs is bounded, and
     /// another process waits).
     Yield(Release),
+    /// The hold rests for this time, and keeps others out (`rest.rs`). It keeps the turn, too.
+    Rests(Duration),
+    /// The lease is left to its end in the store: the manager is shut down, and others are to be kept out.
+    Left,
 }
 
 /// The outcome of [`Slot::end`].
@@ -46,7 +52,9 @@ impl Slot {
         if is_joint && let Some(ended) = self.end_joint(state, id, now) {
             return ended;
         }
-        state.take_from_queue(self);
+        if !state.lease.as_ref().is_some_and(|lease| lease.keeps_out(now)) {
+            state.take_from_queue(self);
+        }
         let State { waiters, offers, tracked, lease: slot_lease, .. } = state;
         let Some(lease) = slot_lease.as_mut().filter(|lease| lease.hold.as_ref().is_some_and(|t| t.id == id)) else {
             return Ended { ending: Ending::Lost, entries: ScheduleKeys::default(), stale: None, hold: None };
@@ -56,9 +64,15 @@ impl Slot {
         entries.tracked = tracked.take();
         if lease.has_ended(now) {
             // Rule L6: the hold outlived its deadline, so the whole lease ends.
-            let (stale, hold) = (lease.release(&self.key), lease.ended_hold());
+            // Where others are to be kept out, the lease is left to its end in the store.
+            let stale = (!lease.keeps_out(now)).then(|| lease.release(&self.key));
+            let hold = lease.ended_hold();
             *slot_lease = None;
-            return Ended { ending: Ending::Lost, entries, stale: Some(stale), hold };
+            return Ended { ending: Ending::Lost, entries, stale, hold };
+        }
+        let rest = lease.rest(now);
+        if !rest.is_zero() {
+            return state.end_to_rest(rest, entries, self.core.is_closed());
         }
         // The lease is kept for a late task, but not when another process waits.
         let is_last = waiters.is_empty() && (!offers.has_late() || lease.contention.is_some());
@@ -104,13 +118,16 @@ impl Slot {
         if self.share.is_some() && state.leave_readers(id) {
             return self.end_in(state, id, now, true);
         }
-        state.take_from_queue(self);
+        if !state.lease.as_ref().is_some_and(|lease| lease.keeps_out(now)) {
+            state.take_from_queue(self);
+        }
         let State { waiters, offers, tracked, lease, .. } = state;
         if waiters.is_empty()
             && !offers.has_late()
             && let Some(lease) = lease
             && lease.hold.as_ref().is_some_and(|hold| hold.id == id)
             && !lease.has_ended(now)
+            && !lease.keeps_out(now)
             && lease.try_hand_over_after_drop()
         {
             lease.hold = None;
@@ -119,5 +136,19 @@ impl Slot {
             return Ended { ending: Ending::Kept, entries, stale: None, hold: None };
         }
         self.end_in(state, id, now, false)
+    }
+}
+
+impl State {
+    /// Ends a hold that others are to be kept out behind, for this `rest`.
+    fn end_to_rest(&mut self, rest: Duration, entries: ScheduleKeys, is_closed: bool) -> Ended {
+        let ending = if is_closed {
+            self.lease = None;
+            Ending::Left
+        } else {
+            self.begin_rest();
+            Ending::Rests(rest)
+        };
+        Ended { ending, entries, stale: None, hold: None }
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use super::asking::ReleaseDone;
 use super::core::Core;
 use super::lease::{ActiveHold, Fences, Lease};
+use super::resolved_request::ResolvedRequest;
 use super::slot::Slot;
 use super::terms::Terms;
 use super::turn::Turn;
@@ -261,6 +262,42 @@ impl HoldHandle {
             hold.move_end(own, now);
         }
         Extended::Yes
+    }
+
+    /// Keeps others out for as long as the nested `request` wants, counted from now.
+    pub(crate) async fn keep_out(&self, request: &ResolvedRequest, deadline: Deadline) -> Result<(), LockError> {
+        let Some(terms) = request.terms.as_ref().filter(|terms| !terms.at_least().is_zero()) else { return Ok(()) };
+        let inner = &*self.0;
+        let sent = Moment::now();
+        let renewal = {
+            let mut state = inner.slot.locked();
+            let lease = state.lease.as_mut().filter(|lease| self.is_on(lease));
+            match lease {
+                None => None,
+                Some(lease) if lease.until.remaining_at(sent) >= terms.at_least() => None,
+                Some(lease) => {
+                    let (key, token) = (Arc::clone(&inner.slot.key), inner.token.clone());
+                    let grace = inner.slot.core.settings().grace;
+                    let renewal = Renewal { key, token, share: inner.slot.share, lease: request.lease(), grace };
+                    lease.note_renewal_sent(&renewal, sent);
+                    Some(renewal)
+                }
+            }
+        };
+        if let Some(renewal) = renewal {
+            match exactly_one(inner.slot.core.store().renew(std::slice::from_ref(&renewal), deadline).await) {
+                Ok(renewed) => self.on_renewed(renewed, Deadline::new(sent, Duration::ZERO))?,
+                Err(error) => return Err(error.of_lock(self.key())),
+            }
+        }
+        let now = Moment::now();
+        let mut state = inner.slot.locked();
+        if let Some(hold) = state.lease.as_mut().filter(|lease| self.is_on(lease)).and_then(|lease| lease.hold.as_mut())
+            && hold.kept_until.as_ref().is_none_or(|until| until.remaining_at(now) < terms.at_least())
+        {
+            hold.kept_until = terms.kept_until(now);
+        }
+        Ok(())
     }
 
     /// The hold for a nested body: the same hold, with a fencing token if the body wants a token.

@@ -106,6 +106,14 @@ impl Hold {
                 turn.core().schedule().cancel(entries);
                 return Either::Left(ready(Ok(())));
             }
+            Ending::Left => {
+                turn.core().schedule().cancel(entries);
+                return Either::Left(ready(Ok(())));
+            }
+            Ending::Rests(rest) => {
+                turn.rest(entries, rest);
+                return Either::Left(ready(Ok(())));
+            }
             Ending::Lost => {
                 turn.core().schedule().cancel(entries);
                 let error = self.handle.lost_error(true);
@@ -207,10 +215,13 @@ impl Drop for Hold {
         let core = turn.core();
         let Ended { ending, entries, stale, hold } = turn.slot().end_quietly(turn.id());
         self.handle.end_counting();
+        if let Ending::Rests(rest) = ending {
+            return turn.rest(entries, rest);
+        }
         core.schedule().cancel(entries);
         match ending {
             Ending::Joint => return turn.defuse(),
-            Ending::Kept => {}
+            Ending::Kept | Ending::Left | Ending::Rests(_) => {}
             Ending::Lost => self.release_lost(stale, hold),
             Ending::Free(release) | Ending::Yield(release) => core.release_elsewhere(release),
         }

@@ -57,6 +57,7 @@ pub(super) struct RenewalState {
 }
 
 /// The hold that a lease carries now.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the hold")]
 #[derive(Debug)]
 pub(super) struct ActiveHold {
     pub(super) id: u64,
@@ -69,6 +70,10 @@ pub(super) struct ActiveHold {
     /// The readers that have the hold together. `None` for a hold of one task.
     pub(super) readers: Option<Box<Readers>>,
     pub(super) terms: Option<Arc<Terms>>,
+    /// Until when others are kept out, also when the hold ends before. Boxed: few holds have such a time.
+    pub(super) kept_until: Option<Box<Deadline>>,
+    /// Whether the hold has ended, and only keeps others out (see `rest.rs`).
+    pub(super) rests: bool,
     /// Whether it was told that the hold lasts for long.
     pub(super) is_long_told: bool,
     /// The hold's own end, even when the store has confirmed the lease for longer.
@@ -202,7 +207,7 @@ impl Lease {
     pub(super) fn is_good_for(&self, request: &ResolvedRequest, now: Moment) -> bool {
         mutant!(NoLeaseCheck => return true);
         let enough = if self.fresh { Duration::from_nanos(1) } else { (request.expire / 2).min(ENOUGH_LEASE) };
-        self.until.remaining_at(now) >= enough
+        self.until.remaining_at(now) >= enough.max(request.at_least())
     }
 
     /// How long the grant took, when the lease was over before it came. The allowance for `drift` counts.

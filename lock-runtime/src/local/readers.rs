@@ -57,7 +57,7 @@ impl State {
         let lease = self.lease.as_ref()?;
         // Rule L1: a hold starts only on a lease with time left.
         let left = lease.ends(now)?.remaining_at(now);
-        let is_long = left >= (request.expire / 2).min(ENOUGH_LEASE);
+        let is_long = left >= (request.expire / 2).min(ENOUGH_LEASE) && !lease.rests();
         mutant!(ReadersOvertakeWriter => return self.add_reader(request, now));
         (is_long && lease.contention.is_none()).then(|| self.add_reader(request, now))?
     }

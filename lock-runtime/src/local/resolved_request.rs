@@ -20,15 +20,25 @@ pub(crate) struct ResolvedRequest {
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
     /// lease).
     pub(crate) body: bool,
-    /// How long the hold may last. Most requests say nothing of that.
+    /// How long the hold may last, and how long its lock is kept from others. Most requests say nothing of that.
     pub(crate) terms: Option<Arc<Terms>>,
 }
 
 impl ResolvedRequest {
-    /// Whether the hold may be one with those of other readers here. A hold that is not renewed, or has a longest time, ends by
-    /// itself, and the others must not.
+    /// Whether the hold may be one with those of other readers here. A hold that is not renewed, or has a longest or a shortest
+    /// time, does not end when the others do.
     pub(super) fn joins_readers(&self) -> bool {
         self.share == Some(Share::Read) && self.renew && self.terms.is_none()
+    }
+
+    /// The lease that its hold needs before it starts.
+    pub(super) fn lease(&self) -> Duration {
+        self.terms.as_ref().map_or(self.expire, |terms| terms.lease(self.expire))
+    }
+
+    /// For how long others are kept out from the start of the hold.
+    pub(super) fn at_least(&self) -> Duration {
+        self.terms.as_ref().map_or(Duration::ZERO, |terms| terms.at_least())
     }
 
     /// The prefix as its author wrote it, without the namespace.

@@ -185,7 +185,7 @@ impl Slot {
     /// What the slot has counted, and how many tasks hold the lock.
     pub(super) fn counts(&self) -> (SlotCounts, u32) {
         let state = self.locked();
-        let hold = state.lease.as_ref().and_then(|lease| lease.hold.as_ref());
+        let hold = state.lease.as_ref().and_then(|lease| lease.hold.as_ref()).filter(|hold| !hold.rests);
         (state.counts, hold.map_or(0, ActiveHold::users))
     }
 
@@ -294,11 +294,14 @@ impl Slot {
     pub(crate) fn revoke(&self, token: Option<&Token>, reason: LossReason) -> Option<Revoked> {
         let mut state = self.locked();
         let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
+        let rests = lease.rests();
         let hold = match reason {
+            // Its user is gone.
+            _ if rests => None,
             LossReason::Deadline => lease.ended_hold(),
             _ => lease.hold.as_ref().map(|hold| EndedHold { reason, ..hold.as_ended() }),
         };
-        let turn = hold.is_some().then(|| state.new_id());
+        let turn = lease.hold.is_some().then(|| state.new_id());
         if hold.is_some() && reason == LossReason::Forced {
             state.forced.push(lease.token.clone());
         }
@@ -309,8 +312,10 @@ impl Slot {
         let users = lease.hold.as_ref().map_or(0, ActiveHold::users);
         let is_late = lease.hold.as_ref().is_some_and(|hold| hold.body || reason == LossReason::TooFewServers);
         let is_late = (is_late && users > 0) || users > 1;
-        let release = (!is_late).then(|| lease.release(&self.key));
-        if is_late {
+        // Others are kept out although the hold was lost: the lease ends by itself.
+        let is_left = matches!(reason, LossReason::Deadline | LossReason::ShutDown) && lease.keeps_out(Moment::now());
+        let release = (!is_late && !is_left).then(|| lease.release(&self.key));
+        if is_late && !is_left {
             // Rule 14: the lease is released when the body is dropped. Rule 17: until then a new grant for its token is
             // not a stray.
             state.ending.push(EndingToken::new(lease.token, users));
@@ -416,6 +421,8 @@ impl State {
             renew,
             body,
             terms: terms.clone(),
+            kept_until: terms.as_ref().and_then(|terms| terms.kept_until(now)),
+            rests: false,
             own,
             confirmed,
             readers,

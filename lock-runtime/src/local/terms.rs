@@ -1,4 +1,4 @@
-//! [`Terms`]: how long a hold may last.
+//! [`Terms`]: how long a hold may last, and how long its lock is kept from others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,26 +7,57 @@ use std::time::Duration;
 use crate::LockError;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::lease_bounds::check_max_hold;
+use crate::settings::Settings;
 
-/// What a request says about the time of its hold. A request that says nothing has no terms, and pays nothing for them.
+/// What a request says about the time of its hold, beside the lease. A request that says nothing has no terms, and pays nothing for them.
 #[derive(Debug)]
 pub(crate) struct Terms {
     max_hold: Option<Duration>,
+    at_least: Duration,
+    /// The lease that keeps others out for `at_least`, however slow the answer is. Zero without `at_least`.
+    kept_lease: Duration,
     /// Whether the hold was lost because it had lasted for `max_hold`.
     is_spent: AtomicBool,
 }
 
 impl Terms {
     /// `None` when nothing is said.
-    pub(crate) fn new(max_hold: Option<Duration>) -> Result<Option<Arc<Self>>, LockError> {
-        let Some(longest) = max_hold else { return Ok(None) };
-        check_max_hold(longest)?;
-        Ok(Some(Arc::new(Self { max_hold, is_spent: AtomicBool::new(false) })))
+    pub(crate) fn new(
+        max_hold: Option<Duration>,
+        at_least: Duration,
+        settings: &Settings,
+    ) -> Result<Option<Arc<Self>>, LockError> {
+        if max_hold.is_none() && at_least.is_zero() {
+            return Ok(None);
+        }
+        max_hold.map_or(Ok(()), check_max_hold)?;
+        let mut kept_lease = Duration::ZERO;
+        if !at_least.is_zero() {
+            // The time counts from the start of the hold, and the lease from before the command that confirms it.
+            kept_lease = settings.drift().lease_for(at_least.saturating_add(settings.command_timeout));
+            settings.check_lease("at_least", kept_lease)?;
+        }
+        Ok(Some(Arc::new(Self { max_hold, at_least, kept_lease, is_spent: AtomicBool::new(false) })))
     }
 
-    /// The lease of a request that asks for a lease of `expire`: none is longer than the hold may last.
-    pub(crate) fn lease(&self, expire: Duration, drift: Drift) -> Duration {
+    /// The part of a lease of `expire` that the hold itself can use: none is longer than the hold may last.
+    pub(crate) fn usable(&self, expire: Duration, drift: Drift) -> Duration {
         self.max_hold.map_or(expire, |longest| expire.min(drift.lease_for(longest)))
+    }
+
+    /// The lease to confirm before a hold starts that has use for a lease of `expire`.
+    pub(super) fn lease(&self, expire: Duration) -> Duration {
+        expire.max(self.kept_lease)
+    }
+
+    /// For how long others are kept out from the start of the hold.
+    pub(super) fn at_least(&self) -> Duration {
+        self.at_least
+    }
+
+    /// Until when others are kept out, if the hold starts `now`.
+    pub(super) fn kept_until(&self, now: Moment) -> Option<Box<Deadline>> {
+        (!self.at_least.is_zero()).then(|| Box::new(Deadline::new(now, self.at_least)))
     }
 
     /// The latest end of a hold that began at `since`.

@@ -9,6 +9,7 @@ use super::lease::{Fences, Lease};
 use super::pending_ask::PendingAsk;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{PassedBy, Slot, State};
+use super::upkeep::ScheduleKeys;
 use crate::clock::Moment;
 use crate::store::{Answer, Ask, Release, Renewal, Renewed, Store};
 use crate::timing::CLAIM;
@@ -76,6 +77,14 @@ impl Turn {
         self.is_armed = false;
     }
 
+    /// Leaves the turn to a hold that rests. The keeper ends it after this `rest`.
+    pub(super) fn rest(self, entries: ScheduleKeys, rest: Duration) {
+        let slot = Arc::clone(&self.slot);
+        self.defuse();
+        slot.core.schedule().cancel(entries);
+        slot.core.schedule().set_timer(&slot, rest);
+    }
+
     pub(super) fn id(&self) -> u64 {
         self.id
     }
@@ -110,7 +119,7 @@ impl Turn {
         let token = lease.token.clone();
         if !lease.is_good_for(request, now) {
             let (key, grace) = (Arc::clone(&request.key), self.core().settings().grace);
-            let renewal = Renewal { key, token, share: lease.share, lease: request.expire, grace };
+            let renewal = Renewal { key, token, share: lease.share, lease: request.lease(), grace };
             lease.note_renewal_sent(&renewal, now);
             return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
         }
@@ -262,7 +271,7 @@ impl Turn {
 /// The first lease that is asked for (rule 11: a grant starts with a claim, which is short).
 fn claim_of(request: &ResolvedRequest) -> Duration {
     mutant!(WholeLeaseClaimed => return request.expire);
-    request.expire.min(CLAIM)
+    request.lease().min(CLAIM)
 }
 
 impl State {
@@ -274,7 +283,7 @@ impl State {
             let mut lease = Lease::new(&pending, &grant);
             // The lease may have been asked for by a task that wanted less and gave up. Then it is good for this task
             // only once it is confirmed.
-            lease.fresh &= lease.claim >= request.expire.min(CLAIM);
+            lease.fresh &= lease.claim >= request.lease().min(CLAIM);
             self.lease = Some(lease);
         }
     }

@@ -37,6 +37,8 @@ pub(crate) enum Action {
     LookIn(Duration),
     /// A renewal now, and another look when the hold ends, because the answer may not have come by then.
     Renew(Renewal, Option<Duration>),
+    /// The hold rested, and its time is over.
+    EndRest,
     /// The hold on the lease of this token has ended.
     Lost(Token, LossReason),
     /// An ask to send now, and another look soon.
@@ -165,6 +167,10 @@ impl Slot {
             // handed over.
             return if trigger == Trigger::Verify { renew(lease.claim, None) } else { Action::Done };
         };
+        if hold.rests {
+            let rest = lease.rest(now);
+            return if rest.is_zero() { Action::EndRest } else { Action::LookIn(rest) };
+        }
         let left = ends.remaining_at(now);
         if left.is_zero() {
             mutant!(LateHandOver => return Action::Done);
@@ -209,6 +215,10 @@ impl Slot {
             return Action::Done;
         };
         lease.upkeep.renewing = false;
+        if lease.rests() {
+            // The timer of the rest goes on. What the store has forgotten can't be kept.
+            return Action::Done;
+        }
         let trigger = if std::mem::take(&mut lease.upkeep.doubtful) { Trigger::Verify } else { Trigger::Timer };
         match outcome {
             Some(Renewed::Until(until)) => {

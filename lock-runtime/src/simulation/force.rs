@@ -144,23 +144,64 @@ fn a_holder_that_is_cut_off_keeps_the_lock_for_a_claim() {
     }
 }
 
-/// A bug, whether the holder is cut off, and what shows the bug.
-type Case = (&'static str, Bug, bool, fn(&Shown) -> bool);
+/// A bug, where it is, whether the holder is cut off, and what shows the bug.
+type Case = (&'static str, Bug, bool, &'static str, fn(&Shown) -> bool);
+
+const OVERLAP: &str = "the next body begins before the old body is dropped";
+const LATE: &str = "the next one waits for longer than 0.4 s";
+
+const CASES: [Case; 6] = [
+    (
+        "force.lua frees the lock at once",
+        Bug::Scripts(&[("redis.call('SET', lock, token .. FORCED, 'KEEPTTL')", "redis.call('DEL', lock)")]),
+        false,
+        OVERLAP,
+        |shown| shown.overlap,
+    ),
+    (
+        "force.lua leaves a dead holder its lease",
+        Bug::Scripts(&[("redis.call('PEXPIRE', lock, ARGV[1], 'LT')", "")]),
+        true,
+        "the next one waits for longer than two claims",
+        |shown| shown.next_after > CLAIM * 2,
+    ),
+    (
+        "force.lua does not tell the holder",
+        Bug::Scripts(&[("redis.pcall('PUBLISH', address, 'forced '", "tostring(address .. 'forced '")]),
+        false,
+        LATE,
+        |shown| shown.next_after > SOON,
+    ),
+    (
+        "a forced lock is released before its body is dropped",
+        Bug::Code(Mutant::ForcedBeforeBody),
+        false,
+        OVERLAP,
+        |shown| shown.overlap,
+    ),
+    (
+        "a force is forgotten when a refused renewal came first",
+        Bug::Code(Mutant::ForcedAfterLoss),
+        false,
+        LATE,
+        |shown| shown.next_after > SOON,
+    ),
+    ("the mark of a forced lock is left", Bug::Code(Mutant::ForcedMarkLeft), false, LATE, |shown| {
+        shown.next_after > SOON
+    }),
+];
 
 #[test]
 fn each_bug_of_a_release_by_force_shows() {
-    let frees = &[("redis.call('SET', lock, token .. FORCED, 'KEEPTTL')", "redis.call('DEL', lock)")];
-    let keeps = &[("redis.call('PEXPIRE', lock, ARGV[1], 'LT')", "")];
-    let silent = &[("redis.pcall('PUBLISH', address, 'forced '", "tostring(address .. 'forced '")];
-    let cases: [Case; 6] = [
-        ("the lock is free at once", Bug::Scripts(frees), false, |shown| shown.overlap),
-        ("a dead holder keeps its lease", Bug::Scripts(keeps), true, |shown| shown.next_after > CLAIM * 2),
-        ("the holder is not told", Bug::Scripts(silent), false, |shown| shown.next_after > SOON),
-        ("the lock leaves before the body", Bug::Code(Mutant::ForcedBeforeBody), false, |shown| shown.overlap),
-        ("a loss that is known already", Bug::Code(Mutant::ForcedAfterLoss), false, |shown| shown.next_after > SOON),
-        ("the mark is left", Bug::Code(Mutant::ForcedMarkLeft), false, |shown| shown.next_after > SOON),
-    ];
-    for (name, bug, parted, is_shown) in cases {
+    for (name, bug, parted, _, is_shown) in CASES {
         assert!((0..WORLDS).any(|seed| is_shown(&shown(seed, Some(bug), parted))), "{name}: not seen");
     }
+}
+
+#[test]
+fn the_docs_list_each_bug_of_a_release_by_force() {
+    let docs = include_str!("../../../docs/faults.md");
+    let (_, section) = docs.split_once("### Bugs of a release by force").unwrap();
+    let rows: Vec<_> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();
+    assert_eq!(rows, CASES.map(|(name, _, _, shows, _)| format!("| {name} | {shows} |")));
 }

@@ -120,6 +120,8 @@ fn each_patch_changes_a_script() {
 fn the_docs_list_each_seeded_bug_and_its_check() {
     let docs = include_str!("../../../docs/faults.md");
     let (_, section) = docs.split_once("## Bugs on purpose").unwrap();
+    // A release by force has worlds of its own, and a list of its own.
+    let (section, _) = section.split_once("\n### ").unwrap();
     let rows: Vec<_> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();
     let wanted: Vec<_> = ALL.iter().map(|seeded| format!("| {} | {} |", seeded.name, seeded.check)).collect();
     assert_eq!(rows, wanted);

@@ -2,6 +2,7 @@
 //! Valkey.
 
 mod api;
+mod at_least;
 mod bodies;
 mod cancellation;
 mod drops;

@@ -3,6 +3,7 @@
 mod bad_input;
 mod checker;
 mod layers;
+mod links;
 mod model_server;
 mod proxy;
 mod secrets;

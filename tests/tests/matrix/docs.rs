@@ -70,8 +70,10 @@ fn broken_tables(page: &str) -> Vec<String> {
 #[test]
 fn every_table_of_the_docs_has_a_header_and_rows_of_as_many_cells() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let docs = fs::read_dir(workspace.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let pages = docs.chain([workspace.join("README.md"), workspace.join("ARCHITECTURE.md")]);
+    let pages_of = |folder: &str| fs::read_dir(workspace.join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let pages = pages_of("docs")
+        .chain(pages_of("docs/guide"))
+        .chain([workspace.join("README.md"), workspace.join("ARCHITECTURE.md")]);
     let pages = pages.filter(|page| page.extension().is_some_and(|ending| ending == "md"));
     let mut tables = 0;
     for page in pages {

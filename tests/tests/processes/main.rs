@@ -1,5 +1,6 @@
 //! Several processes and one server: what they promise each other, and what goes over the wire.
 
+mod at_least;
 mod between_processes;
 mod gathered;
 mod interop;

@@ -1,4 +1,4 @@
-//! `timeout…`, `expire…` and `max_hold…`: three spellings each, checked as far as a literal tells.
+//! `timeout…`, `expire…`, `max_hold…` and `at_least…`: three spellings each, checked as far as a literal tells.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote_spanned};
@@ -27,11 +27,21 @@ struct Kind {
     bounds: Option<Bounds>,
 }
 
+impl Kind {
+    /// Whether the runtime has a check of it that the compiler can run.
+    fn is_checked(&self) -> bool {
+        self.bounds.as_ref().is_some_and(|bounds| bounds.has_const_check)
+    }
+}
+
 /// The texts about a time that is out of bounds.
 struct Bounds {
     zero: &'static str,
     too_short: &'static str,
     too_long: &'static str,
+    shortest: u64,
+    /// Whether `__private/constant.rs` of the runtime checks a value that is known only to the compiler.
+    has_const_check: bool,
 }
 
 const TIMEOUT: Kind = Kind { in_ms: "timeout_ms", in_s: "timeout_s", any: "timeout", bounds: None };
@@ -40,24 +50,39 @@ const EXPIRE: Kind = Kind { in_ms: "expire_ms", in_s: "expire_s", any: "expire",
 
 const MAX_HOLD: Kind = Kind { in_ms: "max_hold_ms", in_s: "max_hold_s", any: "max_hold", bounds: Some(HOLD) };
 
+const AT_LEAST: Kind = Kind { in_ms: "at_least_ms", in_s: "at_least_s", any: "at_least", bounds: Some(REST) };
+
 const LEASE: Bounds = Bounds {
     zero: "a lease of zero is over before the body starts: write how long a crashed holder may keep others out",
     too_short: "a lease of less than 10 ms ends before it can be used",
     too_long: "a lease of more than a year is a unit mistaken for another: after a crash nobody could lock until then",
+    shortest: SHORTEST,
+    has_const_check: true,
 };
 
 const HOLD: Bounds = Bounds {
     zero: "a hold of zero is over before the body starts: write how long the body may take",
     too_short: "a hold of less than 10 ms ends before it can be used",
     too_long: "a hold of more than a year is a unit mistaken for another: for a hold without a limit leave `max_hold` out",
+    shortest: SHORTEST,
+    has_const_check: true,
 };
 
-/// The bounds of a lease and of a hold in milliseconds, as in the runtime: ten of them, and a year.
+const REST: Bounds = Bounds {
+    zero: "an `at_least` of zero keeps nobody out: write for how long no other may get the lock, or leave it out",
+    too_short: "",
+    too_long: "a time of more than a year is a unit mistaken for another: nobody could lock until then",
+    shortest: 1,
+    // A value of zero may come from a setting that switches it off.
+    has_const_check: false,
+};
+
+/// The bounds in milliseconds, as in the runtime: ten of them for a lease and a hold, and a year.
 const SHORTEST: u64 = 10;
 const LONGEST: u64 = 365 * 24 * 60 * 60 * 1000;
 
 pub(super) fn settings(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -> Vec<Setting> {
-    [TIMEOUT, EXPIRE, MAX_HOLD].iter().filter_map(|kind| setting(kind, options, function, mistakes)).collect()
+    [TIMEOUT, EXPIRE, MAX_HOLD, AT_LEAST].iter().filter_map(|kind| setting(kind, options, function, mistakes)).collect()
 }
 
 /// One lock waits for one time: a second spelling is refused even when it says the same.
@@ -79,7 +104,7 @@ fn setting(kind: &Kind, options: &mut Options, function: &Function, mistakes: &m
         spelling if spelling == kind.in_s => Some(1000),
         _ => None,
     };
-    let is_known = kind.bounds.is_some() && is_const(&value, function);
+    let is_known = kind.is_checked() && is_const(&value, function);
     let outcome = match milliseconds {
         Some(unit) => number(kind, spelling, unit, &value, is_known),
         None => duration(kind, &value, is_known),
@@ -107,7 +132,7 @@ fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr, is_known
         }
         _ => {
             let (span, number) = (value.span(), tokens(&without_fallback(value)));
-            let is_known = is_known || kind.bounds.is_some() && is_literal_arithmetic(value);
+            let is_known = is_known || kind.is_checked() && is_literal_arithmetic(value);
             // Of whatever integer type it is.
             let checked = is_known.then(|| quote_spanned!(span=> (#number) as _));
             return Ok(Setting { method: spelling, value: number, checked });
@@ -166,11 +191,12 @@ fn check(kind: &Kind, token: &impl ToTokens, amount: Option<u64>, unit: u64) -> 
         let advice = "this time is too long: its milliseconds don't fit into a `u64`";
         return Err(syn::Error::new_spanned(token, advice));
     };
-    let advice = match (&kind.bounds, milliseconds) {
-        (None, _) | (_, SHORTEST..=LONGEST) => return Ok(milliseconds),
-        (Some(bounds), 0) => bounds.zero,
-        (Some(bounds), 1..SHORTEST) => bounds.too_short,
-        (Some(bounds), _) => bounds.too_long,
+    let Some(bounds) = &kind.bounds else { return Ok(milliseconds) };
+    let advice = match milliseconds {
+        0 => bounds.zero,
+        _ if milliseconds < bounds.shortest => bounds.too_short,
+        _ if milliseconds > LONGEST => bounds.too_long,
+        _ => return Ok(milliseconds),
     };
     Err(syn::Error::new_spanned(token, advice))
 }

@@ -5,7 +5,7 @@ use syn::Expr;
 use crate::cache_lock::parse::Written;
 use crate::mistakes::Mistakes;
 
-const OPTIONS: [&str; 20] = [
+const OPTIONS: [&str; 23] = [
     "prefix",
     "key",
     "timeout_ms",
@@ -20,6 +20,9 @@ const OPTIONS: [&str; 20] = [
     "max_hold_ms",
     "max_hold_s",
     "max_hold",
+    "at_least_ms",
+    "at_least_s",
+    "at_least",
     "on_fail",
     "on_lost",
     "manager",

@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use proptest::prelude::*;
-use proptest::sample::select;
 use server_model::Reply;
+
+mod random;
+
+pub(crate) use random::history;
 
 /// Processes, each with a connection, a channel and two tokens.
 pub(crate) const PROCESSES: usize = 3;
@@ -15,6 +17,8 @@ const LOCKS: usize = 3;
 const LONG_CLAIM: u64 = 62_000;
 const SHORT_CLAIM: u64 = 30;
 const LEASE: u64 = 42_000;
+/// What a holder has left that is told to stop. As far from all other lengths as these are from each other.
+const FORCED: u64 = 22_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
@@ -55,8 +59,6 @@ pub(crate) enum What {
         by_text: bool,
     },
     SharedDraw(Lock, Token, Capacity),
-    Inspect(Lock),
-    Force(Lock),
     Draw {
         lock: Lock,
         token: Token,
@@ -64,6 +66,15 @@ pub(crate) enum What {
         by_text: bool,
     },
     Denied(Lock, Token),
+    Force {
+        lock: Lock,
+        by_text: bool,
+    },
+    Inspect {
+        lock: Lock,
+        most: u8,
+        by_text: bool,
+    },
     Subscribe(usize),
     Unsubscribe(usize),
     FlushScripts,
@@ -133,14 +144,17 @@ impl Lock {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Token {
-    Of { process: usize, short: bool },
+    Of { process: usize, short: bool, forced: bool },
     Foreign,
 }
 
 impl Token {
     fn text(self) -> String {
         match self {
-            Self::Of { process, short } => format!("{process:032x}.{}@host", u8::from(short) + 1),
+            Self::Of { process, short, forced } => {
+                let mark = if forced { "|forced" } else { "" };
+                format!("{process:032x}.{}@host{mark}", u8::from(short) + 1)
+            }
             Self::Foreign => "somebody's".to_owned(),
         }
     }
@@ -195,12 +209,12 @@ static RELEASE: LazyLock<Script> = script!("release.lua");
 static RENEW: LazyLock<Script> = script!("renew.lua");
 static DRAW: LazyLock<Script> = script!("draw.lua");
 static DENIED: LazyLock<Script> = script!("denied.lua");
-static INSPECT: LazyLock<Script> = script!("inspect.lua");
-static FORCE: LazyLock<Script> = script!("force.lua");
 static SHARED_ASK: LazyLock<Script> = script!("shared_ask.lua");
 static SHARED_RELEASE: LazyLock<Script> = script!("shared_release.lua");
 static SHARED_RENEW: LazyLock<Script> = script!("shared_renew.lua");
 static SHARED_DRAW: LazyLock<Script> = script!("shared_draw.lua");
+static FORCE: LazyLock<Script> = script!("force.lua");
+static INSPECT: LazyLock<Script> = script!("inspect.lua");
 
 impl Script {
     fn command(&self, by_text: bool, keys: Vec<String>, arguments: Vec<String>) -> Vec<String> {
@@ -264,16 +278,16 @@ impl Step {
                 let keys = vec![lock.key(), lock.fence(), lock.shared()];
                 SHARED_DRAW.command(true, keys, vec![token.text(), "1".to_owned(), capacity.to_string()])
             }
-            What::Inspect(lock) => {
-                INSPECT.command(true, vec![lock.key(), lock.queue(), lock.shared()], vec!["9".to_owned()])
-            }
-            What::Force(lock) => {
-                FORCE.command(true, vec![lock.key(), lock.queue(), lock.shared()], vec!["52000".to_owned()])
-            }
             What::Draw { lock, token, count, by_text } => {
                 DRAW.command(*by_text, vec![lock.key(), lock.fence()], vec![token.text(), count.to_string()])
             }
             What::Denied(lock, token) => DENIED.command(true, vec![lock.key()], vec![token.text(), String::new()]),
+            What::Force { lock, by_text } => {
+                FORCE.command(*by_text, vec![lock.key(), lock.queue(), lock.shared()], vec![FORCED.to_string()])
+            }
+            What::Inspect { lock, most, by_text } => {
+                INSPECT.command(*by_text, vec![lock.key(), lock.queue(), lock.shared()], vec![most.to_string()])
+            }
             What::Subscribe(process) => vec!["SUBSCRIBE".to_owned(), format!("cache_lock:{process:032x}")],
             What::Unsubscribe(process) => vec!["UNSUBSCRIBE".to_owned(), format!("cache_lock:{process:032x}")],
             What::FlushScripts => vec!["SCRIPT".to_owned(), "FLUSH".to_owned()],
@@ -292,9 +306,9 @@ impl Step {
     /// Whether the number at this place of the reply is the time that a key has left.
     pub(crate) fn is_left(&self, path: &[usize], reply: &Reply) -> bool {
         match (&self.what, path) {
-            (What::Inspect(_), [1]) => true,
             (What::Ask { .. } | What::SharedAsk { .. }, [item, 1]) => *item > 0 && matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1))),
             (What::Release { .. } | What::SharedRelease { .. }, [item, 2]) => matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1))),
+            (What::Inspect { .. }, [1]) => true,
             (What::ByHand(words), []) => words[0] == "PTTL",
             _ => false,
         }
@@ -348,140 +362,5 @@ fn at<'a>(reply: &'a Reply, path: &[usize]) -> Option<&'a Reply> {
     path.iter().try_fold(reply, |reply, index| match reply {
         Reply::Array(items) => items.get(*index),
         _ => None,
-    })
-}
-
-pub(crate) fn history() -> impl Strategy<Value = Vec<Step>> {
-    prop::collection::vec(step(), 1..70)
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    (0..PROCESSES, what()).prop_map(|(process, what)| Step { process, what })
-}
-
-fn what() -> impl Strategy<Value = What> {
-    let one = || (lock(), token());
-    let several = || prop::collection::vec((lock(), token()), 1..4);
-    let by_text = || prop::bool::weighted(0.3);
-    prop_oneof![
-        4 => one().prop_map(|(lock, token)| What::Claim(lock, token)),
-        10 => (prop::collection::vec(ask(), 1..4), by_text()).prop_map(|(items, by_text)| What::Ask { items, by_text }),
-        3 => (several(), by_text()).prop_map(|(items, by_text)| What::Free { items, by_text }),
-        10 => (prop::collection::vec(release(), 1..4), by_text())
-            .prop_map(|(items, by_text)| What::Release { items, by_text }),
-        4 => (several(), by_text()).prop_map(|(items, by_text)| What::Renew { items, by_text }),
-        4 => (one(), 1..4_u8, by_text())
-            .prop_map(|((lock, token), count, by_text)| What::Draw { lock, token, count, by_text }),
-        12 => (prop::collection::vec((ask(), capacity()), 1..4), by_text())
-            .prop_map(|(items, by_text)| What::SharedAsk { items, by_text }),
-        10 => (prop::collection::vec((release(), capacity()), 1..4), by_text())
-            .prop_map(|(items, by_text)| What::SharedRelease { items, by_text }),
-        4 => (prop::collection::vec((lock(), token(), capacity()), 1..4), by_text())
-            .prop_map(|(items, by_text)| What::SharedRenew { items, by_text }),
-        2 => (lock(), token(), capacity()).prop_map(|(lock, token, capacity)| What::SharedDraw(lock, token, capacity)),
-        3 => lock().prop_map(What::Inspect),
-        1 => lock().prop_map(What::Force),
-        1 => one().prop_map(|(lock, token)| What::Denied(lock, token)),
-        6 => (0..PROCESSES).prop_map(What::Subscribe),
-        2 => (0..PROCESSES).prop_map(What::Unsubscribe),
-        1 => Just(What::FlushScripts),
-        6 => by_hand(),
-        2 => (key(), select(&["", "NX", "XX", "GT", "LT"][..])).prop_map(|(key, option)| What::Extend(key, option)),
-        2 => Just(What::Pause),
-    ]
-}
-
-fn ask() -> impl Strategy<Value = Ask> {
-    let not_after = prop_oneof![4 => Just(NotAfter::Never), 4 => Just(NotAfter::Future), 1 => Just(NotAfter::Past)];
-    (lock(), token(), prop::bool::weighted(0.8), 0..3_u8, not_after)
-        .prop_map(|(lock, token, wait, fences, not_after)| Ask { lock, token, wait, fences, not_after })
-}
-
-fn release() -> impl Strategy<Value = Release> {
-    (lock(), token(), any::<bool>(), prop::option::weighted(0.3, token()))
-        .prop_map(|(lock, token, unused, again)| Release { lock, token, unused, again })
-}
-
-/// Readers, and permits of few.
-fn capacity() -> impl Strategy<Value = Capacity> {
-    prop_oneof![2 => Just(0), 1 => Just(1), 3 => Just(2)]
-}
-
-fn lock() -> impl Strategy<Value = Lock> {
-    (0..LOCKS).prop_map(Lock)
-}
-
-fn token() -> impl Strategy<Value = Token> {
-    let own = (0..PROCESSES, prop::bool::weighted(0.2)).prop_map(|(process, short)| Token::Of { process, short });
-    prop_oneof![15 => own, 1 => Just(Token::Foreign)]
-}
-
-fn key() -> impl Strategy<Value = String> {
-    (lock(), 0..5_usize).prop_map(|(lock, which)| lock.all()[which].clone())
-}
-
-/// What strangers do, mistakes and values that are no lock's included.
-fn by_hand() -> impl Strategy<Value = What> {
-    let commands: &[&str] = &[
-        "GET KEY",
-        "GET KEY",
-        "PTTL KEY",
-        "PTTL KEY",
-        "PTTL KEY",
-        "DEL KEY",
-        "DEL KEY",
-        "TYPE KEY",
-        "EXISTS KEY KEY",
-        "STRLEN KEY",
-        "LLEN KEY",
-        "LRANGE KEY 0 -1",
-        "LRANGE KEY -2 0",
-        "LPOP KEY",
-        "LREM KEY -1 junk",
-        "LPOS KEY junk",
-        "SET KEY stranger",
-        "SET KEY stranger PX 30",
-        "SET KEY 7 XX KEEPTTL",
-        "SET KEY 7 GET",
-        "RPUSH KEY junk 30|junk junk",
-        "SET KEY 7 PX 0",
-        "SET KEY 7 PXAT 1",
-        "SET KEY 7 PXAT 0",
-        "SET KEY 7 PXAT soon",
-        "SET KEY 7 PXAT 1 PX 1",
-        "SET KEY 7 NX XX",
-        "SET KEY 7 PX",
-        "PEXPIRE KEY -1",
-        "PEXPIRE KEY soon",
-        "PEXPIRE KEY 1 NX GT",
-        "PEXPIRE KEY 1 SOON",
-        "GET",
-        "get KEY KEY",
-        "NONSENSE KEY 1",
-        "EVALSHA nothing 0",
-        "EVAL error('bad') 0",
-        "EVALSHA nothing 2 KEY",
-        "FLUSHALL",
-        "PUBLISH cache_lock:00000000000000000000000000000000 hello",
-        "ECHO KEY",
-        "LINDEX KEY 0",
-        "LINDEX KEY -2",
-        "ZADD KEY 1763813976123 junk",
-        "ZADD KEY GT 5 junk",
-        "ZADD KEY soon junk",
-        "ZRANGE KEY 0 0",
-        "ZRANGE KEY 0 -1 WITHSCORES JUNK",
-        "ZRANGE KEY (5 +inf BYSCORE LIMIT 0 2",
-        "ZRANGE KEY soon +inf BYSCORE LIMIT 0 2",
-        "ZCARD KEY",
-        "ZSCORE KEY junk",
-        "ZREM KEY junk junk",
-        "ZREMRANGEBYSCORE KEY -inf 5",
-        "ZREMRANGEBYSCORE KEY (5 7",
-        "PEXPIREAT KEY soon",
-        "PEXPIREAT KEY 1",
-    ];
-    (select(commands), key()).prop_map(|(command, key)| {
-        What::ByHand(command.split(' ').map(|word| if word == "KEY" { key.clone() } else { word.to_owned() }).collect())
     })
 }

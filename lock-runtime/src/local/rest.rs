@@ -1,0 +1,102 @@
+//! The rest of a lock that is kept for `at_least`: its hold has ended, and others are still kept out.
+//!
+//! The lease was confirmed for that long before the hold started, so the store keeps others out whatever becomes of this
+//! process. When the hold ends before that time, it *rests*: it stays in the slot without a user, and with the turn. So tasks here
+//! wait for it as for any hold, and other processes find the lock taken. The keeper ends it when the time is over, and then the
+//! lock is passed on as after any hold.
+//!
+//! A hold that is lost does not rest, because its body may still run. Its lease is left to its end in the store. The same happens
+//! when the manager is shut down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::core::Core;
+use super::ending::{Ended, Ending};
+use super::lease::Lease;
+use super::slot::{Slot, State};
+use super::turn::Turn;
+use super::upkeep::ScheduleKeys;
+use crate::clock::Moment;
+
+impl Lease {
+    /// Whether others are to be kept out at `now`, also when the hold has ended.
+    pub(super) fn keeps_out(&self, now: Moment) -> bool {
+        !self.rest(now).is_zero()
+    }
+
+    /// For how long others are still kept out.
+    pub(super) fn rest(&self, now: Moment) -> Duration {
+        let until = self.hold.as_ref().and_then(|hold| hold.kept_until.as_ref());
+        until.map_or(Duration::ZERO, |until| until.remaining_at(now))
+    }
+
+    /// Whether its hold has ended, and only keeps others out.
+    pub(super) fn rests(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.rests)
+    }
+}
+
+impl State {
+    /// Makes the hold that ends now rest. It gets another number, so nobody takes it for the hold that it was.
+    pub(super) fn begin_rest(&mut self) {
+        let id = self.new_id();
+        let Some(hold) = self.lease.as_mut().and_then(|lease| lease.hold.as_mut()) else { return };
+        hold.id = id;
+        hold.rests = true;
+        hold.body = false;
+        hold.renew = false;
+        hold.is_long_told = true;
+        hold.holding = None;
+        self.turn = Some(id);
+        self.offers.reset();
+    }
+}
+
+impl Slot {
+    /// Ends the rest of a hold whose time is over. Returns its number, which has the turn.
+    fn end_rest(&self) -> Option<(u64, Ended)> {
+        let id = {
+            let state = self.locked();
+            let hold = state.lease.as_ref()?.hold.as_ref()?;
+            (hold.rests && !state.lease.as_ref()?.keeps_out(Moment::now())).then_some(hold.id)?
+        };
+        Some((id, self.end_quietly(id)))
+    }
+
+    /// Leaves the lease of a hold that rests to its end in the store.
+    fn leave_rest(&self) -> Option<ScheduleKeys> {
+        let mut state = self.locked();
+        let lease = state.lease.take_if(|lease| lease.rests())?;
+        state.turn = None;
+        state.offers.reset();
+        let entries = lease.upkeep.entries;
+        Some(ScheduleKeys { tracked: state.tracked.take(), ..entries })
+    }
+}
+
+impl Core {
+    /// Passes the lock of a hold on that rested until now.
+    pub(crate) fn end_rest(&self, slot: &Arc<Slot>) {
+        let Some((id, Ended { ending, entries, stale, .. })) = slot.end_rest() else { return };
+        self.schedule().cancel(entries);
+        match ending {
+            Ending::Free(release) | Ending::Yield(release) => self.release_elsewhere(release),
+            Ending::Lost => {
+                if let Some(release) = stale {
+                    self.release_later(release);
+                }
+            }
+            Ending::Kept | Ending::Joint | Ending::Rests(_) | Ending::Left => {}
+        }
+        // Passes the turn on, with the lease if it was kept.
+        drop(Turn::new(slot, id));
+    }
+
+    /// Leaves the lease of a hold that rests to its end in the store: the manager is shut down.
+    pub(super) fn leave_rest(&self, slot: &Arc<Slot>) {
+        if let Some(entries) = slot.leave_rest() {
+            self.schedule().cancel(entries);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! How long others are kept out, also when a hold ends sooner: [`LockRequest::at_least`](lock_runtime::LockRequest::at_least).
+
+use std::time::Duration;
+
+use lock_runtime::{LockError, LockManager, LockRequest};
+use tests::over_every_store;
+use tests::patience::NOISE;
+use tests::stores::World;
+use tokio::time::{Instant, sleep};
+
+use crate::{LONG, SHORT, is_free};
+
+over_every_store![
+    nobody_gets_the_lock_sooner_when_the_body_ends,
+    nobody_gets_the_lock_sooner_when_the_body_fails_or_is_dropped,
+    nobody_gets_the_lock_sooner_when_the_guard_is_dropped,
+    a_task_of_the_same_process_waits_as_well,
+    others_get_the_lock_when_the_time_is_over,
+    a_longer_body_releases_at_its_end,
+    the_store_keeps_others_out_before_the_body_starts,
+    a_lease_that_is_shorter_does_not_matter,
+    a_lost_hold_keeps_others_out_as_well,
+    a_shut_down_manager_keeps_others_out_as_well,
+    a_body_that_enters_again_keeps_others_out_from_its_own_start,
+    a_lock_that_is_kept_is_not_held,
+    a_lock_that_is_kept_can_be_taken_by_force,
+    an_earlier_holder_of_the_lease_does_not_count,
+    a_time_beyond_reason_is_refused,
+    a_time_of_zero_keeps_nobody_out,
+];
+
+const KEPT: Duration = SHORT;
+
+fn request(manager: &LockManager) -> LockRequest {
+    manager.lock("p", "k").timeout(LONG).at_least(KEPT)
+}
+
+/// How long another process has to wait, from `start` on.
+async fn another_waits(other: &LockManager, start: Instant) -> Duration {
+    assert!(!is_free(other, "k").await);
+    let guard = other.lock("p", "k").timeout(LONG).acquire().await.unwrap();
+    let waited = start.elapsed();
+    guard.release().await.unwrap();
+    waited
+}
+
+fn assert_kept(waited: Duration) {
+    assert!(waited >= KEPT && waited < KEPT + NOISE, "{waited:?}");
+}
+
+async fn nobody_gets_the_lock_sooner_when_the_body_ends(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let start = request(&manager).run(async { Instant::now() }).await.unwrap();
+    assert!(start.elapsed() < KEPT / 2, "the caller does not wait");
+    assert_kept(another_waits(&other, start).await);
+    assert!(is_free(&manager, "k").await);
+}
+
+async fn nobody_gets_the_lock_sooner_when_the_body_fails_or_is_dropped(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let mut start = Instant::now();
+    let body = async {
+        start = Instant::now();
+        sleep(LONG).await;
+    };
+    tokio::time::timeout(KEPT / 3, request(&manager).run(body)).await.unwrap_err();
+    assert_kept(another_waits(&other, start).await);
+    let (manager, start) = (manager.clone(), Instant::now());
+    let failed = tokio::spawn(async move { request(&manager).run(async { panic!("on purpose") }).await });
+    assert!(failed.await.unwrap_err().is_panic());
+    let waited = another_waits(&other, start).await;
+    assert!(waited >= KEPT && waited < KEPT + NOISE * 2, "{waited:?}");
+}
+
+async fn nobody_gets_the_lock_sooner_when_the_guard_is_dropped(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let guard = request(&manager).acquire().await.unwrap();
+    let start = Instant::now();
+    drop(guard);
+    assert_kept(another_waits(&other, start).await);
+    let guard = request(&manager).acquire().await.unwrap();
+    let start = Instant::now();
+    guard.release().await.unwrap();
+    assert_kept(another_waits(&other, start).await);
+}
+
+async fn a_task_of_the_same_process_waits_as_well(world: World) {
+    let manager = world.manager().await;
+    let start = request(&manager).run(async { Instant::now() }).await.unwrap();
+    assert_kept(another_waits(&manager, start).await);
+    let start = request(&manager).run(async { Instant::now() }).await.unwrap();
+    let busy = manager.lock("p", "k").timeout(KEPT / 3).acquire().await.unwrap_err();
+    assert!(matches!(busy, LockError::Timeout { held_here: true, .. }), "{busy:?}");
+    let (first, second) = tokio::join!(request(&manager).run(sleep(KEPT / 3)), another_waits(&manager, start));
+    first.unwrap();
+    assert!(second >= KEPT * 2, "{second:?}");
+}
+
+async fn others_get_the_lock_when_the_time_is_over(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let start = request(&manager).run(async { Instant::now() }).await.unwrap();
+    let waits = async |locks: &LockManager| {
+        let guard = locks.lock("p", "k").timeout(LONG).acquire().await.unwrap();
+        let waited = start.elapsed();
+        guard.release().await.unwrap();
+        waited
+    };
+    let (here, there) = tokio::join!(waits(&manager), waits(&other));
+    assert!(here.min(there) >= KEPT && here.max(there) < KEPT + NOISE, "{here:?} {there:?}");
+}
+
+async fn a_longer_body_releases_at_its_end(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    request(&manager).expire(SHORT).run(sleep(KEPT * 2)).await.unwrap();
+    assert!(is_free(&other, "k").await);
+}
+
+/// Also when the process dies in its first step: then only the store can keep others out.
+async fn the_store_keeps_others_out_before_the_body_starts(world: World) {
+    let manager = world.manager().await;
+    let kept = Duration::from_secs(50);
+    let body = async {
+        world.agrees().await;
+        world.keys()
+    };
+    let Some(keys) = manager.lock("p", "k").at_least(kept).expire(SHORT).run(body).await.unwrap() else { return };
+    let left = Duration::from_millis(u64::try_from(keys["p:k"]).unwrap());
+    assert!(left + NOISE >= kept && left < kept * 2, "{left:?}");
+}
+
+async fn a_lease_that_is_shorter_does_not_matter(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    for renew in [true, false] {
+        let request = request(&manager).expire(KEPT / 10).renew(renew);
+        let start = request.run(async { Instant::now() }).await.unwrap();
+        assert_kept(another_waits(&other, start).await);
+    }
+}
+
+async fn a_lost_hold_keeps_others_out_as_well(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let forever = std::future::pending::<()>;
+    let requests: [fn(LockRequest) -> LockRequest; 2] =
+        [|request| request.max_hold(KEPT / 3), |request| request.expire(KEPT / 3).renew(false)];
+    for limited in requests {
+        let start = Instant::now();
+        let lost = limited(request(&manager)).run(forever()).await.unwrap_err();
+        assert!(lost.is_lost(), "{lost:?}");
+        assert!(start.elapsed() < KEPT, "{:?}", start.elapsed());
+        assert!(!is_free(&manager, "k").await && !is_free(&other, "k").await);
+        // The lease is longer by the time that an answer may take.
+        let waited = another_waits(&other, start).await;
+        assert!(waited >= KEPT && waited < KEPT + Duration::from_secs(2), "{waited:?}");
+    }
+}
+
+async fn a_shut_down_manager_keeps_others_out_as_well(world: World) {
+    let other = world.manager().await;
+    for ends_before in [true, false] {
+        let manager = world.manager_with(LockManager::builder().drain(Duration::ZERO)).await;
+        let guard = request(&manager).expire(KEPT).acquire().await.unwrap();
+        let start = Instant::now();
+        let guard = if ends_before {
+            drop(guard);
+            None
+        } else {
+            Some(guard)
+        };
+        manager.shutdown().await;
+        assert!(start.elapsed() < KEPT, "the shutdown does not wait");
+        drop(guard);
+        let waited = another_waits(&other, start).await;
+        assert!(waited >= KEPT && waited < KEPT + Duration::from_secs(2), "{waited:?}");
+    }
+}
+
+async fn a_body_that_enters_again_keeps_others_out_from_its_own_start(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let body = async {
+        sleep(KEPT / 3).await;
+        request(&manager).run(async { Instant::now() }).await.unwrap()
+    };
+    let start = manager.lock("p", "k").expire(KEPT / 3).run(body).await.unwrap();
+    assert_kept(another_waits(&other, start).await);
+}
+
+async fn a_lock_that_is_kept_is_not_held(world: World) {
+    let manager = world.manager().await;
+    let guard = request(&manager).acquire().await.unwrap();
+    assert_eq!(manager.stats().held, 1);
+    drop(guard);
+    assert_eq!((manager.stats().held, manager.stats().lost), (0, 0));
+    assert!(!is_free(&manager, "k").await);
+}
+
+async fn a_lock_that_is_kept_can_be_taken_by_force(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    if world.is_quorum() {
+        return;
+    }
+    let start = Instant::now();
+    manager.lock("p", "k").at_least(LONG).run(async {}).await.unwrap();
+    assert!(!is_free(&other, "k").await);
+    assert!(other.force_release("p", "k").await.unwrap());
+    for locks in [&other, &manager] {
+        locks.lock("p", "k").timeout(LONG / 4).acquire().await.unwrap().release().await.unwrap();
+    }
+    assert!(start.elapsed() < LONG / 2);
+}
+
+/// The lease comes from a task that has used up most of it.
+async fn an_earlier_holder_of_the_lease_does_not_count(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let short = manager.lock("p", "k").expire(SHORT).renew(false).acquire().await.unwrap();
+    let next = async {
+        let kept = Duration::from_secs(3);
+        let request = manager.lock("p", "k").timeout(LONG).at_least(kept).expire(SHORT);
+        (request.run(async { Instant::now() }).await.unwrap(), kept)
+    };
+    let (_, (start, kept)) = tokio::join!(
+        async {
+            sleep(SHORT / 3).await;
+            drop(short)
+        },
+        next
+    );
+    let guard = other.lock("p", "k").timeout(LONG).acquire().await.unwrap();
+    let waited = start.elapsed();
+    assert!(waited >= kept && waited < kept + NOISE, "{waited:?}");
+    guard.release().await.unwrap();
+}
+
+async fn a_time_beyond_reason_is_refused(world: World) {
+    let manager = world.manager().await;
+    let error = manager.lock("p", "k").at_least(Duration::from_hours(366 * 24)).acquire().await.unwrap_err();
+    assert!(matches!(error, LockError::InvalidSetting { setting: "at_least", .. }), "{error:?}");
+}
+
+async fn a_time_of_zero_keeps_nobody_out(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    manager.lock("p", "k").at_least(Duration::ZERO).run(async {}).await.unwrap();
+    assert!(is_free(&other, "k").await);
+}

@@ -1,0 +1,43 @@
+//! A process that dies right after its grant: others are kept out for `at_least` all the same.
+
+use std::time::Duration;
+
+use lock_runtime::LockManager;
+use tests::child::{self, Child};
+use tests::server::Server;
+use tokio::time::Instant;
+
+const KEPT: Duration = Duration::from_secs(3);
+/// What an answer may take: the lease is longer by so much.
+const ANSWER: Duration = Duration::from_millis(500);
+
+/// The child: it takes the lock with a lease that is far shorter, and does nothing more.
+#[tokio::test]
+async fn child_process() {
+    let Some(url) = child::role() else { return };
+    let locks = LockManager::connect(&url).await.unwrap();
+    let request = locks.lock("report", "daily").expire(Duration::from_millis(300)).at_least(KEPT);
+    let body = async {
+        child::say("runs");
+        std::future::pending::<()>().await;
+    };
+    request.run(body).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_process_that_dies_in_the_first_step_of_its_body_keeps_others_out() {
+    let server = Server::start();
+    let locks = LockManager::connect(&server.url()).await.unwrap();
+    let mut child = Child::of("at_least::child_process", &server.url());
+    child.wait_for("runs");
+    let start = Instant::now();
+    child.kill();
+    assert!(locks.lock("report", "daily").try_acquire().await.unwrap().is_none());
+    locks.lock("report", "daily").timeout(KEPT * 3).acquire().await.unwrap();
+    let waited = start.elapsed();
+    // Promise 4: a crashed holder delays others by its lease and a second.
+    assert!(
+        waited + Duration::from_millis(100) >= KEPT && waited < KEPT + ANSWER + Duration::from_secs(1),
+        "{waited:?}"
+    );
+}
