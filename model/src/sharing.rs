@@ -395,11 +395,11 @@ mod tests {
     use stateright::{Checker, HasDiscoveries};
 
     use super::*;
-    use crate::scenarios::broken_of;
+    use crate::scenarios::broken;
 
     fn searched(sharing: Sharing) -> Vec<&'static str> {
         let checker = sharing.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-        broken_of(&checker)
+        broken(&checker)
     }
 
     #[test]

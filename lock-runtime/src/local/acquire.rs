@@ -17,7 +17,6 @@ use super::turn::{Step, Turn};
 use super::waiter_limit::WaiterPermit;
 use crate::clock::{Deadline, Moment};
 use crate::observe::metrics;
-use crate::token::Token;
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
 use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
 use crate::{BackendError, LockError};
@@ -46,27 +45,23 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 return Box::pin(drive(core, Turn::new(&slot, id), request, &mut attempt, now, None)).await;
             }
             Entered::Joined(joined) => {
-                let hold = Hold::joined(&slot, joined, request.body);
-                metrics::waited(request.prefix(), attempt.started.elapsed());
-                if hold.lacks_fence(request) {
-                    return Box::pin(draw_fence(hold, attempt.by())).await;
+                metrics::waited(request.prefix(), Duration::ZERO);
+                if request.fenced {
+                    return Box::pin(draw_fence(Hold::joined(joined, request.body), attempt.by())).await;
                 }
-                return Ok(hold);
+                return Ok(Hold::joined(joined, request.body));
             }
-            Entered::Waiting(id, receiver, waiting) | Entered::Queued(id, receiver, waiting) => {
+            Entered::Waiting(id, receiver, waiting) => {
                 let waiting = waiting.of(request.prefix());
-                let place = QueuePlace { slot: &slot, is_of_all_permits: slot.permits.is_some(), id, receiver };
-                let turn = wait(core, &slot, request, &mut attempt, place).await?;
+                let turn = wait(core, &slot, request, &mut attempt, QueuePlace { slot: &slot, id, receiver }).await?;
                 let now = Moment::now();
                 if attempt.is_over(now) {
                     return Err(given_up(core, &slot, request, &attempt));
                 }
                 return match take_over(core, turn, request, now) {
+                    Ok(hold) if hold.lacks_fence(request) => Box::pin(draw_fence(hold, attempt.by())).await,
                     Ok(hold) => {
                         metrics::waited(request.prefix(), now.since(attempt.started));
-                        if hold.lacks_fence(request) {
-                            return Box::pin(draw_fence(hold, attempt.by())).await;
-                        }
                         Ok(hold)
                     }
                     Err(turn) => Box::pin(drive(core, turn, request, &mut attempt, Some(now), Some(waiting))).await,
@@ -125,10 +120,10 @@ fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now: Moment) ->
     }
     if request.joins_readers() {
         let slot = Arc::clone(turn.slot());
-        let joined = slot.locked().join_called(turn.id(), request, now);
+        let joined = slot.locked().join_called(&slot, turn.id(), request, now);
         if let Some(joined) = joined {
             turn.defuse();
-            return Ok(Hold::joined(&slot, joined, request.body));
+            return Ok(Hold::joined(joined, request.body));
         }
     }
     match Hold::start(&turn, request, now) {
@@ -143,21 +138,9 @@ async fn draw_fence(hold: Hold, by: Deadline) -> Result<Hold, LockError> {
     Ok(hold)
 }
 
-/// What a reader has when it joins the hold of others.
-#[derive(Debug)]
-pub(super) struct Joined {
-    /// The id of the hold.
-    pub(super) id: u64,
-    pub(super) token: Token,
-    pub(super) holding: metrics::Holding,
-    /// The keeper has to confirm a longer lease.
-    pub(super) is_longer: bool,
-}
-
 /// A place in the queue of a slot, or in the queue of all permits of a name.
 struct QueuePlace<'a> {
     slot: &'a Slot,
-    is_of_all_permits: bool,
     id: u64,
     receiver: oneshot::Receiver<Turn>,
 }
@@ -165,10 +148,7 @@ struct QueuePlace<'a> {
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         // A turn that was sent but not received is dropped with the receiver, and passes on.
-        match self.slot.permits.as_ref().filter(|_| self.is_of_all_permits) {
-            Some(permits) => drop(permits.remove(self.id)),
-            None => self.slot.leave(self.id),
-        }
+        self.slot.leave(self.id);
     }
 }
 
@@ -214,15 +194,14 @@ async fn drive(
                     Rejoined::Turn(turn) => turn,
                     Rejoined::Joined(joined) => {
                         metrics::waited(request.prefix(), now.since(attempt.started));
-                        let hold = Hold::joined(&slot, joined, request.body);
+                        let hold = Hold::joined(joined, request.body);
                         return if hold.lacks_fence(request) { draw_fence(hold, attempt.by()).await } else { Ok(hold) };
                     }
                     Rejoined::Waiting(id, receiver) => {
                         if waiting.is_none() {
                             waiting = Some(admit(core, request)?);
                         }
-                        let place = QueuePlace { slot: &slot, is_of_all_permits: false, id, receiver };
-                        wait(core, &slot, request, attempt, place).await?
+                        wait(core, &slot, request, attempt, QueuePlace { slot: &slot, id, receiver }).await?
                     }
                 };
             }

@@ -84,7 +84,7 @@ impl Family {
         if let Some((idle, turn)) = self.idle_permit(share, Some(id)) {
             return (idle, Entered::Turn(turn));
         }
-        (slot, Entered::Queued(id, receiver, waiting))
+        (slot, Entered::Waiting(id, receiver, waiting))
     }
 
     /// A slot whose turn no task has, and the turn. For a task that waits as `waiting`, its place in the queue ends with that.

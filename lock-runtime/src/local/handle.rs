@@ -58,6 +58,17 @@ impl HoldHandle {
         Self(Arc::new(HoldInner { slot, id, token, fence, terms, holding }))
     }
 
+    /// For a reader that has joined the hold `id` of others.
+    pub(super) fn of_reader(slot: &Arc<Slot>, id: u64, token: Token, holding: metrics::Holding) -> Self {
+        let (slot, fence, holding) = (Arc::clone(slot), OnceLock::new(), Mutex::new(Some(holding)));
+        Self(Arc::new(HoldInner { slot, id, token, fence, terms: None, holding }))
+    }
+
+    /// The turn that the hold has.
+    pub(super) fn turn(&self) -> Turn {
+        Turn::new(&self.0.slot, self.0.id)
+    }
+
     /// Notes that a reader's part of the hold has ended.
     pub(super) fn end_counting(&self) {
         if self.0.slot.share.is_some() {

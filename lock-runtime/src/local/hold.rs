@@ -7,7 +7,6 @@ use futures_util::future::{Either, ready};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::asking::ReleaseDone;
-use super::acquire::Joined;
 use super::ending::{Ended, Ending};
 use super::handle::HoldHandle;
 use super::lease::EndedHold;
@@ -70,14 +69,8 @@ impl Hold {
     }
 
     /// The part of a reader that has joined the hold of others.
-    pub(super) fn joined(slot: &Arc<Slot>, joined: Joined, body: bool) -> Self {
-        let Joined { id, token, holding, is_longer } = joined;
-        let turn = Turn::new(slot, id);
-        if is_longer {
-            slot.locked().track(slot);
-        }
-        let handle = HoldHandle::new(&turn, token, OnceLock::new(), None, Some(holding));
-        Self::new(turn, handle, body)
+    pub(super) fn joined(handle: HoldHandle, body: bool) -> Self {
+        Self::new(handle.turn(), handle, body)
     }
 
     /// Whether its fencing token is still to be drawn.

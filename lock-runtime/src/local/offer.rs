@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::acquire::Joined;
+use super::handle::HoldHandle;
 use super::pending_ask::PendingAsk;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{PassedBy, Slot, State, Waiter};
@@ -185,7 +185,7 @@ fn is_unread(pending: &PendingAsk, now: Moment, round: &Round<'_>) -> bool {
 pub(super) enum Rejoined {
     Turn(Turn),
     /// The task has the hold of other readers together with them.
-    Joined(Joined),
+    Joined(HoldHandle),
     /// The task waits at its old place.
     Waiting(u64, oneshot::Receiver<Turn>),
 }
@@ -363,7 +363,7 @@ impl Slot {
         let since = state.offers.late.remove(&id);
         let patience = patience_with(since, now);
         if request.joins_readers()
-            && let Some(joined) = state.join(request, now)
+            && let Some(joined) = state.join(self, request, now)
         {
             return Rejoined::Joined(joined);
         }

@@ -8,6 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::slot::{Slot, State, Waiter};
 
+/// The ids of a slot's own waiters never grow so large.
+const OF_PERMITS: u64 = 1 << 63;
+
 /// Locked inside of a slot's lock, and never around it.
 #[derive(Debug, Default)]
 pub(super) struct PermitQueue(Mutex<Queue>);
@@ -27,9 +30,14 @@ impl PermitQueue {
     pub(super) fn add(&self, waiter: Waiter) -> u64 {
         let mut queue = self.locked();
         queue.last_id += 1;
-        let id = queue.last_id;
+        let id = queue.last_id | OF_PERMITS;
         queue.waiters.insert(id, waiter);
         id
+    }
+
+    /// Whether a waiter's id is that of a place in a queue of permits.
+    pub(super) fn has_made(id: u64) -> bool {
+        id & OF_PERMITS != 0
     }
 
     /// Removes a task that waits. `false` when a slot has taken it already.

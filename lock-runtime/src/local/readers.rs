@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::acquire::Joined;
+use super::handle::HoldHandle;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{Slot, State, Waiter};
 use super::turn::Turn;
@@ -53,26 +53,32 @@ impl State {
     }
 
     /// Adds a reader that comes now to the hold of others.
-    pub(super) fn join(&mut self, request: &ResolvedRequest, now: Moment) -> Option<Joined> {
+    pub(super) fn join(&mut self, slot: &Arc<Slot>, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
         let lease = self.lease.as_ref()?;
         // Rule L1: a hold starts only on a lease with time left.
         let left = lease.ends(now)?.remaining_at(now);
         let is_long = left >= (request.expire / 2).min(ENOUGH_LEASE) && !lease.rests();
-        mutant!(ReadersOvertakeWriter => return self.add_reader(request, now));
-        (is_long && lease.contention.is_none()).then(|| self.add_reader(request, now))?
+        mutant!(ReadersOvertakeWriter => return self.add_reader(slot, request, now));
+        (is_long && lease.contention.is_none()).then(|| self.add_reader(slot, request, now))?
     }
 
     /// Adds a reader that was called.
-    pub(super) fn join_called(&mut self, id: u64, request: &ResolvedRequest, now: Moment) -> Option<Joined> {
+    pub(super) fn join_called(
+        &mut self,
+        slot: &Arc<Slot>,
+        id: u64,
+        request: &ResolvedRequest,
+        now: Moment,
+    ) -> Option<HoldHandle> {
         if !self.readers()?.called.remove(&id) {
             return None;
         }
         let lease = self.lease.as_ref()?;
         let is_over = lease.has_ended(now);
-        if is_over { None } else { self.add_reader(request, now) }
+        if is_over { None } else { self.add_reader(slot, request, now) }
     }
 
-    fn add_reader(&mut self, request: &ResolvedRequest, now: Moment) -> Option<Joined> {
+    fn add_reader(&mut self, slot: &Arc<Slot>, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
         let lease = self.lease.as_mut()?;
         let hold = lease.hold.as_mut()?;
         hold.readers.as_mut()?.active += 1;
@@ -87,7 +93,10 @@ impl State {
         let (id, token) = (hold.id, lease.token.clone());
         let holding = lease.holds.begin(request.prefix(), Path::HandOver);
         self.counts.count(Path::HandOver);
-        Some(Joined { id, token, holding, is_longer })
+        if is_longer {
+            self.track(slot);
+        }
+        Some(HoldHandle::of_reader(slot, id, token, holding))
     }
 
     /// Takes all waiters, to call them to the hold. The caller sends the calls when the state is unlocked.

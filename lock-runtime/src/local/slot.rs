@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
-use super::acquire::Joined;
 use super::asking::EndingToken;
 use super::core::Core;
+use super::handle::HoldHandle;
 use super::counters::SlotCounts;
 use super::lease::{ActiveHold, EndedHold, Lease};
 use super::offer::Offers;
@@ -83,11 +83,9 @@ pub(super) enum Entered<'a> {
     /// The task has the turn at once, under this id.
     Turn(u64),
     /// The task has the hold of other readers together with them.
-    Joined(Joined),
-    /// The task waits, under this id.
+    Joined(HoldHandle),
+    /// The task waits under this id, in the slot's queue or in that of all permits.
     Waiting(u64, oneshot::Receiver<Turn>, WaiterPermit<'a>),
-    /// The task waits for one of several permits, under this id.
-    Queued(u64, oneshot::Receiver<Turn>, WaiterPermit<'a>),
     /// Another task has the turn, and this task does not want to wait.
     Taken,
     /// The waiter limit is reached.
@@ -134,14 +132,14 @@ impl Slot {
     }
 
     pub(super) fn enter<'a>(
-        &self,
+        self: &Arc<Self>,
         waiter_limit: &'a WaiterLimit,
         request: &ResolvedRequest,
         wait: bool,
     ) -> Entered<'a> {
         let mut state = self.locked();
         if request.joins_readers()
-            && let Some(joined) = state.join(request, Moment::now())
+            && let Some(joined) = state.join(self, request, Moment::now())
         {
             return Entered::Joined(joined);
         }
@@ -166,6 +164,10 @@ impl Slot {
 
     pub(super) fn leave(&self, id: u64) {
         mutant!(DeadTurnNotPassed => return);
+        if let Some(permits) = self.permits.as_ref().filter(|_| PermitQueue::has_made(id)) {
+            permits.remove(id);
+            return;
+        }
         self.locked().remove_waiter(id);
     }
 

@@ -270,6 +270,7 @@ async fn share_it_all(url: &str) -> Result<(), LockError> {
     released?;
     writer?.release().await?;
     let permits = [long(&north).permits(1).acquire().await?];
+    assert!(south.lock("p", "k").permits(1).try_acquire().await?.is_none());
     let waiting = long(&south).permits(1).acquire();
     let (next, ()) = tokio::join!(waiting, async { drop(permits) });
     next?.release().await?;

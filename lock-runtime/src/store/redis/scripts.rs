@@ -19,19 +19,19 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "148f77d1c86287740a880138da0f3b89aa222f68");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "5c66844f7db459335b8659b128743d61842b96ab");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "16ba1860d7d1ad470e3bd5a91f2e660ace102101");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "ebf5deaf18245014bd0597f5fa89fd3fd609cac7");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "45676dc27e7f248e52aab6489a366179d7b5b2f5");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "8e038a49ce087be461832467f85735de5e55174a");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "9e1f11b94b6efff61a1032cc4c31203352e968c9");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "7223bb7cf88e688af590285acb7c5e8fab1ea1a1");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "1790c4b8fd5d84e8c879498ddac64ca9f7b71830");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "08fb3461e9f547e89224b45cafb4c67db13847a6");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "f7cc729168d3c4b110dceafe18721f2cf2d82878");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "130cf229b1d4932fbe221f20bb466c5db213b2ed");
-pub(super) static SHARED_ASK: LazyLock<Script> = script!(9, "shared_ask.lua", "44f4d817c13c013c197e99b51e82197683f15cc2");
-pub(super) static SHARED_RELEASE: LazyLock<Script> = script!(10, "shared_release.lua", "cfd5fc7e43e2655c77b2409857b3c4e4cb11e5a2");
-pub(super) static SHARED_RENEW: LazyLock<Script> = script!(11, "shared_renew.lua", "30acf721341dd70323bc68423a76728e4114f8b5");
-pub(super) static SHARED_DRAW: LazyLock<Script> = script!(12, "shared_draw.lua", "21446a1176e347c208c54e3d23522b497cabfbb7");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "5d5f3438c1b19fc964c192e97b3c4ef8411f39ce");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "a5dfd9f0971273cefb1752a02ee7b956963e378a");
+pub(super) static SHARED_ASK: LazyLock<Script> = script!(9, "shared_ask.lua", "203d0ac5df7eefd2f20748a1b711f93739463a9a");
+pub(super) static SHARED_RELEASE: LazyLock<Script> = script!(10, "shared_release.lua", "c3ec0b17574be66924941794f6466fe7e63bcfb5");
+pub(super) static SHARED_RENEW: LazyLock<Script> = script!(11, "shared_renew.lua", "682a6310cba3cda7c465d1892cb603d2f20f0c77");
+pub(super) static SHARED_DRAW: LazyLock<Script> = script!(12, "shared_draw.lua", "141ec0c257a9e9bfb82ebdde079ae56e49cb74b1");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

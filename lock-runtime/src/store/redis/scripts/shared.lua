@@ -2,13 +2,13 @@
 --
 -- While a lock is shared, its own key holds a mark that is no token. Two more keys are in the same cluster slot:
 --   {<lock>}:shared  zset: one "<capacity>|<token>" per shared lease, by the end of the lease in ms of the server's clock
---   {<lock>}:head    string: "<ms> <queue entry>", until when the first waiter counts as alive
+--   {<lock>}:head    string: "<µs> <queue entry>", until when the first waiter counts as alive
 -- The capacity of a reader is 0: there is no limit. A waiter for a shared lease is "<claim ms>s<capacity>|<token>" in the queue.
 -- A shared lease is there while the lock has the mark, and the lease's end has not come (rule S1).
 
 local SHARED = 'shared'
 local FORCED = '|forced' -- stands behind what the lock's key holds while the lock is released by force (rule 21)
-local HEAD_LIFE = 2000 -- a waiter repeats its ask every second
+local HEAD_LIFE = 2000000 -- in µs; a waiter repeats its ask every second
 local MOST_TOLD = 100 -- how many owners hear of a waiter at once; an ask that is repeated tells more of them
 
 local function shared_of(lock)
@@ -96,7 +96,7 @@ end
 
 -- Notes that the first waiter is alive: its ask has just come, or it has just become the first.
 local function note_head(lock, entry)
-  redis.call('SET', head_of(lock), number(math.ceil(now() / 1000) + HEAD_LIFE) .. ' ' .. entry, 'PX', QUEUE_TTL)
+  redis.call('SET', head_of(lock), number(now() + HEAD_LIFE) .. ' ' .. entry, 'PX', QUEUE_TTL)
 end
 
 local function head_lives(lock, entry)
@@ -105,7 +105,7 @@ local function head_lives(lock, entry)
     note_head(lock, entry)
     return true
   end
-  return now() / 1000 <= tonumber(till)
+  return now() <= tonumber(till)
 end
 
 -- Whether nobody waits in front of `entry`. A first waiter that does not repeat its ask is dead, and leaves the queue: nobody
