@@ -14,7 +14,7 @@ mod drift;
 pub(crate) use drift::{Drift, without_drift};
 
 /// A point in time on all three clocks. The first two are in nanoseconds, and last until the year 2554.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     boot: u64,
     wall: u64,

@@ -26,6 +26,7 @@ mod stall;
 mod tasks;
 mod tests;
 pub(crate) mod time;
+mod together;
 mod world;
 
 pub(crate) use host::Host;

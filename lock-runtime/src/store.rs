@@ -184,6 +184,14 @@ pub(crate) trait Events: Send + Sync {
     fn on_interruption(&self, affects: &dyn Fn(&str) -> bool);
     /// A connection that broke was made again: one of the callers, or one of the keeper.
     fn on_reconnect(&self, _server: &str, _of_callers: bool, _away: Duration) {}
+    /// An ask whose task is gone was certainly never sent. `sent` is the instant from which the time for its answer counts.
+    fn on_unsent(&self, _ask: &Ask, _sent: Moment) {}
+    /// The lock was granted to an ask whose task is gone. Its withdrawal may have come before the ask.
+    fn on_unread_grant(&self, _ask: &Ask) {}
+    /// Whether no task here has a use for the token of this ask any more.
+    fn has_given_up(&self, _ask: &Ask) -> bool {
+        false
+    }
     /// Where commands are counted.
     fn traffic(&self) -> Arc<Traffic> {
         Arc::default()

@@ -22,7 +22,7 @@ use crate::fork::Origin;
 use crate::loss_reason::LossReason;
 use crate::observe::{self, metrics};
 use crate::settings::Settings;
-use crate::store::{AnyStore, Events, Pushed, Release, Store, Traffic};
+use crate::store::{AnyStore, Ask, Events, Pushed, Release, Store, Traffic};
 use crate::timing::CLAIM;
 use crate::token::{Process, Token};
 
@@ -319,6 +319,22 @@ impl Events for Core {
     fn on_reconnect(&self, server: &str, of_callers: bool, away: Duration) {
         self.traffic.note_reconnect();
         observe::connected_again(server, self.label(), of_callers, away);
+    }
+
+    fn on_unsent(&self, ask: &Ask, sent: Moment) {
+        if let Some(slot) = self.table.get(&ask.key) {
+            slot.on_unsent_claim(ask, sent);
+        }
+    }
+
+    fn on_unread_grant(&self, ask: &Ask) {
+        if self.has_given_up(ask) {
+            self.release_later(ask.withdrawal());
+        }
+    }
+
+    fn has_given_up(&self, ask: &Ask) -> bool {
+        self.table.get(&ask.key).is_none_or(|slot| slot.has_given_up(&ask.token))
     }
 
     fn traffic(&self) -> Arc<Traffic> {

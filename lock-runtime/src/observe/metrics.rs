@@ -152,9 +152,9 @@ pub(crate) fn lost(prefix: &str) {
     counter!(LOST, labels(prefix)).increment(1);
 }
 
-/// A command is sent to a server.
-pub(crate) fn command() {
-    counter!(COMMANDS).increment(1);
+/// Commands are sent to a server.
+pub(crate) fn commands(count: u64) {
+    counter!(COMMANDS).increment(count);
 }
 
 /// A connection was made again.

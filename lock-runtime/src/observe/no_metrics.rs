@@ -42,7 +42,7 @@ pub(crate) fn timed_out(_prefix: &str) {}
 
 pub(crate) fn lost(_prefix: &str) {}
 
-pub(crate) fn command() {}
+pub(crate) fn commands(_count: u64) {}
 
 pub(crate) fn reconnected() {}
 

@@ -99,6 +99,11 @@ const fn far(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.round_trip >= 200, ..seeded }
 }
 
+/// Where claims travel together.
+const fn gathering(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.keys == 12 && plan.tasks >= 3 && plan.round_trip >= 30, ..seeded }
+}
+
 /// Where another client has values at helper keys.
 const fn shared(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.foreign, ..seeded }
@@ -158,10 +163,7 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     scripts(
         "free.lua does not compare the token",
-        &[
-            ("call('GET', KEYS[1]) == ARGV[1]", "call('EXISTS', KEYS[1]) == 1"),
-            ("redis.pcall('GET', lock) == ARGV[i]", "true"),
-        ],
+        &[("pcall('GET', KEYS[i]) == ARGV[i]", "call('EXISTS', KEYS[i]) == 1")],
         BACKED,
     ),
     scripts(
@@ -224,7 +226,11 @@ pub(super) const ALL: &[Seeded] = &[
         FENCES,
     ),
     scripts("whoever cannot be told counts as told", &[("told > 0", "told >= 0")], REACH),
-    scripts("free.lua does not look for waiters", &[(" and call('EXISTS', KEYS[2]) == 0", "")], PASSES_ON),
+    scripts(
+        "free.lua does not look for waiters",
+        &[("local nobody_waits = call('EXISTS', unpack(KEYS, count + 1)) == 0", "local nobody_waits = true")],
+        PASSES_ON,
+    ),
     scripts(
         "a holder is not told that others wait",
         &[("redis.pcall('PUBLISH', address, 'wait ' .. lock)", "")],
@@ -238,6 +244,7 @@ pub(super) const ALL: &[Seeded] = &[
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON)),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
+    gathering(code("a claim is sent though its task is gone", Mutant::DroppedClaimSent, UNUSED)),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
     code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, RELEASED),
     near(

@@ -70,6 +70,20 @@ impl RedisStore {
         self.servers.warn_of_eviction(deadline).await;
     }
 
+    /// Takes a free lock by a command of its own.
+    async fn claim_alone(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
+        let called = self.servers.call(&ask.key, &|_: &Link| claim_command(ask), deadline).await;
+        let mut called = called.map_err(|error| self.servers.name_failure(error))?;
+        called.live.check_vote()?;
+        let value = called.take_value();
+        let is_taken = value == Value::Nil;
+        let answer = read_claimed(value, ask, called.sent, called.link.drift)?;
+        if is_taken {
+            called.wait_for_replicas(deadline).await?;
+        }
+        Ok(answer)
+    }
+
     /// Runs a script by its text the first time on a connection, and by its digest from then on. A digest that the server
     /// does not know would cost a second round trip, for which a single try from far away has no time. `EVAL` keeps the
     /// script on the server. So `SCRIPT LOAD`, which needs a right of its own, is never used.
@@ -198,26 +212,16 @@ impl Verb for Renewal {
 
 impl Store for RedisStore {
     async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
-        let command = |_: &Link| {
-            let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
-            command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
-            command.arg("PX").arg(millis(ask.claim));
-            command
+        let answer = if self.servers.gather_claims(&ask.key) {
+            gather::send(self, ask, deadline).await?
+        } else {
+            self.claim_alone(ask, deadline).await?
         };
-        let called = self.servers.call(&ask.key, &command, deadline).await;
-        let mut called = called.map_err(|error| self.servers.name_failure(error))?;
-        called.live.check_vote()?;
-        let value = called.take_value();
-        if matches!(&value, Value::BulkString(mark) if mark == SHARED.as_bytes()) {
+        if matches!(&answer, Answer::Busy(busy) if busy.owner.as_str() == SHARED) {
             // The mark tells neither who has the lock nor whether a lease is left.
             let ask = Ask { wait: false, ..ask.clone() };
             let deadline = deadline.counted_from(Moment::now());
             return exactly_one(Box::pin(self.ask(std::slice::from_ref(&ask), deadline)).await);
-        }
-        let is_taken = value == Value::Nil;
-        let answer = read_claimed(value, ask, called.sent, called.link.drift)?;
-        if is_taken {
-            called.wait_for_replicas(deadline).await?;
         }
         Ok(answer)
     }
@@ -227,8 +231,8 @@ impl Store for RedisStore {
     }
 
     async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
-        if release.is_lone() && self.servers.are_busy() {
-            return gather::release(self, release, deadline).await;
+        if release.is_lone() && self.servers.are_busy(&release.key) {
+            return gather::send(self, release, deadline).await;
         }
         exactly_one(self.release(std::slice::from_ref(release), deadline).await)
     }
@@ -306,6 +310,7 @@ impl Store for RedisStore {
 
     fn attach(&self, _process: &str, events: Weak<dyn Events>) {
         // A link subscribes to the channel of its process when it connects.
+        self.gather.attach(Weak::clone(&events));
         self.servers.attach(events);
     }
 
@@ -344,6 +349,13 @@ fn keys_per_lock(is_shared: bool) -> usize {
 
 fn helper_key(command: &mut Cmd, key: &str, helper: &str) {
     command.write_arg_fmt(format_args!("{{{key}}}:{helper}"));
+}
+
+fn claim_command(ask: &Ask) -> Cmd {
+    let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
+    command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
+    command.arg("PX").arg(millis(ask.claim));
+    command
 }
 
 fn draw_arguments(command: &mut Cmd, key: &str, token: &Token, share: Option<Share>, count: u32) {

@@ -12,9 +12,10 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    pub(crate) fn note_command(&self) {
-        self.commands.fetch_add(1, Ordering::Relaxed);
-        metrics::command();
+    pub(crate) fn note_commands(&self, count: usize) {
+        let count = count as u64;
+        self.commands.fetch_add(count, Ordering::Relaxed);
+        metrics::commands(count);
     }
 
     pub(crate) fn note_reconnect(&self) {

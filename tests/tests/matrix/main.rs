@@ -17,6 +17,7 @@ mod queues;
 mod rights;
 mod server;
 mod stalls;
+mod together;
 mod values;
 
 use std::time::{Duration, Instant};

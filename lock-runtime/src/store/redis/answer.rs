@@ -92,7 +92,8 @@ pub(super) fn read_released(
 
 pub(super) fn read_freed(value: Value, count: usize) -> Result<Vec<bool>, StoreError> {
     let freed: Vec<bool> = match value {
-        Value::Int(freed) => vec![freed == 1],
+        // All of them.
+        Value::Int(freed) if usize::try_from(freed) == Ok(count) => vec![true; count],
         Value::Array(freed) => freed.iter().map(|freed| *freed == Value::Int(1)).collect(),
         _ => return Err(StoreError::no_answer()),
     };

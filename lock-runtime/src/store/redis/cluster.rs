@@ -133,6 +133,13 @@ impl Cluster {
         Route::new(self, slot_of(key), deadline).follow(command, deadline).await
     }
 
+    /// The link to the master of the key's slot. `None` when the master is not known, is doubtful, or has no connection.
+    pub(super) fn direct(&self, key: &str) -> Option<Arc<Link>> {
+        let (node, None) = self.topology.master(slot_of(key))? else { return None };
+        let link = self.links().get(&node).cloned();
+        link.filter(|link| link.is_connected())
+    }
+
     /// The slot's master, and whether it is doubtful. About a doubtful master the other nodes are asked first.
     async fn master(&self, slot: u16, deadline: Deadline) -> Result<(Node, bool), CallError> {
         match self.topology.master(slot) {

@@ -1,108 +1,160 @@
-//! [`Gather`]: releases that several tasks wait for, sent as one command.
+//! [`Gather`]: claims and releases of several tasks, sent together.
 //!
-//! Databases call this group commit. To start a script costs the server more than to release a lock. So while other commands
-//! are on their way, a release waits until every task that can run now has run, and goes together with the releases of those
-//! tasks.
+//! Databases call this group commit. A command of its own costs both sides more than the work on one lock: the client makes,
+//! sends and awaits it, and the server starts a script for it. So while other commands are on their way, a claim or a release
+//! waits until every task that can run now has run, and goes together with what those tasks send.
+//!
+//! Claims are a pipeline of plain `SET … NX GET PX` (`claims.rs`), and releases are one script (`releases.rs`). In a cluster both
+//! are a pipeline for each master, because a script may use the keys of one slot only.
+//!
+//! Each item has its own answer. Rule 1 (what was sent and not answered is withdrawn): the claim of a task that is gone is taken
+//! out of the batch while the batch is not sent. Then there is nothing to withdraw.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use futures_util::future::join_all;
-use tokio::runtime::{self, Handle};
+use tokio::runtime;
 use tokio::sync::oneshot;
-use tokio::time::timeout_at;
 
 use super::RedisStore;
-use super::failure::CallError;
+use super::link::Link;
+use super::servers::Servers;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Release, Released, Store, StoreError};
+use crate::store::{Ask, Events, Release, StoreError};
 
-/// Releases per command: a longer script would delay the server's other clients.
-const RELEASES_PER_SCRIPT: usize = 64;
+mod claims;
+mod place;
+mod releases;
 
-type Answer = oneshot::Sender<Result<Released, StoreError>>;
+pub(super) use place::send;
 
-/// Releases that are not sent yet, one batch per runtime: a runtime that is blocked, or not polled, delays only its own tasks.
+/// Items per command or per write: more would delay the server's other clients, and the tasks whose answers come first.
+const MOST_TOGETHER: usize = 64;
+
+/// What is not sent yet, one batch per runtime: a runtime that is blocked, or not polled, delays only its own tasks.
 #[derive(Default)]
 pub(super) struct Gather {
-    pending: Mutex<HashMap<runtime::Id, Vec<(Release, Answer)>>>,
+    pending: Mutex<Pending>,
+    events: OnceLock<Weak<dyn Events>>,
+}
+
+#[derive(Default)]
+struct Pending {
+    /// The number of the last item.
+    last: u64,
+    batches: Vec<(runtime::Id, Batch)>,
+}
+
+pub(super) struct Batch {
+    opened: Moment,
+    claims: Vec<Entry<Ask>>,
+    releases: Vec<Entry<Release>>,
+}
+
+/// An item of a batch, and who waits for its answer.
+pub(super) struct Entry<I: Item> {
+    number: u64,
+    item: I,
+    deadline: Deadline,
+    answer: oneshot::Sender<Result<I::Answer, StoreError>>,
+}
+
+/// A claim or a release.
+pub(super) trait Item: Clone + Send + Sync + 'static {
+    type Answer: Send;
+
+    fn key(&self) -> &str;
+
+    fn list(batch: &mut Batch) -> &mut Vec<Entry<Self>>;
+
+    /// The task is gone, and the item was certainly not sent when this instant was its last chance.
+    fn on_unsent(&self, _events: &dyn Events, _sent: Moment) {}
 }
 
 impl Gather {
-    /// Adds a release to the batch of a runtime. Returns whether the batch is new: then the caller has to send it.
-    fn add(&self, runtime: runtime::Id, release: Release, answer: Answer) -> bool {
-        let mut pending = self.locked();
-        let of_runtime = pending.entry(runtime).or_default();
-        of_runtime.push((release, answer));
-        of_runtime.len() == 1
+    pub(super) fn attach(&self, events: Weak<dyn Events>) {
+        // The engine attaches itself once.
+        let _ = self.events.set(events);
     }
 
-    fn take(&self, runtime: runtime::Id) -> Vec<(Release, Answer)> {
-        self.locked().remove(&runtime).unwrap_or_default()
+    fn events(&self) -> Option<Arc<dyn Events>> {
+        self.events.get().and_then(Weak::upgrade)
     }
 
-    fn locked(&self) -> MutexGuard<'_, HashMap<runtime::Id, Vec<(Release, Answer)>>> {
+    /// Adds an item to the batch of a runtime. Returns the item's number, and the instant at which the batch was opened.
+    fn add<I: Item>(
+        &self,
+        runtime: runtime::Id,
+        (item, deadline): (I, Deadline),
+        answer: oneshot::Sender<Result<I::Answer, StoreError>>,
+    ) -> (u64, Option<Moment>) {
+        let Pending { last, batches } = &mut *self.locked();
+        *last += 1;
+        let entry = Entry { number: *last, item, deadline, answer };
+        if let Some((_, batch)) = batches.iter_mut().find(|(id, _)| *id == runtime) {
+            I::list(batch).push(entry);
+            return (*last, Some(batch.opened));
+        }
+        let mut batch = Batch { opened: deadline.start(), claims: Vec::new(), releases: Vec::new() };
+        I::list(&mut batch).push(entry);
+        batches.push((runtime, batch));
+        (*last, None)
+    }
+
+    fn take(&self, runtime: runtime::Id) -> Option<Batch> {
+        let Pending { batches, .. } = &mut *self.locked();
+        let place = batches.iter().position(|(id, _)| *id == runtime)?;
+        Some(batches.swap_remove(place).1)
+    }
+
+    /// Takes an item out of its batch. `None` when the batch was taken to be sent.
+    fn remove<I: Item>(&self, runtime: runtime::Id, number: u64) -> Option<Entry<I>> {
+        let Pending { batches, .. } = &mut *self.locked();
+        let (_, batch) = batches.iter_mut().find(|(id, _)| *id == runtime)?;
+        let entries = I::list(batch);
+        let place = entries.iter().position(|entry| entry.number == number)?;
+        Some(entries.swap_remove(place))
+    }
+
+    fn has<I: Item>(&self, runtime: runtime::Id, number: u64) -> bool {
+        let Pending { batches, .. } = &mut *self.locked();
+        let batch = batches.iter_mut().find(|(id, _)| *id == runtime);
+        batch.is_some_and(|(_, batch)| I::list(batch).iter().any(|entry| entry.number == number))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Pending> {
         // Nothing that can panic runs under this lock.
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Releases a lock together with others.
-pub(super) async fn release(store: &RedisStore, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
-    let (sender, answer) = oneshot::channel();
-    let runtime = Handle::current();
-    if store.gather.add(runtime.id(), release.clone(), sender) {
-        let unsent = PendingBatch { store: store.clone(), runtime: runtime.id(), is_sent: false };
-        runtime.spawn(unsent.send(deadline));
-    }
-    match timeout_at(deadline.on_timer(), answer).await {
-        Ok(Ok(released)) => released,
-        // The runtime that has to send the batch is blocked, or has ended.
-        _ => Err(CallError::Silent(deadline.span()).into()),
-    }
+/// The time that a command for all entries may take.
+fn longest<I: Item>(entries: &[Entry<I>], now: Moment) -> Deadline {
+    let most = entries.iter().map(|entry| entry.deadline.remaining_at(now)).max();
+    Deadline::new(now, most.unwrap_or_default())
 }
 
-/// The batch of a runtime, until it is sent. It repeats nothing: the keeper repeats every release without an answer.
-struct PendingBatch {
-    store: RedisStore,
-    runtime: runtime::Id,
-    is_sent: bool,
-}
+/// Entries that go over one link. `None` for those whose way is not clear.
+type Group<I> = (Option<Arc<Link>>, Vec<Entry<I>>);
 
-impl PendingBatch {
-    async fn send(mut self, deadline: Deadline) {
-        tokio::task::yield_now().await;
-        let deadline = deadline.counted_from(Moment::now());
-        let store = self.store.clone();
-        let mut pending = store.gather.take(self.runtime);
-        self.is_sent = true;
-        let mut batches = Vec::new();
-        while !pending.is_empty() {
-            batches.push(pending.split_off(pending.len().saturating_sub(RELEASES_PER_SCRIPT)));
+/// Sorts entries by the link that their commands take, at most [`MOST_TOGETHER`] to a group.
+fn by_link<I: Item>(store: &RedisStore, mut entries: Vec<Entry<I>>) -> Vec<Group<I>> {
+    let mut groups: Vec<Group<I>> = Vec::new();
+    if let Servers::One(link) = &store.servers {
+        while !entries.is_empty() {
+            let rest = entries.split_off(entries.len().min(MOST_TOGETHER));
+            groups.push((Some(Arc::clone(link)), std::mem::replace(&mut entries, rest)));
         }
-        join_all(batches.into_iter().map(|batch| send_batch(&store, batch, deadline))).await;
+        return groups;
     }
-}
-
-impl Drop for PendingBatch {
-    /// A runtime that ends drops its tasks. Then the batch is dropped, too, and every caller that still waits gets an error.
-    fn drop(&mut self) {
-        if !self.is_sent {
-            drop(self.store.gather.take(self.runtime));
-        }
-    }
-}
-
-async fn send_batch(store: &RedisStore, batch: Vec<(Release, Answer)>, deadline: Deadline) {
-    let (releases, answers): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-    let outcome = store.release(&releases, deadline).await;
-    let mut outcomes = outcome.map(Vec::into_iter);
-    for answer in answers {
-        let outcome = match &mut outcomes {
-            Ok(outcomes) => outcomes.next().unwrap_or_else(|| Err(StoreError::no_answer())),
-            Err(error) => Err(error.clone()),
+    for entry in entries {
+        let link = store.servers.direct(entry.item.key());
+        let is_same = |group: &&mut Group<I>| {
+            group.0.as_ref().map(Arc::as_ptr) == link.as_ref().map(Arc::as_ptr) && group.1.len() < MOST_TOGETHER
         };
-        // When nobody waits for the answer any more, the keeper repeats the release.
-        let _ = answer.send(outcome);
+        match groups.iter_mut().rev().find(is_same) {
+            Some((_, group)) => group.push(entry),
+            None => groups.push((link, vec![entry])),
+        }
     }
+    groups
 }

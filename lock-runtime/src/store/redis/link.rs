@@ -253,9 +253,14 @@ impl Link {
         drop(dropped);
     }
 
-    fn note_command(&self) {
+    /// Whether this is one server of a quorum.
+    pub(super) fn is_voter(&self) -> bool {
+        self.max_lease.is_some()
+    }
+
+    fn note_commands(&self, count: usize) {
         if let Some(traffic) = self.traffic.get() {
-            traffic.note_command();
+            traffic.note_commands(count);
         }
     }
 

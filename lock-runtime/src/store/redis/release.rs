@@ -164,6 +164,8 @@ pub(super) fn release_arguments(command: &mut Cmd, releases: &[Release]) {
 pub(super) fn free_arguments(command: &mut Cmd, releases: &[Release]) {
     for release in releases {
         command.arg(&*release.key);
+    }
+    for release in releases {
         helper_key(command, &release.key, "queue");
     }
     for release in releases {

@@ -20,7 +20,7 @@ macro_rules! script {
 }
 
 pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "5c66844f7db459335b8659b128743d61842b96ab");
-pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "16ba1860d7d1ad470e3bd5a91f2e660ace102101");
+pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
 pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "45676dc27e7f248e52aab6489a366179d7b5b2f5");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "7223bb7cf88e688af590285acb7c5e8fab1ea1a1");

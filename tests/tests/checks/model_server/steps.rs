@@ -240,8 +240,12 @@ impl Step {
                 ASK.command(*by_text, items.iter().flat_map(|ask| all(ask.lock)).collect(), arguments)
             }
             What::Free { items, by_text } => {
-                let keys = items.iter().flat_map(|(lock, _)| [lock.key(), lock.queue()]).collect();
-                FREE.command(*by_text, keys, items.iter().map(|(_, token)| token.text()).collect())
+                let (locks, queues) = (items.iter().map(|item| item.0.key()), items.iter().map(|item| item.0.queue()));
+                FREE.command(
+                    *by_text,
+                    locks.chain(queues).collect(),
+                    items.iter().map(|(_, token)| token.text()).collect(),
+                )
             }
             What::Release { items, by_text } => {
                 let arguments = items.iter().flat_map(|release| release.arguments(known)).collect();

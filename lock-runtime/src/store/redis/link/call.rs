@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use redis::{Cmd, Pipeline, RedisResult, Value};
+use redis::{Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::time::timeout_at;
 
 use super::super::failure::CallError;
@@ -50,6 +50,43 @@ impl Link {
         let reply = live.connection.send_packed_command(command);
         let value = self.await_reply(live.made, deadline, reply).await?;
         let sent = sent_at(deadline);
+        Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
+    }
+
+    /// Sends commands in one write, and waits for the replies to all of them: an array of replies, where an error is the reply
+    /// to one command. The commands are made when there is a connection, and made again when they are repeated, as in
+    /// [`call`](Self::call).
+    pub(in super::super) fn call_many<'a>(
+        self: &'a Arc<Self>,
+        make: &'a mut (dyn FnMut(&Link) -> Pipeline + Send),
+        deadline: Deadline,
+    ) -> BoxFuture<'a, Result<Called, CallError>> {
+        Box::pin(async move {
+            match self.send_many(make, deadline).await {
+                Err(CallError::Failed(error)) if error.is_io_error() => {
+                    let again = self.send_many(make, deadline.counted_from(Moment::now())).await;
+                    again.map(|called| Called { repeated: true, ..called }).map_err(CallError::after_sending)
+                }
+                outcome => outcome,
+            }
+        })
+    }
+
+    async fn send_many(
+        self: &Arc<Self>,
+        make: &mut (dyn FnMut(&Link) -> Pipeline + Send),
+        deadline: Deadline,
+    ) -> Result<Called, CallError> {
+        let (mut live, deadline) = self.live(deadline).await?;
+        let commands = make(self);
+        let count = commands.len();
+        let values = if count == 0 {
+            Vec::new()
+        } else {
+            let replies = live.connection.send_packed_commands(&commands, 0, count);
+            self.await_replies(live.made, deadline, count, replies).await?
+        };
+        let (value, sent) = (Value::Array(values), sent_at(deadline));
         Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
     }
 
@@ -102,26 +139,59 @@ impl Link {
         deadline: Deadline,
         reply: impl Future<Output = RedisResult<Value>>,
     ) -> Result<Value, CallError> {
+        let reply = self.in_time(made, deadline, 1, reply).await?.and_then(Value::extract_error);
+        self.conclude(made, reply.as_ref().map(reply::caught));
+        Ok(reply?)
+    }
+
+    /// The same for the replies to `count` commands. The error of one of them is its reply.
+    async fn await_replies(
+        &self,
+        made: Made,
+        deadline: Deadline,
+        count: usize,
+        replies: impl Future<Output = RedisResult<Vec<Value>>>,
+    ) -> Result<Vec<Value>, CallError> {
+        let replies = self.in_time(made, deadline, count, replies).await?;
+        mutant!(OneRefusalForAll => return Ok(replies.and_then(|replies| {
+            replies.into_iter().map(Value::extract_error).collect::<RedisResult<_>>()
+        })?));
+        self.conclude(made, replies.as_ref().map(|replies| reply::refused(replies)));
+        Ok(replies?)
+    }
+
+    /// Waits for what a connection answers to `count` commands.
+    async fn in_time<T>(
+        &self,
+        made: Made,
+        deadline: Deadline,
+        count: usize,
+        answer: impl Future<Output = RedisResult<T>>,
+    ) -> Result<RedisResult<T>, CallError> {
         let limit = self.limit(deadline);
         let sent = deadline.start();
-        self.note_command();
-        let in_flight = InFlight::new(self);
-        let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), reply).await;
+        self.note_commands(count);
+        let in_flight = InFlight::new(self, count);
+        let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), answer).await;
         drop(in_flight);
-        let Ok(reply) = outcome else {
+        let Ok(answer) = outcome else {
             self.on_silence(made.generation, sent, limit);
             return Err(self.unanswered(limit));
         };
         self.on_reply();
-        let reply = reply.and_then(Value::extract_error);
-        let is_over = match &reply {
-            Ok(value) => self.endpoint.moves() && self.is_reason_to_move(made, reply::caught(value)),
+        Ok(answer)
+    }
+
+    /// Decides by the code of the first error among the answers, or by the failure of the connection, whether the connection
+    /// is still good.
+    fn conclude(&self, made: Made, outcome: Result<Option<&str>, &RedisError>) {
+        let is_over = match outcome {
+            Ok(code) => self.is_reason_to_move(made, code),
             Err(error) => error.is_io_error() || self.is_reason_to_move(made, error.code()),
         };
         if is_over {
             self.drop_connection(made.generation);
         }
-        Ok(reply?)
     }
 
     /// Why there was no answer within a time.
@@ -163,7 +233,7 @@ impl Link {
         let Some(mut live) = self.locked().live.clone() else {
             return;
         };
-        self.note_command();
+        self.note_commands(1);
         let mut sending = pin!(live.connection.send_packed_command(command));
         // The first poll takes the command when the buffer has room.
         let _: Poll<_> = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));

@@ -8,19 +8,19 @@ use redis::Value;
 use super::{Link, Live};
 use crate::clock::Moment;
 
-/// Counts a command while it is on its way.
-pub(super) struct InFlight<'a>(&'a AtomicUsize);
+/// Counts commands while they are on their way.
+pub(super) struct InFlight<'a>(&'a AtomicUsize, usize);
 
 impl<'a> InFlight<'a> {
-    pub(super) fn new(link: &'a Link) -> Self {
-        link.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self(&link.in_flight)
+    pub(super) fn new(link: &'a Link, count: usize) -> Self {
+        link.in_flight.fetch_add(count, Ordering::Relaxed);
+        Self(&link.in_flight, count)
     }
 }
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 
@@ -39,5 +39,13 @@ pub(in super::super) struct Called {
 impl Called {
     pub(in super::super) fn take_value(&mut self) -> Value {
         std::mem::replace(&mut self.value, Value::Nil)
+    }
+
+    /// The replies to several commands.
+    pub(in super::super) fn take_values(&mut self) -> Vec<Value> {
+        match self.take_value() {
+            Value::Array(values) => values,
+            _ => Vec::new(),
+        }
     }
 }

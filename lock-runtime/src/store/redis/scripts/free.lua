@@ -1,23 +1,25 @@
 -- Releases locks that nobody waits for: most releases are of this kind, and this script is the cheapest. Idempotent.
+-- One EXISTS looks for waiters at all locks, and one DEL releases all of them: each command costs as much as the rest.
 --
--- KEYS  per release: lock, queue
+-- KEYS  the lock of each release, then the queue of each, in the same order
 -- ARGV  per release: token
--- Returns an answer for one release, { answer… } for several, an answer being
+-- Returns the number of releases if each token owned its lock and nobody waits for any of them: all locks are free now
+--   or { answer… }, an answer being
 --   1 if the token owned the lock and nobody waits: the lock is free now
 --   0 otherwise: nothing was changed, and release.lua has to run
 
-local call = redis.call
-if #ARGV == 1 then
-  if call('GET', KEYS[1]) == ARGV[1] and call('EXISTS', KEYS[2]) == 0 then
-    return call('DEL', KEYS[1])
+local call, pcall = redis.call, redis.pcall
+local count = #ARGV
+local nobody_waits = call('EXISTS', unpack(KEYS, count + 1)) == 0
+local free, replies = {}, {}
+for i = 1, count do
+  local is_free = pcall('GET', KEYS[i]) == ARGV[i] and (nobody_waits or call('EXISTS', KEYS[count + i]) == 0)
+  if is_free then
+    free[#free + 1] = KEYS[i]
   end
-  return 0
+  replies[i] = is_free and 1 or 0
 end
-
-local replies = {}
-for i = 1, #ARGV do
-  local lock = KEYS[2 * i - 1]
-  local freed = redis.pcall('GET', lock) == ARGV[i] and call('EXISTS', KEYS[2 * i]) == 0
-  replies[i] = freed and call('DEL', lock) or 0
+if #free > 0 then
+  call('DEL', unpack(free))
 end
-return replies
+return #free == count and count or replies
