@@ -36,7 +36,8 @@ fn an_async_fn() {
 
 #[test]
 fn an_async_fn_with_constants() {
-    let options = quote!(prefix = names::ORDER, key = id, timeout_s = TIMEOUT, expire_ms = EXPIRE, renew, permits = PERMITS);
+    let options =
+        quote!(prefix = names::ORDER, key = id, timeout_s = TIMEOUT, expire_ms = EXPIRE, renew, permits = PERMITS);
     let item = quote! {
         async fn pay(id: u64) -> Result<(), ShopError> {}
     };

@@ -9,7 +9,7 @@ use crate::local::{ResolvedRequest, answer_time};
 use crate::observe::Path;
 use crate::observe::spans::{HoldSpan, WaitSpan};
 use crate::scope::Frame;
-use crate::{LockError, LockGuard, OnLost};
+use crate::{LockError, LockGuard};
 
 /// A request and its manager. The futures that wait borrow the entry: each move of it would take room in all these
 /// futures.
@@ -17,7 +17,6 @@ use crate::{LockError, LockGuard, OnLost};
 pub(crate) struct Entry {
     pub(crate) engine: Arc<Engine>,
     pub(crate) request: ResolvedRequest,
-    pub(crate) on_lost: OnLost,
 }
 
 impl Entry {
@@ -43,10 +42,10 @@ impl Entry {
         }
         if let Some(span) = self.wait_span() {
             let guard = Box::pin(self.acquire_inside(span)).await?;
-            return Ok(Held::new(guard, self.on_lost, None));
+            return Ok(Held::new(guard, request.on_lost, None));
         }
         let guard = LockGuard::owning(engine.acquire(request).await?);
-        Ok(Held::new(guard, self.on_lost, None))
+        Ok(Held::new(guard, request.on_lost, None))
     }
 
     /// The span of the wait, when somebody listens.
@@ -77,7 +76,7 @@ impl Entry {
 
     /// Enters the hold of an outer body. Joined calls enter it one after another.
     async fn enter_again(&self, outer: Arc<Frame>) -> Result<Held, LockError> {
-        let Self { engine, request, on_lost } = self;
+        let Self { engine, request } = self;
         let settings = engine.core().settings();
         let give_up = Deadline::after(request.timeout);
         let inner = outer.inner();
@@ -93,7 +92,7 @@ impl Entry {
         let deadline = Deadline::after(answer_time(give_up.remaining(), settings.command_timeout));
         outer.hold().keep_out(request, deadline).await?;
         let handle = outer.hold().borrow(request.fenced, deadline).await?;
-        Ok(Held::new(LockGuard::borrowing(handle), *on_lost, turn))
+        Ok(Held::new(LockGuard::borrowing(handle), request.on_lost, turn))
     }
 }
 

@@ -172,9 +172,8 @@ impl LockOptions {
 
     fn sharing(self, share: Share) -> Self {
         match self.share {
-            Some(before) if before != share => {
-                self.refuse("mode", "`read` and `permits` can't be combined, nor two numbers of permits: keep one of them")
-            }
+            Some(before) if before != share => self
+                .refuse("mode", "`read` and `permits` can't be combined, nor two numbers of permits: keep one of them"),
             _ => Self { share: Some(share), ..self },
         }
     }
@@ -197,7 +196,7 @@ impl LockOptions {
     }
 
     /// Fills in the namespace and the defaults of a manager, and checks the result.
-    fn resolve(self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, OnLost), LockError> {
+    fn resolve(self, settings: &Settings, body: bool) -> Result<ResolvedRequest, LockError> {
         let expire = self.expire.unwrap_or(settings.default_expire);
         settings.check_lease("expire", expire)?;
         let terms = Terms::new(self.max_hold, self.at_least, settings)?;
@@ -210,22 +209,23 @@ impl LockOptions {
             fenced: self.fenced,
             share: self.share,
             body: body && self.on_lost == OnLost::Cancel,
+            on_lost: self.on_lost,
             terms,
         };
-        Ok((request, self.on_lost))
+        Ok(request)
     }
 
     /// The request to `engine`, or to the current manager.
     pub(crate) fn entry(self, engine: Option<Arc<Engine>>, body: bool) -> Result<Entry, LockError> {
         let engine = engine.or_else(scope::current).ok_or(LockError::NotInstalled)?;
-        let (request, on_lost) = self.resolve(engine.core().settings(), body)?;
+        let request = self.resolve(engine.core().settings(), body)?;
         if request.share.is_some()
             && let Some(reason) = engine.core().store().refuses_sharing()
         {
             let setting = if request.share == Some(Share::Read) { "read" } else { "permits" };
             return Err(LockError::InvalidSetting { setting, reason: reason.to_owned() });
         }
-        Ok(Entry { engine, request, on_lost })
+        Ok(Entry { engine, request })
     }
 }
 

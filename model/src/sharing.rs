@@ -270,7 +270,8 @@ impl Sharing {
     fn optional(world: &World, actions: &mut Vec<Action>) {
         for (process, me) in world.processes.iter().enumerate().filter(|(_, me)| !me.is_gone) {
             for (task, Task { phase, rounds }) in me.tasks.iter().enumerate() {
-                let has_twin = me.tasks.iter().take(task).any(|other| *other == Task { phase: *phase, rounds: *rounds });
+                let has_twin =
+                    me.tasks.iter().take(task).any(|other| *other == Task { phase: *phase, rounds: *rounds });
                 match phase {
                     Phase::Idle if *rounds > 0 && !has_twin => actions.push(Action::Start(process, task)),
                     Phase::Holding if !has_twin => actions.push(Action::End(process, task)),

@@ -52,7 +52,9 @@ pub(super) enum ReleaseDone {
     Unnoted,
     /// Another reader of the same lost hold is not gone yet.
     StillUsed,
-    Done { is_granted_again: bool },
+    Done {
+        is_granted_again: bool,
+    },
 }
 
 impl Slot {

@@ -43,7 +43,9 @@ impl Family {
                 let together = self.slots.iter().find(|slot| slot.share == Some(share) && slot.number == TOGETHER);
                 let slot = match together.filter(|_| request.joins_readers()).map(Arc::clone) {
                     Some(slot) => slot,
-                    None if request.joins_readers() => self.add(Slot::sharing(core, &request.key, share, TOGETHER, None)),
+                    None if request.joins_readers() => {
+                        self.add(Slot::sharing(core, &request.key, share, TOGETHER, None))
+                    }
                     None => self.add_numbered(core, request, share, None),
                 };
                 let entered = slot.enter(core.waiter_limit(), request, wait);
@@ -73,7 +75,8 @@ impl Family {
         };
         let slot = Arc::clone(first);
         let Some(permits) = slot.permits.as_ref().filter(|_| wait) else { return (slot, Entered::Taken) };
-        let others = permits.len() + self.slots.iter().filter(|slot| slot.share == Some(share) && !slot.is_held()).count();
+        let others =
+            permits.len() + self.slots.iter().filter(|slot| slot.share == Some(share) && !slot.is_held()).count();
         let waiting = match core.waiter_limit().admit(others) {
             Ok(waiting) => waiting,
             Err(limit) => return (slot, Entered::Full(limit)),

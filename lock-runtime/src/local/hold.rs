@@ -258,7 +258,9 @@ impl PendingRelease {
         self.is_answered = true;
         let Self { slot, release, number, .. } = &self;
         if slot.on_release_ended(release) {
-            slot.core.release_later(Release::withdrawal(&release.key, &release.token, release.claim).of_share(release.share));
+            slot.core.release_later(
+                Release::withdrawal(&release.key, &release.token, release.claim).of_share(release.share),
+            );
         }
         number.is_none_or(|number| slot.core.schedule().end_release(number))
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::refusal::Refusal;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Anchor, Answer, Ask, Busy, Cause, Grant, Pushed, Release};
 use crate::share::Share;
+use crate::store::{Anchor, Answer, Ask, Busy, Cause, Grant, Pushed, Release};
 use crate::timing::ASK_INTERVAL;
 use crate::token::Token;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::terms::Terms;
+use crate::OnLost;
 use crate::share::Share;
 
 /// A request with the full name of its lock and a value for every option.
@@ -20,6 +21,8 @@ pub(crate) struct ResolvedRequest {
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
     /// lease).
     pub(crate) body: bool,
+    /// What happens to that body. It stands here because there is room: every waiter keeps its request.
+    pub(crate) on_lost: OnLost,
     /// How long the hold may last, and how long its lock is kept from others. Most requests say nothing of that.
     pub(crate) terms: Option<Arc<Terms>>,
 }

@@ -9,8 +9,8 @@ use tokio::sync::{Notify, oneshot};
 
 use super::asking::EndingToken;
 use super::core::Core;
-use super::handle::HoldHandle;
 use super::counters::SlotCounts;
+use super::handle::HoldHandle;
 use super::lease::{ActiveHold, EndedHold, Lease};
 use super::offer::Offers;
 use super::pending_ask::PendingAsk;

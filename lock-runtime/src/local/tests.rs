@@ -131,6 +131,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
         fenced: false,
         share: None,
         body: false,
+        on_lost: crate::OnLost::Cancel,
         terms: None,
     };
     // Each guard is dropped while no task waits here. Its lease is taken over before the keeper has released it.

@@ -159,9 +159,8 @@ impl Turn {
             return Step::Wait(pause.min(left));
         }
         // The plain claim can't draw fencing tokens, and is for the lock alone.
-        let is_claim = pending.is_new()
-            && pending.share.is_none()
-            && (fences == 0 || !self.core().store().draws_with_grants());
+        let is_claim =
+            pending.is_new() && pending.share.is_none() && (fences == 0 || !self.core().store().draws_with_grants());
         let cause = pending.note_sent(now, fences, is_claim || request.timeout.is_zero());
         let ask = Ask {
             key: Arc::clone(&request.key),

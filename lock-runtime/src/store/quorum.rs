@@ -264,8 +264,10 @@ impl<S: Voter> Store for Quorum<S> {
         let drawing = start_on(self.members.iter(), |member| {
             let (key, token) = (Arc::clone(&key), token.clone());
             async move {
-                member
-                    .note(deadline, member.node.draw(&key, &token, None, count, deadline).await.map(|first| vec![Ok(first)]))
+                member.note(
+                    deadline,
+                    member.node.draw(&key, &token, None, count, deadline).await.map(|first| vec![Ok(first)]),
+                )
             }
         });
         let vote = |votes: &mut Votes<u64, ()>, number, answer: Option<u64>| match answer {

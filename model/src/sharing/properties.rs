@@ -47,7 +47,8 @@ fn permits(sharing: &Sharing, world: &World) -> usize {
 
 /// Whether the first waiter that lives could have what it wants, and nobody who lives has the lock.
 pub(super) fn waits_in_vain(world: &World) -> bool {
-    let is_waiting = world.processes.iter().any(|process| !process.is_gone && process.wants() && process.lease.is_none());
+    let is_waiting =
+        world.processes.iter().any(|process| !process.is_gone && process.wants() && process.lease.is_none());
     let is_held = world.processes.iter().any(|process| process.holders() > 0);
     is_waiting && !is_held
 }

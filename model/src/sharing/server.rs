@@ -28,7 +28,8 @@ impl Sharing {
             }
         } else if world.server.lock == Lock::Shared && mode == Mode::Alone && !self.keeps(Rule::AloneWaits) {
             world.server.lock = Lock::Alone(process, LEASE);
-        } else if matches!(world.server.lock, Lock::Alone(..)) && mode != Mode::Alone && !self.keeps(Rule::SharedWaits) {
+        } else if matches!(world.server.lock, Lock::Alone(..)) && mode != Mode::Alone && !self.keeps(Rule::SharedWaits)
+        {
             self.give(world, process);
         }
         if self.owns(world, process) {

@@ -138,11 +138,11 @@ impl Data {
     pub(crate) fn zrange(&self, key: &[u8], first: &[u8], last: &[u8], options: &[&[u8]]) -> Outcome {
         let options: Vec<Vec<u8>> = options.iter().map(|option| option.to_ascii_uppercase()).collect();
         let options: Vec<&[u8]> = options.iter().map(Vec::as_slice).collect();
-        let sorted = self.sorted(key)?;
-        let all = sorted.map_or(&[][..], |sorted| &sorted.0);
+        let all = || Ok::<_, Reply>(self.sorted(key)?.map_or(&[][..], |sorted| &sorted.0));
         match options.as_slice() {
             [] | [b"WITHSCORES"] => {
                 let (first, last) = (integer(first)?, integer(last)?);
+                let all = all()?;
                 let items = places(all, first, last).flat_map(|(score, member)| {
                     let score = (!options.is_empty()).then(|| shown(*score));
                     std::iter::once(Reply::bulk(member)).chain(score)
@@ -153,7 +153,7 @@ impl Data {
                 let (min, max) = (Bound::read(first)?, Bound::read(last)?);
                 let (from, count) = (integer(from)?, integer(count)?);
                 let (from, count) = (usize::try_from(from).unwrap_or(0), usize::try_from(count).unwrap_or(usize::MAX));
-                let between = all.iter().filter(|(score, _)| min.is_below(*score) && max.is_above(*score));
+                let between = all()?.iter().filter(|(score, _)| min.is_below(*score) && max.is_above(*score));
                 Ok(Reply::Array(between.skip(from).take(count).map(|(_, member)| Reply::bulk(member)).collect()))
             }
             _ => Err(syntax_error()),

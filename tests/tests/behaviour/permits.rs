@@ -244,7 +244,8 @@ async fn a_waiter_that_gives_up_leaves_its_permit_to_others(world: World) {
 
 async fn zero_permits_are_refused(world: World) {
     let manager = world.manager().await;
-    for refused in [manager.lock("p", "k").permits(0).acquire().await, manager.lock("p", "k").read().permits(2).acquire().await]
+    for refused in
+        [manager.lock("p", "k").permits(0).acquire().await, manager.lock("p", "k").read().permits(2).acquire().await]
     {
         assert!(matches!(refused, Err(LockError::InvalidSetting { .. })), "{refused:?}");
     }

@@ -14,7 +14,10 @@ pub(super) fn sharing(options: &mut Options, mistakes: &mut Mistakes) -> Option<
     let mode = options.value("mode", "\"read\"", mistakes);
     let permits = options.value("permits", "4", mistakes);
     if let (Some(_), Some(permits)) = (&mode, &permits) {
-        mistakes.at(permits, "`permits` and `mode` can't be combined: a holder of a permit neither reads nor writes; keep one");
+        mistakes.at(
+            permits,
+            "`permits` and `mode` can't be combined: a holder of a permit neither reads nor writes; keep one",
+        );
         return None;
     }
     match (mode, permits) {

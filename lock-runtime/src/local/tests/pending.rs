@@ -63,7 +63,11 @@ async fn a_grant_that_nobody_waits_for_is_told_from_one_that_somebody_has() {
         let pushed = Pushed { token, claim, store_micros: 0, contended: false, unconfirmed: false, partial: false };
         assert_eq!(slot.on_grant(&pushed), is_known);
     }
-    assert_eq!(slot.note_release_done(&ending), ReleaseDone::Done { is_granted_again: true }, "it was granted once more");
+    assert_eq!(
+        slot.note_release_done(&ending),
+        ReleaseDone::Done { is_granted_again: true },
+        "it was granted once more"
+    );
 }
 
 #[tokio::test(start_paused = true)]

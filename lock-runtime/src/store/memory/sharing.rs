@@ -190,9 +190,8 @@ impl Shared {
         }
         let sharing = self.locks.get(key).map(|lock| &lock.sharing);
         let forced = sharing.and_then(|sharing| sharing.as_owner().filter(|_| sharing.forced.is_some()));
-        let lease = sharing.and_then(|sharing| {
-            if ask.share.is_some() { sharing.ends_first() } else { sharing.ends_last() }
-        });
+        let lease =
+            sharing.and_then(|sharing| if ask.share.is_some() { sharing.ends_first() } else { sharing.ends_last() });
         let holder = owner.or(forced).or_else(|| lease.map(|lease| (lease.token.clone(), lease.until)));
         match holder {
             Some((holder, until)) => Answer::Busy(self.busy(holder, until, now)),

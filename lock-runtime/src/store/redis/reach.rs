@@ -7,8 +7,8 @@ use super::reply::{items, text};
 use super::scripts::{self, Script};
 use super::{RedisStore, helper_key, millis};
 use crate::clock::Deadline;
-use crate::store::{Forced, Seen, StoreError};
 use crate::share::Share;
+use crate::store::{Forced, Seen, StoreError};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
@@ -52,7 +52,9 @@ impl RedisStore {
             command.arg(argument);
         };
         match self.run(script, (key, 3), arguments, deadline).await {
-            Err(error) if error.is_denied() => Err(Box::pin(self.explain_refusal(error, key, "", None, deadline)).await),
+            Err(error) if error.is_denied() => {
+                Err(Box::pin(self.explain_refusal(error, key, "", None, deadline)).await)
+            }
             outcome => outcome.map(|Called { value, .. }| value),
         }
     }

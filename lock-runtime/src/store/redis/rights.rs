@@ -21,8 +21,9 @@ impl RedisStore {
         answers: Answers<V::Answer>,
         deadline: Deadline,
     ) -> Answers<V::Answer> {
-        let explain =
-            async |error, item: &V| self.explain_refusal(error, item.key(), item.token_to_release(), item.share(), deadline).await;
+        let explain = async |error, item: &V| {
+            self.explain_refusal(error, item.key(), item.token_to_release(), item.share(), deadline).await
+        };
         let answers = match (answers, items.first()) {
             (Ok(answers), _) => answers,
             (Err(error), Some(first)) => return Err(explain(error, first).await),

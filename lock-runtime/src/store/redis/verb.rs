@@ -52,8 +52,7 @@ impl RedisStore {
     /// Runs a verb for the shared leases among the items, and for the others.
     async fn run_apart<V: Verb>(&self, items: &[V], deadline: Deadline) -> Answers<V::Answer> {
         let (shared, others): (Vec<V>, Vec<V>) = items.iter().cloned().partition(V::is_shared);
-        let (shared, others) =
-            join(self.run_together(&shared, deadline), self.run_together(&others, deadline)).await;
+        let (shared, others) = join(self.run_together(&shared, deadline), self.run_together(&others, deadline)).await;
         let unanswered = |answers: &Answers<V::Answer>| answers.as_ref().err().cloned();
         let errors = (unanswered(&shared), unanswered(&others));
         let (mut shared, mut others) = (shared.into_iter().flatten(), others.into_iter().flatten());

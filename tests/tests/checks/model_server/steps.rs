@@ -310,8 +310,12 @@ impl Step {
     /// Whether the number at this place of the reply is the time that a key has left.
     pub(crate) fn is_left(&self, path: &[usize], reply: &Reply) -> bool {
         match (&self.what, path) {
-            (What::Ask { .. } | What::SharedAsk { .. }, [item, 1]) => *item > 0 && matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1))),
-            (What::Release { .. } | What::SharedRelease { .. }, [item, 2]) => matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1))),
+            (What::Ask { .. } | What::SharedAsk { .. }, [item, 1]) => {
+                *item > 0 && matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1)))
+            }
+            (What::Release { .. } | What::SharedRelease { .. }, [item, 2]) => {
+                matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1)))
+            }
             (What::Inspect { .. }, [1]) => true,
             (What::ByHand(words), []) => words[0] == "PTTL",
             _ => false,

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::super::Quorum;
 use crate::BackendError;
 use crate::clock::Deadline;
+use crate::share::Share;
 use crate::store::memory::MemoryStore;
 use crate::store::server_age::{Age, Sighting};
 use crate::store::voter::{Eligibility, Voter};
@@ -16,7 +17,6 @@ use crate::store::{
     exactly_one,
 };
 use crate::timing::CLAIM;
-use crate::share::Share;
 use crate::token::Token;
 
 pub(super) const KEY: &str = "p:k";

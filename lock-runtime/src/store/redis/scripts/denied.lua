@@ -15,9 +15,13 @@ if ARGV[1] ~= '' and redis.pcall('GET', lock) == ARGV[1] then
   end
 end
 if ARGV[1] ~= '' and ARGV[2] ~= '' then
-  local shared = '{' .. lock .. '}:shared'
-  local removed = redis.pcall('ZREM', shared, ARGV[2] .. '|' .. ARGV[1])
-  if removed == 1 and redis.pcall('EXISTS', shared) == 0 then
+  local shared, member = '{' .. lock .. '}:shared', ARGV[2] .. '|' .. ARGV[1]
+  if type(redis.pcall('ZREM', shared, member)) == 'table' then
+    redis.pcall('ZADD', shared, '0', member) -- a lease whose end has come is not there any more
+  end
+  local last = redis.pcall('ZRANGE', shared, '-1', '-1', 'WITHSCORES')
+  local is_left = redis.pcall('EXISTS', shared) == 1 and last[2] ~= '0'
+  if not is_left and redis.pcall('GET', lock) == 'shared' then
     redis.pcall('DEL', lock)
   end
 end
