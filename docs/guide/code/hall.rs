@@ -75,6 +75,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .route("/metrics", get(async move || metrics.render()));
     let port = env::var("PORT").unwrap_or_else(|_| "3000".to_owned());
     let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{port}")).await?;
+    tracing::info!("listening on http://{}", listener.local_addr()?);
     let stop = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
     axum::serve(listener, app).with_graceful_shutdown(stop).await?;
 
