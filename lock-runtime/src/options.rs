@@ -1,5 +1,6 @@
 //! [`LockOptions`]: the options of one lock as the user wrote them, before the defaults of a manager are known.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,8 @@ use crate::engine::Engine;
 use crate::entry::{Entry, KeySet};
 use crate::local::{PrefixPlace, ResolvedRequest, Terms};
 use crate::settings::Settings;
+use crate::share::Share;
+use crate::store::Store as _;
 use crate::{LockError, LockKey, OnLost, key, scope};
 
 /// The key and the options of one lock, before its manager is known.
@@ -24,6 +27,7 @@ pub struct LockOptions {
     max_hold: Option<Duration>,
     at_least: Duration,
     fenced: bool,
+    share: Option<Share>,
     on_lost: OnLost,
 }
 
@@ -41,6 +45,7 @@ impl LockOptions {
             max_hold: None,
             at_least: Duration::ZERO,
             fenced: false,
+            share: None,
             on_lost: OnLost::Cancel,
         }
     }
@@ -137,7 +142,7 @@ impl LockOptions {
     }
 
     fn amount(
-        mut self,
+        self,
         setting: &'static str,
         amount: impl Amount,
         unit: fn(u64) -> Duration,
@@ -146,9 +151,7 @@ impl LockOptions {
         if let Some(amount) = amount.amount() {
             return set(self, unit(amount));
         }
-        let reason = "it is negative or larger than a u64 holds".to_owned();
-        self.name = self.name.and(Err(LockError::InvalidSetting { setting, reason }));
-        self
+        self.refuse(setting, "it is negative or larger than a u64 holds")
     }
 
     /// The option `renew = BOOL`.
@@ -162,6 +165,35 @@ impl LockOptions {
     #[must_use]
     pub fn fenced(mut self, fenced: bool) -> Self {
         self.fenced = fenced;
+        self
+    }
+
+    /// The option `mode = "read"`.
+    #[must_use]
+    pub fn read(self) -> Self {
+        self.sharing(Share::Read)
+    }
+
+    /// The option `permits = EXPR`.
+    #[must_use]
+    pub fn permits(self, permits: impl Amount) -> Self {
+        let permits = permits.amount().and_then(|permits| NonZeroU32::new(u32::try_from(permits).ok()?));
+        match permits {
+            Some(permits) => self.sharing(Share::Permit(permits)),
+            None => self.refuse("permits", "it is zero, negative, or more than 4,294,967,295: write at least 1"),
+        }
+    }
+
+    fn sharing(self, share: Share) -> Self {
+        match self.share {
+            Some(before) if before != share => self
+                .refuse("mode", "`read` and `permits` can't be combined, nor two numbers of permits: keep one of them"),
+            _ => Self { share: Some(share), ..self },
+        }
+    }
+
+    fn refuse(mut self, setting: &'static str, reason: &str) -> Self {
+        self.name = self.name.and(Err(LockError::InvalidSetting { setting, reason: reason.to_owned() }));
         self
     }
 
@@ -192,6 +224,7 @@ impl LockOptions {
             expire: terms.as_ref().map_or(expire, |terms| terms.usable(expire, settings)),
             renew: self.renew.unwrap_or(true),
             fenced: self.fenced,
+            share: self.share,
             body: body && self.on_lost == OnLost::Cancel,
             terms,
             is_part: false,
@@ -204,14 +237,20 @@ impl LockOptions {
     pub(crate) fn entry(self, engine: Option<Arc<Engine>>, body: bool) -> Result<Entry, LockError> {
         let engine = engine.or_else(scope::current).ok_or(LockError::NotInstalled)?;
         let (request, set) = self.resolve(engine.core().settings(), body)?;
+        if request.share.is_some()
+            && let Some(reason) = engine.core().store().refuses_sharing()
+        {
+            let setting = if request.share == Some(Share::Read) { "read" } else { "permits" };
+            return Err(LockError::InvalidSetting { setting, reason: reason.to_owned() });
+        }
         Ok(Entry { engine, request, set })
     }
 }
 
-/// An integer that is the value of a `…_ms` or `…_s` option.
+/// An integer that is the value of an option.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a number of milliseconds or seconds",
-    label = "`…_ms` and `…_s` take an integer",
+    message = "`{Self}` is not an integer",
+    label = "`…_ms`, `…_s` and `permits` take an integer",
     note = "for a `Duration` write `timeout = …` or `expire = …`"
 )]
 pub trait Amount {

@@ -41,6 +41,12 @@ impl Token {
         self.0.strip_prefix(&process.id).is_some_and(|rest| rest.starts_with('.'))
     }
 
+    /// Whether one process made both.
+    pub(crate) fn is_of_same_process(&self, other: &Self) -> bool {
+        let process = |token: &Self| token.0.split_once('.').map(|(process, _)| process.to_owned());
+        process(self).is_some_and(|own| process(other) == Some(own))
+    }
+
     /// The label of the manager that made the token. `None` when another client made it.
     pub(crate) fn label(&self) -> Option<String> {
         let token = self.0.strip_suffix(FORCED).unwrap_or(&self.0);

@@ -36,13 +36,20 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     // Whether `attempt.started` is still the current time.
     let mut is_first = true;
     loop {
-        let (slot, entered) = core.table().enter(core, &request.key, request.fenced, !request.timeout.is_zero());
+        let (slot, entered) = core.table().enter(core, request);
         match entered {
             Entered::Turn(id) => {
                 // Boxed: else the future of every waiter would have room for the store's commands, and most waiters
                 // send none.
                 let now = is_first.then_some(attempt.started);
                 return Box::pin(drive(core, Turn::new(&slot, id), request, &mut attempt, now, None)).await;
+            }
+            Entered::Joined(joined) => {
+                metrics::waited(request.prefix(), Duration::ZERO);
+                if request.fenced {
+                    return Box::pin(draw_fence(Hold::joined(joined, request.body), attempt.by())).await;
+                }
+                return Ok(Hold::joined(joined, request.body));
             }
             Entered::Waiting(id, receiver, waiting) => {
                 let waiting = waiting.of(request.prefix());
@@ -52,6 +59,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     return Err(given_up(core, &slot, request, &attempt));
                 }
                 return match take_over(core, turn, request, now) {
+                    Ok(hold) if hold.lacks_fence(request) => Box::pin(draw_fence(hold, attempt.by())).await,
                     Ok(hold) => {
                         metrics::waited(request.prefix(), now.since(attempt.started));
                         Ok(hold)
@@ -107,14 +115,30 @@ async fn wait(
 /// Starts the hold on a good lease that was handed over. It needs neither the store nor the memory for the store's
 /// commands.
 fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now: Moment) -> Result<Hold, Turn> {
-    let handle = if core.is_closed() { None } else { Hold::start(&turn, request, now) };
-    match handle {
+    if core.is_closed() {
+        return Err(turn);
+    }
+    if request.joins_readers() {
+        let slot = Arc::clone(turn.slot());
+        let joined = slot.locked().join_called(&slot, turn.id(), request, now);
+        if let Some(joined) = joined {
+            turn.defuse();
+            return Ok(Hold::joined(joined, request.body));
+        }
+    }
+    match Hold::start(&turn, request, now) {
         Some(handle) => Ok(Hold::new(turn, handle, request.body)),
         None => Err(turn),
     }
 }
 
-/// A place in the queue of a slot.
+/// Draws a fencing token for a reader that has joined the hold of others. A hold that starts has its token already.
+async fn draw_fence(hold: Hold, by: Deadline) -> Result<Hold, LockError> {
+    hold.handle().borrow(true, by).await?;
+    Ok(hold)
+}
+
+/// A place in the queue of a slot, or in the queue of all permits of a name.
 struct QueuePlace<'a> {
     slot: &'a Slot,
     id: u64,
@@ -166,8 +190,13 @@ async fn drive(
                 let _ = tokio::time::timeout(pause, changed).await;
             }
             Step::Rejoin => {
-                turn = match slot.rejoin(turn, request.fenced) {
+                turn = match slot.rejoin(turn, request) {
                     Rejoined::Turn(turn) => turn,
+                    Rejoined::Joined(joined) => {
+                        metrics::waited(request.prefix(), now.since(attempt.started));
+                        let hold = Hold::joined(joined, request.body);
+                        return if hold.lacks_fence(request) { draw_fence(hold, attempt.by()).await } else { Ok(hold) };
+                    }
                     Rejoined::Waiting(id, receiver) => {
                         if waiting.is_none() {
                             waiting = Some(admit(core, request)?);
@@ -248,7 +277,7 @@ async fn send(
             exactly_one(answers).map(|outcome| turn.on_confirm_answer(outcome))
         }
         Step::Draw(token, count) => {
-            let drawn = store.draw(&request.key, &token, count, deadline).await;
+            let drawn = store.draw(&request.key, &token, request.share, count, deadline).await;
             drawn.map(|first| turn.on_draw_answer(first, count))
         }
         Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::GiveUp => Ok(()),
@@ -373,6 +402,8 @@ fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attem
     let waited = if request.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
     let (holder, held_here) = match holder {
         Behind::ThisProcess => (Some(core.label().to_owned()), true),
+        // A task here may hold the lock in another mode.
+        Behind::Another if core.is_held_here(&request.key) => (Some(core.label().to_owned()), true),
         Behind::Another => (slot.holder_elsewhere(), false),
     };
     core.note_timeout(request, waited, holder.as_deref(), slot.holder_seen_for());

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
+use super::ending::{Ended, Ending};
 use super::forced::ForcedToken;
 use super::repeat_limit::RepeatLimit;
 use super::schedule::Schedule;
@@ -225,6 +226,28 @@ impl Core {
         self.table.forget_if_unused(slot);
     }
 
+    /// Ends a hold of readers that nobody has any more: those who were called to it did not come.
+    pub(crate) fn end_abandoned(&self, slot: &Arc<Slot>) {
+        let Some(id) = slot.abandoned_hold() else { return };
+        let Ended { ending, entries, stale, .. } = slot.end_quietly(id);
+        self.schedule.cancel(entries);
+        match ending {
+            Ending::Joint => return,
+            // Nobody who joins others keeps anybody out for longer.
+            Ending::Kept | Ending::Left | Ending::Rests(_) => {}
+            Ending::Lost => stale.into_iter().for_each(|release| self.release_later(release)),
+            Ending::Free(release) | Ending::Yield(release) => self.release_elsewhere(release),
+        }
+        drop(Turn::new(slot, id));
+        self.table.forget_if_unused(slot);
+    }
+
+    /// Whether a task of this process holds the lock, alone or shared.
+    pub(super) fn is_held_here(&self, key: &str) -> bool {
+        let is_held = |slot: &Arc<Slot>| slot.is_held();
+        self.table.get(key).as_ref().is_some_and(is_held) || self.table.sharing(key).iter().any(is_held)
+    }
+
     /// Rule L7: passes on a turn that its task did not take up in time.
     pub(crate) fn pass_over(&self, slot: &Arc<Slot>) {
         if let Some(release) = slot.pass_over() {
@@ -241,20 +264,41 @@ impl Events for Core {
         if self.table.get(key).is_some_and(|slot| slot.on_grant(pushed)) {
             return;
         }
+        if self.table.sharing(key).iter().any(|slot| slot.on_grant(pushed)) {
+            return;
+        }
         // Rule 12: nobody here waits for this grant, so it is released.
         observe::stray_grant(key);
         self.release_later(Release::withdrawal(&key.into(), &pushed.token, pushed.claim));
     }
 
     fn on_contention(&self, key: &str) {
-        if let Some(slot) = self.table.get(key) {
-            slot.on_contention();
+        let sharing = self.table.sharing(key);
+        let alone = self.table.get(key);
+        if sharing.is_empty() {
+            if let Some(slot) = alone {
+                slot.on_contention();
+            }
+            return;
+        }
+        // Which of them has the lock is known, unless none has it: the grant was sent, but is not read yet.
+        let slots = || alone.iter().chain(&sharing);
+        let told = slots().filter(|slot| slot.note_contention_of_lease()).count();
+        if told == 0 {
+            slots().for_each(|slot| slot.on_contention());
         }
     }
 
     fn on_forced(&self, key: &str, token: &Token) {
-        let slot = self.table.get(key);
-        match slot.as_ref().map_or(ForcedToken::Unused, |slot| slot.on_forced(token)) {
+        let mut slot = self.table.get(key);
+        let mut used = slot.as_ref().map_or(ForcedToken::Unused, |slot| slot.on_forced(token));
+        for sharing in self.table.sharing(key) {
+            if used == ForcedToken::Unused {
+                used = sharing.on_forced(token);
+                slot = Some(sharing);
+            }
+        }
+        match used {
             ForcedToken::Leased => {
                 mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)));
                 if let Some(slot) = slot {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::pending_ask::PendingAsk;
+use super::readers::Readers;
 use super::resolved_request::{PrefixPlace, ResolvedRequest};
 use super::terms::Terms;
 use super::upkeep::ScheduleKeys;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
+use crate::share::Share;
 use crate::store::{Grant, Release};
 use crate::timing::{CLAIM, ENOUGH_LEASE, STREAK_TIME};
 use crate::token::Token;
@@ -21,6 +23,7 @@ const STREAK_HAND_OVERS: u32 = 64;
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) token: Token,
+    pub(super) share: Option<Share>,
     pub(super) claim: Duration,
     /// The store has confirmed the lease until this time.
     pub(super) until: Deadline,
@@ -64,6 +67,8 @@ pub(super) struct ActiveHold {
     pub(super) expire: Duration,
     pub(super) renew: bool,
     pub(super) body: bool,
+    /// The readers that have the hold together. `None` for a hold of one task.
+    pub(super) readers: Option<Box<Readers>>,
     pub(super) terms: Option<Arc<Terms>>,
     /// Until when others are kept out, also when the hold ends before. Boxed: few holds have such a time.
     pub(super) kept_until: Option<Box<Deadline>>,
@@ -75,7 +80,7 @@ pub(super) struct ActiveHold {
     pub(super) own: Deadline,
     /// When the store last confirmed the full lease for this hold.
     pub(super) confirmed: Option<Moment>,
-    /// Counts the hold for as long as it lasts.
+    /// Counts the hold for as long as it lasts. Each of several readers has its own.
     pub(super) holding: Option<metrics::Holding>,
 }
 
@@ -84,6 +89,8 @@ pub(super) struct ActiveHold {
 pub(crate) struct EndedHold {
     pub(super) since: Moment,
     pub(super) prefix: PrefixPlace,
+    /// How many tasks had it.
+    pub(super) users: u32,
     /// Why it was lost, if its deadline passed.
     pub(super) reason: LossReason,
 }
@@ -104,6 +111,7 @@ impl ActiveHold {
             expire,
             renew: renew || is_part,
             body: body && !is_part,
+            readers: request.joins_readers().then(|| Box::new(Readers::first(now))),
             terms,
             kept_until,
             rests: false,
@@ -115,7 +123,12 @@ impl ActiveHold {
     }
 
     pub(super) fn as_ended(&self) -> EndedHold {
-        EndedHold { since: self.since, prefix: self.prefix, reason: LossReason::Deadline }
+        EndedHold { since: self.since, prefix: self.prefix, users: self.users(), reason: LossReason::Deadline }
+    }
+
+    /// How many tasks have the hold.
+    pub(super) fn users(&self) -> u32 {
+        self.readers.as_ref().map_or(1, |readers| readers.active)
     }
 
     /// The latest end that its request allows.
@@ -200,6 +213,7 @@ impl Lease {
     pub(super) fn new(pending: &PendingAsk, grant: &Grant) -> Self {
         Self {
             token: pending.token.clone(),
+            share: pending.share,
             claim: pending.claim,
             until: grant.until,
             fresh: true,
@@ -280,6 +294,10 @@ impl Lease {
         let Some(contention) = &mut self.contention else {
             return true;
         };
+        if self.share == Some(Share::Read) {
+            // Rule S5: readers that came after a writer wait for it.
+            return false;
+        }
         contention.hand_overs += 1;
         contention.hand_overs <= STREAK_HAND_OVERS && contention.since.elapsed() < STREAK_TIME
     }
@@ -307,6 +325,7 @@ impl Lease {
         Release {
             key: Arc::clone(key),
             token: self.token.clone(),
+            share: self.share,
             claim: self.claim,
             unused_fences: self.fences.unused(),
             again: None,
@@ -332,7 +351,7 @@ mod tests {
     #[test]
     fn an_answer_that_comes_after_the_push_is_reckoned_with_when_the_lease_is_released() {
         let token = Token::foreign("t");
-        let mut pending = PendingAsk::sent_along(token.clone(), CLAIM, Moment::now());
+        let mut pending = PendingAsk::sent_along(token.clone(), None, CLAIM, Moment::now());
         let (claim, key) = (CLAIM, Arc::from("p:k"));
         pending.on_push(&Pushed {
             token,

@@ -7,6 +7,7 @@ use super::LockManager;
 use crate::clock::Deadline;
 use crate::local::Core;
 use crate::lock_info::{LockInfo, LockMode};
+use crate::share::Share;
 use crate::store::{Forced, Seen, Store};
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -176,14 +177,33 @@ async fn wait_until_left(core: &Core, name: &str, mark: &Token) {
 }
 
 fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
+    let mut owners: Vec<&Token> = seen.sharing.iter().map(|(_, token)| token).collect();
+    if owners.is_empty() {
+        owners.push(&seen.owner);
+    }
+    let mut holders: Vec<String> = owners.iter().filter_map(|owner| owner.label()).collect();
+    holders.sort_unstable();
     LockInfo {
         key: name.to_owned(),
-        holder: seen.owner.label(),
+        holder: holders.first().cloned(),
+        holders,
         remaining: seen.frees_in.unwrap_or(Duration::MAX),
         waiting: seen.waiting.iter().map(|token| token.label().unwrap_or_default()).collect(),
-        mode: LockMode::Exclusive,
-        is_held_here: core.is_own_token(&seen.owner),
+        mode: mode_of(seen),
+        is_held_here: owners.iter().any(|owner| core.is_own_token(owner)),
         is_forced: seen.owner.unforced().is_some(),
+    }
+}
+
+fn mode_of(seen: &Seen) -> LockMode {
+    let permits = seen.sharing.iter().filter_map(|(share, _)| match share {
+        Share::Permit(of) => Some(of.get()),
+        Share::Read => None,
+    });
+    match permits.min() {
+        Some(of) => LockMode::Permits { of },
+        None if seen.sharing.is_empty() => LockMode::Exclusive,
+        None => LockMode::Read,
     }
 }
 

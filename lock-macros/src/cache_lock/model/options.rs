@@ -5,7 +5,7 @@ use syn::Expr;
 use crate::cache_lock::parse::Written;
 use crate::mistakes::Mistakes;
 
-const OPTIONS: [&str; 22] = [
+const OPTIONS: [&str; 24] = [
     "prefix",
     "key",
     "keys",
@@ -16,6 +16,8 @@ const OPTIONS: [&str; 22] = [
     "expire_s",
     "expire",
     "renew",
+    "mode",
+    "permits",
     "max_hold_ms",
     "max_hold_s",
     "max_hold",

@@ -1,4 +1,5 @@
-//! The Lua scripts, each in a file of `scripts/`. A line `-- include queue.lua` stands for the code that they share.
+//! The Lua scripts, each in a file of `scripts/`. A line `-- include queue.lua` stands for the code that they
+//! share, and in that code a line `-- include shared.lua` for its part about shared leases.
 
 use std::sync::LazyLock;
 
@@ -18,19 +19,28 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "b6690b68611b05e62ee9448fd73b8f67f0a11f8f");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "5c66844f7db459335b8659b128743d61842b96ab");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "69f509a1a4874cadd1745d12cd2abee2fcc09108");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "45676dc27e7f248e52aab6489a366179d7b5b2f5");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "01785490fd7cafb47fa4f0cb6adce5a69be9b6b3");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "af3d42eba2d3ffc18c190f9423feec55864dcaa2");
-pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "a22702e2cf65fe053d5d984d2f8695e7a4a261b7");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "5fb1ae3ddbf877f95922c668c8e142d635540c9a");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "335fb39d5d7ab3ad1fcc45bd5b671374837da5fa");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "7223bb7cf88e688af590285acb7c5e8fab1ea1a1");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "1790c4b8fd5d84e8c879498ddac64ca9f7b71830");
+pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "5c13ae22671049f816b32443db1be77035f81c4d");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "5d5f3438c1b19fc964c192e97b3c4ef8411f39ce");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "a5dfd9f0971273cefb1752a02ee7b956963e378a");
+pub(super) static SHARED_ASK: LazyLock<Script> =
+    script!(9, "shared_ask.lua", "203d0ac5df7eefd2f20748a1b711f93739463a9a");
+pub(super) static SHARED_RELEASE: LazyLock<Script> =
+    script!(10, "shared_release.lua", "c3ec0b17574be66924941794f6466fe7e63bcfb5");
+pub(super) static SHARED_RENEW: LazyLock<Script> =
+    script!(11, "shared_renew.lua", "682a6310cba3cda7c465d1892cb603d2f20f0c77");
+pub(super) static SHARED_DRAW: LazyLock<Script> =
+    script!(12, "shared_draw.lua", "141ec0c257a9e9bfb82ebdde079ae56e49cb74b1");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
         let text = file.replacen("-- include queue.lua\n", include_str!("scripts/queue.lua"), 1);
+        let text = text.replacen("-- include shared.lua\n", include_str!("scripts/shared.lua"), 1);
         Self { text, digest, number }
     }
 
@@ -62,7 +72,21 @@ mod tests {
 
     #[test]
     fn the_digest_of_each_script_is_that_of_its_text() {
-        for script in [&ASK, &FREE, &RELEASE, &RENEW, &DRAW, &RAISE, &DENIED, &INSPECT, &FORCE] {
+        for script in [
+            &ASK,
+            &FREE,
+            &RELEASE,
+            &RENEW,
+            &DRAW,
+            &RAISE,
+            &DENIED,
+            &INSPECT,
+            &FORCE,
+            &SHARED_ASK,
+            &SHARED_RELEASE,
+            &SHARED_RENEW,
+            &SHARED_DRAW,
+        ] {
             let digest = sha1_smol::Sha1::from(&script.text).digest().to_string();
             assert_eq!(script.digest, digest, "the digest of script {} is now {digest}", script.number);
         }
