@@ -41,6 +41,7 @@ mod seeded {
         DroppedClaimSent,
         DroppedGuardKept,
         EndlessCommand,
+        FailedDrawNotRepeated,
         FirstReaderEndsHold,
         ForcedAfterLoss,
         ForcedBeforeBody,

@@ -18,7 +18,7 @@ use super::waiter_limit::WaiterPermit;
 use crate::clock::{Deadline, Moment};
 use crate::observe::metrics;
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
-use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
+use crate::timing::{ASK_BACKOFF, SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
 use crate::{BackendError, LockError};
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
@@ -46,10 +46,14 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
             }
             Entered::Joined(joined) => {
                 metrics::waited(request.prefix(), Duration::ZERO);
-                if request.fenced {
-                    return Box::pin(draw_fence(Hold::joined(joined, request.body), attempt.by())).await;
+                if !request.fenced {
+                    return Ok(Hold::joined(joined, request.body));
                 }
-                return Ok(Hold::joined(joined, request.body));
+                is_first = false;
+                let drawn = Box::pin(draw_fence(Hold::joined(joined, request.body), attempt.by())).await?;
+                if drawn.is_some() || attempt.is_over(Moment::now()) {
+                    return drawn.ok_or_else(|| given_up(core, &slot, request, &attempt));
+                }
             }
             Entered::Waiting(id, receiver, waiting) => {
                 let waiting = waiting.of(request.prefix());
@@ -59,7 +63,14 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     return Err(given_up(core, &slot, request, &attempt));
                 }
                 return match take_over(core, turn, request, now) {
-                    Ok(hold) if hold.lacks_fence(request) => Box::pin(draw_fence(hold, attempt.by())).await,
+                    Ok(hold) if hold.lacks_fence(request) => {
+                        is_first = false;
+                        let drawn = Box::pin(draw_fence(hold, attempt.by())).await?;
+                        if drawn.is_some() || attempt.is_over(Moment::now()) {
+                            return drawn.ok_or_else(|| given_up(core, &slot, request, &attempt));
+                        }
+                        continue;
+                    }
                     Ok(hold) => {
                         metrics::waited(request.prefix(), now.since(attempt.started));
                         Ok(hold)
@@ -132,10 +143,26 @@ fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now: Moment) ->
     }
 }
 
-/// Draws a fencing token for a reader that has joined the hold of others. A hold that starts has its token already.
-async fn draw_fence(hold: Hold, by: Deadline) -> Result<Hold, LockError> {
-    hold.handle().borrow(true, by).await?;
-    Ok(hold)
+/// Draws a fencing token for a reader that has joined the hold of others. A hold that starts has its token already. A draw that
+/// fails is repeated while there is time. `None` when the hold was lost meanwhile.
+async fn draw_fence(hold: Hold, by: Deadline) -> Result<Option<Hold>, LockError> {
+    mutant!(FailedDrawNotRepeated => return hold.handle().borrow(true, by).await.map(|_| Some(hold)));
+    let mut failures = 0;
+    while hold.handle().is_valid() {
+        match hold.handle().draw(by.counted_from(Moment::now())).await {
+            Ok(true) => return Ok(Some(hold)),
+            Ok(false) => return Ok(None),
+            Err(error) => {
+                failures += 1;
+                let pause = ASK_BACKOFF.pause(failures);
+                if error.retry == Retry::Never || by.remaining() <= pause {
+                    return Err(error.of_lock(hold.handle().key()));
+                }
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// A place in the queue of a slot, or in the queue of all permits of a name.
@@ -195,7 +222,11 @@ async fn drive(
                     Rejoined::Joined(joined) => {
                         metrics::waited(request.prefix(), now.since(attempt.started));
                         let hold = Hold::joined(joined, request.body);
-                        return if hold.lacks_fence(request) { draw_fence(hold, attempt.by()).await } else { Ok(hold) };
+                        if !hold.lacks_fence(request) {
+                            return Ok(hold);
+                        }
+                        let drawn = draw_fence(hold, attempt.by()).await?;
+                        return drawn.ok_or_else(|| given_up(core, &slot, request, attempt));
                     }
                     Rejoined::Waiting(id, receiver) => {
                         if waiting.is_none() {

@@ -17,7 +17,7 @@ use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
 use crate::share::Share;
-use crate::store::{Release, Renewal, Renewed, Store, exactly_one};
+use crate::store::{Release, Renewal, Renewed, Store, StoreError, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
 use crate::{FencingToken, LockError};
@@ -332,23 +332,28 @@ impl HoldHandle {
         if !fenced || self.0.fence.get().is_some() {
             return Ok(self.clone());
         }
-        let inner = &*self.0;
-        match inner.slot.core.store().draw(&inner.slot.key, &inner.token, inner.slot.share, 1, deadline).await {
-            Ok(Some(first)) => {
-                // Rule 20: the reserved fencing tokens are forgotten, because they are smaller than the token just
-                // drawn.
-                if let Some(lease) = inner.slot.locked().lease.as_mut().filter(|lease| lease.token == inner.token) {
-                    lease.fences = Fences::default();
-                }
-                // Two joined calls may both have drawn a token. The first token that arrives here stays.
-                let _ = inner.fence.set(first);
-                Ok(self.clone())
-            }
-            Ok(None) => {
-                inner.slot.core.revoke(&inner.slot, Some(&inner.token), LossReason::NotKnown);
-                Err(self.lost_error(false))
-            }
+        match self.draw(deadline).await {
+            Ok(true) => Ok(self.clone()),
+            Ok(false) => Err(self.lost_error(false)),
             Err(error) => Err(error.of_lock(self.key())),
         }
+    }
+
+    /// Draws a fencing token for the hold. Returns whether the hold has one now: it has none when its lease is gone.
+    pub(super) async fn draw(&self, deadline: Deadline) -> Result<bool, StoreError> {
+        let inner = &*self.0;
+        let share = inner.slot.share;
+        let drawn = inner.slot.core.store().draw(&inner.slot.key, &inner.token, share, 1, deadline).await?;
+        let Some(first) = drawn else {
+            inner.slot.core.revoke(&inner.slot, Some(&inner.token), LossReason::NotKnown);
+            return Ok(false);
+        };
+        // Rule 20: the reserved fencing tokens are forgotten, because they are smaller than the token just drawn.
+        if let Some(lease) = inner.slot.locked().lease.as_mut().filter(|lease| lease.token == inner.token) {
+            lease.fences = Fences::default();
+        }
+        // Two joined calls may both have drawn a token. The first token that arrives here stays.
+        let _ = inner.fence.set(first);
+        Ok(true)
     }
 }
