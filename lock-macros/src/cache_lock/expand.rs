@@ -331,11 +331,13 @@ fn names(lock: &Lock) -> TokenStream {
         .guard
         .as_ref()
         .map(|name| quote_spanned!(site=> let #name: &#runtime::LockGuard = #private::#held::guard(&__held);));
-    let fenced = lock.fenced.as_ref().map(|name| match &lock.key {
-        Key::Several(_) => quote_spanned! {site=>
-            let #name: #private::std::vec::Vec<#runtime::FencingToken> = #private::#held::fencing_tokens(&__held);
-        },
-        _ => quote_spanned!(site=> let #name: #runtime::FencingToken = #private::#held::fencing_token(&__held);),
+    let fenced = lock.fenced.as_ref().map(|name| {
+        if matches!(lock.key, Key::Several(_)) {
+            return quote_spanned! {site=>
+                let #name: #private::std::vec::Vec<#runtime::FencingToken> = #private::#held::fencing_tokens(&__held);
+            };
+        }
+        quote_spanned!(site=> let #name: #runtime::FencingToken = #private::#held::fencing_token(&__held);)
     });
     quote!(#guard #fenced)
 }

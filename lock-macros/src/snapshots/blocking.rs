@@ -1,10 +1,9 @@
 fn rebuild(id: u64) -> Result<(), ShopError> {
-    const {
+    {
+        #[allow(unused_imports)]
         use ::lock_runtime::__private::NoFuture as _;
-        ::lock_runtime::__private::check_returned(
-            ::lock_runtime::__private::Returned::<Result<(), ShopError>>::IS_FUTURE,
-        )
-    };
+        ::lock_runtime::__private::Returned::<Result<(), ShopError>>::of().check();
+    }
     let __options = ::lock_runtime::__private::LockOptions::new("catalog", &(id))
         .fenced(true);
     let __manager = ::lock_runtime::__private::None;
