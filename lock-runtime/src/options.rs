@@ -23,6 +23,7 @@ pub struct LockOptions {
     prefix: u16,
     timeout: Option<Duration>,
     expire: Option<Duration>,
+    linger: Option<Duration>,
     renew: Option<bool>,
     max_hold: Option<Duration>,
     at_least: Duration,
@@ -41,6 +42,7 @@ impl LockOptions {
             prefix: u16::try_from(prefix.len()).unwrap_or(u16::MAX),
             timeout: None,
             expire: None,
+            linger: None,
             renew: None,
             max_hold: None,
             at_least: Duration::ZERO,
@@ -79,6 +81,13 @@ impl LockOptions {
         self
     }
 
+    /// The option `linger = EXPR`.
+    #[must_use]
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = Some(linger);
+        self
+    }
+
     /// The option `timeout_ms = EXPR`.
     #[must_use]
     pub fn timeout_ms(self, amount: impl Amount) -> Self {
@@ -101,6 +110,18 @@ impl LockOptions {
     #[must_use]
     pub fn expire_s(self, amount: impl Amount) -> Self {
         self.amount("expire_s", amount, Duration::from_secs, Self::expire)
+    }
+
+    /// The option `linger_ms = EXPR`.
+    #[must_use]
+    pub fn linger_ms(self, amount: impl Amount) -> Self {
+        self.amount("linger_ms", amount, Duration::from_millis, Self::linger)
+    }
+
+    /// The option `linger_s = EXPR`.
+    #[must_use]
+    pub fn linger_s(self, amount: impl Amount) -> Self {
+        self.amount("linger_s", amount, Duration::from_secs, Self::linger)
     }
 
     /// The option `max_hold = EXPR`.
@@ -217,6 +238,9 @@ impl LockOptions {
         let expire = self.expire.unwrap_or(settings.default_expire);
         settings.check_lease("expire", expire)?;
         let terms = Terms::new(self.max_hold, self.at_least, settings)?;
+        let linger_cs = settings.linger_cs(self.linger)?;
+        // A shared lock does not linger. Where it is hot, its readers have one lease anyhow.
+        let linger_cs = if self.share.is_some() { 0 } else { linger_cs };
         let request = ResolvedRequest {
             key: settings.full_name(self.name?)?,
             prefix: PrefixPlace::behind(settings.namespace.as_deref(), self.prefix),
@@ -226,6 +250,7 @@ impl LockOptions {
             fenced: self.fenced,
             share: self.share,
             body: body && self.on_lost == OnLost::Cancel,
+            linger_cs,
             terms,
             is_part: false,
         };
@@ -251,7 +276,7 @@ impl LockOptions {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an integer",
     label = "`…_ms`, `…_s` and `permits` take an integer",
-    note = "for a `Duration` write `timeout = …` or `expire = …`"
+    note = "for a `Duration` write `timeout = …`, `expire = …` or `linger = …`"
 )]
 pub trait Amount {
     /// The number. `None` when it is negative or larger than a `u64` holds.

@@ -9,7 +9,7 @@ use uuid::Uuid;
 /// Stands behind a token in the store while its lock is taken away by force (rule 21). No label contains `|`.
 const FORCED: &str = "|forced";
 
-/// An owner token: `<process: 32 hex digits>.<sequence>@<label>`.
+/// An owner token: `<process: 32 hex digits>.<sequence>@<label>`. The sequence begins with a 0 when the lease may linger.
 ///
 /// It can't be guessed, so another client with access to the key can't release the lock by chance. It is unique per
 /// lease. People can read it: its label tells a waiter who holds the lock.
@@ -45,6 +45,11 @@ impl Token {
     pub(crate) fn is_of_same_process(&self, other: &Self) -> bool {
         let process = |token: &Self| token.0.split_once('.').map(|(process, _)| process.to_owned());
         process(self).is_some_and(|own| process(other) == Some(own))
+    }
+
+    /// Whether its process may keep the lease for its next hold (rule L9).
+    pub(crate) fn may_linger(&self) -> bool {
+        self.0.split_once('.').is_some_and(|(_, rest)| rest.starts_with('0'))
     }
 
     /// The label of the manager that made the token. `None` when another client made it.
@@ -86,12 +91,15 @@ impl Process {
         &self.id
     }
 
-    pub(crate) fn next_token(&self) -> Token {
+    /// A token of which another process sees whether its lease `may_linger`.
+    pub(crate) fn next_token(&self, may_linger: bool) -> Token {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+        // A leading zero: whoever does not know of it reads the same number.
+        let zero = if may_linger { "0" } else { "" };
         // Reserves room for the longest token, so the text is written without a second allocation.
-        let mut token = String::with_capacity(self.id.len() + self.label.len() + 22);
+        let mut token = String::with_capacity(self.id.len() + self.label.len() + 23);
         // Writing to a `String` can't fail.
-        let _ = write!(token, "{}.{sequence}@{}", self.id, self.label);
+        let _ = write!(token, "{}.{zero}{sequence}@{}", self.id, self.label);
         Token(token.into())
     }
 }
@@ -137,10 +145,12 @@ mod tests {
     #[test]
     fn tokens_differ_and_name_their_manager() {
         let process = Process::new("host 1|%:7 ü");
-        let (first, second) = (process.next_token(), process.next_token());
+        let (first, second) = (process.next_token(false), process.next_token(true));
         assert_ne!(first, second);
         assert!(first.is_of(&process) && !first.is_of(&Process::new("host 1|%:7 ü")));
         assert_eq!(first.label().as_deref(), Some("host 1|%:7 ü"));
+        assert_eq!(second.label(), first.label());
+        assert!(!first.may_linger() && second.may_linger() && second.to_forced().may_linger());
         assert!(!first.as_str().contains([' ', '|']));
         assert_eq!(first.to_forced().label(), first.label());
         assert!(first.to_forced().is_of(&process) && first.to_forced() != first);
@@ -148,6 +158,7 @@ mod tests {
 
     #[test]
     fn a_foreign_value_has_no_label() {
+        assert!(!Token::foreign("x").may_linger());
         for text in ["", "x", "LOCKED", "a.1@label", "0123456789abcdef0123456789abcdeX.1@l", "@", ".@"] {
             assert_eq!(Token::foreign(text).label(), None, "{text}");
         }
@@ -156,7 +167,7 @@ mod tests {
     #[test]
     fn a_debug_text_does_not_give_the_token_away() {
         let process = Process::new("h");
-        let token = process.next_token();
+        let token = process.next_token(false);
         assert!(!format!("{token:?}").contains(process.id()));
     }
 }

@@ -63,7 +63,7 @@ impl Family {
     ) -> (Arc<Slot>, Entered<'a>) {
         let share = Share::Permit(of);
         if let Some((slot, id)) = self.idle_permit(share, None) {
-            return (slot, Entered::Turn(id));
+            return (slot, Entered::Turn { id, has_lease: false });
         }
         let of_share = || self.slots.iter().filter(|slot| slot.share == Some(share));
         let first = of_share().next().map(Arc::clone);
@@ -85,7 +85,7 @@ impl Family {
         let id = permits.add(Waiter { sender, fenced: request.fenced, patience: TURN_PATIENCE });
         // A slot that came free just before may not have seen this task.
         if let Some((idle, turn)) = self.idle_permit(share, Some(id)) {
-            return (idle, Entered::Turn(turn));
+            return (idle, Entered::Turn { id: turn, has_lease: false });
         }
         (slot, Entered::Waiting(id, receiver, waiting))
     }

@@ -20,6 +20,9 @@ pub(crate) struct ResolvedRequest {
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
     /// lease).
     pub(crate) body: bool,
+    /// For how many hundredths of a second the lease is kept for the next hold here. Every waiter has room for this, so it is a
+    /// byte.
+    pub(crate) linger_cs: u8,
     /// How long the hold may last, and how long its lock is kept from others. Most requests say nothing of that.
     pub(crate) terms: Option<Arc<Terms>>,
     /// Whether it is one of several keys. The time of its hold begins when all of them are held.
@@ -41,6 +44,15 @@ impl ResolvedRequest {
     /// For how long others are kept out from the start of the hold.
     pub(super) fn at_least(&self) -> Duration {
         self.terms.as_ref().map_or(Duration::ZERO, |terms| terms.at_least())
+    }
+
+    /// Whether the lease may be kept for the next hold here.
+    pub(crate) fn may_linger(&self) -> bool {
+        self.linger_cs > 0
+    }
+
+    pub(crate) fn linger(&self) -> Duration {
+        Duration::from_millis(u64::from(self.linger_cs) * 10)
     }
 
     /// The prefix as its author wrote it, without the namespace.

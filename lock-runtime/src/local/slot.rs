@@ -79,8 +79,8 @@ pub(super) struct Waiter {
 
 /// The outcome of entering a slot.
 pub(super) enum Entered<'a> {
-    /// The task has the turn at once, under this id.
-    Turn(u64),
+    /// The task has the turn at once, under this id, and perhaps a lease that lingered.
+    Turn { id: u64, has_lease: bool },
     /// The task has the hold of other readers together with them.
     Joined(HoldHandle),
     /// The task waits under this id, in the slot's queue or in that of all permits.
@@ -144,7 +144,8 @@ impl Slot {
         }
         // A turn that no task here has taken up goes to the first task that comes.
         if state.turn.is_none() || state.offers.is_missed() {
-            return Entered::Turn(state.take_turn());
+            let id = state.take_turn();
+            return Entered::Turn { id, has_lease: state.end_linger() };
         }
         if !wait {
             return Entered::Taken;
@@ -188,11 +189,11 @@ impl Slot {
         is_unused.then_some(state.counts)
     }
 
-    /// What the slot has counted, and how many tasks hold the lock.
-    pub(super) fn counts(&self) -> (SlotCounts, u32) {
+    /// What the slot has counted, how many tasks hold the lock, and whether its lease lingers.
+    pub(super) fn counts(&self) -> (SlotCounts, u32, bool) {
         let state = self.locked();
         let hold = state.lease.as_ref().and_then(|lease| lease.hold.as_ref()).filter(|hold| !hold.rests);
-        (state.counts, hold.map_or(0, ActiveHold::users))
+        (state.counts, hold.map_or(0, ActiveHold::users), state.lingers())
     }
 
     /// Whether a task here holds the lock.
@@ -290,7 +291,8 @@ impl Slot {
         if state.turn.is_some() {
             return None;
         }
-        state.lease.take().map(|lease| lease.release(&self.key))
+        // A task may have used the lease meanwhile, and left it to linger.
+        state.lease.take_if(|lease| !lease.lingers()).map(|lease| lease.release(&self.key))
     }
 
     /// Ends the lease, if it has `token` or no `token` is given, and the hold on it.
@@ -412,7 +414,10 @@ impl State {
         self.counts.count(path);
         let holding = lease.holds.begin(request.prefix(), path);
         let mut hold = ActiveHold::new(id, path, holding, request, now);
-        hold.confirmed = lease.is_whole_for(&hold, now).then_some(now);
+        let is_whole = lease.is_whole_for(&hold, now);
+        let inherited = if path == Path::Linger && !is_whole { lease.confirmed_for(hold.expire, now) } else { None };
+        hold.confirmed = inherited.or(is_whole.then_some(now));
+        hold.is_inherited = inherited.is_some();
         lease.hold = Some(hold);
         Some(lease)
     }

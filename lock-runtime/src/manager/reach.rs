@@ -19,7 +19,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 impl LockManager {
     /// Who holds the lock `prefix:key`, for how long, and who waits for it. `None` when nobody holds it. It is one command to
-    /// the server, and changes nothing there.
+    /// the server, and changes nothing there. A lock that [lingers](crate::LockRequest::linger) is shown under the process that
+    /// keeps it, with `is_held_here` being `false` there.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -183,6 +184,8 @@ fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
     }
     let mut holders: Vec<String> = owners.iter().filter_map(|owner| owner.label()).collect();
     holders.sort_unstable();
+    let lingers = core.table().get(name).is_some_and(|slot| slot.lingers());
+    let is_held_here = !lingers && owners.iter().any(|owner| core.is_own_token(owner));
     LockInfo {
         key: name.to_owned(),
         holder: holders.first().cloned(),
@@ -190,7 +193,7 @@ fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
         remaining: seen.frees_in.unwrap_or(Duration::MAX),
         waiting: seen.waiting.iter().map(|token| token.label().unwrap_or_default()).collect(),
         mode: mode_of(seen),
-        is_held_here: owners.iter().any(|owner| core.is_own_token(owner)),
+        is_held_here: is_held_here,
         is_forced: seen.owner.unforced().is_some(),
     }
 }

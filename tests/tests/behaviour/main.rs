@@ -13,6 +13,7 @@ mod installed;
 mod leaks;
 mod leases;
 mod limits;
+mod linger;
 mod managers;
 mod max_hold;
 mod names;

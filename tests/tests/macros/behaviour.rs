@@ -6,6 +6,7 @@ mod blocking;
 mod bodies;
 mod failures;
 mod futures;
+mod lingering;
 mod lost_holds;
 mod managers;
 mod names;

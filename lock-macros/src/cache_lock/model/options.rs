@@ -5,7 +5,7 @@ use syn::Expr;
 use crate::cache_lock::parse::Written;
 use crate::mistakes::Mistakes;
 
-const OPTIONS: [&str; 24] = [
+const OPTIONS: [&str; 27] = [
     "prefix",
     "key",
     "keys",
@@ -15,6 +15,9 @@ const OPTIONS: [&str; 24] = [
     "expire_ms",
     "expire_s",
     "expire",
+    "linger_ms",
+    "linger_s",
+    "linger",
     "renew",
     "mode",
     "permits",

@@ -22,15 +22,15 @@ use topology::Topology;
 
 use super::endpoint::Endpoint;
 use super::failure::CallError;
-use super::link::{Called, Link};
+use super::link::{Called, Channel, Link};
 use crate::clock::{Deadline, Moment};
 use crate::store::Events;
 
 /// Connections to the masters of a cluster.
 pub(crate) struct Cluster {
     topology: Arc<Topology>,
-    /// The process whose channel this subscribes to.
-    process: Option<String>,
+    /// What these connections hear.
+    channel: Channel,
     events: OnceLock<Weak<dyn Events>>,
     links: Mutex<HashMap<Node, Arc<Link>>>,
     /// Called for each master that gets a link.
@@ -40,10 +40,10 @@ pub(crate) struct Cluster {
 type OnNewMaster = Box<dyn Fn(Node) + Send + Sync>;
 
 impl Cluster {
-    pub(crate) fn new(topology: &Arc<Topology>, process: Option<&str>) -> Arc<Self> {
+    pub(crate) fn new(topology: &Arc<Topology>, channel: Channel) -> Arc<Self> {
         Arc::new(Self {
             topology: Arc::clone(topology),
-            process: process.map(str::to_owned),
+            channel,
             events: OnceLock::new(),
             links: Mutex::default(),
             on_new_master: OnceLock::new(),
@@ -103,7 +103,10 @@ impl Cluster {
         }
         let Topology { drift, command_timeout, connect_timeout, .. } = *self.topology;
         let endpoint = Endpoint::Node(Box::new(self.topology.client(node)?));
-        let link = Link::new(endpoint, self.process.as_deref(), None, None, drift, (command_timeout, connect_timeout));
+        let link = {
+            let channel = Some(self.channel.clone());
+            Link::new(endpoint, channel, None, None, drift, (command_timeout, connect_timeout))
+        };
         let (topology, own) = (Arc::downgrade(&self.topology), node.clone());
         link.restrict(Box::new(move |key| topology.upgrade().is_some_and(|topology| topology.lives_at(key, &own))));
         if let Some(events) = self.events.get() {
@@ -116,7 +119,7 @@ impl Cluster {
         if let Some(tell) = self.on_new_master.get() {
             tell(node.clone());
         }
-        if self.process.is_none() {
+        if !self.channel.is_of_callers() {
             let (link, deadline) = (Arc::clone(&link), Deadline::after(connect_timeout));
             tokio::spawn(async move { link.warn_of_eviction(deadline).await });
         }
@@ -169,6 +172,12 @@ impl Cluster {
     pub(super) fn is_cut_off(&self, key: &str) -> bool {
         let Some((node, _)) = self.topology.master(slot_of(key)) else { return false };
         self.links().get(&node).is_some_and(|link| link.was_used() && !link.is_connected())
+    }
+
+    /// Whether there is a connection to the master of a key.
+    pub(super) fn hears_of(&self, key: &str) -> bool {
+        let Some((node, _)) = self.topology.master(slot_of(key)) else { return false };
+        self.links().get(&node).is_some_and(|link| link.is_connected())
     }
 
     /// A link to each master.

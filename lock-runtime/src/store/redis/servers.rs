@@ -149,6 +149,14 @@ impl Servers {
         }
     }
 
+    /// Whether there is a connection on which the server of `key` can push.
+    pub(super) fn hears_of(&self, key: &str) -> bool {
+        match self {
+            Self::One(link) => link.is_connected(),
+            Self::Cluster(cluster) => cluster.hears_of(key),
+        }
+    }
+
     /// A link to each server, also to those that were not used yet.
     pub(super) fn links(&self) -> Vec<Arc<Link>> {
         match self {

@@ -28,14 +28,11 @@ if owner == SHARED or owner == SHARED .. FORCED then
   end
   for _, member in ipairs(redis.call('ZRANGE', shared_of(lock), 0, -1)) do
     local token = string.match(member, '|(.+)$') or ''
-    if channel(token) then
-      redis.pcall('PUBLISH', channel(token), 'forced ' .. token .. ' ' .. lock)
-    end
+    tell(token, 'forced ' .. token .. ' ' .. lock)
   end
   return SHARED .. FORCED
 end
-local address = channel(owner)
-if not address then
+if not channel(owner) then
   if not hand_off(lock, queue) then
     redis.call('DEL', lock)
   end
@@ -49,5 +46,5 @@ else
   redis.call('PEXPIRE', lock, ARGV[1], 'LT')
   redis.call('SET', lock, token .. FORCED, 'KEEPTTL')
 end
-redis.pcall('PUBLISH', address, 'forced ' .. token .. ' ' .. lock)
+tell(token, 'forced ' .. token .. ' ' .. lock)
 return token .. FORCED

@@ -52,7 +52,7 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
     end
     redis.call('PEXPIRE', queue, QUEUE_TTL)
     if channel(owner) then
-      redis.pcall('PUBLISH', channel(owner), 'wait ' .. lock)
+      tell(owner, 'wait ' .. lock)
     elseif owner == SHARED then
       -- The other permits of the same process are no reason to end what it does.
       tell_shared(lock, queue, entry, channel(token))

@@ -49,7 +49,7 @@ local function release(lock, queue, token, claim, capacity, again, again_claim)
     return { owned and 1 or 0, now(), left, again, redis.call('EXISTS', queue) }
   end
   if channel(owner) then
-    redis.pcall('PUBLISH', channel(owner), 'wait ' .. lock)
+    tell(owner, 'wait ' .. lock)
   elseif owner == SHARED then
     tell_shared(lock, queue, again_entry, channel(again))
   end
