@@ -53,10 +53,11 @@ struct Scene {
     is_dense: bool,
 }
 
-const READERS: Scene =
-    Scene { modes: &[Mode::Read, Mode::Read, Mode::Read, Mode::Alone], is_troubled: false, is_late: false };
-const PERMITTED: Scene =
-    Scene { modes: &[Mode::Permit, Mode::Permit, Mode::Permit, Mode::Alone], is_troubled: false, is_late: false };
+const READERS: Scene = Scene::of(&[Mode::Read, Mode::Read, Mode::Read, Mode::Alone]);
+const PERMITTED: Scene = Scene::of(&[Mode::Permit, Mode::Permit, Mode::Permit, Mode::Alone]);
+/// Each process has some readers at any time.
+const CROWDED: Scene =
+    Scene { is_dense: true, ..Scene::of(&[Mode::Read, Mode::Read, Mode::Read, Mode::Read, Mode::Read, Mode::Alone]) };
 
 impl Scene {
     const fn of(modes: &'static [Mode]) -> Self {
@@ -292,8 +293,15 @@ fn shown(seed: u64, scene: Scene, bug: Option<Bug>) -> Shown {
     runtime.block_on(play(seed, scene, bug))
 }
 
-const SCENES: [Scene; 6] =
-    [READERS, PERMITTED, READERS.late(), PERMITTED.late(), READERS.troubled(), PERMITTED.troubled()];
+const SCENES: [Scene; 7] = [
+    READERS,
+    CROWDED,
+    PERMITTED,
+    READERS.late(),
+    PERMITTED.late(),
+    READERS.troubled(),
+    PERMITTED.troubled(),
+];
 
 #[test]
 fn readers_and_permits_keep_their_promises() {
