@@ -36,7 +36,6 @@ impl Blocking {
     }
 
     /// The guard that `guard = NAME` binds.
-    #[must_use]
     pub fn guard(&self) -> &LockGuard {
         self.held.guard()
     }
@@ -119,9 +118,9 @@ mod tests {
     fn a_thread_that_polls_tasks_is_told_from_one_that_may_wait() {
         assert!(!runs_tasks());
         let runtime = runtime();
-        let _entered = runtime.enter();
+        let entered = runtime.enter();
         assert!(!runs_tasks(), "the runtime is only named here");
-        drop(_entered);
+        drop(entered);
         runtime.block_on(async {
             assert!(runs_tasks(), "the root of a runtime");
             assert!(runs_tasks(), "also when its budget is used up");

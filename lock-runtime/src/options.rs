@@ -17,8 +17,8 @@ use crate::{LockError, LockKey, OnLost, key, scope};
 pub struct LockOptions {
     /// The name of the lock, or of the first of several locks.
     name: Result<String, LockError>,
-    /// The names of several locks, in the order in which their keys were given. Boxed: most requests are for one lock.
-    names: Option<Box<Vec<String>>>,
+    /// The names of several locks, in the order in which their keys were given.
+    names: Option<Vec<String>>,
     /// How long the prefix is, in bytes.
     prefix: u16,
     timeout: Option<Duration>,
@@ -59,7 +59,7 @@ impl LockOptions {
             .as_ref()
             .map_err(LockError::clone)
             .and_then(|names| names.first().cloned().ok_or_else(|| KeySet::no_key(prefix)));
-        Self { name, names: names.ok().map(Box::new), ..Self::new(prefix, "") }
+        Self { name, names: names.ok(), ..Self::new(prefix, "") }
     }
 
     /// The lock of this whole name, as it stands in Redis.
@@ -254,7 +254,7 @@ impl LockOptions {
             terms,
             is_part: false,
         };
-        let set = self.names.map(|names| KeySet::new(*names, &request, settings).map(Box::new)).transpose()?;
+        let set = self.names.map(|names| KeySet::new(names, &request, settings).map(Box::new)).transpose()?;
         Ok((request, set))
     }
 

@@ -70,7 +70,7 @@ impl Frame {
     }
 
     /// This frame, and those of the other locks.
-    fn all<'a>(self: &'a Arc<Self>) -> impl Iterator<Item = &'a Arc<Self>> {
+    fn all(self: &Arc<Self>) -> impl Iterator<Item = &Arc<Self>> {
         std::iter::once(self).chain(&*self.others)
     }
 

@@ -62,7 +62,7 @@ impl Task {
             Err(_) if is_dropped => {}
             Err(_) => self.see(format!("{keys:?}: no answer within {patience:?}")),
             Ok(Ok(guard)) => {
-                self.take(keys, guard.keys());
+                self.take(keys, &guard.keys());
                 sleep(used).await;
                 self.give_back(keys);
                 if self.random.bool() {
@@ -84,7 +84,7 @@ impl Task {
         }
     }
 
-    fn take(&self, keys: &[u64], names: Vec<&str>) {
+    fn take(&self, keys: &[u64], names: &[&str]) {
         let mut witness = self.witness.lock().unwrap();
         for key in keys {
             if !names.contains(&format!("k:{key}").as_str()) {
