@@ -48,6 +48,8 @@ missing_packages() {
   [ -n "$(postgres_bin)" ] || echo postgresql                             # the default_address story, on Postgres
   python3 -c 'import ensurepip, venv' 2> /dev/null || echo python3-venv   # the other client of tests/interop.rs
   command -v cc > /dev/null || echo build-essential                       # links Rust, compiles SQLite
+  # Counts instructions, by night.
+  [ -z "$all" ] || command -v valgrind > /dev/null || echo valgrind
 }
 
 install_packages() {
@@ -233,6 +235,8 @@ step 'docs' env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --exclu
 # Its links are checked by tests/checks/pages.rs, its Rust by the tests of the package `guide`.
 step 'the guide' .venv/bin/mdbook build docs/guide
 
+step 'allocations per lock' cargo run --quiet -p yardstick -- --allocations
+
 step 'stories' cargo build --quiet --workspace --exclude bench --examples
 step 'a redis for the stories' start_redis
 step 'a postgres for the stories' start_postgres
@@ -267,6 +271,7 @@ by_night() {
     step "soak for ten minutes, $place" "$target/debug/soak" --minutes 10 --place "$place" --seed "$((RANDOM * 4))"
   done
   step 'museum in full' story lineage
+  step 'instructions and allocations per lock' cargo run --quiet --release -p yardstick
   step 'cargo-deny' install_deny
   step 'licences, sources, duplicates' deny
   step 'lowest versions' lowest_versions
@@ -280,7 +285,7 @@ if [ -n "$all" ]; then
   by_night
 else
   echo 'left out (./test.sh --all): the behaviours on Valkey and on a quorum of five, the matrix twice more, 20,000 simulated'
-  echo '          worlds, the soak for ten minutes at each place, the museum in full, what is published: packages,'
+  echo '          worlds, the soak for ten minutes at each place, the museum in full, instructions per lock, what is published: packages,'
   echo '          licences, lowest versions, semver'
 fi
 

@@ -85,7 +85,7 @@ impl Entry {
     }
 
     /// Enters the hold of an outer body, inside of a span when somebody listens.
-    async fn reenter(&self, outer: Arc<Frame>) -> Result<Held, LockError> {
+    async fn reenter(&self, outer: Frame) -> Result<Held, LockError> {
         let Some(span) = self.wait_span() else { return self.enter_again(outer).await };
         let outcome = span.around(self.enter_again(outer)).await;
         span.end(outcome.as_ref().map(|_| Some(Path::ReEntry)));
@@ -94,7 +94,7 @@ impl Entry {
     }
 
     /// Enters the hold of an outer body. Joined calls enter it one after another.
-    async fn enter_again(&self, outer: Arc<Frame>) -> Result<Held, LockError> {
+    async fn enter_again(&self, outer: Frame) -> Result<Held, LockError> {
         let (turn, handle) = self.borrow(&outer, &self.request, Deadline::after(self.request.timeout)).await?;
         Ok(Held::new(LockGuard::borrowing(handle), self.on_lost(), turn))
     }

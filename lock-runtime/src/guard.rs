@@ -70,6 +70,10 @@ impl LockGuard {
         Self { others: Some(Box::new(Others { members, given, turns })), span, ..self }
     }
 
+    pub(crate) fn has_several(&self) -> bool {
+        self.others.is_some()
+    }
+
     /// All its holds.
     pub(crate) fn handles(&self) -> impl Iterator<Item = &HoldHandle> {
         std::iter::once(&self.handle).chain(self.other_handles())

@@ -1,6 +1,5 @@
 //! [`Held`]: a held lock around a body.
 
-use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
 
@@ -78,8 +77,13 @@ impl Held {
         Ok(self.frame().run(body))
     }
 
-    fn frame(&self) -> Arc<Frame> {
-        Frame::with_others(self.guard.handle().clone(), self.guard.other_handles().cloned())
+    fn frame(&self) -> Frame {
+        let hold = self.guard.handle().clone();
+        if self.guard.has_several() {
+            Frame::of_several(hold, self.guard.other_handles().cloned())
+        } else {
+            Frame::new(hold, self.guard.is_borrowed())
+        }
     }
 
     /// Releases the lock and returns the outcome of the body.

@@ -100,7 +100,7 @@ impl Entry {
         Ok(Held::new(first.with_others(guards.collect(), set.given.clone(), turns), self.on_lost(), None))
     }
 
-    fn frame_of(&self, request: &ResolvedRequest) -> Option<Arc<Frame>> {
+    fn frame_of(&self, request: &ResolvedRequest) -> Option<Frame> {
         Frame::find(|hold| hold.is_of(self.engine.core(), &request.key))
     }
 
