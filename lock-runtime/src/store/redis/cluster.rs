@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub(crate) struct Cluster {
     links: Mutex<HashMap<Node, Arc<Link>>>,
     /// Called for each master that gets a link.
     on_new_master: OnceLock<OnNewMaster>,
+    /// How many commands look for their master, or wait for its answer.
+    calls: AtomicUsize,
 }
 
 type OnNewMaster = Box<dyn Fn(Node) + Send + Sync>;
@@ -47,6 +50,7 @@ impl Cluster {
             events: OnceLock::new(),
             links: Mutex::default(),
             on_new_master: OnceLock::new(),
+            calls: AtomicUsize::new(0),
         })
     }
 
@@ -133,7 +137,13 @@ impl Cluster {
         command: &(dyn Fn(&Link) -> Cmd + Send + Sync),
         deadline: Deadline,
     ) -> Result<Called, CallError> {
+        let _calling = Calling::begin(&self.calls);
         Route::new(self, slot_of(key), deadline).follow(command, deadline).await
+    }
+
+    /// Whether several tasks wait for answers of the master of `key`. A lone task reads one number, and looks for no master.
+    pub(super) fn is_busy(&self, key: &str) -> bool {
+        self.calls.load(Ordering::Relaxed) > 1 && self.direct(key).is_some_and(|link| link.is_busy())
     }
 
     /// The link to the master of the key's slot. `None` when the master is not known, is doubtful, or has no connection.
@@ -231,6 +241,22 @@ impl Cluster {
     pub(super) async fn heartbeat(&self, deadline: Deadline) {
         let links: Vec<_> = self.links().values().filter(|link| link.is_connected()).cloned().collect();
         join_all(links.iter().map(|link| link.heartbeat(deadline))).await;
+    }
+}
+
+/// Counts a command while it is under way.
+struct Calling<'a>(&'a AtomicUsize);
+
+impl<'a> Calling<'a> {
+    fn begin(calls: &'a AtomicUsize) -> Self {
+        calls.fetch_add(1, Ordering::Relaxed);
+        Self(calls)
+    }
+}
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -73,7 +73,7 @@ impl Servers {
     pub(super) fn are_busy(&self, key: &str) -> bool {
         match self {
             Self::One(link) => link.is_busy(),
-            Self::Cluster(cluster) => cluster.direct(key).is_some_and(|link| link.is_busy()),
+            Self::Cluster(cluster) => cluster.is_busy(key),
         }
     }
 
