@@ -70,8 +70,14 @@ impl LockGuard {
         Self { others: Some(Box::new(Others { members, given, turns })), span, ..self }
     }
 
-    pub(crate) fn has_several(&self) -> bool {
-        self.others.is_some()
+    /// Its first hold, and whether it is borrowed from an outer body.
+    pub(crate) fn first(&self) -> (&HoldHandle, bool) {
+        (&self.handle, self.hold.is_none())
+    }
+
+    /// The same of its other holds.
+    pub(crate) fn others(&self) -> impl Iterator<Item = (&HoldHandle, bool)> {
+        self.others.iter().flat_map(|others| others.holds())
     }
 
     /// All its holds.
@@ -81,7 +87,7 @@ impl LockGuard {
 
     /// The holds of its locks but the first.
     pub(crate) fn other_handles(&self) -> impl Iterator<Item = &HoldHandle> {
-        self.others.iter().flat_map(|others| others.handles())
+        self.others().map(|(handle, _)| handle)
     }
 
     /// Gives the hold a span.

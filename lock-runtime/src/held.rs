@@ -1,10 +1,9 @@
 //! [`Held`]: a held lock around a body.
 
-
 use tokio::sync::OwnedMutexGuard;
 
 use crate::OnLost;
-use crate::local::{Hold, Protected};
+use crate::local::{Hold, HoldHandle, Protected};
 use crate::observe;
 use crate::observe::spans::HoldSpan;
 use crate::scope::Frame;
@@ -78,12 +77,8 @@ impl Held {
     }
 
     fn frame(&self) -> Frame {
-        let hold = self.guard.handle().clone();
-        if self.guard.has_several() {
-            Frame::of_several(hold, self.guard.other_handles().cloned())
-        } else {
-            Frame::new(hold, self.guard.is_borrowed())
-        }
+        let frame = |(handle, is_borrowed): (&HoldHandle, bool)| Frame::new(handle.clone(), is_borrowed);
+        frame(self.guard.first()).with_others(self.guard.others().map(frame).collect())
     }
 
     /// Releases the lock and returns the outcome of the body.

@@ -53,27 +53,26 @@ pub(crate) fn held_keys(core: &Arc<Core>) -> Vec<Arc<str>> {
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     hold: HoldHandle,
-    /// Of a nested body, and of one with several locks. The outermost body of a hold uses what the hold has.
+    /// Of a nested body. The outermost body of a hold uses what the hold has.
     nested: Option<Arc<Reentry>>,
     /// The other locks of a body that holds several.
-    others: Option<Arc<[Frame]>>,
+    others: Box<[Frame]>,
 }
 
 impl Frame {
     /// The frame of a body. A nested body has borrowed its hold.
     pub(crate) fn new(hold: HoldHandle, is_nested: bool) -> Self {
-        Self { hold, nested: is_nested.then(Arc::default), others: None }
+        Self { hold, nested: is_nested.then(Arc::default), others: Box::default() }
     }
 
-    /// The frame of a body that holds several locks. It may have borrowed some of them.
-    pub(crate) fn of_several(hold: HoldHandle, others: impl Iterator<Item = HoldHandle>) -> Self {
-        let others = others.map(|hold| Self::new(hold, true)).collect();
-        Self { others: Some(others), ..Self::new(hold, true) }
+    /// The same for a body that holds several locks.
+    pub(crate) fn with_others(self, others: Box<[Self]>) -> Self {
+        Self { others, ..self }
     }
 
     /// This frame, and those of the other locks.
     fn all(&self) -> impl Iterator<Item = &Self> {
-        std::iter::once(self).chain(self.others.iter().flat_map(|others| others.iter()))
+        std::iter::once(self).chain(&*self.others)
     }
 
     /// The innermost frame of the running task whose hold `is_meant` accepts.

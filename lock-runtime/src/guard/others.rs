@@ -17,8 +17,9 @@ pub(super) struct Others {
 }
 
 impl Others {
-    pub(super) fn handles(&self) -> impl Iterator<Item = &HoldHandle> {
-        self.members.iter().map(|(handle, _)| handle)
+    /// Its holds, and whether each is borrowed from an outer body.
+    pub(super) fn holds(&self) -> impl Iterator<Item = (&HoldHandle, bool)> {
+        self.members.iter().map(|(handle, hold)| (handle, hold.is_none()))
     }
 
     pub(super) fn are_borrowed(&self) -> bool {

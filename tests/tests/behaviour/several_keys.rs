@@ -94,8 +94,10 @@ async fn a_busy_key_is_named_and_nothing_stays_locked(world: World) {
             let request = manager.lock_all("p", ["c", "b", "a"]).timeout(SHORT);
             let start = Instant::now();
             let error = request.acquire().await.unwrap_err();
-            assert!(start.elapsed() >= SHORT && start.elapsed() < SHORT + NOISE, "{:?}", start.elapsed());
-            assert!(matches!(&error, LockError::Timeout { waited, .. } if *waited >= SHORT), "{error:?}");
+            // A timer may end a millisecond early on another clock.
+            let least = SHORT - Duration::from_millis(2);
+            assert!(start.elapsed() >= least && start.elapsed() < SHORT + NOISE, "{:?}", start.elapsed());
+            assert!(matches!(&error, LockError::Timeout { waited, .. } if *waited >= least), "{error:?}");
             assert_eq!(error.key(), Some(format!("p:{busy}").as_str()));
             guard.release().await.unwrap();
             assert_free(&other, &["a", "b", "c"]).await;
