@@ -48,6 +48,8 @@ missing_packages() {
   [ -n "$(postgres_bin)" ] || echo postgresql                             # the default_address story, on Postgres
   python3 -c 'import ensurepip, venv' 2> /dev/null || echo python3-venv   # the other client of tests/interop.rs
   command -v cc > /dev/null || echo build-essential                       # links Rust, compiles SQLite
+  # Counts instructions, by night.
+  [ -z "$all" ] || command -v valgrind > /dev/null || echo valgrind
 }
 
 install_packages() {
@@ -230,8 +232,10 @@ step 'doctests' cargo test --quiet --workspace --exclude bench --doc
 # The program is the one that the tests have built: `cargo run -p tests` would build it again for its own set of packages.
 [ -n "$all" ] || step 'soak for a minute' "$target/debug/soak" --minutes 1 --seed "$RANDOM"
 step 'docs' env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --exclude bench --no-deps
-# Its links are checked by tests/checks/links.rs, its Rust by the tests of the package `guide`.
+# Its links are checked by tests/checks/pages.rs, its Rust by the tests of the package `guide`.
 step 'the guide' .venv/bin/mdbook build docs/guide
+
+step 'allocations per lock' cargo run --quiet -p yardstick -- --allocations
 
 step 'stories' cargo build --quiet --workspace --exclude bench --examples
 step 'a redis for the stories' start_redis
@@ -262,6 +266,7 @@ by_night() {
     step "soak for ten minutes, $place" "$target/debug/soak" --minutes 10 --place "$place" --seed "$((RANDOM * 4))"
   done
   step 'museum in full' story lineage
+  step 'instructions and allocations per lock' cargo run --quiet --release -p yardstick
   step 'cargo-deny' install_deny
   step 'licences, sources, duplicates' deny
   step 'lowest versions' lowest_versions
@@ -275,7 +280,7 @@ if [ -n "$all" ]; then
   by_night
 else
   echo 'left out (./test.sh --all): the behaviours on Valkey and on a quorum of five, the matrix twice more, 20,000 simulated'
-  echo '          worlds, the soak for ten minutes at each place, the museum in full, what is published: packages,'
+  echo '          worlds, the soak for ten minutes at each place, the museum in full, instructions per lock, what is published: packages,'
   echo '          licences, lowest versions, semver'
 fi
 

@@ -66,7 +66,7 @@ impl Entry {
     }
 
     /// Enters the hold of an outer body, inside of a span when somebody listens.
-    async fn reenter(&self, outer: Arc<Frame>) -> Result<Held, LockError> {
+    async fn reenter(&self, outer: Frame) -> Result<Held, LockError> {
         let Some(span) = self.wait_span() else { return self.enter_again(outer).await };
         let outcome = span.around(self.enter_again(outer)).await;
         span.end(outcome.as_ref().map(|_| Some(Path::ReEntry)));
@@ -75,7 +75,7 @@ impl Entry {
     }
 
     /// Enters the hold of an outer body. Joined calls enter it one after another.
-    async fn enter_again(&self, outer: Arc<Frame>) -> Result<Held, LockError> {
+    async fn enter_again(&self, outer: Frame) -> Result<Held, LockError> {
         let Self { engine, request } = self;
         let settings = engine.core().settings();
         let give_up = Deadline::after(request.timeout);

@@ -52,7 +52,7 @@ impl Held {
     /// [`LockError::Lost`] when the hold was lost, and the body was dropped for that reason.
     pub fn protect<F: Future>(&self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
         let handle = self.guard.handle();
-        let body = Frame::new(handle.clone()).around(body);
+        let body = Frame::new(handle.clone(), self.guard.is_borrowed()).around(body);
         Protected::new(handle, self.guard.span(), self.on_lost == OnLost::Cancel, body)
     }
 

@@ -43,7 +43,7 @@ mod tests;
 pub(crate) use acquire::acquire;
 pub(crate) use attempt::answer_time;
 pub(crate) use core::Core;
-pub(crate) use handle::HoldHandle;
+pub(crate) use handle::{HoldHandle, Reentry};
 pub(crate) use hold::Hold;
 pub(crate) use resolved_request::{PrefixPlace, ResolvedRequest};
 pub(crate) use schedule::{Batch, Fate, OutstandingRelease, Schedule};

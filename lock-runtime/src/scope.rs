@@ -4,11 +4,11 @@
 //! running polls are inside of. A task starts outside of all of them, wherever it is polled. So re-entry does not leak
 //! into work that runs beside its parent, or inside of the poll of an unrelated task.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::LockError;
 use crate::engine::Engine;
-use crate::local::{Core, HoldHandle};
+use crate::local::{Core, HoldHandle, Reentry};
 
 mod inside;
 mod installed;
@@ -20,7 +20,7 @@ use inside::{Inside, Stack};
 
 thread_local! {
     static SCOPED: Stack<Arc<Engine>> = const { Stack::new() };
-    static HELD: Stack<Arc<Frame>> = const { Stack::new() };
+    static HELD: Stack<Frame> = const { Stack::new() };
 }
 
 pub(crate) fn install(engine: &Arc<Engine>) -> Result<(), LockError> {
@@ -40,7 +40,7 @@ pub(crate) async fn with_manager<F: Future>(engine: Arc<Engine>, inside: F) -> F
 /// The keys of the locks of `core` that are held around the running task.
 pub(crate) fn held_keys(core: &Arc<Core>) -> Vec<Arc<str>> {
     let mut keys = Vec::new();
-    let all = |frame: &Arc<Frame>| {
+    let all = |frame: &Frame| {
         keys.extend(frame.hold.key_in(core));
         None::<()>
     };
@@ -50,21 +50,22 @@ pub(crate) fn held_keys(core: &Arc<Core>) -> Vec<Arc<str>> {
 }
 
 /// A lock that the running body holds.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Frame {
     hold: HoldHandle,
-    /// Joined calls that re-enter this frame exclude each other with this mutex.
-    inner: OnceLock<Arc<tokio::sync::Mutex<()>>>,
+    /// Of a nested body. The outermost body of a hold uses what the hold has.
+    nested: Option<Arc<Reentry>>,
 }
 
 impl Frame {
-    pub(crate) fn new(hold: HoldHandle) -> Arc<Self> {
-        Arc::new(Self { hold, inner: OnceLock::new() })
+    /// The frame of a body. A nested body has borrowed its hold.
+    pub(crate) fn new(hold: HoldHandle, is_nested: bool) -> Self {
+        Self { hold, nested: is_nested.then(Arc::default) }
     }
 
     /// The innermost frame of the running task whose hold `is_meant` accepts.
-    pub(crate) fn find(is_meant: impl Fn(&HoldHandle) -> bool) -> Option<Arc<Self>> {
-        let found = HELD.try_with(|held| held.find(|frame| is_meant(&frame.hold).then(|| Arc::clone(frame))));
+    pub(crate) fn find(is_meant: impl Fn(&HoldHandle) -> bool) -> Option<Self> {
+        let found = HELD.try_with(|held| held.find(|frame| is_meant(&frame.hold).then(|| frame.clone())));
         found.ok().flatten()
     }
 
@@ -73,11 +74,11 @@ impl Frame {
     }
 
     pub(crate) fn inner(&self) -> Arc<tokio::sync::Mutex<()>> {
-        Arc::clone(self.inner.get_or_init(Arc::default))
+        Arc::clone(self.nested.as_deref().unwrap_or_else(|| self.hold.reentry()).get_or_init(Arc::default))
     }
 
     /// A future that runs `body` inside of this frame, in each of its polls and while it is dropped.
-    pub(crate) fn around<F: Future>(self: Arc<Self>, body: F) -> Inside<Arc<Self>, F> {
+    pub(crate) fn around<F: Future>(self, body: F) -> Inside<Self, F> {
         Inside::new(&HELD, self, body)
     }
 }

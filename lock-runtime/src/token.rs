@@ -1,11 +1,14 @@
 //! [`Token`]: the value at a lock's key in the store while a process owns the lock.
 
 use std::fmt::{self, Write as _};
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uuid::Uuid;
 
+/// How long a token with a label of usual length is.
+const SHORT: usize = 128;
 /// Stands behind a token in the store while its lock is taken away by force (rule 21). No label contains `|`.
 const FORCED: &str = "|forced";
 
@@ -88,11 +91,17 @@ impl Process {
 
     pub(crate) fn next_token(&self) -> Token {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        // Reserves room for the longest token, so the text is written without a second allocation.
-        let mut token = String::with_capacity(self.id.len() + self.label.len() + 22);
-        // Writing to a `String` can't fail.
-        let _ = write!(token, "{}.{sequence}@{}", self.id, self.label);
-        Token(token.into())
+        // A token that fits is written on the stack, so that it costs one allocation.
+        let mut short = [0; SHORT];
+        let mut rest = &mut short[..];
+        let text = match write!(rest, "{}.{sequence}@{}", self.id, self.label) {
+            Ok(()) => {
+                let left = rest.len();
+                short.get(..SHORT - left).and_then(|bytes| std::str::from_utf8(bytes).ok())
+            }
+            Err(_) => None,
+        };
+        Token(text.map_or_else(|| format!("{}.{sequence}@{}", self.id, self.label).into(), Arc::from))
     }
 }
 
@@ -144,6 +153,15 @@ mod tests {
         assert!(!first.as_str().contains([' ', '|']));
         assert_eq!(first.to_forced().label(), first.label());
         assert!(first.to_forced().is_of(&process) && first.to_forced() != first);
+    }
+
+    #[test]
+    fn a_token_of_any_length_is_whole() {
+        for length in [0, 1, 60, 73, 74, 75, 90, 500] {
+            let label = "x".repeat(length);
+            let process = Process::new(&label);
+            assert_eq!(process.next_token().as_str(), format!("{}.1@{label}", process.id()));
+        }
     }
 
     #[test]

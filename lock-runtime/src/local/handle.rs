@@ -26,6 +26,9 @@ use crate::{FencingToken, LockError};
 #[derive(Clone, Debug)]
 pub(crate) struct HoldHandle(Arc<HoldInner>);
 
+/// Joined calls that enter a hold again inside of its body exclude each other with this mutex.
+pub(crate) type Reentry = OnceLock<Arc<tokio::sync::Mutex<()>>>;
+
 /// The outcome of an extension that the store has confirmed.
 enum Extended {
     Yes,
@@ -42,6 +45,8 @@ struct HoldInner {
     token: Token,
     fence: OnceLock<u64>,
     terms: Option<Arc<Terms>>,
+    /// For the calls that enter the hold again inside of its body.
+    reentry: Reentry,
     /// Counts the hold of one of several readers until it ends.
     holding: Mutex<Option<metrics::Holding>>,
 }
@@ -55,13 +60,13 @@ impl HoldHandle {
         holding: Option<metrics::Holding>,
     ) -> Self {
         let (slot, id, holding) = (Arc::clone(turn.slot()), turn.id(), Mutex::new(holding));
-        Self(Arc::new(HoldInner { slot, id, token, fence, terms, holding }))
+        Self(Arc::new(HoldInner { slot, id, token, fence, terms, reentry: Reentry::new(), holding }))
     }
 
     /// For a reader that has joined the hold `id` of others.
     pub(super) fn of_reader(slot: &Arc<Slot>, id: u64, token: Token, holding: metrics::Holding) -> Self {
         let (slot, fence, holding) = (Arc::clone(slot), OnceLock::new(), Mutex::new(Some(holding)));
-        Self(Arc::new(HoldInner { slot, id, token, fence, terms: None, holding }))
+        Self(Arc::new(HoldInner { slot, id, token, fence, terms: None, reentry: Reentry::new(), holding }))
     }
 
     /// The turn that the hold has.
@@ -75,6 +80,10 @@ impl HoldHandle {
             // Nothing that can panic runs under this lock.
             drop(self.0.holding.lock().unwrap_or_else(PoisonError::into_inner).take());
         }
+    }
+
+    pub(crate) fn reentry(&self) -> &Reentry {
+        &self.0.reentry
     }
 
     pub(super) fn core(&self) -> &Arc<Core> {

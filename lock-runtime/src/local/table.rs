@@ -1,6 +1,7 @@
 //! [`Table`]: the keys in use in this process.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -60,10 +61,8 @@ impl Table {
             return family.enter(core, request, share, wait);
         }
         let slots = &mut self.locked().slots;
-        let slot = match slots.get(key) {
-            Some(slot) => Arc::clone(slot),
-            None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key)))),
-        };
+        // One look at the table, which costs more than the reference that a known key does not need.
+        let slot = Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key))));
         // This runs under the table's lock, so the slot can't be forgotten before it is entered.
         let entered = slot.enter(core.waiter_limit(), request, wait);
         (slot, entered)
@@ -101,10 +100,12 @@ impl Table {
             self.tell_if_emptied(slots, sharing);
             return;
         }
-        let is_listed = slots.get(&slot.key).is_some_and(|listed| Arc::ptr_eq(listed, slot));
-        if is_listed && let Some(counts) = slot.counts_if_unused() {
+        if let Entry::Occupied(listed) = slots.entry(Arc::clone(&slot.key))
+            && Arc::ptr_eq(listed.get(), slot)
+            && let Some(counts) = slot.counts_if_unused()
+        {
             forgotten.add(counts);
-            slots.remove(&slot.key);
+            listed.remove();
             if slots.is_empty() && slots.capacity() > 1024 {
                 slots.shrink_to_fit();
             }

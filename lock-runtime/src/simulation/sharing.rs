@@ -293,15 +293,8 @@ fn shown(seed: u64, scene: Scene, bug: Option<Bug>) -> Shown {
     runtime.block_on(play(seed, scene, bug))
 }
 
-const SCENES: [Scene; 7] = [
-    READERS,
-    CROWDED,
-    PERMITTED,
-    READERS.late(),
-    PERMITTED.late(),
-    READERS.troubled(),
-    PERMITTED.troubled(),
-];
+const SCENES: [Scene; 7] =
+    [READERS, CROWDED, PERMITTED, READERS.late(), PERMITTED.late(), READERS.troubled(), PERMITTED.troubled()];
 
 #[test]
 fn readers_and_permits_keep_their_promises() {

@@ -3,8 +3,8 @@
 mod bad_input;
 mod checker;
 mod layers;
-mod links;
 mod model_server;
+mod pages;
 mod proxy;
 mod secrets;
 mod telemetry;

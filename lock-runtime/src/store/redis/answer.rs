@@ -90,14 +90,15 @@ pub(super) fn read_released(
     }
 }
 
-pub(super) fn read_freed(value: Value, count: usize) -> Result<Vec<bool>, StoreError> {
-    let freed: Vec<bool> = match value {
-        // All of them.
-        Value::Int(freed) if usize::try_from(freed) == Ok(count) => vec![true; count],
-        Value::Array(freed) => freed.iter().map(|freed| *freed == Value::Int(1)).collect(),
-        _ => return Err(StoreError::no_answer()),
-    };
-    if freed.len() == count { Ok(freed) } else { Err(StoreError::no_answer()) }
+/// Of each release, whether it is done; `None` when all are.
+pub(super) fn read_freed(value: Value, count: usize) -> Result<Option<Vec<bool>>, StoreError> {
+    match value {
+        Value::Int(freed) if usize::try_from(freed) == Ok(count) => Ok(None),
+        Value::Array(freed) if freed.len() == count => {
+            Ok(Some(freed.iter().map(|freed| *freed == Value::Int(1)).collect()))
+        }
+        _ => Err(StoreError::no_answer()),
+    }
 }
 
 pub(super) fn read_renewed(

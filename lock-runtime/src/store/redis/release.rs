@@ -45,8 +45,9 @@ impl Verb for Release {
 
 /// What `free.lua` did.
 struct Freed {
-    /// Of each release, whether it is done. The others changed nothing, unless an earlier call of a repeated command did.
-    done: Vec<bool>,
+    /// Of each release, whether it is done; `None` when all are. The others changed nothing, unless an earlier call of a
+    /// repeated command did.
+    done: Option<Vec<bool>>,
     /// The command was sent twice, and the first one may have taken effect.
     repeated: bool,
 }
@@ -55,9 +56,9 @@ impl RedisStore {
     /// Releases locks that most likely nobody waits for: `free.lua` releases most of them, and `release.lua` the rest.
     async fn free_then_release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
         let Freed { done, repeated } = self.run_free(releases, deadline).await?;
-        if done.iter().all(|done| *done) {
+        let Some(done) = done else {
             return Ok(releases.iter().map(|_| Ok(Released { owned: true, again: None })).collect());
-        }
+        };
         let rest: Vec<_> =
             done.iter().zip(releases).filter(|(done, _)| !**done).map(|(_, rest)| rest.clone()).collect();
         let deadline = deadline.counted_from(Moment::now());
@@ -90,7 +91,7 @@ impl RedisStore {
     async fn run_free(&self, releases: &[Release], deadline: Deadline) -> Result<Freed, StoreError> {
         let arguments = |_: &Link, command: &mut Cmd| free_arguments(command, releases);
         let keys = (first_key(releases), 2 * releases.len());
-        let none_with = |repeated| Freed { done: vec![false; releases.len()], repeated };
+        let none_with = |repeated| Freed { done: Some(vec![false; releases.len()]), repeated };
         match self.run(&scripts::FREE, keys, arguments, deadline).await {
             Ok(Called { value, repeated, .. }) => Ok(Freed { done: read_freed(value, releases.len())?, repeated }),
             // Nothing was changed: the server denied the script itself, or its only write.

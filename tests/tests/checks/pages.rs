@@ -1,4 +1,5 @@
-//! Every link in the pages leads somewhere, and every page of `docs/` is a chapter of the book.
+//! Every link in the pages leads somewhere, every page of `docs/` is a chapter of the book, and the front page of the crate has
+//! every cargo feature.
 
 use std::collections::HashSet;
 use std::fs;
@@ -117,6 +118,18 @@ fn every_page_of_the_docs_is_a_chapter_of_the_book() {
     let left_out: Vec<_> =
         written.iter().filter(|page| !page.ends_with("SUMMARY.md") && !chapters.contains(*page)).collect();
     assert!(left_out.is_empty(), "docs/SUMMARY.md does not have {left_out:?}");
+}
+
+#[test]
+fn the_front_page_lists_each_cargo_feature() {
+    let read = |path: &str| fs::read_to_string(workspace().join(path)).unwrap();
+    let (manifest, page) = (read("lock-runtime/Cargo.toml"), read("lock-runtime/README.md"));
+    let features = manifest.split_once("\n[features]\n").unwrap().1.split("\n[").next().unwrap();
+    let named = features.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(" = "));
+    let names: Vec<_> = named.map(|(name, _)| name).filter(|name| *name != "default").collect();
+    let table = page.split_once("# Cargo features").unwrap().1.split("\n# ").next().unwrap();
+    let missing: Vec<_> = names.iter().filter(|name| !table.contains(&format!("`{name}`"))).collect();
+    assert!(names.len() >= 7 && missing.is_empty(), "{names:?}, not in lock-runtime/README.md: {missing:?}");
 }
 
 #[test]

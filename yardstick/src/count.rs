@@ -1,0 +1,83 @@
+//! Counts what a case costs, in processes of its own.
+
+use std::process::{Command, Output, Stdio};
+
+use crate::cases::Case;
+use crate::server::Server;
+
+/// How often an operation is repeated, the first and the second time.
+const FEW: usize = 640;
+const MANY: usize = 3200;
+
+/// What to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    All,
+    Allocations,
+}
+
+/// What one operation costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cost {
+    /// `None` when they were not counted.
+    pub(crate) instructions: Option<f64>,
+    pub(crate) allocations: f64,
+}
+
+impl Cost {
+    /// The lower of two counts, each by itself.
+    pub(crate) fn lower(self, other: Self) -> Self {
+        Self {
+            instructions: self.instructions.zip(other.instructions).map(|(one, other)| one.min(other)),
+            allocations: self.allocations.min(other.allocations),
+        }
+    }
+}
+
+pub(crate) fn count(case: &Case, wanted: Wanted) -> Result<Cost, String> {
+    let server = if case.is_on_server { Some(Server::start()?) } else { None };
+    let url = server.as_ref().map_or_else(|| "-".to_owned(), Server::url);
+    let allocations = number(&run(&[], case, MANY, &url)?.stdout, "allocations ")? / float(MANY);
+    let instructions = match wanted {
+        Wanted::All => Some(instructions(case, &url)?),
+        Wanted::Allocations => None,
+    };
+    Ok(Cost { instructions, allocations })
+}
+
+/// The instructions of the repetitions that the second run has more than the first. A run repeats half as often again before
+/// it begins to count allocations.
+fn instructions(case: &Case, url: &str) -> Result<f64, String> {
+    let valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
+    let [few, many] = [FEW, MANY]
+        .map(|count| run(&valgrind, case, count, url).and_then(|output| number(&output.stderr, "Collected : ")));
+    Ok((many? - few?) / (float(MANY - FEW) * 1.5))
+}
+
+/// Runs a case in a process, perhaps under another program.
+fn run(under: &[&str], case: &Case, count: usize, url: &str) -> Result<Output, String> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let own = own.to_string_lossy().into_owned();
+    let count = count.to_string();
+    let mut words = under.to_vec();
+    words.extend([&*own, "child", case.name, &count, url]);
+    let Some((program, words)) = words.split_first() else { return Err("nothing to run".to_owned()) };
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("can't run {program}; is it installed? {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{}: {}", case.name, String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(output)
+}
+
+/// The number behind a word.
+fn number(output: &[u8], word: &str) -> Result<f64, String> {
+    let text = String::from_utf8_lossy(output);
+    let found = text.split(word).nth(1).and_then(|rest| rest.split_whitespace().next());
+    found.and_then(|number| number.parse().ok()).ok_or_else(|| format!("no number behind {word:?}: {text}"))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a few thousand")]
+fn float(count: usize) -> f64 {
+    count as f64
+}

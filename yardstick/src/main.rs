@@ -1,0 +1,49 @@
+//! What one lock costs the client, in instructions and allocations: numbers that do not depend on how busy the machine is.
+//!
+//! ```console
+//! $ cargo run --release -p yardstick                    # needs valgrind and redis-server; fails when something grew
+//! $ cargo run --release -p yardstick -- --write         # keeps what it counts in yardstick/counts.txt
+//! $ cargo run -p yardstick -- --allocations             # allocations alone, without valgrind
+//! ```
+//!
+//! Each case runs in a process of its own. Instructions are those in user space, counted by valgrind's `callgrind`, of all threads
+//! of that process. A case runs twice, with more repetitions the second time, and the difference counts: it has no start and no
+//! end. The server is another process, so its work and the kernel's are not counted.
+//!
+//! Why no benchmark crate: gungraun (before: iai-callgrind) wants a runner of the very same version installed beside it, and
+//! counts one process without another beside it, such as the server.
+
+use std::alloc::System;
+use std::process::ExitCode;
+
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+
+mod cases;
+mod count;
+mod server;
+mod table;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["child", case, count, url] => cases::run(case, count, url, || {
+            let stats = ALLOCATOR.stats();
+            stats.allocations + stats.reallocations
+        }),
+        [] => table::check(count::Wanted::All),
+        ["--allocations"] => table::check(count::Wanted::Allocations),
+        ["--write"] => table::write(),
+        _ => Err("usage: yardstick [--allocations | --write]".to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
