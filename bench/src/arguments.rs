@@ -8,7 +8,7 @@ pub(crate) const USAGE: &str = "\
 usage: cargo run --release -p bench -- [all | CASE…] [--quick] [--rounds N] [--only CONTESTANT]… [--json FILE] [--svg DIR] [--markdown FILE]
        cargo run --release -p bench -- --from FILE [CASE…] [--svg DIR] [--markdown FILE]
   FILE of --json keeps what was measured, times included; everything else shows ratios.
-  CASE is a group (w1 … w9, w3b, scale, hanging, telemetry) or one case (w2-64); see bench/src/workload.rs for all of them.";
+  CASE is a group (w1 … w11, w3b, scale, hanging, telemetry) or one case (w2-64); see bench/src/workload.rs for all of them.";
 
 /// The arguments of a benchmark run.
 #[derive(Debug, Default)]

@@ -94,4 +94,7 @@ pub(crate) const HANGING_MASTER: &[Column] = &[
     ratio("p99.9", "p99.9 µs"),
     ratio("locks per second", "locks/s"),
 ];
+pub(crate) const STICKY: &[Column] =
+    &[ratio("mean", "µs per lock"), ratio("median", "p50 µs"), ratio("p99", "p99 µs"), COMMANDS, CLIENT, SERVER];
+pub(crate) const TURNS: &[Column] = &[ratio("turn", "µs per turn"), COMMANDS, CLIENT, SERVER];
 pub(crate) const ATTRIBUTE: &[Column] = &[plain("attribute / hand")];

@@ -18,7 +18,7 @@ pub(crate) use blog::Blog;
 pub(crate) use distributed_lock::DistributedLock;
 pub(crate) use mutex::Mutex;
 pub(crate) use observed::{Informed, Metered, Traced};
-pub(crate) use ours::{InMemory, Ours};
+pub(crate) use ours::{InMemory, Lingering, Ours};
 pub(crate) use raw::{Raw, connect as connect_raw};
 pub(crate) use redis_lock::RedisLock;
 pub(crate) use rslock::Rslock;
@@ -51,6 +51,7 @@ pub(crate) enum Who {
     Informed,
     Traced,
     Metered,
+    Lingering,
     ThreeMasters,
     SixMasters,
     AllUp,
@@ -71,12 +72,13 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::Ours,
         Self::InMemory,
         Self::Informed,
         Self::Traced,
         Self::Metered,
+        Self::Lingering,
         Self::ThreeMasters,
         Self::SixMasters,
         Self::AllUp,
@@ -104,6 +106,7 @@ impl Who {
             Self::Informed => "informed",
             Self::Traced => "traced",
             Self::Metered => "metered",
+            Self::Lingering => "lingering",
             Self::ThreeMasters => "three-masters",
             Self::SixMasters => "six-masters",
             Self::AllUp => "all-up",
@@ -132,6 +135,7 @@ impl Who {
             Self::Informed => "a subscriber for INFO",
             Self::Traced => "a subscriber for the spans",
             Self::Metered => "metrics and an exporter",
+            Self::Lingering => "this project, linger 2 s",
             Self::ThreeMasters => "this project, 3 masters",
             Self::SixMasters => "this project, 6 masters",
             Self::AllUp => "all masters up",
@@ -204,6 +208,7 @@ macro_rules! with_contestant {
             Who::Informed => with!(c::Informed),
             Who::Traced => with!(c::Traced),
             Who::Metered => with!(c::Metered),
+            Who::Lingering => with!(c::Lingering),
             Who::Raw => with!(c::Raw),
             Who::Bare => with!(c::Bare),
             Who::Mutex => with!(c::Mutex),

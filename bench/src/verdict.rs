@@ -69,6 +69,8 @@ const TARGETS: &[Target] = &[
     at_most("w8-10000", "bytes per waiter", Column("bytes per waiter"), 1024.0),
     at_most("w8-10000", "drain is linear: per waiter, whole crowd / a quarter", Column(w8::GROWTH), LINEAR),
     at_most("w9", "attribute / hand", Column("attribute / hand"), 1.02),
+    at_most("w10", "mean, × the raw pair", Column("µs per lock"), 0.05),
+    at_most("w11", "a turn, × without linger", Column("µs per turn"), 1.5),
     at_most("scale-locks", "commands per lock, × with three masters", Against(Who::ThreeMasters, "commands per lock"), GROWTH),
     at_most("scale-locks", "busiest master / its share of the slots", Column(BUSIEST), 1.10),
     at_most("scale-hand-offs", "commands per hand-off, × with three masters", Against(Who::ThreeMasters, "commands per hand-off"), GROWTH),
@@ -107,7 +109,8 @@ impl Judged {
 fn judged(results: &Results) -> Vec<Judged> {
     let case = results.case;
     // Else ours is all there is, in several places: it is about the last.
-    let is_compared = case.baseline != Who::Ours && case.contestants.contains(&Who::Ours);
+    let has_lingering = case.contestants.contains(&Who::Lingering);
+    let is_compared = case.baseline != Who::Ours && case.contestants.contains(&Who::Ours) && !has_lingering;
     let who = if is_compared { Some(Who::Ours) } else { case.contestants.last().copied() };
     let Some(who) = who else { return Vec::new() };
     let judge = |target: &'static Target| {

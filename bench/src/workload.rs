@@ -9,6 +9,8 @@ mod hanging_master;
 pub(crate) mod scale_hand_offs;
 mod scale_locks;
 mod w1;
+mod w10;
+mod w11;
 mod w2;
 pub(crate) mod w3;
 mod w3b;
@@ -41,6 +43,8 @@ pub(crate) enum Workload {
     Leases,
     Crowd { keys: u32, waiters: u32 },
     Attribute,
+    Sticky,
+    Turns,
     ScaleLocks,
     ScaleHandOffs,
     HangingMaster,
@@ -64,8 +68,9 @@ pub(crate) struct Case {
 
 use Flavour::{Current, Multi, Pinned};
 use Who::{
-    AllUp, AllUpAgain, Bare, Blog, DistributedLock, DistributedLockTuned, InMemory, Informed, Metered, Mutex, OneHangs,
-    Ours, Raw, RedisLock, RedisLockTuned, RedisPy, RedisPyTuned, Rslock, RslockTuned, SixMasters, ThreeMasters, Traced,
+    AllUp, AllUpAgain, Bare, Blog, DistributedLock, DistributedLockTuned, InMemory, Informed, Lingering, Metered,
+    Mutex, OneHangs, Ours, Raw, RedisLock, RedisLockTuned, RedisPy, RedisPyTuned, Rslock, RslockTuned, SixMasters,
+    ThreeMasters, Traced,
 };
 
 const EVERYBODY: &[Who] = &[
@@ -157,6 +162,8 @@ pub(crate) static CASES: &[Case] = &[
     case!("w8-1", "W8 100,000 tasks wait for one key", Workload::Crowd { keys: 1, waiters: 100_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], column::CROWD),
     case!("w8-10000", "W8 100,000 tasks wait for 10,000 keys", Workload::Crowd { keys: 10_000, waiters: 100_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], column::CROWD),
     case!("w9", "W9 the attribute and the call it stands for, in memory", Workload::Attribute, Current, 1, InMemory, &[InMemory], column::ATTRIBUTE),
+    case!("w10", "W10 1,000 keys by Zipf's law, 64 tasks with pauses: nobody waits", Workload::Sticky, Multi, 1, Raw, &[Raw, Ours, Lingering], column::STICKY),
+    case!("w11", "W11 two processes lock one key in strict turns", Workload::Turns, Current, 1, Ours, &[Ours, Lingering], column::TURNS),
     case!("telemetry", "what telemetry costs: one task, one key; client and server on one core", Workload::Pair, Pinned, 1, Ours, OBSERVED, column::OBSERVED_PAIR),
     case!("telemetry-hand-over", "what telemetry costs: the hand-over alone, as W3b; current-thread runtime", Workload::SaleInMemory, Current, 1, Ours, OBSERVED, column::HAND_OVER),
     case!("scale-locks", "Scale: 64 tasks, a key per lock; one server, and clusters", Workload::ScaleLocks, Multi, 1, Ours, &[Ours, ThreeMasters, SixMasters], column::SCALE_LOCKS),
@@ -219,6 +226,8 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
         Workload::Leases => w7::run(run).await,
         Workload::Crowd { keys, waiters } => w8::run::<C>(run, keys, waiters).await,
         Workload::Attribute => w9::run(run).await,
+        Workload::Sticky => w10::run::<C>(run).await,
+        Workload::Turns => w11::run::<C>(run).await,
         Workload::ScaleLocks => scale_locks::run(run).await,
         Workload::ScaleHandOffs => scale_hand_offs::run(run).await,
         Workload::HangingMaster => hanging_master::run(run).await,

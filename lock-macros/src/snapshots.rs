@@ -63,8 +63,8 @@ fn a_fn_with_marked_arguments_and_default_prefix() {
 #[test]
 fn a_method_with_every_option() {
     let options = quote! {
-        prefix = Self::PREFIX, key = (self.id(), order.id), timeout = "2s", expire = self.expire, renew = true,
-        max_hold = "5m", at_least_s = 50, mode = "read", on_lost = "continue", manager = self.locks, guard = guard,
+        prefix = Self::PREFIX, key = (self.id(), order.id), timeout = "2s", expire = self.expire, linger_ms = 500,
+        renew = true, max_hold = "5m", at_least_s = 50, mode = "read", on_lost = "continue", manager = self.locks, guard = guard,
         fenced = token, crate = shop::locks,
         on_fail = |err| Receipt::failed(err)
     };

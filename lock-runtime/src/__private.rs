@@ -11,7 +11,8 @@ pub use ::std;
 mod constant;
 
 pub use constant::{
-    check_expire, check_expire_ms, check_expire_s, check_max_hold, check_max_hold_ms, check_max_hold_s, check_prefix,
+    check_expire, check_expire_ms, check_expire_s, check_linger, check_linger_ms, check_linger_s, check_max_hold,
+    check_max_hold_ms, check_max_hold_s, check_prefix,
 };
 
 pub use crate::held::Held;

@@ -339,6 +339,34 @@ impl Builder {
         self
     }
 
+    /// For how long a lock is kept after a hold for the next hold here, when a request says nothing else. By default zero:
+    /// each lock is released at once. At most 2 s. It is refused on a quorum. See
+    /// [`LockRequest::linger`](crate::LockRequest::linger).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::LockManager;
+    /// // One replica works on a customer for a while, and then another one does.
+    /// let builder = LockManager::builder().linger(Duration::from_millis(500));
+    /// ```
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.settings.default_linger = linger;
+        self
+    }
+
+    /// How many locks this manager keeps at once without a hold. By default 10,000. One more, and the lock that was not used
+    /// for the longest time is released. Zero keeps none.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::LockManager;
+    /// let builder = LockManager::builder().linger(Duration::from_secs(1)).max_lingering(500);
+    /// ```
+    pub fn max_lingering(mut self, limit: usize) -> Self {
+        self.settings.max_lingering = limit;
+        self
+    }
+
     /// How many tasks of this manager may wait at the same time, for all keys together. The next task is refused at
     /// once, with [`TooManyWaiters`](crate::LockError::TooManyWaiters). By default 1,000,000. Each waiting task costs about 1
     /// KiB beside the task itself. Zero is refused.

@@ -89,6 +89,13 @@ impl Engine {
     }
 }
 
+/// Guards may outlive their manager. What lingers does not.
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.core.end_lingering();
+    }
+}
+
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Engine").field(&self.core).finish()

@@ -6,11 +6,12 @@
 //! still good passes on with it, without a round trip. This is lock cohorting (Dice, Marathe, Shavit, "Lock Cohorting",
 //! PPoPP 2012) over a lease.
 //!
-//! It rests on the rules L1 to L8 in `docs/protocol.md`. The code refers to them by number.
+//! It rests on the rules L1 to L9 in `docs/protocol.md`. The code refers to them by number.
 
 mod acquire;
 mod asking;
 mod attempt;
+mod bias;
 mod core;
 mod counters;
 mod ending;
@@ -19,6 +20,7 @@ mod forced;
 mod handle;
 mod hold;
 mod lease;
+mod lingering;
 mod offer;
 mod pending_ask;
 mod permits;

@@ -25,6 +25,8 @@ pub(crate) enum Path {
     HandOff,
     /// The task before passed the lock on, in this process.
     HandOver,
+    /// The process has kept the lock since its last hold.
+    Linger,
     /// The task holds the lock already.
     ReEntry,
 }
@@ -34,6 +36,7 @@ impl Path {
         match self {
             Self::Store | Self::HandOff => "store",
             Self::HandOver => "hand-over",
+            Self::Linger => "linger",
             Self::ReEntry => "re-entry",
         }
     }

@@ -1,6 +1,5 @@
 //! [`LockOptions`]: the options of one lock as the user wrote them, before the defaults of a manager are known.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ pub struct LockOptions {
     prefix: u16,
     timeout: Option<Duration>,
     expire: Option<Duration>,
+    linger: Option<Duration>,
     renew: Option<bool>,
     max_hold: Option<Duration>,
     at_least: Duration,
@@ -37,6 +37,7 @@ impl LockOptions {
             prefix: u16::try_from(prefix.len()).unwrap_or(u16::MAX),
             timeout: None,
             expire: None,
+            linger: None,
             renew: None,
             max_hold: None,
             at_least: Duration::ZERO,
@@ -65,6 +66,13 @@ impl LockOptions {
         self
     }
 
+    /// The option `linger = EXPR`.
+    #[must_use]
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = Some(linger);
+        self
+    }
+
     /// The option `timeout_ms = EXPR`.
     #[must_use]
     pub fn timeout_ms(self, amount: impl Amount) -> Self {
@@ -87,6 +95,18 @@ impl LockOptions {
     #[must_use]
     pub fn expire_s(self, amount: impl Amount) -> Self {
         self.amount("expire_s", amount, Duration::from_secs, Self::expire)
+    }
+
+    /// The option `linger_ms = EXPR`.
+    #[must_use]
+    pub fn linger_ms(self, amount: impl Amount) -> Self {
+        self.amount("linger_ms", amount, Duration::from_millis, Self::linger)
+    }
+
+    /// The option `linger_s = EXPR`.
+    #[must_use]
+    pub fn linger_s(self, amount: impl Amount) -> Self {
+        self.amount("linger_s", amount, Duration::from_secs, Self::linger)
     }
 
     /// The option `max_hold = EXPR`.
@@ -157,16 +177,16 @@ impl LockOptions {
     /// The option `mode = "read"`.
     #[must_use]
     pub fn read(self) -> Self {
-        self.sharing(Share::Read)
+        self.sharing(Share::READ)
     }
 
     /// The option `permits = EXPR`.
     #[must_use]
     pub fn permits(self, permits: impl Amount) -> Self {
-        let permits = permits.amount().and_then(|permits| NonZeroU32::new(u32::try_from(permits).ok()?));
+        let permits = permits.amount().and_then(Share::permit);
         match permits {
-            Some(permits) => self.sharing(Share::Permit(permits)),
-            None => self.refuse("permits", "it is zero, negative, or more than 4,294,967,295: write at least 1"),
+            Some(share) => self.sharing(share),
+            None => self.refuse("permits", "it is zero, negative, or more than 4,294,967,294: write at least 1"),
         }
     }
 
@@ -210,6 +230,8 @@ impl LockOptions {
             share: self.share,
             body: body && self.on_lost == OnLost::Cancel,
             on_lost: self.on_lost,
+            // A shared lease does not linger.
+            linger_cs: if self.share.is_some() { 0 } else { settings.linger_cs(self.linger)? },
             terms,
         };
         Ok(request)
@@ -222,7 +244,7 @@ impl LockOptions {
         if request.share.is_some()
             && let Some(reason) = engine.core().store().refuses_sharing()
         {
-            let setting = if request.share == Some(Share::Read) { "read" } else { "permits" };
+            let setting = if request.share == Some(Share::READ) { "read" } else { "permits" };
             return Err(LockError::InvalidSetting { setting, reason: reason.to_owned() });
         }
         Ok(Entry { engine, request })
@@ -233,7 +255,7 @@ impl LockOptions {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an integer",
     label = "`…_ms`, `…_s` and `permits` take an integer",
-    note = "for a `Duration` write `timeout = …` or `expire = …`"
+    note = "for a `Duration` write `timeout = …`, `expire = …` or `linger = …`"
 )]
 pub trait Amount {
     /// The number. `None` when it is negative or larger than a `u64` holds.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Drift;
 use crate::lease_bounds::check_lease;
+use crate::timing::LONGEST_LINGER;
 use crate::{InvalidKey, LockError, key};
 
 /// The longest grace. A longer allowance for a late holder would be a lease of its own.
@@ -23,6 +24,11 @@ pub(crate) struct Settings {
     pub(crate) label: String,
     pub(crate) default_timeout: Duration,
     pub(crate) default_expire: Duration,
+    pub(crate) default_linger: Duration,
+    /// How many leases may linger at once.
+    pub(crate) max_lingering: usize,
+    /// Why no lease may linger here; `None` where leases may.
+    pub(crate) refuses_linger: Option<&'static str>,
     pub(crate) command_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     /// After how much time without a server an acquire fails at once.
@@ -62,6 +68,9 @@ impl Default for Settings {
             label: format!("{}:{}", host(), std::process::id()),
             default_timeout: Duration::from_secs(2),
             default_expire: Duration::from_secs(30),
+            default_linger: Duration::ZERO,
+            max_lingering: 10_000,
+            refuses_linger: None,
             command_timeout: Duration::from_millis(500),
             connect_timeout: Duration::from_secs(2),
             fail_fast: None,
@@ -125,7 +134,21 @@ impl Settings {
             let reason = format!("it is longer than {LONGEST_LABEL} bytes, and part of every token");
             return Err(LockError::InvalidSetting { setting: "label", reason });
         }
+        self.check_linger(self.default_linger)?;
         self.check_lease("default_expire", self.default_expire)
+    }
+
+    /// Refuses a linger time that is too long, or any where no lease may linger.
+    pub(crate) fn check_linger(&self, linger: Duration) -> Result<(), LockError> {
+        let reason = match self.refuses_linger {
+            _ if linger.is_zero() => return Ok(()),
+            Some(reason) => reason.to_owned(),
+            None if linger > LONGEST_LINGER => {
+                format!("{linger:?} is more than {LONGEST_LINGER:?}: for so long other clients find the lock taken")
+            }
+            None => return Ok(()),
+        };
+        Err(LockError::InvalidSetting { setting: "linger", reason })
     }
 
     /// Refuses a lease that makes no sense, or is longer than `max_lease`.
@@ -141,6 +164,13 @@ impl Settings {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The linger time of a request that may have its own, in hundredths of a second, rounded up.
+    pub(crate) fn linger_cs(&self, linger: Option<Duration>) -> Result<u8, LockError> {
+        let linger = linger.unwrap_or(self.default_linger);
+        self.check_linger(linger)?;
+        Ok(u8::try_from(linger.as_micros().div_ceil(10_000)).unwrap_or(u8::MAX))
     }
 
     /// Refuses settings that make no sense for locks in this process.

@@ -122,6 +122,12 @@ pub(crate) trait Store {
         false
     }
 
+    /// Whether this path hears now that another process waits for `key`, or takes it by force. As
+    /// [`is_cut_off`](Self::is_cut_off), it must not call back.
+    fn hears_of(&self, _key: &str) -> bool {
+        true
+    }
+
     /// Whether the store could be asked at once, as far as is known.
     fn is_connected(&self) -> bool {
         true

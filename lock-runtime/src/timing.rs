@@ -50,6 +50,21 @@ pub(crate) const ENOUGH_LEASE: Duration = Duration::from_secs(1);
 /// A streak of hand-overs ends after this time, counted from when another process is known to wait (rule L4).
 pub(crate) const STREAK_TIME: Duration = Duration::from_millis(10);
 
+// --- A lease that lingers (rule L9) -----------------------------------------------------------------------------------
+
+/// The longest time for which a lease may be kept for the next hold. Whoever sees only the key finds the lock taken for so long.
+pub(crate) const LONGEST_LINGER: Duration = Duration::from_secs(2);
+/// A lease that lingers and is used again is lengthened when this much is left of it: a second after its claim, and before the
+/// lease is too short for a hold to start on it (rule L1).
+pub(crate) const fn lengthened_at(claim: Duration) -> Duration {
+    match claim.saturating_mul(11).checked_div(20) {
+        Some(left) => left,
+        None => claim,
+    }
+}
+/// A single try gives the process that may keep the lock without a hold so long to yield.
+pub(crate) const YIELD_PATIENCE: Duration = Duration::from_millis(80);
+
 // --- The keeper -------------------------------------------------------------------------------------------------------
 
 /// The keeper's tick while there are holds that are not confirmed.
@@ -109,6 +124,12 @@ const _: () = fits(&[SILENCE], SHORTEST_ANSWER);
 const _: () = fits(&[SILENCE], SILENCE_OF_KNOWN_SERVER);
 // A hold is confirmed, and its confirmation repeated, long before its claim ends.
 const _: () = fits(&[UNCONFIRMED_FOR, TICK, RENEWAL_BACKOFF.first, RENEWAL_BACKOFF.longest], CLAIM);
+// A lease of a whole claim outlasts the longest linger time.
+const _: () = fits(&[LONGEST_LINGER], CLAIM);
+// A lease that lingers and is used is lengthened while it is still good for a hold, with time for one repetition.
+const _: () = fits(&[ENOUGH_LEASE, RENEWAL_BACKOFF.first, RENEWAL_BACKOFF.first], lengthened_at(CLAIM));
+// At most once a second: a deadline allows for clocks that drift (rule 15), by 1 % as a rule.
+const _: () = fits(&[lengthened_at(CLAIM), SECOND, Duration::from_millis(30)], CLAIM);
 // A withdrawal is repeated at least twice before it is given up.
 const _: () = fits(&[RELEASE_BACKOFF.longest, RELEASE_BACKOFF.longest], WITHDRAWAL_LIFETIME);
 

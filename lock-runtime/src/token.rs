@@ -12,7 +12,7 @@ const SHORT: usize = 128;
 /// Stands behind a token in the store while its lock is taken away by force (rule 21). No label contains `|`.
 const FORCED: &str = "|forced";
 
-/// An owner token: `<process: 32 hex digits>.<sequence>@<label>`.
+/// An owner token: `<process: 32 hex digits>.<sequence>@<label>`. The sequence begins with a 0 when the lease may linger.
 ///
 /// It can't be guessed, so another client with access to the key can't release the lock by chance. It is unique per
 /// lease. People can read it: its label tells a waiter who holds the lock.
@@ -48,6 +48,11 @@ impl Token {
     pub(crate) fn is_of_same_process(&self, other: &Self) -> bool {
         let process = |token: &Self| token.0.split_once('.').map(|(process, _)| process.to_owned());
         process(self).is_some_and(|own| process(other) == Some(own))
+    }
+
+    /// Whether its process may keep the lease for its next hold (rule L9).
+    pub(crate) fn may_linger(&self) -> bool {
+        self.0.split_once('.').is_some_and(|(_, rest)| rest.starts_with('0'))
     }
 
     /// The label of the manager that made the token. `None` when another client made it.
@@ -89,19 +94,22 @@ impl Process {
         &self.id
     }
 
-    pub(crate) fn next_token(&self) -> Token {
+    /// A token of which another process sees whether its lease `may_linger`.
+    pub(crate) fn next_token(&self, may_linger: bool) -> Token {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+        // A leading zero: whoever does not know of it reads the same number.
+        let zero = if may_linger { "0" } else { "" };
         // A token that fits is written on the stack, so that it costs one allocation.
         let mut short = [0; SHORT];
         let mut rest = &mut short[..];
-        let text = match write!(rest, "{}.{sequence}@{}", self.id, self.label) {
+        let text = match write!(rest, "{}.{zero}{sequence}@{}", self.id, self.label) {
             Ok(()) => {
                 let left = rest.len();
                 short.get(..SHORT - left).and_then(|bytes| std::str::from_utf8(bytes).ok())
             }
             Err(_) => None,
         };
-        Token(text.map_or_else(|| format!("{}.{sequence}@{}", self.id, self.label).into(), Arc::from))
+        Token(text.map_or_else(|| format!("{}.{zero}{sequence}@{}", self.id, self.label).into(), Arc::from))
     }
 }
 
@@ -146,10 +154,12 @@ mod tests {
     #[test]
     fn tokens_differ_and_name_their_manager() {
         let process = Process::new("host 1|%:7 ü");
-        let (first, second) = (process.next_token(), process.next_token());
+        let (first, second) = (process.next_token(false), process.next_token(true));
         assert_ne!(first, second);
         assert!(first.is_of(&process) && !first.is_of(&Process::new("host 1|%:7 ü")));
         assert_eq!(first.label().as_deref(), Some("host 1|%:7 ü"));
+        assert_eq!(second.label(), first.label());
+        assert!(!first.may_linger() && second.may_linger() && second.to_forced().may_linger());
         assert!(!first.as_str().contains([' ', '|']));
         assert_eq!(first.to_forced().label(), first.label());
         assert!(first.to_forced().is_of(&process) && first.to_forced() != first);
@@ -160,12 +170,13 @@ mod tests {
         for length in [0, 1, 60, 73, 74, 75, 90, 500] {
             let label = "x".repeat(length);
             let process = Process::new(&label);
-            assert_eq!(process.next_token().as_str(), format!("{}.1@{label}", process.id()));
+            assert_eq!(process.next_token(false).as_str(), format!("{}.1@{label}", process.id()));
         }
     }
 
     #[test]
     fn a_foreign_value_has_no_label() {
+        assert!(!Token::foreign("x").may_linger());
         for text in ["", "x", "LOCKED", "a.1@label", "0123456789abcdef0123456789abcdeX.1@l", "@", ".@"] {
             assert_eq!(Token::foreign(text).label(), None, "{text}");
         }
@@ -174,7 +185,7 @@ mod tests {
     #[test]
     fn a_debug_text_does_not_give_the_token_away() {
         let process = Process::new("h");
-        let token = process.next_token();
+        let token = process.next_token(false);
         assert!(!format!("{token:?}").contains(process.id()));
     }
 }

@@ -29,6 +29,8 @@ pub enum Action {
     FallAsleep(usize, usize),
     /// It is polled again.
     Awake(usize, usize),
+    /// A lease has lingered for long enough.
+    LingerOver(usize),
     /// A push is lost.
     LosePush(usize),
     /// A connection breaks.
@@ -54,6 +56,8 @@ pub enum End {
     Release,
     /// Its guard is dropped.
     Drop,
+    /// Its lease lingers.
+    Linger,
 }
 
 /// What a keeper does.

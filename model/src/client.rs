@@ -20,6 +20,9 @@ impl Protocol {
         }
         me.turn = Some(task);
         me.tasks[task].phase = Phase::Driving;
+        if let Some(lease) = &mut me.lease {
+            lease.lingers = false;
+        }
         self.drive(world, process);
     }
 
@@ -148,12 +151,23 @@ impl Protocol {
         me.tasks[task].phase = Phase::Holding(terms.lease);
     }
 
+    /// Whether a lease may linger when its hold ends: nobody here waits for it.
+    pub(crate) fn may_linger(me: &Process) -> bool {
+        !me.tasks.iter().any(|task| matches!(task.phase, Phase::Waiting | Phase::Late))
+    }
+
     /// The hold of `task` ends in time: its guard is released, or dropped.
     pub(crate) fn end(&self, world: &mut World, process: usize, task: usize, end: End) {
         let me = &mut world.processes[process];
         me.tasks[task].phase = Phase::Idle;
         let Some(lease) = &mut me.lease else { return };
         lease.holder = None;
+        if end == End::Linger {
+            lease.lingers = true;
+            lease.fresh = false;
+            me.turn = None;
+            return;
+        }
         // A late task is worth to keep the lease for, but not when another process waits.
         let is_wanted = me.tasks.iter().any(|task| task.phase == Phase::Waiting)
             || lease.rival.is_none() && me.tasks.iter().any(|task| task.phase == Phase::Late);
@@ -171,7 +185,7 @@ impl Protocol {
                 me.send(KEEPERS, sequence, Verb::Release(unused, None), true);
                 self.pass(world, process);
             }
-            End::Release => {
+            End::Release | End::Linger => {
                 me.tasks[task].phase = Phase::Releasing(sequence, false);
                 let again = is_wanted.then(|| {
                     me.last += 1;

@@ -21,6 +21,13 @@ impl Protocol {
                         duties.push(Duty::Renew);
                     }
                 }
+                // Rule L9.
+                None if lease.lingers => {
+                    let has_to_yield = lease.rival.is_some() && self.keeps(Rule::LingerYields);
+                    if has_to_yield || lease.left == 0 {
+                        duties.push(Duty::ReleaseUnused);
+                    }
+                }
                 // Rule L5.
                 None if me.turn.is_none() && self.keeps(Rule::NobodyLeft) => duties.push(Duty::ReleaseUnused),
                 None => {}
@@ -216,6 +223,8 @@ impl Protocol {
         me.links[link].late.extend(sent);
         if let Some(lease) = &mut me.lease {
             lease.confirmed = false;
+            // What was pushed meanwhile is not known.
+            lease.lingers = false;
             if link == KEEPERS {
                 lease.renewing = None;
             }

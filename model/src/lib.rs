@@ -14,7 +14,7 @@
 //! `properties` says what must hold. Each rule of docs/protocol.md that is checked here can be taken away ([`Rule`]), and
 //! then some property must break: what can be left out is no rule.
 //!
-//! The tests exhaust seventeen searches, some eleven million worlds. A search has one to three processes with one to three
+//! The tests exhaust twenty searches, some eleven million worlds. A search has one to three processes with one to three
 //! tasks of one to three rounds. It has one to four faults of some kinds, never of all kinds at once. Three processes with
 //! two tasks each and every kind of fault are too many to exhaust: `cargo run --release -p model -- --depth N` searches them
 //! as deep as there is time. In the model the tasks of one process get the turn in any order, not first come first served.
@@ -29,6 +29,7 @@
 //! - the 10 ms of rule L4 (a streak of hand-overs is bounded);
 //! - of rule L7 (a late turn passes on): the times of milliseconds, tasks that are called together, and the keeper's
 //!   question whether another process waits;
+//! - of rule L9 (a lease may linger): that the keeper lengthens the lease, and the single try of another process;
 //! - rule L8 (a release whose answer is not read is repeated by the keeper): in the model the keeper repeats each release.
 #![expect(clippy::indexing_slicing, reason = "processes and tasks are named by their index in lists that never change")]
 
@@ -115,6 +116,8 @@ pub struct Faults {
     pub late_tasks: u8,
     /// No fault, but rare: bodies nested in a hold without a fencing token that want one.
     pub nested: u8,
+    /// No fault either: leases that linger when their hold ends.
+    pub lingers: u8,
 }
 
 impl Protocol {
@@ -161,9 +164,15 @@ impl Protocol {
                     Phase::Holding(_) if me.left_of(phase) > 0 && !me.awaits => {
                         actions.push(Action::End(process, task, End::Release));
                         actions.push(Action::End(process, task, End::Drop));
+                        if world.faults.lingers > 0 && Self::may_linger(me) {
+                            actions.push(Action::End(process, task, End::Linger));
+                        }
                     }
                     _ => {}
                 }
+            }
+            if me.lease.as_ref().is_some_and(|lease| lease.lingers) {
+                actions.push(Action::LingerOver(process));
             }
             let first_push = me.links[CALLERS].down.iter().position(|message| !matches!(message, Message::Reply(..)));
             if first_push > me.first_readable(CALLERS) {
@@ -301,7 +310,10 @@ impl Model for Protocol {
                 }
                 self.give_up(world, process, task);
             }
-            Action::End(process, task, end) => self.end(world, process, task, end),
+            Action::End(process, task, end) => {
+                world.faults.lingers -= u8::from(end == End::Linger);
+                self.end(world, process, task, end);
+            }
             Action::Poll(process, task) => self.drop_body(world, process, task),
             Action::Execute(process, link) => self.execute_next(world, process, link, 0),
             Action::ExecuteSlowly(process, link, ticks) => {
@@ -329,6 +341,7 @@ impl Model for Protocol {
                 self.read(world, process, CALLERS, place);
             }
             Action::Keep(process, duty) => self.keep(world, process, duty),
+            Action::LingerOver(process) => self.keep(world, process, Duty::ReleaseUnused),
             Action::LosePush(process) => {
                 world.faults.lost_pushes -= 1;
                 // Found out by asking again.

@@ -67,6 +67,7 @@ fn everything() -> Protocol {
         stalls: 1,
         late_tasks: 1,
         nested: 1,
+        lingers: 1,
     };
     Protocol::of(3, &[RENEWED, FENCED], faults).rounds(2)
 }

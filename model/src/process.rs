@@ -146,6 +146,7 @@ impl Lease {
             fences: grant.fences,
             rival: (grant.contended || asked.contended).then_some(0),
             used: false,
+            lingers: false,
         }
     }
 }

@@ -63,11 +63,13 @@ pub enum Rule {
     StaleTurn,
     /// L7: an ask whose answer is not read is repeated.
     UnreadAnswer,
+    /// L9: a lease that lingers is released when another process is known to wait.
+    LingerYields,
 }
 
 impl Rule {
     /// All of them, with their numbers.
-    pub const ALL: [(&'static str, Self); 30] = [
+    pub const ALL: [(&'static str, Self); 31] = [
         ("1", Self::TakeBack),
         ("2", Self::NotAfter),
         ("3", Self::CanBeTold),
@@ -98,6 +100,7 @@ impl Rule {
         ("L7", Self::LateTurn),
         ("L7b", Self::StaleTurn),
         ("L7c", Self::UnreadAnswer),
+        ("L9", Self::LingerYields),
     ];
 
     /// The rule of this number.

@@ -25,6 +25,7 @@ pub const NO_FAULTS: Faults = Faults {
     stalls: 0,
     late_tasks: 0,
     nested: 0,
+    lingers: 0,
 };
 
 impl Protocol {
@@ -69,7 +70,7 @@ where
 }
 
 /// What CI exhausts.
-pub const EXHAUSTED: [&str; 17] = [
+pub const EXHAUSTED: [&str; 20] = [
     "three processes",
     "two tasks each",
     "three rounds",
@@ -87,6 +88,9 @@ pub const EXHAUSTED: [&str; 17] = [
     "late tasks",
     "late tasks of one process",
     "a late task and a broken connection",
+    "lingering",
+    "lingering and a broken connection",
+    "lingering and a crash",
 ];
 
 /// One of them.
@@ -112,6 +116,12 @@ pub fn exhausted(name: &str) -> Option<Protocol> {
         "late tasks of one process" => Protocol::of(1, &[SHORT, FENCED, FENCED], Faults { late_tasks: 2, ..NO_FAULTS }),
         "a late task and a broken connection" => {
             Protocol::of(2, &[FENCED], Faults { late_tasks: 1, breaks: 1, ..NO_FAULTS })
+        }
+        "lingering" => Protocol::of(2, &[FENCED], Faults { lingers: 2, lags: 1, ..NO_FAULTS }).rounds(2),
+        "lingering and a broken connection" => Protocol::of(2, &[SHORT], Faults { lingers: 1, breaks: 1, ..NO_FAULTS }),
+        "lingering and a crash" => {
+            let faults = Faults { lingers: 1, crashes: 1, lost_pushes: 1, forces: 1, ..NO_FAULTS };
+            Protocol::of(2, &[SHORT], faults).rounds(2)
         }
         _ => return None,
     })
@@ -151,6 +161,7 @@ pub fn shown(rule: Rule) -> Protocol {
         Rule::WholeLease => one(&[SHORT, SHORT], NO_FAULTS),
         Rule::LateTurn | Rule::UnreadAnswer => two(&[SHORT], Faults { late_tasks: 1, ..NO_FAULTS }),
         Rule::StaleTurn => one(&[SHORT, SHORT], Faults { late_tasks: 1, ..NO_FAULTS }),
+        Rule::LingerYields => two(&[SHORT], Faults { lingers: 1, ..NO_FAULTS }),
     }
     .without(rule)
 }

@@ -227,6 +227,7 @@ pub struct Grant {
 pub type Fences = (u8, u8);
 
 /// What a process owns.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lease {
     /// The token.
@@ -247,6 +248,8 @@ pub struct Lease {
     pub rival: Option<u8>,
     /// Whether a hold has begun on it.
     pub used: bool,
+    /// Whether it lingers: it is kept for the next hold.
+    pub lingers: bool,
 }
 
 /// One connection, in order both ways.

@@ -56,4 +56,5 @@ removed! {
     removing_rule_l7_is_found: LateTurn breaks "4";
     removing_rule_l7b_is_found: StaleTurn breaks "8";
     removing_rule_l7c_is_found: UnreadAnswer breaks "4";
+    removing_rule_l9_is_found: LingerYields breaks "4";
 }

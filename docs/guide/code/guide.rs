@@ -22,6 +22,7 @@ chapters! {
     choosing: "../choosing.md"
     connections: "../connections.md"
     errors: "../errors.md"
+    linger: "../linger.md"
     moving: "../moving.md"
     operating: "../operating.md"
     questions: "../questions.md"

@@ -6,6 +6,7 @@ impl Shop {
             )
             .timeout_ms(2000u64)
             .expire(self.expire)
+            .linger_ms(500u64)
             .max_hold_ms(300000u64)
             .at_least_s(50u64)
             .renew(true)

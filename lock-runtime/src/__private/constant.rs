@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::lease_bounds::{problem_of_lease, problem_of_max_hold};
+use crate::timing::LONGEST_LINGER;
 
 /// Checks `prefix = PREFIX`. Other mistakes in a prefix are found at run time: a `const fn` sees only bytes.
 ///
@@ -82,6 +83,37 @@ pub const fn check_max_hold_ms(max_hold: i128) {
 #[track_caller]
 pub const fn check_max_hold_s(max_hold: i128) {
     check_max_hold_ms(max_hold.saturating_mul(1000));
+}
+
+/// Checks `linger = LINGER`.
+///
+/// # Panics
+///
+/// At compile time, with the mistake.
+#[track_caller]
+pub const fn check_linger(linger: Duration) {
+    assert!(linger.as_nanos() <= LONGEST_LINGER.as_nanos(), "a lock lingers for at most 2 s");
+}
+
+/// Checks `linger_ms = LINGER`.
+///
+/// # Panics
+///
+/// At compile time, with the mistake.
+#[track_caller]
+pub const fn check_linger_ms(linger: i128) {
+    assert!(linger >= 0, "a linger time can't be negative");
+    assert!(linger.unsigned_abs() <= LONGEST_LINGER.as_millis(), "a lock lingers for at most 2 s");
+}
+
+/// Checks `linger_s = LINGER`.
+///
+/// # Panics
+///
+/// At compile time, with the mistake.
+#[track_caller]
+pub const fn check_linger_s(linger: i128) {
+    check_linger_ms(linger.saturating_mul(1000));
 }
 
 #[track_caller]

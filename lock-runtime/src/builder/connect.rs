@@ -11,7 +11,7 @@ use crate::settings::Settings;
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::cluster::{Cluster, topology::Topology};
-use crate::store::redis::link::Link;
+use crate::store::redis::link::{Channel, Link};
 use crate::store::redis::replicas::Replicas;
 use crate::store::redis::servers::Servers;
 use crate::store::{AnyStore, Store};
@@ -249,25 +249,26 @@ fn stores(
     thread: &Arc<KeeperThread>,
 ) -> (RedisStore, RedisStore) {
     let (command_timeout, connect_timeout) = (settings.command_timeout, settings.connect_timeout);
+    let (callers, keeper) = (Channel::of_callers(process.id()), Channel::of_keeper(process.id()));
     match target {
         Target::Server(endpoint) => {
-            let link = |process| {
+            let link = |channel| {
                 let replicas = settings.min_replicas.map(|(count, within)| Replicas::new(count, within));
                 Link::new(
                     endpoint.clone(),
-                    process,
+                    Some(channel),
                     replicas,
                     None,
                     settings.drift(),
                     (command_timeout, connect_timeout),
                 )
             };
-            (RedisStore::new(link(Some(process.id()))), RedisStore::new(link(None)))
+            (RedisStore::new(link(callers)), RedisStore::new(link(keeper)))
         }
         Target::Cluster(seeds) => {
             let topology = Topology::new(*seeds, settings.drift(), command_timeout, connect_timeout);
-            let masters = |process| Cluster::new(&topology, process);
-            let (front, back, thread) = (masters(Some(process.id())), masters(None), Arc::clone(thread));
+            let masters = |channel| Cluster::new(&topology, channel);
+            let (front, back, thread) = (masters(callers), masters(keeper), Arc::clone(thread));
             front.mirror_connections(&back, move |work| thread.spawn(work));
             (RedisStore::new(Servers::Cluster(front)), RedisStore::new(Servers::Cluster(back)))
         }

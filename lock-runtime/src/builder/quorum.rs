@@ -11,7 +11,7 @@ use crate::store::AnyStore;
 use crate::store::quorum::Quorum;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::link::Link;
+use crate::store::redis::link::{Channel, Link};
 use crate::store::voter::MARKER;
 use crate::token::Process;
 use crate::{LockError, LockManager};
@@ -20,6 +20,11 @@ use crate::{LockError, LockManager};
 pub(crate) const MAX_LEASE: Duration = Duration::from_hours(1);
 /// A server that needs more than this part of the command timeout is not waited for when another server will do.
 pub(crate) const PATIENCE: u32 = 5;
+
+/// A lease that lingers must yield to whoever waits. On a quorum the one who waits tells the first server alone, and a process
+/// that has lost that server would not hear of it.
+const NO_LINGER: &str =
+    "on a quorum no lock is kept without a hold: its owner could not be told that another process waits";
 
 impl Settings {
     /// The settings as a quorum needs them; refuses settings that a quorum can't have.
@@ -30,6 +35,7 @@ impl Settings {
         }
         self.max_lease.get_or_insert(MAX_LEASE);
         self.reserved = Some(MARKER);
+        self.refuses_linger = Some(NO_LINGER);
         self.check()?;
         Ok(self)
     }
@@ -51,12 +57,12 @@ pub(super) fn wire(settings: Settings, endpoints: &[Endpoint]) -> Result<Wired, 
     }
     let thread = super::connect::keeper_thread(&addresses(endpoints))?;
     let process = Process::new(&settings.label);
-    let nodes = |process: Option<&str>| -> Vec<RedisStore> {
+    let nodes = |channel: Option<Channel>| -> Vec<RedisStore> {
         let node = |endpoint: &Endpoint| {
             let (command, connect) = (settings.command_timeout, settings.connect_timeout);
             RedisStore::new(Link::new(
                 endpoint.clone(),
-                process,
+                channel.clone(),
                 None,
                 settings.max_lease,
                 settings.drift(),
@@ -65,7 +71,7 @@ pub(super) fn wire(settings: Settings, endpoints: &[Endpoint]) -> Result<Wired, 
         };
         endpoints.iter().map(node).collect()
     };
-    let (front, back) = (quorum(nodes(Some(process.id())), &settings), nodes(None));
+    let (front, back) = (quorum(nodes(Some(Channel::of_callers(process.id()))), &settings), nodes(None));
     Ok(Wired { settings, process, front, back, thread })
 }
 

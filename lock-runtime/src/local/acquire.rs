@@ -18,7 +18,7 @@ use super::waiter_limit::WaiterPermit;
 use crate::clock::{Deadline, Moment};
 use crate::observe::metrics;
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
-use crate::timing::{ASK_BACKOFF, SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER};
+use crate::timing::{ASK_BACKOFF, SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER, YIELD_PATIENCE};
 use crate::{BackendError, LockError};
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
@@ -38,11 +38,18 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     loop {
         let (slot, entered) = core.table().enter(core, request);
         match entered {
-            Entered::Turn(id) => {
+            Entered::Turn { id, has_lease } => {
+                let now = is_first.then_some(attempt.started);
+                let mut turn = Turn::new(&slot, id);
+                if has_lease {
+                    match take_lingering(core, turn, request, now)? {
+                        Ok(hold) => return Ok(hold),
+                        Err(without) => turn = without,
+                    }
+                }
                 // Boxed: else the future of every waiter would have room for the store's commands, and most waiters
                 // send none.
-                let now = is_first.then_some(attempt.started);
-                return Box::pin(drive(core, Turn::new(&slot, id), request, &mut attempt, now, None)).await;
+                return Box::pin(drive(core, turn, request, &mut attempt, now, None)).await;
             }
             Entered::Joined(joined) => {
                 metrics::waited(request.prefix(), Duration::ZERO);
@@ -165,6 +172,24 @@ async fn draw_fence(hold: Hold, by: Deadline) -> Result<Option<Hold>, LockError>
     Ok(None)
 }
 
+/// Starts the hold on a lease that lingered.
+fn take_lingering(
+    core: &Core,
+    turn: Turn,
+    request: &ResolvedRequest,
+    now: Option<Moment>,
+) -> Result<Result<Hold, Turn>, LockError> {
+    // No command is sent that would find out about a fork. The process has the lease, and its child does not.
+    if core.is_inherited() {
+        return Err(forked_error(request));
+    }
+    let taken = take_over(core, turn, request, now.unwrap_or_else(Moment::now));
+    if taken.is_ok() {
+        metrics::waited(request.prefix(), Duration::ZERO);
+    }
+    Ok(taken)
+}
+
 /// A place in the queue of a slot, or in the queue of all permits of a name.
 struct QueuePlace<'a> {
     slot: &'a Slot,
@@ -190,7 +215,10 @@ async fn drive(
     mut waiting: Option<WaiterPermit<'_>>,
 ) -> Result<Hold, LockError> {
     let slot = Arc::clone(turn.slot());
+    let mut patient: Option<Box<ResolvedRequest>> = None;
+    let tried = request;
     loop {
+        let request = patient.as_deref().unwrap_or(tried);
         let now = now.take().unwrap_or_else(Moment::now);
         if core.is_closed() {
             return Err(shut_down(request));
@@ -236,7 +264,14 @@ async fn drive(
                     }
                 };
             }
-            Step::GiveUp => return Err(given_up(core, &slot, request, attempt)),
+            Step::GiveUp if patient.is_none() && tried.timeout.is_zero() && slot.may_be_yielded() => {
+                patient = wait_for_yield(core, tried, attempt, now);
+                match admit(core, tried) {
+                    Ok(permit) if patient.is_some() => waiting = Some(permit),
+                    _ => return Err(given_up(core, &slot, tried, attempt)),
+                }
+            }
+            Step::GiveUp => return Err(given_up(core, &slot, tried, attempt)),
             // A token is made once per ask, so a system call beside the round trip is acceptable.
             Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked_error(request)),
             Step::Confirm(_) if attempt.note_outlived(slot.outlived_lease(now)) => {
@@ -252,6 +287,20 @@ async fn drive(
             }
         }
     }
+}
+
+/// Rule L9: perhaps nobody holds the lock that a single try found taken. So the try waits for it like any other request, for a
+/// moment. Returns the request of that kind, or `None` when no time is left.
+fn wait_for_yield(
+    core: &Core,
+    request: &ResolvedRequest,
+    attempt: &mut Attempt,
+    now: Moment,
+) -> Option<Box<ResolvedRequest>> {
+    mutant!(TryDoesNotWait => return None);
+    let patience = YIELD_PATIENCE + core.store().round_trip() * 2;
+    let timeout = attempt.wait_for_yield(now, patience)?;
+    Some(Box::new(ResolvedRequest { timeout, ..request.clone() }))
 }
 
 /// Until when a command has to be answered. Where nobody waits long for a store that is away, connecting may not take

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::lease::Lease;
 use super::slot::{Slot, State};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -74,18 +73,9 @@ impl Slot {
         true
     }
 
-    pub(crate) fn on_contention(&self) {
-        let mut state = self.locked();
-        if let Some(lease) = &mut state.lease {
-            lease.note_contention();
-        } else if let Some(pending) = &mut state.pending {
-            pending.note_contention();
-        }
-    }
-
-    /// Notes that another process waits, when the slot has a lease. Returns whether it has.
-    pub(super) fn note_contention_of_lease(&self) -> bool {
-        self.locked().lease.as_mut().map(Lease::note_contention).is_some()
+    /// Whether the slot has a lease.
+    pub(super) fn has_lease(&self) -> bool {
+        self.locked().lease.is_some()
     }
 
     /// Marks the place in the store's queue as doubtful. The task that drives the store then asks again.
@@ -126,7 +116,7 @@ impl Slot {
             if !ask.wait && !pending.may_stand() {
                 // Rule L3: the token is not used again. A store of several servers may still be withdrawing what one of
                 // them granted.
-                pending.token = self.core.next_token();
+                pending.token = self.core.next_token(pending.token.may_linger());
             }
             if granted {
                 state.offer(self);
@@ -180,6 +170,13 @@ impl Slot {
         drop(state);
         // A task here may hold the lock in another mode.
         is_own && !self.core.is_held_here(&self.key)
+    }
+
+    /// Whether the process that has the lock may have no hold on it (rule L9): it yields when it hears that another one waits.
+    pub(super) fn may_be_yielded(&self) -> bool {
+        let state = self.locked();
+        let owner = state.pending.as_ref().and_then(|pending| pending.busy()).map(|busy| &busy.owner);
+        owner.is_some_and(|owner| owner.may_linger() && owner.unforced().is_none() && !self.core.is_own_token(owner))
     }
 
     /// How long the store took to grant the lease, when the lease was over before the grant came.

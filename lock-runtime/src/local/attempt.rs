@@ -75,6 +75,17 @@ impl Attempt {
         Deadline::new(self.started, latest).remaining_at(now).is_zero()
     }
 
+    /// Gives the owner of the lock this much more time to yield, but no more than an answer may take. Returns the new timeout,
+    /// or `None` when no time is left.
+    pub(super) fn wait_for_yield(&mut self, now: Moment, patience: Duration) -> Option<Duration> {
+        let passed = now.since(self.started);
+        let timeout = (passed + patience).min(self.answer_time);
+        (timeout > passed).then(|| {
+            self.timeout = timeout;
+            timeout
+        })
+    }
+
     /// The store's answers, and the holds of siblings, count from these numbers on.
     pub(super) fn counts_from(&mut self, answers: u64, holds: u64) {
         self.before.get_or_insert((answers, holds));

@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::counters::Counters;
 use super::ending::{Ended, Ending};
 use super::forced::ForcedToken;
+use super::lingering::LingeringLeases;
 use super::repeat_limit::RepeatLimit;
 use super::schedule::Schedule;
 use super::slot::Slot;
@@ -32,6 +33,7 @@ pub(crate) struct Core {
     process: Process,
     table: Table,
     waiter_limit: WaiterLimit,
+    lingering: Arc<LingeringLeases>,
     /// The store over the callers' connection.
     store: Arc<AnyStore>,
     schedule: Arc<Schedule>,
@@ -57,6 +59,7 @@ impl Core {
     ) -> Arc<Self> {
         let core = Arc::new(Self {
             waiter_limit: WaiterLimit::new(settings.max_waiters, settings.max_waiters_per_key),
+            lingering: LingeringLeases::new(settings.max_lingering),
             settings,
             process,
             table: Table::default(),
@@ -95,6 +98,10 @@ impl Core {
 
     pub(crate) fn table(&self) -> &Table {
         &self.table
+    }
+
+    pub(super) fn lingering(&self) -> &Arc<LingeringLeases> {
+        &self.lingering
     }
 
     pub(super) fn waiter_limit(&self) -> &WaiterLimit {
@@ -142,6 +149,7 @@ impl Core {
             self.leave_rest(&slot);
             self.table.forget_if_unused(&slot);
         }
+        self.end_lingering();
     }
 
     /// Whether this process is a fork of the one that made the manager.
@@ -159,8 +167,8 @@ impl Core {
         token.is_of(&self.process)
     }
 
-    pub(crate) fn next_token(&self) -> Token {
-        self.process.next_token()
+    pub(crate) fn next_token(&self, may_linger: bool) -> Token {
+        self.process.next_token(may_linger)
     }
 
     /// Rule 1: withdraws an ask, at once on the connection that it took, and again until the store has answered.
@@ -228,8 +236,8 @@ impl Core {
         self.schedule.cancel(entries);
         match ending {
             Ending::Joint => return,
-            // Nobody who joins others keeps anybody out for longer.
-            Ending::Kept | Ending::Left | Ending::Rests(_) => {}
+            // Nobody who joins others keeps anybody out for longer, nor keeps the lease.
+            Ending::Kept | Ending::Left | Ending::Rests(_) | Ending::Lingers(_) => {}
             Ending::Lost => stale.into_iter().for_each(|release| self.release_later(release)),
             Ending::Free(release) | Ending::Yield(release) => self.release_elsewhere(release),
         }
@@ -270,17 +278,13 @@ impl Events for Core {
     fn on_contention(&self, key: &str) {
         let sharing = self.table.sharing(key);
         let alone = self.table.get(key);
-        if sharing.is_empty() {
-            if let Some(slot) = alone {
-                slot.on_contention();
-            }
-            return;
-        }
-        // Which of them has the lock is known, unless none has it: the grant was sent, but is not read yet.
         let slots = || alone.iter().chain(&sharing);
-        let told = slots().filter(|slot| slot.note_contention_of_lease()).count();
-        if told == 0 {
-            slots().for_each(|slot| slot.on_contention());
+        // Which of several slots has the lock is known, unless none has it: the grant was sent, but is not read yet.
+        let knows = !sharing.is_empty() && slots().any(|slot| slot.has_lease());
+        for slot in slots().filter(|slot| !knows || slot.has_lease()) {
+            if let Some(given_up) = slot.on_contention() {
+                self.give_up(slot, given_up);
+            }
         }
     }
 
@@ -312,6 +316,8 @@ impl Events for Core {
         affected.retain(|slot| affects(slot.key()));
         for slot in &affected {
             slot.on_interruption();
+            // What lingers is not worth a command that verifies it. Whoever waits may not have been heard.
+            self.give_up_lingering(slot);
         }
         self.schedule.on_interruption(affected);
     }

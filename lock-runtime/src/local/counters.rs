@@ -51,18 +51,19 @@ impl Core {
     pub(crate) fn stats(&self) -> LockStats {
         // A slot that is forgotten from now on is still in the list, with its counts.
         let (mut counts, slots) = self.table().all_with_counts();
-        let mut held = 0;
+        let (mut held, mut lingering) = (0, 0);
         for slot in &slots {
-            let (of_slot, users) = slot.counts();
+            let (of_slot, users, lingers) = slot.counts();
             counts.add(of_slot);
             held += u64::from(users);
+            lingering += u64::from(lingers);
         }
         let Counters { timeouts, lost, renewals } = self.counters();
         let traffic = self.traffic();
         LockStats {
             held,
             waiting: as_u64(self.waiter_limit().waiting()),
-            lingering: 0,
+            lingering,
             keys: as_u64(slots.len()),
             unreleased: as_u64(self.schedule().unreleased()),
             acquired: counts.holds,

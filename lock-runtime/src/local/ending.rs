@@ -1,9 +1,11 @@
 //! [`Ending`]: what happens to a lease when its hold ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::asking::EndingToken;
 use super::lease::{ActiveHold, EndedHold};
+use super::lingering::Lingering;
 use super::slot::{Slot, State};
 use super::upkeep::ScheduleKeys;
 use crate::clock::Moment;
@@ -17,6 +19,8 @@ pub(super) enum Ending {
     Kept,
     /// Other readers here still have the hold.
     Joint,
+    /// The lease stays without a hold. The turn has ended, too.
+    Lingers(Lingering),
     /// The lease ends with this release. No task here waits.
     Free(Release),
     /// The lease ends with this release although tasks here wait (rule L4: a streak of hand-overs is bounded, and
@@ -41,8 +45,16 @@ pub(super) struct Ended {
 
 impl Slot {
     /// Ends the hold `id`.
-    pub(super) fn end(&self, id: u64, now: Moment) -> Ended {
+    pub(super) fn end(self: &Arc<Self>, id: u64, now: Moment) -> Ended {
         let mut state = self.locked();
+        if let Some(lingering) = state.try_linger(id, self, now) {
+            return Ended {
+                ending: Ending::Lingers(lingering),
+                entries: ScheduleKeys::default(),
+                stale: None,
+                hold: None,
+            };
+        }
         let is_joint = self.share.is_some() && state.leave_readers(id);
         self.end_in(&mut state, id, now, is_joint)
     }
@@ -111,10 +123,18 @@ impl Slot {
     }
 
     /// Ends the hold `id`, and keeps its lease for the next task, or for the keeper to release.
-    pub(super) fn end_quietly(&self, id: u64) -> Ended {
+    pub(super) fn end_quietly(self: &Arc<Self>, id: u64) -> Ended {
         let now = Moment::now();
         let mut locked = self.locked();
         let state = &mut *locked;
+        if let Some(lingering) = state.try_linger(id, self, now) {
+            return Ended {
+                ending: Ending::Lingers(lingering),
+                entries: ScheduleKeys::default(),
+                stale: None,
+                hold: None,
+            };
+        }
         if self.share.is_some() && state.leave_readers(id) {
             return self.end_in(state, id, now, true);
         }

@@ -99,6 +99,10 @@ impl Hold {
                 turn.core().schedule().cancel(entries);
                 return Either::Left(ready(Ok(())));
             }
+            Ending::Lingers(lingering) => {
+                turn.core().keep(turn.slot(), lingering);
+                return Either::Left(ready(Ok(())));
+            }
             Ending::Left => {
                 turn.core().schedule().cancel(entries);
                 return Either::Left(ready(Ok(())));
@@ -117,7 +121,7 @@ impl Hold {
             Ending::Yield(mut release) => {
                 let claim = release.claim.min(CLAIM);
                 let takings = turn.slot().takings();
-                release.again = Some((turn.note_yield(claim, now), claim));
+                release.again = Some((turn.note_yield(&release.token, claim, now), claim));
                 // The turn stays with this task until the store has answered: another task could only wait for the same
                 // answer.
                 (PendingRelease::begin(turn.slot(), release, entries, now), Some((turn, takings)))
@@ -215,6 +219,7 @@ impl Drop for Hold {
         match ending {
             Ending::Joint => return turn.defuse(),
             Ending::Kept | Ending::Left | Ending::Rests(_) => {}
+            Ending::Lingers(lingering) => core.keep(turn.slot(), lingering),
             Ending::Lost => self.release_lost(stale, hold),
             Ending::Free(release) | Ending::Yield(release) => core.release_elsewhere(release),
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::lingering::Linger;
 use super::pending_ask::PendingAsk;
 use super::readers::Readers;
 use super::resolved_request::{PrefixPlace, ResolvedRequest};
@@ -38,6 +39,7 @@ pub(super) struct Lease {
     pub(super) dead_owner: Option<Token>,
     pub(super) fences: Fences,
     pub(super) contention: Option<Contention>,
+    pub(super) linger: Linger,
     /// Whether its ask waited in the store's queue, or was repeated by the keeper.
     queued: bool,
     pub(super) upkeep: RenewalState,
@@ -69,6 +71,8 @@ pub(super) struct ActiveHold {
     pub(super) body: bool,
     /// The readers that have the hold together. `None` for a hold of one task.
     pub(super) readers: Option<Box<Readers>>,
+    /// How long the lease is kept after the hold.
+    pub(super) linger: Duration,
     pub(super) terms: Option<Arc<Terms>>,
     /// Until when others are kept out, also when the hold ends before. Boxed: few holds have such a time.
     pub(super) kept_until: Option<Box<Deadline>>,
@@ -80,6 +84,8 @@ pub(super) struct ActiveHold {
     pub(super) own: Deadline,
     /// When the store last confirmed the full lease for this hold.
     pub(super) confirmed: Option<Moment>,
+    /// Whether that was for a hold before this one: the rest of the lease is shorter than this hold may last.
+    pub(super) is_inherited: bool,
     /// Counts the hold for as long as it lasts. Each of several readers has its own.
     pub(super) holding: Option<metrics::Holding>,
 }
@@ -197,6 +203,7 @@ impl Lease {
             dead_owner: pending.dead_owner(),
             fences: grant.fence.map(|first| Fences::new(first, pending.fences)).unwrap_or_default(),
             contention: pending.is_contended_after(grant).then(Contention::now),
+            linger: Linger::default(),
             // The answer to the ask may still come, and grant the token once more: a task that is late reads it.
             queued: pending.may_be_asked_for_again() || pending.is_unanswered(),
             upkeep: RenewalState::default(),
@@ -206,6 +213,9 @@ impl Lease {
     /// Rule L1: whether the lease has enough time left for a hold to start on it.
     pub(super) fn is_good_for(&self, request: &ResolvedRequest, now: Moment) -> bool {
         mutant!(NoLeaseCheck => return true);
+        mutant!(LingerUnchecked => if self.path == Path::Linger {
+            return true;
+        });
         let enough = if self.fresh { Duration::from_nanos(1) } else { (request.expire / 2).min(ENOUGH_LEASE) };
         self.until.remaining_at(now) >= enough.max(request.at_least())
     }
@@ -263,7 +273,7 @@ impl Lease {
         let Some(contention) = &mut self.contention else {
             return true;
         };
-        if self.share == Some(Share::Read) {
+        if self.share == Some(Share::READ) {
             // Rule S5: readers that came after a writer wait for it.
             return false;
         }

@@ -381,6 +381,7 @@ impl Slot {
                 self.note_taking();
             }
             state.offers.reset();
+            state.end_linger();
             state.offers.patience = patience;
             return Rejoined::Turn(Turn::new(self, id));
         }

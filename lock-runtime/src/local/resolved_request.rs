@@ -23,6 +23,9 @@ pub(crate) struct ResolvedRequest {
     pub(crate) body: bool,
     /// What happens to that body. It stands here because there is room: every waiter keeps its request.
     pub(crate) on_lost: OnLost,
+    /// For how many hundredths of a second the lease is kept for the next hold here. Every waiter has room for this, so it is a
+    /// byte.
+    pub(crate) linger_cs: u8,
     /// How long the hold may last, and how long its lock is kept from others. Most requests say nothing of that.
     pub(crate) terms: Option<Arc<Terms>>,
 }
@@ -31,7 +34,7 @@ impl ResolvedRequest {
     /// Whether the hold may be one with those of other readers here. A hold that is not renewed, or has a longest or a shortest
     /// time, does not end when the others do.
     pub(super) fn joins_readers(&self) -> bool {
-        self.share == Some(Share::Read) && self.renew && self.terms.is_none()
+        self.share == Some(Share::READ) && self.renew && self.terms.is_none()
     }
 
     /// The lease that its hold needs before it starts.
@@ -42,6 +45,15 @@ impl ResolvedRequest {
     /// For how long others are kept out from the start of the hold.
     pub(super) fn at_least(&self) -> Duration {
         self.terms.as_ref().map_or(Duration::ZERO, |terms| terms.at_least())
+    }
+
+    /// Whether the lease may be kept for the next hold here.
+    pub(crate) fn may_linger(&self) -> bool {
+        self.linger_cs > 0
+    }
+
+    pub(crate) fn linger(&self) -> Duration {
+        Duration::from_millis(u64::from(self.linger_cs) * 10)
     }
 
     /// The prefix as its author wrote it, without the namespace.

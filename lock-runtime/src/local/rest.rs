@@ -55,7 +55,7 @@ impl State {
 
 impl Slot {
     /// Ends the rest of a hold whose time is over. Returns its number, which has the turn.
-    fn end_rest(&self) -> Option<(u64, Ended)> {
+    fn end_rest(self: &Arc<Self>) -> Option<(u64, Ended)> {
         let id = {
             let state = self.locked();
             let hold = state.lease.as_ref()?.hold.as_ref()?;
@@ -87,6 +87,7 @@ impl Core {
                     self.release_later(release);
                 }
             }
+            Ending::Lingers(lingering) => self.keep(slot, lingering),
             Ending::Kept | Ending::Joint | Ending::Rests(_) | Ending::Left => {}
         }
         // Passes the turn on, with the lease if it was kept.

@@ -139,6 +139,11 @@ impl Schedule {
         });
     }
 
+    /// Whether the keeper hears now that another process waits for `key`.
+    pub(super) fn hears_of(&self, key: &str) -> bool {
+        self.store.hears_of(key)
+    }
+
     /// How many releases wait to be sent.
     pub(super) fn unreleased(&self) -> usize {
         self.locked().backlog.len()

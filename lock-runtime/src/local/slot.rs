@@ -80,8 +80,8 @@ pub(super) struct Waiter {
 
 /// The outcome of entering a slot.
 pub(super) enum Entered<'a> {
-    /// The task has the turn at once, under this id.
-    Turn(u64),
+    /// The task has the turn at once, under this id, and perhaps a lease that lingered.
+    Turn { id: u64, has_lease: bool },
     /// The task has the hold of other readers together with them.
     Joined(HoldHandle),
     /// The task waits under this id, in the slot's queue or in that of all permits.
@@ -145,7 +145,8 @@ impl Slot {
         }
         // A turn that no task here has taken up goes to the first task that comes.
         if state.turn.is_none() || state.offers.is_missed() {
-            return Entered::Turn(state.take_turn());
+            let id = state.take_turn();
+            return Entered::Turn { id, has_lease: state.end_linger() };
         }
         if !wait {
             return Entered::Taken;
@@ -184,11 +185,11 @@ impl Slot {
         is_unused.then_some(state.counts)
     }
 
-    /// What the slot has counted, and how many tasks hold the lock.
-    pub(super) fn counts(&self) -> (SlotCounts, u32) {
+    /// What the slot has counted, how many tasks hold the lock, and whether its lease lingers.
+    pub(super) fn counts(&self) -> (SlotCounts, u32, bool) {
         let state = self.locked();
         let hold = state.lease.as_ref().and_then(|lease| lease.hold.as_ref()).filter(|hold| !hold.rests);
-        (state.counts, hold.map_or(0, ActiveHold::users))
+        (state.counts, hold.map_or(0, ActiveHold::users), state.lingers())
     }
 
     /// Whether a task here holds the lock.
@@ -286,7 +287,8 @@ impl Slot {
         if state.turn.is_some() {
             return None;
         }
-        state.lease.take().map(|lease| lease.release(&self.key))
+        // A task may have used the lease meanwhile, and left it to linger.
+        state.lease.take_if(|lease| !lease.lingers()).map(|lease| lease.release(&self.key))
     }
 
     /// Ends the lease, if it has `token` or no `token` is given, and the hold on it.
@@ -408,7 +410,8 @@ impl State {
         let path = std::mem::replace(&mut lease.path, Path::HandOver);
         self.counts.count(path);
         let is_whole = lease.until.remaining_at(now) >= expire || (!renew && lease.fresh && lease.claim >= expire);
-        let confirmed = is_whole.then_some(now);
+        let inherited = if path == Path::Linger && !is_whole { lease.confirmed_for(expire, now) } else { None };
+        let confirmed = inherited.or(is_whole.then_some(now));
         let own = Deadline::new(now, expire);
         let own = terms.as_ref().and_then(|terms| terms.latest_end(now)).map_or(own, |latest| latest.min_at(own, now));
         let holding = lease.holds.begin(request.prefix(), path);
@@ -422,12 +425,14 @@ impl State {
             expire,
             renew,
             body,
+            linger: request.linger(),
             terms: terms.clone(),
             kept_until: terms.as_ref().and_then(|terms| terms.kept_until(now)),
             rests: false,
             own,
             confirmed,
             readers,
+            is_inherited: inherited.is_some(),
             is_long_told,
             holding: Some(holding),
         });

@@ -13,6 +13,7 @@ use futures_util::FutureExt as _;
 
 mod confirming;
 mod late;
+mod lingering;
 mod managers;
 mod pending;
 mod views;
@@ -121,7 +122,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let slot = locks.core().table().get(guard.key()).unwrap();
-    slot.on_contention();
+    assert!(slot.on_contention().is_none());
     let request = ResolvedRequest {
         key: guard.key().into(),
         prefix: PrefixPlace::behind(None, 1),
@@ -132,6 +133,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
         share: None,
         body: false,
         on_lost: crate::OnLost::Cancel,
+        linger_cs: 0,
         terms: None,
     };
     // Each guard is dropped while no task waits here. Its lease is taken over before the keeper has released it.

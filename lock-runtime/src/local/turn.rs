@@ -136,11 +136,12 @@ impl Turn {
             state.pending = None;
         });
         let fences = state.fences_for(request);
-        let new = || Box::new(PendingAsk::new(self.core().next_token(), self.slot.share, claim_of(request)));
+        let may_linger = request.may_linger();
+        let new = || Box::new(PendingAsk::new(self.core().next_token(may_linger), self.slot.share, claim_of(request)));
         let pending = state.pending.get_or_insert_with(new);
         if pending.must_yield() || self.is_given_up_try(pending) {
             let withdrawal = pending.withdrawal(&request.key);
-            pending.restart(self.core().next_token());
+            pending.restart(self.core().next_token(pending.token.may_linger()));
             return Step::Withdraw(withdrawal);
         }
         if let Some(step) = attempt.pause(now, false) {
@@ -256,9 +257,11 @@ impl Turn {
     }
 
     /// Notes that the lease ends with a release that carries a new ask along.
-    pub(super) fn note_yield(&self, claim: Duration, now: Moment) -> Token {
+    ///
+    /// The next hold may want its lease to linger as that of `ended` might have.
+    pub(super) fn note_yield(&self, ended: &Token, claim: Duration, now: Moment) -> Token {
         let mut state = self.slot.locked();
-        let token = self.slot.core.next_token();
+        let token = self.slot.core.next_token(ended.may_linger());
         state.offers.awaits_since = Some(now);
         state.offers.is_releasing = true;
         state.track(&self.slot);
@@ -291,9 +294,11 @@ impl State {
     fn fences_for(&self, request: &ResolvedRequest) -> u32 {
         match (request.fenced, request.share) {
             (false, _) => 0,
-            (true, None) => (1 + self.fenced_waiters()).min(MOST_FENCES),
             // Rule S6: other owners draw meanwhile, and what was reserved would be smaller than their tokens.
             (true, Some(_)) => 1,
+            // The next holds come without a command.
+            (true, None) if request.may_linger() => MOST_FENCES,
+            (true, None) => (1 + self.fenced_waiters()).min(MOST_FENCES),
         }
     }
 }

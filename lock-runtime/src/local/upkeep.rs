@@ -6,10 +6,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::lease::{ActiveHold, Lease};
+use super::lingering::GivenUp;
 use super::readers::Calls;
 use super::slot::Slot;
 use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
+use crate::observe::Path;
 use crate::store::{AnyStore, Ask, Renewal, Renewed, Store};
 use crate::timing::{RENEWAL_BACKOFF, RENEWALS_PER_LEASE, UNCONFIRMED_FOR};
 use crate::token::Token;
@@ -45,6 +47,8 @@ pub(crate) enum Action {
     Ask(Ask),
     /// A connection for the keeper, so that it can send an ask, and another look soon.
     Connect,
+    /// The release of a lease that has lingered.
+    GiveUp(GivenUp),
     /// The turn must be passed over, and another look is needed soon.
     PassOver,
     /// Nobody has the hold of readers any more.
@@ -90,7 +94,7 @@ fn is_young(hold: &ActiveHold, now: Moment) -> bool {
 /// When the next renewal is due for a hold that was confirmed `at` that time; `None` for a hold that is not renewed.
 fn renews_in(hold: &ActiveHold, at: Moment, now: Moment) -> Option<Duration> {
     mutant!(KeeperNeverRenews => return None);
-    hold.renew.then(|| (hold.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)))
+    (hold.renew || hold.is_inherited).then(|| (hold.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)))
 }
 
 impl Round<'_> {
@@ -125,7 +129,15 @@ impl Slot {
         let hold = state.lease.as_mut().and_then(|lease| lease.hold.as_mut());
         let held_long = hold.and_then(|hold| hold.note_long(long, now));
         let calls = if self.share.is_some() { state.check_calls(now) } else { Calls::Answered };
-        let action = if calls == Calls::Abandoned {
+        if trigger == Trigger::Timer
+            && let Some(lease) = &mut state.lease
+        {
+            // The timer that has ended is no reason to set none.
+            lease.upkeep.entries.due.take_if(|(at, _)| *at <= Instant::now());
+        }
+        let action = if let Some(given_up) = state.take_lingered(&self.key, trigger, now) {
+            Action::GiveUp(given_up)
+        } else if calls == Calls::Abandoned {
             Action::EndAbandoned
         } else if trigger == Trigger::Tick && !state.is_held() {
             self.check_offer(state, now, round)
@@ -163,6 +175,13 @@ impl Slot {
             Action::Renew(Renewal { key: Arc::clone(&self.key), token, share, lease: wanted, grace }, left)
         };
         let Some((hold, ends)) = lease.hold.as_ref().zip(lease.ends(now)) else {
+            if lease.lingers() {
+                let left = lease.lingers_for(now);
+                return match lease.is_lengthened_in(now) {
+                    Some(Duration::ZERO) => renew(lease.claim, Some(left)),
+                    pause => Action::LookIn(pause.unwrap_or(left).min(left)),
+                };
+            }
             // Between two holds there is nothing to lengthen. But a lease that the store has forgotten must not be
             // handed over.
             return if trigger == Trigger::Verify { renew(lease.claim, None) } else { Action::Done };
@@ -178,6 +197,13 @@ impl Slot {
         }
         if trigger == Trigger::Tick && hold.confirmed.is_none() && is_young(hold, now) {
             return Action::LookAgain;
+        }
+        if trigger == Trigger::Timer && hold.path == Path::Linger && hold.confirmed.is_none() && is_young(hold, now) {
+            // The timer is of the time when the lease lingered. The next ticks look after the hold.
+            return match lease.is_lengthened_in(now) {
+                Some(Duration::ZERO) => renew(lease.claim, Some(left)),
+                pause => Action::LookIn(pause.unwrap_or(left).min(left)),
+            };
         }
         if lease.upkeep.renewing {
             // A renewal that was sent for the previous hold does not confirm this hold.
@@ -223,6 +249,7 @@ impl Slot {
         match outcome {
             Some(Renewed::Until(until)) => {
                 lease.upkeep.failures = 0;
+                lease.linger.on_lengthened();
                 if !lease.confirm(until) {
                     return Action::Lost(lease.token.clone(), LossReason::Deadline);
                 }
@@ -235,6 +262,7 @@ impl Slot {
                 let wanted = hold.wanted(sent, self.core.settings().drift());
                 if hold.since.since(sent).is_zero() && renewal.lease >= wanted {
                     hold.confirmed = Some(sent);
+                    hold.is_inherited = false;
                     if hold.renew {
                         hold.move_end(Deadline::new(sent, hold.expire), now);
                     }
@@ -251,6 +279,7 @@ impl Slot {
                 let pause = RENEWAL_BACKOFF.pause(lease.upkeep.failures);
                 let left = lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
                 match &lease.hold {
+                    None if lease.lingers() => Action::LookIn(pause.min(lease.lingers_for(now))),
                     None => Action::Done,
                     Some(_) if left.is_zero() => Action::Lost(lease.token.clone(), LossReason::Deadline),
                     Some(_) => Action::LookIn(pause.min(left)),
@@ -259,9 +288,9 @@ impl Slot {
         }
     }
 
-    /// Notes the timer that the keeper's schedule has for the hold. Returns the timer that is no longer needed.
+    /// Notes the timer that the keeper's schedule has for the hold, or for a lease that lingers. Returns the timer that is no longer needed.
     pub(crate) fn note_timer(&self, due: TimerKey) -> Option<TimerKey> {
-        match self.locked().lease.as_mut().filter(|lease| lease.hold.is_some()) {
+        match self.locked().lease.as_mut().filter(|lease| lease.hold.is_some() || lease.lingers()) {
             Some(lease) => lease.upkeep.entries.due.replace(due),
             None => Some(due),
         }

@@ -7,7 +7,6 @@ use super::LockManager;
 use crate::clock::Deadline;
 use crate::local::Core;
 use crate::lock_info::{LockInfo, LockMode};
-use crate::share::Share;
 use crate::store::{Forced, Seen, Store};
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -19,7 +18,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 impl LockManager {
     /// Who holds the lock `prefix:key`, for how long, and who waits for it. `None` when nobody holds it. It is one command to
-    /// the server, and changes nothing there.
+    /// the server, and changes nothing there. A lock that [lingers](crate::LockRequest::linger) is shown under the process that
+    /// keeps it, with `is_held_here` being `false` there.
     ///
     /// ```
     /// # use lock_runtime::{LockError, LockManager};
@@ -190,16 +190,14 @@ fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
         remaining: seen.frees_in.unwrap_or(Duration::MAX),
         waiting: seen.waiting.iter().map(|token| token.label().unwrap_or_default()).collect(),
         mode: mode_of(seen),
-        is_held_here: owners.iter().any(|owner| core.is_own_token(owner)),
+        is_held_here: owners.iter().any(|owner| core.is_own_token(owner))
+            && !core.table().get(name).is_some_and(|slot| slot.lingers()),
         is_forced: seen.owner.unforced().is_some(),
     }
 }
 
 fn mode_of(seen: &Seen) -> LockMode {
-    let permits = seen.sharing.iter().filter_map(|(share, _)| match share {
-        Share::Permit(of) => Some(of.get()),
-        Share::Read => None,
-    });
+    let permits = seen.sharing.iter().filter_map(|(share, _)| share.permits());
     match permits.min() {
         Some(of) => LockMode::Permits { of },
         None if seen.sharing.is_empty() => LockMode::Exclusive,

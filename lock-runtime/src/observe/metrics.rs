@@ -61,6 +61,7 @@ struct OfPrefix {
     acquired: Counter,
     hand_overs: OnceLock<Counter>,
     held: Gauge,
+    lingering: Gauge,
     hold: Histogram,
 }
 
@@ -77,18 +78,42 @@ impl Holds {
         match path {
             Path::HandOver => holds.hand_overs.get_or_init(|| counter!(HAND_OVERS, labels(prefix))).increment(1),
             Path::HandOff => counter!(HAND_OFFS, labels(prefix)).increment(1),
-            Path::Store | Path::ReEntry => {}
+            Path::Store | Path::Linger | Path::ReEntry => {}
         }
         holds.held.increment(1);
         Holding { holds, since: Instant::now() }
     }
 }
 
+impl Holds {
+    /// Counts a lease that lingers, until the value is dropped.
+    pub(crate) fn linger(&self) -> Lingering {
+        if let Some(holds) = &self.0 {
+            holds.lingering.increment(1);
+        }
+        Lingering(self.0.clone())
+    }
+}
+
+/// Counts a lease that lingers, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lingering(Option<Arc<OfPrefix>>);
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        if let Some(holds) = &self.0 {
+            holds.lingering.decrement(1);
+        }
+    }
+}
+
 impl OfPrefix {
     fn new(prefix: &str) -> Self {
-        // Nothing lingers yet. The dashboard has the metric.
-        gauge!(LINGERING, labels(prefix)).increment(0);
+        let lingering = gauge!(LINGERING, labels(prefix));
+        // The dashboard shows zero, and not nothing, where no lease lingers.
+        lingering.increment(0);
         Self {
+            lingering,
             prefix: prefix.into(),
             acquired: counter!(ACQUIRED, labels(prefix)),
             hand_overs: OnceLock::new(),

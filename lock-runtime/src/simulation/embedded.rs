@@ -16,7 +16,7 @@ use crate::clock::{Deadline, Drift};
 use crate::store::memory::MemoryStore;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::link::Link;
+use crate::store::redis::link::{Channel, Link};
 use crate::store::{Answer, Ask, Cause, Events, Forced, Pushed, Release, Renewal, Renewed, Store, exactly_one};
 use crate::token::{Process as Caller, Token};
 
@@ -105,7 +105,7 @@ impl<'a, S: Store> Side<'a, S> {
             heard
         };
         let heard = stores.iter().zip(callers).map(listen).collect();
-        let first = ask("p:first", callers[0].next_token(), HALF, 1);
+        let first = ask("p:first", callers[0].next_token(false), HALF, 1);
         let Ok(Answer::Granted(grant)) = exactly_one(stores[0].ask(&[first], by()).await) else {
             unreachable!("it is free")
         };
@@ -210,7 +210,7 @@ struct Script<'a> {
 impl Script<'_> {
     fn new_token(&mut self) -> (Token, Duration) {
         let caller = &self.callers[self.random.usize(..self.callers.len())];
-        self.tokens.push((caller.next_token(), BEAT * self.random.u32(1..12) + HALF));
+        self.tokens.push((caller.next_token(false), BEAT * self.random.u32(1..12) + HALF));
         self.tokens[self.tokens.len() - 1].clone()
     }
 
@@ -269,7 +269,14 @@ async fn play(seed: u64) {
     let callers = ["a", "b", "gone"].map(Caller::new);
     let over_network = |caller: &Caller| {
         let (endpoint, limit) = (Endpoint::Simulated(network.host(caller.id())), Duration::from_secs(1));
-        RedisStore::new(Link::new(endpoint, Some(caller.id()), None, None, Drift::DEFAULT, (limit, limit)))
+        RedisStore::new(Link::new(
+            endpoint,
+            Some(Channel::of_callers(caller.id())),
+            None,
+            None,
+            Drift::DEFAULT,
+            (limit, limit),
+        ))
     };
     let scripts = [over_network(&callers[0]), over_network(&callers[1])];
     for store in &scripts {

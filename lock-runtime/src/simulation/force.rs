@@ -167,7 +167,7 @@ const CASES: [Case; 6] = [
     ),
     (
         "force.lua does not tell the holder",
-        Bug::Scripts(&[("redis.pcall('PUBLISH', address, 'forced '", "tostring(address .. 'forced '")]),
+        Bug::Scripts(&[("tell(token, 'forced '", "tostring(token .. 'forced '")]),
         false,
         LATE,
         |shown| shown.next_after > SOON,

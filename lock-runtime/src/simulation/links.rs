@@ -16,7 +16,7 @@ use crate::clock::{Deadline, Drift};
 use crate::mutants::{Mutant, Seeded};
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::link::Link;
+use crate::store::redis::link::{Channel, Link};
 use crate::store::{Answer, Ask, Cause, Events, Pushed, Reach, Release, Renewal, Renewed, Store, exactly_one};
 use crate::token::Process as Caller;
 
@@ -57,8 +57,14 @@ impl Scene {
         network.move_away(round_trip);
         let caller = Caller::new("p");
         let endpoint = Endpoint::Simulated(network.host(caller.id()));
-        let store =
-            RedisStore::new(Link::new(endpoint, Some(caller.id()), None, None, Drift::DEFAULT, (COMMAND, COMMAND)));
+        let store = RedisStore::new(Link::new(
+            endpoint,
+            Some(Channel::of_callers(caller.id())),
+            None,
+            None,
+            Drift::DEFAULT,
+            (COMMAND, COMMAND),
+        ));
         let seen = Arc::new(Interruptions::default());
         let events: Weak<Interruptions> = Arc::downgrade(&seen);
         store.attach(caller.id(), events);
@@ -68,7 +74,7 @@ impl Scene {
 
     /// An ask of which the asker gives up after so long; the command itself may take longer.
     fn ask(&self, give_up: Duration) -> Ask {
-        let (token, claim, give_up) = (self.caller.next_token(), COMMAND * 4, Deadline::after(give_up));
+        let (token, claim, give_up) = (self.caller.next_token(false), COMMAND * 4, Deadline::after(give_up));
         Ask { key: "p:k".into(), token, share: None, claim, wait: true, fences: 0, give_up, cause: Cause::Task }
     }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use fastrand::Rng;
 use history::event::What;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::late::{Diary, Late, PolledLate, Thread};
 use super::network::Network;
 use super::servers::Servers;
-use super::tasks::Task;
+use super::tasks::{Task, lingers};
 use super::world::Plan;
 use crate::LockManager;
 use crate::builder::quorum::{MAX_LEASE, PATIENCE};
@@ -21,7 +21,7 @@ use crate::store::AnyStore;
 use crate::store::quorum::Quorum;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
-use crate::store::redis::link::Link;
+use crate::store::redis::link::{Channel, Link};
 use crate::token::Process as Caller;
 
 pub(super) struct Process {
@@ -30,6 +30,9 @@ pub(super) struct Process {
     generation: u32,
     manager: LockManager,
     tasks: Vec<JoinHandle<()>>,
+    /// Leases linger in this process.
+    lingers: bool,
+    round_trip: Duration,
 }
 
 impl Process {
@@ -52,7 +55,8 @@ impl Process {
             tokio::spawn(PolledLate::on(&thread, task.live(), plan.late, random.fork(), diary))
         });
         let tasks = tasks.collect();
-        Self { servers: servers.clone(), name, generation, manager, tasks }
+        let lingers = plan.linger > 0 && lingers(&name);
+        Self { servers: servers.clone(), name, generation, manager, tasks, lingers, round_trip: plan.round_trip() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -91,9 +95,22 @@ impl Process {
             sleep(Duration::from_millis(100)).await;
         }
         self.note_keys_in_use("keys in use when all tasks are done");
+        if self.lingers {
+            self.leave_lingering().await;
+        }
         self.manager.shutdown().await;
         self.note_keys_in_use("keys in use after the shutdown");
         self.servers.note(&self.name, 0, What::Ended);
+    }
+
+    /// Shuts down while a lease lingers. The shutdown does not wait for the end of the linger time.
+    async fn leave_lingering(&self) {
+        let linger = Duration::from_secs(2);
+        if let Ok(guard) = self.manager.lock("k", &*self.name).linger(linger).acquire().await {
+            drop(guard);
+        }
+        let _ = timeout(linger / 2 + self.round_trip, self.manager.shutdown()).await;
+        self.note_keys_in_use("keys in use when the shutdown is to have released what lingers");
     }
 
     fn note_keys_in_use(&self, thing: &str) {
@@ -115,16 +132,16 @@ fn connect_allowing(servers: &[Arc<Network>], name: &str, max_clock_drift_ppm: u
     let settings = Settings { max_clock_drift_ppm, label: name.to_owned(), ..Settings::default() };
     let process = Caller::new(name);
     let of_quorum = (servers.len() > 1).then_some(MAX_LEASE);
-    let nodes = |process| -> Vec<RedisStore> {
+    let nodes = |channel: Option<Channel>| -> Vec<RedisStore> {
         let node = |network: &Arc<Network>| {
             let (endpoint, timeouts) =
                 (Endpoint::Simulated(network.host(name)), (settings.command_timeout, settings.connect_timeout));
-            RedisStore::new(Link::new(endpoint, process, None, of_quorum, settings.drift(), timeouts))
+            RedisStore::new(Link::new(endpoint, channel.clone(), None, of_quorum, settings.drift(), timeouts))
         };
         servers.iter().map(node).collect()
     };
-    let store = |process| {
-        let mut nodes = nodes(process);
+    let store = |channel| {
+        let mut nodes = nodes(channel);
         Arc::new(match nodes.pop() {
             Some(one) if nodes.is_empty() => AnyStore::Redis(one),
             last => {
@@ -133,6 +150,7 @@ fn connect_allowing(servers: &[Arc<Network>], name: &str, max_clock_drift_ppm: u
             }
         })
     };
-    let (front, back) = (store(Some(process.id())), store(None));
+    let keeper = of_quorum.is_none().then(|| Channel::of_keeper(process.id()));
+    let (front, back) = (store(Some(Channel::of_callers(process.id()))), store(keeper));
     LockManager::new(Engine::new(settings, process, front, back, None))
 }

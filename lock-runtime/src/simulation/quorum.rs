@@ -33,6 +33,7 @@ pub(super) fn plan(random: &mut Rng) -> Plan {
         round_trip: random.choice(ROUND_TRIPS).unwrap_or_default(),
         late: of_tasks(random),
         foreign: false,
+        linger: 0,
         script_time: ScriptTime::default(),
     };
     Plan { lease: plan.lease.max(plan.shortest_lease()), ..plan }

@@ -19,7 +19,11 @@ use crate::timing::CLAIM;
 use crate::{LockError, LockGuard, LockManager};
 
 fn world() -> (Simulated, Arc<Network>) {
-    (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)))
+    world_of(0)
+}
+
+fn world_of(seed: u64) -> (Simulated, Arc<Network>) {
+    (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(seed)))
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,7 +293,8 @@ async fn a_task_that_is_polled_too_late_does_not_say_that_a_free_lock_is_busy() 
 /// Whether a lock stays that was granted to a late repetition of an ask, by the keeper, whose answer was lost.
 async fn repetition_leaves_the_lock(bug: Option<Mutant>) -> bool {
     let _seeded = Seeded::begin(bug);
-    let (_time, network) = world();
+    // In this world the network takes long with the repetition.
+    let (_time, network) = world_of(1);
     let locks = connect(&network, "p");
     locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
     let acquiring = kept(&locks, 0, false);

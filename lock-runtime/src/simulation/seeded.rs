@@ -114,6 +114,11 @@ const fn blocking(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| matches!(plan.late, Late::Thread(_)), ..seeded }
 }
 
+/// Where leases linger, and everybody is near.
+const fn lingering(seeded: Seeded) -> Seeded {
+    Seeded { shows_in: |plan| plan.linger > 0 && plan.round_trip == 0, ..seeded }
+}
+
 /// Where tasks are polled late.
 const fn late(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.late != Late::Never, ..seeded }
@@ -231,11 +236,7 @@ pub(super) const ALL: &[Seeded] = &[
         &[("local nobody_waits = call('EXISTS', unpack(KEYS, count + 1)) == 0", "local nobody_waits = true")],
         PASSES_ON,
     ),
-    scripts(
-        "a holder is not told that others wait",
-        &[("redis.pcall('PUBLISH', address, 'wait ' .. lock)", "")],
-        ORDER,
-    ),
+    scripts("a holder is not told that others wait", &[("tell(owner, 'wait ' .. lock)", "")], ORDER),
     crowded(scripts(
         "a withdrawal leaves the queue as it is",
         &[("redis.call('LREM', queue, 0, claim .. '|' .. token)", "")],
@@ -260,6 +261,10 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     code("the keeper never renews", Mutant::KeeperNeverRenews, LASTS),
     code("L6: a hold past its deadline hands its lease over", Mutant::LateHandOver, ERRORS),
+    lingering(code("L9: a lease lingers on though another process waits", Mutant::LingersOn, UNUSED)),
+    lingering(code("L9: a lease lingers past its deadline, and is used", Mutant::LingerUnchecked, ERRORS)),
+    lingering(code("L9: a lease lingers on when its manager ends", Mutant::LingersPastTheEnd, RELEASED)),
+    lingering(code("L9: a single try does not wait for a process that yields", Mutant::TryDoesNotWait, ERRORS)),
     code("no allowance for clocks that drift", Mutant::NoDriftAllowance, BACKED),
     drifting(code("the allowance for clocks that drift is always the usual one", Mutant::DriftAsUsual, BACKED)),
     code("a script that the server does not know is not sent", Mutant::NoEvalFallback, ERRORS),

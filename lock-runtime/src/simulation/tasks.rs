@@ -43,6 +43,8 @@ pub(super) struct Task {
     is_greedy: bool,
     /// It is polled late now and then.
     is_late: bool,
+    /// For how many milliseconds its leases may linger.
+    linger: u64,
     random: Rng,
 }
 
@@ -112,6 +114,7 @@ impl Task {
         random: Rng,
     ) -> Self {
         let notes = Notes { network: Arc::clone(network), process: process.to_owned(), task, attempt: 0 };
+        let lingers = lingers(process);
         let (is_busy, is_greedy) = (plan.is_busy, plan.is_busy && task == 0);
         Self {
             notes,
@@ -127,6 +130,7 @@ impl Task {
             is_forgetful: plan.forgetful,
             is_greedy,
             is_late: plan.late != Late::Never,
+            linger: if lingers { plan.linger } else { 0 },
             random,
         }
     }
@@ -160,7 +164,10 @@ impl Task {
         let used = self.use_of(timeout);
         self.notes.note(What::Acquire { attempt: self.notes.attempt, key: format!("k:{key}"), wanted });
         let request = self.manager.lock("k", &key).timeout(timeout).expire(wanted.expire());
-        let request = request.renew(wanted.renew).fenced(wanted.fenced);
+        let mut request = request.renew(wanted.renew).fenced(wanted.fenced);
+        if self.linger > 0 && self.random.u8(..4) != 0 {
+            request = request.linger(Duration::from_millis(self.random.u64(0..=self.linger)));
+        }
         let is_patient = timeout == PATIENT;
         // Of a body it is not known until when it relies on the lock.
         if !self.is_greedy && !self.is_forgetful && self.random.u8(..3) == 0 {
@@ -355,6 +362,11 @@ async fn polled<F: Future>(future: F, most: Option<u32>) -> Option<F::Output> {
         }
     })
     .await
+}
+
+/// Whether leases linger in this process, where they do so in some.
+pub(super) fn lingers(process: &str) -> bool {
+    process.starts_with("p0") || process.starts_with("p2")
 }
 
 /// The instant until which a hold is good; 0 when it is good no more.

@@ -81,10 +81,22 @@ pub(super) struct Plan {
     pub(super) late: Late,
     /// Another client has values of its own at the helper keys of locks.
     pub(super) foreign: bool,
+    /// In every other process leases may linger for so many milliseconds at most; none when it is 0.
+    pub(super) linger: u64,
 }
 
 impl Plan {
     pub(super) fn of(random: &mut Rng) -> Self {
+        let plan = Self::without_lingering(random);
+        // All other worlds stay as they are.
+        let mut random = random.clone();
+        // What the server forgets while nobody holds it, nobody notices. And an outage under load counts commands.
+        let lingers = !plan.forgetful && plan.load == 0 && random.u8(..3) == 0;
+        let longest = random.choice([50, 300, 2000]).unwrap_or(2000);
+        Self { linger: if lingers { longest } else { 0 }, ..plan }
+    }
+
+    fn without_lingering(random: &mut Rng) -> Self {
         let pauses = [None, Some(1500), Some(500), Some(150)];
         let is_busy = random.u8(..8) == 0;
         let forgetful = !is_busy && random.u8(..4) == 0;
@@ -116,6 +128,7 @@ impl Plan {
             load: 0,
             late: Late::Never,
             foreign: false,
+            linger: 0,
             stalls: 0.0,
             script_time: random.choice([ScriptTime::Passes, ScriptTime::StandsStill]).unwrap_or_default(),
             round_trip: if is_busy { 0 } else { random.choice(ROUND_TRIPS).unwrap_or_default() },
@@ -192,6 +205,7 @@ impl Plan {
             tells: true,
             queues: true,
             splits: self.servers > 1,
+            linger: Duration::from_millis(self.linger),
         }
     }
 }

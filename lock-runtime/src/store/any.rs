@@ -112,6 +112,10 @@ impl Store for AnyStore {
         of_any!(self, store => store.is_cut_off(key))
     }
 
+    fn hears_of(&self, key: &str) -> bool {
+        of_any!(self, store => store.hears_of(key))
+    }
+
     fn is_connected(&self) -> bool {
         of_any!(self, store => store.is_connected())
     }

@@ -292,6 +292,10 @@ impl Store for RedisStore {
         self.servers.is_cut_off(key)
     }
 
+    fn hears_of(&self, key: &str) -> bool {
+        self.servers.hears_of(key)
+    }
+
     fn is_connected(&self) -> bool {
         self.servers.are_connected()
     }

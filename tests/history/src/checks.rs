@@ -73,6 +73,8 @@ pub struct Bounds {
     /// The lock lives on several servers: two processes that ask at the same time may each get a part, and both are told that
     /// it is busy.
     pub splits: bool,
+    /// For how long a process may keep a lock without a hold, while nobody else waits for it.
+    pub linger: Duration,
 }
 
 impl Bounds {

@@ -18,6 +18,7 @@ pub(crate) const BOUNDS: Bounds = Bounds {
     tells: true,
     queues: true,
     splits: false,
+    linger: Duration::ZERO,
 };
 
 /// All times in milliseconds.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
+use super::ours::LINGER;
 use super::strike::{Kind, Place, Strike};
 use history::{Bounds, Lock, Wanted};
 
@@ -159,6 +160,7 @@ impl Plan {
             tells: L::TELLS,
             queues: L::QUEUES,
             splits: self.place == Place::Quorum,
+            linger: if L::TELLS && self.place != Place::Quorum { LINGER } else { Duration::ZERO },
         }
     }
 

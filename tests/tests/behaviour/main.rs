@@ -12,6 +12,7 @@ mod installed;
 mod leaks;
 mod leases;
 mod limits;
+mod linger;
 mod managers;
 mod max_hold;
 mod names;

@@ -5,6 +5,7 @@ mod beside_other_attributes;
 mod bodies;
 mod failures;
 mod futures;
+mod lingering;
 mod lost_holds;
 mod managers;
 mod names;

@@ -13,6 +13,10 @@ use tokio::time::sleep;
 use crate::{LONG, is_confirmed, is_queued, manager, warm_up};
 
 const SECOND: Duration = Duration::from_secs(1);
+/// The longest time for which a lock is kept without a hold.
+const LINGER: Duration = Duration::from_secs(2);
+/// The first lease of a grant. A short hold lengthens it no more.
+const CLAIM: Duration = Duration::from_millis(2500);
 
 /// This file's child process, with something to do at `url` under such a lease.
 fn child(what: &str, lease: Duration, url: &str) -> Child {
@@ -49,6 +53,16 @@ async fn child_process() {
         }
         "wait" => {
             let _guard = request().acquire().await.unwrap();
+        }
+        "linger" => {
+            // Nothing lingers before the keeper has its connection.
+            while locks.stats().lingering == 0 {
+                request().linger(LINGER).acquire().await.unwrap().release().await.unwrap();
+                sleep(Duration::from_millis(2)).await;
+            }
+            child::say("lingers");
+            // Its only thread does something else.
+            std::thread::sleep(LONG);
         }
         "release" => loop {
             request().acquire().await.unwrap().release().await.unwrap();
@@ -150,6 +164,45 @@ async fn behind_a_waiting_child(end: impl FnOnce(&mut Child)) {
     guard.release().await.unwrap();
     let (_guard, granted) = waiter.await.unwrap();
     assert!(granted - released < SECOND * 3 + NOISE, "{:?}", granted - released);
+}
+
+/// How long another process waits for a lock that lingers in a process of which `end` makes an end.
+async fn behind_a_lock_that_lingers(end: impl FnOnce(&mut Child, &Proxy)) -> Duration {
+    let server = Server::start();
+    let (proxy, north) = (Proxy::before(&server), manager(&server.url()).await);
+    warm_up(&[&north]).await;
+    let mut owner = child("linger", CLAIM, &proxy.url());
+    owner.wait_for("lingers");
+    end(&mut owner, &proxy);
+    let start = Instant::now();
+    let guard = north.lock("p", "k").timeout(LONG).acquire().await.unwrap();
+    let waited = start.elapsed();
+    guard.release().await.unwrap();
+    waited
+}
+
+#[tokio::test]
+async fn row_65_a_process_whose_only_thread_is_blocked_yields_what_lingers() {
+    let waited = behind_a_lock_that_lingers(|_, _| ()).await;
+    assert!(waited < NOISE, "{waited:?}");
+}
+
+#[tokio::test]
+async fn row_65_a_process_that_is_stopped_while_a_lock_lingers_delays_others_by_its_claim() {
+    let waited = behind_a_lock_that_lingers(|owner, _| owner.freeze()).await;
+    assert!(waited < CLAIM + NOISE && waited > CLAIM / 2, "{waited:?}");
+}
+
+#[tokio::test]
+async fn row_65_a_process_that_is_killed_while_a_lock_lingers_delays_others_by_its_claim() {
+    let waited = behind_a_lock_that_lingers(|owner, _| owner.kill()).await;
+    assert!(waited < CLAIM + NOISE && waited > CLAIM / 2, "{waited:?}");
+}
+
+#[tokio::test]
+async fn row_65_a_process_that_is_cut_off_while_a_lock_lingers_delays_others_by_its_claim() {
+    let waited = behind_a_lock_that_lingers(|_, proxy| proxy.cut_off()).await;
+    assert!(waited < CLAIM + NOISE && waited > CLAIM / 2, "{waited:?}");
 }
 
 #[tokio::test]

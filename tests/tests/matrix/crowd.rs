@@ -26,6 +26,7 @@ const BOUNDS: Bounds = Bounds {
     tells: true,
     queues: true,
     splits: false,
+    linger: Duration::ZERO,
 };
 
 /// C1 and C2 of the history checker, and that nobody waits for longer than he wanted.

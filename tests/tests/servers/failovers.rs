@@ -32,6 +32,7 @@ const BOUNDS: Bounds = Bounds {
     tells: true,
     queues: true,
     splits: false,
+    linger: Duration::ZERO,
 };
 
 /// Without a fault nothing is lost between a master and its replica.

@@ -37,6 +37,7 @@ const BOUNDS: Bounds = Bounds {
     tells: true,
     queues: false,
     splits: true,
+    linger: Duration::ZERO,
 };
 
 /// Managers that work as long as a harness does something to their servers.

@@ -1,4 +1,4 @@
-//! `timeout…`, `expire…`, `max_hold…` and `at_least…`: three spellings each, checked as far as a literal tells.
+//! `timeout…`, `expire…`, `linger…`, `max_hold…` and `at_least…`: three spellings each, checked as far as a literal tells.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote_spanned};
@@ -40,6 +40,7 @@ struct Bounds {
     too_short: &'static str,
     too_long: &'static str,
     shortest: u64,
+    longest: u64,
     /// Whether `__private/constant.rs` of the runtime checks a value that is known only to the compiler.
     has_const_check: bool,
 }
@@ -47,6 +48,8 @@ struct Bounds {
 const TIMEOUT: Kind = Kind { in_ms: "timeout_ms", in_s: "timeout_s", any: "timeout", bounds: None };
 
 const EXPIRE: Kind = Kind { in_ms: "expire_ms", in_s: "expire_s", any: "expire", bounds: Some(LEASE) };
+
+const LINGER: Kind = Kind { in_ms: "linger_ms", in_s: "linger_s", any: "linger", bounds: Some(KEPT) };
 
 const MAX_HOLD: Kind = Kind { in_ms: "max_hold_ms", in_s: "max_hold_s", any: "max_hold", bounds: Some(HOLD) };
 
@@ -57,6 +60,7 @@ const LEASE: Bounds = Bounds {
     too_short: "a lease of less than 10 ms ends before it can be used",
     too_long: "a lease of more than a year is a unit mistaken for another: after a crash nobody could lock until then",
     shortest: SHORTEST,
+    longest: LONGEST,
     has_const_check: true,
 };
 
@@ -65,6 +69,7 @@ const HOLD: Bounds = Bounds {
     too_short: "a hold of less than 10 ms ends before it can be used",
     too_long: "a hold of more than a year is a unit mistaken for another: for a hold without a limit leave `max_hold` out",
     shortest: SHORTEST,
+    longest: LONGEST,
     has_const_check: true,
 };
 
@@ -73,16 +78,33 @@ const REST: Bounds = Bounds {
     too_short: "",
     too_long: "a time of more than a year is a unit mistaken for another: nobody could lock until then",
     shortest: 1,
+    longest: LONGEST,
     // A value of zero may come from a setting that switches it off.
     has_const_check: false,
 };
+
+const KEPT: Bounds = Bounds {
+    zero: "",
+    too_short: "",
+    too_long: "a lock lingers for at most 2 s: other clients find it taken for so long",
+    // Zero switches it off.
+    shortest: 0,
+    longest: LONGEST_LINGER,
+    has_const_check: true,
+};
+
+/// The longest linger time in milliseconds, as in the runtime.
+const LONGEST_LINGER: u64 = 2000;
 
 /// The bounds in milliseconds, as in the runtime: ten of them for a lease and a hold, and a year.
 const SHORTEST: u64 = 10;
 const LONGEST: u64 = 365 * 24 * 60 * 60 * 1000;
 
 pub(super) fn settings(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -> Vec<Setting> {
-    [TIMEOUT, EXPIRE, MAX_HOLD, AT_LEAST].iter().filter_map(|kind| setting(kind, options, function, mistakes)).collect()
+    [TIMEOUT, EXPIRE, LINGER, MAX_HOLD, AT_LEAST]
+        .iter()
+        .filter_map(|kind| setting(kind, options, function, mistakes))
+        .collect()
 }
 
 /// One lock waits for one time: a second spelling is refused even when it says the same.
@@ -193,9 +215,9 @@ fn check(kind: &Kind, token: &impl ToTokens, amount: Option<u64>, unit: u64) -> 
     };
     let Some(bounds) = &kind.bounds else { return Ok(milliseconds) };
     let advice = match milliseconds {
-        0 => bounds.zero,
+        0 if bounds.shortest > 0 => bounds.zero,
         _ if milliseconds < bounds.shortest => bounds.too_short,
-        _ if milliseconds > LONGEST => bounds.too_long,
+        _ if milliseconds > bounds.longest => bounds.too_long,
         _ => return Ok(milliseconds),
     };
     Err(syn::Error::new_spanned(token, advice))

@@ -5,7 +5,7 @@ use syn::Expr;
 use crate::cache_lock::parse::Written;
 use crate::mistakes::Mistakes;
 
-const OPTIONS: [&str; 23] = [
+const OPTIONS: [&str; 26] = [
     "prefix",
     "key",
     "timeout_ms",
@@ -14,6 +14,9 @@ const OPTIONS: [&str; 23] = [
     "expire_ms",
     "expire_s",
     "expire",
+    "linger_ms",
+    "linger_s",
+    "linger",
     "renew",
     "mode",
     "permits",

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -22,31 +23,34 @@ use topology::Topology;
 
 use super::endpoint::Endpoint;
 use super::failure::CallError;
-use super::link::{Called, Link};
+use super::link::{Called, Channel, Link};
 use crate::clock::{Deadline, Moment};
 use crate::store::Events;
 
 /// Connections to the masters of a cluster.
 pub(crate) struct Cluster {
     topology: Arc<Topology>,
-    /// The process whose channel this subscribes to.
-    process: Option<String>,
+    /// What these connections hear.
+    channel: Channel,
     events: OnceLock<Weak<dyn Events>>,
     links: Mutex<HashMap<Node, Arc<Link>>>,
     /// Called for each master that gets a link.
     on_new_master: OnceLock<OnNewMaster>,
+    /// How many commands look for their master, or wait for its answer.
+    calls: AtomicUsize,
 }
 
 type OnNewMaster = Box<dyn Fn(Node) + Send + Sync>;
 
 impl Cluster {
-    pub(crate) fn new(topology: &Arc<Topology>, process: Option<&str>) -> Arc<Self> {
+    pub(crate) fn new(topology: &Arc<Topology>, channel: Channel) -> Arc<Self> {
         Arc::new(Self {
             topology: Arc::clone(topology),
-            process: process.map(str::to_owned),
+            channel,
             events: OnceLock::new(),
             links: Mutex::default(),
             on_new_master: OnceLock::new(),
+            calls: AtomicUsize::new(0),
         })
     }
 
@@ -103,7 +107,10 @@ impl Cluster {
         }
         let Topology { drift, command_timeout, connect_timeout, .. } = *self.topology;
         let endpoint = Endpoint::Node(Box::new(self.topology.client(node)?));
-        let link = Link::new(endpoint, self.process.as_deref(), None, None, drift, (command_timeout, connect_timeout));
+        let link = {
+            let channel = Some(self.channel.clone());
+            Link::new(endpoint, channel, None, None, drift, (command_timeout, connect_timeout))
+        };
         let (topology, own) = (Arc::downgrade(&self.topology), node.clone());
         link.restrict(Box::new(move |key| topology.upgrade().is_some_and(|topology| topology.lives_at(key, &own))));
         if let Some(events) = self.events.get() {
@@ -116,7 +123,7 @@ impl Cluster {
         if let Some(tell) = self.on_new_master.get() {
             tell(node.clone());
         }
-        if self.process.is_none() {
+        if !self.channel.is_of_callers() {
             let (link, deadline) = (Arc::clone(&link), Deadline::after(connect_timeout));
             tokio::spawn(async move { link.warn_of_eviction(deadline).await });
         }
@@ -130,7 +137,13 @@ impl Cluster {
         command: &(dyn Fn(&Link) -> Cmd + Send + Sync),
         deadline: Deadline,
     ) -> Result<Called, CallError> {
+        let _calling = Calling::begin(&self.calls);
         Route::new(self, slot_of(key), deadline).follow(command, deadline).await
+    }
+
+    /// Whether several tasks wait for answers of the master of `key`. A lone task reads one number, and looks for no master.
+    pub(super) fn is_busy(&self, key: &str) -> bool {
+        self.calls.load(Ordering::Relaxed) > 1 && self.direct(key).is_some_and(|link| link.is_busy())
     }
 
     /// The link to the master of the key's slot. `None` when the master is not known, is doubtful, or has no connection.
@@ -169,6 +182,12 @@ impl Cluster {
     pub(super) fn is_cut_off(&self, key: &str) -> bool {
         let Some((node, _)) = self.topology.master(slot_of(key)) else { return false };
         self.links().get(&node).is_some_and(|link| link.was_used() && !link.is_connected())
+    }
+
+    /// Whether there is a connection to the master of a key.
+    pub(super) fn hears_of(&self, key: &str) -> bool {
+        let Some((node, _)) = self.topology.master(slot_of(key)) else { return false };
+        self.links().get(&node).is_some_and(|link| link.is_connected())
     }
 
     /// A link to each master.
@@ -222,6 +241,22 @@ impl Cluster {
     pub(super) async fn heartbeat(&self, deadline: Deadline) {
         let links: Vec<_> = self.links().values().filter(|link| link.is_connected()).cloned().collect();
         join_all(links.iter().map(|link| link.heartbeat(deadline))).await;
+    }
+}
+
+/// Counts a command while it is under way.
+struct Calling<'a>(&'a AtomicUsize);
+
+impl<'a> Calling<'a> {
+    fn begin(calls: &'a AtomicUsize) -> Self {
+        calls.fetch_add(1, Ordering::Relaxed);
+        Self(calls)
+    }
+}
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

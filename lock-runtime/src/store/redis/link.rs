@@ -27,6 +27,7 @@ use crate::store::{Anchor, Events, Traffic};
 
 mod call;
 mod called;
+mod channel;
 mod connect;
 mod drifting;
 mod known;
@@ -36,6 +37,7 @@ mod server_clock;
 mod silence;
 
 pub(super) use called::Called;
+pub(crate) use channel::Channel;
 use connect::Attempt;
 use drifting::Drifting;
 
@@ -43,8 +45,8 @@ pub(crate) struct Link {
     this: Weak<Link>,
     endpoint: Endpoint,
     server: String,
-    /// The process whose channel this subscribes to; `None` for a connection without pushes.
-    process: Option<String>,
+    /// What this connection hears; `None` for a connection without pushes.
+    channel: Option<Channel>,
     /// The replicas that have to confirm a grant.
     pub(super) replicas: Option<Replicas>,
     /// On a server of a quorum, the longest lease that it may have forgotten in a restart.
@@ -120,7 +122,7 @@ pub(super) struct Made {
 impl Link {
     pub(crate) fn new(
         endpoint: Endpoint,
-        process: Option<&str>,
+        channel: Option<Channel>,
         replicas: Option<Replicas>,
         max_lease: Option<Duration>,
         drift: Drift,
@@ -130,7 +132,7 @@ impl Link {
             this: Weak::clone(this),
             server: endpoint.address(),
             endpoint,
-            process: process.map(str::to_owned),
+            channel,
             replicas,
             max_lease,
             sighting: Sighting::default(),

@@ -19,23 +19,23 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "5c66844f7db459335b8659b128743d61842b96ab");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "ceb2ce04bcf8e68c490e4492a5a9de27e4edd444");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "45676dc27e7f248e52aab6489a366179d7b5b2f5");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "0b2f2f0840701377a616d873dc9ee2d592038ce3");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "7223bb7cf88e688af590285acb7c5e8fab1ea1a1");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "1790c4b8fd5d84e8c879498ddac64ca9f7b71830");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "04c2153098d5a7b2ca2093f1ed40a84e8a8ddf96");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "497a0ce161fa16f710c0020f2b95024d644ad4aa");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "5c13ae22671049f816b32443db1be77035f81c4d");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "5d5f3438c1b19fc964c192e97b3c4ef8411f39ce");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "a5dfd9f0971273cefb1752a02ee7b956963e378a");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "95511916d8a7a4640c9875b4f1d00d5100caee9d");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "3b4a95cafc734d0934f280cd96a23b1c7a72b3fb");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "203d0ac5df7eefd2f20748a1b711f93739463a9a");
+    script!(9, "shared_ask.lua", "79170d7ff76072b6e7b917df40796fe5844ebf62");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "c3ec0b17574be66924941794f6466fe7e63bcfb5");
+    script!(10, "shared_release.lua", "fd907f879f85a2e9d0352bc4f3fde8edf6e18e1b");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "682a6310cba3cda7c465d1892cb603d2f20f0c77");
+    script!(11, "shared_renew.lua", "b38adc8544b3b7b029589541b17ea3449d4046d1");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "141ec0c257a9e9bfb82ebdde079ae56e49cb74b1");
+    script!(12, "shared_draw.lua", "25a27dd50a748879ceb840d053697bad9b8be1b6");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

@@ -73,7 +73,7 @@ impl Servers {
     pub(super) fn are_busy(&self, key: &str) -> bool {
         match self {
             Self::One(link) => link.is_busy(),
-            Self::Cluster(cluster) => cluster.direct(key).is_some_and(|link| link.is_busy()),
+            Self::Cluster(cluster) => cluster.is_busy(key),
         }
     }
 
@@ -146,6 +146,14 @@ impl Servers {
         match self {
             Self::One(link) => !link.is_connected(),
             Self::Cluster(cluster) => cluster.is_cut_off(key),
+        }
+    }
+
+    /// Whether there is a connection on which the server of `key` can push.
+    pub(super) fn hears_of(&self, key: &str) -> bool {
+        match self {
+            Self::One(link) => link.is_connected(),
+            Self::Cluster(cluster) => cluster.hears_of(key),
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Bounds, Violation, ms};
+use super::{Bounds, Violation, ms, who};
 use crate::claims::{Attempt, History};
 use crate::event::{How, span};
 use crate::owners::Owned;
-use crate::ranges::{Range, without};
+use crate::ranges::{Range, shared, without};
 
 /// What an acquire that failed may leave behind.
 const FAILED: Duration = Duration::from_secs(3);
@@ -75,15 +75,39 @@ pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Viol
                 let time = idle.1 - idle.0;
                 let own = users.iter().filter(|user| user.process == process);
                 let times = own.map(|user| times_late(history, user, idle)).max().unwrap_or_default();
-                let bound = bounds.allow(RELEASED + LATE * times);
+                let bound = bounds.allow(RELEASED + bounds.linger + LATE * times);
                 if time > bound && time > bound + history.stalled(process, idle) {
                     let text = format!("{key} is owned by {process} for {} without a reason", ms(time));
                     found.push(Violation { check: "", text, key: Some(key.to_owned()), range: idle });
+                }
+                let bound = bounds.allow(RELEASED + LATE * times);
+                for (waiter, both) in waits(history, users, process, idle) {
+                    let time = both.1 - both.0;
+                    let excused = history.stalled(process, both) + history.stalled(&waiter.process, both);
+                    if time > bound + excused + history.late(waiter, both) {
+                        let text = format!("{process} keeps {key} for {} and does not use it", ms(time));
+                        found.push(Violation::of(waiter, both, format!("{text}, while {} waits", who(waiter))));
+                    }
                 }
             }
         }
     }
     found
+}
+
+/// When tasks of other processes wait for a lock that this process does not use.
+fn waits<'a>(
+    history: &'a History,
+    users: &'a [&'a Attempt],
+    process: &'a str,
+    idle: Range,
+) -> impl Iterator<Item = (&'a Attempt, Range)> {
+    let others = users.iter().filter(move |user| user.process != process && user.wanted.timeout > 0);
+    others.filter_map(move |user| {
+        let killed = history.killed.get(&user.process).copied();
+        let until = user.returned().into_iter().chain(killed).min().unwrap_or(history.last());
+        Some((*user, shared(idle, (user.invoked, until))?))
+    })
 }
 
 /// How often a task was late for long in all that time, and at least once if it was late at all. Each step that it takes on its
@@ -127,7 +151,7 @@ fn bound(history: &History, bounds: &Bounds, lease: &Owned, own: &[&Attempt], id
         (true, false) if bounds.tells => FAILED.min(bounds.crash()),
         (true, _) => bounds.crash(),
         (false, true) if lost || history.faults_in(trouble).next().is_some() => bounds.crash(),
-        (false, true) => RELEASED,
+        (false, true) => RELEASED + bounds.linger,
         (false, false) => FAILED,
     }
 }
@@ -136,7 +160,7 @@ fn bound(history: &History, bounds: &Bounds, lease: &Owned, own: &[&Attempt], id
 mod tests {
     use super::*;
     use crate::event::What;
-    use crate::sample::Sample;
+    use crate::sample::{BOUNDS, Sample};
 
     #[test]
     fn a_lock_that_a_failed_acquire_leaves_is_found() {
@@ -180,6 +204,18 @@ mod tests {
         let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20).and(4000, "harness", fault);
         assert_eq!(sample.clone().gone(900).finds(unused_locks_are_released), 0);
         assert_eq!(sample.gone(3700).finds(unused_locks_are_released), 1);
+    }
+
+    #[test]
+    fn a_lock_that_lingers_is_kept_from_nobody_who_waits() {
+        let bounds = Bounds { linger: Duration::from_secs(2), ..BOUNDS };
+        let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20);
+        let finds = |sample: &Sample| sample.clone().finds_with(unused_locks_are_released, &bounds);
+        assert_eq!(finds(&sample.clone().gone(3000)), 0);
+        assert_eq!(finds(&sample.clone().gone(3200)), 1);
+        let waited = sample.asks(500, "b");
+        assert_eq!(finds(&waited.clone().gone(1500)), 0);
+        assert_eq!(finds(&waited.gone(1700)), 1);
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub fn errors_are_true(history: &History, bounds: &Bounds) -> Vec<Violation> {
     found.extend(outages_are_no_busy_locks(history, bounds));
     found.extend(outages_are_real(history, bounds));
     found.extend(busy_locks_are_taken(history, bounds));
+    found.extend(unused_locks_are_not_busy(history, bounds));
     found
 }
 
@@ -74,6 +75,8 @@ pub fn losses_are_told(history: &History, bounds: &Bounds) -> Vec<Violation> {
             };
             if let Some((at, How::Done)) = claim.answer
                 && !claim.dropped
+                // A lease that lingers is not released at once.
+                && bounds.linger.is_zero()
                 // One that the restart has cut is repeated, and may have been executed before.
                 && claim.released.is_some_and(|called| called > restart.range.1 + MOMENT)
                 && history.attempts.iter().all(is_alone)
@@ -167,6 +170,32 @@ fn busy_locks_are_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
         if !is_taken && !attempts.get(attempt.key.as_str()).is_some_and(|of| of.iter().any(|other| is_rival(other))) {
             let text = format!("{} is told that {} is busy, and nobody has it", who(attempt), attempt.key);
             found.push(Violation::of(attempt, (attempt.invoked, returned), text));
+        }
+    }
+    found
+}
+
+/// A single try is not told of a busy lock that a process only keeps: that process yields. Where it can be decided: nothing was
+/// wrong for a while, and nobody used the lock or wanted it shortly before and during the try.
+fn unused_locks_are_not_busy(history: &History, bounds: &Bounds) -> Vec<Violation> {
+    let mut found = Vec::new();
+    if bounds.linger.is_zero() || !bounds.round_trip.is_zero() {
+        return found;
+    }
+    let attempts = history.by_key();
+    for attempt in history.attempts.iter().filter(|attempt| attempt.wanted.timeout == 0) {
+        let (Some(returned), Some(How::Busy)) = (attempt.returned(), attempt.how()) else { continue };
+        let range = (attempt.invoked.saturating_sub(span(bounds.noise)), returned);
+        let before = (attempt.invoked.saturating_sub(AFTER), returned);
+        let is_user = |other: &&Attempt| {
+            let over = other.claim.as_ref().map_or(other.returned(), Claim::over).unwrap_or(u64::MAX);
+            !std::ptr::eq(*other, attempt) && shared((other.invoked, over), range).is_some()
+        };
+        let is_killed = history.killed.values().any(|at| before.0 < *at && *at < returned);
+        let is_used = attempts.get(attempt.key.as_str()).is_some_and(|of| of.iter().any(is_user));
+        if !is_used && !is_killed && history.is_calm(before) && history.faults_in(before).next().is_none() {
+            let text = format!("{} is told that {} is busy, and nobody uses it", who(attempt), attempt.key);
+            found.push(Violation::of(attempt, range, text));
         }
     }
     found

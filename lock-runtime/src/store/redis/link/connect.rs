@@ -17,7 +17,7 @@ use super::super::failure::CallError;
 use super::super::greeting::OnFailover;
 use super::super::vote::Vote;
 use super::receiver::Receiver;
-use super::{Link, Live, Made};
+use super::{Channel, Link, Live, Made};
 use crate::clock::{Deadline, Drift, Moment};
 use crate::observe;
 use crate::store::Anchor;
@@ -141,7 +141,7 @@ impl Link {
         let opening = Opening {
             under_way: UnderWay { link: Weak::clone(&self.this), generation },
             endpoint: self.endpoint.clone(),
-            process: self.process.clone(),
+            channel: self.channel.clone(),
             max_lease: self.max_lease,
             connect_timeout: self.connect_timeout,
             drift: self.drift,
@@ -189,7 +189,7 @@ impl Link {
                 if let Some(away) = away
                     && let Some(events) = self.events.get().and_then(Weak::upgrade)
                 {
-                    events.on_reconnect(&self.server, self.process.is_some(), away);
+                    events.on_reconnect(&self.server, self.is_of_callers(), away);
                 }
                 if again {
                     // The server may have lost what was asked for and held. On this connection the answers are up to date.
@@ -258,7 +258,7 @@ impl Drop for UnderWay {
 struct Opening {
     under_way: UnderWay,
     endpoint: Endpoint,
-    process: Option<String>,
+    channel: Option<Channel>,
     max_lease: Option<Duration>,
     connect_timeout: Duration,
     drift: Drift,
@@ -314,7 +314,8 @@ impl Opening {
             }
             None => None,
         };
-        if self.process.is_some() {
+        // Without its channel the keeper renews all the same, and its messages go to the callers' channel.
+        if self.channel.as_ref().is_some_and(Channel::is_of_callers) {
             told.next().unwrap_or(Value::Nil).extract_error()?;
         }
         let live = Live {
@@ -333,8 +334,8 @@ impl Opening {
         if self.max_lease.is_some() {
             Vote::ask(&mut wishes);
         }
-        if let Some(process) = &self.process {
-            wishes.cmd("SUBSCRIBE").arg(format!("cache_lock:{process}"));
+        if let Some(channel) = &self.channel {
+            wishes.cmd("SUBSCRIBE").arg(channel.name());
         }
         wishes
     }

@@ -13,7 +13,7 @@ impl Link {
         let mut state = self.locked();
         state.clock = Some(anchor);
         // Otherwise the keeper's connection, which leads to the same server, would warn a second time.
-        if self.process.is_none() || state.is_drift_told {
+        if !self.is_of_callers() || state.is_drift_told {
             return;
         }
         let Some(gain) = state.drifting.on_answer(anchor, self.drift) else { return };

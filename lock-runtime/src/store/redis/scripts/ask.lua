@@ -50,11 +50,10 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
       redis.call('RPUSH', queue, entry)
     end
     redis.call('PEXPIRE', queue, QUEUE_TTL)
-    local address = channel(owner)
-    if address then
-      redis.pcall('PUBLISH', address, 'wait ' .. lock)
-    elseif owner == SHARED then
+    if owner == SHARED then
       tell_shared(lock, queue, entry)
+    else
+      tell(owner, 'wait ' .. lock)
     end
   end
   local holder, left = holder_of(lock, owner, -1)

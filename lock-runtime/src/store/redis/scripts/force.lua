@@ -34,8 +34,7 @@ if owner == SHARED or owner == SHARED .. FORCED then
   end
   return SHARED .. FORCED
 end
-local address = channel(owner)
-if not address then
+if not channel(owner) then
   if not hand_off(lock, queue) then
     redis.call('DEL', lock)
   end
@@ -49,5 +48,5 @@ else
   redis.call('PEXPIRE', lock, ARGV[1], 'LT')
   redis.call('SET', lock, token .. FORCED, 'KEEPTTL')
 end
-redis.pcall('PUBLISH', address, 'forced ' .. token .. ' ' .. lock)
+tell(token, 'forced ' .. token .. ' ' .. lock)
 return token .. FORCED

@@ -29,6 +29,22 @@ local function channel(token)
   end
 end
 
+-- Tells the process of `owner` something about its lock; a foreign value has nobody to tell. A sequence that begins with 0
+-- belongs to a lease that may linger (rule L9). Then no task of the process need be awake, so its keeper is told: on a channel
+-- of its own, unless it is not connected just now.
+local function tell(owner, message)
+  local address = channel(owner)
+  if address and string.find(owner, '^%x+%.0') then
+    local listeners = redis.pcall('PUBLISH', address .. ':keeper', message)
+    if type(listeners) == 'number' and listeners > 0 then
+      return
+    end
+  end
+  if address then
+    redis.pcall('PUBLISH', address, message)
+  end
+end
+
 local function number(value)
   return string.format('%.0f', value) -- tostring would lose digits
 end

@@ -37,8 +37,8 @@ local function pass_on(lock, queue, owner, token, claim, again, again_claim)
   elseif owner == SHARED then
     -- The token may have stood in front of others that fit.
     admit(lock, queue)
-  elseif again ~= '' and owner ~= again and channel(owner) then
-    redis.pcall('PUBLISH', channel(owner), 'wait ' .. lock)
+  elseif again ~= '' and owner ~= again then
+    tell(owner, 'wait ' .. lock)
   end
   if again == '' or not owner then
     return owned and 1 or 0

@@ -1,0 +1,322 @@
+//! Rule L9: a lease that lingers. It is kept without a hold, for the next hold here.
+//!
+//! A lease lingers from the end of a hold until one of these happens: the next task here takes the lease over, the linger time
+//! is over, another process is known to wait, or the manager ends. A lease that lingers has no turn. So whoever takes it away
+//! and whoever takes it over find each other under the slot's lock.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::bias::Bias;
+use super::core::Core;
+use super::lease::Lease;
+use super::slot::{Slot, State};
+use super::upkeep::{ScheduleKeys, Trigger};
+use crate::clock::{Deadline, Moment};
+use crate::observe::{Path, metrics};
+use crate::store::Release;
+use crate::timing::{RENEWALS_PER_LEASE, lengthened_at};
+
+/// What a lease knows of its lingering.
+#[derive(Debug, Default)]
+pub(super) struct Linger {
+    /// Until when the lease lingers, while it does.
+    now: Option<(Deadline, metrics::Lingering)>,
+    /// Whether a hold has begun on the lease while it lingered, and the lease was not lengthened since.
+    is_reused: bool,
+    /// Whether a hold has begun on the lease while it lingered, ever.
+    was_used: bool,
+    /// When the lease last began to linger.
+    began: Option<Instant>,
+    /// Its place among the leases that linger.
+    place: Option<Place>,
+}
+
+/// What is to be done for a lease that begins to linger.
+#[derive(Debug)]
+pub(super) struct Lingering {
+    /// The keeper has to look at the lease after this time. `None` when it looks sooner anyhow.
+    look_in: Option<Duration>,
+    /// Whether one more lease lingers.
+    is_new: bool,
+}
+
+/// A lease that lingers no more, for its release.
+#[derive(Debug)]
+pub(crate) struct GivenUp {
+    release: Release,
+    entries: ScheduleKeys,
+}
+
+impl Linger {
+    /// Notes that the lease was lengthened.
+    pub(super) fn on_lengthened(&mut self) {
+        self.is_reused = false;
+    }
+}
+
+impl Lease {
+    /// The end of the linger time, or of the lease, whichever comes first.
+    fn may_linger_until(&self, linger: Duration, now: Moment) -> Deadline {
+        mutant!(LingerUnchecked => return Deadline::new(now, linger));
+        Deadline::new(now, linger).min_at(self.until, now)
+    }
+
+    pub(super) fn lingers(&self) -> bool {
+        self.linger.now.is_some()
+    }
+
+    /// How much longer the lease lingers. Zero when it does not.
+    pub(super) fn lingers_for(&self, now: Moment) -> Duration {
+        self.linger.now.as_ref().map_or(Duration::ZERO, |(until, _)| until.remaining_at(now))
+    }
+
+    /// In how long the lease has to be lengthened. `None` while no hold has used it again, or a renewal is on its way.
+    pub(super) fn is_lengthened_in(&self, now: Moment) -> Option<Duration> {
+        let is_due = self.linger.is_reused && !self.upkeep.renewing;
+        is_due.then(|| self.until.remaining_at(now).saturating_sub(lengthened_at(self.claim)))
+    }
+
+    /// Since when the store has confirmed the lease for a hold of this length, as far as a hold before it has seen to that: no
+    /// renewal would be due yet.
+    pub(super) fn confirmed_for(&self, expire: Duration, now: Moment) -> Option<Moment> {
+        let enough = expire / RENEWALS_PER_LEASE * (RENEWALS_PER_LEASE - 1);
+        (self.until.remaining_at(now) >= enough).then(|| self.until.start())
+    }
+}
+
+impl State {
+    pub(super) fn lingers(&self) -> bool {
+        self.lease.as_ref().is_some_and(Lease::lingers)
+    }
+
+    /// A task takes the lease over. Returns whether the lease lingered.
+    pub(super) fn end_linger(&mut self) -> bool {
+        let Some(lease) = self.lease.as_mut().filter(|lease| lease.lingers()) else { return false };
+        lease.linger.now = None;
+        lease.linger.is_reused = true;
+        lease.linger.was_used = true;
+        true
+    }
+
+    /// Ends the hold `id` and lets its lease linger, when that was asked for and nobody is known to wait.
+    pub(super) fn try_linger(&mut self, id: u64, slot: &Arc<Slot>, now: Moment) -> Option<Lingering> {
+        let lease = self.lease.as_mut()?;
+        let linger = lease.hold.as_ref().filter(|hold| hold.id == id)?.linger;
+        if linger.is_zero()
+            || !lease.token.may_linger()
+            || lease.contention.is_some()
+            || lease.has_ended(now)
+            || lease.keeps_out(now)
+        {
+            return None;
+        }
+        let list = slot.core.lingering();
+        if !self.waiters.is_empty() || self.offers.has_late() || !list.is_open() {
+            return None;
+        }
+        // Whoever waits would not be heard.
+        if !slot.core.schedule().hears_of(&slot.key) {
+            return None;
+        }
+        if !lease.linger.was_used && !list.bias.admits(&slot.key) {
+            return None;
+        }
+        let until = lease.may_linger_until(linger, now);
+        let began = Deadline::new(now, Duration::ZERO).on_timer();
+        lease.hold = None;
+        lease.fresh = false;
+        lease.path = Path::Linger;
+        lease.linger.now = Some((until, lease.holds.linger()));
+        lease.linger.began = Some(began);
+        let is_new = lease.linger.place.is_none();
+        lease.linger.place.get_or_insert_with(|| list.add(slot, began));
+        let look_in = lease.is_lengthened_in(now).unwrap_or(Duration::MAX).min(until.remaining_at(now));
+        let looks_sooner = lease.upkeep.entries.due.is_some_and(|(at, _)| at <= began + look_in);
+        self.turn = None;
+        self.offers.reset();
+        Some(Lingering { look_in: (!looks_sooner).then_some(look_in), is_new })
+    }
+
+    /// Takes the lease if it lingers, for its release.
+    fn take_lingering(&mut self, key: &Arc<str>) -> Option<GivenUp> {
+        let mut lease = self.lease.take_if(|lease| lease.lingers())?;
+        let entries = ScheduleKeys { tracked: self.tracked.take(), ..std::mem::take(&mut lease.upkeep.entries) };
+        Some(GivenUp { release: lease.release(key), entries })
+    }
+
+    /// The same when the linger time is over, or when the store may have forgotten the lease: nobody would notice a loss.
+    pub(super) fn take_lingered(&mut self, key: &Arc<str>, trigger: Trigger, now: Moment) -> Option<GivenUp> {
+        let lease = self.lease.as_ref().filter(|lease| lease.lingers())?;
+        let is_over = trigger == Trigger::Verify || lease.lingers_for(now).is_zero();
+        if is_over { self.take_lingering(key) } else { None }
+    }
+}
+
+impl Slot {
+    /// Takes in that another process waits. Returns the lease that has to yield to it.
+    pub(super) fn on_contention(&self) -> Option<GivenUp> {
+        let mut state = self.locked();
+        if let Some(lease) = &mut state.lease {
+            lease.note_contention();
+        } else if let Some(pending) = &mut state.pending {
+            pending.note_contention();
+        }
+        mutant!(LingersOn => return None);
+        if let Some(lease) = state.lease.as_ref().filter(|lease| lease.lingers()) {
+            self.core.lingering().bias.on_yield(&self.key, lease.linger.was_used);
+        }
+        state.take_lingering(&self.key)
+    }
+
+    /// Whether the lease lingers. `false` as well when the slot has none.
+    pub(crate) fn lingers(&self) -> bool {
+        self.locked().lingers()
+    }
+
+    /// Takes the lease from the slot that was the first of the list at `place`, unless it was used since.
+    fn evict(self: &Arc<Self>, place: PlaceKey) -> Option<GivenUp> {
+        let mut state = self.locked();
+        let lease = state.lease.as_mut()?;
+        lease.linger.place.take_if(|listed| listed.key == place)?;
+        match lease.linger.began {
+            // A hold has the lease now.
+            _ if !lease.lingers() => None,
+            Some(began) if began > place.0 => {
+                lease.linger.place = Some(self.core.lingering().add(self, began));
+                None
+            }
+            _ => state.take_lingering(&self.key),
+        }
+    }
+}
+
+impl Core {
+    /// Sees to a lease that has begun to linger.
+    pub(super) fn keep(&self, slot: &Arc<Slot>, Lingering { look_in, is_new }: Lingering) {
+        if let Some(pause) = look_in {
+            self.schedule().set_timer(slot, pause);
+        }
+        if !is_new {
+            return;
+        }
+        while let Some((oldest, place)) = self.lingering().take_excess() {
+            if let Some(oldest) = oldest.upgrade()
+                && let Some(given_up) = oldest.evict(place)
+            {
+                self.give_up(&oldest, given_up);
+            }
+        }
+    }
+
+    /// Releases a lease that lingered, over the keeper's connection.
+    pub(crate) fn give_up(&self, slot: &Arc<Slot>, GivenUp { release, entries }: GivenUp) {
+        self.schedule().cancel(entries);
+        self.release_elsewhere(release);
+        self.table().forget_if_unused(slot);
+    }
+
+    /// Releases the lease of `slot` if it lingers.
+    pub(super) fn give_up_lingering(&self, slot: &Arc<Slot>) {
+        let given_up = slot.locked().take_lingering(slot.key());
+        if let Some(given_up) = given_up {
+            self.give_up(slot, given_up);
+        }
+    }
+
+    /// Releases all leases that linger, and lets no lease linger any more: the manager ends.
+    pub(crate) fn end_lingering(&self) {
+        // In a child after a fork, everything that could be released belongs to the parent.
+        if self.is_inherited() {
+            return;
+        }
+        mutant!(LingersPastTheEnd => return);
+        self.lingering().is_closed.store(true, Ordering::SeqCst);
+        if self.lingering().is_empty() {
+            return;
+        }
+        for slot in self.table().all() {
+            self.give_up_lingering(&slot);
+        }
+    }
+}
+
+/// When a lease began to linger, and a number that distinguishes the leases of one instant.
+type PlaceKey = (Instant, u64);
+
+/// The leases of a manager that linger, or that lingered and are in use: the one that was used least recently is the first. A
+/// lease that is used again keeps its place until the list is full.
+///
+/// It is locked under the lock of a slot, and locks no slot itself.
+pub(super) struct LingeringLeases {
+    limit: usize,
+    is_closed: AtomicBool,
+    bias: Bias,
+    places: Mutex<Places>,
+}
+
+#[derive(Default)]
+struct Places {
+    last: u64,
+    places: BTreeMap<PlaceKey, Weak<Slot>>,
+}
+
+impl LingeringLeases {
+    pub(super) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, is_closed: AtomicBool::new(false), bias: Bias::default(), places: Mutex::default() })
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Places> {
+        // Nothing that can panic runs under this lock.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether no lease lingers.
+    pub(super) fn is_empty(&self) -> bool {
+        self.locked().places.is_empty()
+    }
+
+    fn is_open(&self) -> bool {
+        self.limit > 0 && !self.is_closed.load(Ordering::SeqCst)
+    }
+
+    fn add(self: &Arc<Self>, slot: &Arc<Slot>, at: Instant) -> Place {
+        let mut places = self.locked();
+        places.last += 1;
+        let key = (at, places.last);
+        places.places.insert(key, Arc::downgrade(slot));
+        Place { list: Arc::clone(self), key }
+    }
+
+    /// Takes the first of the list when there are too many.
+    fn take_excess(&self) -> Option<(Weak<Slot>, PlaceKey)> {
+        let mut places = self.locked();
+        if places.places.len() <= self.limit {
+            return None;
+        }
+        places.places.pop_first().map(|(place, slot)| (slot, place))
+    }
+}
+
+/// The place of a lease in the list. It is left when the lease ends, in whatever way.
+struct Place {
+    list: Arc<LingeringLeases>,
+    key: PlaceKey,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.list.locked().places.remove(&self.key);
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Place").field(&self.key).finish()
+    }
+}

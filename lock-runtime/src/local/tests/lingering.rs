@@ -1,0 +1,254 @@
+use std::time::Duration;
+
+use tokio::time::{Instant, advance, sleep};
+
+use super::round;
+use crate::local::upkeep::{Action, Trigger};
+use crate::{LockError, LockGuard, LockManager, LockRequest};
+
+const LINGER: Duration = Duration::from_millis(500);
+
+fn request(locks: &LockManager, key: &str) -> LockRequest {
+    locks.lock("p", key).linger(LINGER)
+}
+
+async fn hold(locks: &LockManager, key: &str) -> LockGuard {
+    request(locks, key).acquire().await.unwrap()
+}
+
+/// Holds the lock for a moment, and lets it linger.
+async fn linger(locks: &LockManager, key: &str) {
+    hold(locks, key).await.release().await.unwrap();
+}
+
+fn token(locks: &LockManager, key: &str) -> Option<String> {
+    let slot = locks.core().table().get(&format!("p:{key}"))?;
+    let state = slot.locked();
+    state.lease.as_ref().map(|lease| lease.token.as_str().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_hold_has_the_same_lease() {
+    let locks = LockManager::in_memory();
+    linger(&locks, "k").await;
+    let first = token(&locks, "k");
+    assert!(first.is_some());
+    assert_eq!((locks.stats().lingering, locks.stats().held), (1, 0));
+    let guard = hold(&locks, "k").await;
+    assert_eq!(token(&locks, "k"), first);
+    assert_eq!((locks.stats().lingering, locks.stats().held), (0, 1));
+    drop(guard);
+    assert_eq!((token(&locks, "k"), locks.stats().lingering), (first, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_released_when_its_time_is_over_and_all_is_forgotten() {
+    let locks = LockManager::in_memory();
+    let other = LockManager::builder().in_memory_with(&locks).unwrap();
+    linger(&locks, "k").await;
+    sleep(LINGER * 99 / 100).await;
+    assert!(other.is_locked("p", "k").await.unwrap());
+    sleep(LINGER / 50).await;
+    assert!(!other.is_locked("p", "k").await.unwrap());
+    assert!(locks.core().table().all().is_empty() && locks.core().lingering().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_used_again_and_again_is_kept_and_lengthened_once_a_second() {
+    let locks = LockManager::in_memory();
+    linger(&locks, "k").await;
+    let (before, start) = (locks.stats().renewals, Instant::now());
+    while start.elapsed() < Duration::from_secs(20) {
+        sleep(Duration::from_millis(7)).await;
+        linger(&locks, "k").await;
+    }
+    // A machine that is busy looks like a machine that was suspended, and that ends all lingering.
+    let leases: u32 = token(&locks, "k").unwrap().split(['.', '@']).nth(1).unwrap().parse().unwrap();
+    assert!(leases <= 3 && locks.stats().acquired > 1000, "{leases}");
+    let renewals = locks.stats().renewals - before;
+    assert!((13..=20).contains(&renewals), "{renewals}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn holds_that_are_confirmed_share_a_confirmation() {
+    let locks = LockManager::in_memory();
+    let (before, start) = (locks.stats().renewals, Instant::now());
+    while start.elapsed() < Duration::from_secs(30) {
+        let guard = hold(&locks, "k").await;
+        sleep(Duration::from_millis(50)).await;
+        guard.release().await.unwrap();
+    }
+    // A lease of 30 s is renewed after 10 s.
+    let renewals = locks.stats().renewals - before;
+    assert!((3..=8).contains(&renewals), "{renewals}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_not_renewed_has_its_whole_time_on_a_lease_that_lingered() {
+    let locks = LockManager::in_memory();
+    let long = hold(&locks, "k").await;
+    sleep(Duration::from_secs(1)).await;
+    long.release().await.unwrap();
+    sleep(LINGER / 2).await;
+    let guard = request(&locks, "k").renew(false).acquire().await.unwrap();
+    sleep(Duration::from_secs(29)).await;
+    assert!(guard.is_valid());
+    sleep(Duration::from_secs(2)).await;
+    assert!(!guard.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_lingers_yields_to_a_waiter_and_to_a_single_try() {
+    let locks = LockManager::in_memory();
+    let other = LockManager::builder().in_memory_with(&locks).unwrap();
+    let start = Instant::now();
+    linger(&locks, "k").await;
+    other.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    linger(&locks, "l").await;
+    assert_eq!(locks.stats().lingering, 1);
+    assert!(other.lock("p", "l").try_acquire().await.unwrap().is_some());
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert_eq!(locks.stats().lingering, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_try_is_told_after_a_moment_that_a_task_holds_the_lock() {
+    let locks = LockManager::in_memory();
+    let other = LockManager::builder().in_memory_with(&locks).unwrap();
+    let guard = hold(&locks, "k").await;
+    let start = Instant::now();
+    let busy = other.lock("p", "k").timeout(Duration::ZERO).acquire().await;
+    assert!(matches!(busy, Err(LockError::Timeout { waited: Duration::ZERO, .. })), "{busy:?}");
+    assert!((80..90).contains(&start.elapsed().as_millis()), "{:?}", start.elapsed());
+    // It leaves nothing behind, and the holder knows that somebody else wants the lock.
+    guard.release().await.unwrap();
+    assert_eq!(locks.stats().lingering, 0);
+    assert!(!other.is_locked("p", "k").await.unwrap());
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    let start = Instant::now();
+    assert!(other.lock("p", "k").try_acquire().await.unwrap().is_none());
+    assert_eq!(start.elapsed(), Duration::ZERO, "without linger nobody waits");
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_lease_lingers_while_another_process_waits() {
+    let locks = LockManager::in_memory();
+    let other = LockManager::builder().in_memory_with(&locks).unwrap();
+    let guard = hold(&locks, "k").await;
+    let waiting = other.lock("p", "k").acquire();
+    let (waited, ()) = tokio::join!(waiting, async {
+        sleep(Duration::from_millis(10)).await;
+        guard.release().await.unwrap();
+        assert_eq!(locks.stats().lingering, 0);
+    });
+    drop(waited.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_two_processes_take_turns_few_leases_linger() {
+    let locks = LockManager::in_memory();
+    let other = LockManager::builder().in_memory_with(&locks).unwrap();
+    let mut lingered = 0;
+    for _ in 0..160 {
+        for by in [&locks, &other] {
+            linger(by, "k").await;
+            lingered += by.stats().lingering;
+        }
+    }
+    assert!((16..=30).contains(&lingered), "{lingered}");
+    linger(&locks, "alone").await;
+    assert_eq!(locks.stats().lingering, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_least_recently_used_lease_goes_first() {
+    let locks = LockManager::builder().max_lingering(2).in_memory();
+    for key in ["a", "b", "a", "c"] {
+        linger(&locks, key).await;
+        advance(Duration::from_millis(1)).await;
+    }
+    assert_eq!(["a", "b", "c"].map(|key| token(&locks, key).is_some()), [true, false, true]);
+    linger(&locks, "d").await;
+    assert_eq!(["a", "c", "d"].map(|key| token(&locks, key).is_some()), [false, true, true]);
+    let none = LockManager::builder().max_lingering(0).in_memory();
+    linger(&none, "a").await;
+    assert_eq!(token(&none, "a"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lingers_is_released_by_a_shutdown_and_when_the_manager_is_dropped() {
+    let other = LockManager::in_memory();
+    for is_shut_down in [true, false] {
+        let locks = LockManager::builder().in_memory_with(&other).unwrap();
+        let (held, start) = (hold(&locks, "held").await, Instant::now());
+        for key in ["a", "b", "c"] {
+            linger(&locks, key).await;
+        }
+        if is_shut_down {
+            held.release().await.unwrap();
+            locks.shutdown().await;
+        } else {
+            drop(locks);
+            // A guard outlives its manager, and its lease lingers no more.
+            held.release().await.unwrap();
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        for key in ["a", "b", "c", "held"] {
+            assert!(!other.is_locked("p", key).await.unwrap(), "{key}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fencing_tokens_grow_over_leases_that_linger() {
+    let locks = LockManager::in_memory();
+    let other = LockManager::builder().in_memory_with(&locks).unwrap();
+    let mut last = None;
+    for round in 0..200 {
+        let by = if round % 70 == 69 { &other } else { &locks };
+        let guard = request(by, "k").fenced(true).acquire().await.unwrap();
+        assert!(guard.fencing_token() > last, "{round}");
+        last = guard.fencing_token();
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_lingers_is_taken_by_force_at_once_and_is_not_held() {
+    let locks = LockManager::in_memory();
+    let other = LockManager::builder().in_memory_with(&locks).unwrap();
+    linger(&locks, "k").await;
+    assert!(!locks.inspect("p", "k").await.unwrap().unwrap().is_held_here);
+    let start = Instant::now();
+    assert!(other.force_release("p", "k").await.unwrap());
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert!(!other.is_locked("p", "k").await.unwrap());
+    assert!(locks.core().table().all().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_the_store_may_have_forgotten_lingers_no_more() {
+    let locks = LockManager::in_memory();
+    linger(&locks, "k").await;
+    let slot = locks.core().table().get("p:k").unwrap();
+    assert!(matches!(slot.next_action(Trigger::Verify, &round(&locks)), Action::GiveUp(_)));
+    linger(&locks, "l").await;
+    locks.core().events().upgrade().unwrap().on_interruption(&|_| true);
+    assert!(locks.core().table().get("p:l").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_linger_time_that_is_too_long_is_refused() {
+    let locks = LockManager::in_memory();
+    let long = Duration::from_millis(2001);
+    let refused = locks.lock("p", "k").linger(long).acquire().await;
+    assert!(matches!(refused, Err(LockError::InvalidSetting { setting: "linger", .. })), "{refused:?}");
+    let refused = LockManager::builder().url("memory://").linger(long).connect().await;
+    assert!(matches!(refused, Err(LockError::InvalidSetting { setting: "linger", .. })), "{refused:?}");
+    let locks = LockManager::builder().linger(LINGER).in_memory();
+    locks.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(locks.stats().lingering, 1, "the manager's time");
+    locks.lock("p", "l").linger(Duration::ZERO).acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(locks.stats().lingering, 1, "the request's time");
+}

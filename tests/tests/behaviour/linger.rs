@@ -1,0 +1,149 @@
+//! A lock that is kept for the next hold here: [`LockRequest::linger`](lock_runtime::LockRequest::linger).
+
+use std::time::Duration;
+
+use lock_runtime::{LockError, LockManager, LockRequest};
+use tests::over_every_store;
+use tests::patience::{NOISE, eventually};
+use tests::server::Server;
+use tests::stores::World;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::{LONG, is_free};
+
+over_every_store![
+    the_next_holds_need_no_command,
+    another_process_that_waits_gets_the_lock_at_once,
+    a_single_try_of_another_process_gets_the_lock,
+    it_is_released_when_its_time_is_over,
+    a_shutdown_releases_what_lingers,
+    the_drop_of_the_manager_releases_what_lingers,
+    a_lock_that_lingers_can_be_taken_by_force,
+];
+
+const LINGER: Duration = Duration::from_secs(2);
+/// What a single try gives the other process.
+const YIELDS: Duration = Duration::from_millis(80);
+
+/// A request for the lock that lingers. `None` where that is refused, which it has shown.
+async fn lingering(world: &World, manager: &LockManager) -> Option<impl Fn() -> LockRequest + use<>> {
+    let of = manager.clone();
+    let request = move || of.lock("p", "k").timeout(LONG).linger(LINGER);
+    if world.is_quorum() {
+        let refused = request().acquire().await;
+        assert!(matches!(refused, Err(LockError::InvalidSetting { setting: "linger", .. })), "{refused:?}");
+        return None;
+    }
+    // Nothing lingers before the keeper has its connection.
+    while manager.stats().lingering == 0 {
+        request().acquire().await.unwrap().release().await.unwrap();
+        sleep(Duration::from_millis(2)).await;
+    }
+    Some(request)
+}
+
+async fn the_next_holds_need_no_command(world: World) {
+    let manager = world.manager().await;
+    let Some(request) = lingering(&world, &manager).await else { return };
+    let (before, acquired, start) = (manager.stats().commands, manager.stats().acquired, Instant::now());
+    for _ in 0..1000 {
+        request().run(async {}).await.unwrap();
+    }
+    let commands = manager.stats().commands - before;
+    // At most one command a second for the lock. A cluster is looked at, too.
+    assert!(commands <= 3 + start.elapsed().as_secs(), "{commands} in {:?}", start.elapsed());
+    assert_eq!((manager.stats().acquired - acquired, manager.stats().lost), (1000, 0));
+}
+
+async fn another_process_that_waits_gets_the_lock_at_once(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    assert!(is_free(&other, "warm").await);
+    let Some(request) = lingering(&world, &manager).await else { return };
+    for _ in 0..5 {
+        request().acquire().await.unwrap().release().await.unwrap();
+        let start = Instant::now();
+        let guard = other.lock("p", "k").timeout(LONG).acquire().await.unwrap();
+        assert!(start.elapsed() < NOISE, "{:?}", start.elapsed());
+        guard.release().await.unwrap();
+    }
+}
+
+async fn a_single_try_of_another_process_gets_the_lock(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    assert!(is_free(&other, "warm").await);
+    let Some(_request) = lingering(&world, &manager).await else { return };
+    assert!(is_free(&other, "k").await);
+    let held = manager.lock("p", "k").linger(LINGER).acquire().await.unwrap();
+    let start = Instant::now();
+    assert!(!is_free(&other, "k").await);
+    assert!(start.elapsed() >= YIELDS && start.elapsed() < YIELDS + NOISE, "{:?}", start.elapsed());
+    held.release().await.unwrap();
+    assert!(is_free(&other, "k").await);
+}
+
+async fn it_is_released_when_its_time_is_over(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let Some(_request) = lingering(&world, &manager).await else { return };
+    let start = Instant::now();
+    while other.is_locked("p", "k").await.unwrap() {
+        sleep(Duration::from_millis(20)).await;
+    }
+    let lingered = start.elapsed();
+    assert!(lingered > LINGER - NOISE && lingered < LINGER + NOISE, "{lingered:?}");
+    eventually("nothing is left", LONG, || manager.stats().keys == 0).await;
+}
+
+async fn a_shutdown_releases_what_lingers(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let Some(_request) = lingering(&world, &manager).await else { return };
+    let start = Instant::now();
+    manager.shutdown().await;
+    assert!(start.elapsed() < NOISE, "{:?}", start.elapsed());
+    assert!(!other.is_locked("p", "k").await.unwrap());
+}
+
+async fn the_drop_of_the_manager_releases_what_lingers(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let Some(request) = lingering(&world, &manager).await else { return };
+    drop((manager, request));
+    let start = Instant::now();
+    while other.is_locked("p", "k").await.unwrap() {
+        assert!(start.elapsed() < NOISE, "{:?}", start.elapsed());
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn a_lock_that_lingers_can_be_taken_by_force(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let Some(_request) = lingering(&world, &manager).await else { return };
+    assert!(!manager.inspect("p", "k").await.unwrap().unwrap().is_held_here);
+    let start = Instant::now();
+    assert!(other.force_release("p", "k").await.unwrap());
+    assert!(start.elapsed() < NOISE, "{:?}", start.elapsed());
+    assert_eq!((manager.stats().lingering, manager.stats().lost), (0, 0));
+}
+
+/// `LINGERING=1000000` for more keys.
+#[tokio::test]
+async fn a_hundred_thousand_locks_that_lingered_leave_nothing() {
+    let keys = std::env::var("LINGERING").map_or(100_000, |keys| keys.parse().unwrap());
+    let server = Server::start();
+    let manager = LockManager::builder().url(&server.url()).max_lingering(keys).connect().await.unwrap();
+    let mut users = JoinSet::new();
+    let tasks = 200;
+    for task in 0..tasks {
+        let manager = manager.clone();
+        users.spawn(async move {
+            for key in (task..keys).step_by(tasks) {
+                let request = manager.lock("p", &key).timeout(LONG * 6).linger(LINGER);
+                request.acquire().await.unwrap().release().await.unwrap();
+            }
+        });
+    }
+    users.join_all().await;
+    assert!(manager.stats().lingering > 0);
+    eventually("nothing is left", LONG * 6, || manager.stats().keys == 0 && manager.stats().unreleased == 0).await;
+    assert_eq!(server.keys().len(), 0);
+    assert_eq!(manager.stats().lost, 0);
+}
