@@ -1,6 +1,5 @@
 //! [`LockOptions`]: the options of one lock as the user wrote them, before the defaults of a manager are known.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -192,16 +191,16 @@ impl LockOptions {
     /// The option `mode = "read"`.
     #[must_use]
     pub fn read(self) -> Self {
-        self.sharing(Share::Read)
+        self.sharing(Share::READ)
     }
 
     /// The option `permits = EXPR`.
     #[must_use]
     pub fn permits(self, permits: impl Amount) -> Self {
-        let permits = permits.amount().and_then(|permits| NonZeroU32::new(u32::try_from(permits).ok()?));
+        let permits = permits.amount().and_then(Share::permit);
         match permits {
-            Some(permits) => self.sharing(Share::Permit(permits)),
-            None => self.refuse("permits", "it is zero, negative, or more than 4,294,967,295: write at least 1"),
+            Some(share) => self.sharing(share),
+            None => self.refuse("permits", "it is zero, negative, or more than 4,294,967,294: write at least 1"),
         }
     }
 
@@ -265,7 +264,7 @@ impl LockOptions {
         if request.share.is_some()
             && let Some(reason) = engine.core().store().refuses_sharing()
         {
-            let setting = if request.share == Some(Share::Read) { "read" } else { "permits" };
+            let setting = if request.share == Some(Share::READ) { "read" } else { "permits" };
             return Err(LockError::InvalidSetting { setting, reason: reason.to_owned() });
         }
         Ok(Entry { engine, request, set })

@@ -1,6 +1,5 @@
 //! [`Family`]: the slots of one name whose leases share the lock.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -37,31 +36,26 @@ impl Family {
         share: Share,
         wait: bool,
     ) -> (Arc<Slot>, Entered<'a>) {
-        match share {
-            Share::Permit(of) => self.enter_permit(core, request, of, wait),
-            Share::Read => {
-                let together = self.slots.iter().find(|slot| slot.share == Some(share) && slot.number == TOGETHER);
-                let slot = match together.filter(|_| request.joins_readers()).map(Arc::clone) {
-                    Some(slot) => slot,
-                    None if request.joins_readers() => {
-                        self.add(Slot::sharing(core, &request.key, share, TOGETHER, None))
-                    }
-                    None => self.add_numbered(core, request, share, None),
-                };
-                let entered = slot.enter(core.waiter_limit(), request, wait);
-                (slot, entered)
-            }
+        if share != Share::READ {
+            return self.enter_permit(core, request, share, wait);
         }
+        let together = self.slots.iter().find(|slot| slot.share == Some(share) && slot.number == TOGETHER);
+        let slot = match together.filter(|_| request.joins_readers()).map(Arc::clone) {
+            Some(slot) => slot,
+            None if request.joins_readers() => self.add(Slot::sharing(core, &request.key, share, TOGETHER, None)),
+            None => self.add_numbered(core, request, share, None),
+        };
+        let entered = slot.enter(core.waiter_limit(), request, wait);
+        (slot, entered)
     }
 
     fn enter_permit<'a>(
         &mut self,
         core: &'a Arc<Core>,
         request: &ResolvedRequest,
-        of: NonZeroU32,
+        share: Share,
         wait: bool,
     ) -> (Arc<Slot>, Entered<'a>) {
-        let share = Share::Permit(of);
         if let Some((slot, id)) = self.idle_permit(share, None) {
             return (slot, Entered::Turn { id, has_lease: false });
         }

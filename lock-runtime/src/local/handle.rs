@@ -118,13 +118,14 @@ impl HoldHandle {
     /// Whether a body under this hold may do what a hold of this `share` allows.
     pub(crate) fn covers(&self, share: Option<Share>) -> bool {
         match (self.0.slot.share, share) {
-            (None, _) | (Some(_), Some(Share::Read)) | (Some(Share::Permit(_)), Some(Share::Permit(_))) => true,
-            (Some(_), None) | (Some(Share::Read), Some(Share::Permit(_))) => false,
+            (None, _) | (Some(_), Some(Share::READ)) => true,
+            (Some(_), None) => false,
+            (Some(outer), Some(_)) => outer != Share::READ,
         }
     }
 
     pub(crate) fn is_of_reader(&self) -> bool {
-        self.0.slot.share == Some(Share::Read)
+        self.0.slot.share == Some(Share::READ)
     }
 
     /// Whether this is a hold of `key` in `core`.

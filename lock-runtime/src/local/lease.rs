@@ -306,7 +306,7 @@ impl Lease {
         let Some(contention) = &mut self.contention else {
             return true;
         };
-        if self.share == Some(Share::Read) {
+        if self.share == Some(Share::READ) {
             // Rule S5: readers that came after a writer wait for it.
             return false;
         }

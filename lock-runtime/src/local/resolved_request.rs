@@ -34,7 +34,7 @@ impl ResolvedRequest {
     /// Whether the hold may be one with those of other readers here. A hold that is not renewed, or has a longest or a shortest
     /// time, does not end when the others do.
     pub(super) fn joins_readers(&self) -> bool {
-        self.share == Some(Share::Read) && self.renew && self.terms.is_none()
+        self.share == Some(Share::READ) && self.renew && self.terms.is_none()
     }
 
     /// The lease that its hold needs before it starts.

@@ -7,7 +7,6 @@ use super::LockManager;
 use crate::clock::Deadline;
 use crate::local::Core;
 use crate::lock_info::{LockInfo, LockMode};
-use crate::share::Share;
 use crate::store::{Forced, Seen, Store};
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -193,16 +192,13 @@ fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
         remaining: seen.frees_in.unwrap_or(Duration::MAX),
         waiting: seen.waiting.iter().map(|token| token.label().unwrap_or_default()).collect(),
         mode: mode_of(seen),
-        is_held_here: is_held_here,
+        is_held_here,
         is_forced: seen.owner.unforced().is_some(),
     }
 }
 
 fn mode_of(seen: &Seen) -> LockMode {
-    let permits = seen.sharing.iter().filter_map(|(share, _)| match share {
-        Share::Permit(of) => Some(of.get()),
-        Share::Read => None,
-    });
+    let permits = seen.sharing.iter().filter_map(|(share, _)| share.permits());
     match permits.min() {
         Some(of) => LockMode::Permits { of },
         None if seen.sharing.is_empty() => LockMode::Exclusive,

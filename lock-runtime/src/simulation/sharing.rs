@@ -22,7 +22,7 @@ use crate::mutants::{Mutant, Seeded};
 use crate::{LockError, LockGuard, LockManager};
 
 /// In so many worlds a bug has to show.
-const WORLDS: u64 = 150;
+const WORLDS: u64 = 40;
 const PATIENT: Duration = Duration::from_secs(40);
 const LEASE: Duration = Duration::from_secs(3);
 /// For so long there are faults.
@@ -299,7 +299,7 @@ const SCENES: [Scene; 7] =
 #[test]
 fn readers_and_permits_keep_their_promises() {
     let mut shared = 0;
-    for seed in seeds(150) {
+    for seed in seeds(20) {
         for scene in SCENES.into_iter().filter(|scene| !scene.is_dense || seed % 10 == 0) {
             let shown = shown(seed, scene, None);
             assert!(shown.is_well(scene), "SEED={seed}: {scene:?}: {shown:?}");

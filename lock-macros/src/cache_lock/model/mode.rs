@@ -50,10 +50,10 @@ fn reads(mode: &Expr, mistakes: &mut Mistakes) -> bool {
 fn permits_of(written: &Expr, mistakes: &mut Mistakes) -> Option<TokenStream> {
     let problem = match plain(written) {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => match number.base10_parse::<u32>() {
+            Ok(u32::MAX) | Err(_) => "at most 4294967294 permits are possible",
             Ok(0) => "nobody could get one of 0 permits: write how many may hold the lock at once, at least 1",
             Ok(permits) if number.suffix().is_empty() => return Some(Literal::u32_suffixed(permits).to_token_stream()),
             Ok(_) => return Some(written.to_token_stream()),
-            Err(_) => "at most 4294967295 permits are possible",
         },
         Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => "the number of permits can't be negative: write at least 1",
         Expr::Lit(_) => "`permits` is how many may hold the lock at once: write an integer, as in `permits = 4`",

@@ -29,9 +29,9 @@ pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "5c13ae226
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "95511916d8a7a4640c9875b4f1d00d5100caee9d");
 pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "b87292794830b13d6fee3e1484f8468df737d19a");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "368be06b431e506b657c4cdf117646601400b865");
+    script!(9, "shared_ask.lua", "79170d7ff76072b6e7b917df40796fe5844ebf62");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "243ae96dcaa063368902fe3051a2f2ad6c02b18c");
+    script!(10, "shared_release.lua", "fd907f879f85a2e9d0352bc4f3fde8edf6e18e1b");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
     script!(11, "shared_renew.lua", "b38adc8544b3b7b029589541b17ea3449d4046d1");
 pub(super) static SHARED_DRAW: LazyLock<Script> =

@@ -51,11 +51,11 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
       redis.call('RPUSH', queue, entry)
     end
     redis.call('PEXPIRE', queue, QUEUE_TTL)
-    if channel(owner) then
-      tell(owner, 'wait ' .. lock)
-    elseif owner == SHARED then
+    if owner == SHARED then
       -- The other permits of the same process are no reason to end what it does.
       tell_shared(lock, queue, entry, channel(token))
+    else
+      tell(owner, 'wait ' .. lock)
     end
   end
   local holder, left = holder_of(lock, owner, 0)

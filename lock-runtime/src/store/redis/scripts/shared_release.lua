@@ -48,10 +48,10 @@ local function release(lock, queue, token, claim, capacity, again, again_claim)
     local left = ends - math.ceil(now() / 1000)
     return { owned and 1 or 0, now(), left, again, redis.call('EXISTS', queue) }
   end
-  if channel(owner) then
-    tell(owner, 'wait ' .. lock)
-  elseif owner == SHARED then
+  if owner == SHARED then
     tell_shared(lock, queue, again_entry, channel(again))
+  else
+    tell(owner, 'wait ' .. lock)
   end
   local holder, left = holder_of(lock, owner, 0)
   return { owned and 1 or 0, now(), left, holder, redis.call('EXISTS', queue) }
