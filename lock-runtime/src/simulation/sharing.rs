@@ -32,7 +32,7 @@ const PERMITS: u32 = 2;
 /// Where nothing goes wrong, nobody waits for longer: a few batches, each with the longest hold and a few messages.
 const SOON: Duration = Duration::from_millis(600);
 /// The same in a crowd: the tasks of each process wait for one another as well.
-const SOON_IN_A_CROWD: Duration = Duration::from_secs(2);
+const SOON_IN_A_CROWD: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
