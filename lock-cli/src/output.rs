@@ -48,6 +48,8 @@ pub(crate) struct Lock {
     pub(crate) name: String,
     /// The label of the holder's manager; null for another kind of client.
     pub(crate) holder: Option<String>,
+    /// One label for each lease.
+    pub(crate) holders: Vec<String>,
     pub(crate) mode: String,
     /// Null for a lock without an end.
     pub(crate) remaining_ms: Option<u64>,
@@ -61,6 +63,7 @@ impl From<LockInfo> for Lock {
         Self {
             name: info.key,
             holder: info.holder,
+            holders: info.holders,
             mode: info.mode.to_string(),
             remaining_ms: remaining.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             waiting: info.waiting,
@@ -72,6 +75,9 @@ impl From<LockInfo> for Lock {
 impl Lock {
     pub(crate) fn holder_text(&self) -> String {
         let holder = match &self.holder {
+            Some(_) if self.holders.len() > 1 => {
+                self.holders.iter().map(|label| clean(label)).collect::<Vec<_>>().join(", ")
+            }
             Some(label) if label.is_empty() => "a manager without a label".to_owned(),
             Some(label) => clean(label),
             None => "another kind of client".to_owned(),

@@ -43,6 +43,8 @@ mod snapshots;
 /// | `renew = BOOL` | `renew = false` never renews the lease: the body is stopped when the lease ends | `true`; `renew` alone means `renew = true` |
 /// | `max_hold_ms = INTEGER`, `max_hold_s = INTEGER`, `max_hold = "5m"` or a `Duration` | how long the lock may be held: then the body is stopped as if the lock were lost, and the error says why | no limit |
 /// | `at_least_ms = INTEGER`, `at_least_s = INTEGER`, `at_least = "50s"` or a `Duration` | how long no other process or task gets the lock, from the start of the hold, also when the body ends sooner, fails, or its process dies: for a job that is to run once per period | they get it when the body ends |
+/// | `mode = "read"`, `mode = "write"` | a reader shares the lock with other readers, and a writer has it alone. Readers that come after a waiting writer wait for it ([more](#readers-and-permits)) | `"write"` |
+/// | `permits = INTEGER` | at most so many bodies run at once, over all processes ([more](#readers-and-permits)) | one at a time |
 /// | `on_fail = EXPR`, `on_fail = \|err\| EXPR` | what to return when the lock was not obtained, or was lost | `Err(E::from(LockError))` |
 /// | `on_lost = "cancel"`, `on_lost = "continue"` | whether a body is stopped when its lease is lost | `"cancel"` |
 /// | `manager = EXPR` | the `LockManager`, or a reference or `Arc` to a manager; borrowed, never moved | the manager of the enclosing `LockManager::scope`, else the installed manager |
@@ -78,6 +80,25 @@ mod snapshots;
 ///
 /// - `#[locked_object]`: the argument itself. In `Path(id): Path<u64>` that is `id`.
 /// - `#[locked_complex_object(field = "order.id")]`: a field of the argument.
+///
+/// # Readers and permits
+///
+/// ```ignore (the runtime depends on this crate)
+/// #[cache_lock(prefix = "catalog", key = id, mode = "read")]                 // beside other readers
+/// async fn page(id: u64) -> Result<Page, ShopError> { /* … */ }
+///
+/// #[cache_lock(prefix = "catalog", key = id)]                                // alone
+/// async fn edit(id: u64, page: Page) -> Result<(), ShopError> { /* … */ }
+///
+/// #[cache_lock(prefix = "render", key = tenant, permits = 4)]                // at most four at a time
+/// async fn render(tenant: u64) -> Result<Video, ShopError> { /* … */ }
+/// ```
+///
+/// A reader inside the body of a reader or a writer of the same lock starts at once. A writer inside a reader would wait for
+/// itself: its call fails at once with `LockError::AlreadyHeld`. A body with a permit that calls a fn with a permit of the same
+/// lock takes that fn along on its own permit.
+///
+/// On a quorum both are refused with `LockError::InvalidSetting`.
 ///
 /// # What happens when
 ///

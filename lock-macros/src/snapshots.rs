@@ -36,7 +36,8 @@ fn an_async_fn() {
 
 #[test]
 fn an_async_fn_with_constants() {
-    let options = quote!(prefix = names::ORDER, key = id, timeout_s = TIMEOUT, expire_ms = EXPIRE, renew);
+    let options =
+        quote!(prefix = names::ORDER, key = id, timeout_s = TIMEOUT, expire_ms = EXPIRE, renew, permits = PERMITS);
     let item = quote! {
         async fn pay(id: u64) -> Result<(), ShopError> {}
     };
@@ -63,7 +64,7 @@ fn a_fn_with_marked_arguments_and_default_prefix() {
 fn a_method_with_every_option() {
     let options = quote! {
         prefix = Self::PREFIX, key = (self.id(), order.id), timeout = "2s", expire = self.expire, linger_ms = 500,
-        renew = true, max_hold = "5m", at_least_s = 50, on_lost = "continue", manager = self.locks, guard = guard,
+        renew = true, max_hold = "5m", at_least_s = 50, mode = "read", on_lost = "continue", manager = self.locks, guard = guard,
         fenced = token, crate = shop::locks,
         on_fail = |err| Receipt::failed(err)
     };
@@ -275,6 +276,8 @@ fn no_input_panics() {
         "timeout_s = 1_000",
         "prefix = b\"x\"",
         "on_lost",
+        "mode =",
+        "permits = -",
         "key = id, on_fail = ()",
     ];
     for item in items {

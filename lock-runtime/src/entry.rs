@@ -33,8 +33,8 @@ impl Entry {
         if let Some(set) = &self.set {
             return Box::pin(self.acquire_all(set)).await;
         }
-        if Frame::find(|hold| hold.is_of(engine.core(), &request.key)).is_some() {
-            return Err(LockError::AlreadyHeld { key: request.key.to_string() });
+        if let Some(frame) = Frame::find(|hold| hold.is_of(engine.core(), &request.key)) {
+            return Err(already_held(request, !frame.hold().covers(request.share)));
         }
         if let Some(span) = self.wait_span() {
             return Box::pin(self.acquire_inside(span)).await;
@@ -48,6 +48,9 @@ impl Entry {
             return Box::pin(self.enter_all(set)).await;
         }
         if let Some(frame) = Frame::find(|hold| hold.is_of(engine.core(), &request.key)) {
+            if !frame.hold().covers(request.share) {
+                return Err(already_held(request, true));
+            }
             // Boxed: most calls never get here, and need no room for it.
             return Box::pin(self.reenter(frame)).await;
         }
@@ -93,7 +96,7 @@ impl Entry {
     /// Enters the hold of an outer body. Joined calls enter it one after another.
     async fn enter_again(&self, outer: Frame) -> Result<Held, LockError> {
         let (turn, handle) = self.borrow(&outer, &self.request, Deadline::after(self.request.timeout)).await?;
-        Ok(Held::new(LockGuard::borrowing(handle), self.on_lost(), Some(turn)))
+        Ok(Held::new(LockGuard::borrowing(handle), self.on_lost(), turn))
     }
 
     /// The hold of an outer body, and the turn among the calls that are joined in it.
@@ -102,22 +105,29 @@ impl Entry {
         outer: &Frame,
         request: &ResolvedRequest,
         give_up: Deadline,
-    ) -> Result<(OwnedMutexGuard<()>, HoldHandle), LockError> {
+    ) -> Result<(Option<OwnedMutexGuard<()>>, HoldHandle), LockError> {
         let engine = &self.engine;
         let settings = engine.core().settings();
         let inner = outer.inner();
         let turn = match Arc::clone(&inner).try_lock_owned() {
-            Ok(turn) => turn,
-            Err(_) => tokio::time::timeout(give_up.remaining(), inner.lock_owned()).await.map_err(|_| {
+            // Readers inside a reader need not exclude each other.
+            _ if outer.hold().is_of_reader() => None,
+            Ok(turn) => Some(turn),
+            Err(_) => Some(tokio::time::timeout(give_up.remaining(), inner.lock_owned()).await.map_err(|_| {
                 engine.core().note_timeout(request, request.timeout, Some(&settings.label), None);
                 behind_itself(request, &settings.label)
-            })?,
+            })?),
         };
         let deadline = Deadline::after(answer_time(give_up.remaining(), settings.command_timeout));
         outer.hold().keep_out(request, deadline).await?;
         let handle = outer.hold().borrow(request.fenced, deadline).await?;
         Ok((turn, handle))
     }
+}
+
+/// The error of a task that would wait for itself.
+fn already_held(request: &ResolvedRequest, wants_more: bool) -> LockError {
+    LockError::AlreadyHeld { key: request.key.to_string(), wants_more }
 }
 
 /// The error of a nested call when a joined sibling kept the lock that both calls had entered.

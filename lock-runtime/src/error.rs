@@ -98,11 +98,14 @@ pub enum LockError {
     },
 
     /// This same task already holds the lock, inside a body that runs under it: waiting for it would never end. Use
-    /// `run` (or the attribute), which enters the lock that its task already holds.
+    /// `run` (or the attribute), which enters the lock that its task already holds. A reader, or the holder of a permit, can't
+    /// get more from inside: ask for the lock alone outside of that body.
     #[non_exhaustive]
     AlreadyHeld {
         /// The lock's name in Redis.
         key: String,
+        /// Whether the task holds the lock as a reader or with a permit only, and asks for more than that.
+        wants_more: bool,
     },
 
     /// A thread was to wait for the lock, by a fn that is not async, `acquire_blocking` or `run_blocking`. But this thread runs
@@ -192,7 +195,12 @@ impl fmt::Display for LockError {
             ),
             Self::InvalidKey { key, reason } => write!(f, "lock key `{key}` is unusable: {reason}"),
             Self::InvalidSetting { setting, reason } => write!(f, "invalid {setting}: {reason}"),
-            Self::AlreadyHeld { key } => write!(
+            Self::AlreadyHeld { key, wants_more: true } => write!(
+                f,
+                "lock `{key}` is held by this very task as a reader or with a permit: to ask for more inside of that would \
+                 wait for itself; ask for it outside, before the reader starts"
+            ),
+            Self::AlreadyHeld { key, wants_more: false } => write!(
                 f,
                 "lock `{key}` is held by this very task: acquiring it again would wait for itself; use `run` to re-enter"
             ),
@@ -277,7 +285,7 @@ impl LockError {
             | Self::TooManyWaiters { key, .. }
             | Self::Lost { key, .. }
             | Self::InvalidKey { key, .. }
-            | Self::AlreadyHeld { key }
+            | Self::AlreadyHeld { key, .. }
             | Self::InAsyncTask { key }
             | Self::TooFewReplicas { key, .. }
             | Self::Backend { key, .. }

@@ -35,6 +35,7 @@ mod options;
 mod request;
 mod scope;
 mod settings;
+mod share;
 #[cfg(test)]
 mod simulation;
 mod stats;

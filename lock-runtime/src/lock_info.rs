@@ -12,9 +12,12 @@ use std::time::Duration;
 pub struct LockInfo {
     /// The lock's name in Redis.
     pub key: String,
-    /// The label of the manager that holds the lock (by default its host and process id). `None` when another kind of
-    /// client holds it.
+    /// The label of the manager that holds the lock (by default its host and process id), the first of them when several do.
+    /// `None` when another kind of client holds it.
     pub holder: Option<String>,
+    /// The labels of the managers that hold the lock, one for each lease. A lock that is held alone has one. The readers of one
+    /// manager have one lease together. At most 1,000 are named.
+    pub holders: Vec<String>,
     /// How much longer the server keeps the lock for its holder, if the holder does not renew its lease. `Duration::MAX` for
     /// a lock that another kind of client set without an expiry.
     pub remaining: Duration,
@@ -35,12 +38,22 @@ pub struct LockInfo {
 pub enum LockMode {
     /// By one holder, alone.
     Exclusive,
+    /// By readers, together.
+    Read,
+    /// By holders of permits, of which there are this many. Where the holders named different numbers, it is the smallest.
+    #[non_exhaustive]
+    Permits {
+        /// How many permits there are.
+        of: u32,
+    },
 }
 
 impl fmt::Display for LockMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Exclusive => "exclusive",
+            Self::Read => "read",
+            Self::Permits { of } => return write!(f, "permits of {of}"),
         })
     }
 }

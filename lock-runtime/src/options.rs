@@ -7,6 +7,8 @@ use crate::engine::Engine;
 use crate::entry::{Entry, KeySet};
 use crate::local::{PrefixPlace, ResolvedRequest, Terms};
 use crate::settings::Settings;
+use crate::share::Share;
+use crate::store::Store as _;
 use crate::{LockError, LockKey, OnLost, key, scope};
 
 /// The key and the options of one lock, before its manager is known.
@@ -25,6 +27,7 @@ pub struct LockOptions {
     max_hold: Option<Duration>,
     at_least: Duration,
     fenced: bool,
+    share: Option<Share>,
     on_lost: OnLost,
 }
 
@@ -43,6 +46,7 @@ impl LockOptions {
             max_hold: None,
             at_least: Duration::ZERO,
             fenced: false,
+            share: None,
             on_lost: OnLost::Cancel,
         }
     }
@@ -158,7 +162,7 @@ impl LockOptions {
     }
 
     fn amount(
-        mut self,
+        self,
         setting: &'static str,
         amount: impl Amount,
         unit: fn(u64) -> Duration,
@@ -167,9 +171,7 @@ impl LockOptions {
         if let Some(amount) = amount.amount() {
             return set(self, unit(amount));
         }
-        let reason = "it is negative or larger than a u64 holds".to_owned();
-        self.name = self.name.and(Err(LockError::InvalidSetting { setting, reason }));
-        self
+        self.refuse(setting, "it is negative or larger than a u64 holds")
     }
 
     /// The option `renew = BOOL`.
@@ -183,6 +185,35 @@ impl LockOptions {
     #[must_use]
     pub fn fenced(mut self, fenced: bool) -> Self {
         self.fenced = fenced;
+        self
+    }
+
+    /// The option `mode = "read"`.
+    #[must_use]
+    pub fn read(self) -> Self {
+        self.sharing(Share::READ)
+    }
+
+    /// The option `permits = EXPR`.
+    #[must_use]
+    pub fn permits(self, permits: impl Amount) -> Self {
+        let permits = permits.amount().and_then(Share::permit);
+        match permits {
+            Some(share) => self.sharing(share),
+            None => self.refuse("permits", "it is zero, negative, or more than 4,294,967,294: write at least 1"),
+        }
+    }
+
+    fn sharing(self, share: Share) -> Self {
+        match self.share {
+            Some(before) if before != share => self
+                .refuse("mode", "`read` and `permits` can't be combined, nor two numbers of permits: keep one of them"),
+            _ => Self { share: Some(share), ..self },
+        }
+    }
+
+    fn refuse(mut self, setting: &'static str, reason: &str) -> Self {
+        self.name = self.name.and(Err(LockError::InvalidSetting { setting, reason: reason.to_owned() }));
         self
     }
 
@@ -206,6 +237,9 @@ impl LockOptions {
         let expire = self.expire.unwrap_or(settings.default_expire);
         settings.check_lease("expire", expire)?;
         let terms = Terms::new(self.max_hold, self.at_least, settings)?;
+        let linger_cs = settings.linger_cs(self.linger)?;
+        // A shared lock does not linger. Where it is hot, its readers have one lease anyhow.
+        let linger_cs = if self.share.is_some() { 0 } else { linger_cs };
         let request = ResolvedRequest {
             key: settings.full_name(self.name?)?,
             prefix: PrefixPlace::behind(settings.namespace.as_deref(), self.prefix),
@@ -213,8 +247,9 @@ impl LockOptions {
             expire: terms.as_ref().map_or(expire, |terms| terms.usable(expire, settings)),
             renew: self.renew.unwrap_or(true),
             fenced: self.fenced,
+            share: self.share,
             body: body && self.on_lost == OnLost::Cancel,
-            linger_cs: settings.linger_cs(self.linger)?,
+            linger_cs,
             terms,
         };
         let set = self.names.map(|names| KeySet::new(names, &request, settings).map(Box::new)).transpose()?;
@@ -225,14 +260,20 @@ impl LockOptions {
     pub(crate) fn entry(self, engine: Option<Arc<Engine>>, body: bool) -> Result<Entry, LockError> {
         let engine = engine.or_else(scope::current).ok_or(LockError::NotInstalled)?;
         let (request, set) = self.resolve(engine.core().settings(), body)?;
+        if request.share.is_some()
+            && let Some(reason) = engine.core().store().refuses_sharing()
+        {
+            let setting = if request.share == Some(Share::READ) { "read" } else { "permits" };
+            return Err(LockError::InvalidSetting { setting, reason: reason.to_owned() });
+        }
         Ok(Entry { engine, request, set })
     }
 }
 
-/// An integer that is the value of a `…_ms` or `…_s` option.
+/// An integer that is the value of an option.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a number of milliseconds or seconds",
-    label = "`…_ms` and `…_s` take an integer",
+    message = "`{Self}` is not an integer",
+    label = "`…_ms`, `…_s` and `permits` take an integer",
     note = "for a `Duration` write `timeout = …`, `expire = …` or `linger = …`"
 )]
 pub trait Amount {

@@ -192,6 +192,65 @@ impl LockRequest {
         self
     }
 
+    /// Asks for the lock as a reader: beside other readers, and never beside a holder that has the lock alone.
+    ///
+    /// Readers that come after a waiting writer wait for it, in this process and in others, and a writer does not keep out the
+    /// readers that wait: they are next. A request without a mode is a writer. The readers of one process have one lease
+    /// together. So a lock that is read all the time costs no command.
+    ///
+    /// Inside a body that reads or writes under this lock, a body that reads starts at once. A writer inside a reader would wait
+    /// for itself, and is refused: [`AlreadyHeld`](LockError::AlreadyHeld).
+    ///
+    /// A reader that is not [renewed](Self::renew) has a lease of its own, which costs a command.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let one = locks.lock("catalog", "books").read().acquire().await?;
+    /// let other = locks.lock("catalog", "books").read().acquire().await?;
+    /// assert!(locks.lock("catalog", "books").try_acquire().await?.is_none(), "a writer waits for both");
+    /// # drop((one, other));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// It is reported when the request is awaited: [`InvalidSetting`](LockError::InvalidSetting) together with
+    /// [`permits`](Self::permits), and on a quorum, before anything is sent.
+    pub fn read(mut self) -> Self {
+        self.options = self.options.read();
+        self
+    }
+
+    /// Asks for one of `permits` permits: at most so many hold the lock at once, over all processes. Each of them has a lease of
+    /// its own.
+    ///
+    /// When requests for one lock name different numbers, each is granted only while fewer than its own number are held. A
+    /// request without permits waits until all are released, and has the lock alone.
+    ///
+    /// A body inside a body with a permit of the same lock starts at once, with the permit of the outer body.
+    ///
+    /// ```
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let one = locks.lock("render", "acme").permits(2).acquire().await?;
+    /// let other = locks.lock("render", "acme").permits(2).acquire().await?;
+    /// assert!(locks.lock("render", "acme").permits(2).try_acquire().await?.is_none(), "both are taken");
+    /// # drop((one, other));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// It is reported when the request is awaited: [`InvalidSetting`](LockError::InvalidSetting) for zero, together with
+    /// [`read`](Self::read), and on a quorum, before anything is sent.
+    pub fn permits(mut self, permits: u32) -> Self {
+        self.options = self.options.permits(permits);
+        self
+    }
+
     /// What happens to a body in [`run`](Self::run) when its lock is lost. By default [`OnLost::Cancel`].
     ///
     /// ```

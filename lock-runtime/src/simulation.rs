@@ -23,6 +23,7 @@ mod record;
 mod scenes;
 mod seeded;
 mod servers;
+mod sharing;
 mod stall;
 mod tasks;
 mod tests;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::BackendError;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::error::within;
+use crate::share::Share;
 use crate::timing::WITHDRAWAL_LIFETIME;
 use crate::token::Token;
 
@@ -20,7 +21,7 @@ pub(crate) mod faulty;
 pub(crate) mod memory;
 pub(crate) mod quorum;
 pub(crate) mod redis;
-mod seen;
+pub(crate) mod seen;
 pub(crate) mod server_age;
 mod traffic;
 pub(crate) mod voter;
@@ -76,6 +77,7 @@ pub(crate) trait Store {
         &self,
         key: &Arc<str>,
         token: &Token,
+        share: Option<Share>,
         count: u32,
         deadline: Deadline,
     ) -> impl Future<Output = Result<Option<u64>, StoreError>> + Send;
@@ -88,6 +90,11 @@ pub(crate) trait Store {
 
     /// Why locks can't be taken by force here; `None` where they can.
     fn refuses_force(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Why locks can't be shared here; `None` where they can.
+    fn refuses_sharing(&self) -> Option<&'static str> {
         None
     }
 
@@ -202,6 +209,8 @@ pub(crate) trait Events: Send + Sync {
 pub(crate) struct Ask {
     pub(crate) key: Arc<str>,
     pub(crate) token: Token,
+    /// `None` for the lock alone.
+    pub(crate) share: Option<Share>,
     /// The first lease, short: see [`CLAIM`].
     pub(crate) claim: Duration,
     /// Whether to wait in the queue.
@@ -302,7 +311,8 @@ impl Pushed {
 pub(crate) struct Release {
     pub(crate) key: Arc<str>,
     pub(crate) token: Token,
-    /// As it was in the [`Ask`].
+    /// As it was in the [`Ask`], like the claim.
+    pub(crate) share: Option<Share>,
     pub(crate) claim: Duration,
     /// The last fencing token that was reserved, and the last that was used, when they differ.
     pub(crate) unused_fences: Option<(u64, u64)>,
@@ -329,6 +339,7 @@ pub(crate) struct Released {
 pub(crate) struct Renewal {
     pub(crate) key: Arc<str>,
     pub(crate) token: Token,
+    pub(crate) share: Option<Share>,
     pub(crate) lease: Duration,
     /// How much longer the store keeps the lease than its holder relies on it.
     pub(crate) grace: Duration,
@@ -345,14 +356,15 @@ pub(crate) enum Renewed {
 
 impl Ask {
     /// The ask that goes along with a release.
-    pub(crate) fn again(key: &Arc<str>, token: &Token, claim: Duration, give_up: Deadline) -> Self {
-        let (key, token) = (Arc::clone(key), token.clone());
-        Self { key, token, claim, wait: true, fences: 0, give_up, cause: Cause::Task }
+    pub(crate) fn along(release: &Release, give_up: Deadline) -> Option<Self> {
+        let (token, claim) = release.again.clone()?;
+        let (key, share) = (Arc::clone(&release.key), release.share);
+        Some(Self { key, token, share, claim, wait: true, fences: 0, give_up, cause: Cause::Task })
     }
 
     /// The release that withdraws this ask.
     pub(crate) fn withdrawal(&self) -> Release {
-        Release::withdrawal(&self.key, &self.token, self.claim)
+        Release::withdrawal(&self.key, &self.token, self.claim).of_share(self.share)
     }
 }
 
@@ -362,6 +374,7 @@ impl Release {
         Self {
             key: Arc::clone(key),
             token: token.clone(),
+            share: None,
             claim,
             unused_fences: None,
             again: None,
@@ -372,9 +385,16 @@ impl Release {
         }
     }
 
+    /// The same for a lease of this share.
+    pub(crate) fn of_share(self, share: Option<Share>) -> Self {
+        Self { share, ..self }
+    }
+
     /// The release of what stands at the lock's key once the lock was released by force (rule 21).
     pub(crate) fn of_forced(&self) -> Self {
-        Self::withdrawal(&self.key, &self.token.to_forced(), self.claim)
+        // A shared lease keeps its token.
+        let token = if self.share.is_some() { self.token.clone() } else { self.token.to_forced() };
+        Self::withdrawal(&self.key, &token, self.claim).of_share(self.share)
     }
 
     /// Whether this may be forgotten when too many releases wait to be sent: what it would release soon ends by itself.
@@ -384,7 +404,7 @@ impl Release {
 
     /// Whether most likely nobody waits, and there is nothing to do but the release.
     pub(crate) fn is_lone(&self) -> bool {
-        !self.contended && self.unused_fences.is_none() && self.again.is_none()
+        !self.contended && self.share.is_none() && self.unused_fences.is_none() && self.again.is_none()
     }
 }
 

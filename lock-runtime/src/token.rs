@@ -44,6 +44,12 @@ impl Token {
         self.0.strip_prefix(&process.id).is_some_and(|rest| rest.starts_with('.'))
     }
 
+    /// Whether one process made both.
+    pub(crate) fn is_of_same_process(&self, other: &Self) -> bool {
+        let process = |token: &Self| token.0.split_once('.').map(|(process, _)| process.to_owned());
+        process(self).is_some_and(|own| process(other) == Some(own))
+    }
+
     /// Whether its process may keep the lease for its next hold (rule L9).
     pub(crate) fn may_linger(&self) -> bool {
         self.0.split_once('.').is_some_and(|(_, rest)| rest.starts_with('0'))

@@ -19,6 +19,8 @@
 //! two tasks each and every kind of fault are too many to exhaust: `cargo run --release -p model -- --depth N` searches them
 //! as deep as there is time. In the model the tasks of one process get the turn in any order, not first come first served.
 //!
+//! Shared leases (readers and permits) have a model of their own, in [`sharing`].
+//!
 //! Not in the model, but in the simulation:
 //!
 //! - more than one key, batches, scripts that fail half-way (rule 9), a server that forgets;
@@ -40,6 +42,7 @@ mod properties;
 mod rules;
 pub mod scenarios;
 mod server;
+pub mod sharing;
 mod state;
 
 use stateright::{Model, Property};

@@ -61,7 +61,10 @@ impl Protocol {
 }
 
 /// The properties that a search has seen broken.
-pub fn broken(checker: &impl Checker<Protocol>) -> Vec<&'static str> {
+pub fn broken<M>(checker: &impl Checker<M>) -> Vec<&'static str>
+where
+    M: Model<State: Clone + PartialEq + std::fmt::Debug + std::hash::Hash, Action: Clone + PartialEq + std::fmt::Debug>,
+{
     let must = checker.model().properties().into_iter().filter(|property| property.expectation.discovery_is_failure());
     must.map(|property| property.name).filter(|name| checker.discovery(name).is_some()).collect()
 }

@@ -18,6 +18,7 @@ mod bindings;
 mod constant;
 mod duration;
 mod key;
+mod mode;
 mod options;
 mod shape;
 
@@ -70,6 +71,7 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let key = key::key(&mut options, function, shape.as_ref(), mistakes);
     let mut settings = duration::settings(&mut options, function, mistakes);
     settings.extend(renew(&mut options));
+    settings.extend(mode::sharing(&mut options, mistakes));
     let is_blocking = shape.as_ref().is_some_and(Shape::is_blocking);
     let on_lost = on_lost(&mut options, is_blocking, mistakes);
     let manager = options.value("manager", "self.locks", mistakes);

@@ -4,7 +4,8 @@ async fn pay(id: u64) -> Result<(), ShopError> {
     let __options = ::lock_runtime::__private::LockOptions::new(names::ORDER, &(id))
         .timeout_s(TIMEOUT)
         .expire_ms(EXPIRE)
-        .renew(true);
+        .renew(true)
+        .permits(PERMITS);
     let __manager = ::lock_runtime::__private::None;
     let __outcome = 'lock: {
         let __held = match ::lock_runtime::__private::enter(__options, __manager).await {

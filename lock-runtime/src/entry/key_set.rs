@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use super::Entry;
+use super::{Entry, already_held};
 use crate::clock::{Deadline, Moment};
 use crate::held::Held;
 use crate::local::{Hold, ResolvedRequest, Terms, answer_time};
@@ -66,9 +66,9 @@ fn in_order(given: &[Arc<str>]) -> Vec<Arc<str>> {
 impl Entry {
     /// Waits for all keys. A body that holds one of them already would wait for itself.
     pub(super) async fn acquire_all(&self, set: &KeySet) -> Result<LockGuard, LockError> {
-        let held = set.requests.iter().find(|request| self.frame_of(request).is_some());
-        if let Some(request) = held {
-            return Err(LockError::AlreadyHeld { key: request.key.to_string() });
+        let held = set.requests.iter().find_map(|request| Some((request, self.frame_of(request)?)));
+        if let Some((request, frame)) = held {
+            return Err(already_held(request, !frame.hold().covers(request.share)));
         }
         let give_up = Deadline::after(self.request.timeout);
         let requests: Vec<_> = set.requests.iter().collect();
@@ -83,9 +83,10 @@ impl Entry {
         let (mut guards, mut turns, mut own) = (Vec::new(), Vec::new(), Vec::new());
         for (place, request) in set.requests.iter().enumerate() {
             match self.frame_of(request) {
+                Some(frame) if !frame.hold().covers(request.share) => return Err(already_held(request, true)),
                 Some(frame) => {
                     let (turn, handle) = self.borrow(&frame, request, give_up).await?;
-                    turns.push(turn);
+                    turns.extend(turn);
                     guards.push((place, LockGuard::borrowing(handle)));
                 }
                 None => own.push((place, request)),

@@ -18,7 +18,7 @@ use super::waiter_limit::WaiterPermit;
 use crate::clock::{Deadline, Moment};
 use crate::observe::metrics;
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
-use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER, YIELD_PATIENCE};
+use crate::timing::{ASK_BACKOFF, SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER, YIELD_PATIENCE};
 use crate::{BackendError, LockError};
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
@@ -29,6 +29,9 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     if core.is_closed() {
         return Err(shut_down(request));
     }
+    if request.share.is_some() {
+        core.yield_to_sharing(&request.key);
+    }
     let mut attempt = Attempt::new(request.timeout, core.settings().command_timeout);
     if core.is_inherited_at(attempt.started) {
         return Err(forked_error(request));
@@ -36,7 +39,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     // Whether `attempt.started` is still the current time.
     let mut is_first = true;
     loop {
-        let (slot, entered) = core.table().enter(core, &request.key, request.fenced, !request.timeout.is_zero());
+        let (slot, entered) = core.table().enter(core, request);
         match entered {
             Entered::Turn { id, has_lease } => {
                 let now = is_first.then_some(attempt.started);
@@ -51,6 +54,17 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 // send none.
                 return Box::pin(drive(core, turn, request, &mut attempt, now, None)).await;
             }
+            Entered::Joined(joined) => {
+                metrics::waited(request.prefix(), Duration::ZERO);
+                if !request.fenced {
+                    return Ok(Hold::joined(joined, request.body));
+                }
+                is_first = false;
+                let drawn = Box::pin(draw_fence(Hold::joined(joined, request.body), attempt.by())).await?;
+                if drawn.is_some() || attempt.is_over(Moment::now()) {
+                    return drawn.ok_or_else(|| given_up(core, &slot, request, &attempt));
+                }
+            }
             Entered::Waiting(id, receiver, waiting) => {
                 let waiting = waiting.of(request.prefix());
                 let turn = wait(core, &slot, request, &mut attempt, QueuePlace { slot: &slot, id, receiver }).await?;
@@ -59,6 +73,14 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     return Err(given_up(core, &slot, request, &attempt));
                 }
                 return match take_over(core, turn, request, now) {
+                    Ok(hold) if hold.lacks_fence(request) => {
+                        is_first = false;
+                        let drawn = Box::pin(draw_fence(hold, attempt.by())).await?;
+                        if drawn.is_some() || attempt.is_over(Moment::now()) {
+                            return drawn.ok_or_else(|| given_up(core, &slot, request, &attempt));
+                        }
+                        continue;
+                    }
                     Ok(hold) => {
                         metrics::waited(request.prefix(), now.since(attempt.started));
                         Ok(hold)
@@ -114,11 +136,43 @@ async fn wait(
 /// Starts the hold on a good lease that was handed over. It needs neither the store nor the memory for the store's
 /// commands.
 fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now: Moment) -> Result<Hold, Turn> {
-    let handle = if core.is_closed() { None } else { Hold::start(&turn, request, now) };
-    match handle {
+    if core.is_closed() {
+        return Err(turn);
+    }
+    if request.joins_readers() {
+        let slot = Arc::clone(turn.slot());
+        let joined = slot.locked().join_called(&slot, turn.id(), request, now);
+        if let Some(joined) = joined {
+            turn.defuse();
+            return Ok(Hold::joined(joined, request.body));
+        }
+    }
+    match Hold::start(&turn, request, now) {
         Some(handle) => Ok(Hold::new(turn, handle, request.body)),
         None => Err(turn),
     }
+}
+
+/// Draws a fencing token for a reader that has joined the hold of others. A hold that starts has its token already. A draw that
+/// fails is repeated while there is time. `None` when the hold was lost meanwhile.
+async fn draw_fence(hold: Hold, by: Deadline) -> Result<Option<Hold>, LockError> {
+    mutant!(FailedDrawNotRepeated => return hold.handle().borrow(true, by).await.map(|_| Some(hold)));
+    let mut failures = 0;
+    while hold.handle().is_valid() {
+        match hold.handle().draw(by.counted_from(Moment::now())).await {
+            Ok(true) => return Ok(Some(hold)),
+            Ok(false) => return Ok(None),
+            Err(error) => {
+                failures += 1;
+                let pause = ASK_BACKOFF.pause(failures);
+                if error.retry == Retry::Never || by.remaining() <= pause {
+                    return Err(error.of_lock(hold.handle().key()));
+                }
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Starts the hold on a lease that lingered.
@@ -139,7 +193,7 @@ fn take_lingering(
     Ok(taken)
 }
 
-/// A place in the queue of a slot.
+/// A place in the queue of a slot, or in the queue of all permits of a name.
 struct QueuePlace<'a> {
     slot: &'a Slot,
     id: u64,
@@ -194,8 +248,17 @@ async fn drive(
                 let _ = tokio::time::timeout(pause, changed).await;
             }
             Step::Rejoin => {
-                turn = match slot.rejoin(turn, request.fenced) {
+                turn = match slot.rejoin(turn, request) {
                     Rejoined::Turn(turn) => turn,
+                    Rejoined::Joined(joined) => {
+                        metrics::waited(request.prefix(), now.since(attempt.started));
+                        let hold = Hold::joined(joined, request.body);
+                        if !hold.lacks_fence(request) {
+                            return Ok(hold);
+                        }
+                        let drawn = draw_fence(hold, attempt.by()).await?;
+                        return drawn.ok_or_else(|| given_up(core, &slot, request, attempt));
+                    }
                     Rejoined::Waiting(id, receiver) => {
                         if waiting.is_none() {
                             waiting = Some(admit(core, request)?);
@@ -297,7 +360,7 @@ async fn send(
             exactly_one(answers).map(|outcome| turn.on_confirm_answer(outcome))
         }
         Step::Draw(token, count) => {
-            let drawn = store.draw(&request.key, &token, count, deadline).await;
+            let drawn = store.draw(&request.key, &token, request.share, count, deadline).await;
             drawn.map(|first| turn.on_draw_answer(first, count))
         }
         Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::GiveUp => Ok(()),
@@ -422,6 +485,8 @@ fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attem
     let waited = if request.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
     let (holder, held_here) = match holder {
         Behind::ThisProcess => (Some(core.label().to_owned()), true),
+        // A task here may hold the lock in another mode.
+        Behind::Another if core.is_held_here(&request.key) => (Some(core.label().to_owned()), true),
         Behind::Another => (slot.holder_elsewhere(), false),
     };
     core.note_timeout(request, waited, holder.as_deref(), slot.holder_seen_for());

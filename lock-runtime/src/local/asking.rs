@@ -28,6 +28,34 @@ impl LockStatus {
     }
 }
 
+/// A token that is being released: either a task waits for the release, or the bodies of a lost hold are not dropped yet.
+#[derive(Debug)]
+pub(super) struct EndingToken {
+    pub(super) token: Token,
+    /// Whether the store granted it again in the meantime.
+    is_granted_again: bool,
+    /// How many tasks wait, or have a body.
+    users: u32,
+}
+
+impl EndingToken {
+    pub(super) fn new(token: Token, users: u32) -> Self {
+        Self { token, is_granted_again: false, users }
+    }
+}
+
+/// The outcome of [`Slot::note_release_done`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReleaseDone {
+    /// No release of the token was noted.
+    Unnoted,
+    /// Another reader of the same lost hold is not gone yet.
+    StillUsed,
+    Done {
+        is_granted_again: bool,
+    },
+}
+
 impl Slot {
     /// Takes in a pushed grant. Returns `false` when no task here waits for its token or owns it.
     pub(crate) fn on_grant(self: &Arc<Self>, pushed: &Pushed) -> bool {
@@ -43,6 +71,11 @@ impl Slot {
         drop(state);
         self.changed.notify_waiters();
         true
+    }
+
+    /// Whether the slot has a lease.
+    pub(super) fn has_lease(&self) -> bool {
+        self.locked().lease.is_some()
     }
 
     /// Marks the place in the store's queue as doubtful. The task that drives the store then asks again.
@@ -103,19 +136,14 @@ impl Slot {
 
     /// Notes that a task is about to release the lease of `token`.
     pub(super) fn note_release_begun(&self, token: &Token) {
-        self.locked().ending.push((token.clone(), false));
+        self.locked().ending.push(EndingToken::new(token.clone(), 1));
     }
 
-    /// Notes that the release of `token` is done. Returns whether the store granted the token again meanwhile, or
-    /// `None` when no release of it was noted.
-    pub(super) fn note_release_done(self: &Arc<Self>, token: &Token) -> Option<bool> {
-        let again = {
-            let mut state = self.locked();
-            let place = state.ending.iter().position(|(ending, _)| ending == token);
-            place.map(|place| state.ending.swap_remove(place).1)
-        };
+    /// Notes that one of those who waited for the release of `token` is gone.
+    pub(super) fn note_release_done(self: &Arc<Self>, token: &Token) -> ReleaseDone {
+        let done = self.locked().end_use(token);
         self.core.table().forget_if_unused(self);
-        again
+        done
     }
 
     /// The holder that a task waited for until it gave up: the label of another process's manager.
@@ -138,7 +166,10 @@ impl Slot {
     pub(super) fn is_blocked_by_own_release(&self) -> bool {
         let state = self.locked();
         let busy = state.pending.as_ref().filter(|pending| !pending.is_granted()).and_then(|pending| pending.busy());
-        busy.is_some_and(|busy| self.core.is_own_token(&busy.owner))
+        let is_own = busy.is_some_and(|busy| self.core.is_own_token(&busy.owner));
+        drop(state);
+        // A task here may hold the lock in another mode.
+        is_own && !self.core.is_held_here(&self.key)
     }
 
     /// Whether the process that has the lock may have no hold on it (rule L9): it yields when it hears that another one waits.
@@ -264,8 +295,21 @@ impl State {
     /// grant is for that same lease. A release at this point would take the lease away too early: a task still waits to
     /// hear that the lock was its own, or a body is not dropped yet (rule 17: such a token is not a stray).
     pub(super) fn is_ending(&mut self, token: &Token) -> bool {
-        let Some((_, again)) = self.ending.iter_mut().find(|(ending, _)| ending == token) else { return false };
-        *again = true;
+        let Some(ending) = self.ending.iter_mut().find(|ending| ending.token == *token) else { return false };
+        ending.is_granted_again = true;
         true
+    }
+
+    fn end_use(&mut self, token: &Token) -> ReleaseDone {
+        let Some(place) = self.ending.iter().position(|ending| ending.token == *token) else {
+            return ReleaseDone::Unnoted;
+        };
+        match self.ending.get_mut(place) {
+            Some(ending) if ending.users > 1 => {
+                ending.users -= 1;
+                ReleaseDone::StillUsed
+            }
+            _ => ReleaseDone::Done { is_granted_again: self.ending.swap_remove(place).is_granted_again },
+        }
     }
 }

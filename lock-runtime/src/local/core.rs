@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
+use super::ending::{Ended, Ending};
 use super::forced::ForcedToken;
 use super::lingering::LingeringLeases;
 use super::repeat_limit::RepeatLimit;
@@ -78,6 +79,20 @@ impl Core {
     }
 
     /// Whether a task here holds or waits for `key`.
+    /// Takes in that another process waits for the key of `slot`. A lease that lingers is released.
+    fn yield_to_others(&self, slot: &Arc<Slot>) {
+        if let Some(given_up) = slot.on_contention() {
+            self.give_up(slot, given_up);
+        }
+    }
+
+    /// A task here wants to share the lock. The lease of the lock alone is released if it lingers (rule L9).
+    pub(super) fn yield_to_sharing(&self, key: &str) {
+        if let Some(slot) = self.table.get(key).filter(|slot| slot.lingers()) {
+            self.yield_to_others(&slot);
+        }
+    }
+
     pub(crate) fn is_taken_here(&self, key: &str) -> bool {
         self.table.get(key).is_some_and(|slot| slot.is_taken())
     }
@@ -233,6 +248,28 @@ impl Core {
         self.table.forget_if_unused(slot);
     }
 
+    /// Ends a hold of readers that nobody has any more: those who were called to it did not come.
+    pub(crate) fn end_abandoned(&self, slot: &Arc<Slot>) {
+        let Some(id) = slot.abandoned_hold() else { return };
+        let Ended { ending, entries, stale, .. } = slot.end_quietly(id);
+        self.schedule.cancel(entries);
+        match ending {
+            Ending::Joint => return,
+            // Nobody who joins others keeps anybody out for longer, and no shared lease lingers.
+            Ending::Kept | Ending::Left | Ending::Rests(_) | Ending::Lingers(_) => {}
+            Ending::Lost => stale.into_iter().for_each(|release| self.release_later(release)),
+            Ending::Free(release) | Ending::Yield(release) => self.release_elsewhere(release),
+        }
+        drop(Turn::new(slot, id));
+        self.table.forget_if_unused(slot);
+    }
+
+    /// Whether a task of this process holds the lock, alone or shared.
+    pub(super) fn is_held_here(&self, key: &str) -> bool {
+        let is_held = |slot: &Arc<Slot>| slot.is_held();
+        self.table.get(key).as_ref().is_some_and(is_held) || self.table.sharing(key).iter().any(is_held)
+    }
+
     /// Rule L7: passes on a turn that its task did not take up in time.
     pub(crate) fn pass_over(&self, slot: &Arc<Slot>) {
         if let Some(release) = slot.pass_over() {
@@ -249,22 +286,41 @@ impl Events for Core {
         if self.table.get(key).is_some_and(|slot| slot.on_grant(pushed)) {
             return;
         }
+        if self.table.sharing(key).iter().any(|slot| slot.on_grant(pushed)) {
+            return;
+        }
         // Rule 12: nobody here waits for this grant, so it is released.
         observe::stray_grant(key);
         self.release_later(Release::withdrawal(&key.into(), &pushed.token, pushed.claim));
     }
 
     fn on_contention(&self, key: &str) {
-        if let Some(slot) = self.table.get(key)
-            && let Some(given_up) = slot.on_contention()
-        {
-            self.give_up(&slot, given_up);
+        let alone = self.table.get(key);
+        let sharing = self.table.sharing(key);
+        if sharing.is_empty() {
+            if let Some(slot) = alone {
+                self.yield_to_others(&slot);
+            }
+            return;
+        }
+        // Which of them has the lock is known, unless none has it: the grant was sent, but is not read yet.
+        let slots: Vec<_> = alone.iter().chain(&sharing).collect();
+        let has_owner = slots.iter().any(|slot| slot.has_lease());
+        for slot in slots.into_iter().filter(|slot| !has_owner || slot.has_lease()) {
+            self.yield_to_others(slot);
         }
     }
 
     fn on_forced(&self, key: &str, token: &Token) {
-        let slot = self.table.get(key);
-        match slot.as_ref().map_or(ForcedToken::Unused, |slot| slot.on_forced(token)) {
+        let mut slot = self.table.get(key);
+        let mut used = slot.as_ref().map_or(ForcedToken::Unused, |slot| slot.on_forced(token));
+        for sharing in self.table.sharing(key) {
+            if used == ForcedToken::Unused {
+                used = sharing.on_forced(token);
+                slot = Some(sharing);
+            }
+        }
+        match used {
             ForcedToken::Leased => {
                 mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)));
                 if let Some(slot) = slot {

@@ -53,9 +53,9 @@ impl Core {
         let (mut counts, slots) = self.table().all_with_counts();
         let (mut held, mut lingering) = (0, 0);
         for slot in &slots {
-            let (of_slot, is_held, lingers) = slot.counts();
+            let (of_slot, users, lingers) = slot.counts();
             counts.add(of_slot);
-            held += u64::from(is_held);
+            held += u64::from(users);
             lingering += u64::from(lingers);
         }
         let Counters { timeouts, lost, renewals } = self.counters();
@@ -100,7 +100,7 @@ impl Core {
 
     /// Notes that a hold was lost.
     pub(super) fn note_loss(&self, key: &str, hold: EndedHold) {
-        self.counters().lost.fetch_add(1, Ordering::Relaxed);
+        self.counters().lost.fetch_add(hold.users.into(), Ordering::Relaxed);
         metrics::lost(hold.prefix.of(key));
         if let Some(left_out) = self.repeat_limit().admit(Warning::Lost, key) {
             observe::lost(key, hold.reason, hold.since.elapsed(), left_out);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::asking::EndingToken;
 use super::lease::{ActiveHold, EndedHold};
 use super::lingering::Lingering;
 use super::slot::{Slot, State};
@@ -16,6 +17,8 @@ pub(super) enum Ending {
     Lost,
     /// The lease stays, for the next task here.
     Kept,
+    /// Other readers here still have the hold.
+    Joint,
     /// The lease stays without a hold. The turn has ended, too.
     Lingers(Lingering),
     /// The lease ends with this release. No task here waits.
@@ -44,7 +47,8 @@ impl Slot {
     /// Ends the hold `id`.
     pub(super) fn end(self: &Arc<Self>, id: u64, now: Moment) -> Ended {
         let mut state = self.locked();
-        if let Some(lingering) = state.try_linger(id, self, now) {
+        let is_joint = self.share.is_some() && state.leave_readers(id);
+        if !is_joint && let Some(lingering) = state.try_linger(id, self, now) {
             return Ended {
                 ending: Ending::Lingers(lingering),
                 entries: ScheduleKeys::default(),
@@ -52,7 +56,18 @@ impl Slot {
                 hold: None,
             };
         }
-        let State { waiters, offers, tracked, lease: slot_lease, .. } = &mut *state;
+        self.end_in(&mut state, id, now, is_joint)
+    }
+
+    /// Ends the hold `id`, unless it `is_joint`: others still have it.
+    fn end_in(&self, state: &mut State, id: u64, now: Moment, is_joint: bool) -> Ended {
+        if is_joint && let Some(ended) = self.end_joint(state, id, now) {
+            return ended;
+        }
+        if !state.lease.as_ref().is_some_and(|lease| lease.keeps_out(now)) {
+            state.take_from_queue(self);
+        }
+        let State { waiters, offers, tracked, lease: slot_lease, .. } = state;
         let Some(lease) = slot_lease.as_mut().filter(|lease| lease.hold.as_ref().is_some_and(|t| t.id == id)) else {
             return Ended { ending: Ending::Lost, entries: ScheduleKeys::default(), stale: None, hold: None };
         };
@@ -89,10 +104,32 @@ impl Slot {
         Ended { ending, entries, stale: None, hold }
     }
 
+    /// Takes one reader out of a hold that others still have.
+    fn end_joint(&self, state: &mut State, id: u64, now: Moment) -> Option<Ended> {
+        let lease = state.lease.as_ref().filter(|lease| lease.hold.as_ref().is_some_and(|hold| hold.id == id))?;
+        let (ending, entries, stale) = (Ending::Joint, ScheduleKeys::default(), None);
+        if !lease.has_ended(now) {
+            return Some(Ended { ending, entries, stale, hold: None });
+        }
+        // Rule L6: the hold outlived its deadline, so the whole lease ends. Rule 14: it is released when the last body is dropped.
+        let lease = state.lease.take()?;
+        let hold = lease.hold.as_ref().map(ActiveHold::as_ended);
+        let users = hold.map_or(0, |hold| hold.users) + 1;
+        state.ending.push(EndingToken::new(lease.token, users));
+        let mut entries = lease.upkeep.entries;
+        entries.tracked = state.tracked.take();
+        self.changed.notify_waiters();
+        Some(Ended { ending: Ending::Lost, entries, stale, hold })
+    }
+
     /// Ends the hold `id`, and keeps its lease for the next task, or for the keeper to release.
     pub(super) fn end_quietly(self: &Arc<Self>, id: u64) -> Ended {
         let now = Moment::now();
-        let mut state = self.locked();
+        let mut locked = self.locked();
+        let state = &mut *locked;
+        if self.share.is_some() && state.leave_readers(id) {
+            return self.end_in(state, id, now, true);
+        }
         if let Some(lingering) = state.try_linger(id, self, now) {
             return Ended {
                 ending: Ending::Lingers(lingering),
@@ -101,7 +138,10 @@ impl Slot {
                 hold: None,
             };
         }
-        let State { waiters, offers, tracked, lease, .. } = &mut *state;
+        if !state.lease.as_ref().is_some_and(|lease| lease.keeps_out(now)) {
+            state.take_from_queue(self);
+        }
+        let State { waiters, offers, tracked, lease, .. } = state;
         if waiters.is_empty()
             && !offers.has_late()
             && let Some(lease) = lease
@@ -115,8 +155,7 @@ impl Slot {
             entries.tracked = tracked.take();
             return Ended { ending: Ending::Kept, entries, stale: None, hold: None };
         }
-        drop(state);
-        self.end(id, now)
+        self.end_in(state, id, now, false)
     }
 }
 

@@ -23,7 +23,7 @@ impl Slot {
         if lease.as_ref().is_some_and(|lease| lease.token == *token) {
             return ForcedToken::Leased;
         }
-        if ending.iter().any(|(ending, _)| ending == token) {
+        if ending.iter().any(|ending| ending.token == *token) {
             // A refused renewal may have told of the loss before the message came.
             mutant!(ForcedAfterLoss => return ForcedToken::Awaited);
             if !forced.contains(token) {
@@ -44,7 +44,8 @@ impl Slot {
     pub(super) fn release_forced(&self, token: &Token) {
         mutant!(ForcedMarkLeft => return);
         if self.forget_forced(token) {
-            self.core.release_later(Release::withdrawal(&self.key, &token.to_forced(), CLAIM));
+            let release = Release::withdrawal(&self.key, token, CLAIM).of_share(self.share);
+            self.core.release_later(release.of_forced());
         }
     }
 

@@ -1,10 +1,11 @@
 //! [`HoldHandle`]: a reference to a hold that may outlive the hold.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::asking::ReleaseDone;
 use super::core::Core;
 use super::lease::{ActiveHold, Fences, Lease};
 use super::resolved_request::ResolvedRequest;
@@ -14,8 +15,9 @@ use super::turn::Turn;
 use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
-use crate::observe::Path;
-use crate::store::{Release, Renewal, Renewed, Store, exactly_one};
+use crate::observe::{Path, metrics};
+use crate::share::Share;
+use crate::store::{Release, Renewal, Renewed, Store, StoreError, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
 use crate::{FencingToken, LockError};
@@ -45,18 +47,39 @@ struct HoldInner {
     terms: Option<Arc<Terms>>,
     /// For the calls that enter the hold again inside of its body.
     reentry: Reentry,
+    /// Counts the hold of one of several readers until it ends.
+    holding: Mutex<Option<metrics::Holding>>,
 }
 
 impl HoldHandle {
-    pub(super) fn new(turn: &Turn, token: Token, fence: OnceLock<u64>, terms: Option<Arc<Terms>>) -> Self {
-        Self(Arc::new(HoldInner {
-            slot: Arc::clone(turn.slot()),
-            id: turn.id(),
-            token,
-            fence,
-            terms,
-            reentry: Reentry::new(),
-        }))
+    pub(super) fn new(
+        turn: &Turn,
+        token: Token,
+        fence: OnceLock<u64>,
+        terms: Option<Arc<Terms>>,
+        holding: Option<metrics::Holding>,
+    ) -> Self {
+        let (slot, id, holding) = (Arc::clone(turn.slot()), turn.id(), Mutex::new(holding));
+        Self(Arc::new(HoldInner { slot, id, token, fence, terms, reentry: Reentry::new(), holding }))
+    }
+
+    /// For a reader that has joined the hold `id` of others.
+    pub(super) fn of_reader(slot: &Arc<Slot>, id: u64, token: Token, holding: metrics::Holding) -> Self {
+        let (slot, fence, holding) = (Arc::clone(slot), OnceLock::new(), Mutex::new(Some(holding)));
+        Self(Arc::new(HoldInner { slot, id, token, fence, terms: None, reentry: Reentry::new(), holding }))
+    }
+
+    /// The turn that the hold has.
+    pub(super) fn turn(&self) -> Turn {
+        Turn::new(&self.0.slot, self.0.id)
+    }
+
+    /// Notes that a reader's part of the hold has ended.
+    pub(super) fn end_counting(&self) {
+        if self.0.slot.share.is_some() {
+            // Nothing that can panic runs under this lock.
+            drop(self.0.holding.lock().unwrap_or_else(PoisonError::into_inner).take());
+        }
     }
 
     pub(crate) fn reentry(&self) -> &Reentry {
@@ -69,25 +92,40 @@ impl HoldHandle {
 
     pub(super) fn release_again(&self) {
         let HoldInner { slot, token, .. } = &*self.0;
-        slot.core.release_later(Release::withdrawal(&slot.key, token, CLAIM));
+        slot.core.release_later(Release::withdrawal(&slot.key, token, CLAIM).of_share(slot.share));
     }
 
     /// Releases the lease of a hold that was lost (rule 14: once the body is dropped). The slot has forgotten the
     /// lease, but the store may still have it.
     pub(super) fn release_after_loss(&self) {
         let HoldInner { slot, token, .. } = &*self.0;
-        // It makes no difference whether the store granted the lease again: this release is for that grant, too.
-        if slot.note_release_done(token).is_some() {
-            slot.release_forced(token);
-            self.release_again();
-        } else {
+        match slot.note_release_done(token) {
+            // It makes no difference whether the store granted the lease again: this release is for that grant, too.
+            ReleaseDone::Done { .. } => {
+                slot.release_forced(token);
+                self.release_again();
+            }
+            ReleaseDone::StillUsed => {}
             // The hold of a plain guard was released when it was lost.
-            slot.forget_forced(token);
+            ReleaseDone::Unnoted => drop(slot.forget_forced(token)),
         }
     }
 
     pub(crate) fn key(&self) -> &str {
         &self.0.slot.key
+    }
+
+    /// Whether a body under this hold may do what a hold of this `share` allows.
+    pub(crate) fn covers(&self, share: Option<Share>) -> bool {
+        match (self.0.slot.share, share) {
+            (None, _) | (Some(_), Some(Share::READ)) => true,
+            (Some(_), None) => false,
+            (Some(outer), Some(_)) => outer != Share::READ,
+        }
+    }
+
+    pub(crate) fn is_of_reader(&self) -> bool {
+        self.0.slot.share == Some(Share::READ)
     }
 
     /// Whether this is a hold of `key` in `core`.
@@ -193,6 +231,7 @@ impl HoldHandle {
         let renewal = Renewal {
             key: Arc::clone(&inner.slot.key),
             token: inner.token.clone(),
+            share: inner.slot.share,
             lease,
             grace: inner.slot.core.settings().grace,
         };
@@ -273,7 +312,7 @@ impl HoldHandle {
                 Some(lease) => {
                     let (key, token) = (Arc::clone(&inner.slot.key), inner.token.clone());
                     let grace = inner.slot.core.settings().grace;
-                    let renewal = Renewal { key, token, lease: request.lease(), grace };
+                    let renewal = Renewal { key, token, share: inner.slot.share, lease: request.lease(), grace };
                     lease.note_renewal_sent(&renewal, sent);
                     Some(renewal)
                 }
@@ -303,23 +342,28 @@ impl HoldHandle {
         if !fenced || self.0.fence.get().is_some() {
             return Ok(self.clone());
         }
-        let inner = &*self.0;
-        match inner.slot.core.store().draw(&inner.slot.key, &inner.token, 1, deadline).await {
-            Ok(Some(first)) => {
-                // Rule 20: the reserved fencing tokens are forgotten, because they are smaller than the token just
-                // drawn.
-                if let Some(lease) = inner.slot.locked().lease.as_mut().filter(|lease| lease.token == inner.token) {
-                    lease.fences = Fences::default();
-                }
-                // Two joined calls may both have drawn a token. The first token that arrives here stays.
-                let _ = inner.fence.set(first);
-                Ok(self.clone())
-            }
-            Ok(None) => {
-                inner.slot.core.revoke(&inner.slot, Some(&inner.token), LossReason::NotKnown);
-                Err(self.lost_error(false))
-            }
+        match self.draw(deadline).await {
+            Ok(true) => Ok(self.clone()),
+            Ok(false) => Err(self.lost_error(false)),
             Err(error) => Err(error.of_lock(self.key())),
         }
+    }
+
+    /// Draws a fencing token for the hold. Returns whether the hold has one now: it has none when its lease is gone.
+    pub(super) async fn draw(&self, deadline: Deadline) -> Result<bool, StoreError> {
+        let inner = &*self.0;
+        let share = inner.slot.share;
+        let drawn = inner.slot.core.store().draw(&inner.slot.key, &inner.token, share, 1, deadline).await?;
+        let Some(first) = drawn else {
+            inner.slot.core.revoke(&inner.slot, Some(&inner.token), LossReason::NotKnown);
+            return Ok(false);
+        };
+        // Rule 20: the reserved fencing tokens are forgotten, because they are smaller than the token just drawn.
+        if let Some(lease) = inner.slot.locked().lease.as_mut().filter(|lease| lease.token == inner.token) {
+            lease.fences = Fences::default();
+        }
+        // Two joined calls may both have drawn a token. The first token that arrives here stays.
+        let _ = inner.fence.set(first);
+        Ok(true)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::{Either, ready};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::asking::ReleaseDone;
 use super::ending::{Ended, Ending};
 use super::handle::HoldHandle;
 use super::lease::EndedHold;
@@ -49,18 +50,32 @@ impl Hold {
         }
         let lease = state.start(turn.id(), request, now)?;
         let (token, dead_owner) = (lease.token.clone(), lease.dead_owner.take());
+        let readers = lease.hold.as_mut().filter(|hold| hold.readers.is_some());
+        let holding = readers.and_then(|hold| hold.holding.take());
+        let called = if lease.share.is_some() { state.take_readers_to_call(now) } else { Vec::new() };
         state.offers.take_up(turn.id());
         state.track(turn.slot());
         drop(state);
+        turn.slot().call(called);
         if let Some(owner) = dead_owner.filter(|owner| !turn.core().is_own_token(owner)) {
             observe::took_over(&request.key, owner.label().as_deref());
         }
-        Some(HoldHandle::new(turn, token, fence, request.terms.clone()))
+        Some(HoldHandle::new(turn, token, fence, request.terms.clone(), holding))
     }
 
     pub(super) fn new(turn: Turn, handle: HoldHandle, body: bool) -> Self {
         let body = body.then(|| turn.core().bodies().token());
         Self { turn: Some(turn), handle, _body: body }
+    }
+
+    /// The part of a reader that has joined the hold of others.
+    pub(super) fn joined(handle: HoldHandle, body: bool) -> Self {
+        Self::new(handle.turn(), handle, body)
+    }
+
+    /// Whether its fencing token is still to be drawn.
+    pub(super) fn lacks_fence(&self, request: &ResolvedRequest) -> bool {
+        request.fenced && self.handle.fencing_token().is_none()
     }
 
     pub(crate) fn handle(&self) -> &HoldHandle {
@@ -72,7 +87,13 @@ impl Hold {
         let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
         let now = Moment::now();
         let Ended { ending, entries, stale, hold } = turn.slot().end(turn.id(), now);
+        self.handle.end_counting();
         let (pending_release, turn) = match ending {
+            Ending::Joint => {
+                // The turn is that of the hold.
+                turn.defuse();
+                return Either::Left(ready(Ok(())));
+            }
             Ending::Kept => {
                 mutant!(ReleasePerHold => self.handle.release_again());
                 turn.core().schedule().cancel(entries);
@@ -121,7 +142,7 @@ impl Hold {
         let core = self.handle.core();
         let deadline = Deadline::new(now, core.settings().command_timeout);
         let release = &mut pending_release.release;
-        let again = release.again.as_ref().map(|(token, claim)| Ask::again(&release.key, token, *claim, deadline));
+        let again = Ask::along(release, deadline);
         let outcome = match (&turn, &again) {
             (Some((turn, takings)), Some(ask)) => {
                 let answered = {
@@ -190,11 +211,13 @@ impl Drop for Hold {
         let Some(turn) = self.turn.take() else { return };
         let core = turn.core();
         let Ended { ending, entries, stale, hold } = turn.slot().end_quietly(turn.id());
+        self.handle.end_counting();
         if let Ending::Rests(rest) = ending {
             return turn.rest(entries, rest);
         }
         core.schedule().cancel(entries);
         match ending {
+            Ending::Joint => return turn.defuse(),
             Ending::Kept | Ending::Left | Ending::Rests(_) => {}
             Ending::Lingers(lingering) => core.keep(turn.slot(), lingering),
             Ending::Lost => self.release_lost(stale, hold),
@@ -240,7 +263,9 @@ impl PendingRelease {
         self.is_answered = true;
         let Self { slot, release, number, .. } = &self;
         if slot.on_release_ended(release) {
-            slot.core.release_later(Release::withdrawal(&release.key, &release.token, release.claim));
+            slot.core.release_later(
+                Release::withdrawal(&release.key, &release.token, release.claim).of_share(release.share),
+            );
         }
         number.is_none_or(|number| slot.core.schedule().end_release(number))
     }
@@ -274,7 +299,7 @@ impl Slot {
         if !release.queued {
             return false;
         }
-        let is_granted_again = self.note_release_done(&release.token) == Some(true);
+        let is_granted_again = self.note_release_done(&release.token) == ReleaseDone::Done { is_granted_again: true };
         self.release_forced(&release.token);
         is_granted_again
     }

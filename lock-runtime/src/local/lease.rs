@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use super::lingering::Linger;
 use super::pending_ask::PendingAsk;
+use super::readers::Readers;
 use super::resolved_request::{PrefixPlace, ResolvedRequest};
 use super::terms::Terms;
 use super::upkeep::ScheduleKeys;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
+use crate::share::Share;
 use crate::store::{Grant, Release};
 use crate::timing::{CLAIM, ENOUGH_LEASE, STREAK_TIME};
 use crate::token::Token;
@@ -22,6 +24,7 @@ const STREAK_HAND_OVERS: u32 = 64;
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) token: Token,
+    pub(super) share: Option<Share>,
     pub(super) claim: Duration,
     /// The store has confirmed the lease until this time.
     pub(super) until: Deadline,
@@ -66,6 +69,8 @@ pub(super) struct ActiveHold {
     pub(super) expire: Duration,
     pub(super) renew: bool,
     pub(super) body: bool,
+    /// The readers that have the hold together. `None` for a hold of one task.
+    pub(super) readers: Option<Box<Readers>>,
     /// How long the lease is kept after the hold.
     pub(super) linger: Duration,
     pub(super) terms: Option<Arc<Terms>>,
@@ -81,7 +86,7 @@ pub(super) struct ActiveHold {
     pub(super) confirmed: Option<Moment>,
     /// Whether that was for a hold before this one: the rest of the lease is shorter than this hold may last.
     pub(super) is_inherited: bool,
-    /// Counts the hold for as long as it lasts.
+    /// Counts the hold for as long as it lasts. Each of several readers has its own.
     pub(super) holding: Option<metrics::Holding>,
 }
 
@@ -90,6 +95,8 @@ pub(super) struct ActiveHold {
 pub(crate) struct EndedHold {
     pub(super) since: Moment,
     pub(super) prefix: PrefixPlace,
+    /// How many tasks had it.
+    pub(super) users: u32,
     /// Why it was lost, if its deadline passed.
     pub(super) reason: LossReason,
 }
@@ -127,6 +134,7 @@ impl ActiveHold {
             renew,
             body,
             linger: request.linger(),
+            readers: request.joins_readers().then(|| Box::new(Readers::first(now))),
             terms,
             kept_until,
             rests: false,
@@ -139,7 +147,12 @@ impl ActiveHold {
     }
 
     pub(super) fn as_ended(&self) -> EndedHold {
-        EndedHold { since: self.since, prefix: self.prefix, reason: LossReason::Deadline }
+        EndedHold { since: self.since, prefix: self.prefix, users: self.users(), reason: LossReason::Deadline }
+    }
+
+    /// How many tasks have the hold.
+    pub(super) fn users(&self) -> u32 {
+        self.readers.as_ref().map_or(1, |readers| readers.active)
     }
 
     /// The latest end that its request allows.
@@ -224,6 +237,7 @@ impl Lease {
     pub(super) fn new(pending: &PendingAsk, grant: &Grant) -> Self {
         Self {
             token: pending.token.clone(),
+            share: pending.share,
             claim: pending.claim,
             until: grant.until,
             fresh: true,
@@ -308,6 +322,10 @@ impl Lease {
         let Some(contention) = &mut self.contention else {
             return true;
         };
+        if self.share == Some(Share::READ) {
+            // Rule S5: readers that came after a writer wait for it.
+            return false;
+        }
         contention.hand_overs += 1;
         contention.hand_overs <= STREAK_HAND_OVERS && contention.since.elapsed() < STREAK_TIME
     }
@@ -335,6 +353,7 @@ impl Lease {
         Release {
             key: Arc::clone(key),
             token: self.token.clone(),
+            share: self.share,
             claim: self.claim,
             unused_fences: self.fences.unused(),
             again: None,
@@ -360,7 +379,7 @@ mod tests {
     #[test]
     fn an_answer_that_comes_after_the_push_is_reckoned_with_when_the_lease_is_released() {
         let token = Token::foreign("t");
-        let mut pending = PendingAsk::sent_along(token.clone(), CLAIM, Moment::now());
+        let mut pending = PendingAsk::sent_along(token.clone(), None, CLAIM, Moment::now());
         let (claim, key) = (CLAIM, Arc::from("p:k"));
         pending.on_push(&Pushed {
             token,

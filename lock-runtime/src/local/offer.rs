@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use super::handle::HoldHandle;
 use super::pending_ask::PendingAsk;
+use super::resolved_request::ResolvedRequest;
 use super::slot::{PassedBy, Slot, State, Waiter};
 use super::turn::Turn;
 use super::upkeep::{Action, Round};
@@ -124,6 +126,11 @@ impl Offers {
         self.late.first_key_value().map(|(id, _)| *id)
     }
 
+    /// Notes that a task did not come when it was called.
+    pub(super) fn note_late(&mut self, id: u64, now: Moment) {
+        self.late.entry(id).or_insert(now);
+    }
+
     /// Forgets a task that is gone. Returns whether it was late.
     pub(super) fn forget(&mut self, id: u64) -> bool {
         !self.late.is_empty() && self.late.remove(&id).is_some()
@@ -177,6 +184,8 @@ fn is_unread(pending: &PendingAsk, now: Moment, round: &Round<'_>) -> bool {
 /// The outcome of [`Slot::rejoin`].
 pub(super) enum Rejoined {
     Turn(Turn),
+    /// The task has the hold of other readers together with them.
+    Joined(HoldHandle),
     /// The task waits at its old place.
     Waiting(u64, oneshot::Receiver<Turn>),
 }
@@ -346,13 +355,18 @@ impl Slot {
     }
 
     /// Takes in a late task that is polled at last.
-    pub(super) fn rejoin(self: &Arc<Self>, turn: Turn, fenced: bool) -> Rejoined {
+    pub(super) fn rejoin(self: &Arc<Self>, turn: Turn, request: &ResolvedRequest) -> Rejoined {
         let id = turn.id();
         turn.defuse();
         let now = Moment::now();
         let mut state = self.locked();
         let since = state.offers.late.remove(&id);
         let patience = patience_with(since, now);
+        if request.joins_readers()
+            && let Some(joined) = state.join(self, request, now)
+        {
+            return Rejoined::Joined(joined);
+        }
         let is_pending = match state.turn {
             None => true,
             Some(other) => {
@@ -372,7 +386,7 @@ impl Slot {
             return Rejoined::Turn(Turn::new(self, id));
         }
         let (sender, receiver) = oneshot::channel();
-        state.add_waiter(id, Waiter { sender, fenced, patience });
+        state.add_waiter(id, Waiter { sender, fenced: request.fenced, patience });
         Rejoined::Waiting(id, receiver)
     }
 }
@@ -382,8 +396,8 @@ impl State {
     fn question(&mut self, key: &Arc<str>, give_up: Deadline) -> Option<Ask> {
         if let Some(lease) = &mut self.lease {
             let (token, claim) = lease.expose();
-            let key = Arc::clone(key);
-            return Some(Ask { key, token, claim, wait: true, fences: 0, give_up, cause: Cause::Silence });
+            let (key, share) = (Arc::clone(key), lease.share);
+            return Some(Ask { key, token, share, claim, wait: true, fences: 0, give_up, cause: Cause::Silence });
         }
         self.pending.as_mut().map(|pending| pending.repetition(key, give_up))
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::refusal::Refusal;
 use crate::clock::{Deadline, Moment};
+use crate::share::Share;
 use crate::store::{Anchor, Answer, Ask, Busy, Cause, Grant, Pushed, Release};
 use crate::timing::ASK_INTERVAL;
 use crate::token::Token;
@@ -13,6 +14,7 @@ use crate::token::Token;
 #[derive(Debug)]
 pub(super) struct PendingAsk {
     pub(super) token: Token,
+    pub(super) share: Option<Share>,
     pub(super) claim: Duration,
     /// How many fencing tokens the last command asked for.
     pub(super) fences: u32,
@@ -68,9 +70,10 @@ enum Granted {
 }
 
 impl PendingAsk {
-    pub(super) fn new(token: Token, claim: Duration) -> Self {
+    pub(super) fn new(token: Token, share: Option<Share>, claim: Duration) -> Self {
         Self {
             token,
+            share,
             claim,
             fences: 0,
             delivery: Delivery::Settled,
@@ -85,8 +88,9 @@ impl PendingAsk {
     }
 
     /// The ask that goes along with a release at `now`.
-    pub(super) fn sent_along(token: Token, claim: Duration, now: Moment) -> Self {
-        Self { delivery: Delivery::Unanswered { sent: now, before: false, is_try: false }, ..Self::new(token, claim) }
+    pub(super) fn sent_along(token: Token, share: Option<Share>, claim: Duration, now: Moment) -> Self {
+        let delivery = Delivery::Unanswered { sent: now, before: false, is_try: false };
+        Self { delivery, ..Self::new(token, share, claim) }
     }
 
     /// Notes that a command is about to be sent. Returns why it is sent.
@@ -262,7 +266,7 @@ impl PendingAsk {
     /// Starts again under another token, with nothing in the store. The holder that it waited for stays known.
     pub(super) fn restart(&mut self, token: Token) {
         let refusal = self.refusal.take().map(Refusal::into_history);
-        *self = Self { refusal, ..Self::new(token, self.claim) };
+        *self = Self { refusal, ..Self::new(token, self.share, self.claim) };
     }
 
     /// Whether the store may have anything for this token. After a plain claim that was refused it has nothing.
@@ -313,7 +317,7 @@ impl PendingAsk {
     /// The same ask again, for the safety net.
     pub(super) fn again(&self, key: &Arc<str>, give_up: Deadline) -> Ask {
         let (key, token) = (Arc::clone(key), self.token.clone());
-        Ask { key, token, claim: self.claim, wait: true, fences: 0, give_up, cause: Cause::Silence }
+        Ask { key, token, share: self.share, claim: self.claim, wait: true, fences: 0, give_up, cause: Cause::Silence }
     }
 
     /// The same ask again, by the keeper, for a task that does not read the answer.
@@ -324,7 +328,7 @@ impl PendingAsk {
     }
 
     pub(super) fn withdrawal(&self, key: &Arc<str>) -> Release {
-        Release::withdrawal(key, &self.token, self.claim)
+        Release::withdrawal(key, &self.token, self.claim).of_share(self.share)
     }
 }
 
@@ -335,7 +339,7 @@ mod tests {
     use crate::timing::CLAIM;
 
     fn pending() -> PendingAsk {
-        PendingAsk::new(Token::foreign("t"), CLAIM)
+        PendingAsk::new(Token::foreign("t"), None, CLAIM)
     }
 
     fn ask(pending: &PendingAsk) -> Ask {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::terms::Terms;
+use crate::share::Share;
 
 /// A request with the full name of its lock and a value for every option.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub(crate) struct ResolvedRequest {
     pub(crate) expire: Duration,
     pub(crate) renew: bool,
     pub(crate) fenced: bool,
+    /// `None` for the lock alone.
+    pub(crate) share: Option<Share>,
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
     /// lease).
     pub(crate) body: bool,
@@ -25,6 +28,14 @@ pub(crate) struct ResolvedRequest {
 }
 
 impl ResolvedRequest {
+    /// Whether the hold may be one with those of other readers here. A hold that is not renewed, or has a longest or a shortest
+    /// time, does not end when the others do.
+    pub(super) fn joins_readers(&self) -> bool {
+        self.share == Some(Share::READ)
+            && self.renew
+            && self.terms.as_ref().is_none_or(|terms| terms.leaves_time_open())
+    }
+
     /// The lease that its hold needs before it starts.
     pub(super) fn lease(&self) -> Duration {
         self.terms.as_ref().map_or(self.expire, |terms| terms.lease(self.expire))

@@ -38,11 +38,6 @@ impl Lease {
 }
 
 impl State {
-    /// Whether the hold here has ended, and only keeps others out.
-    pub(super) fn rests(&self) -> bool {
-        self.lease.as_ref().is_some_and(Lease::rests)
-    }
-
     /// Makes the hold that ends now rest. It gets another number, so nobody takes it for the hold that it was.
     pub(super) fn begin_rest(&mut self) {
         let id = self.new_id();
@@ -93,7 +88,7 @@ impl Core {
                 }
             }
             Ending::Lingers(lingering) => self.keep(slot, lingering),
-            Ending::Kept | Ending::Rests(_) | Ending::Left => {}
+            Ending::Kept | Ending::Joint | Ending::Rests(_) | Ending::Left => {}
         }
         // Passes the turn on, with the lease if it was kept.
         drop(Turn::new(slot, id));

@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use super::asking::EndingToken;
 use super::core::Core;
 use super::counters::SlotCounts;
+use super::handle::HoldHandle;
 use super::lease::{ActiveHold, EndedHold, Lease};
 use super::offer::Offers;
 use super::pending_ask::PendingAsk;
+use super::permits::PermitQueue;
 use super::resolved_request::ResolvedRequest;
 use super::turn::Turn;
 use super::upkeep::ScheduleKeys;
@@ -19,6 +22,7 @@ use super::waiter_limit::{WaiterLimit, WaiterPermit};
 use crate::clock::Moment;
 use crate::loss_reason::LossReason;
 use crate::observe::Path;
+use crate::share::Share;
 use crate::store::{Release, StoreError};
 use crate::timing::TURN_PATIENCE;
 use crate::token::Token;
@@ -30,6 +34,12 @@ pub(crate) struct Slot {
     /// would make all threads contend for one counter.
     pub(super) core: Arc<Core>,
     pub(super) key: Arc<str>,
+    /// `None` for the lock alone.
+    pub(super) share: Option<Share>,
+    /// Tells the slots of one name and share apart.
+    pub(super) number: u32,
+    /// Where tasks wait for this permit, or another of the same name.
+    pub(super) permits: Option<Arc<PermitQueue>>,
     state: Mutex<State>,
     /// Wakes the task that drives the store, and the tasks that watch the hold. A wake-up is a hint to look again.
     pub(super) changed: Notify,
@@ -53,9 +63,8 @@ pub(super) struct State {
     pub(super) lease: Option<Lease>,
     /// Why the last command to the store failed.
     pub(super) failure: Option<StoreError>,
-    /// Tokens that are being released, and whether the store granted each of them again in the meantime. Either a task
-    /// waits for the release, or the body of a lost hold is not dropped yet.
-    pub(super) ending: Vec<(Token, bool)>,
+    /// Tokens that are being released.
+    pub(super) ending: Vec<EndingToken>,
     /// The tokens whose lock was released by force. Each stays here until the user of its hold is gone.
     pub(super) forced: Vec<Token>,
 }
@@ -72,7 +81,9 @@ pub(super) struct Waiter {
 pub(super) enum Entered<'a> {
     /// The task has the turn at once, under this id, and perhaps a lease that lingered.
     Turn { id: u64, has_lease: bool },
-    /// The task waits, under this id.
+    /// The task has the hold of other readers together with them.
+    Joined(HoldHandle),
+    /// The task waits under this id, in the slot's queue or in that of all permits.
     Waiting(u64, oneshot::Receiver<Turn>, WaiterPermit<'a>),
     /// Another task has the turn, and this task does not want to wait.
     Taken,
@@ -82,8 +93,27 @@ pub(super) enum Entered<'a> {
 
 impl Slot {
     pub(super) fn new(core: &Arc<Core>, key: &Arc<str>) -> Self {
-        let (core, key) = (Arc::clone(core), Arc::clone(key));
-        Self { core, key, state: Mutex::default(), changed: Notify::new(), takings: AtomicU32::new(0) }
+        Self {
+            core: Arc::clone(core),
+            key: Arc::clone(key),
+            share: None,
+            number: 0,
+            permits: None,
+            state: Mutex::default(),
+            changed: Notify::new(),
+            takings: AtomicU32::new(0),
+        }
+    }
+
+    /// A slot for a lease that shares the lock.
+    pub(super) fn sharing(
+        core: &Arc<Core>,
+        key: &Arc<str>,
+        share: Share,
+        number: u32,
+        permits: Option<Arc<PermitQueue>>,
+    ) -> Self {
+        Self { share: Some(share), number, permits, ..Self::new(core, key) }
     }
 
     pub(super) fn locked(&self) -> MutexGuard<'_, State> {
@@ -100,13 +130,21 @@ impl Slot {
         self.changed.notify_waiters();
     }
 
-    pub(super) fn enter<'a>(&self, waiter_limit: &'a WaiterLimit, fenced: bool, wait: bool) -> Entered<'a> {
+    pub(super) fn enter<'a>(
+        self: &Arc<Self>,
+        waiter_limit: &'a WaiterLimit,
+        request: &ResolvedRequest,
+        wait: bool,
+    ) -> Entered<'a> {
         let mut state = self.locked();
-        let id = state.new_id();
+        if request.joins_readers()
+            && let Some(joined) = state.join(self, request, Moment::now())
+        {
+            return Entered::Joined(joined);
+        }
         // A turn that no task here has taken up goes to the first task that comes.
         if state.turn.is_none() || state.offers.is_missed() {
-            state.turn = Some(id);
-            state.offers.reset();
+            let id = state.take_turn();
             return Entered::Turn { id, has_lease: state.end_linger() };
         }
         if !wait {
@@ -119,12 +157,17 @@ impl Slot {
             Err(limit) => return Entered::Full(limit),
         };
         let (sender, receiver) = oneshot::channel();
-        state.add_waiter(id, Waiter { sender, fenced, patience: TURN_PATIENCE });
+        let id = state.new_id();
+        state.add_waiter(id, Waiter { sender, fenced: request.fenced, patience: TURN_PATIENCE });
         Entered::Waiting(id, receiver, waiting)
     }
 
     pub(super) fn leave(&self, id: u64) {
         mutant!(DeadTurnNotPassed => return);
+        if let Some(permits) = self.permits.as_ref().filter(|_| PermitQueue::has_made(id)) {
+            permits.remove(id);
+            return;
+        }
         self.locked().remove_waiter(id);
     }
 
@@ -146,10 +189,16 @@ impl Slot {
         is_unused.then_some(state.counts)
     }
 
-    /// What the slot has counted, and whether a task holds the lock, or its lease lingers.
-    pub(super) fn counts(&self) -> (SlotCounts, bool, bool) {
+    /// What the slot has counted, how many tasks hold the lock, and whether its lease lingers.
+    pub(super) fn counts(&self) -> (SlotCounts, u32, bool) {
         let state = self.locked();
-        (state.counts, state.is_held() && !state.rests(), state.lingers())
+        let hold = state.lease.as_ref().and_then(|lease| lease.hold.as_ref()).filter(|hold| !hold.rests);
+        (state.counts, hold.map_or(0, ActiveHold::users), state.lingers())
+    }
+
+    /// Whether a task here holds the lock.
+    pub(super) fn is_held(&self) -> bool {
+        self.locked().is_held()
     }
 
     /// Passes the turn `id` to the next waiter.
@@ -160,12 +209,16 @@ impl Slot {
         loop {
             let mut state = self.locked();
             let was_late = passed_by == PassedBy::Task && state.offers.forget(id);
+            if self.share.is_some() && state.forget_called(id) {
+                return Passed::LeftNobody;
+            }
             if state.turn != Some(id) {
                 return Passed::Revoked { was_late };
             }
             if let Some(lease) = &mut state.lease {
                 lease.fresh = false;
             }
+            state.take_from_queue(self);
             let Some((&next, _)) = state.waiters.first_key_value() else {
                 if state.offer_to_late(self) {
                     return Passed::On;
@@ -201,6 +254,7 @@ impl Slot {
         match self.pass(id, passed_by) {
             Passed::On | Passed::Revoked { was_late: false } => {}
             Passed::Revoked { was_late: true } => core.table().forget_if_unused(self),
+            Passed::LeftNobody => core.end_abandoned(self),
             Passed::Nobody { withdrawal, lease_left, tracked } => {
                 core.schedule().cancel(ScheduleKeys { tracked, due: None });
                 if let Some(withdrawal) = withdrawal {
@@ -225,6 +279,9 @@ impl Slot {
             std::mem::take(&mut state.waiters)
         };
         drop(waiters);
+        if let Some(permits) = &self.permits {
+            permits.close();
+        }
         self.changed.notify_waiters();
     }
 
@@ -260,14 +317,16 @@ impl Slot {
             state.turn = turn;
             state.offers.reset();
         }
+        let users = lease.hold.as_ref().map_or(0, ActiveHold::users);
         let is_late = lease.hold.as_ref().is_some_and(|hold| hold.body || reason == LossReason::TooFewServers);
+        let is_late = (is_late && users > 0) || users > 1;
         // Others are kept out although the hold was lost: the lease ends by itself.
         let is_left = matches!(reason, LossReason::Deadline | LossReason::ShutDown) && lease.keeps_out(Moment::now());
         let release = (!is_late && !is_left).then(|| lease.release(&self.key));
         if is_late && !is_left {
             // Rule 14: the lease is released when the body is dropped. Rule 17: until then a new grant for its token is
             // not a stray.
-            state.ending.push((lease.token, false));
+            state.ending.push(EndingToken::new(lease.token, users));
         }
         Some(Revoked { release, entries: lease.upkeep.entries, turn, hold })
     }
@@ -288,6 +347,8 @@ enum Passed {
     On,
     /// The turn was taken away before, from a late task or from a hold.
     Revoked { was_late: bool },
+    /// The task was called to a hold of readers, and was the last of them.
+    LeftNobody,
     /// No task waits.
     Nobody { withdrawal: Option<Release>, lease_left: bool, tracked: Option<u64> },
 }
@@ -306,6 +367,14 @@ impl State {
     pub(super) fn new_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
+    }
+
+    /// Gives the turn to a task that is just being polled. Returns the task's id.
+    pub(super) fn take_turn(&mut self) -> u64 {
+        let id = self.new_id();
+        self.turn = Some(id);
+        self.offers.reset();
+        id
     }
 
     pub(super) fn add_waiter(&mut self, id: u64, waiter: Waiter) {

@@ -9,6 +9,8 @@ use tokio::sync::Notify;
 
 use super::core::Core;
 use super::counters::SlotCounts;
+use super::family::Family;
+use super::resolved_request::ResolvedRequest;
 use super::slot::{Entered, Slot};
 
 #[cfg(not(test))]
@@ -18,6 +20,7 @@ type Hasher = std::hash::RandomState;
 type Hasher = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 
 type Slots = HashMap<Arc<str>, Arc<Slot>, Hasher>;
+type Families = HashMap<Arc<str>, Family, Hasher>;
 
 /// One slot for each key that a task here holds, waits for, or still has to release.
 ///
@@ -34,6 +37,8 @@ pub(crate) struct Table {
 #[derive(Debug, Default)]
 struct Keys {
     slots: Slots,
+    /// The slots whose leases share their locks, by the locks' names.
+    sharing: Families,
     /// What the slots that are forgotten have counted.
     forgotten: SlotCounts,
 }
@@ -44,19 +49,22 @@ impl Table {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the turn for `key`, or a place in its queue when `wait` is set.
-    pub(super) fn enter<'a>(
-        &self,
-        core: &'a Arc<Core>,
-        key: &Arc<str>,
-        fenced: bool,
-        wait: bool,
-    ) -> (Arc<Slot>, Entered<'a>) {
+    /// Takes the turn for a key, or a place in its queue when the request waits.
+    pub(super) fn enter<'a>(&self, core: &'a Arc<Core>, request: &ResolvedRequest) -> (Arc<Slot>, Entered<'a>) {
+        let (key, wait) = (&request.key, !request.timeout.is_zero());
+        if let Some(share) = request.share {
+            let families = &mut self.locked().sharing;
+            let family = match families.get_mut(key) {
+                Some(family) => family,
+                None => families.entry(Arc::clone(key)).or_default(),
+            };
+            return family.enter(core, request, share, wait);
+        }
         let slots = &mut self.locked().slots;
         // One look at the table, which costs more than the reference that a known key does not need.
         let slot = Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key))));
         // This runs under the table's lock, so the slot can't be forgotten before it is entered.
-        let entered = slot.enter(core.waiter_limit(), fenced, wait);
+        let entered = slot.enter(core.waiter_limit(), request, wait);
         (slot, entered)
     }
 
@@ -64,19 +72,34 @@ impl Table {
         self.locked().slots.get(key).cloned()
     }
 
+    /// The slots whose leases share the lock `key`.
+    pub(super) fn sharing(&self, key: &str) -> Vec<Arc<Slot>> {
+        self.locked().sharing.get(key).map(|family| family.slots().to_vec()).unwrap_or_default()
+    }
+
     pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
-        self.locked().slots.values().cloned().collect()
+        self.locked().all()
     }
 
     /// The keys in use, and what those that are not in use any more have counted.
     pub(super) fn all_with_counts(&self) -> (SlotCounts, Vec<Arc<Slot>>) {
         let keys = self.locked();
-        (keys.forgotten, keys.slots.values().cloned().collect())
+        (keys.forgotten, keys.all())
     }
 
     /// Forgets `slot` when no task uses it.
     pub(crate) fn forget_if_unused(&self, slot: &Arc<Slot>) {
-        let Keys { slots, forgotten } = &mut *self.locked();
+        let Keys { slots, sharing, forgotten } = &mut *self.locked();
+        if slot.share.is_some() {
+            let Some(family) = sharing.get_mut(&slot.key) else { return };
+            let Some(counts) = family.forget_if_unused(slot) else { return };
+            forgotten.add(counts);
+            if family.slots().is_empty() {
+                sharing.remove(&slot.key);
+            }
+            self.tell_if_emptied(slots, sharing);
+            return;
+        }
         if let Entry::Occupied(listed) = slots.entry(Arc::clone(&slot.key))
             && Arc::ptr_eq(listed.get(), slot)
             && let Some(counts) = slot.counts_if_unused()
@@ -86,9 +109,14 @@ impl Table {
             if slots.is_empty() && slots.capacity() > 1024 {
                 slots.shrink_to_fit();
             }
-            if slots.len() <= self.rest.load(Ordering::Relaxed) {
-                self.emptied.notify_waiters();
-            }
+            self.tell_if_emptied(slots, sharing);
+        }
+    }
+
+    fn tell_if_emptied(&self, slots: &Slots, sharing: &Families) {
+        // A key of a body may be in both lists.
+        if slots.len() + sharing.len() <= 2 * self.rest.load(Ordering::Relaxed) {
+            self.emptied.notify_waiters();
         }
     }
 
@@ -97,10 +125,20 @@ impl Table {
         self.rest.fetch_max(own.len(), Ordering::Relaxed);
         loop {
             let emptied = self.emptied.notified();
-            if self.locked().slots.keys().all(|key| own.contains(key)) {
+            if self.locked().names().all(|key| own.contains(key)) {
                 return;
             }
             emptied.await;
         }
+    }
+}
+
+impl Keys {
+    fn all(&self) -> Vec<Arc<Slot>> {
+        self.slots.values().chain(self.sharing.values().flat_map(Family::slots)).cloned().collect()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.slots.keys().chain(self.sharing.keys())
     }
 }

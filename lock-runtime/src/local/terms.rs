@@ -49,6 +49,11 @@ impl Terms {
         Arc::new(Self { max_hold, at_least, kept_lease, is_part: true, is_spent: AtomicBool::new(false) })
     }
 
+    /// Whether they say nothing of the time of the hold.
+    pub(super) fn leaves_time_open(&self) -> bool {
+        self.max_hold.is_none() && self.at_least.is_zero()
+    }
+
     pub(super) fn is_part(&self) -> bool {
         self.is_part
     }

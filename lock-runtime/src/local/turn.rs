@@ -119,7 +119,7 @@ impl Turn {
         let token = lease.token.clone();
         if !lease.is_good_for(request, now) {
             let (key, grace) = (Arc::clone(&request.key), self.core().settings().grace);
-            let renewal = Renewal { key, token, lease: request.lease(), grace };
+            let renewal = Renewal { key, token, share: lease.share, lease: request.lease(), grace };
             lease.note_renewal_sent(&renewal, now);
             return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
         }
@@ -136,7 +136,9 @@ impl Turn {
             state.pending = None;
         });
         let fences = state.fences_for(request);
-        let new = || Box::new(PendingAsk::new(self.core().next_token(request.may_linger()), claim_of(request)));
+        let new = || {
+            Box::new(PendingAsk::new(self.core().next_token(request.may_linger()), self.slot.share, claim_of(request)))
+        };
         let pending = state.pending.get_or_insert_with(new);
         if pending.must_yield() || self.is_given_up_try(pending) {
             let withdrawal = pending.withdrawal(&request.key);
@@ -158,12 +160,14 @@ impl Turn {
         {
             return Step::Wait(pause.min(left));
         }
-        // The plain claim can't draw fencing tokens.
-        let is_claim = pending.is_new() && (fences == 0 || !self.core().store().draws_with_grants());
+        // The plain claim can't draw fencing tokens, and is for the lock alone.
+        let is_claim =
+            pending.is_new() && pending.share.is_none() && (fences == 0 || !self.core().store().draws_with_grants());
         let cause = pending.note_sent(now, fences, is_claim || request.timeout.is_zero());
         let ask = Ask {
             key: Arc::clone(&request.key),
             token: pending.token.clone(),
+            share: pending.share,
             claim: pending.claim,
             wait: !request.timeout.is_zero(),
             fences,
@@ -262,7 +266,7 @@ impl Turn {
         state.offers.awaits_since = Some(now);
         state.offers.is_releasing = true;
         state.track(&self.slot);
-        state.pending = Some(Box::new(PendingAsk::sent_along(token.clone(), claim, now)));
+        state.pending = Some(Box::new(PendingAsk::sent_along(token.clone(), self.slot.share, claim, now)));
         token
     }
 }
@@ -289,11 +293,13 @@ impl State {
 
     /// How many fencing tokens to draw, for this task and for the tasks that wait.
     fn fences_for(&self, request: &ResolvedRequest) -> u32 {
-        match request.fenced {
-            false => 0,
+        match (request.fenced, request.share) {
+            (false, _) => 0,
             // The next holds come without a command.
-            true if request.may_linger() => MOST_FENCES,
-            true => (1 + self.fenced_waiters()).min(MOST_FENCES),
+            (true, None) if request.may_linger() => MOST_FENCES,
+            (true, None) => (1 + self.fenced_waiters()).min(MOST_FENCES),
+            // Rule S6: other owners draw meanwhile, and what was reserved would be smaller than their tokens.
+            (true, Some(_)) => 1,
         }
     }
 }

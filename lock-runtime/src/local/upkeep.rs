@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::lease::{ActiveHold, Lease};
 use super::lingering::GivenUp;
+use super::readers::Calls;
 use super::slot::Slot;
 use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
@@ -50,6 +51,8 @@ pub(crate) enum Action {
     GiveUp(GivenUp),
     /// The turn must be passed over, and another look is needed soon.
     PassOver,
+    /// Nobody has the hold of readers any more.
+    EndAbandoned,
 }
 
 impl Action {
@@ -118,20 +121,23 @@ impl Lease {
 
 impl Slot {
     /// Decides what the lease needs from the keeper now.
-    pub(crate) fn next_action(&self, trigger: Trigger, round: &Round<'_>) -> Action {
+    pub(crate) fn next_action(self: &Arc<Self>, trigger: Trigger, round: &Round<'_>) -> Action {
         let now = Moment::now();
         let mut locked = self.locked();
         let state = &mut *locked;
         let long = self.core.settings().warn_held_for;
         let hold = state.lease.as_mut().and_then(|lease| lease.hold.as_mut());
         let held_long = hold.and_then(|hold| hold.note_long(long, now));
+        let calls = if self.share.is_some() { state.check_calls(now) } else { Calls::Answered };
         if trigger == Trigger::Timer
             && let Some(lease) = &mut state.lease
         {
             // The timer that has ended is no reason to set none.
             lease.upkeep.entries.due.take_if(|(at, _)| *at <= Instant::now());
         }
-        let action = if let Some(given_up) = state.take_lingered(&self.key, trigger, now) {
+        let action = if calls == Calls::Abandoned {
+            Action::EndAbandoned
+        } else if let Some(given_up) = state.take_lingered(&self.key, trigger, now) {
             Action::GiveUp(given_up)
         } else if trigger == Trigger::Tick && !state.is_held() {
             self.check_offer(state, now, round)
@@ -143,6 +149,9 @@ impl Slot {
         };
         if trigger == Trigger::Tick && !action.is_soon() {
             state.tracked = None;
+            if calls == Calls::Open {
+                state.track(self);
+            }
         }
         drop(locked);
         if let Some(held_for) = held_long {
@@ -162,8 +171,8 @@ impl Slot {
 
     fn need(&self, lease: &Lease, trigger: Trigger, now: Moment, grace: Duration) -> Action {
         let renew = |wanted, left| {
-            let token = lease.token.clone();
-            Action::Renew(Renewal { key: Arc::clone(&self.key), token, lease: wanted, grace }, left)
+            let (token, share) = (lease.token.clone(), lease.share);
+            Action::Renew(Renewal { key: Arc::clone(&self.key), token, share, lease: wanted, grace }, left)
         };
         let Some((hold, ends)) = lease.hold.as_ref().zip(lease.ends(now)) else {
             if lease.lingers() {
@@ -217,7 +226,15 @@ impl Slot {
     }
 
     /// Takes in the answer to a renewal that was sent at `sent`. `None` means that there was no answer.
-    pub(crate) fn on_renewal(&self, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Action {
+    pub(crate) fn on_renewal(self: &Arc<Self>, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Action {
+        let action = self.judge_renewal(renewal, sent, outcome);
+        if self.share.is_some() {
+            self.call_waiting_readers();
+        }
+        action
+    }
+
+    fn judge_renewal(&self, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Action {
         let now = Moment::now();
         let mut state = self.locked();
         let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == renewal.token) else {

@@ -177,14 +177,32 @@ async fn wait_until_left(core: &Core, name: &str, mark: &Token) {
 }
 
 fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
+    let mut owners: Vec<&Token> = seen.sharing.iter().map(|(_, token)| token).collect();
+    if owners.is_empty() {
+        owners.push(&seen.owner);
+    }
+    let mut holders: Vec<String> = owners.iter().filter_map(|owner| owner.label()).collect();
+    holders.sort_unstable();
+    let lingers = core.table().get(name).is_some_and(|slot| slot.lingers());
+    let is_held_here = !lingers && owners.iter().any(|owner| core.is_own_token(owner));
     LockInfo {
         key: name.to_owned(),
-        holder: seen.owner.label(),
+        holder: holders.first().cloned(),
+        holders,
         remaining: seen.frees_in.unwrap_or(Duration::MAX),
         waiting: seen.waiting.iter().map(|token| token.label().unwrap_or_default()).collect(),
-        mode: LockMode::Exclusive,
-        is_held_here: core.is_own_token(&seen.owner) && !core.table().get(name).is_some_and(|slot| slot.lingers()),
+        mode: mode_of(seen),
+        is_held_here,
         is_forced: seen.owner.unforced().is_some(),
+    }
+}
+
+fn mode_of(seen: &Seen) -> LockMode {
+    let permits = seen.sharing.iter().filter_map(|(share, _)| share.permits());
+    match permits.min() {
+        Some(of) => LockMode::Permits { of },
+        None if seen.sharing.is_empty() => LockMode::Exclusive,
+        None => LockMode::Read,
     }
 }
 

@@ -153,7 +153,7 @@ impl<'a, S: Store> Side<'a, S> {
                 }
             }
             Verb::Draw(key, token, count) => {
-                let first = self.store.draw(key, token, *count, by()).await.unwrap();
+                let first = self.store.draw(key, token, None, *count, by()).await.unwrap();
                 Said::Drawn(first.map(|first| self.since(first)))
             }
             Verb::Look(key) => {
@@ -183,7 +183,7 @@ fn by() -> Deadline {
 
 fn ask(key: &str, token: Token, claim: Duration, fences: u32) -> Ask {
     let give_up = Deadline::after(Duration::from_mins(1));
-    Ask { key: key.into(), token, claim, wait: true, fences, give_up, cause: Cause::Task }
+    Ask { key: key.into(), token, share: None, claim, wait: true, fences, give_up, cause: Cause::Task }
 }
 
 #[derive(Debug)]
@@ -237,7 +237,7 @@ impl Script<'_> {
             }
             8 => {
                 let lease = BEAT * self.random.u32(1..20) + HALF;
-                Verb::Renew(Renewal { key: ask.key, token: ask.token, lease, grace: Duration::ZERO })
+                Verb::Renew(Renewal { key: ask.key, token: ask.token, share: None, lease, grace: Duration::ZERO })
             }
             9 | 10 => Verb::Draw(ask.key, ask.token, 1 + fences),
             11 => Verb::Look(ask.key),

@@ -153,7 +153,7 @@ const LATE: &str = "the next one waits for longer than 0.4 s";
 const CASES: [Case; 6] = [
     (
         "force.lua frees the lock at once",
-        Bug::Scripts(&[("redis.call('SET', lock, token .. MARK, 'KEEPTTL')", "redis.call('DEL', lock)")]),
+        Bug::Scripts(&[("redis.call('SET', lock, token .. FORCED, 'KEEPTTL')", "redis.call('DEL', lock)")]),
         false,
         OVERLAP,
         |shown| shown.overlap,

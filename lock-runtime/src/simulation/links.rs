@@ -75,7 +75,7 @@ impl Scene {
     /// An ask of which the asker gives up after so long; the command itself may take longer.
     fn ask(&self, give_up: Duration) -> Ask {
         let (token, claim, give_up) = (self.caller.next_token(false), COMMAND * 4, Deadline::after(give_up));
-        Ask { key: "p:k".into(), token, claim, wait: true, fences: 0, give_up, cause: Cause::Task }
+        Ask { key: "p:k".into(), token, share: None, claim, wait: true, fences: 0, give_up, cause: Cause::Task }
     }
 
     async fn beat(&self) {
@@ -210,7 +210,7 @@ async fn a_server_keeps_a_lease_for_longer_than_its_holder_counts_on() {
     let by = || Deadline::after(COMMAND);
     assert!(matches!(scene.store.claim(&ask, by()).await, Ok(Answer::Granted(_))));
     let (lease, grace) = (Duration::from_secs(9), Duration::from_secs(1));
-    let renewal = Renewal { key: Arc::clone(&ask.key), token: ask.token.clone(), lease, grace };
+    let renewal = Renewal { key: Arc::clone(&ask.key), token: ask.token.clone(), share: None, lease, grace };
     let renewed = exactly_one(scene.store.renew(&[renewal], by()).await);
     assert!(matches!(renewed, Ok(Renewed::Until(until)) if until.span() < lease), "{renewed:?}");
     let kept = scene.network.server(|server, now| {
@@ -229,7 +229,7 @@ async fn only_for_the_owner_of_a_lock_a_server_raises_what_it_draws_next() {
     let (owner, other) = (scene.ask(COMMAND), scene.ask(COMMAND));
     let by = || Deadline::after(COMMAND);
     assert!(matches!(scene.store.claim(&owner, by()).await, Ok(Answer::Granted(_))));
-    let draw = async || scene.store.draw(&owner.key, &owner.token, 1, by()).await.unwrap().unwrap();
+    let draw = async || scene.store.draw(&owner.key, &owner.token, None, 1, by()).await.unwrap().unwrap();
     let first = draw().await;
     let ahead = first + 1_000_000_000;
     assert!(!scene.store.raise(&owner.key, &other.token, ahead, by()).await.unwrap());

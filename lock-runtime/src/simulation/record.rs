@@ -105,7 +105,7 @@ fn is_lock(key: &str) -> bool {
 fn text(value: &Stored) -> String {
     match value {
         Stored::String(text) => text.clone(),
-        Stored::List(_) => String::new(),
+        Stored::List(_) | Stored::Sorted(_) => String::new(),
     }
 }
 

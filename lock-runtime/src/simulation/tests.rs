@@ -23,7 +23,7 @@ fn dump(outcome: &Outcome) {
 }
 
 /// `SEEDS=20000` for more, `SEED=7` for one alone.
-fn seeds(usually: u64) -> Range<u64> {
+pub(super) fn seeds(usually: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     number("SEED").map_or(0..number("SEEDS").unwrap_or(usually), |seed: u64| seed..seed + 1)
 }

@@ -10,6 +10,7 @@ use super::quorum::Quorum;
 use super::redis::RedisStore;
 use super::{Answer, Answers, Ask, Events, Forced, Release, Released, Renewal, Renewed, Seen, Store, StoreError};
 use crate::clock::Deadline;
+use crate::share::Share;
 use crate::token::Token;
 
 /// One of all kinds of stores. It is an enum and not a trait object: a boxed future per verb would slow down each lock.
@@ -68,10 +69,11 @@ impl Store for AnyStore {
         &self,
         key: &Arc<str>,
         token: &Token,
+        share: Option<Share>,
         count: u32,
         deadline: Deadline,
     ) -> Result<Option<u64>, StoreError> {
-        of_any!(self, store => store.draw(key, token, count, deadline).await)
+        of_any!(self, store => store.draw(key, token, share, count, deadline).await)
     }
 
     async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
@@ -84,6 +86,10 @@ impl Store for AnyStore {
 
     fn refuses_force(&self) -> Option<&'static str> {
         of_any!(self, store => store.refuses_force())
+    }
+
+    fn refuses_sharing(&self) -> Option<&'static str> {
+        of_any!(self, store => store.refuses_sharing())
     }
 
     async fn heartbeat(&self, deadline: Deadline) {

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
+use crate::share::Share;
 use crate::token::Token;
 
 /// A store whose faults a test switches on and off. Several such stores may share one memory, as processes share a server.
@@ -152,11 +153,12 @@ impl Store for FaultyStore {
         &self,
         key: &Arc<str>,
         token: &Token,
+        share: Option<Share>,
         count: u32,
         deadline: Deadline,
     ) -> Result<Option<u64>, StoreError> {
         self.reach(deadline).await?;
-        self.memory.draw(key, token, count, deadline).await
+        self.memory.draw(key, token, share, count, deadline).await
     }
 
     async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {

@@ -13,8 +13,13 @@ use super::{
     Store, StoreError,
 };
 use crate::clock::{Deadline, Drift, Moment, without_drift};
+use crate::share::Share;
 use crate::timing::CLAIM;
 use crate::token::Token;
+
+mod sharing;
+
+use sharing::Sharing;
 
 #[derive(Default)]
 pub(crate) struct MemoryStore {
@@ -34,7 +39,14 @@ struct Shared {
 #[derive(Default)]
 struct Lock {
     owner: Option<(Token, Deadline)>,
-    queue: VecDeque<(Token, Duration)>,
+    sharing: Sharing,
+    queue: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    token: Token,
+    share: Option<Share>,
+    claim: Duration,
 }
 
 /// A message to deliver when the store is unlocked: its receiver may call back.
@@ -78,7 +90,13 @@ impl Shared {
         if lock.owner.as_ref().is_some_and(|(_, until)| until.has_passed()) {
             lock.owner = None;
         }
+        lock.sharing.end_over();
         lock.owner.clone()
+    }
+
+    /// Whether nobody has the lock, neither alone nor shared.
+    fn is_free(&mut self, key: &str) -> bool {
+        self.owner(key).is_none() && self.locks.get(key).is_none_or(|lock| lock.sharing.is_none())
     }
 
     fn set(&mut self, key: &Arc<str>, token: &Token, now: Moment, lease: Duration) {
@@ -91,33 +109,59 @@ impl Shared {
 
     fn leave_queue(&mut self, key: &str, token: &Token) {
         if let Some(lock) = self.locks.get_mut(key) {
-            lock.queue.retain(|(waiter, _)| waiter != token);
+            lock.queue.retain(|waiter| waiter.token != *token);
         }
     }
 
-    /// `hand_off` of queue.lua.
-    fn hand_off(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) -> Option<Token> {
+    fn join_queue(&mut self, key: &Arc<str>, token: &Token, share: Option<Share>, claim: Duration) {
+        let lock = self.locks.entry(Arc::clone(key)).or_default();
+        if !lock.queue.iter().any(|waiter| waiter.token == *token) {
+            lock.queue.push_back(Waiter { token: token.clone(), share, claim });
+        }
+    }
+
+    /// `hand_off` of queue.lua. Returns whether a waiter has the lock now.
+    fn hand_off(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) -> bool {
         loop {
-            let lock = self.locks.get_mut(key)?;
-            let Some((token, claim)) = lock.queue.pop_front() else {
+            let Some(lock) = self.locks.get_mut(key) else { return false };
+            let Some(waiter) = lock.queue.front() else {
                 lock.owner = None;
-                return None;
+                return false;
             };
+            if waiter.share.is_some() {
+                lock.owner = None;
+                lock.sharing = Sharing::default();
+                if self.admit(key, caller, pushes) {
+                    return true;
+                }
+                continue;
+            }
+            let Some(Waiter { token, claim, .. }) = lock.queue.pop_front() else { return false };
             let now = Moment::now();
             if caller == Some(&token) {
                 self.set(key, &token, now, claim);
-                return Some(token);
+                return true;
             }
             if let Some(listener) = self.listener(&token) {
                 self.set(key, &token, now, claim);
-                let contended = self.waits(key);
-                let store_micros = self.micros(now);
-                let pushed =
-                    Pushed { token: token.clone(), claim, store_micros, contended, unconfirmed: false, partial: false };
-                pushes.push(Push::Granted(listener, Arc::clone(key), pushed));
-                return Some(token);
+                self.push_grant(listener, key, token, claim, pushes);
+                return true;
             }
         }
+    }
+
+    /// Tells a waiter that the lock was granted to it.
+    fn push_grant(
+        &self,
+        listener: Weak<dyn Events>,
+        key: &Arc<str>,
+        token: Token,
+        claim: Duration,
+        pushes: &mut Vec<Push>,
+    ) {
+        let (contended, store_micros) = (self.waits(key), self.micros(Moment::now()));
+        let pushed = Pushed { token, claim, store_micros, contended, unconfirmed: false, partial: false };
+        pushes.push(Push::Granted(listener, Arc::clone(key), pushed));
     }
 
     /// ask.lua, and the plain claim.
@@ -126,12 +170,15 @@ impl Shared {
         if ask.give_up.has_passed() && ask.wait {
             return Answer::Late;
         }
-        let mut owner = self.owner(&ask.key);
-        if owner.is_none() {
-            if self.hand_off(&ask.key, Some(&ask.token), pushes).is_none() {
-                self.set(&ask.key, &ask.token, now, ask.claim);
-            }
-            owner = self.owner(&ask.key);
+        if ask.share.is_some() {
+            return self.ask_for_share(ask, now, pushes);
+        }
+        if self.is_free(&ask.key) && !self.hand_off(&ask.key, Some(&ask.token), pushes) {
+            self.set(&ask.key, &ask.token, now, ask.claim);
+        }
+        let owner = self.owner(&ask.key);
+        if owner.is_none() && !self.is_free(&ask.key) {
+            return self.refuse(ask, now, pushes);
         }
         let Some((owner, until)) = owner else {
             return Answer::Late; // the claim ran out in between: as good as never asked
@@ -143,10 +190,7 @@ impl Shared {
             return Answer::Granted(Grant { until, contended: self.waits(&ask.key), fence });
         }
         if ask.wait {
-            let lock = self.locks.entry(Arc::clone(&ask.key)).or_default();
-            if !lock.queue.iter().any(|(waiter, _)| *waiter == ask.token) {
-                lock.queue.push_back((ask.token.clone(), ask.claim));
-            }
+            self.join_queue(&ask.key, &ask.token, None, ask.claim);
             if let Some(listener) = self.listener(&owner) {
                 pushes.push(Push::Contended(listener, Arc::clone(&ask.key)));
             }
@@ -166,16 +210,23 @@ impl Shared {
 
     /// release.lua.
     fn release(&mut self, release: &Release, pushes: &mut Vec<Push>) -> Released {
+        if release.share.is_some() {
+            return self.release_share(release, pushes);
+        }
         let key = &release.key;
         let owner = self.owner(key);
+        let is_free = self.is_free(key);
         let owned = owner.as_ref().is_some_and(|(owner, _)| *owner == release.token);
         self.leave_queue(key, &release.token);
         if let Some((token, claim)) = &release.again {
-            self.locks.entry(Arc::clone(key)).or_default().queue.push_back((token.clone(), *claim));
+            self.join_queue(key, token, None, *claim);
         }
         let again = release.again.as_ref().map(|(token, _)| token);
-        if owned || owner.is_none() {
+        if owned || is_free {
             self.hand_off(key, again, pushes);
+        } else if owner.is_none() {
+            // The token may have stood in front of others that fit.
+            self.admit(key, None, pushes);
         } else if let (Some(_), Some((owner, _))) = (again, owner)
             && let Some(listener) = self.listener(&owner)
         {
@@ -183,7 +234,12 @@ impl Shared {
         }
         let answer = again.and_then(|token| {
             let now = Moment::now();
-            let (owner, until) = self.owner(key)?;
+            let owner = self.owner(key);
+            if owner.is_none() && !self.is_free(key) {
+                let ask = Ask::along(release, Deadline::after(Duration::ZERO))?;
+                return Some(self.refuse(&ask, now, pushes));
+            }
+            let (owner, until) = owner?;
             Some(if owner == *token {
                 let until = Deadline::new(now, without_drift(until.remaining_at(now)));
                 Answer::Granted(Grant { until, contended: self.waits(key), fence: None })
@@ -196,6 +252,9 @@ impl Shared {
     }
 
     fn renew(&mut self, renewal: &Renewal) -> Renewed {
+        if renewal.share.is_some() {
+            return self.renew_share(renewal);
+        }
         match self.owner(&renewal.key) {
             Some((owner, until)) if owner == renewal.token => {
                 let now = Moment::now();
@@ -209,14 +268,17 @@ impl Shared {
 
     /// inspect.lua.
     fn inspect(&mut self, key: &str) -> Option<Seen> {
-        let (owner, until) = self.owner(key)?;
-        let waiting = self.locks.get(key)?.queue.iter().map(|(token, _)| token.clone()).collect();
-        Some(Seen { owner, frees_in: Some(until.remaining_at(Moment::now())), waiting })
+        let owner = self.owner(key);
+        let lock = self.locks.get(key)?;
+        let waiting = lock.queue.iter().map(|waiter| waiter.token.clone()).collect();
+        let (owner, until) = owner.or_else(|| lock.sharing.as_owner())?;
+        let frees_in = Some(until.remaining_at(Moment::now()));
+        Some(Seen { owner, frees_in, sharing: lock.sharing.leases(), waiting })
     }
 
     /// force.lua. Here all owners are tokens of managers.
     fn force(&mut self, key: &Arc<str>, pushes: &mut Vec<Push>) -> Forced {
-        let Some((owner, until)) = self.owner(key) else { return Forced::Free };
+        let Some((owner, until)) = self.owner(key) else { return self.force_shared(key, pushes) };
         let (token, marked) = match owner.unforced() {
             Some(token) => (token, owner),
             None => (owner.clone(), owner.to_forced()),
@@ -230,7 +292,7 @@ impl Shared {
     }
 
     fn forget_if_unused(&mut self, key: &str) {
-        if self.owner(key).is_none() && !self.waits(key) {
+        if self.is_free(key) && !self.waits(key) {
             self.locks.remove(key);
         }
     }
@@ -274,7 +336,8 @@ impl MemoryStore {
     /// Forgets who has a lock, as a server does that restarts without its data.
     pub(crate) fn forget(&self, key: &str) {
         self.with(|shared, pushes| {
-            let key = key.into();
+            let key: Arc<str> = key.into();
+            shared.forget_sharing(&key);
             shared.hand_off(&key, None, pushes);
             shared.forget_if_unused(&key);
         });
@@ -339,9 +402,16 @@ impl Store for MemoryStore {
         Ok(self.with(|shared, _| renewals.iter().map(|renewal| Ok(shared.renew(renewal))).collect()))
     }
 
-    async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, _: Deadline) -> Result<Option<u64>, StoreError> {
+    async fn draw(
+        &self,
+        key: &Arc<str>,
+        token: &Token,
+        _: Option<Share>,
+        count: u32,
+        _: Deadline,
+    ) -> Result<Option<u64>, StoreError> {
         Ok(self.with(|shared, _| {
-            let owned = shared.owner(key).is_some_and(|(owner, _)| owner == *token);
+            let owned = shared.owner(key).is_some_and(|(owner, _)| owner == *token) || shared.has_share(key, token);
             owned.then(|| shared.draw(Moment::now(), count))
         }))
     }

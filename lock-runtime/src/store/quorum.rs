@@ -17,6 +17,7 @@ use super::{
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
+use crate::share::Share;
 use crate::token::Token;
 
 mod asking;
@@ -51,6 +52,10 @@ pub(crate) struct Quorum<S> {
     relay: OnceLock<Arc<Relay>>,
 }
 
+/// Why nobody can share a lock of a quorum.
+const NO_SHARING: &str = "a quorum can't share a lock: each of its servers would count the holders by itself, and with \
+                          three servers four holders could get three permits, each from another two servers. Use one \
+                          server, Sentinel or a cluster for `read` and `permits`";
 /// Why nobody can take a lock of a quorum away.
 const NO_FORCE: &str = "a quorum's lock can't be taken away: its servers would be told one after another, and meanwhile two \
                         clients could each have a part of the lock. End the process that holds the lock, or wait for its \
@@ -195,7 +200,8 @@ impl<S: Voter> Store for Quorum<S> {
         {
             let deadline = deadline.counted_from(Moment::now());
             let (key, token) = (Arc::clone(&release.key), token.clone());
-            let ask = Ask { key, token, claim: *claim, wait: true, fences: 0, give_up: deadline, cause: Cause::Task };
+            let (claim, share, give_up) = (*claim, None, deadline);
+            let ask = Ask { key, token, share, claim, wait: true, fences: 0, give_up, cause: Cause::Task };
             // Without an answer the caller asks again.
             released.again = exactly_one(self.ask(std::slice::from_ref(&ask), deadline).await).ok();
         }
@@ -250,6 +256,7 @@ impl<S: Voter> Store for Quorum<S> {
         &self,
         key: &Arc<str>,
         token: &Token,
+        _: Option<Share>,
         count: u32,
         deadline: Deadline,
     ) -> Result<Option<u64>, StoreError> {
@@ -257,8 +264,10 @@ impl<S: Voter> Store for Quorum<S> {
         let drawing = start_on(self.members.iter(), |member| {
             let (key, token) = (Arc::clone(&key), token.clone());
             async move {
-                member
-                    .note(deadline, member.node.draw(&key, &token, count, deadline).await.map(|first| vec![Ok(first)]))
+                member.note(
+                    deadline,
+                    member.node.draw(&key, &token, None, count, deadline).await.map(|first| vec![Ok(first)]),
+                )
             }
         });
         let vote = |votes: &mut Votes<u64, ()>, number, answer: Option<u64>| match answer {
@@ -290,6 +299,10 @@ impl<S: Voter> Store for Quorum<S> {
 
     fn refuses_force(&self) -> Option<&'static str> {
         Some(NO_FORCE)
+    }
+
+    fn refuses_sharing(&self) -> Option<&'static str> {
+        Some(NO_SHARING)
     }
 
     async fn heartbeat(&self, deadline: Deadline) {

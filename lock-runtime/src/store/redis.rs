@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::seen::SHARED;
 use super::{
     Anchor, Answer, Answers, Ask, Events, Forced, Release, Released, Renewal, Renewed, Seen, Store, StoreError,
     exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
+use crate::share::Share;
 use crate::token::Token;
 use ::redis::{Cmd, RedisWrite, Value};
 
@@ -120,18 +122,23 @@ impl Verb for Ask {
     type Answer = Answer;
 
     async fn send(store: &RedisStore, asks: &[Self], deadline: Deadline) -> Answers<Answer> {
+        let is_shared = asks.iter().any(Verb::is_shared);
         let arguments = |link: &Link, command: &mut Cmd| {
             for ask in asks {
-                lock_keys(command, &ask.key);
+                lock_keys(command, &ask.key, is_shared);
             }
             for ask in asks {
                 let not_after = link.store_micros_at(ask.give_up).unwrap_or(0);
-                command.arg(ask.token.as_str()).arg(millis(ask.claim)).arg(u8::from(ask.wait));
-                command.arg(ask.fences).arg(not_after);
+                command.arg(ask.token.as_str()).arg(millis(ask.claim));
+                if let Some(share) = ask.share {
+                    command.arg(share.capacity());
+                }
+                command.arg(u8::from(ask.wait)).arg(ask.fences).arg(not_after);
             }
         };
-        let keys = (asks.first().map_or("", |ask| &ask.key), 3 * asks.len());
-        let mut called = store.run(&scripts::ASK, keys, arguments, deadline).await?;
+        let keys = (asks.first().map_or("", |ask| &ask.key), keys_per_lock(is_shared) * asks.len());
+        let script = if is_shared { &scripts::SHARED_ASK } else { &scripts::ASK };
+        let mut called = store.run(script, keys, arguments, deadline).await?;
         let reply = Reply::read(called.take_value()).ok_or_else(StoreError::no_answer)?;
         let anchor = Anchor { sent: called.sent, store_micros: reply.store_micros, drift: called.link.drift };
         called.link.update_clock(anchor);
@@ -146,6 +153,10 @@ impl Verb for Ask {
         &self.key
     }
 
+    fn share(&self) -> Option<Share> {
+        self.share
+    }
+
     /// The script may have granted the lock before the server refused the rest.
     fn token_to_release(&self) -> &str {
         self.token.as_str()
@@ -156,16 +167,26 @@ impl Verb for Renewal {
     type Answer = Renewed;
 
     async fn send(store: &RedisStore, renewals: &[Self], deadline: Deadline) -> Answers<Renewed> {
+        let is_shared = renewals.iter().any(Verb::is_shared);
         let arguments = |_: &Link, command: &mut Cmd| {
             for renewal in renewals {
                 command.arg(&*renewal.key);
+                if is_shared {
+                    helper_key(command, &renewal.key, "shared");
+                }
             }
             for renewal in renewals {
-                command.arg(renewal.token.as_str()).arg(millis(renewal.lease + renewal.grace));
+                command.arg(renewal.token.as_str());
+                if let Some(share) = renewal.share {
+                    command.arg(share.capacity());
+                }
+                command.arg(millis(renewal.lease + renewal.grace));
             }
         };
-        let keys = (renewals.first().map_or("", |renewal| &renewal.key), renewals.len());
-        let mut called = store.run(&scripts::RENEW, keys, arguments, deadline).await?;
+        let keys_each = if is_shared { 2 } else { 1 };
+        let keys = (renewals.first().map_or("", |renewal| &renewal.key), keys_each * renewals.len());
+        let script = if is_shared { &scripts::SHARED_RENEW } else { &scripts::RENEW };
+        let mut called = store.run(script, keys, arguments, deadline).await?;
         let answers = items(called.take_value()).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, renewal)| read_renewed(answer, renewal, called.sent, called.link.drift);
         let mut answers: Vec<_> = answers.into_iter().zip(renewals).map(read).collect();
@@ -179,6 +200,10 @@ impl Verb for Renewal {
         &self.key
     }
 
+    fn share(&self) -> Option<Share> {
+        self.share
+    }
+
     /// The lease stays: its hold goes on for as long as the server keeps the lease.
     fn token_to_release(&self) -> &'static str {
         ""
@@ -187,10 +212,18 @@ impl Verb for Renewal {
 
 impl Store for RedisStore {
     async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
-        if self.servers.gather_claims(&ask.key) {
-            return gather::send(self, ask, deadline).await;
+        let answer = if self.servers.gather_claims(&ask.key) {
+            gather::send(self, ask, deadline).await?
+        } else {
+            self.claim_alone(ask, deadline).await?
+        };
+        if matches!(&answer, Answer::Busy(busy) if busy.owner.as_str() == SHARED) {
+            // The mark tells neither who has the lock nor whether a lease is left.
+            let ask = Ask { wait: false, ..ask.clone() };
+            let deadline = deadline.counted_from(Moment::now());
+            return exactly_one(Box::pin(self.ask(std::slice::from_ref(&ask), deadline)).await);
         }
-        self.claim_alone(ask, deadline).await
+        Ok(answer)
     }
 
     async fn ask(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
@@ -220,13 +253,15 @@ impl Store for RedisStore {
         &self,
         key: &Arc<str>,
         token: &Token,
+        share: Option<Share>,
         count: u32,
         deadline: Deadline,
     ) -> Result<Option<u64>, StoreError> {
-        let arguments = |_: &Link, command: &mut Cmd| draw_arguments(command, key, token, count);
-        let Called { value, .. } = match self.run(&scripts::DRAW, (key, 2), arguments, deadline).await {
+        let arguments = |_: &Link, command: &mut Cmd| draw_arguments(command, key, token, share, count);
+        let (script, keys) = if share.is_some() { (&scripts::SHARED_DRAW, 3) } else { (&scripts::DRAW, 2) };
+        let Called { value, .. } = match self.run(script, (key, keys), arguments, deadline).await {
             Err(error) if error.is_denied() => {
-                return Err(Box::pin(self.explain_refusal(error, key, "", deadline)).await);
+                return Err(Box::pin(self.explain_refusal(error, key, "", share, deadline)).await);
             }
             outcome => outcome?,
         };
@@ -301,10 +336,23 @@ impl Store for RedisStore {
 }
 
 /// The keys of one lock, in the order of the scripts. All are in the hash slot of the lock's name.
-fn lock_keys(command: &mut Cmd, key: &str) {
+fn lock_keys(command: &mut Cmd, key: &str, is_shared: bool) {
     command.arg(key);
-    command.write_arg_fmt(format_args!("{{{key}}}:queue"));
-    command.write_arg_fmt(format_args!("{{{key}}}:fence"));
+    helper_key(command, key, "queue");
+    helper_key(command, key, "fence");
+    if is_shared {
+        helper_key(command, key, "shared");
+        helper_key(command, key, "head");
+    }
+}
+
+/// How many keys [`lock_keys`] names.
+fn keys_per_lock(is_shared: bool) -> usize {
+    if is_shared { 5 } else { 3 }
+}
+
+fn helper_key(command: &mut Cmd, key: &str, helper: &str) {
+    command.write_arg_fmt(format_args!("{{{key}}}:{helper}"));
 }
 
 fn claim_command(ask: &Ask) -> Cmd {
@@ -314,9 +362,16 @@ fn claim_command(ask: &Ask) -> Cmd {
     command
 }
 
-fn draw_arguments(command: &mut Cmd, key: &str, token: &Token, count: u32) {
-    command.arg(key).arg(format!("{{{key}}}:fence"));
+fn draw_arguments(command: &mut Cmd, key: &str, token: &Token, share: Option<Share>, count: u32) {
+    command.arg(key);
+    helper_key(command, key, "fence");
+    if share.is_some() {
+        helper_key(command, key, "shared");
+    }
     command.arg(token.as_str()).arg(count);
+    if let Some(share) = share {
+        command.arg(share.capacity());
+    }
 }
 
 /// Redis takes whole milliseconds, and at least one.

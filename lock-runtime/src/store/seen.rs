@@ -2,14 +2,21 @@
 
 use std::time::Duration;
 
+use crate::share::Share;
 use crate::token::Token;
+
+/// What stands in place of an owner's token while a lock is shared.
+pub(crate) const SHARED: &str = "shared";
 
 /// What a store knows about a lock that somebody has.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
+    /// The mark [`SHARED`] when the lock is shared.
     pub(crate) owner: Token,
     /// The rest of the owner's lease; `None` when the lease has no end.
     pub(crate) frees_in: Option<Duration>,
+    /// The leases that share the lock. None for a lock that one owner has alone.
+    pub(crate) sharing: Vec<(Share, Token)>,
     /// The tokens that wait, first come first.
     pub(crate) waiting: Vec<Token>,
 }

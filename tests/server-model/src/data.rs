@@ -25,17 +25,18 @@ pub(crate) enum Refusal {
 }
 
 /// The reply in an `Err` is an error, which ends the command early.
-type Outcome = Result<Reply, Reply>;
+pub(crate) type Outcome = Result<Reply, Reply>;
 
 type List = VecDeque<Vec<u8>>;
 
-const NAMES: [&[u8]; 22] = [
+const NAMES: [&[u8]; 30] = [
     b"DEL",
     b"ECHO",
     b"EXISTS",
     b"FLUSHALL",
     b"GET",
     b"INFO",
+    b"LINDEX",
     b"LLEN",
     b"LPOP",
     b"LPOS",
@@ -43,6 +44,7 @@ const NAMES: [&[u8]; 22] = [
     b"LRANGE",
     b"LREM",
     b"PEXPIRE",
+    b"PEXPIREAT",
     b"PING",
     b"PTTL",
     b"PUBLISH",
@@ -52,6 +54,12 @@ const NAMES: [&[u8]; 22] = [
     b"STRLEN",
     b"TIME",
     b"TYPE",
+    b"ZADD",
+    b"ZCARD",
+    b"ZRANGE",
+    b"ZREM",
+    b"ZREMRANGEBYSCORE",
+    b"ZSCORE",
 ];
 
 fn is_name(name: &[u8]) -> bool {
@@ -81,7 +89,15 @@ impl Data {
             (b"STRLEN", [key]) => self.text(key).map(|text| Reply::count(text.map_or(0, <[u8]>::len))),
             (b"TYPE", [key]) => Ok(Reply::Simple(type_of(self.keys.get(key)).to_owned())),
             (b"PTTL", [key]) => Ok(self.pttl(key)),
-            (b"PEXPIRE", [key, left, options @ ..]) => self.pexpire(key, left, options),
+            (b"PEXPIRE", [key, left, options @ ..]) => self.pexpire("pexpire", key, left, options),
+            (b"PEXPIREAT", [key, end, options @ ..]) => self.pexpire("pexpireat", key, end, options),
+            (b"ZADD", [key, words @ ..]) if words.len() >= 2 => self.zadd(key, words),
+            (b"ZREM", [key, members @ ..]) if !members.is_empty() => self.zrem(key, members),
+            (b"ZREMRANGEBYSCORE", [key, min, max]) => self.zremrangebyscore(key, min, max),
+            (b"ZCARD", [key]) => self.zcard(key),
+            (b"ZSCORE", [key, member]) => self.zscore(key, member),
+            (b"ZRANGE", [key, first, last, options @ ..]) => self.zrange(key, first, last, options),
+            (b"LINDEX", [key, place]) => self.lindex(key, place),
             (b"RPUSH", [key, items @ ..]) if !items.is_empty() => self.push(key, items, VecDeque::push_back),
             (b"LPUSH", [key, items @ ..]) if !items.is_empty() => self.push(key, items, VecDeque::push_front),
             (b"LPOP", [key]) => self.pop(key, VecDeque::pop_front),
@@ -114,7 +130,7 @@ impl Data {
     fn text(&self, key: &[u8]) -> Result<Option<&[u8]>, Reply> {
         match self.keys.get(key).map(|slot| &slot.value) {
             Some(Value::Text(text)) => Ok(Some(text)),
-            Some(Value::List(_)) => Err(wrong_type()),
+            Some(_) => Err(wrong_type()),
             None => Ok(None),
         }
     }
@@ -122,7 +138,7 @@ impl Data {
     fn list(&self, key: &[u8]) -> Result<Option<&VecDeque<Vec<u8>>>, Reply> {
         match self.keys.get(key).map(|slot| &slot.value) {
             Some(Value::List(list)) => Ok(Some(list)),
-            Some(Value::Text(_)) => Err(wrong_type()),
+            Some(_) => Err(wrong_type()),
             None => Ok(None),
         }
     }
@@ -131,7 +147,7 @@ impl Data {
     fn change<T>(&mut self, key: &[u8], change: impl FnOnce(&mut VecDeque<Vec<u8>>) -> T) -> Result<Option<T>, Reply> {
         let list = match self.keys.value_mut(key) {
             Some(Value::List(list)) => list,
-            Some(Value::Text(_)) => return Err(wrong_type()),
+            Some(_) => return Err(wrong_type()),
             None => return Ok(None),
         };
         let changed = change(list);
@@ -177,8 +193,9 @@ impl Data {
         })
     }
 
-    fn pexpire(&mut self, key: &[u8], left: &[u8], options: &[&[u8]]) -> Outcome {
-        let invalid = || Reply::error("ERR invalid expire time in 'pexpire' command");
+    /// `PEXPIRE`, or `PEXPIREAT` by that `name`.
+    fn pexpire(&mut self, name: &str, key: &[u8], number: &[u8], options: &[&[u8]]) -> Outcome {
+        let invalid = || Reply::error(format!("ERR invalid expire time in '{name}' command"));
         let mut conditions = Vec::new();
         for option in options {
             conditions.push(match option.to_ascii_uppercase().as_slice() {
@@ -200,7 +217,8 @@ impl Data {
         if has(Condition::Later) && has(Condition::Earlier) {
             return Err(Reply::error("ERR GT and LT options at the same time are not compatible"));
         }
-        let end = integer(left)?.checked_add(self.now()).ok_or_else(invalid)?;
+        let from = if name == "pexpire" { self.now() } else { 0 };
+        let end = integer(number)?.checked_add(from).ok_or_else(invalid)?;
         let Some(slot) = self.keys.get(key) else {
             return Ok(Reply::Integer(0));
         };
@@ -269,6 +287,16 @@ impl Data {
             before - list.len()
         })?;
         Ok(Reply::count(removed.unwrap_or_default()))
+    }
+
+    fn lindex(&self, key: &[u8], place: &[u8]) -> Outcome {
+        let list = self.list(key)?;
+        let place = integer(place)?;
+        let item = list.and_then(|list| {
+            let length = i64::try_from(list.len()).unwrap_or(i64::MAX);
+            list.get(usize::try_from(if place < 0 { place + length } else { place }).ok()?)
+        });
+        Ok(item.map_or(Reply::Nil, Reply::bulk))
     }
 
     fn lrange(&self, key: &[u8], first: &[u8], last: &[u8]) -> Outcome {
@@ -349,6 +377,7 @@ fn type_of(slot: Option<&Slot>) -> &'static str {
     match slot.map(|slot| &slot.value) {
         Some(Value::Text(_)) => "string",
         Some(Value::List(_)) => "list",
+        Some(Value::Sorted(_)) => "zset",
         None => "none",
     }
 }
@@ -359,10 +388,10 @@ pub(crate) fn integer(word: &[u8]) -> Result<i64, Reply> {
     number.ok_or_else(|| Reply::error("ERR value is not an integer or out of range"))
 }
 
-fn syntax_error() -> Reply {
+pub(crate) fn syntax_error() -> Reply {
     Reply::error("ERR syntax error")
 }
 
-fn wrong_type() -> Reply {
+pub(crate) fn wrong_type() -> Reply {
     Reply::error("WRONGTYPE Operation against a key holding the wrong kind of value")
 }

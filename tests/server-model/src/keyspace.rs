@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::sorted::SortedSet;
+
 /// Milliseconds since the epoch, as a server reckons expiry.
 pub(crate) type Millis = i64;
 
@@ -21,6 +23,7 @@ pub(crate) struct Slot {
 pub(crate) enum Value {
     Text(Vec<u8>),
     List(VecDeque<Vec<u8>>),
+    Sorted(SortedSet),
 }
 
 impl Slot {

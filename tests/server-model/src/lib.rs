@@ -20,6 +20,7 @@ mod keyspace;
 mod reply;
 mod scripts;
 mod server;
+mod sorted;
 
 pub use clock::ScriptTime;
 pub use command::take_command;

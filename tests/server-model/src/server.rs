@@ -37,6 +37,8 @@ pub enum Stored {
     String(String),
     /// A list, from its head on.
     List(Vec<String>),
+    /// The members of a sorted set, in their order.
+    Sorted(Vec<String>),
 }
 
 impl ModelServer {
@@ -159,6 +161,7 @@ impl Entry {
         let value = match &slot.value {
             Value::Text(value) => Stored::String(text(value)),
             Value::List(list) => Stored::List(list.iter().map(|item| text(item)).collect()),
+            Value::Sorted(sorted) => Stored::Sorted(sorted.members().map(text).collect()),
         };
         let expires_micros = slot.end().map(|end| u64::try_from(end).unwrap_or_default().saturating_mul(1000));
         Self { value, expires_micros }

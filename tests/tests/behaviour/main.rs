@@ -17,7 +17,9 @@ mod linger;
 mod managers;
 mod max_hold;
 mod names;
+mod permits;
 mod reach;
+mod readers;
 mod reentry;
 mod several_keys;
 mod spawned;
@@ -27,7 +29,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_runtime::LockManager;
+use lock_runtime::{LockError, LockManager};
+use tests::stores::World;
 
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(10);
@@ -35,6 +38,25 @@ const LONG: Duration = Duration::from_secs(10);
 /// The lock can be had right now.
 async fn is_free(manager: &LockManager, key: &str) -> bool {
     manager.lock("p", key).try_acquire().await.unwrap().is_some()
+}
+
+/// Whether a lock can't be shared here. Then the refusal comes before anything is sent.
+async fn refuses_sharing(world: &World) -> bool {
+    if !world.is_quorum() {
+        return false;
+    }
+    let manager = world.manager().await;
+    let before = manager.stats().commands;
+    let refused = [
+        manager.lock("p", "k").read().acquire().await.unwrap_err(),
+        manager.lock("p", "k").permits(2).run(async {}).await.unwrap_err(),
+    ];
+    for refused in refused {
+        assert!(matches!(refused, LockError::InvalidSetting { .. }), "{refused:?}");
+        assert!(refused.to_string().contains("a quorum can't share a lock"), "{refused}");
+    }
+    assert_eq!(manager.stats().commands, before);
+    true
 }
 
 /// Says when it is dropped.

@@ -27,6 +27,9 @@ const COMMANDS: [&str; 15] = [
     "+eval",
     "+evalsha",
 ];
+/// What readers and permits need besides.
+const SHARED_COMMANDS: [&str; 8] =
+    ["+lindex", "+pexpireat", "+zadd", "+zcard", "+zrange", "+zrem", "+zremrangebyscore", "+zscore"];
 const ANY_KEY: &str = "~*";
 const CHANNELS: &str = "&cache_lock:*";
 
@@ -248,4 +251,47 @@ async fn rights_that_are_taken_away_later_are_named_as_well() {
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
     assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+}
+
+/// Everything that locks do which are shared.
+async fn share_it_all(url: &str) -> Result<(), LockError> {
+    let (north, south) = (LockManager::connect(url).await?, LockManager::connect(url).await?);
+    let long = |manager: &LockManager| manager.lock("p", "k").timeout(LONG);
+    let readers = [long(&north).read().fenced(true).acquire().await?, long(&south).read().acquire().await?];
+    let waiting = long(&south).acquire();
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        for reader in readers {
+            reader.release().await?;
+        }
+        Ok::<_, LockError>(())
+    };
+    let (writer, released) = tokio::join!(waiting, release);
+    released?;
+    writer?.release().await?;
+    let permits = [long(&north).permits(1).acquire().await?];
+    assert!(south.lock("p", "k").permits(1).try_acquire().await?.is_none());
+    let waiting = long(&south).permits(1).acquire();
+    let (next, ()) = tokio::join!(waiting, async { drop(permits) });
+    next?.release().await?;
+    north.shutdown().await;
+    south.shutdown().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_rights_that_the_docs_name_for_readers_and_permits_are_enough_and_each_is_named_when_it_is_missing() {
+    let protocol = include_str!("../../../docs/protocol.md");
+    let listed = protocol.split("for readers and permits:").nth(1).unwrap().lines().next().unwrap();
+    assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), SHARED_COMMANDS);
+    let all: Vec<_> = all_rights().into_iter().chain(SHARED_COMMANDS).collect();
+    let (_server, url) = with_rights(&all);
+    share_it_all(&url).await.unwrap();
+    for missing in SHARED_COMMANDS {
+        let rights: Vec<_> = all.iter().copied().filter(|right| *right != missing).collect();
+        let (server, url) = with_rights(&rights);
+        let error = share_it_all(&url).await.expect_err(missing).to_string();
+        assert!(error.contains(missing) && error.contains("docs/protocol.md"), "{missing}: {error}");
+        is_left_alone(&server).await;
+    }
 }

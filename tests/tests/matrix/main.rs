@@ -16,6 +16,7 @@ mod outages;
 mod queues;
 mod rights;
 mod server;
+mod shared;
 mod stalls;
 mod together;
 mod values;

@@ -5,7 +5,7 @@ use syn::Expr;
 use crate::cache_lock::parse::Written;
 use crate::mistakes::Mistakes;
 
-const OPTIONS: [&str; 25] = [
+const OPTIONS: [&str; 27] = [
     "prefix",
     "key",
     "keys",
@@ -19,6 +19,8 @@ const OPTIONS: [&str; 25] = [
     "linger_s",
     "linger",
     "renew",
+    "mode",
+    "permits",
     "max_hold_ms",
     "max_hold_s",
     "max_hold",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::super::asking::ReleaseDone;
 use super::super::pending_ask::PendingAsk;
 use super::super::slot::Slot;
 use super::super::upkeep::{Action, Trigger};
@@ -23,7 +24,7 @@ async fn held() -> (LockManager, LockGuard, Arc<Slot>) {
 
 fn ask(token: &Token, wait: bool) -> Ask {
     let (key, give_up) = ("p:k".into(), Deadline::after(CLAIM));
-    Ask { key, token: token.clone(), claim: CLAIM, wait, fences: 0, give_up, cause: Cause::Task }
+    Ask { key, token: token.clone(), share: None, claim: CLAIM, wait, fences: 0, give_up, cause: Cause::Task }
 }
 
 fn busy(owner: Token, endless: bool) -> Busy {
@@ -43,7 +44,7 @@ async fn what_a_refused_claim_was_asked_under_is_not_asked_under_again() {
     for (wait, is_kept) in [(false, false), (true, true)] {
         let (locks, _guard, slot) = held().await;
         let token = locks.core().next_token(false);
-        slot.locked().pending = Some(Box::new(PendingAsk::new(token.clone(), CLAIM)));
+        slot.locked().pending = Some(Box::new(PendingAsk::new(token.clone(), None, CLAIM)));
         assert!(slot.on_answer(&ask(&token, wait), refused()));
         assert_eq!(slot.locked().pending.take().unwrap().token == token, is_kept, "rule L3");
     }
@@ -62,7 +63,11 @@ async fn a_grant_that_nobody_waits_for_is_told_from_one_that_somebody_has() {
         let pushed = Pushed { token, claim, store_micros: 0, contended: false, unconfirmed: false, partial: false };
         assert_eq!(slot.on_grant(&pushed), is_known);
     }
-    assert_eq!(slot.note_release_done(&ending), Some(true), "it was granted once more");
+    assert_eq!(
+        slot.note_release_done(&ending),
+        ReleaseDone::Done { is_granted_again: true },
+        "it was granted once more"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,7 +81,7 @@ async fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
         (busy(stranger(), false), None),
         (busy(stranger(), true), Some("another client, without an expiry")),
     ] {
-        let mut pending = PendingAsk::new(locks.core().next_token(false), CLAIM);
+        let mut pending = PendingAsk::new(locks.core().next_token(false), None, CLAIM);
         pending.on_answer(&ask(&pending.token, true), Answer::Busy(busy));
         slot.locked().pending = Some(Box::new(pending));
         assert_eq!(slot.holder_elsewhere().as_deref(), holder);
@@ -88,7 +93,7 @@ async fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
 async fn a_renewal_without_an_answer_is_owed_and_sent_again_ever_more_slowly_until_the_hold_ends() {
     let (locks, guard, slot) = held().await;
     let (key, token) = (guard.key().into(), slot.locked().lease.as_ref().unwrap().token.clone());
-    let renewal = Renewal { key, token, lease: Duration::from_secs(30), grace: Duration::ZERO };
+    let renewal = Renewal { key, token, share: None, lease: Duration::from_secs(30), grace: Duration::ZERO };
     let confirmed = Renewed::Until(Deadline::after(renewal.lease));
     assert!(matches!(slot.on_renewal(&renewal, Moment::now(), Some(confirmed)), Action::LookIn(_)));
     for millis in [50, 100, 200, 400, 800, 800] {

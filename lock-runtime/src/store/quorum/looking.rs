@@ -66,7 +66,7 @@ fn of_majority(seen: &[Seen], majority: usize) -> Option<Seen> {
         seen.iter().filter(|seen| seen.owner == owner).map(|seen| seen.frees_in.unwrap_or(Duration::MAX)).collect();
     ends.sort_unstable_by(|one, other| other.cmp(one));
     let frees_in = ends.get(majority - 1).copied().filter(|end| *end < Duration::MAX);
-    Some(Seen { owner, frees_in, waiting })
+    Some(Seen { owner, frees_in, sharing: Vec::new(), waiting })
 }
 
 #[cfg(test)]
@@ -76,7 +76,8 @@ mod tests {
 
     fn seen(owner: &str, seconds: u64, waiting: usize) -> Seen {
         let waiting = (0..waiting).map(|number| Token::foreign(&number.to_string())).collect();
-        Seen { owner: Token::foreign(owner), frees_in: Some(Duration::from_secs(seconds)), waiting }
+        let frees_in = Some(Duration::from_secs(seconds));
+        Seen { owner: Token::foreign(owner), frees_in, sharing: Vec::new(), waiting }
     }
 
     #[test]

@@ -36,7 +36,7 @@ async fn no_verb_waits_for_a_minority() {
             let start = Instant::now();
             assert!(is_granted(&world.claim("t").await));
             assert!(matches!(world.renew("t").await, Ok(Renewed::Until(_))));
-            assert!(world.quorum.draw(&KEY.into(), &Token::foreign("t"), 1, by()).await.unwrap().is_some());
+            assert!(world.quorum.draw(&KEY.into(), &Token::foreign("t"), None, 1, by()).await.unwrap().is_some());
             assert!(world.release("t").await.unwrap());
             assert!(start.elapsed() < Duration::from_millis(10), "{mode:?} {away}: {:?}", start.elapsed());
         }
@@ -327,7 +327,7 @@ proptest! {
                 }
                 assert!(is_granted(&world.claim(&token).await));
                 for _ in 0..2 {
-                    let first = world.quorum.draw(&KEY.into(), &Token::foreign(&token), count, by()).await;
+                    let first = world.quorum.draw(&KEY.into(), &Token::foreign(&token), None, count, by()).await;
                     let first = first.unwrap().unwrap();
                     drawn.extend((0..u64::from(count)).map(|more| first + more));
                 }

@@ -5,8 +5,9 @@ use redis::{Cmd, Value};
 use super::link::{Called, Link};
 use super::reply::{items, text};
 use super::scripts::{self, Script};
-use super::{RedisStore, millis};
+use super::{RedisStore, helper_key, millis};
 use crate::clock::Deadline;
+use crate::share::Share;
 use crate::store::{Forced, Seen, StoreError};
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -20,9 +21,13 @@ impl RedisStore {
         let fields = items(value).map_err(|_| StoreError::no_answer())?;
         match fields.as_slice() {
             [] => Ok(None),
-            [Value::BulkString(owner), Value::Int(left), Value::Array(waiting)] => Ok(Some(Seen {
+            [Value::BulkString(owner), Value::Int(left), Value::Array(waiting), sharing @ ..] => Ok(Some(Seen {
                 owner: Token::foreign(&String::from_utf8_lossy(owner)),
                 frees_in: u64::try_from(*left).ok().map(std::time::Duration::from_millis),
+                sharing: match sharing {
+                    [Value::Array(sharing)] => sharing.iter().filter_map(lease_of_member).collect(),
+                    _ => Vec::new(),
+                },
                 waiting: waiting.iter().filter_map(token_of_entry).collect(),
             })),
             _ => Err(StoreError::no_answer()),
@@ -41,16 +46,29 @@ impl RedisStore {
 
     async fn reach(&self, script: &Script, key: &str, argument: u64, deadline: Deadline) -> Result<Value, StoreError> {
         let arguments = |_: &Link, command: &mut Cmd| {
-            command.arg(key).arg(format!("{{{key}}}:queue")).arg(argument);
+            command.arg(key);
+            helper_key(command, key, "queue");
+            helper_key(command, key, "shared");
+            command.arg(argument);
         };
-        match self.run(script, (key, 2), arguments, deadline).await {
-            Err(error) if error.is_denied() => Err(Box::pin(self.explain_refusal(error, key, "", deadline)).await),
+        match self.run(script, (key, 3), arguments, deadline).await {
+            Err(error) if error.is_denied() => {
+                Err(Box::pin(self.explain_refusal(error, key, "", None, deadline)).await)
+            }
             outcome => outcome.map(|Called { value, .. }| value),
         }
     }
 }
 
-/// The token of an entry of the queue: `<claim ms>|<token>`.
+/// A shared lease: `<capacity>|<token>`.
+fn lease_of_member(member: &Value) -> Option<(Share, Token)> {
+    let Value::BulkString(member) = member else { return None };
+    let member = String::from_utf8_lossy(member);
+    let (capacity, token) = member.split_once('|')?;
+    Some((Share::of_capacity(capacity.parse().ok()?), Token::foreign(token)))
+}
+
+/// The token of an entry of the queue: `<claim ms>|<token>`, or `<claim ms>s<capacity>|<token>`.
 fn token_of_entry(entry: &Value) -> Option<Token> {
     let Value::BulkString(entry) = entry else { return None };
     let entry = String::from_utf8_lossy(entry);

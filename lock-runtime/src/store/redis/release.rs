@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, RedisWrite};
+use redis::Cmd;
 
 use super::answer::{read_freed, read_released};
 use super::link::{Called, Link};
 use super::reply::items;
+use super::scripts::{self, Script};
 use super::verb::{Verb, one_by_one};
-use super::{RedisStore, lock_keys, millis, scripts};
+use super::{RedisStore, helper_key, keys_per_lock, lock_keys, millis};
 use crate::clock::{Deadline, Moment};
+use crate::share::Share;
 use crate::store::{Answer, Answers, Release, Released, Retry, StoreError};
 
 impl Verb for Release {
@@ -25,6 +27,10 @@ impl Verb for Release {
 
     fn key(&self) -> &str {
         &self.key
+    }
+
+    fn share(&self) -> Option<Share> {
+        self.share
     }
 
     fn token_to_release(&self) -> &str {
@@ -98,9 +104,10 @@ impl RedisStore {
 
     /// Runs `release.lua`, which also passes a lock on to the first process in its queue.
     async fn run_release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
+        let (script, keys_each) = script_of(releases);
         let arguments = |_: &Link, command: &mut Cmd| release_arguments(command, releases);
-        let keys = (first_key(releases), 3 * releases.len());
-        let Called { value, sent, repeated, link, .. } = self.run(&scripts::RELEASE, keys, arguments, deadline).await?;
+        let keys = (first_key(releases), keys_each * releases.len());
+        let Called { value, sent, repeated, link, .. } = self.run(script, keys, arguments, deadline).await?;
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, release)| {
             let mut released = read_released(answer, release, sent, link.drift)?;
@@ -119,10 +126,17 @@ impl RedisStore {
 /// A withdrawal whose answer nobody reads. It has the script's text: an answer would be needed to learn that the server does
 /// not know the digest.
 pub(super) fn withdrawal_command(release: &Release) -> Cmd {
-    let arguments = |command: &mut Cmd| release_arguments(command, std::slice::from_ref(release));
-    let mut command = scripts::RELEASE.by_text(3, &arguments);
+    let releases = std::slice::from_ref(release);
+    let (script, keys) = script_of(releases);
+    let mut command = script.by_text(keys, &|command: &mut Cmd| release_arguments(command, releases));
     command.set_no_response(true);
     command
+}
+
+/// The script that releases them, which are all shared or all not, and how many keys it takes for each.
+fn script_of(releases: &[Release]) -> (&'static Script, usize) {
+    let is_shared = releases.iter().any(Verb::is_shared);
+    (if is_shared { &scripts::SHARED_RELEASE } else { &scripts::RELEASE }, keys_per_lock(is_shared))
 }
 
 fn first_key(releases: &[Release]) -> &str {
@@ -131,11 +145,16 @@ fn first_key(releases: &[Release]) -> &str {
 
 pub(super) fn release_arguments(command: &mut Cmd, releases: &[Release]) {
     for release in releases {
-        lock_keys(command, &release.key);
+        lock_keys(command, &release.key, release.is_shared());
     }
     for release in releases {
-        let (reserved, used) = release.unused_fences.unwrap_or((0, 0));
-        command.arg(release.token.as_str()).arg(millis(release.claim)).arg(reserved).arg(used);
+        command.arg(release.token.as_str()).arg(millis(release.claim));
+        if let Some(share) = release.share {
+            command.arg(share.capacity());
+        } else {
+            let (reserved, used) = release.unused_fences.unwrap_or((0, 0));
+            command.arg(reserved).arg(used);
+        }
         match &release.again {
             Some((token, claim)) => command.arg(token.as_str()).arg(millis(*claim)),
             None => command.arg("").arg(0),
@@ -148,7 +167,7 @@ pub(super) fn free_arguments(command: &mut Cmd, releases: &[Release]) {
         command.arg(&*release.key);
     }
     for release in releases {
-        command.write_arg_fmt(format_args!("{{{}}}:queue", release.key));
+        helper_key(command, &release.key, "queue");
     }
     for release in releases {
         command.arg(release.token.as_str());

@@ -10,6 +10,7 @@ use super::verb::Verb;
 use super::{RedisStore, scripts};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
+use crate::share::Share;
 use crate::store::{Answers, StoreError};
 
 impl RedisStore {
@@ -20,8 +21,9 @@ impl RedisStore {
         answers: Answers<V::Answer>,
         deadline: Deadline,
     ) -> Answers<V::Answer> {
-        let explain =
-            async |error, item: &V| self.explain_refusal(error, item.key(), item.token_to_release(), deadline).await;
+        let explain = async |error, item: &V| {
+            self.explain_refusal(error, item.key(), item.token_to_release(), item.share(), deadline).await
+        };
         let answers = match (answers, items.first()) {
             (Ok(answers), _) => answers,
             (Err(error), Some(first)) => return Err(explain(error, first).await),
@@ -44,10 +46,12 @@ impl RedisStore {
         error: StoreError,
         key: &str,
         token: &str,
+        share: Option<Share>,
         deadline: Deadline,
     ) -> StoreError {
         let arguments = |command: &mut Cmd| {
-            command.arg(key).arg(token);
+            let capacity = share.map(|share| share.capacity().to_string());
+            command.arg(key).arg(token).arg(capacity.as_deref().unwrap_or(""));
         };
         let command = |_: &Link| scripts::DENIED.by_text(1, &arguments);
         let Ok(called) = self.servers.call(key, &command, deadline.counted_from(Moment::now())).await else {

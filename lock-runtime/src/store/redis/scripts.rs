@@ -1,4 +1,5 @@
-//! The Lua scripts, each in a file of `scripts/`. A line `-- include queue.lua` stands for the code that they share.
+//! The Lua scripts, each in a file of `scripts/`. A line `-- include queue.lua` stands for the code that they
+//! share, and in that code a line `-- include shared.lua` for its part about shared leases.
 
 use std::sync::LazyLock;
 
@@ -18,19 +19,28 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "9c1fdb800a89dc21713563fc921c4c7bcebe9c8a");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "ceb2ce04bcf8e68c490e4492a5a9de27e4edd444");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "9e3add67995637094033cf765c04593a2459b25e");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "0b2f2f0840701377a616d873dc9ee2d592038ce3");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "8dcfe05ce579c70beb088420b4ad8c0890e16113");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "245cab125d422790cac9f9f1ea6b10a00e97a787");
-pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "a22702e2cf65fe053d5d984d2f8695e7a4a261b7");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "5fb1ae3ddbf877f95922c668c8e142d635540c9a");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "3b52d9681eb6071eb630b7e4bac11582c34fb23f");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "04c2153098d5a7b2ca2093f1ed40a84e8a8ddf96");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "497a0ce161fa16f710c0020f2b95024d644ad4aa");
+pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "5c13ae22671049f816b32443db1be77035f81c4d");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "95511916d8a7a4640c9875b4f1d00d5100caee9d");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "b87292794830b13d6fee3e1484f8468df737d19a");
+pub(super) static SHARED_ASK: LazyLock<Script> =
+    script!(9, "shared_ask.lua", "79170d7ff76072b6e7b917df40796fe5844ebf62");
+pub(super) static SHARED_RELEASE: LazyLock<Script> =
+    script!(10, "shared_release.lua", "fd907f879f85a2e9d0352bc4f3fde8edf6e18e1b");
+pub(super) static SHARED_RENEW: LazyLock<Script> =
+    script!(11, "shared_renew.lua", "b38adc8544b3b7b029589541b17ea3449d4046d1");
+pub(super) static SHARED_DRAW: LazyLock<Script> =
+    script!(12, "shared_draw.lua", "25a27dd50a748879ceb840d053697bad9b8be1b6");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
         let text = file.replacen("-- include queue.lua\n", include_str!("scripts/queue.lua"), 1);
+        let text = text.replacen("-- include shared.lua\n", include_str!("scripts/shared.lua"), 1);
         Self { text, digest, number }
     }
 
@@ -62,7 +72,21 @@ mod tests {
 
     #[test]
     fn the_digest_of_each_script_is_that_of_its_text() {
-        for script in [&ASK, &FREE, &RELEASE, &RENEW, &DRAW, &RAISE, &DENIED, &INSPECT, &FORCE] {
+        for script in [
+            &ASK,
+            &FREE,
+            &RELEASE,
+            &RENEW,
+            &DRAW,
+            &RAISE,
+            &DENIED,
+            &INSPECT,
+            &FORCE,
+            &SHARED_ASK,
+            &SHARED_RELEASE,
+            &SHARED_RENEW,
+            &SHARED_DRAW,
+        ] {
             let digest = sha1_smol::Sha1::from(&script.text).digest().to_string();
             assert_eq!(script.digest, digest, "the digest of script {} is now {digest}", script.number);
         }

@@ -17,7 +17,7 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef.7@me";
 
 fn ask(fences: u32) -> Ask {
     let (key, token, claim) = ("p:k".into(), Token::foreign(TOKEN), Duration::from_secs(2));
-    Ask { key, token, claim, wait: true, fences, give_up: Deadline::after(claim), cause: Cause::Task }
+    Ask { key, token, share: None, claim, wait: true, fences, give_up: Deadline::after(claim), cause: Cause::Task }
 }
 
 fn release(key: &str, asks_again: bool) -> Release {
@@ -136,6 +136,7 @@ proptest! {
         let renewal = Renewal {
             key: "p:k".into(),
             token: Token::foreign(TOKEN),
+            share: None,
             lease: Duration::from_millis(lease),
             grace: Duration::ZERO,
         };
@@ -187,10 +188,10 @@ proptest! {
         prop_assert!(!name.contains(['{', '}']), "{name}");
         let release = release(&name, true);
         for keys in [
-            keys(3, |command| lock_keys(command, &name)),
+            keys(3, |command| lock_keys(command, &name, false)),
             keys(3, |command| release_arguments(command, std::slice::from_ref(&release))),
             keys(2, |command| free_arguments(command, std::slice::from_ref(&release))),
-            keys(2, |command| draw_arguments(command, &name, &release.token, 1)),
+            keys(2, |command| draw_arguments(command, &name, &release.token, None, 1)),
         ] {
             prop_assert_eq!(&*keys[0], name.as_bytes());
             for helper in &keys[1..] {

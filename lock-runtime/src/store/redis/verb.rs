@@ -1,16 +1,17 @@
 //! [`Verb`]: what asks, releases and renewals have in common. One command carries several of them, and a refusal is explained.
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 
 use super::RedisStore;
 use crate::clock::Deadline;
+use crate::share::Share;
 use crate::store::{Answers, StoreError, exactly_one};
 
 /// An item of a verb: an ask, a release or a renewal.
-pub(super) trait Verb: Sized + Sync {
+pub(super) trait Verb: Clone + Sync {
     type Answer: Send;
 
-    /// Sends the items to one server, in as few commands as possible.
+    /// Sends the items to one server, in as few commands as possible. They are all shared, or all not.
     fn send(
         store: &RedisStore,
         items: &[Self],
@@ -18,6 +19,13 @@ pub(super) trait Verb: Sized + Sync {
     ) -> impl Future<Output = Answers<Self::Answer>> + Send;
 
     fn key(&self) -> &str;
+
+    /// How the lease shares the lock: other scripts are for such leases.
+    fn share(&self) -> Option<Share>;
+
+    fn is_shared(&self) -> bool {
+        self.share().is_some()
+    }
 
     /// The token whose lease is released when the server refuses the verb; empty where the lease stays.
     fn token_to_release(&self) -> &str;
@@ -35,7 +43,25 @@ impl RedisStore {
             // A script may use the keys of one hash slot only, and two locks hardly ever share a slot.
             return Ok(Box::pin(one_by_one(items, |item| self.run_together(item, deadline))).await);
         }
+        if items.iter().any(V::is_shared) && !items.iter().all(V::is_shared) {
+            return Box::pin(self.run_apart(items, deadline)).await;
+        }
         self.run_together(items, deadline).await
+    }
+
+    /// Runs a verb for the shared leases among the items, and for the others.
+    async fn run_apart<V: Verb>(&self, items: &[V], deadline: Deadline) -> Answers<V::Answer> {
+        let (shared, others): (Vec<V>, Vec<V>) = items.iter().cloned().partition(V::is_shared);
+        let (shared, others) = join(self.run_together(&shared, deadline), self.run_together(&others, deadline)).await;
+        let unanswered = |answers: &Answers<V::Answer>| answers.as_ref().err().cloned();
+        let errors = (unanswered(&shared), unanswered(&others));
+        let (mut shared, mut others) = (shared.into_iter().flatten(), others.into_iter().flatten());
+        let answer_of = |item: &V| {
+            let (answer, error) =
+                if item.is_shared() { (shared.next(), &errors.0) } else { (others.next(), &errors.1) };
+            answer.unwrap_or_else(|| Err(error.clone().unwrap_or_else(StoreError::no_answer)))
+        };
+        Ok(items.iter().map(answer_of).collect())
     }
 
     /// Runs a verb on one server, and explains what the server refuses.

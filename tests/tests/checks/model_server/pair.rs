@@ -216,6 +216,11 @@ impl Pair {
                 panic!("no list")
             };
             Stored::List(items.iter().map(text).collect())
+        } else if kind == Reply::Simple("zset".to_owned()) {
+            let (_, Reply::Array(items)) = self.ask_real(0, words(&["ZRANGE", name, "0", "-1"]))? else {
+                panic!("no sorted set")
+            };
+            Stored::Sorted(items.iter().map(text).collect())
         } else {
             match self.ask_real(0, words(&["GET", name]))?.1 {
                 Reply::Nil => return Ok(None),

@@ -46,6 +46,19 @@ pub(crate) enum What {
         items: Vec<(Lock, Token)>,
         by_text: bool,
     },
+    SharedAsk {
+        items: Vec<(Ask, Capacity)>,
+        by_text: bool,
+    },
+    SharedRelease {
+        items: Vec<(Release, Capacity)>,
+        by_text: bool,
+    },
+    SharedRenew {
+        items: Vec<(Lock, Token, Capacity)>,
+        by_text: bool,
+    },
+    SharedDraw(Lock, Token, Capacity),
     Draw {
         lock: Lock,
         token: Token,
@@ -80,6 +93,9 @@ pub(crate) struct Ask {
     not_after: NotAfter,
 }
 
+/// How many may share the lock; 0 for any number.
+type Capacity = u8;
+
 #[derive(Clone, Copy, Debug)]
 enum NotAfter {
     Never,
@@ -111,6 +127,19 @@ impl Lock {
     pub(crate) fn fence(self) -> String {
         format!("{{p:{}}}:fence", self.0)
     }
+
+    fn shared(self) -> String {
+        format!("{{p:{}}}:shared", self.0)
+    }
+
+    fn head(self) -> String {
+        format!("{{p:{}}}:head", self.0)
+    }
+
+    /// The keys of a lock that may be shared.
+    fn all(self) -> [String; 5] {
+        [self.key(), self.queue(), self.fence(), self.shared(), self.head()]
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +161,19 @@ impl Token {
 
     fn claim(self) -> String {
         let short = matches!(self, Self::Of { short: true, .. });
-        if short { SHORT_CLAIM } else { LONG_CLAIM }.to_string()
+        if short { SHORT_CLAIM.to_string() } else { (LONG_CLAIM + self.apart()).to_string() }
+    }
+
+    fn lease(self) -> String {
+        (LEASE + self.apart()).to_string()
+    }
+
+    /// The shared leases of different processes end far apart. So which of them ends first is no matter of milliseconds.
+    fn apart(self) -> u64 {
+        match self {
+            Self::Of { process, .. } => 1000 * process as u64,
+            Self::Foreign => 500,
+        }
     }
 }
 
@@ -154,7 +195,9 @@ macro_rules! script {
         LazyLock::new(|| {
             let file = include_str!(concat!("../../../../lock-runtime/src/store/redis/scripts/", $file));
             let queue = include_str!("../../../../lock-runtime/src/store/redis/scripts/queue.lua");
+            let shared = include_str!("../../../../lock-runtime/src/store/redis/scripts/shared.lua");
             let text = file.replacen("-- include queue.lua\n", queue, 1);
+            let text = text.replacen("-- include shared.lua\n", shared, 1);
             Script { digest: redis::Script::new(&text).get_hash().to_owned(), text }
         })
     };
@@ -166,6 +209,10 @@ static RELEASE: LazyLock<Script> = script!("release.lua");
 static RENEW: LazyLock<Script> = script!("renew.lua");
 static DRAW: LazyLock<Script> = script!("draw.lua");
 static DENIED: LazyLock<Script> = script!("denied.lua");
+static SHARED_ASK: LazyLock<Script> = script!("shared_ask.lua");
+static SHARED_RELEASE: LazyLock<Script> = script!("shared_release.lua");
+static SHARED_RENEW: LazyLock<Script> = script!("shared_renew.lua");
+static SHARED_DRAW: LazyLock<Script> = script!("shared_draw.lua");
 static FORCE: LazyLock<Script> = script!("force.lua");
 static INSPECT: LazyLock<Script> = script!("inspect.lua");
 
@@ -205,18 +252,45 @@ impl Step {
                 RELEASE.command(*by_text, items.iter().flat_map(|release| all(release.lock)).collect(), arguments)
             }
             What::Renew { items, by_text } => {
-                let arguments = items.iter().flat_map(|(_, token)| [token.text(), LEASE.to_string()]).collect();
+                let arguments = items.iter().flat_map(|(_, token)| [token.text(), token.lease()]).collect();
                 RENEW.command(*by_text, items.iter().map(|(lock, _)| lock.key()).collect(), arguments)
+            }
+            What::SharedAsk { items, by_text } => {
+                let arguments = |(ask, capacity): &(Ask, Capacity)| {
+                    let [token, claim, rest @ ..] = ask.arguments(known);
+                    [token, claim, capacity.to_string()].into_iter().chain(rest)
+                };
+                let keys = items.iter().flat_map(|(ask, _)| ask.lock.all()).collect();
+                SHARED_ASK.command(*by_text, keys, items.iter().flat_map(arguments).collect())
+            }
+            What::SharedRelease { items, by_text } => {
+                let arguments = |(release, capacity): &(Release, Capacity)| {
+                    let [token, claim, _, _, again, again_claim] = release.arguments(known);
+                    [token, claim, capacity.to_string(), again, again_claim]
+                };
+                let keys = items.iter().flat_map(|(release, _)| release.lock.all()).collect();
+                SHARED_RELEASE.command(*by_text, keys, items.iter().flat_map(arguments).collect())
+            }
+            What::SharedRenew { items, by_text } => {
+                let arguments = |(_, token, capacity): &(Lock, Token, Capacity)| {
+                    [token.text(), capacity.to_string(), token.lease()]
+                };
+                let keys = items.iter().flat_map(|(lock, ..)| [lock.key(), lock.shared()]).collect();
+                SHARED_RENEW.command(*by_text, keys, items.iter().flat_map(arguments).collect())
+            }
+            What::SharedDraw(lock, token, capacity) => {
+                let keys = vec![lock.key(), lock.fence(), lock.shared()];
+                SHARED_DRAW.command(true, keys, vec![token.text(), "1".to_owned(), capacity.to_string()])
             }
             What::Draw { lock, token, count, by_text } => {
                 DRAW.command(*by_text, vec![lock.key(), lock.fence()], vec![token.text(), count.to_string()])
             }
-            What::Denied(lock, token) => DENIED.command(true, vec![lock.key()], vec![token.text()]),
+            What::Denied(lock, token) => DENIED.command(true, vec![lock.key()], vec![token.text(), String::new()]),
             What::Force { lock, by_text } => {
-                FORCE.command(*by_text, vec![lock.key(), lock.queue()], vec![FORCED.to_string()])
+                FORCE.command(*by_text, vec![lock.key(), lock.queue(), lock.shared()], vec![FORCED.to_string()])
             }
             What::Inspect { lock, most, by_text } => {
-                INSPECT.command(*by_text, vec![lock.key(), lock.queue()], vec![most.to_string()])
+                INSPECT.command(*by_text, vec![lock.key(), lock.queue(), lock.shared()], vec![most.to_string()])
             }
             What::Subscribe(process) => vec!["SUBSCRIBE".to_owned(), format!("cache_lock:{process:032x}")],
             What::Unsubscribe(process) => vec!["UNSUBSCRIBE".to_owned(), format!("cache_lock:{process:032x}")],
@@ -236,8 +310,12 @@ impl Step {
     /// Whether the number at this place of the reply is the time that a key has left.
     pub(crate) fn is_left(&self, path: &[usize], reply: &Reply) -> bool {
         match (&self.what, path) {
-            (What::Ask { .. }, [item, 1]) => *item > 0 && matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1))),
-            (What::Release { .. }, [item, 2]) => matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1))),
+            (What::Ask { .. } | What::SharedAsk { .. }, [item, 1]) => {
+                *item > 0 && matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1)))
+            }
+            (What::Release { .. } | What::SharedRelease { .. }, [item, 2]) => {
+                matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1)))
+            }
             (What::Inspect { .. }, [1]) => true,
             (What::ByHand(words), []) => words[0] == "PTTL",
             _ => false,

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::super::Quorum;
 use crate::BackendError;
 use crate::clock::Deadline;
+use crate::share::Share;
 use crate::store::memory::MemoryStore;
 use crate::store::server_age::{Age, Sighting};
 use crate::store::voter::{Eligibility, Voter};
@@ -131,8 +132,15 @@ impl Store for Shared {
         self.play(by, async || self.store.renew(renewals, by).await).await
     }
 
-    async fn draw(&self, key: &Arc<str>, token: &Token, count: u32, by: Deadline) -> Result<Option<u64>, StoreError> {
-        self.play(by, async || self.store.draw(key, token, count, by).await).await
+    async fn draw(
+        &self,
+        key: &Arc<str>,
+        token: &Token,
+        share: Option<Share>,
+        count: u32,
+        by: Deadline,
+    ) -> Result<Option<u64>, StoreError> {
+        self.play(by, async || self.store.draw(key, token, share, count, by).await).await
     }
 
     async fn inspect(&self, key: &str, by: Deadline) -> Result<Option<Seen>, StoreError> {
@@ -268,6 +276,7 @@ impl World {
         let renewal = Renewal {
             key: KEY.into(),
             token: Token::foreign(token),
+            share: None,
             lease: Duration::from_secs(30),
             grace: Duration::ZERO,
         };
@@ -281,5 +290,5 @@ pub(super) fn by() -> Deadline {
 
 pub(super) fn ask(token: &str) -> Ask {
     let (token, give_up) = (Token::foreign(token), Deadline::after(Duration::from_mins(1)));
-    Ask { key: KEY.into(), token, claim: CLAIM, wait: true, fences: 0, give_up, cause: Cause::Task }
+    Ask { key: KEY.into(), token, share: None, claim: CLAIM, wait: true, fences: 0, give_up, cause: Cause::Task }
 }

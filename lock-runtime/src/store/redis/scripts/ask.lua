@@ -1,5 +1,6 @@
 -- Asks for locks. Each lock is granted, or the token joins its queue where that is wanted.
 -- Idempotent: a token that owns its lock, or waits in its queue, stays there.
+-- A lock that is shared is busy until its last shared lease has ended (rule S2).
 -- Rules of docs/protocol.md: 2 (no ask after its not_after), 4 (the head of the queue first), 5 (asks are repeated), 11 (a
 -- grant starts as a claim).
 --
@@ -20,6 +21,9 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
   end
   local entry = claim .. '|' .. token
   local owner = redis.call('GET', lock)
+  if owner == SHARED and not has_shared(lock) then
+    owner = nil
+  end
   local first = 0
   if not owner then
     local next_owner = hand_off(lock, queue, token)
@@ -46,9 +50,14 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
       redis.call('RPUSH', queue, entry)
     end
     redis.call('PEXPIRE', queue, QUEUE_TTL)
-    tell(owner, 'wait ' .. lock)
+    if owner == SHARED then
+      tell_shared(lock, queue, entry)
+    else
+      tell(owner, 'wait ' .. lock)
+    end
   end
-  return { 0, redis.call('PTTL', lock), owner }
+  local holder, left = holder_of(lock, owner, -1)
+  return { 0, left, holder }
 end
 
 local replies = { now() }

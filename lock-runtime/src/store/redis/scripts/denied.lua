@@ -3,7 +3,7 @@
 -- right to that key.
 --
 -- KEYS  lock
--- ARGV  token whose lock to release ('' = none)
+-- ARGV  token whose lock to release ('' = none), the capacity of a shared lease ('' = an exclusive one)
 -- Returns { missing right… }
 
 local lock = KEYS[1]
@@ -12,6 +12,17 @@ if ARGV[1] ~= '' and redis.pcall('GET', lock) == ARGV[1] then
   local freed = redis.pcall('DEL', lock)
   if type(freed) == 'table' then
     redis.pcall('PEXPIRE', lock, 1)
+  end
+end
+if ARGV[1] ~= '' and ARGV[2] ~= '' then
+  local shared, member = '{' .. lock .. '}:shared', ARGV[2] .. '|' .. ARGV[1]
+  if type(redis.pcall('ZREM', shared, member)) == 'table' then
+    redis.pcall('ZADD', shared, '0', member) -- a lease whose end has come is not there any more
+  end
+  local last = redis.pcall('ZRANGE', shared, '-1', '-1', 'WITHSCORES')
+  local is_left = redis.pcall('EXISTS', shared) == 1 and last[2] ~= '0'
+  if not is_left and redis.pcall('GET', lock) == 'shared' then
+    redis.pcall('DEL', lock)
   end
 end
 
@@ -35,6 +46,16 @@ needs('+lrem', 'LREM', lock, '0', '')
 needs('+rpush', 'RPUSH', lock, '')
 needs('+lpop', 'LPOP', lock)
 needs('+lpos', 'LPOS', lock, '')
+if ARGV[2] ~= '' then
+  needs('+lindex', 'LINDEX', lock, '0')
+  needs('+pexpireat', 'PEXPIREAT', lock, '1')
+  needs('+zadd', 'ZADD', lock, '1', '')
+  needs('+zcard', 'ZCARD', lock)
+  needs('+zrange', 'ZRANGE', lock, '0', '0')
+  needs('+zrem', 'ZREM', lock, '')
+  needs('+zremrangebyscore', 'ZREMRANGEBYSCORE', lock, '0', '0')
+  needs('+zscore', 'ZSCORE', lock, '')
+end
 needs('+time', 'TIME')
 needs('+evalsha', 'EVALSHA', '', '1', lock)
 if redis.acl_check_cmd('SET', lock, '') and redis.acl_check_cmd('GET', lock) then

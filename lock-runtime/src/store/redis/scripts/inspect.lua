@@ -1,13 +1,24 @@
 -- Looks at a lock, and changes nothing.
 --
--- KEYS  lock, queue
--- ARGV  how many waiting processes to name
+-- KEYS  lock, queue, shared
+-- ARGV  how many waiting processes, and how many shared leases, to name
 -- Returns { }                                                        nobody has the lock
 --   or { owner's token, ms to live (-1: no end), { queue entry… } }  the entries are missing without the right to read them
+--   or the same and { "<capacity>|<token>"… }                        the lock is shared: the first value is its mark
+
+-- include queue.lua
 
 local owner = redis.call('GET', KEYS[1])
 if not owner then
   return {}
 end
 local waiting = redis.pcall('LRANGE', KEYS[2], 0, ARGV[1] - 1)
-return { owner, redis.call('PTTL', KEYS[1]), waiting.err and {} or waiting }
+local seen = { owner, redis.call('PTTL', KEYS[1]), waiting.err and {} or waiting }
+if owner == SHARED or owner == SHARED .. FORCED then
+  local after = '(' .. number(math.floor(now() / 1000))
+  seen[4] = redis.call('ZRANGE', KEYS[3], after, '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1])
+  if #seen[4] == 0 then
+    return {}
+  end
+end
+return seen

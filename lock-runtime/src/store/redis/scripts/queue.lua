@@ -1,6 +1,6 @@
 -- The code that the scripts share: tokens, the queue, the hand-off. See docs/protocol.md.
 --
--- Per lock there are three keys in one cluster slot:
+-- Per lock there are three keys in one cluster slot, and two more when the lock is shared:
 --   <lock>          string: the owner's token, with a TTL (the lease)
 --   {<lock>}:queue  list: one "<claim ms>|<token>" per waiting process, first come first
 --   {<lock>}:fence  string: the last fencing token drawn
@@ -49,9 +49,12 @@ local function number(value)
   return string.format('%.0f', value) -- tostring would lose digits
 end
 
+-- include shared.lua
+
 -- Takes waiters from the queue until one of them gets the message that the lock is its own. The lock is then set to that token.
 -- Call this only when the lock is free, or its owner releases it. Returns the token, or nil when no waiter got the lock: none
 -- waits, or none can be told. Then the lock is as before, or deleted if it was set for a waiter meanwhile.
+-- When the first waiter wants a shared lease, it gets one, and so do those behind it that fit beside it. Then this returns SHARED.
 -- `caller` is a token that reads the outcome from this script's reply.
 -- A key of another type in the queue's place has no waiters: a free lock is granted all the same, and nothing is deleted.
 -- A waiter whose channel has no listener is dead or not connected, and is passed over (rule 3).
@@ -72,6 +75,13 @@ local function hand_off(lock, queue, caller)
       return nil
     end
     local claim, token = string.match(entry, '^(%d+)|(.+)$')
+    if not token and parse_shared(entry) then
+      start_shared(lock)
+      tried = true
+      if admit(lock, queue, caller, entry) then
+        return SHARED
+      end
+    end
     local address = token and channel(token)
     if address then
       local waiting = redis.call('EXISTS', queue)

@@ -19,6 +19,9 @@
 local function pass_on(lock, queue, owner, token, claim, again, again_claim)
   local owned = owner == token
   redis.call('LREM', queue, 0, claim .. '|' .. token)
+  if owner == SHARED and not has_shared(lock) then
+    owner = nil
+  end
   if again ~= '' and owner ~= again then -- otherwise this release was executed before, and the lock was passed on since
     local again_entry = again_claim .. '|' .. again
     if not redis.call('LPOS', queue, again_entry) then
@@ -31,13 +34,20 @@ local function pass_on(lock, queue, owner, token, claim, again, again_claim)
     if owned and not owner then
       redis.call('DEL', lock)
     end
+  elseif owner == SHARED then
+    -- The token may have stood in front of others that fit.
+    admit(lock, queue)
   elseif again ~= '' and owner ~= again then
     tell(owner, 'wait ' .. lock)
   end
   if again == '' or not owner then
     return owned and 1 or 0
   end
-  return { owned and 1 or 0, now(), redis.call('PTTL', lock), owner, redis.call('EXISTS', queue) }
+  if owner == SHARED then
+    tell_shared(lock, queue, again_claim .. '|' .. again)
+  end
+  local holder, left = holder_of(lock, owner, -1)
+  return { owned and 1 or 0, now(), left, holder, redis.call('EXISTS', queue) }
 end
 
 local function message_of(problem)

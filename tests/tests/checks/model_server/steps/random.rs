@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{Ask, LOCKS, Lock, NotAfter, PROCESSES, Release, Step, Token, What};
+use super::{Ask, Capacity, LOCKS, Lock, NotAfter, PROCESSES, Release, Step, Token, What};
 
 pub(crate) fn history() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 1..70)
@@ -26,6 +26,13 @@ fn what() -> impl Strategy<Value = What> {
         4 => (several(), by_text()).prop_map(|(items, by_text)| What::Renew { items, by_text }),
         4 => (one(), 1..4_u8, by_text())
             .prop_map(|((lock, token), count, by_text)| What::Draw { lock, token, count, by_text }),
+        12 => (prop::collection::vec((ask(), capacity()), 1..4), by_text())
+            .prop_map(|(items, by_text)| What::SharedAsk { items, by_text }),
+        10 => (prop::collection::vec((release(), capacity()), 1..4), by_text())
+            .prop_map(|(items, by_text)| What::SharedRelease { items, by_text }),
+        4 => (prop::collection::vec((lock(), token(), capacity()), 1..4), by_text())
+            .prop_map(|(items, by_text)| What::SharedRenew { items, by_text }),
+        2 => (lock(), token(), capacity()).prop_map(|(lock, token, capacity)| What::SharedDraw(lock, token, capacity)),
         1 => one().prop_map(|(lock, token)| What::Denied(lock, token)),
         3 => (lock(), by_text()).prop_map(|(lock, by_text)| What::Force { lock, by_text }),
         3 => (lock(), 0..4_u8, by_text()).prop_map(|(lock, most, by_text)| What::Inspect { lock, most, by_text }),
@@ -49,6 +56,11 @@ fn release() -> impl Strategy<Value = Release> {
         .prop_map(|(lock, token, unused, again)| Release { lock, token, unused, again })
 }
 
+/// Readers, and permits of few.
+fn capacity() -> impl Strategy<Value = Capacity> {
+    prop_oneof![2 => Just(0), 1 => Just(1), 3 => Just(2)]
+}
+
 fn lock() -> impl Strategy<Value = Lock> {
     (0..LOCKS).prop_map(Lock)
 }
@@ -60,11 +72,7 @@ fn token() -> impl Strategy<Value = Token> {
 }
 
 fn key() -> impl Strategy<Value = String> {
-    (lock(), 0..3).prop_map(|(lock, which)| match which {
-        0 => lock.key(),
-        1 => lock.queue(),
-        _ => lock.fence(),
-    })
+    (lock(), 0..5_usize).prop_map(|(lock, which)| lock.all()[which].clone())
 }
 
 /// What strangers do, mistakes and values that are no lock's included.
@@ -111,6 +119,21 @@ fn by_hand() -> impl Strategy<Value = What> {
         "FLUSHALL",
         "PUBLISH cache_lock:00000000000000000000000000000000 hello",
         "ECHO KEY",
+        "LINDEX KEY 0",
+        "LINDEX KEY -2",
+        "ZADD KEY 1763813976123 junk",
+        "ZADD KEY GT 5 junk",
+        "ZADD KEY soon junk",
+        "ZRANGE KEY 0 0",
+        "ZRANGE KEY (5 +inf BYSCORE LIMIT 0 2",
+        "ZRANGE KEY soon +inf BYSCORE LIMIT 0 2",
+        "ZCARD KEY",
+        "ZSCORE KEY junk",
+        "ZREM KEY junk junk",
+        "ZREMRANGEBYSCORE KEY -inf 5",
+        "ZREMRANGEBYSCORE KEY (5 7",
+        "PEXPIREAT KEY soon",
+        "PEXPIREAT KEY 1",
     ];
     (select(commands), key()).prop_map(|(command, key)| {
         What::ByHand(command.split(' ').map(|word| if word == "KEY" { key.clone() } else { word.to_owned() }).collect())

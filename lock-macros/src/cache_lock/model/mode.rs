@@ -1,0 +1,64 @@
+//! `mode` and `permits`: whether the lock is shared.
+
+use proc_macro2::{Literal, TokenStream};
+use quote::ToTokens;
+use syn::{Expr, ExprLit, ExprUnary, Lit, LitStr, UnOp};
+
+use super::duration::Setting;
+use super::options::Options;
+use super::{plain, text};
+use crate::mistakes::Mistakes;
+
+/// The call that makes the request a shared one. A lock that is not shared needs none.
+pub(super) fn sharing(options: &mut Options, mistakes: &mut Mistakes) -> Option<Setting> {
+    let mode = options.value("mode", "\"read\"", mistakes);
+    let permits = options.value("permits", "4", mistakes);
+    if let (Some(_), Some(permits)) = (&mode, &permits) {
+        mistakes.at(
+            permits,
+            "`permits` and `mode` can't be combined: a holder of a permit neither reads nor writes; keep one",
+        );
+        return None;
+    }
+    match (mode, permits) {
+        (Some(mode), _) => reads(&mode, mistakes).then(|| setting("read", TokenStream::new())),
+        (None, Some(written)) => permits_of(&written, mistakes).map(|value| setting("permits", value)),
+        (None, None) => None,
+    }
+}
+
+fn setting(method: &'static str, value: TokenStream) -> Setting {
+    Setting { method, value, checked: None }
+}
+
+/// `mode = "write"` is the same as no mode.
+fn reads(mode: &Expr, mistakes: &mut Mistakes) -> bool {
+    match text(mode).map(LitStr::value).as_deref() {
+        Some("read") => true,
+        Some("write") => false,
+        _ => {
+            mistakes.at(
+                mode,
+                "write `mode = \"read\"` to share the lock with other readers, or `mode = \"write\"` to have it alone",
+            );
+            false
+        }
+    }
+}
+
+/// A number that is written down is checked here, and any other when the lock is asked for.
+fn permits_of(written: &Expr, mistakes: &mut Mistakes) -> Option<TokenStream> {
+    let problem = match plain(written) {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => match number.base10_parse::<u32>() {
+            Ok(u32::MAX) | Err(_) => "at most 4294967294 permits are possible",
+            Ok(0) => "nobody could get one of 0 permits: write how many may hold the lock at once, at least 1",
+            Ok(permits) if number.suffix().is_empty() => return Some(Literal::u32_suffixed(permits).to_token_stream()),
+            Ok(_) => return Some(written.to_token_stream()),
+        },
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), .. }) => "the number of permits can't be negative: write at least 1",
+        Expr::Lit(_) => "`permits` is how many may hold the lock at once: write an integer, as in `permits = 4`",
+        _ => return Some(written.to_token_stream()),
+    };
+    mistakes.at(written, problem);
+    None
+}

@@ -1,0 +1,117 @@
+//! [`Family`]: the slots of one name whose leases share the lock.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::core::Core;
+use super::counters::SlotCounts;
+use super::permits::PermitQueue;
+use super::resolved_request::ResolvedRequest;
+use super::slot::{Entered, Slot, Waiter};
+use crate::share::Share;
+use crate::timing::TURN_PATIENCE;
+
+/// One slot for the readers that have one lease together, one for each reader with a lease of its own, and one for each permit.
+///
+/// It is used under the lock of the table.
+#[derive(Debug, Default)]
+pub(super) struct Family {
+    slots: Vec<Arc<Slot>>,
+    last_number: u32,
+}
+
+/// The number of the slot whose readers have one lease together.
+const TOGETHER: u32 = 0;
+
+impl Family {
+    pub(super) fn slots(&self) -> &[Arc<Slot>] {
+        &self.slots
+    }
+
+    pub(super) fn enter<'a>(
+        &mut self,
+        core: &'a Arc<Core>,
+        request: &ResolvedRequest,
+        share: Share,
+        wait: bool,
+    ) -> (Arc<Slot>, Entered<'a>) {
+        if share != Share::READ {
+            return self.enter_permit(core, request, share, wait);
+        }
+        let together = self.slots.iter().find(|slot| slot.share == Some(share) && slot.number == TOGETHER);
+        let slot = match together.filter(|_| request.joins_readers()).map(Arc::clone) {
+            Some(slot) => slot,
+            None if request.joins_readers() => self.add(Slot::sharing(core, &request.key, share, TOGETHER, None)),
+            None => self.add_numbered(core, request, share, None),
+        };
+        let entered = slot.enter(core.waiter_limit(), request, wait);
+        (slot, entered)
+    }
+
+    fn enter_permit<'a>(
+        &mut self,
+        core: &'a Arc<Core>,
+        request: &ResolvedRequest,
+        share: Share,
+        wait: bool,
+    ) -> (Arc<Slot>, Entered<'a>) {
+        if let Some((slot, id)) = self.idle_permit(share, None) {
+            return (slot, Entered::Turn { id, has_lease: false });
+        }
+        let of_share = || self.slots.iter().filter(|slot| slot.share == Some(share));
+        let first = of_share().next().map(Arc::clone);
+        let (Some(first), false) = (first.as_ref(), share.fits_beside(of_share().count())) else {
+            let permits = first.and_then(|first| first.permits.clone()).unwrap_or_default();
+            let slot = self.add_numbered(core, request, share, Some(permits));
+            let entered = slot.enter(core.waiter_limit(), request, wait);
+            return (slot, entered);
+        };
+        let slot = Arc::clone(first);
+        let Some(permits) = slot.permits.as_ref().filter(|_| wait) else { return (slot, Entered::Taken) };
+        let others =
+            permits.len() + self.slots.iter().filter(|slot| slot.share == Some(share) && !slot.is_held()).count();
+        let waiting = match core.waiter_limit().admit(others) {
+            Ok(waiting) => waiting,
+            Err(limit) => return (slot, Entered::Full(limit)),
+        };
+        let (sender, receiver) = oneshot::channel();
+        let id = permits.add(Waiter { sender, fenced: request.fenced, patience: TURN_PATIENCE });
+        // A slot that came free just before may not have seen this task.
+        if let Some((idle, turn)) = self.idle_permit(share, Some(id)) {
+            return (idle, Entered::Turn { id: turn, has_lease: false });
+        }
+        (slot, Entered::Waiting(id, receiver, waiting))
+    }
+
+    /// A slot whose turn no task has, and the turn. For a task that waits as `waiting`, its place in the queue ends with that.
+    fn idle_permit(&self, share: Share, waiting: Option<u64>) -> Option<(Arc<Slot>, u64)> {
+        let mut of_share = self.slots.iter().filter(|slot| slot.share == Some(share));
+        of_share.find_map(|slot| slot.take_idle_turn(waiting).map(|id| (Arc::clone(slot), id)))
+    }
+
+    fn add_numbered(
+        &mut self,
+        core: &Arc<Core>,
+        request: &ResolvedRequest,
+        share: Share,
+        permits: Option<Arc<PermitQueue>>,
+    ) -> Arc<Slot> {
+        self.last_number = self.last_number.checked_add(1).unwrap_or(TOGETHER + 1);
+        self.add(Slot::sharing(core, &request.key, share, self.last_number, permits))
+    }
+
+    fn add(&mut self, slot: Slot) -> Arc<Slot> {
+        let slot = Arc::new(slot);
+        self.slots.push(Arc::clone(&slot));
+        slot
+    }
+
+    /// Forgets `slot` when no task uses it. Returns what it has counted.
+    pub(super) fn forget_if_unused(&mut self, slot: &Arc<Slot>) -> Option<SlotCounts> {
+        let place = self.slots.iter().position(|listed| Arc::ptr_eq(listed, slot))?;
+        let counts = slot.counts_if_unused()?;
+        self.slots.swap_remove(place);
+        Some(counts)
+    }
+}

@@ -1,0 +1,169 @@
+//! [`Readers`]: the readers of this process that have one hold, and one lease, together.
+//!
+//! The first reader starts the hold in the usual way. It calls all readers that wait here, and they join it. Readers that come
+//! later join it, too, until another process, or a writer here, is known to wait (rule S5). The last reader ends the hold.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::handle::HoldHandle;
+use super::resolved_request::ResolvedRequest;
+use super::slot::{Slot, State, Waiter};
+use super::turn::Turn;
+use crate::clock::{Deadline, Moment};
+use crate::observe::Path;
+use crate::timing::{ENOUGH_LEASE, TURN_PATIENCE};
+
+/// The readers that have a hold together.
+#[derive(Debug)]
+pub(super) struct Readers {
+    /// How many tasks have the hold.
+    pub(super) active: u32,
+    /// The waiters that were called to the hold, and have not come yet.
+    called: BTreeSet<u64>,
+    called_at: Moment,
+}
+
+/// What the keeper finds about the waiters that were called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Calls {
+    /// All have come.
+    Answered,
+    /// Some may still come.
+    Open,
+    /// None came in time, and nobody has the hold.
+    Abandoned,
+}
+
+impl Readers {
+    /// The hold of one reader.
+    pub(super) fn first(now: Moment) -> Self {
+        Self { active: 1, called: BTreeSet::new(), called_at: now }
+    }
+
+    /// Whether nobody has the hold, and nobody may still come.
+    fn is_empty(&self) -> bool {
+        self.active == 0 && self.called.is_empty()
+    }
+}
+
+impl State {
+    fn readers(&mut self) -> Option<&mut Readers> {
+        self.lease.as_mut()?.hold.as_mut()?.readers.as_deref_mut()
+    }
+
+    /// Adds a reader that comes now to the hold of others.
+    pub(super) fn join(&mut self, slot: &Arc<Slot>, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
+        let lease = self.lease.as_ref()?;
+        // Rule L1: a hold starts only on a lease with time left.
+        let left = lease.ends(now)?.remaining_at(now);
+        let is_long = left >= (request.expire / 2).min(ENOUGH_LEASE) && !lease.rests();
+        mutant!(ReadersOvertakeWriter => return self.add_reader(slot, request, now));
+        (is_long && lease.contention.is_none()).then(|| self.add_reader(slot, request, now))?
+    }
+
+    /// Adds a reader that was called.
+    pub(super) fn join_called(
+        &mut self,
+        slot: &Arc<Slot>,
+        id: u64,
+        request: &ResolvedRequest,
+        now: Moment,
+    ) -> Option<HoldHandle> {
+        if !self.readers()?.called.remove(&id) {
+            return None;
+        }
+        let lease = self.lease.as_ref()?;
+        let is_over = lease.has_ended(now);
+        if is_over { None } else { self.add_reader(slot, request, now) }
+    }
+
+    fn add_reader(&mut self, slot: &Arc<Slot>, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
+        let lease = self.lease.as_mut()?;
+        let hold = lease.hold.as_mut()?;
+        hold.readers.as_mut()?.active += 1;
+        hold.body |= request.body;
+        let is_longer = request.expire > hold.expire;
+        if is_longer {
+            hold.expire = request.expire;
+            hold.own = hold.own.max_at(Deadline::new(now, request.expire), now);
+            // The keeper confirms the longer lease.
+            hold.confirmed = None;
+        }
+        let (id, token) = (hold.id, lease.token.clone());
+        let holding = lease.holds.begin(request.prefix(), Path::HandOver);
+        self.counts.count(Path::HandOver);
+        if is_longer {
+            self.track(slot);
+        }
+        Some(HoldHandle::of_reader(slot, id, token, holding))
+    }
+
+    /// Takes all waiters, to call them to the hold. The caller sends the calls when the state is unlocked.
+    pub(super) fn take_readers_to_call(&mut self, now: Moment) -> Vec<(u64, Waiter)> {
+        let ids: Vec<u64> = self.waiters.keys().copied().collect();
+        let Some(readers) = self.readers().filter(|_| !ids.is_empty()) else { return Vec::new() };
+        readers.called.extend(&ids);
+        readers.called_at = now;
+        ids.into_iter().filter_map(|id| Some((id, self.remove_waiter(id)?))).collect()
+    }
+
+    /// Takes a reader out of the hold `id`. Returns whether others still have that hold.
+    pub(super) fn leave_readers(&mut self, id: u64) -> bool {
+        let hold = self.lease.as_mut().and_then(|lease| lease.hold.as_mut()).filter(|hold| hold.id == id);
+        let Some(readers) = hold.and_then(|hold| hold.readers.as_deref_mut()) else { return false };
+        mutant!(FirstReaderEndsHold => return false);
+        readers.active = readers.active.saturating_sub(1);
+        !readers.is_empty()
+    }
+
+    /// Forgets a task that was called and is gone. Returns whether nobody is left in the hold.
+    pub(super) fn forget_called(&mut self, id: u64) -> bool {
+        self.readers().is_some_and(|readers| readers.called.remove(&id) && readers.is_empty())
+    }
+
+    /// Expels the waiters that were called and did not come in time. They keep their places (rule L7).
+    pub(super) fn check_calls(&mut self, now: Moment) -> Calls {
+        let Some(readers) = self.readers().filter(|readers| !readers.called.is_empty()) else { return Calls::Answered };
+        if now.since(readers.called_at) <= TURN_PATIENCE {
+            return Calls::Open;
+        }
+        mutant!(CalledReadersKeptForEver => return Calls::Open);
+        let late = std::mem::take(&mut readers.called);
+        let is_empty = readers.is_empty();
+        for id in late {
+            self.offers.note_late(id, now);
+        }
+        if is_empty { Calls::Abandoned } else { Calls::Answered }
+    }
+}
+
+impl Slot {
+    /// The id of a hold that nobody has.
+    pub(super) fn abandoned_hold(&self) -> Option<u64> {
+        let state = self.locked();
+        let hold = state.lease.as_ref()?.hold.as_ref()?;
+        hold.readers.as_ref()?.is_empty().then_some(hold.id)
+    }
+
+    /// Calls the readers that wait here only because the lease was too short for them.
+    pub(super) fn call_waiting_readers(self: &Arc<Self>) {
+        let mut state = self.locked();
+        let now = Moment::now();
+        let is_open = state.lease.as_ref().is_some_and(|lease| lease.contention.is_none() && !lease.has_ended(now));
+        let waiters = if is_open { state.take_readers_to_call(now) } else { Vec::new() };
+        if !waiters.is_empty() {
+            state.track(self);
+        }
+        drop(state);
+        self.call(waiters);
+    }
+
+    /// Calls waiters to the hold.
+    pub(super) fn call(self: &Arc<Self>, waiters: Vec<(u64, Waiter)>) {
+        for (id, waiter) in waiters {
+            // When a task is gone, its turn is dropped here, and the hold does not wait for it.
+            drop(waiter.sender.send(Turn::new(self, id)));
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! [`Share`]: how a lock is shared by several holders.
+
+use std::num::NonZeroU32;
+
+/// How a lease shares its lock with other leases. A lease without a share is exclusive: it has the lock alone.
+///
+/// Readers and permits are one mechanism. A shared lease is granted while fewer leases than its capacity share the lock.
+///
+/// It has four bytes, since every waiter keeps its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Share(NonZeroU32);
+
+impl Share {
+    /// Beside any number of others.
+    pub(crate) const READ: Self = Self(NonZeroU32::MAX);
+    /// The largest number of permits.
+    pub(crate) const MOST_PERMITS: u32 = u32::MAX - 1;
+
+    /// One of at most this many. `None` for zero, and for more than there may be.
+    pub(crate) fn permit(of: u64) -> Option<Self> {
+        let of = u32::try_from(of).ok().filter(|of| *of <= Self::MOST_PERMITS)?;
+        NonZeroU32::new(of).map(Self)
+    }
+
+    /// How many permits there are. `None` for a reader.
+    pub(crate) fn permits(self) -> Option<u32> {
+        (self != Self::READ).then(|| self.0.get())
+    }
+
+    /// How many leases may share the lock, as the protocol writes it: 0 for any number.
+    pub(crate) fn capacity(self) -> u32 {
+        self.permits().unwrap_or(0)
+    }
+
+    /// The share of this capacity.
+    pub(crate) fn of_capacity(capacity: u32) -> Self {
+        Self::permit(capacity.into()).unwrap_or(Self::READ)
+    }
+
+    /// Whether one more lease fits beside `held` others.
+    pub(crate) fn fits_beside(self, held: usize) -> bool {
+        self.permits().is_none_or(|of| held < usize::try_from(of).unwrap_or(usize::MAX))
+    }
+}

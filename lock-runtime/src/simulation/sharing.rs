@@ -1,0 +1,385 @@
+//! Readers, writers and permits in many worlds: what overlaps, who starves, and what is left behind.
+//!
+//! These worlds have checks of their own. Those of `tests/history` know claims of one holder at a time.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures_util::FutureExt as _;
+use server_model::ModelServer;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::network::{Conditions, Network};
+use super::process::connect;
+use super::seeded::Bug;
+use super::tests::seeds;
+use super::time::Simulated;
+use crate::mutants::{Mutant, Seeded};
+use crate::{LockError, LockGuard, LockManager};
+
+/// In so many worlds a bug has to show.
+const WORLDS: u64 = 40;
+const PATIENT: Duration = Duration::from_secs(40);
+const LEASE: Duration = Duration::from_secs(3);
+/// For so long there are faults.
+const FAULTS: Duration = Duration::from_secs(4);
+/// How many permits there are.
+const PERMITS: u32 = 2;
+/// Where nothing goes wrong, nobody waits for longer: a few batches, each with the longest hold and a few messages.
+const SOON: Duration = Duration::from_millis(600);
+/// The same in a crowd: the tasks of each process wait for one another as well.
+const SOON_IN_A_CROWD: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Alone,
+    Read,
+    Permit,
+}
+
+/// What a world is about.
+#[derive(Clone, Copy, Debug)]
+struct Scene {
+    modes: &'static [Mode],
+    /// Whether there are faults.
+    is_troubled: bool,
+    /// Whether some readers are polled seldom.
+    is_late: bool,
+    /// Whether there are many tasks that ask again at once.
+    is_dense: bool,
+}
+
+const READERS: Scene = Scene::of(&[Mode::Read, Mode::Read, Mode::Read, Mode::Alone]);
+const PERMITTED: Scene = Scene::of(&[Mode::Permit, Mode::Permit, Mode::Permit, Mode::Alone]);
+/// Each process has some readers at any time.
+const CROWDED: Scene =
+    Scene { is_dense: true, ..Scene::of(&[Mode::Read, Mode::Read, Mode::Read, Mode::Read, Mode::Read, Mode::Alone]) };
+
+impl Scene {
+    const fn of(modes: &'static [Mode]) -> Self {
+        Self { modes, is_troubled: false, is_late: false, is_dense: false }
+    }
+
+    const fn troubled(self) -> Self {
+        Self { is_troubled: true, ..self }
+    }
+
+    const fn late(self) -> Self {
+        Self { is_late: true, ..self }
+    }
+}
+
+/// What a world showed.
+#[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a promise of its own")]
+struct Shown {
+    /// A holder of the lock alone was beside another.
+    overlap: bool,
+    /// There were more permits than may be.
+    too_many: bool,
+    /// A fencing token was not greater than that of an earlier hold.
+    stale_fence: bool,
+    /// The longest that a patient task waited.
+    longest: Duration,
+    /// A patient task did not get the lock.
+    starved: bool,
+    /// What stood on the server in the end.
+    left: Vec<String>,
+    /// Slots that were still in use in the end.
+    slots: usize,
+    /// How often readers shared, or several had permits.
+    shared: u64,
+}
+
+impl Shown {
+    fn is_well(&self, scene: Scene) -> bool {
+        let soon = if scene.is_dense { SOON_IN_A_CROWD } else { SOON };
+        let is_soon = scene.is_troubled || scene.is_late || self.longest <= soon;
+        !(self.overlap || self.too_many || self.stale_fence || self.starved)
+            && is_soon
+            && self.left.is_empty()
+            && self.slots == 0
+    }
+}
+
+/// Who holds the lock now, and what was seen so far.
+#[derive(Default)]
+struct Board {
+    holds: Vec<(Mode, Weak<LockGuard>)>,
+    fence: u64,
+    shown: Shown,
+}
+
+impl Board {
+    fn note(&mut self, mode: Mode, guard: &Arc<LockGuard>, waited: Duration) {
+        self.shown.longest = self.shown.longest.max(waited);
+        self.holds.retain(|(_, hold)| hold.upgrade().is_some_and(|hold| hold.is_valid()));
+        if !guard.is_valid() {
+            return;
+        }
+        let others = self.holds.len();
+        let is_alone = mode == Mode::Alone || self.holds.iter().any(|(mode, _)| *mode == Mode::Alone);
+        self.shown.overlap |= is_alone && others > 0;
+        let permits = self.holds.iter().filter(|(mode, _)| *mode == Mode::Permit).count();
+        self.shown.too_many |= mode == Mode::Permit && permits >= PERMITS as usize;
+        self.shown.shared += u64::from(others > 0);
+        self.holds.push((mode, Arc::downgrade(guard)));
+        // Of those who share the lock, one may look later at a token that it drew earlier.
+        if let Some(fence) = guard.fencing_token().map(u64::from) {
+            self.shown.stale_fence |= mode == Mode::Alone && fence <= self.fence;
+            self.fence = self.fence.max(fence);
+        }
+    }
+}
+
+/// A task that uses the lock again and again.
+struct Task {
+    locks: LockManager,
+    board: Arc<Mutex<Board>>,
+    mode: Mode,
+    scene: Scene,
+    random: Rng,
+}
+
+impl Task {
+    async fn live(mut self) {
+        let end = Instant::now() + if self.scene.is_troubled { FAULTS } else { Duration::from_secs(1) };
+        let rounds = if self.scene.is_dense { 200 } else { self.random.u32(4..12) };
+        for _ in 0..rounds {
+            if !self.scene.is_dense {
+                sleep(Duration::from_micros(self.random.u64(0..3000))).await;
+            }
+            let wait = match self.random.u8(..6) {
+                _ if !self.scene.is_troubled => PATIENT,
+                0 => Duration::ZERO,
+                1 => Duration::from_millis(self.random.u64(1..300)),
+                _ => PATIENT,
+            };
+            self.once(wait, false).await;
+        }
+        while Instant::now() < end {
+            sleep(Duration::from_millis(self.random.u64(1..200))).await;
+            self.once(PATIENT, false).await;
+        }
+        self.once(PATIENT, true).await;
+    }
+
+    async fn once(&mut self, wait: Duration, is_last: bool) {
+        let request = self.locks.lock("k", &0).timeout(wait).expire(LEASE).fenced(self.random.u8(..4) == 0);
+        let request = match self.mode {
+            Mode::Alone => request,
+            Mode::Read => request.read().renew(self.random.u8(..8) > 0),
+            Mode::Permit => request.permits(PERMITS),
+        };
+        let start = Instant::now();
+        let cancelled = self.scene.is_troubled && !is_last && self.random.u8(..6) == 0;
+        let patience = if cancelled { Duration::from_millis(self.random.u64(0..80)) } else { PATIENT * 2 };
+        let outcome = timeout(patience, request.acquire()).await;
+        let waited = start.elapsed();
+        match outcome {
+            Ok(Ok(guard)) => {
+                let guard = Arc::new(guard);
+                self.board.lock().unwrap().note(self.mode, &guard, waited);
+                sleep(Duration::from_micros(self.random.u64(0..30_000))).await;
+                let guard = Arc::into_inner(guard).unwrap();
+                if self.random.bool() {
+                    let _ = guard.release().await;
+                }
+            }
+            Ok(Err(error)) => {
+                let is_starved = is_last || (!self.scene.is_troubled && wait == PATIENT);
+                self.board.lock().unwrap().shown.starved |=
+                    is_starved && matches!(error, LockError::Timeout { .. } | LockError::Backend { .. });
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Lives, and is polled only now and then.
+    async fn live_late(self) {
+        let mut random = Rng::with_seed(self.random.clone().u64(..));
+        let mut life = Box::pin(self.live());
+        while life.as_mut().now_or_never().is_none() {
+            sleep(Duration::from_millis(random.u64(5..400))).await;
+        }
+    }
+}
+
+fn begin(
+    scene: Scene,
+    board: &Arc<Mutex<Board>>,
+    locks: &LockManager,
+    number: usize,
+    random: &mut Rng,
+) -> JoinHandle<()> {
+    let mode = scene.modes[number % scene.modes.len()];
+    let task = Task { locks: locks.clone(), board: Arc::clone(board), mode, scene, random: random.fork() };
+    let is_late = scene.is_late && mode != Mode::Alone && random.u8(..3) == 0;
+    if is_late { tokio::spawn(task.live_late()) } else { tokio::spawn(task.live()) }
+}
+
+async fn trouble(network: &Network, mut random: Rng) {
+    let delay = Duration::from_micros(random.u64(50..6000));
+    let rare = |random: &mut Rng| if random.bool() { 0.0 } else { random.f64() * 0.03 };
+    let (cut_before, cut_after, slow) = (rare(&mut random), rare(&mut random), rare(&mut random));
+    let push_lost = if random.bool() { 0.0 } else { 0.2 };
+    network.set_conditions(Conditions { delay, slow, cut_before, cut_after, push_lost, ..Conditions::default() });
+    let end = Instant::now() + FAULTS;
+    while Instant::now() < end {
+        sleep(Duration::from_millis(random.u64(50..900))).await;
+        let process = *random.choice(&["p", "q", "r"]).unwrap();
+        match random.u8(..4) {
+            0 => network.cut(Some(process)),
+            1 => network.part(process, Duration::from_millis(random.u64(10..4000))),
+            2 => network.freeze(Duration::from_millis(random.u64(10..700))),
+            _ => {}
+        }
+    }
+    network.set_conditions(Conditions { delay, ..Conditions::default() });
+}
+
+/// Three processes use one lock. `scene.is_troubled`: one of them may be killed.
+async fn play(seed: u64, scene: Scene, bug: Option<Bug>) -> Shown {
+    let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
+    let mut random = Rng::with_seed(seed);
+    let mut server = ModelServer::new();
+    for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
+        server.patch(from, to);
+    }
+    let (_time, network) = (Simulated::begin(), Network::new(server, 1.0, random.fork()));
+    let delay = Duration::from_micros(random.u64(50..2000));
+    network.set_conditions(Conditions { delay, ..Conditions::default() });
+    let board: Arc<Mutex<Board>> = Arc::default();
+    let processes = ["p", "q", "r"].map(|name| connect(&network, name));
+    let tasks_each = if scene.is_dense { 12 } else { random.usize(2..6) };
+    let mut tasks: Vec<Vec<JoinHandle<()>>> = Vec::new();
+    for locks in &processes {
+        let mut begin = || begin(scene, &board, locks, random.usize(..8), &mut random.fork());
+        tasks.push((0..tasks_each).map(|_| begin()).collect());
+    }
+    if scene.is_troubled {
+        let killed = random.u8(..3) == 0;
+        let troubles = trouble(&network, random.fork());
+        let kill = async {
+            if killed {
+                sleep(Duration::from_millis(random.u64(10..3000))).await;
+                tasks.pop().unwrap().into_iter().for_each(|task| task.abort());
+                network.part("r", Duration::from_hours(1));
+            }
+        };
+        tokio::join!(troubles, kill);
+    }
+    for task in tasks.into_iter().flatten() {
+        task.await.unwrap();
+    }
+    for locks in &processes[..2] {
+        locks.shutdown().await;
+    }
+    // The leases of a process that was killed end by themselves.
+    sleep(LEASE * 2 + Duration::from_secs(5)).await;
+    let keys = network.server(ModelServer::snapshot);
+    let mut shown = board.lock().unwrap().shown.clone();
+    shown.left = keys.into_iter().map(|(key, _)| key).filter(|key| !key.ends_with(":fence")).collect();
+    shown.slots = processes[..2].iter().map(|locks| locks.core().table().all().len()).sum();
+    shown
+}
+
+fn shown(seed: u64, scene: Scene, bug: Option<Bug>) -> Shown {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(play(seed, scene, bug))
+}
+
+const SCENES: [Scene; 7] =
+    [READERS, CROWDED, PERMITTED, READERS.late(), PERMITTED.late(), READERS.troubled(), PERMITTED.troubled()];
+
+#[test]
+fn readers_and_permits_keep_their_promises() {
+    let mut shared = 0;
+    for seed in seeds(20) {
+        for scene in SCENES.into_iter().filter(|scene| !scene.is_dense || seed % 10 == 0) {
+            let shown = shown(seed, scene, None);
+            assert!(shown.is_well(scene), "SEED={seed}: {scene:?}: {shown:?}");
+            shared += shown.shared;
+        }
+    }
+    assert!(shared > 0, "nobody ever shared the lock");
+}
+
+/// A bug, the worlds in which it can show, and what shows it.
+type Case = (&'static str, Bug, Scene, fn(&Shown) -> bool);
+
+#[test]
+fn each_bug_of_shared_leases_shows() {
+    let beside: &[(&str, &str)] = &[("if owner == SHARED and not has_shared(lock) then", "if owner == SHARED then")];
+    let too_many: &[(&str, &str)] =
+        &[("redis.call('ZCARD', shared_of(lock)) < capacity", "redis.call('ZCARD', shared_of(lock)) <= capacity")];
+    let overtaken: &[(&str, &str)] = &[("if head_lives(lock, head) then", "if not head_lives(lock, head) then")];
+    let lost: &[(&str, &str)] = &[(
+        "local removed = redis.call('ZREM', shared, member) == 1",
+        "local removed = redis.call('ZSCORE', shared, member)",
+    )];
+    let untold: &[(&str, &str)] = &[("if address and address ~= but then", "if false then")];
+    let cases: [Case; 9] = [
+        ("a writer beside a reader", Bug::Scripts(beside), READERS, |shown| shown.overlap),
+        ("one permit too many", Bug::Scripts(too_many), PERMITTED, |shown| shown.too_many),
+        ("readers overtake a writer on the server", Bug::Scripts(overtaken), CROWDED, |shown| {
+            shown.longest > SOON_IN_A_CROWD
+        }),
+        ("a permit that is released is not free", Bug::Scripts(lost), PERMITTED, |shown| shown.longest > SOON),
+        ("readers are not told of a writer", Bug::Scripts(untold), CROWDED, |shown| shown.longest > SOON_IN_A_CROWD),
+        ("readers overtake a writer in their process", Bug::Code(Mutant::ReadersOvertakeWriter), CROWDED, |shown| {
+            shown.longest > SOON_IN_A_CROWD
+        }),
+        ("the first reader ends the hold of all", Bug::Code(Mutant::FirstReaderEndsHold), READERS, |shown| {
+            shown.overlap
+        }),
+        ("a draw that fails ends the acquire", Bug::Code(Mutant::FailedDrawNotRepeated), READERS.troubled(), |shown| {
+            shown.starved
+        }),
+        ("tasks that wait for a permit are forgotten", Bug::Code(Mutant::PermitQueueForgotten), PERMITTED, |shown| {
+            shown.starved
+        }),
+    ];
+    for (name, bug, scene, is_shown) in cases {
+        assert!((0..WORLDS).any(|seed| is_shown(&shown(seed, scene, Some(bug)))), "{name}: not seen");
+    }
+}
+
+/// Called readers that never come: only then it matters that the keeper expels them.
+#[test]
+fn a_reader_that_was_called_and_is_not_polled_does_not_keep_a_writer_out() {
+    let wait = |bug: Option<Mutant>| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(writers_wait(bug))
+    };
+    assert!(wait(None) < Duration::from_millis(200), "{:?}", wait(None));
+    assert!(wait(Some(Mutant::CalledReadersKeptForEver)) > Duration::from_secs(1));
+}
+
+async fn writers_wait(bug: Option<Mutant>) -> Duration {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+    let (one, other) = (connect(&network, "p"), connect(&network, "q"));
+    let request = |locks: &LockManager| locks.lock("k", &0).timeout(PATIENT);
+    let writer = request(&other).acquire().await.unwrap();
+    let mut first = Box::pin(request(&one).read().acquire());
+    let mut stuck = Box::pin(request(&one).read().acquire());
+    assert!(timeout(Duration::from_millis(20), first.as_mut()).await.is_err());
+    assert!(stuck.as_mut().now_or_never().is_none());
+    let next = request(&other).acquire();
+    let next = tokio::spawn(next);
+    sleep(Duration::from_millis(20)).await;
+    writer.release().await.unwrap();
+    let reader = first.await.unwrap();
+    let start = Instant::now();
+    reader.release().await.unwrap();
+    let granted = timeout(Duration::from_secs(5), next).await;
+    let waited = start.elapsed();
+    drop(granted);
+    drop(stuck);
+    waited
+}

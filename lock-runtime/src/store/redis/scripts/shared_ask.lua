@@ -1,0 +1,72 @@
+-- Asks for shared leases. Each is granted, or the token joins the lock's queue where that is wanted. Idempotent, as ask.lua.
+-- Rules of docs/protocol.md: 2 (no ask after its not_after), 4 (the head of the queue first), S1 to S4 (shared leases).
+--
+-- KEYS  per ask: lock, queue, fence, shared, head
+-- ARGV  per ask: token, claim in ms, capacity (0 = no limit), 1 to wait in the queue, 1 to draw a fencing token,
+--       server time in µs after which the asker has given up (0 = never)
+-- Returns as ask.lua
+
+-- include queue.lua
+
+local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not_after)
+  if not_after > 0 and now() > not_after then
+    return { -1 }
+  end
+  local shared, member = shared_of(lock), capacity .. '|' .. token
+  local entry = claim .. 's' .. member
+  local owner = redis.call('GET', lock)
+  if owner == SHARED and not has_shared(lock) then
+    owner = nil
+  end
+  if not owner then
+    owner = hand_off(lock, queue, token)
+    if not owner then
+      start_shared(lock)
+      add_shared(lock, member, claim)
+      keep_shared(lock)
+      owner = SHARED
+    end
+  elseif owner == SHARED and not redis.call('ZSCORE', shared, member) then
+    admit(lock, queue, token) -- a lease that has ended by itself may have left room
+    if not redis.call('ZSCORE', shared, member) and fits(lock, capacity) and is_next(lock, queue, entry) then
+      redis.call('LREM', queue, 0, entry)
+      add_shared(lock, member, claim)
+      keep_shared(lock)
+      admit(lock, queue)
+    end
+  end
+  local ends = owner == SHARED and redis.call('ZSCORE', shared, member)
+  if ends then
+    local first = 0
+    if fences > 0 then
+      first = draw(fence, 1)
+    end
+    if redis.call('EXISTS', queue) == 1 then
+      redis.call('LREM', queue, 0, entry)
+    end
+    return { 1, ends - math.ceil(now() / 1000), redis.call('EXISTS', queue), first }
+  end
+  if wait == 1 then
+    if not redis.call('LPOS', queue, entry) then
+      redis.call('RPUSH', queue, entry)
+    end
+    redis.call('PEXPIRE', queue, QUEUE_TTL)
+    if owner == SHARED then
+      -- The other permits of the same process are no reason to end what it does.
+      tell_shared(lock, queue, entry, channel(token))
+    else
+      tell(owner, 'wait ' .. lock)
+    end
+  end
+  local holder, left = holder_of(lock, owner, 0)
+  return { 0, left, holder }
+end
+
+local replies = { now() }
+for i = 1, #KEYS / 5 do
+  local k, a = 5 * i - 5, 6 * i - 6
+  local ran, answer = pcall(ask, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3]),
+    tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5]), tonumber(ARGV[a + 6]))
+  replies[i + 1] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
+end
+return replies

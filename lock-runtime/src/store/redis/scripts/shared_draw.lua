@@ -1,0 +1,13 @@
+-- Draws fencing tokens for a shared lease that is owned: rules 8 (each number is greater than all before) and L2.
+--
+-- KEYS  lock, fence, shared
+-- ARGV  token, count, capacity
+-- Returns the first of `count` numbers in a row, or 0: not owned
+
+-- include queue.lua
+
+local ends = redis.call('GET', KEYS[1]) == SHARED and redis.call('ZSCORE', KEYS[3], ARGV[3] .. '|' .. ARGV[1])
+if not ends or tonumber(ends) <= math.floor(now() / 1000) then
+  return 0
+end
+return draw(KEYS[2], tonumber(ARGV[2]))

@@ -1,0 +1,66 @@
+-- Releases shared leases, or withdraws asks for them. What comes free goes to the first waiters. Idempotent.
+-- Rules of docs/protocol.md: 1 (what was sent and not answered is withdrawn), 3 (a waiter needs a listener), 10 (only the
+-- owner's token releases), S1 to S3 (shared leases), 21 (the last owner of a lock that is released by force frees it).
+--
+-- KEYS  per release: lock, queue, fence, shared, head
+-- ARGV  per release: token, its claim in ms, its capacity,
+--       token that joins the end of the queue in the same step ('' = none), its claim in ms
+-- Returns { answer… }, each as in release.lua
+
+-- include queue.lua
+
+local function release(lock, queue, token, claim, capacity, again, again_claim)
+  local shared, member = shared_of(lock), capacity .. '|' .. token
+  local again_member = capacity .. '|' .. again
+  local again_entry = again_claim .. 's' .. again_member
+  local owner, owned = redis.call('GET', lock), false
+  if owner == SHARED or owner == SHARED .. FORCED then
+    has_shared(lock)
+    local removed = redis.call('ZREM', shared, member) == 1
+    owned = removed and owner == SHARED
+    if redis.call('EXISTS', shared) == 0 then
+      owner = nil
+    elseif owned then
+      keep_shared(lock)
+    end
+  end
+  redis.call('LREM', queue, 0, claim .. 's' .. member)
+  -- Otherwise this release was executed before, and the token that asks again has its lease.
+  if again ~= '' and not (owner == SHARED and redis.call('ZSCORE', shared, again_member)) then
+    if not redis.call('LPOS', queue, again_entry) then
+      redis.call('RPUSH', queue, again_entry)
+    end
+    redis.call('PEXPIRE', queue, QUEUE_TTL)
+  end
+  if not owner then
+    owner = hand_off(lock, queue, again)
+    if not owner then
+      redis.call('DEL', lock)
+    end
+  elseif owner == SHARED then
+    admit(lock, queue, again)
+  end
+  if again == '' or not owner then
+    return owned and 1 or 0
+  end
+  local ends = owner == SHARED and redis.call('ZSCORE', shared, again_member)
+  if ends then
+    local left = ends - math.ceil(now() / 1000)
+    return { owned and 1 or 0, now(), left, again, redis.call('EXISTS', queue) }
+  end
+  if owner == SHARED then
+    tell_shared(lock, queue, again_entry, channel(again))
+  else
+    tell(owner, 'wait ' .. lock)
+  end
+  local holder, left = holder_of(lock, owner, 0)
+  return { owned and 1 or 0, now(), left, holder, redis.call('EXISTS', queue) }
+end
+
+local replies = {}
+for i = 1, #KEYS / 5 do
+  local k, a = 5 * i - 5, 5 * i - 5
+  local ran, answer = pcall(release, KEYS[k + 1], KEYS[k + 2], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5])
+  replies[i] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
+end
+return replies

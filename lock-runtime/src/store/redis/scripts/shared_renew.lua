@@ -1,0 +1,31 @@
+-- Lengthens shared leases that are still owned. Rules of docs/protocol.md: 6 (a late or repeated renewal does no harm), 10 (only
+-- the owner's token renews), S1 (when a shared lease is there).
+--
+-- KEYS  per lease: lock, shared
+-- ARGV  per lease: token, capacity, lease in ms
+-- Returns { answer… }, each as in renew.lua
+
+-- include queue.lua
+
+local function renew(lock, member, lease)
+  local shared = shared_of(lock)
+  local ends = redis.call('GET', lock) == SHARED and redis.call('ZSCORE', shared, member)
+  if not ends or tonumber(ends) <= math.floor(now() / 1000) then
+    return 0
+  end
+  local wanted, last = shared_end(lease), redis.call('ZRANGE', shared, -1, -1, 'WITHSCORES')[2]
+  local till = number(math.max(wanted, last))
+  -- The ends of the keys come first: a script that has written may also write while memory is full.
+  redis.call('PEXPIREAT', lock, till)
+  redis.call('PEXPIREAT', shared, till)
+  redis.call('ZADD', shared, 'GT', number(wanted), member)
+  return 1
+end
+
+local replies = {}
+for i = 1, #KEYS / 2 do
+  local a = 3 * i - 3
+  local ran, answer = pcall(renew, KEYS[2 * i - 1], ARGV[a + 2] .. '|' .. ARGV[a + 1], tonumber(ARGV[a + 3]))
+  replies[i] = ran and answer or (type(answer) == 'table' and answer.err or tostring(answer))
+end
+return replies

@@ -1,0 +1,54 @@
+//! What must be true of every world, by the number of the promise in docs/guarantees.md.
+
+use stateright::Property;
+
+use super::{Mode, Process, Sharing, World};
+
+type Condition = fn(&Sharing, &World) -> bool;
+
+pub(super) fn all() -> Vec<Property<Sharing>> {
+    let must: [(&'static str, Condition); 5] = [
+        ("1 exclusion: who has the lock alone is beside nobody", |sharing, world| {
+            let holding = || (0..).zip(&world.processes).filter(|(_, process)| process.holders() > 0);
+            let is_alone = |(process, _): (usize, &Process)| sharing.modes[process] == Mode::Alone;
+            !holding().any(is_alone) || holding().count() == 1
+        }),
+        ("1 exclusion: not more hold permits than there are", |sharing, world| {
+            let holding = || (0..).zip(&world.processes).filter(|(_, process)| process.holders() > 0);
+            let most = holding().filter_map(|(process, _): (usize, _)| match sharing.modes[process] {
+                Mode::Permit(of) => Some(usize::from(of)),
+                _ => None,
+            });
+            // Others may ask for more than a holder does, and each counts by its own number.
+            most.max().is_none_or(|most| permits(sharing, world) <= most)
+        }),
+        ("6 order: nobody is granted past a waiter", |_, world| !world.seen.is_overtaken),
+        ("4 progress: nobody waits for what it could have, longer than the faults explain", |_, world| {
+            world.seen.idle <= world.seen.allowed
+        }),
+        ("8 no unprotected work: a hold is backed by the server", |sharing, world| {
+            let is_backed = |(process, me): (usize, &Process)| me.holders() == 0 || sharing.owns(world, process);
+            (0..).zip(&world.processes).all(is_backed)
+        }),
+    ];
+    // What shows that the model does something at all.
+    let can: [(&'static str, Condition); 2] = [
+        ("several processes share the lock", |_, world| world.seen.has_shared),
+        ("the lock is passed on by push", |_, world| world.seen.has_passed),
+    ];
+    let must = must.map(|(name, holds)| Property::always(name, holds));
+    must.into_iter().chain(can.map(|(name, holds)| Property::sometimes(name, holds))).collect()
+}
+
+fn permits(sharing: &Sharing, world: &World) -> usize {
+    let is_permit = |process: usize| matches!(sharing.modes[process], Mode::Permit(_));
+    (0..).zip(&world.processes).filter(|(process, me): &(usize, _)| is_permit(*process) && me.holders() > 0).count()
+}
+
+/// Whether the first waiter that lives could have what it wants, and nobody who lives has the lock.
+pub(super) fn waits_in_vain(world: &World) -> bool {
+    let is_waiting =
+        world.processes.iter().any(|process| !process.is_gone && process.wants() && process.lease.is_none());
+    let is_held = world.processes.iter().any(|process| process.holders() > 0);
+    is_waiting && !is_held
+}

@@ -1,0 +1,170 @@
+//! [`SortedSet`]: members by their scores, and the commands on them.
+
+use crate::Reply;
+use crate::data::{Data, Outcome, integer, syntax_error};
+use crate::keyspace::Value;
+
+/// Each member once, in the order of the scores, and of the members where scores are equal.
+#[derive(Default)]
+pub(crate) struct SortedSet(Vec<(f64, Vec<u8>)>);
+
+impl SortedSet {
+    pub(crate) fn members(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
+        self.0.iter().map(|(_, member)| member.as_slice())
+    }
+
+    fn score(&self, member: &[u8]) -> Option<f64> {
+        self.0.iter().find(|(_, known)| known == member).map(|(score, _)| *score)
+    }
+
+    fn remove(&mut self, member: &[u8]) -> bool {
+        let before = self.0.len();
+        self.0.retain(|(_, known)| known != member);
+        self.0.len() < before
+    }
+
+    fn insert(&mut self, score: f64, member: &[u8]) {
+        self.remove(member);
+        let place = self.0.partition_point(|(other, known)| (*other, known.as_slice()) < (score, member));
+        self.0.insert(place, (score, member.to_vec()));
+    }
+}
+
+/// One end of a range of scores.
+#[derive(Clone, Copy)]
+struct Bound {
+    score: f64,
+    is_excluded: bool,
+}
+
+impl Bound {
+    fn read(word: &[u8]) -> Result<Self, Reply> {
+        let (is_excluded, number) = match word {
+            [b'(', number @ ..] => (true, number),
+            number => (false, number),
+        };
+        let score = match number.to_ascii_lowercase().as_slice() {
+            b"-inf" => Some(f64::NEG_INFINITY),
+            b"+inf" | b"inf" => Some(f64::INFINITY),
+            number => std::str::from_utf8(number).ok().and_then(|number| number.parse().ok()),
+        };
+        let score = score.ok_or_else(|| Reply::error("ERR min or max is not a float"))?;
+        Ok(Self { score, is_excluded })
+    }
+
+    fn is_below(self, score: f64) -> bool {
+        self.score < score || (self.score <= score && !self.is_excluded)
+    }
+
+    fn is_above(self, score: f64) -> bool {
+        self.score > score || (self.score >= score && !self.is_excluded)
+    }
+}
+
+/// As the server writes it.
+fn shown(score: f64) -> Reply {
+    Reply::bulk(score.to_string())
+}
+
+impl Data {
+    pub(crate) fn sorted(&self, key: &[u8]) -> Result<Option<&SortedSet>, Reply> {
+        match self.keys.get(key).map(|slot| &slot.value) {
+            Some(Value::Sorted(sorted)) => Ok(Some(sorted)),
+            Some(_) => Err(crate::data::wrong_type()),
+            None => Ok(None),
+        }
+    }
+
+    /// Changes a sorted set, and removes it when nothing is left in it.
+    fn change_sorted<T: Default>(&mut self, key: &[u8], change: impl FnOnce(&mut SortedSet) -> T) -> Result<T, Reply> {
+        let sorted = match self.keys.value_mut(key) {
+            Some(Value::Sorted(sorted)) => sorted,
+            Some(_) => return Err(crate::data::wrong_type()),
+            None => return Ok(T::default()),
+        };
+        let changed = change(sorted);
+        if sorted.0.is_empty() {
+            self.keys.remove(key);
+        }
+        Ok(changed)
+    }
+
+    /// With `GT` or without, and one member.
+    pub(crate) fn zadd(&mut self, key: &[u8], words: &[&[u8]]) -> Outcome {
+        let (only_greater, score, member) = match words {
+            [option, score, member] if option.eq_ignore_ascii_case(b"GT") => (true, score, member),
+            [score, member] => (false, score, member),
+            _ => return Err(syntax_error()),
+        };
+        let score = std::str::from_utf8(score).ok().and_then(|score| score.parse::<f64>().ok());
+        let score = score.ok_or_else(|| Reply::error("ERR value is not a valid float"))?;
+        if self.sorted(key)?.is_none() {
+            self.keys.set(key, Value::Sorted(SortedSet::default()), None);
+        }
+        let is_new = self.change_sorted(key, |sorted| {
+            let before = sorted.score(member);
+            if before.is_none_or(|before| !only_greater || score > before) {
+                sorted.insert(score, member);
+            }
+            before.is_none()
+        })?;
+        Ok(Reply::count(usize::from(is_new)))
+    }
+
+    pub(crate) fn zrem(&mut self, key: &[u8], members: &[&[u8]]) -> Outcome {
+        let remove = |sorted: &mut SortedSet| members.iter().filter(|member| sorted.remove(member)).count();
+        Ok(Reply::count(self.change_sorted(key, remove)?))
+    }
+
+    pub(crate) fn zremrangebyscore(&mut self, key: &[u8], min: &[u8], max: &[u8]) -> Outcome {
+        let (min, max) = (Bound::read(min)?, Bound::read(max)?);
+        let remove = |sorted: &mut SortedSet| {
+            let before = sorted.0.len();
+            sorted.0.retain(|(score, _)| !(min.is_below(*score) && max.is_above(*score)));
+            before - sorted.0.len()
+        };
+        Ok(Reply::count(self.change_sorted(key, remove)?))
+    }
+
+    pub(crate) fn zcard(&self, key: &[u8]) -> Outcome {
+        Ok(Reply::count(self.sorted(key)?.map_or(0, |sorted| sorted.0.len())))
+    }
+
+    pub(crate) fn zscore(&self, key: &[u8], member: &[u8]) -> Outcome {
+        Ok(self.sorted(key)?.and_then(|sorted| sorted.score(member)).map_or(Reply::Nil, shown))
+    }
+
+    /// By places, with scores or without; or by scores, with a limit.
+    pub(crate) fn zrange(&self, key: &[u8], first: &[u8], last: &[u8], options: &[&[u8]]) -> Outcome {
+        let options: Vec<Vec<u8>> = options.iter().map(|option| option.to_ascii_uppercase()).collect();
+        let options: Vec<&[u8]> = options.iter().map(Vec::as_slice).collect();
+        let all = || Ok::<_, Reply>(self.sorted(key)?.map_or(&[][..], |sorted| &sorted.0));
+        match options.as_slice() {
+            [] | [b"WITHSCORES"] => {
+                let (first, last) = (integer(first)?, integer(last)?);
+                let all = all()?;
+                let items = places(all, first, last).flat_map(|(score, member)| {
+                    let score = (!options.is_empty()).then(|| shown(*score));
+                    std::iter::once(Reply::bulk(member)).chain(score)
+                });
+                Ok(Reply::Array(items.collect()))
+            }
+            [b"BYSCORE", b"LIMIT", from, count] => {
+                let (min, max) = (Bound::read(first)?, Bound::read(last)?);
+                let (from, count) = (integer(from)?, integer(count)?);
+                let (from, count) = (usize::try_from(from).unwrap_or(0), usize::try_from(count).unwrap_or(usize::MAX));
+                let between = all()?.iter().filter(|(score, _)| min.is_below(*score) && max.is_above(*score));
+                Ok(Reply::Array(between.skip(from).take(count).map(|(_, member)| Reply::bulk(member)).collect()))
+            }
+            _ => Err(syntax_error()),
+        }
+    }
+}
+
+/// The items from one place to another, counted from the end when below zero.
+fn places<T>(items: &[T], first: i64, last: i64) -> impl Iterator<Item = &T> {
+    let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
+    let index = |at: i64| usize::try_from(if at < 0 { at + length } else { at }.clamp(0, length)).unwrap_or_default();
+    let end = if last < -length { 0 } else { index(last) + 1 };
+    items.iter().take(end).skip(index(first))
+}
