@@ -67,7 +67,7 @@ impl Bank {
 fn accounts_of(task: u32, options: &Options) -> Result<(i64, i64), Failure> {
     let pair = task / 2;
     let (one, next) = (i64::try_from(options.item_of(pair))?, i64::try_from(options.item_of(pair + 1))?);
-    Ok(if task % 2 == 0 { (one, next) } else { (next, one) })
+    Ok(if task.is_multiple_of(2) { (one, next) } else { (next, one) })
 }
 
 #[tokio::main]
@@ -135,7 +135,7 @@ async fn make_transfers(run: &Run, options: &Options, database: &Database) -> Re
         sum += balance;
         report.expect(format!("balance of account {account}"), expected, balance);
     }
-    report.expect("sum of all accounts", BALANCE * i64::try_from(options.items)?, sum);
+    report.expect("sum of all accounts", BALANCE * i64::from(options.items), sum);
     report.tally(&tally);
     bank.locks.shutdown().await;
     bank.accounts.close().await;

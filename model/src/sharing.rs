@@ -202,6 +202,7 @@ pub enum Push {
 }
 
 /// What the properties remember of the way here.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, and a property asks for it")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Seen {
     /// A script granted past a waiter that lives, or a reader joined although it knew of one.
@@ -382,13 +383,34 @@ impl Model for Sharing {
                 Self::tick(world);
             }
         }
-        self.note_sharing(world);
+        Self::note_sharing(world);
         Some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         properties::all()
     }
+}
+
+/// The searches that the tests exhaust.
+#[must_use]
+pub fn all_searches() -> Vec<(&'static str, Sharing)> {
+    let of = |modes: &[Mode], rounds, faults| Sharing { modes: modes.to_vec(), rounds, faults, without: None };
+    let none = Faults::default();
+    let (alone, read, permit) = (Mode::Alone, Mode::Read(1), Mode::Permit(2));
+    vec![
+        ("readers and a writer", of(&[Mode::Read(2), read, alone], 2, none)),
+        ("readers and two writers", of(&[Mode::Read(2), alone, alone], 2, none)),
+        ("permits", of(&[permit, permit, permit, permit], 2, none)),
+        ("permits and one alone", of(&[permit, permit, permit, alone], 1, none)),
+        ("permits of several numbers", of(&[Mode::Permit(1), permit, Mode::Permit(3)], 2, none)),
+        ("vanished", of(&[Mode::Read(2), alone, read], 2, Faults { vanishes: 1, ..none })),
+        ("vanished permits", of(&[permit, permit, permit], 2, Faults { vanishes: 1, ..none })),
+        ("lost pushes", of(&[Mode::Read(2), read, alone], 1, Faults { lost_pushes: 2, ..none })),
+        ("cancels", of(&[Mode::Read(2), permit, alone], 2, Faults { cancels: 2, ..none })),
+        ("deletes", of(&[read, read, alone], 2, Faults { deletes: 1, ..none })),
+        ("lags", of(&[Mode::Read(2), permit, alone], 1, Faults { lags: 3, ..none })),
+    ]
 }
 
 #[cfg(test)]
@@ -420,25 +442,4 @@ mod tests {
             assert!(is_broken, "without rule {number} nothing breaks");
         }
     }
-}
-
-/// The searches that the tests exhaust.
-#[must_use]
-pub fn all_searches() -> Vec<(&'static str, Sharing)> {
-    let of = |modes: &[Mode], rounds, faults| Sharing { modes: modes.to_vec(), rounds, faults, without: None };
-    let none = Faults::default();
-    let (alone, read, permit) = (Mode::Alone, Mode::Read(1), Mode::Permit(2));
-    vec![
-        ("readers and a writer", of(&[Mode::Read(2), read, alone], 2, none)),
-        ("readers and two writers", of(&[Mode::Read(2), alone, alone], 2, none)),
-        ("permits", of(&[permit, permit, permit, permit], 2, none)),
-        ("permits and one alone", of(&[permit, permit, permit, alone], 1, none)),
-        ("permits of several numbers", of(&[Mode::Permit(1), permit, Mode::Permit(3)], 2, none)),
-        ("vanished", of(&[Mode::Read(2), alone, read], 2, Faults { vanishes: 1, ..none })),
-        ("vanished permits", of(&[permit, permit, permit], 2, Faults { vanishes: 1, ..none })),
-        ("lost pushes", of(&[Mode::Read(2), read, alone], 1, Faults { lost_pushes: 2, ..none })),
-        ("cancels", of(&[Mode::Read(2), permit, alone], 2, Faults { cancels: 2, ..none })),
-        ("deletes", of(&[read, read, alone], 2, Faults { deletes: 1, ..none })),
-        ("lags", of(&[Mode::Read(2), permit, alone], 1, Faults { lags: 3, ..none })),
-    ]
 }

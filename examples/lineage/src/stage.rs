@@ -155,6 +155,7 @@ fn judged(plate: &Plate, fault: Fault, history: &History) -> BTreeMap<Promise, S
         tells,
         queues,
         splits: false,
+        linger: Duration::ZERO,
     };
     let mut broken = BTreeMap::new();
     for violation in judge(history, &bounds) {

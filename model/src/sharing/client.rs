@@ -91,14 +91,13 @@ impl Sharing {
         let me = &mut world.processes[process];
         match me.pushes.remove(0) {
             Push::Wait if me.lease.is_some() => me.is_contended = true,
-            Push::Wait => {}
             Push::Grant(age, is_contended) if me.wants() && me.asked.is_some() && age < LEASE => {
                 me.begin(LEASE - age, is_contended);
                 world.seen.has_passed = true;
             }
             // Rule 12: nobody waits for this grant.
             Push::Grant(..) if me.lease.is_none() && me.asked.is_none() => self.release(world, process),
-            Push::Grant(..) => {}
+            Push::Wait | Push::Grant(..) => {}
         }
     }
 
@@ -128,7 +127,7 @@ impl Sharing {
     }
 
     pub(super) fn renew(&self, world: &mut World, process: usize) {
-        if self.lengthen(world, process) {
+        if Self::lengthen(world, process) {
             world.processes[process].lease = Some(LEASE);
             return;
         }
@@ -139,7 +138,7 @@ impl Sharing {
     }
 
     /// Remembers that the lock was shared.
-    pub(super) fn note_sharing(&self, world: &mut World) {
+    pub(super) fn note_sharing(world: &mut World) {
         let holders: Vec<usize> = world.processes.iter().map(Process::holders).collect();
         world.seen.has_joined |= holders.iter().any(|count| *count > 1);
         world.seen.has_shared |= holders.iter().filter(|count| **count > 0).count() > 1;

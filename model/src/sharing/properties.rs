@@ -26,8 +26,8 @@ pub(super) fn all() -> Vec<Property<Sharing>> {
         ("4 progress: nobody waits for what it could have, longer than the faults explain", |_, world| {
             world.seen.idle <= world.seen.allowed
         }),
-        ("8 no unprotected work: a hold is backed by the server", |sharing, world| {
-            let is_backed = |(process, me): (usize, &Process)| me.holders() == 0 || sharing.owns(world, process);
+        ("8 no unprotected work: a hold is backed by the server", |_, world| {
+            let is_backed = |(process, me): (usize, &Process)| me.holders() == 0 || Sharing::owns(world, process);
             (0..).zip(&world.processes).all(is_backed)
         }),
     ];

@@ -19,9 +19,9 @@ impl Sharing {
         let mode = self.modes[process];
         if world.server.lock == Lock::Free && !self.hand_off(world, Some(process)) {
             self.give(world, process);
-        } else if world.server.lock == Lock::Shared && mode != Mode::Alone && !self.owns(world, process) {
+        } else if world.server.lock == Lock::Shared && mode != Mode::Alone && !Self::owns(world, process) {
             self.admit(world, Some(process));
-            if !self.owns(world, process) && self.fits(world, mode) && self.is_next(world, process) {
+            if !Self::owns(world, process) && self.fits(world, mode) && self.is_next(world, process) {
                 world.server.queue.retain(|waiter| *waiter != process);
                 self.give(world, process);
                 self.admit(world, None);
@@ -32,7 +32,7 @@ impl Sharing {
         {
             self.give(world, process);
         }
-        if self.owns(world, process) {
+        if Self::owns(world, process) {
             world.server.queue.retain(|waiter| *waiter != process);
             return Some(!world.server.queue.is_empty());
         }
@@ -52,7 +52,7 @@ impl Sharing {
         None
     }
 
-    pub(super) fn owns(&self, world: &World, process: usize) -> bool {
+    pub(super) fn owns(world: &World, process: usize) -> bool {
         let server = &world.server;
         match server.lock {
             Lock::Free => false,
@@ -115,7 +115,7 @@ impl Sharing {
         if self.modes[first] == Mode::Alone {
             world.server.queue.remove(0);
             world.server.lock = Lock::Alone(first, LEASE);
-            self.tell(world, first, caller);
+            Self::tell(world, first, caller);
             return true;
         }
         self.start_shared(world);
@@ -141,11 +141,11 @@ impl Sharing {
             }
         }
         for process in granted {
-            self.tell(world, process, caller);
+            Self::tell(world, process, caller);
         }
     }
 
-    fn tell(&self, world: &mut World, process: usize, caller: Option<usize>) {
+    fn tell(world: &mut World, process: usize, caller: Option<usize>) {
         if caller != Some(process) {
             let is_contended = !world.server.queue.is_empty();
             world.processes[process].push(Push::Grant(0, is_contended));
@@ -155,7 +155,7 @@ impl Sharing {
     /// `release.lua` and `shared_release.lua`.
     pub(super) fn release(&self, world: &mut World, process: usize) {
         world.server.queue.retain(|waiter| *waiter != process);
-        let owned = self.owns(world, process);
+        let owned = Self::owns(world, process);
         match world.server.lock {
             Lock::Alone(owner, _) if owner == process => world.server.lock = Lock::Free,
             Lock::Shared if owned => world.server.shared.retain(|(owner, _)| *owner != process),
@@ -170,8 +170,8 @@ impl Sharing {
     }
 
     /// `renew.lua` and `shared_renew.lua`. Returns whether the lease is still owned.
-    pub(super) fn lengthen(&self, world: &mut World, process: usize) -> bool {
-        if !self.owns(world, process) {
+    pub(super) fn lengthen(world: &mut World, process: usize) -> bool {
+        if !Self::owns(world, process) {
             return false;
         }
         if let Lock::Alone(_, left) = &mut world.server.lock {

@@ -218,10 +218,10 @@ async fn an_earlier_holder_of_the_lease_does_not_count(world: World) {
         let request = manager.lock("p", "k").timeout(LONG).at_least(kept).expire(SHORT);
         (request.run(async { Instant::now() }).await.unwrap(), kept)
     };
-    let (_, (start, kept)) = tokio::join!(
+    let ((), (start, kept)) = tokio::join!(
         async {
             sleep(SHORT / 3).await;
-            drop(short)
+            drop(short);
         },
         next
     );

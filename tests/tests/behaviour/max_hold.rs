@@ -117,7 +117,7 @@ async fn a_hold_is_not_extended_beyond_its_limit(world: World) {
     assert!(guard.is_valid());
     guard.extend(SHORT * 2).await.unwrap();
     guard.lost().await;
-    assert!(start.elapsed() > SHORT * 2 - SHORT / 4, "{:?}", start.elapsed());
+    assert!(start.elapsed() + SHORT / 4 > SHORT * 2, "{:?}", start.elapsed());
 }
 
 async fn a_limit_out_of_bounds_is_refused(world: World) {

@@ -290,7 +290,8 @@ async fn a_reader_inside_a_reader_or_a_writer_enters_at_once(world: World) {
         assert!(timeout(Duration::from_millis(50), &mut writer).await.is_err());
         let start = Instant::now();
         let (one, another) = tokio::join!(inner(), inner());
-        (one.unwrap(), another.unwrap());
+        one.unwrap();
+        another.unwrap();
         (start.elapsed(), writer)
     });
     let (took, writer) = outer.await.unwrap();

@@ -116,7 +116,7 @@ impl Shared {
         lock.sharing.leases.push(Lease { share, token: token.clone(), until: Deadline::after(claim) });
     }
 
-    /// shared_ask.lua.
+    /// `shared_ask.lua`.
     pub(super) fn ask_for_share(&mut self, ask: &Ask, now: Moment, pushes: &mut Vec<Push>) -> Answer {
         let (key, token) = (&ask.key, &ask.token);
         let Some(share) = ask.share else { return Answer::Late };
@@ -200,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// shared_release.lua.
+    /// `shared_release.lua`.
     pub(super) fn release_share(&mut self, release: &Release, pushes: &mut Vec<Push>) -> Released {
         let key = &release.key;
         let is_free = self.is_free(key);
@@ -232,7 +232,7 @@ impl Shared {
         Released { owned, again: answer }
     }
 
-    /// shared_renew.lua.
+    /// `shared_renew.lua`.
     pub(super) fn renew_share(&mut self, renewal: &Renewal) -> Renewed {
         if !self.has_share(&renewal.key, &renewal.token) {
             return Renewed::NotOwned;

@@ -106,7 +106,9 @@ fn threads_take_turns() {
             })
         })
         .collect();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
     assert_eq!(*std::sync::Arc::get_mut(&mut total).unwrap().get_mut(), 80);
 }
 
