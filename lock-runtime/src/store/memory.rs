@@ -144,7 +144,7 @@ impl Shared {
             }
             if let Some(listener) = self.listener(&token) {
                 self.set(key, &token, now, claim);
-                self.push_grant(listener, key, token, claim, pushes);
+                self.push_grant(listener, key, token, claim, now, pushes);
                 return true;
             }
         }
@@ -157,9 +157,11 @@ impl Shared {
         key: &Arc<str>,
         token: Token,
         claim: Duration,
+        now: Moment,
         pushes: &mut Vec<Push>,
     ) {
-        let (contended, store_micros) = (self.waits(key), self.micros(Moment::now()));
+        // Rule 7: the message and the end of the lease count from one reading of the clock.
+        let (contended, store_micros) = (self.waits(key), self.micros(now));
         let pushed = Pushed { token, claim, store_micros, contended, unconfirmed: false, partial: false };
         pushes.push(Push::Granted(listener, Arc::clone(key), pushed));
     }

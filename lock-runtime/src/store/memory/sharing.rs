@@ -90,7 +90,7 @@ impl Shared {
 
     /// `admit` of shared.lua. Returns whether the lock is shared now.
     pub(super) fn admit(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) -> bool {
-        let mut granted = Vec::new();
+        let (now, mut granted) = (Moment::now(), Vec::new());
         while let Some(lock) = self.locks.get_mut(key)
             && lock.sharing.forced.is_none()
             && let Some(share) = lock.queue.front().and_then(|waiter| waiter.share)
@@ -102,18 +102,18 @@ impl Shared {
             if !is_caller && listener.is_none() {
                 continue;
             }
-            self.add_share(key, share, &token, claim);
+            self.add_share(key, share, &token, claim, now);
             granted.extend(listener.filter(|_| !is_caller).map(|listener| (listener, token, claim)));
         }
         for (listener, token, claim) in granted {
-            self.push_grant(listener, key, token, claim, pushes);
+            self.push_grant(listener, key, token, claim, now, pushes);
         }
         self.locks.get(key).is_some_and(|lock| !lock.sharing.is_none())
     }
 
-    fn add_share(&mut self, key: &Arc<str>, share: Share, token: &Token, claim: Duration) {
+    fn add_share(&mut self, key: &Arc<str>, share: Share, token: &Token, claim: Duration, now: Moment) {
         let lock = self.locks.entry(Arc::clone(key)).or_default();
-        lock.sharing.leases.push(Lease { share, token: token.clone(), until: Deadline::after(claim) });
+        lock.sharing.leases.push(Lease { share, token: token.clone(), until: Deadline::new(now, claim) });
     }
 
     /// `shared_ask.lua`.
@@ -122,13 +122,13 @@ impl Shared {
         let Some(share) = ask.share else { return Answer::Late };
         if self.is_free(key) {
             if !self.hand_off(key, Some(token), pushes) {
-                self.add_share(key, share, token, ask.claim);
+                self.add_share(key, share, token, ask.claim, now);
             }
         } else if self.owner(key).is_none() && !self.has_share(key, token) {
             self.admit(key, Some(token), pushes);
             if !self.has_share(key, token) && self.fits(key, share) && self.is_next(key, token) {
                 self.leave_queue(key, token);
-                self.add_share(key, share, token, ask.claim);
+                self.add_share(key, share, token, ask.claim, now);
                 self.admit(key, None, pushes);
             }
         }
