@@ -87,6 +87,8 @@ struct Shown {
     longest: Duration,
     /// A patient task did not get the lock.
     starved: bool,
+    /// A hold was lost before its release, although nothing went wrong.
+    lost: bool,
     /// What stood on the server in the end.
     left: Vec<String>,
     /// Slots that were still in use in the end.
@@ -99,7 +101,7 @@ impl Shown {
     fn is_well(&self, scene: Scene) -> bool {
         let soon = if scene.is_dense { SOON_IN_A_CROWD } else { SOON };
         let is_soon = scene.is_troubled || scene.is_late || self.longest <= soon;
-        !(self.overlap || self.too_many || self.stale_fence || self.starved)
+        !(self.overlap || self.too_many || self.stale_fence || self.starved || self.lost)
             && is_soon
             && self.left.is_empty()
             && self.slots == 0
@@ -187,7 +189,8 @@ impl Task {
                 sleep(Duration::from_micros(self.random.u64(0..30_000))).await;
                 let guard = Arc::into_inner(guard).unwrap();
                 if self.random.bool() {
-                    let _ = guard.release().await;
+                    let is_lost = guard.release().await.is_err();
+                    self.board.lock().unwrap().shown.lost |= is_lost && !self.scene.is_troubled && !self.scene.is_late;
                 }
             }
             Ok(Err(error)) => {
@@ -334,9 +337,7 @@ fn each_bug_of_shared_leases_shows() {
         ("readers overtake a writer in their process", Bug::Code(Mutant::ReadersOvertakeWriter), CROWDED, |shown| {
             shown.longest > SOON_IN_A_CROWD
         }),
-        ("the first reader ends the hold of all", Bug::Code(Mutant::FirstReaderEndsHold), READERS, |shown| {
-            shown.overlap
-        }),
+        ("the first reader ends the hold of all", Bug::Code(Mutant::FirstReaderEndsHold), READERS, |shown| shown.lost),
         ("a draw that fails ends the acquire", Bug::Code(Mutant::FailedDrawNotRepeated), READERS.troubled(), |shown| {
             shown.starved
         }),
@@ -344,9 +345,12 @@ fn each_bug_of_shared_leases_shows() {
             shown.starved
         }),
     ];
-    for (name, bug, scene, is_shown) in cases {
-        assert!((0..WORLDS).any(|seed| is_shown(&shown(seed, scene, Some(bug)))), "{name}: not seen");
-    }
+    // A world without a crowd costs little.
+    let worlds = |scene: Scene| if scene.is_dense { WORLDS } else { WORLDS * 5 };
+    let is_hidden =
+        |&&(_, bug, scene, is_shown): &&Case| !(0..worlds(scene)).any(|seed| is_shown(&shown(seed, scene, Some(bug))));
+    let hidden: Vec<_> = cases.iter().filter(is_hidden).map(|case| case.0).collect();
+    assert!(hidden.is_empty(), "not seen: {hidden:?}");
 }
 
 /// Called readers that never come: only then it matters that the keeper expels them.
