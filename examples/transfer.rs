@@ -35,6 +35,8 @@ impl Bank {
     /// Right only when nobody else uses one of the two accounts at the same time.
     async fn move_money(&self, from: i64, to: i64, amount: i64) -> Result<(), Failure> {
         let (left, right) = (self.balance(from).await?, self.balance(to).await?);
+        // The bank checks the transfer. Whoever does not wait for the lock reads the same balances meanwhile.
+        tokio::time::sleep(Duration::from_millis(1)).await;
         self.set_balance(from, left - amount).await?;
         self.set_balance(to, right + amount).await?;
         Ok(())
