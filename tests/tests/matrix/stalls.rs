@@ -24,7 +24,9 @@ impl Stalled {
     fn new(server: &Server, changes: &[(&str, &str)]) -> Self {
         let file = include_str!("../../../lock-runtime/src/store/redis/scripts/release.lua");
         let queue = include_str!("../../../lock-runtime/src/store/redis/scripts/queue.lua");
-        let mut text = file.replacen("-- include queue.lua\n", queue, 1);
+        let shared = include_str!("../../../lock-runtime/src/store/redis/scripts/shared.lua");
+        let text = file.replacen("-- include queue.lua\n", queue, 1);
+        let mut text = text.replacen("-- include shared.lua\n", shared, 1);
         for (from, to) in changes {
             assert!(text.contains(from), "{from}");
             text = text.replace(from, to);
