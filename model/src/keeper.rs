@@ -21,7 +21,7 @@ impl Protocol {
                         duties.push(Duty::Renew);
                     }
                 }
-                // Rule L9.
+                // Rule L9: a lease that lingers yields to whoever waits.
                 None if lease.lingers => {
                     let has_to_yield = lease.rival.is_some() && self.keeps(Rule::LingerYields);
                     if has_to_yield || lease.left == 0 {

@@ -74,7 +74,7 @@ async fn hold(locks: &LockManager, orders: impl Iterator<Item = u32>) -> Result<
     Ok(guards)
 }
 
-/// Takes and gives back locks of the masters that are up.
+/// Takes and releases locks of the masters that are up.
 async fn measure(locks: &LockManager, span: Duration) -> Outcome {
     let end = Instant::now() + span;
     let mut tasks = JoinSet::new();

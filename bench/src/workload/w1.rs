@@ -1,4 +1,4 @@
-//! W1: what a lock costs that nobody else wants. One task takes and gives back one key, again and again.
+//! W1: what a lock costs that nobody else wants. One task takes and releases one key, again and again.
 
 use std::time::Instant;
 

@@ -23,6 +23,7 @@ chapters! {
     connections: "../connections.md"
     errors: "../errors.md"
     linger: "../linger.md"
+    modes: "../modes.md"
     moving: "../moving.md"
     operating: "../operating.md"
     questions: "../questions.md"

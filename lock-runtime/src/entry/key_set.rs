@@ -1,7 +1,7 @@
 //! [`KeySet`]: several keys that are locked together, all or none.
 //!
 //! First all keys are tried at once: what is free on one server costs one round trip. When a key is busy, what was granted behind it
-//! (in the order of the names) is given back, and the task waits for the busy key. Then it goes on behind it. So a task that waits
+//! (in the order of the names) is released, and the task waits for the busy key. Then it goes on behind it. So a task that waits
 //! for a key holds only keys before it, and no tasks wait for each other in a circle.
 //!
 //! While the keys are gathered, each lease is renewed. The time of the holds begins when all keys are held.
@@ -145,7 +145,7 @@ impl Entry {
                 Err(error) => error,
             };
             mutant!(HalfTakenSetKept => std::mem::forget(std::mem::take(&mut held)));
-            // What is given back may be waited for: its release is on its way before the caller goes on.
+            // Others may wait for what is released: its release is on its way before the caller goes on.
             let releases = join_all(held.drain(..).map(Hold::release));
             let _ = timeout(OVERTIME, releases).await;
             // One of the first keys was lost while the task waited for the others.

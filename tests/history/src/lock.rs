@@ -58,7 +58,7 @@ pub trait Lock: Sized + Send + Sync + 'static {
     type Hold: Hold;
     /// Commands through which it acts, in capitals: these meet the faults of the wire.
     const COMMANDS: &'static [&'static str] = &["SET", "EVALSHA", "EVAL"];
-    /// Whether dropping a hold, or the future of an acquire, gives back what was granted. Only then are they dropped.
+    /// Whether dropping a hold, or the future of an acquire, releases what was granted. Only then are they dropped.
     const DROPS: bool = false;
     /// Whether errors tell a busy lock from a server that could not be asked, and losses are reported.
     const TELLS: bool = false;

@@ -86,7 +86,7 @@ async fn lacks(server: &Server, right: &str) {
             }
         }
     }
-    // What is left of it: a claim, or the lease of two seconds that it could not give back.
+    // What is left of it: a claim, or the lease of two seconds that it could not release.
     let start = Instant::now();
     let next = manager(&server.url()).await.lock("p", right).timeout(LONG).acquire().await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(3) + NOISE, "without {right}: {:?}", start.elapsed());
