@@ -138,6 +138,18 @@ impl ModelServer {
         there.map(|(key, slot)| (text(key), Entry::of(slot))).collect()
     }
 
+    /// How far the scores are apart of two members of a sorted set that follow each other: the least distance. `None` when there are
+    /// no two such members.
+    #[must_use]
+    pub fn least_gap(&self) -> Option<f64> {
+        let data = self.data();
+        let gaps = data.keys.slots().filter_map(|(_, slot)| match &slot.value {
+            Value::Sorted(sorted) => sorted.least_gap(),
+            _ => None,
+        });
+        gaps.min_by(f64::total_cmp)
+    }
+
     pub(crate) fn data(&self) -> MutexGuard<'_, Data> {
         // Nothing that can panic runs under this lock.
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
