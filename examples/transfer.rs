@@ -42,12 +42,12 @@ impl Bank {
         Ok(())
     }
 
-    async fn serve(&self, from: i64, to: i64, no_lock: bool) -> Result<Outcome, Failure> {
+    async fn serve(&self, (from, to, amount): (i64, i64, i64), no_lock: bool) -> Result<Outcome, Failure> {
         if no_lock {
-            self.move_money(from, to, 1).await?;
+            self.move_money(from, to, amount).await?;
             return Ok(Outcome::Done(None));
         }
-        Ok(Outcome::Done(Some(self.transfer(from, to, 1, Instant::now()).await?)))
+        Ok(Outcome::Done(Some(self.transfer(from, to, amount, Instant::now()).await?)))
     }
 
     async fn open_account(&self, id: i64) -> sqlx::Result<()> {
@@ -65,11 +65,12 @@ impl Bank {
     }
 }
 
-/// The two accounts of a task: neighbours, every other time in the other direction.
-fn accounts_of(task: u32, options: &Options) -> Result<(i64, i64), Failure> {
+/// What a task transfers: from, to, how much. The accounts are neighbours, every other time in the other direction. From each
+/// account goes its number: so the balances change, and a lost transfer shows.
+fn transfer_of(task: u32, options: &Options) -> Result<(i64, i64, i64), Failure> {
     let pair = task / 2;
     let (one, next) = (i64::try_from(options.item_of(pair))?, i64::try_from(options.item_of(pair + 1))?);
-    Ok(if task.is_multiple_of(2) { (one, next) } else { (next, one) })
+    Ok(if task.is_multiple_of(2) { (one, next, one) } else { (next, one, next) })
 }
 
 #[tokio::main]
@@ -100,12 +101,9 @@ async fn transfer(run: &Run, options: &Options) -> Result<Report, Failure> {
 async fn make_transfers(run: &Run, options: &Options, database: &Database) -> Result<Report, Failure> {
     let bank = Arc::new(Bank { locks: run.locks().await?, accounts: database.open().await? });
     let task = |number: u32| {
-        let (bank, accounts, no_lock) = (bank.clone(), accounts_of(number, options), options.no_lock);
+        let (bank, transfer, no_lock) = (bank.clone(), transfer_of(number, options), options.no_lock);
         async move {
-            let answer = async {
-                let (from, to) = accounts?;
-                bank.serve(from, to, no_lock).await
-            };
+            let answer = async { bank.serve(transfer?, no_lock).await };
             answer.await.unwrap_or_else(|failure| Outcome::Failed(failure.to_string()))
         }
     };
@@ -130,8 +128,8 @@ async fn make_transfers(run: &Run, options: &Options, database: &Database) -> Re
     for account in options.item_numbers() {
         let (account, mut expected) = (i64::try_from(account)?, BALANCE);
         for number in 0..options.tasks {
-            let (from, to) = accounts_of(number, options)?;
-            expected += i64::from(to == account) - i64::from(from == account);
+            let (from, to, amount) = transfer_of(number, options)?;
+            expected += amount * (i64::from(to == account) - i64::from(from == account));
         }
         let balance = bank.balance(account).await?;
         sum += balance;

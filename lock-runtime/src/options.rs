@@ -234,6 +234,8 @@ impl LockOptions {
 
     /// Fills in the namespace and the defaults of a manager, and checks the result.
     fn resolve(self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, Option<Box<KeySet>>), LockError> {
+        // First, since it reports an impossible setting of the manager, which the checks below would take for one of the request.
+        let key = settings.full_name(self.name?)?;
         let expire = self.expire.unwrap_or(settings.default_expire);
         settings.check_lease("expire", expire)?;
         let terms = Terms::new(self.max_hold, self.at_least, settings)?;
@@ -241,7 +243,7 @@ impl LockOptions {
         // A shared lock does not linger. Where it is hot, its readers have one lease anyhow.
         let linger_cs = if self.share.is_some() { 0 } else { linger_cs };
         let request = ResolvedRequest {
-            key: settings.full_name(self.name?)?,
+            key,
             prefix: PrefixPlace::behind(settings.namespace.as_deref(), self.prefix),
             timeout: self.timeout.unwrap_or(settings.default_timeout),
             expire: terms.as_ref().map_or(expire, |terms| terms.usable(expire, settings)),

@@ -166,7 +166,7 @@ impl LockRequest {
     /// let job = || locks.lock("report", "daily").timeout(Duration::ZERO).at_least(Duration::from_secs(50));
     /// job().run(async { "written" }).await?;
     /// assert!(job().try_acquire().await?.is_none(), "it has run in this period");
-    /// tokio::time::sleep(Duration::from_secs(50)).await;
+    /// tokio::time::sleep(Duration::from_secs(60)).await;
     /// job().run(async { "written" }).await?;
     /// # Ok(()) }
     /// ```
