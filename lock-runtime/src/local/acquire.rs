@@ -6,6 +6,12 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+mod failures;
+mod take_over;
+
+use failures::{fail_fast, far_answer, forked_error, given_up, shut_down, too_many};
+use take_over::{draw_fence, take_lingering, take_over};
+
 use super::asking::LockStatus;
 use super::attempt::Attempt;
 use super::core::Core;
@@ -15,11 +21,11 @@ use super::resolved_request::ResolvedRequest;
 use super::slot::{Entered, Slot};
 use super::turn::{Step, Turn};
 use super::waiter_limit::WaiterPermit;
+use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::observe::metrics;
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
-use crate::timing::{ASK_BACKOFF, SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER, YIELD_PATIENCE};
-use crate::{BackendError, LockError};
+use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER, YIELD_PATIENCE};
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
 ///
@@ -131,66 +137,6 @@ async fn wait(
         Ok(Err(_)) => Err(shut_down(request)),
         Err(_) => Err(given_up(core, slot, request, attempt)),
     }
-}
-
-/// Starts the hold on a good lease that was handed over. It needs neither the store nor the memory for the store's
-/// commands.
-fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now: Moment) -> Result<Hold, Turn> {
-    if core.is_closed() {
-        return Err(turn);
-    }
-    if request.joins_readers() {
-        let slot = Arc::clone(turn.slot());
-        let joined = slot.locked().join_called(&slot, turn.id(), request, now);
-        if let Some(joined) = joined {
-            turn.defuse();
-            return Ok(Hold::joined(joined, request.body));
-        }
-    }
-    match Hold::start(&turn, request, now) {
-        Some(handle) => Ok(Hold::new(turn, handle, request.body)),
-        None => Err(turn),
-    }
-}
-
-/// Draws a fencing token for a reader that has joined the hold of others. A hold that starts has its token already. A draw that
-/// fails is repeated while there is time. `None` when the hold was lost meanwhile.
-async fn draw_fence(hold: Hold, by: Deadline) -> Result<Option<Hold>, LockError> {
-    mutant!(FailedDrawNotRepeated => return hold.handle().borrow(true, by).await.map(|_| Some(hold)));
-    let mut failures = 0;
-    while hold.handle().is_valid() {
-        match hold.handle().draw(by.counted_from(Moment::now())).await {
-            Ok(true) => return Ok(Some(hold)),
-            Ok(false) => return Ok(None),
-            Err(error) => {
-                failures += 1;
-                let pause = ASK_BACKOFF.pause(failures);
-                if error.retry == Retry::Never || by.remaining() <= pause {
-                    return Err(error.of_lock(hold.handle().key()));
-                }
-                tokio::time::sleep(pause).await;
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// Starts the hold on a lease that lingered.
-fn take_lingering(
-    core: &Core,
-    turn: Turn,
-    request: &ResolvedRequest,
-    now: Option<Moment>,
-) -> Result<Result<Hold, Turn>, LockError> {
-    // No command is sent that would find out about a fork. The process has the lease, and its child does not.
-    if core.is_inherited() {
-        return Err(forked_error(request));
-    }
-    let taken = take_over(core, turn, request, now.unwrap_or_else(Moment::now));
-    if taken.is_ok() {
-        metrics::waited(request.prefix(), Duration::ZERO);
-    }
-    Ok(taken)
 }
 
 /// A place in the queue of a slot, or in the queue of all permits of a name.
@@ -317,18 +263,6 @@ fn patience(core: &Core, attempt: &Attempt, now: Moment) -> Deadline {
     }
 }
 
-/// The error of a task that does not wait for a store that was away for as long as the user set.
-fn fail_fast(core: &Core, request: &ResolvedRequest) -> Option<LockError> {
-    let after = core.settings().fail_fast?;
-    let (away, error) = core.store().outage(&request.key)?;
-    if away < after {
-        return None;
-    }
-    core.store().begin_to_connect();
-    let text = format!("unreachable for {away:?}: {}", error.problem);
-    Some(LockError::Backend { key: request.key.to_string(), problem: BackendError::caused_by(text, error.problem) })
-}
-
 /// Sends the command of a step, and gives its answer to the turn. `None` when the ask was withdrawn meanwhile.
 async fn send(
     core: &Core,
@@ -405,91 +339,8 @@ fn on_outcome(
     Ok(())
 }
 
-/// How long the answer of a far server may take. No command waits longer than the command timeout. So a command that
-/// had the whole command timeout was not cut short, however far away the server is.
-fn far_answer(core: &Core) -> Duration {
-    (core.store().round_trip() * 2).min(core.settings().command_timeout)
-}
-
 /// Counts one more task that waits.
 fn admit<'a>(core: &'a Core, request: &ResolvedRequest) -> Result<WaiterPermit<'a>, LockError> {
     let permit = core.waiter_limit().admit(0).map_err(|limit| too_many(request, limit))?;
     Ok(permit.of(request.prefix()))
-}
-
-fn too_many(request: &ResolvedRequest, limit: usize) -> LockError {
-    LockError::TooManyWaiters { key: request.key.to_string(), limit }
-}
-
-fn shut_down(request: &ResolvedRequest) -> LockError {
-    LockError::ShutDown { key: request.key.to_string() }
-}
-
-fn forked_error(request: &ResolvedRequest) -> LockError {
-    LockError::Forked { key: request.key.to_string() }
-}
-
-/// Why a single try can't say whether the lock is taken, or why siblings can't: they read no answer in time. A try that says
-/// "busy" means that somebody has the lock. A longer wait that ends says only that its time is over.
-fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> Option<StoreError> {
-    mutant!(UnreadIsBusy => return None);
-    let waited = attempt.started.elapsed();
-    let is_unread_try = request.timeout.is_zero() && attempt.tried;
-    if is_unread_try && attempt.is_over(Moment::now()) {
-        // The lock may have been granted meanwhile, and passed on because this task did not come (rule L7).
-        return Some(StoreError::later(BackendError::new(format!(
-            "the task was polled again only {waited:?} after its call, when its time was up: it is not known whether the \
-             lock is free; something blocks the runtime's threads"
-        ))));
-    }
-    // Siblings may have asked one after another, each of them gone before the store answered.
-    (is_unread_try || attempt.has_counted_none(core.answers())).then(|| core.store().unanswered(waited))
-}
-
-/// Whose hold a task has waited for in vain.
-enum Behind {
-    ThisProcess,
-    Another,
-}
-
-/// The error of a task whose time is up. A busy lock and an unreachable store never look alike.
-fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
-    let key = request.key.to_string();
-    if let Some(error) = slot.too_short(request.expire, attempt.outlived.map(|(took, _)| took)) {
-        return error.of_lock(&key);
-    }
-    // A task whose timeout is shorter than the usual silence heard nothing in all its time.
-    let usual = SILENCE.max(far_answer(core));
-    let silence = match request.timeout {
-        // Its own command had all the time that there was: it did not wait for that of a sibling first.
-        _ if attempt.has_failed() && !attempt.has_counted() && !attempt.waited => SILENCE_OF_ANY_SERVER,
-        // It had what was left after it waited for a sibling: from a far server that may be too little.
-        timeout if attempt.has_failed() && !attempt.has_counted() => {
-            far_answer(core).min(timeout).max(SILENCE_OF_ANY_SERVER)
-        }
-        Duration::ZERO => usual,
-        timeout => timeout.clamp(SILENCE_OF_ANY_SERVER, usual),
-    };
-    let holder = match slot.status(silence) {
-        LockStatus::Unreachable(error) => return error.of_lock(&key),
-        LockStatus::Silent(since) => return core.store().unanswered(since).of_lock(&key),
-        // A sibling held the lock meanwhile, and left too little time for an answer.
-        LockStatus::Unknown if attempt.has_counted_hold(slot.holds()) => Behind::ThisProcess,
-        LockStatus::Unknown => match unread_answer(core, request, attempt) {
-            Some(error) => return error.of_lock(&key),
-            None => Behind::Another,
-        },
-        LockStatus::HeldHere => Behind::ThisProcess,
-        LockStatus::HeldElsewhere => Behind::Another,
-    };
-    let waited = if request.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
-    let (holder, held_here) = match holder {
-        Behind::ThisProcess => (Some(core.label().to_owned()), true),
-        // A task here may hold the lock in another mode.
-        Behind::Another if core.is_held_here(&request.key) => (Some(core.label().to_owned()), true),
-        Behind::Another => (slot.holder_elsewhere(), false),
-    };
-    core.note_timeout(request, waited, holder.as_deref(), slot.holder_seen_for());
-    let frees_in = if held_here { None } else { slot.frees_in(Moment::now()) };
-    LockError::Timeout { key, waited, holder, held_here, frees_in }
 }

@@ -22,6 +22,7 @@ use crate::token::Token;
 
 mod asking;
 mod background;
+mod fencing;
 mod health;
 mod lagging;
 mod looking;
@@ -251,7 +252,6 @@ impl<S: Voter> Store for Quorum<S> {
         Ok(all.iter().map(outcome).collect())
     }
 
-    /// Rule Q3: the largest number that a majority drew counts, once a majority will draw no smaller one.
     async fn draw(
         &self,
         key: &Arc<str>,
@@ -260,33 +260,7 @@ impl<S: Voter> Store for Quorum<S> {
         count: u32,
         deadline: Deadline,
     ) -> Result<Option<u64>, StoreError> {
-        let (key, token) = (Arc::clone(key), token.clone());
-        let drawing = start_on(self.members.iter(), |member| {
-            let (key, token) = (Arc::clone(&key), token.clone());
-            async move {
-                member.note(
-                    deadline,
-                    member.node.draw(&key, &token, None, count, deadline).await.map(|first| vec![Ok(first)]),
-                )
-            }
-        });
-        let vote = |votes: &mut Votes<u64, ()>, number, answer: Option<u64>| match answer {
-            Some(first) => votes.yes.push((number, first)),
-            None => votes.no.push((number, ())),
-        };
-        let (drawn, rest) = self.decide(1, drawing, vote, Votes::owned).await;
-        detach(rest);
-        let Some(drawn) = drawn.first() else { return Err(StoreError::no_answer()) };
-        match drawn.owned() {
-            Verdict::Yes => {}
-            Verdict::No => return Ok(None),
-            Verdict::Open | Verdict::Unknown => return Err(self.too_few(drawn)),
-        }
-        let first = drawn.yes.iter().map(|(_, first)| *first).max().unwrap_or_default();
-        let have_it = drawn.yes.iter().filter(|(_, own)| *own == first).map(|(number, _)| *number).collect();
-        let last = first + u64::from(count) - 1;
-        let is_owned = self.raise(&key, &token, last, have_it, deadline.counted_from(Moment::now())).await?;
-        Ok(is_owned.then_some(first))
+        self.draw_from_majority(key, token, count, deadline).await
     }
 
     async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
@@ -382,40 +356,6 @@ impl<S: Voter> Store for Quorum<S> {
 }
 
 impl<S: Voter> Quorum<S> {
-    /// Makes sure that a majority will draw only fencing tokens greater than `last`. The servers that `have_it` drew `last`
-    /// themselves, with the same draw. `false` when the token does not own the lock.
-    async fn raise(
-        &self,
-        key: &Arc<str>,
-        token: &Token,
-        last: u64,
-        have_it: Vec<usize>,
-        deadline: Deadline,
-    ) -> Result<bool, StoreError> {
-        let others = self.members.iter().filter(|member| !have_it.contains(&member.number));
-        let mut raising = start_on(others, |member| {
-            let (key, token) = (Arc::clone(key), token.clone());
-            async move { member.note(deadline, member.node.raise(&key, &token, last, deadline).await) }
-        });
-        let mut raised: Votes<(), ()> = self.votes();
-        raised.yes = have_it.into_iter().map(|number| (number, ())).collect();
-        while raised.owned() == Verdict::Open
-            && let Some((number, outcome)) = raising.next().await
-        {
-            match outcome {
-                Ok(true) => raised.yes.push((number, ())),
-                Ok(false) => raised.no.push((number, ())),
-                Err(error) => raised.failed(number, error),
-            }
-        }
-        detach(raising);
-        match raised.owned() {
-            Verdict::Yes => Ok(true),
-            Verdict::No => Ok(false),
-            Verdict::Open | Verdict::Unknown => Err(self.too_few(&raised)),
-        }
-    }
-
     /// Whether a majority owned each lock until its release.
     async fn decide_releases(&self, count: usize, pending: Pending<Answers<Released>>) -> Answers<Released> {
         let vote = |votes: &mut Votes<(), ()>, number, answer: Released| {

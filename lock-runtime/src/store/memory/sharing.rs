@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Push, Shared, Waiter};
+use super::Push;
+use super::state::{Shared, Waiter};
 use crate::clock::{Deadline, Moment, without_drift};
 use crate::share::Share;
 use crate::store::seen::SHARED;

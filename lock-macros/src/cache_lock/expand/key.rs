@@ -1,0 +1,71 @@
+//! The key, or the keys, as the runtime takes them.
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote_spanned;
+use syn::spanned::Spanned;
+
+use crate::cache_lock::model::{Key, Keys};
+
+/// The runtime implements `LockKey` for tuples of up to so many parts.
+const TUPLE_PARTS: usize = 12;
+
+// Input:
+//     (user, order.id)
+//
+// Output:
+//     &(&(user), &(order.id),)
+pub(super) fn key(key: &Key) -> TokenStream {
+    match key {
+        Key::One(place) => borrowed(place),
+        Key::Tuple(parts, span) => {
+            let parts: Vec<_> = parts.iter().map(self::key).collect();
+            tuple(&parts, span.resolved_at(Span::mixed_site()))
+        }
+        // The model makes no list of lists.
+        Key::Several(_) => TokenStream::new(),
+    }
+}
+
+// Input:
+//     [from, order.to]
+//     self.ids
+//
+// Output:
+//     [&(from), &(order.to)]
+//     { use IntoIterator as _; (&(self.ids)).into_iter() }
+//
+// The call finds its way through `ids: &[Id]` and `ids: Vec<Id>` alike.
+pub(super) fn keys(keys: &Keys, private: &TokenStream) -> TokenStream {
+    match keys {
+        Keys::Listed(keys, span) => {
+            let keys = keys.iter().map(key);
+            let span = span.resolved_at(Span::mixed_site());
+            quote_spanned!(span=> [#(#keys),*])
+        }
+        Keys::Place(place) => {
+            let span = place.span().resolved_at(Span::mixed_site());
+            let place = borrowed(place);
+            quote_spanned! {span=> {
+                use #private::core::iter::IntoIterator as _;
+                (#place).into_iter()
+            }}
+        }
+        Keys::Value(value) => value.clone(),
+    }
+}
+
+/// More parts than one tuple may have go into a tuple at its end; the lock's name is the same.
+fn tuple(parts: &[TokenStream], span: Span) -> TokenStream {
+    match parts.split_at_checked(TUPLE_PARTS - 1) {
+        Some((first, rest)) if rest.len() > 1 => {
+            let rest = tuple(rest, span);
+            quote_spanned!(span=> &(#(#first,)* #rest))
+        }
+        _ => quote_spanned!(span=> &(#(#parts,)*)),
+    }
+}
+
+pub(super) fn borrowed(place: &TokenStream) -> TokenStream {
+    let span = place.span().resolved_at(Span::mixed_site());
+    quote_spanned!(span=> &(#place))
+}

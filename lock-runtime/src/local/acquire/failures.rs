@@ -1,0 +1,108 @@
+//! Why a task gets no hold: the error of each way to fail.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::local::asking::LockStatus;
+use crate::local::attempt::Attempt;
+use crate::local::core::Core;
+use crate::local::resolved_request::ResolvedRequest;
+use crate::local::slot::Slot;
+use crate::store::{Store, StoreError};
+use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER};
+use crate::{BackendError, LockError};
+
+/// The error of a task that does not wait for a store that was away for as long as the user set.
+pub(super) fn fail_fast(core: &Core, request: &ResolvedRequest) -> Option<LockError> {
+    let after = core.settings().fail_fast?;
+    let (away, error) = core.store().outage(&request.key)?;
+    if away < after {
+        return None;
+    }
+    core.store().begin_to_connect();
+    let text = format!("unreachable for {away:?}: {}", error.problem);
+    Some(LockError::Backend { key: request.key.to_string(), problem: BackendError::caused_by(text, error.problem) })
+}
+
+/// How long the answer of a far server may take. No command waits longer than the command timeout. So a command that
+/// had the whole command timeout was not cut short, however far away the server is.
+pub(super) fn far_answer(core: &Core) -> Duration {
+    (core.store().round_trip() * 2).min(core.settings().command_timeout)
+}
+
+pub(super) fn too_many(request: &ResolvedRequest, limit: usize) -> LockError {
+    LockError::TooManyWaiters { key: request.key.to_string(), limit }
+}
+
+pub(super) fn shut_down(request: &ResolvedRequest) -> LockError {
+    LockError::ShutDown { key: request.key.to_string() }
+}
+
+pub(super) fn forked_error(request: &ResolvedRequest) -> LockError {
+    LockError::Forked { key: request.key.to_string() }
+}
+
+/// Why a single try can't say whether the lock is taken, or why siblings can't: they read no answer in time. A try that says
+/// "busy" means that somebody has the lock. A longer wait that ends says only that its time is over.
+fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> Option<StoreError> {
+    mutant!(UnreadIsBusy => return None);
+    let waited = attempt.started.elapsed();
+    let is_unread_try = request.timeout.is_zero() && attempt.tried;
+    if is_unread_try && attempt.is_over(Moment::now()) {
+        // The lock may have been granted meanwhile, and passed on because this task did not come (rule L7).
+        return Some(StoreError::later(BackendError::new(format!(
+            "the task was polled again only {waited:?} after its call, when its time was up: it is not known whether the \
+             lock is free; something blocks the runtime's threads"
+        ))));
+    }
+    // Siblings may have asked one after another, each of them gone before the store answered.
+    (is_unread_try || attempt.has_counted_none(core.answers())).then(|| core.store().unanswered(waited))
+}
+
+/// Whose hold a task has waited for in vain.
+enum Behind {
+    ThisProcess,
+    Another,
+}
+
+/// The error of a task whose time is up. A busy lock and an unreachable store never look alike.
+pub(super) fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
+    let key = request.key.to_string();
+    if let Some(error) = slot.too_short(request.expire, attempt.outlived.map(|(took, _)| took)) {
+        return error.of_lock(&key);
+    }
+    // A task whose timeout is shorter than the usual silence heard nothing in all its time.
+    let usual = SILENCE.max(far_answer(core));
+    let silence = match request.timeout {
+        // Its own command had all the time that there was: it did not wait for that of a sibling first.
+        _ if attempt.has_failed() && !attempt.has_counted() && !attempt.waited => SILENCE_OF_ANY_SERVER,
+        // It had what was left after it waited for a sibling: from a far server that may be too little.
+        timeout if attempt.has_failed() && !attempt.has_counted() => {
+            far_answer(core).min(timeout).max(SILENCE_OF_ANY_SERVER)
+        }
+        Duration::ZERO => usual,
+        timeout => timeout.clamp(SILENCE_OF_ANY_SERVER, usual),
+    };
+    let holder = match slot.status(silence) {
+        LockStatus::Unreachable(error) => return error.of_lock(&key),
+        LockStatus::Silent(since) => return core.store().unanswered(since).of_lock(&key),
+        // A sibling held the lock meanwhile, and left too little time for an answer.
+        LockStatus::Unknown if attempt.has_counted_hold(slot.holds()) => Behind::ThisProcess,
+        LockStatus::Unknown => match unread_answer(core, request, attempt) {
+            Some(error) => return error.of_lock(&key),
+            None => Behind::Another,
+        },
+        LockStatus::HeldHere => Behind::ThisProcess,
+        LockStatus::HeldElsewhere => Behind::Another,
+    };
+    let waited = if request.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
+    let (holder, held_here) = match holder {
+        Behind::ThisProcess => (Some(core.label().to_owned()), true),
+        // A task here may hold the lock in another mode.
+        Behind::Another if core.is_held_here(&request.key) => (Some(core.label().to_owned()), true),
+        Behind::Another => (slot.holder_elsewhere(), false),
+    };
+    core.note_timeout(request, waited, holder.as_deref(), slot.holder_seen_for());
+    let frees_in = if held_here { None } else { slot.frees_in(Moment::now()) };
+    LockError::Timeout { key, waited, holder, held_here, frees_in }
+}

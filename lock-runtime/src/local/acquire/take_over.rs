@@ -1,0 +1,75 @@
+//! A hold on a lease that is there already: it was handed over, it lingered, or readers share it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::failures::forked_error;
+use crate::LockError;
+use crate::clock::{Deadline, Moment};
+use crate::local::core::Core;
+use crate::local::hold::Hold;
+use crate::local::resolved_request::ResolvedRequest;
+use crate::local::turn::Turn;
+use crate::observe::metrics;
+use crate::store::Retry;
+use crate::timing::ASK_BACKOFF;
+
+/// Starts the hold on a good lease that was handed over. It needs neither the store nor the memory for the store's
+/// commands.
+pub(super) fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now: Moment) -> Result<Hold, Turn> {
+    if core.is_closed() {
+        return Err(turn);
+    }
+    if request.joins_readers() {
+        let slot = Arc::clone(turn.slot());
+        let joined = slot.locked().join_called(&slot, turn.id(), request, now);
+        if let Some(joined) = joined {
+            turn.defuse();
+            return Ok(Hold::joined(joined, request.body));
+        }
+    }
+    match Hold::start(&turn, request, now) {
+        Some(handle) => Ok(Hold::new(turn, handle, request.body)),
+        None => Err(turn),
+    }
+}
+
+/// Draws a fencing token for a reader that has joined the hold of others. A hold that starts has its token already. A draw that
+/// fails is repeated while there is time. `None` when the hold was lost meanwhile.
+pub(super) async fn draw_fence(hold: Hold, by: Deadline) -> Result<Option<Hold>, LockError> {
+    mutant!(FailedDrawNotRepeated => return hold.handle().borrow(true, by).await.map(|_| Some(hold)));
+    let mut failures = 0;
+    while hold.handle().is_valid() {
+        match hold.handle().draw(by.counted_from(Moment::now())).await {
+            Ok(true) => return Ok(Some(hold)),
+            Ok(false) => return Ok(None),
+            Err(error) => {
+                failures += 1;
+                let pause = ASK_BACKOFF.pause(failures);
+                if error.retry == Retry::Never || by.remaining() <= pause {
+                    return Err(error.of_lock(hold.handle().key()));
+                }
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Starts the hold on a lease that lingered.
+pub(super) fn take_lingering(
+    core: &Core,
+    turn: Turn,
+    request: &ResolvedRequest,
+    now: Option<Moment>,
+) -> Result<Result<Hold, Turn>, LockError> {
+    // No command is sent that would find out about a fork. The process has the lease, and its child does not.
+    if core.is_inherited() {
+        return Err(forked_error(request));
+    }
+    let taken = take_over(core, turn, request, now.unwrap_or_else(Moment::now));
+    if taken.is_ok() {
+        metrics::waited(request.prefix(), Duration::ZERO);
+    }
+    Ok(taken)
+}
