@@ -59,6 +59,7 @@ pub(crate) const FAIR: &[Column] = &[
 pub(crate) const HAND_OFF: &[Column] = &[
     plain("hand-off / PING"),
     plain("hand-off / PING after a pause"),
+    plain("hand-off / wake-up"),
     plain("p99 / PING"),
     plain(w6::FOLLOWED),
     COMMANDS,
@@ -97,4 +98,14 @@ pub(crate) const HANGING_MASTER: &[Column] = &[
 pub(crate) const STICKY: &[Column] =
     &[ratio("mean", "µs per lock"), ratio("median", "p50 µs"), ratio("p99", "p99 µs"), COMMANDS, CLIENT, SERVER];
 pub(crate) const TURNS: &[Column] = &[ratio("turn", "µs per turn"), COMMANDS, CLIENT, SERVER];
+pub(crate) const SHARED: &[Column] = &[ratio("per lock", "µs per lock"), COMMANDS, CLIENT];
+pub(crate) const BUSY: &[Column] = &[plain("permits in use, %"), COMMANDS, CLIENT];
+pub(crate) const TWO_KEYS: &[Column] =
+    &[ratio("mean", "µs per pair"), ratio("median", "p50 µs"), COMMANDS, CLIENT, SERVER];
+pub(crate) const WRITERS: &[Column] = &[
+    plain("a writer's longest wait / cycle"),
+    plain("a reader's longest wait / cycle"),
+    ratio("locks per second", "locks/s"),
+    COMMANDS,
+];
 pub(crate) const ATTRIBUTE: &[Column] = &[plain("attribute / hand")];

@@ -5,28 +5,37 @@ use serde::{Deserialize, Serialize};
 mod bare;
 mod blog;
 mod distributed_lock;
+mod modes;
 mod mutex;
 mod observed;
 mod ours;
 mod raw;
 mod redis_lock;
 pub(crate) mod redis_py;
+mod replay;
 mod rslock;
+mod tokio_sync;
 
 pub(crate) use bare::Bare;
 pub(crate) use blog::Blog;
 pub(crate) use distributed_lock::DistributedLock;
+pub(crate) use modes::{Permits, Readers, TwoKeys};
 pub(crate) use mutex::Mutex;
 pub(crate) use observed::{Informed, Metered, Traced};
 pub(crate) use ours::{InMemory, Lingering, Ours};
 pub(crate) use raw::{Raw, connect as connect_raw};
 pub(crate) use redis_lock::RedisLock;
+pub(crate) use replay::{Redisson, RedissonReaders, Rueidislock};
 pub(crate) use rslock::Rslock;
+pub(crate) use tokio_sync::{RwLock, Semaphore};
 
 /// The lease of every contestant whose lease can be set.
 const LEASE_MS: u64 = 30_000;
 /// How long everybody may wait: longer than the slowest contestant needs.
 pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_mins(10);
+
+/// How many hold a lock that is locked with permits.
+pub(crate) const PERMITS: u32 = 4;
 
 /// One lock library, connected.
 pub(crate) trait Contestant: Clone + Send + Sync + 'static {
@@ -41,6 +50,15 @@ pub(crate) trait Contestant: Clone + Send + Sync + 'static {
         key: &str,
         body: impl Future<Output = T> + Send + 'static,
     ) -> impl Future<Output = Result<T, String>> + Send;
+
+    /// The same for a writer, where [`with`](Self::with) is for a reader.
+    fn with_as_writer<T: Send + 'static>(
+        &self,
+        key: &str,
+        body: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = Result<T, String>> + Send {
+        self.with(key, body)
+    }
 }
 
 /// Who takes part.
@@ -52,6 +70,10 @@ pub(crate) enum Who {
     Traced,
     Metered,
     Lingering,
+    Readers,
+    Permits,
+    TwoKeys,
+    Generator,
     ThreeMasters,
     SixMasters,
     AllUp,
@@ -60,6 +82,8 @@ pub(crate) enum Who {
     Raw,
     Bare,
     Mutex,
+    RwLock,
+    Semaphore,
     Rslock,
     RslockTuned,
     RedisLock,
@@ -69,16 +93,23 @@ pub(crate) enum Who {
     Blog,
     RedisPy,
     RedisPyTuned,
+    Redisson,
+    RedissonReaders,
+    Rueidislock,
 }
 
 impl Who {
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 32] = [
         Self::Ours,
         Self::InMemory,
         Self::Informed,
         Self::Traced,
         Self::Metered,
         Self::Lingering,
+        Self::Readers,
+        Self::Permits,
+        Self::TwoKeys,
+        Self::Generator,
         Self::ThreeMasters,
         Self::SixMasters,
         Self::AllUp,
@@ -87,6 +118,8 @@ impl Who {
         Self::Raw,
         Self::Bare,
         Self::Mutex,
+        Self::RwLock,
+        Self::Semaphore,
         Self::Rslock,
         Self::RslockTuned,
         Self::RedisLock,
@@ -96,6 +129,9 @@ impl Who {
         Self::Blog,
         Self::RedisPy,
         Self::RedisPyTuned,
+        Self::Redisson,
+        Self::RedissonReaders,
+        Self::Rueidislock,
     ];
 
     /// How it is called on the command line of a child process, and in files.
@@ -107,6 +143,10 @@ impl Who {
             Self::Traced => "traced",
             Self::Metered => "metered",
             Self::Lingering => "lingering",
+            Self::Readers => "readers",
+            Self::Permits => "permits",
+            Self::TwoKeys => "two-keys",
+            Self::Generator => "generator",
             Self::ThreeMasters => "three-masters",
             Self::SixMasters => "six-masters",
             Self::AllUp => "all-up",
@@ -115,6 +155,8 @@ impl Who {
             Self::Raw => "raw",
             Self::Bare => "bare",
             Self::Mutex => "mutex",
+            Self::RwLock => "rw-lock",
+            Self::Semaphore => "semaphore",
             Self::Rslock => "rslock",
             Self::RslockTuned => "rslock-tuned",
             Self::RedisLock => "redis-lock",
@@ -124,6 +166,9 @@ impl Who {
             Self::Blog => "blog",
             Self::RedisPy => "redis-py",
             Self::RedisPyTuned => "redis-py-tuned",
+            Self::Redisson => "redisson",
+            Self::RedissonReaders => "redisson-readers",
+            Self::Rueidislock => "rueidislock",
         }
     }
 
@@ -136,6 +181,10 @@ impl Who {
             Self::Traced => "a subscriber for the spans",
             Self::Metered => "metrics and an exporter",
             Self::Lingering => "this project, linger 2 s",
+            Self::Readers => "this project, readers",
+            Self::Permits => "this project, 4 permits",
+            Self::TwoKeys => "this project, two keys",
+            Self::Generator => "the server alone",
             Self::ThreeMasters => "this project, 3 masters",
             Self::SixMasters => "this project, 6 masters",
             Self::AllUp => "all masters up",
@@ -144,6 +193,8 @@ impl Who {
             Self::Raw => "raw SET NX PX + EVALSHA",
             Self::Bare => "no lock, one after another",
             Self::Mutex => "tokio::sync::Mutex",
+            Self::RwLock => "tokio::sync::RwLock",
+            Self::Semaphore => "tokio::sync::Semaphore",
             Self::Rslock => "rslock 0.10",
             Self::RslockTuned => "rslock, retry 5 ms",
             Self::RedisLock => "redis-lock 0.5.1",
@@ -153,6 +204,9 @@ impl Who {
             Self::Blog => "flash-sale article, poll 3 ms",
             Self::RedisPy => "redis-py",
             Self::RedisPyTuned => "redis-py, pool 3000",
+            Self::Redisson => "Redisson, replayed",
+            Self::RedissonReaders => "Redisson's read lock, replayed",
+            Self::Rueidislock => "rueidislock, replayed",
         }
     }
 
@@ -209,9 +263,15 @@ macro_rules! with_contestant {
             Who::Traced => with!(c::Traced),
             Who::Metered => with!(c::Metered),
             Who::Lingering => with!(c::Lingering),
-            Who::Raw => with!(c::Raw),
+            Who::Readers => with!(c::Readers),
+            Who::Permits => with!(c::Permits),
+            Who::TwoKeys => with!(c::TwoKeys),
+            // It needs no lock: see the workload.
+            Who::Raw | Who::Generator => with!(c::Raw),
             Who::Bare => with!(c::Bare),
             Who::Mutex => with!(c::Mutex),
+            Who::RwLock => with!(c::RwLock),
+            Who::Semaphore => with!(c::Semaphore),
             Who::Rslock => with!(c::Rslock<false>),
             Who::RslockTuned => with!(c::Rslock<true>),
             Who::RedisLock => with!(c::RedisLock<false>),
@@ -219,6 +279,9 @@ macro_rules! with_contestant {
             Who::DistributedLock => with!(c::DistributedLock<false>),
             Who::DistributedLockTuned => with!(c::DistributedLock<true>),
             Who::Blog => with!(c::Blog),
+            Who::Redisson => with!(c::Redisson),
+            Who::RedissonReaders => with!(c::RedissonReaders),
+            Who::Rueidislock => with!(c::Rueidislock),
             Who::RedisPy | Who::RedisPyTuned => Err("redis-py does not run in this process".to_owned()),
         }
     }};

@@ -15,7 +15,7 @@ use crate::process::Usage;
 use crate::server::Calls;
 use crate::servers::Servers;
 use crate::stats::{Sample, float};
-use crate::workload::{Flavour, Workload, scale_hand_offs, w3, w5, w6};
+use crate::workload::{Flavour, Workload, scale_hand_offs, w3, w5, w6, w14, w16};
 
 /// Beyond this a contestant counts as hanging.
 const LIMIT: Duration = Duration::from_mins(4);
@@ -131,8 +131,10 @@ fn read(line: &str) -> Outcome {
 /// Merges the outcomes of the processes, and draws the conclusions that need all of them.
 fn conclude(run: &Run, outcomes: Vec<Outcome>) -> Result<Outcome, String> {
     let processes: Vec<f64> = outcomes.iter().map(|outcome| outcome.shares.iter().sum()).collect();
-    let longest = outcomes.iter().filter_map(|outcome| outcome.get("longest wait ms")).fold(0.0, f64::max);
     let held: f64 = outcomes.iter().filter_map(|outcome| outcome.get("held s")).sum();
+    let longest_of = |value| outcomes.iter().filter_map(|outcome| outcome.get(value)).fold(0.0, f64::max);
+    let longest = longest_of("longest wait ms");
+    let longest_by_mode = ["longest wait of a reader ms", "longest wait of a writer ms"].map(longest_of);
     let holds: Vec<_> = outcomes.iter().map(|outcome| outcome.holds.clone()).collect();
     let mut outcome = Outcome::default();
     for part in outcomes {
@@ -149,6 +151,11 @@ fn conclude(run: &Run, outcomes: Vec<Outcome>) -> Result<Outcome, String> {
             outcome.set("held s", held);
             w5::conclude(&mut outcome, &processes);
         }
+        Workload::BusyPermits => {
+            outcome.set("held s", held);
+            w14::conclude(&mut outcome);
+        }
+        Workload::ReadersAndWriters => w16::conclude(&mut outcome, longest_by_mode),
         Workload::HandOff => w6::conclude(&mut outcome, &holds),
         Workload::ScaleHandOffs => scale_hand_offs::conclude(&mut outcome, &holds),
         _ => {}

@@ -71,6 +71,12 @@ const TARGETS: &[Target] = &[
     at_most("w9", "attribute / hand", Column("attribute / hand"), 1.02),
     at_most("w10", "mean, × the raw pair", Column("µs per lock"), 0.05),
     at_most("w11", "a turn, × without linger", Column("µs per turn"), 1.5),
+    at_most("w13", "per lock, × tokio::sync::RwLock", Column("µs per lock"), 4.0),
+    at_most("w13-current", "per lock, × tokio::sync::RwLock", Column("µs per lock"), 4.0),
+    at_most("w14", "per lock, × tokio::sync::Semaphore", Column("µs per lock"), 4.0),
+    at_most("w14-current", "per lock, × tokio::sync::Semaphore", Column("µs per lock"), 4.0),
+    at_least("w14-busy", "permits in use, %", Column("permits in use, %"), 95.0),
+    at_most("w15", "two free keys, × one", Column("µs per pair"), 1.2),
     at_most("scale-locks", "commands per lock, × with three masters", Against(Who::ThreeMasters, "commands per lock"), GROWTH),
     at_most("scale-locks", "busiest master / its share of the slots", Column(BUSIEST), 1.10),
     at_most("scale-hand-offs", "commands per hand-off, × with three masters", Against(Who::ThreeMasters, "commands per hand-off"), GROWTH),
@@ -108,10 +114,11 @@ impl Judged {
 /// The targets of a case, of those that were measured.
 fn judged(results: &Results) -> Vec<Judged> {
     let case = results.case;
-    // Else ours is all there is, in several places: it is about the last.
+    // Else ours is all there is, in several places or modes: it is about the last.
     let has_lingering = case.contestants.contains(&Who::Lingering);
     let is_compared = case.baseline != Who::Ours && case.contestants.contains(&Who::Ours) && !has_lingering;
-    let who = if is_compared { Some(Who::Ours) } else { case.contestants.last().copied() };
+    let of_ours = case.contestants.iter().copied().rfind(|who| !who.is_peer());
+    let who = if is_compared { Some(Who::Ours) } else { of_ours };
     let Some(who) = who else { return Vec::new() };
     let judge = |target: &'static Target| {
         let sample = match target.of {

@@ -6,11 +6,15 @@ use crate::contestant::{Contestant, Who};
 use crate::outcome::Outcome;
 
 mod hanging_master;
+mod limit;
 pub(crate) mod scale_hand_offs;
 mod scale_locks;
 mod w1;
 mod w10;
 mod w11;
+mod w13;
+pub(crate) mod w14;
+pub(crate) mod w16;
 mod w2;
 pub(crate) mod w3;
 mod w3b;
@@ -45,6 +49,9 @@ pub(crate) enum Workload {
     Attribute,
     Sticky,
     Turns,
+    Shared,
+    BusyPermits,
+    ReadersAndWriters,
     ScaleLocks,
     ScaleHandOffs,
     HangingMaster,
@@ -68,9 +75,9 @@ pub(crate) struct Case {
 
 use Flavour::{Current, Multi, Pinned};
 use Who::{
-    AllUp, AllUpAgain, Bare, Blog, DistributedLock, DistributedLockTuned, InMemory, Informed, Lingering, Metered,
-    Mutex, OneHangs, Ours, Raw, RedisLock, RedisLockTuned, RedisPy, RedisPyTuned, Rslock, RslockTuned, SixMasters,
-    ThreeMasters, Traced,
+    AllUp, AllUpAgain, Bare, Blog, DistributedLock, DistributedLockTuned, Generator, InMemory, Informed, Lingering,
+    Metered, Mutex, OneHangs, Ours, Permits, Raw, Readers, RedisLock, RedisLockTuned, RedisPy, RedisPyTuned, Redisson,
+    RedissonReaders, Rslock, RslockTuned, Rueidislock, RwLock, Semaphore, SixMasters, ThreeMasters, Traced, TwoKeys,
 };
 
 const EVERYBODY: &[Who] = &[
@@ -85,6 +92,8 @@ const EVERYBODY: &[Who] = &[
     Blog,
     RedisPy,
     RedisPyTuned,
+    Redisson,
+    Rueidislock,
 ];
 const SELLERS: &[Who] = &[
     Bare,
@@ -99,6 +108,8 @@ const SELLERS: &[Who] = &[
     Blog,
     RedisPy,
     RedisPyTuned,
+    Redisson,
+    Rueidislock,
 ];
 const SELLERS_IN_MEMORY: &[Who] = &[
     Mutex,
@@ -114,11 +125,36 @@ const SELLERS_IN_MEMORY: &[Who] = &[
     Blog,
     RedisPy,
     RedisPyTuned,
+    Redisson,
+    Rueidislock,
 ];
-const FAIR_ONES: &[Who] =
-    &[Mutex, Ours, Raw, Rslock, RslockTuned, RedisLock, RedisLockTuned, DistributedLockTuned, Blog, RedisPyTuned];
-const FAIR_ONES_OF_TWO: &[Who] =
-    &[Raw, Ours, Rslock, RslockTuned, RedisLock, RedisLockTuned, DistributedLockTuned, Blog, RedisPyTuned];
+const FAIR_ONES: &[Who] = &[
+    Mutex,
+    Ours,
+    Raw,
+    Rslock,
+    RslockTuned,
+    RedisLock,
+    RedisLockTuned,
+    DistributedLockTuned,
+    Blog,
+    RedisPyTuned,
+    Redisson,
+    Rueidislock,
+];
+const FAIR_ONES_OF_TWO: &[Who] = &[
+    Raw,
+    Ours,
+    Rslock,
+    RslockTuned,
+    RedisLock,
+    RedisLockTuned,
+    DistributedLockTuned,
+    Blog,
+    RedisPyTuned,
+    Redisson,
+    Rueidislock,
+];
 
 /// With the feature, all of them are built with metrics: then "this project" has metrics and no exporter.
 const OBSERVED: &[Who] =
@@ -157,13 +193,23 @@ pub(crate) static CASES: &[Case] = &[
     case!("w4-4", "W4 flash sale over 4 processes", Workload::Sale, Multi, 4, Bare, SELLERS, column::SPREAD),
     case!("w5", "W5 50 tasks on one key, body of 1 ms", Workload::Fairness, Multi, 1, Mutex, FAIR_ONES, column::FAIR),
     case!("w5-2", "W5 over two processes of 25 tasks", Workload::Fairness, Multi, 2, Raw, FAIR_ONES_OF_TWO, column::FAIR),
-    case!("w6", "W6 hand-off between two processes", Workload::HandOff, Current, 2, Raw, &[Raw, Ours, Rslock, RslockTuned, RedisLockTuned, DistributedLockTuned, Blog], column::HAND_OFF),
+    case!("w6", "W6 hand-off between two processes", Workload::HandOff, Current, 2, Raw, &[Raw, Ours, Rslock, RslockTuned, RedisLockTuned, DistributedLockTuned, Blog, Redisson, Rueidislock], column::HAND_OFF),
     case!("w7", "W7 100,000 leases of 30 s held and renewed", Workload::Leases, Multi, 1, Ours, &[Ours], column::LEASES),
     case!("w8-1", "W8 100,000 tasks wait for one key", Workload::Crowd { keys: 1, waiters: 100_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], column::CROWD),
     case!("w8-10000", "W8 100,000 tasks wait for 10,000 keys", Workload::Crowd { keys: 10_000, waiters: 100_000 }, Multi, 1, Mutex, &[Mutex, Ours, InMemory], column::CROWD),
     case!("w9", "W9 the attribute and the call it stands for, in memory", Workload::Attribute, Current, 1, InMemory, &[InMemory], column::ATTRIBUTE),
     case!("w10", "W10 1,000 keys by Zipf's law, 64 tasks with pauses: nobody waits", Workload::Sticky, Multi, 1, Raw, &[Raw, Ours, Lingering], column::STICKY),
     case!("w11", "W11 two processes lock one key in strict turns", Workload::Turns, Current, 1, Ours, &[Ours, Lingering], column::TURNS),
+    case!("w13", "W13 64 tasks read under one key all the time", Workload::Shared, Multi, 1, RwLock, &[RwLock, Readers, RedissonReaders], column::SHARED),
+    case!("w13-current", "W13 on a current-thread runtime", Workload::Shared, Current, 1, RwLock, &[RwLock, Readers], column::SHARED),
+    case!("w14", "W14 64 tasks want one of 4 permits all the time", Workload::Shared, Multi, 1, Semaphore, &[Semaphore, Permits], column::SHARED),
+    case!("w14-current", "W14 on a current-thread runtime", Workload::Shared, Current, 1, Semaphore, &[Semaphore, Permits], column::SHARED),
+    case!("w14-busy", "W14 busy: 50 tasks, 4 permits, body of 1 ms", Workload::BusyPermits, Multi, 1, Semaphore, &[Semaphore, Permits], column::BUSY),
+    case!("w14-busy-2", "W14 busy, over two processes of 25 tasks", Workload::BusyPermits, Multi, 2, Permits, &[Permits], column::BUSY),
+    case!("w15", "W15 two keys at once, and one; client and server on one core", Workload::Pair, Pinned, 1, Ours, &[Ours, TwoKeys], column::TWO_KEYS),
+    case!("w16", "W16 50 readers and 2 writers of one key, body of 1 ms", Workload::ReadersAndWriters, Multi, 1, RwLock, &[RwLock, Readers, RedissonReaders], column::WRITERS),
+    case!("w16-2", "W16 over two processes of 25 readers and a writer", Workload::ReadersAndWriters, Multi, 2, Readers, &[Readers, RedissonReaders], column::WRITERS),
+    case!("limit", "Limit: 64 keys; what the server alone can do; two worker threads", Workload::Pairs { keys: 64 }, Multi, 1, Generator, &[Generator, Raw, Ours], column::PAIRS),
     case!("telemetry", "what telemetry costs: one task, one key; client and server on one core", Workload::Pair, Pinned, 1, Ours, OBSERVED, column::OBSERVED_PAIR),
     case!("telemetry-hand-over", "what telemetry costs: the hand-over alone, as W3b; current-thread runtime", Workload::SaleInMemory, Current, 1, Ours, OBSERVED, column::HAND_OVER),
     case!("scale-locks", "Scale: 64 tasks, a key per lock; one server, and clusters", Workload::ScaleLocks, Multi, 1, Ours, &[Ours, ThreeMasters, SixMasters], column::SCALE_LOCKS),
@@ -181,7 +227,7 @@ impl Case {
     pub(crate) fn rounds(&self, quick: bool) -> u32 {
         match self.workload {
             Workload::Leases | Workload::Crowd { .. } if quick => 1,
-            Workload::Leases | Workload::Crowd { .. } | Workload::Fairness => 3,
+            Workload::Leases | Workload::Crowd { .. } | Workload::Fairness | Workload::ReadersAndWriters => 3,
             Workload::HangingMaster if quick => 5,
             Workload::HangingMaster => 45,
             _ if quick => 3,
@@ -218,6 +264,7 @@ impl Case {
 pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
     match run.case.workload {
         Workload::Pair => w1::run::<C>(run).await,
+        Workload::Pairs { .. } if run.who == Generator => limit::run(run),
         Workload::Pairs { keys } => w2::run::<C>(run, keys).await,
         Workload::Sale => w3::run::<C>(run).await,
         Workload::SaleInMemory => w3b::run::<C>(run).await,
@@ -228,6 +275,9 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
         Workload::Attribute => w9::run(run).await,
         Workload::Sticky => w10::run::<C>(run).await,
         Workload::Turns => w11::run::<C>(run).await,
+        Workload::Shared => w13::run::<C>(run).await,
+        Workload::BusyPermits => w14::run::<C>(run).await,
+        Workload::ReadersAndWriters => w16::run::<C>(run).await,
         Workload::ScaleLocks => scale_locks::run(run).await,
         Workload::ScaleHandOffs => scale_hand_offs::run(run).await,
         Workload::HangingMaster => hanging_master::run(run).await,

@@ -21,14 +21,19 @@ pub(crate) struct Raw {
     sequence: Arc<AtomicU64>,
 }
 
-/// A connection set up as the one of lock-runtime: RESP3, no timeout of the client's, room for every command.
-pub(crate) async fn connect(url: &str) -> Result<MultiplexedConnection, String> {
+/// A client set up as the one of lock-runtime.
+pub(super) fn resp3(url: &str) -> Result<redis::Client, String> {
     let client = redis::Client::open(url).map_err(|error| error.to_string())?;
     let info = client.get_connection_info().clone();
     let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
     let tcp = info.tcp_settings().clone().set_nodelay(true);
     let info = info.set_redis_settings(settings).set_tcp_settings(tcp);
-    let client = redis::Client::open(info).map_err(|error| error.to_string())?;
+    redis::Client::open(info).map_err(|error| error.to_string())
+}
+
+/// A connection set up as the one of lock-runtime: RESP3, no timeout of the client's, room for every command.
+pub(crate) async fn connect(url: &str) -> Result<MultiplexedConnection, String> {
+    let client = resp3(url)?;
     let config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(4096);
     client.get_multiplexed_async_connection_with_config(&config).await.map_err(|error| error.to_string())
 }

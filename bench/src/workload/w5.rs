@@ -11,7 +11,7 @@ use crate::outcome::Outcome;
 use crate::stats::{float, jain};
 
 const TASKS: u32 = 50;
-const BODY: Duration = Duration::from_millis(1);
+pub(super) const BODY: Duration = Duration::from_millis(1);
 
 /// What one task saw.
 #[derive(Debug, Default)]

@@ -1,5 +1,6 @@
 //! W6: hand-off. Two processes alternate on one key; how long after the end of one hold does the other begin?
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
@@ -24,6 +25,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
     if run.part == 1 {
         outcome.set("PING µs", ping(run, &mut connection, false).await?);
         outcome.set("PING after a pause µs", ping(run, &mut connection, true).await?);
+        outcome.set("wake-up µs", wake_up(run).map_err(|error| error.to_string())?);
     }
     ready();
     let end = Instant::now() + Duration::from_millis(run.size(1500, 800).into());
@@ -56,6 +58,26 @@ async fn ping(run: &Run, connection: &mut MultiplexedConnection, rested: bool) -
     Ok(Sample::new(pings).median())
 }
 
+/// The median of a wake-up: half of the way to a thread that sleeps and back, over two pipes.
+fn wake_up(run: &Run) -> std::io::Result<f64> {
+    let ((mut asked, mut ask), (mut answered, mut answer)) = (std::io::pipe()?, std::io::pipe()?);
+    // It ends when the pipe is closed.
+    let other = std::thread::spawn(move || {
+        let mut byte = [0];
+        while asked.read_exact(&mut byte).is_ok() && answer.write_all(&byte).is_ok() {}
+    });
+    let mut ways = Vec::new();
+    for _ in 0..run.size(2000, 500) {
+        let (began, mut byte) = (Instant::now(), [0]);
+        ask.write_all(&byte)?;
+        answered.read_exact(&mut byte)?;
+        ways.push(began.elapsed().as_secs_f64() * 1e6 / 2.0);
+    }
+    drop(ask);
+    other.join().map_err(|_| std::io::Error::other("the thread panicked"))?;
+    Ok(Sample::new(ways).median())
+}
+
 async fn pause() {
     // The runtime's own timer counts whole milliseconds. It can't fail, and nothing depends on it.
     let _ = tokio::task::spawn_blocking(|| std::thread::sleep(BODY)).await;
@@ -70,6 +92,7 @@ pub(crate) fn conclude(outcome: &mut Outcome, processes: &[Vec<Vec<(u64, u64)>>]
     for (column, gap, ping) in [
         ("hand-off / PING", micros.median(), "PING µs"),
         ("hand-off / PING after a pause", micros.median(), "PING after a pause µs"),
+        ("hand-off / wake-up", micros.median(), "wake-up µs"),
         ("p99 / PING", micros.quantile(0.99), "PING µs"),
     ] {
         outcome.set(column, gap / outcome.get(ping).unwrap_or(f64::NAN));
