@@ -261,6 +261,7 @@ step 'shop on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/load
 
 by_night() {
   local place
+  step 'clippy of the benchmark' cargo clippy --quiet -p bench --all-targets --features metrics -- -D warnings
   step 'shop with traces' cargo check --quiet -p shop --features otel
   step 'the page of the shop' cargo nextest run -p shop --features page --profile all -E 'test(page::)'
   # With the run above the matrix has run three times.

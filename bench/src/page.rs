@@ -90,7 +90,7 @@ impl Page {
     /// How many targets are met, and the table of all.
     pub(crate) fn verdict(&self) -> String {
         let met = self.targets.iter().filter(|row| row.ends_with("| met |")).count();
-        let rows: String = self.targets.iter().map(|row| format!("{row}\n")).collect();
+        let rows: String = self.targets.iter().flat_map(|row| [row.as_str(), "\n"]).collect();
         format!(
             "### Verdict: {met} of {} targets met\n\n{VERDICT_HEADER}\n|---|---|---|---|---|\n{rows}",
             self.targets.len()

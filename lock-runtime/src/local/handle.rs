@@ -78,7 +78,7 @@ impl HoldHandle {
     pub(super) fn end_counting(&self) {
         if self.0.slot.share.is_some() {
             // Nothing that can panic runs under this lock.
-            drop(self.0.holding.lock().unwrap_or_else(PoisonError::into_inner).take());
+            let _ = self.0.holding.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
     }
 
