@@ -61,157 +61,74 @@ pub(crate) trait Contestant: Clone + Send + Sync + 'static {
     }
 }
 
-/// Who takes part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum Who {
-    Ours,
-    InMemory,
-    Informed,
-    Traced,
-    Metered,
-    Lingering,
-    Readers,
-    Permits,
-    TwoKeys,
-    Generator,
-    ThreeMasters,
-    SixMasters,
-    AllUp,
-    AllUpAgain,
-    OneHangs,
-    Raw,
-    Bare,
-    Mutex,
-    RwLock,
-    Semaphore,
-    Rslock,
-    RslockTuned,
-    RedisLock,
-    RedisLockTuned,
-    DistributedLock,
-    DistributedLockTuned,
-    Blog,
-    RedisPy,
-    RedisPyTuned,
-    Redisson,
-    RedissonReaders,
-    Rueidislock,
+/// The list of who takes part: what the code calls it, what the command line of a child process and files call it, and what tables
+/// call it. First ours and what bounds it, then the locks of others.
+macro_rules! contestants {
+    ($($who:ident, $id:literal, $title:literal;)*) => {
+        /// Who takes part.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        pub(crate) enum Who {
+            $($who,)*
+        }
+
+        impl Who {
+            pub(crate) const ALL: &[Self] = &[$(Self::$who,)*];
+
+            /// How it is called on the command line of a child process, and in files.
+            pub(crate) fn id(self) -> &'static str {
+                match self {
+                    $(Self::$who => $id,)*
+                }
+            }
+
+            /// How it is called in tables.
+            pub(crate) fn title(self) -> &'static str {
+                match self {
+                    $(Self::$who => $title,)*
+                }
+            }
+        }
+    };
+}
+
+contestants! {
+    Ours, "ours", "this project";
+    InMemory, "in-memory", "this project, memory://";
+    Informed, "informed", "a subscriber for INFO";
+    Traced, "traced", "a subscriber for the spans";
+    Metered, "metered", "metrics and an exporter";
+    Lingering, "lingering", "this project, linger 2 s";
+    Readers, "readers", "this project, readers";
+    Permits, "permits", "this project, 4 permits";
+    TwoKeys, "two-keys", "this project, two keys";
+    Generator, "generator", "the server alone";
+    ThreeMasters, "three-masters", "this project, 3 masters";
+    SixMasters, "six-masters", "this project, 6 masters";
+    AllUp, "all-up", "all masters up";
+    AllUpAgain, "all-up-again", "the same once more: the noise";
+    OneHangs, "one-hangs", "the third hangs, its locks wanted";
+    Raw, "raw", "raw SET NX PX + EVALSHA";
+    Bare, "bare", "no lock, one after another";
+    Mutex, "mutex", "tokio::sync::Mutex";
+    RwLock, "rw-lock", "tokio::sync::RwLock";
+    Semaphore, "semaphore", "tokio::sync::Semaphore";
+    Rslock, "rslock", "rslock 0.10";
+    RslockTuned, "rslock-tuned", "rslock, retry 5 ms";
+    RedisLock, "redis-lock", "redis-lock 0.5.1";
+    RedisLockTuned, "redis-lock-tuned", "redis-lock, retry 5 ms";
+    DistributedLock, "distributed-lock", "distributed-lock-redis 0.2";
+    DistributedLockTuned, "distributed-lock-tuned", "distributed-lock-redis, loop 5 ms";
+    Blog, "blog", "flash-sale article, poll 3 ms";
+    RedisPy, "redis-py", "redis-py";
+    RedisPyTuned, "redis-py-tuned", "redis-py, pool 3000";
+    Redisson, "redisson", "Redisson, replayed";
+    RedissonReaders, "redisson-readers", "Redisson's read lock, replayed";
+    Rueidislock, "rueidislock", "rueidislock, replayed";
 }
 
 impl Who {
-    pub(crate) const ALL: [Self; 32] = [
-        Self::Ours,
-        Self::InMemory,
-        Self::Informed,
-        Self::Traced,
-        Self::Metered,
-        Self::Lingering,
-        Self::Readers,
-        Self::Permits,
-        Self::TwoKeys,
-        Self::Generator,
-        Self::ThreeMasters,
-        Self::SixMasters,
-        Self::AllUp,
-        Self::AllUpAgain,
-        Self::OneHangs,
-        Self::Raw,
-        Self::Bare,
-        Self::Mutex,
-        Self::RwLock,
-        Self::Semaphore,
-        Self::Rslock,
-        Self::RslockTuned,
-        Self::RedisLock,
-        Self::RedisLockTuned,
-        Self::DistributedLock,
-        Self::DistributedLockTuned,
-        Self::Blog,
-        Self::RedisPy,
-        Self::RedisPyTuned,
-        Self::Redisson,
-        Self::RedissonReaders,
-        Self::Rueidislock,
-    ];
-
-    /// How it is called on the command line of a child process, and in files.
-    pub(crate) fn id(self) -> &'static str {
-        match self {
-            Self::Ours => "ours",
-            Self::InMemory => "in-memory",
-            Self::Informed => "informed",
-            Self::Traced => "traced",
-            Self::Metered => "metered",
-            Self::Lingering => "lingering",
-            Self::Readers => "readers",
-            Self::Permits => "permits",
-            Self::TwoKeys => "two-keys",
-            Self::Generator => "generator",
-            Self::ThreeMasters => "three-masters",
-            Self::SixMasters => "six-masters",
-            Self::AllUp => "all-up",
-            Self::AllUpAgain => "all-up-again",
-            Self::OneHangs => "one-hangs",
-            Self::Raw => "raw",
-            Self::Bare => "bare",
-            Self::Mutex => "mutex",
-            Self::RwLock => "rw-lock",
-            Self::Semaphore => "semaphore",
-            Self::Rslock => "rslock",
-            Self::RslockTuned => "rslock-tuned",
-            Self::RedisLock => "redis-lock",
-            Self::RedisLockTuned => "redis-lock-tuned",
-            Self::DistributedLock => "distributed-lock",
-            Self::DistributedLockTuned => "distributed-lock-tuned",
-            Self::Blog => "blog",
-            Self::RedisPy => "redis-py",
-            Self::RedisPyTuned => "redis-py-tuned",
-            Self::Redisson => "redisson",
-            Self::RedissonReaders => "redisson-readers",
-            Self::Rueidislock => "rueidislock",
-        }
-    }
-
-    /// How it is called in tables.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Self::Ours => "this project",
-            Self::InMemory => "this project, memory://",
-            Self::Informed => "a subscriber for INFO",
-            Self::Traced => "a subscriber for the spans",
-            Self::Metered => "metrics and an exporter",
-            Self::Lingering => "this project, linger 2 s",
-            Self::Readers => "this project, readers",
-            Self::Permits => "this project, 4 permits",
-            Self::TwoKeys => "this project, two keys",
-            Self::Generator => "the server alone",
-            Self::ThreeMasters => "this project, 3 masters",
-            Self::SixMasters => "this project, 6 masters",
-            Self::AllUp => "all masters up",
-            Self::AllUpAgain => "the same once more: the noise",
-            Self::OneHangs => "the third hangs, its locks wanted",
-            Self::Raw => "raw SET NX PX + EVALSHA",
-            Self::Bare => "no lock, one after another",
-            Self::Mutex => "tokio::sync::Mutex",
-            Self::RwLock => "tokio::sync::RwLock",
-            Self::Semaphore => "tokio::sync::Semaphore",
-            Self::Rslock => "rslock 0.10",
-            Self::RslockTuned => "rslock, retry 5 ms",
-            Self::RedisLock => "redis-lock 0.5.1",
-            Self::RedisLockTuned => "redis-lock, retry 5 ms",
-            Self::DistributedLock => "distributed-lock-redis 0.2",
-            Self::DistributedLockTuned => "distributed-lock-redis, loop 5 ms",
-            Self::Blog => "flash-sale article, poll 3 ms",
-            Self::RedisPy => "redis-py",
-            Self::RedisPyTuned => "redis-py, pool 3000",
-            Self::Redisson => "Redisson, replayed",
-            Self::RedissonReaders => "Redisson's read lock, replayed",
-            Self::Rueidislock => "rueidislock, replayed",
-        }
-    }
-
     pub(crate) fn of_id(id: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|who| who.id() == id)
+        Self::ALL.iter().copied().find(|who| who.id() == id)
     }
 
     /// Whether it is somebody else's lock, as opposed to ours and what bounds it.
