@@ -120,8 +120,9 @@ pub enum LockError {
     },
 
     /// Fewer replicas confirmed the lock in time than [`Builder::min_replicas`](crate::Builder::min_replicas) asks for.
-    /// A failover could have lost the lock, so it was released. The request may also have waited behind others that
-    /// waited for replicas.
+    /// A failover could lose the lock, so the grant does not count, and the lock is released. An extension that too few replicas
+    /// confirm changes nothing: the hold keeps its deadline. The request may also have waited behind others that waited for
+    /// replicas.
     #[non_exhaustive]
     TooFewReplicas {
         /// The lock's name in Redis.

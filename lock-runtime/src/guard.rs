@@ -267,7 +267,8 @@ impl LockGuard {
     /// # Errors
     ///
     /// [`Lost`](LockError::Lost) when the hold is lost, [`Backend`](LockError::Backend) when Redis did not confirm (the
-    /// old deadline stays), [`InvalidSetting`](LockError::InvalidSetting) for a lease out of bounds.
+    /// old deadline stays), [`TooFewReplicas`](LockError::TooFewReplicas) when too few replicas did (the old deadline stays),
+    /// [`InvalidSetting`](LockError::InvalidSetting) for a lease out of bounds.
     ///
     /// # Cancel safety
     ///

@@ -276,7 +276,7 @@ impl LockOptions {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an integer",
     label = "`…_ms`, `…_s` and `permits` take an integer",
-    note = "for a `Duration` write `timeout = …`, `expire = …` or `linger = …`"
+    note = "for a `Duration` write the option without `_ms` or `_s`, as in `timeout = …`"
 )]
 pub trait Amount {
     /// The number. `None` when it is negative or larger than a `u64` holds.

@@ -52,7 +52,7 @@ impl fmt::Display for LockError {
             ),
             Self::TooFewReplicas { key, confirmed, wanted } => write!(
                 f,
-                "lock `{key}`: only {confirmed} of {wanted} replicas confirmed it in time, so it was released"
+                "lock `{key}`: only {confirmed} of {wanted} replicas confirmed it in time, so it does not count"
             ),
             Self::Backend { key, problem } => write!(f, "lock `{key}`: {problem}"),
             Self::Connect { server, problem } => write!(f, "can't connect to {server}: {problem}"),

@@ -10,7 +10,7 @@ mod failures;
 mod take_over;
 
 use failures::{fail_fast, far_answer, forked_error, given_up, shut_down, too_many};
-use take_over::{draw_fence, take_lingering, take_over};
+use take_over::{draw_fence, take_over, take_over_lingering};
 
 use super::asking::LockStatus;
 use super::attempt::Attempt;
@@ -51,7 +51,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 let now = is_first.then_some(attempt.started);
                 let mut turn = Turn::new(&slot, id);
                 if has_lease {
-                    match take_lingering(core, turn, request, now)? {
+                    match take_over_lingering(core, turn, request, now)? {
                         Ok(hold) => return Ok(hold),
                         Err(without) => turn = without,
                     }

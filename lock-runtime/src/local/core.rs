@@ -78,7 +78,6 @@ impl Core {
         core
     }
 
-    /// Whether a task here holds or waits for `key`.
     /// Takes in that another process waits for the key of `slot`. A lease that lingers is released.
     fn yield_to_others(&self, slot: &Arc<Slot>) {
         if let Some(given_up) = slot.on_contention() {
@@ -93,6 +92,7 @@ impl Core {
         }
     }
 
+    /// Whether a task here holds `key`, or waits for it.
     pub(crate) fn is_taken_here(&self, key: &str) -> bool {
         self.table.get(key).is_some_and(|slot| slot.is_taken())
     }

@@ -144,7 +144,7 @@ impl State {
     }
 
     /// Takes the lease if it lingers, for its release.
-    fn take_lingering(&mut self, key: &Arc<str>) -> Option<GivenUp> {
+    fn end_lingering(&mut self, key: &Arc<str>) -> Option<GivenUp> {
         let mut lease = self.lease.take_if(|lease| lease.lingers())?;
         let entries = ScheduleKeys { tracked: self.tracked.take(), ..std::mem::take(&mut lease.upkeep.entries) };
         Some(GivenUp { release: lease.release(key), entries })
@@ -154,7 +154,7 @@ impl State {
     pub(super) fn take_lingered(&mut self, key: &Arc<str>, trigger: Trigger, now: Moment) -> Option<GivenUp> {
         let lease = self.lease.as_ref().filter(|lease| lease.lingers())?;
         let is_over = trigger == Trigger::Verify || lease.lingers_for(now).is_zero();
-        if is_over { self.take_lingering(key) } else { None }
+        if is_over { self.end_lingering(key) } else { None }
     }
 }
 
@@ -171,7 +171,7 @@ impl Slot {
         if let Some(lease) = state.lease.as_ref().filter(|lease| lease.lingers()) {
             self.core.lingering().bias.on_yield(&self.key, lease.linger.was_used);
         }
-        state.take_lingering(&self.key)
+        state.end_lingering(&self.key)
     }
 
     /// Whether the lease lingers. `false` as well when the slot has none.
@@ -191,7 +191,7 @@ impl Slot {
                 lease.linger.place = Some(self.core.lingering().add(self, began));
                 None
             }
-            _ => state.take_lingering(&self.key),
+            _ => state.end_lingering(&self.key),
         }
     }
 }

@@ -56,12 +56,12 @@ impl Step {
         }
     }
 
-    /// Whether the task waits for others after this step.
     /// Whether nothing goes on without the store.
     pub(super) fn needs_store(&self) -> bool {
         matches!(self, Self::Claim(_) | Self::Ask(_) | Self::Confirm(_) | Self::Draw(..) | Self::Wait(_))
     }
 
+    /// Whether the task waits for others after this step.
     pub(super) fn waits(&self) -> bool {
         matches!(self, Self::Wait(_) | Self::Ask(Ask { wait: true, .. }))
     }

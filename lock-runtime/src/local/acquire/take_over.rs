@@ -57,7 +57,7 @@ pub(super) async fn draw_fence(hold: Hold, by: Deadline) -> Result<Option<Hold>,
 }
 
 /// Starts the hold on a lease that lingered.
-pub(super) fn take_lingering(
+pub(super) fn take_over_lingering(
     core: &Core,
     turn: Turn,
     request: &ResolvedRequest,
