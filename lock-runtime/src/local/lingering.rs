@@ -223,7 +223,7 @@ impl Core {
 
     /// Releases the lease of `slot` if it lingers.
     pub(super) fn give_up_lingering(&self, slot: &Arc<Slot>) {
-        let given_up = slot.locked().take_lingering(slot.key());
+        let given_up = slot.locked().end_lingering(slot.key());
         if let Some(given_up) = given_up {
             self.give_up(slot, given_up);
         }
