@@ -320,6 +320,8 @@ pub(crate) struct Release {
     pub(crate) again: Option<(Token, Duration)>,
     /// Another process is known to wait.
     pub(crate) contended: bool,
+    /// Other locks of the same guard are released at the same moment.
+    pub(crate) beside_others: bool,
     /// The token waited in the store's queue. The safety net may still ask for it.
     pub(crate) queued: bool,
     /// When there is nothing left to release: everything has ended by itself.
@@ -380,6 +382,7 @@ impl Release {
             again: None,
             // The token may be in a queue, and the cheap script looks only at owners.
             contended: true,
+            beside_others: false,
             queued: false,
             expires: Deadline::after(WITHDRAWAL_LIFETIME),
         }

@@ -28,6 +28,8 @@ pub(crate) struct Hold {
     // The turn is dropped after `drop` has ended the hold.
     turn: Option<Turn>,
     handle: HoldHandle,
+    /// Whether its guard has other locks.
+    is_beside_others: bool,
     /// The shutdown waits for the end of the body.
     _body: Option<TaskTrackerToken>,
 }
@@ -65,12 +67,18 @@ impl Hold {
 
     pub(super) fn new(turn: Turn, handle: HoldHandle, body: bool) -> Self {
         let body = body.then(|| turn.core().bodies().token());
-        Self { turn: Some(turn), handle, _body: body }
+        Self { turn: Some(turn), handle, is_beside_others: false, _body: body }
     }
 
     /// The part of a reader that has joined the hold of others.
     pub(super) fn joined(handle: HoldHandle, body: bool) -> Self {
         Self::new(handle.turn(), handle, body)
+    }
+
+    /// The same hold, whose guard has other locks: its release goes together with theirs.
+    pub(crate) fn beside_others(mut self) -> Self {
+        self.is_beside_others = true;
+        self
     }
 
     /// Whether its fencing token is still to be drawn.
@@ -117,7 +125,10 @@ impl Hold {
                 self.release_lost(stale, hold);
                 return Either::Left(ready(Err(error)));
             }
-            Ending::Free(release) => (PendingRelease::begin(turn.slot(), release, entries, now), None),
+            Ending::Free(release) => {
+                let release = Release { beside_others: self.is_beside_others, ..release };
+                (PendingRelease::begin(turn.slot(), release, entries, now), None)
+            }
             Ending::Yield(mut release) => {
                 let claim = release.claim.min(CLAIM);
                 let takings = turn.slot().takings();

@@ -358,6 +358,7 @@ impl Lease {
             unused_fences: self.fences.unused(),
             again: None,
             contended: self.contention.is_some(),
+            beside_others: false,
             queued: self.queued,
             expires: self.in_store_until().later_by(CLAIM),
         }

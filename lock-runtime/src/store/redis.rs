@@ -231,7 +231,7 @@ impl Store for RedisStore {
     }
 
     async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
-        if release.is_lone() && self.servers.are_busy(&release.key) {
+        if release.is_lone() && (release.beside_others || self.servers.are_busy(&release.key)) {
             return gather::send(self, release, deadline).await;
         }
         exactly_one(self.release(std::slice::from_ref(release), deadline).await)

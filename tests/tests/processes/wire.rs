@@ -93,6 +93,22 @@ async fn in_a_cluster_a_free_lock_costs_one_command_and_its_release_another() {
 }
 
 #[tokio::test]
+async fn several_free_locks_cost_a_command_each_and_their_release_one_for_all() {
+    let server = Server::start();
+    let (manager, proxy) = behind_a_proxy(&server).await;
+    let earlier = proxy.count();
+    for _ in 0..20 {
+        let guard = manager.lock_all("p", ["a", "b", "c"]).acquire().await.unwrap();
+        guard.release().await.unwrap();
+    }
+    let work = proxy.work_since(earlier);
+    assert_eq!(named(&work, "SET").len(), 60, "{work:?}");
+    // Each names three locks and three queues. Confirmations name the locks alone.
+    let releases = work.iter().filter(|words| words[0].starts_with("EVAL") && words[2] == "6").count();
+    assert_eq!(releases, 20, "{work:?}");
+}
+
+#[tokio::test]
 async fn a_dropped_guard_costs_one_release() {
     let server = Server::start();
     let (manager, proxy) = behind_a_proxy(&server).await;
