@@ -5,7 +5,8 @@
 //! corrected after a virtual machine was paused), and tokio's clock (tests control it). When the wall clock steps
 //! forward, a hold ends early, which is safe. When it steps back, the other clocks show more time, and they count.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -13,22 +14,21 @@ mod drift;
 
 pub(crate) use drift::{Drift, without_drift};
 
-/// A point in time on all three clocks. The first two are in nanoseconds, and last until the year 2554.
+/// A point in time on all three clocks, in nanoseconds. They last until the year 2554.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     boot: u64,
     wall: u64,
-    tokio: Instant,
+    tokio: u64,
 }
 
 impl Moment {
     pub(crate) fn now() -> Self {
         #[cfg(test)]
         if let Some(nanos) = crate::simulation::time::now() {
-            return Self { boot: nanos, wall: nanos, tokio: Instant::now() };
+            return Self { boot: nanos, wall: nanos, tokio: tokio_time() };
         }
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { boot: boot_time(), wall: nanos(wall), tokio: Instant::now() }
+        Self { boot: boot_time(), wall: wall_time(), tokio: tokio_time() }
     }
 
     /// The time since `earlier`, by the clock that saw the most.
@@ -37,16 +37,16 @@ impl Moment {
     }
 
     fn nanos_since(self, earlier: Self) -> u64 {
-        mutant!(SuspendUnseen => return nanos(self.tokio.saturating_duration_since(earlier.tokio)));
+        mutant!(SuspendUnseen => return self.tokio.saturating_sub(earlier.tokio));
         self.boot
             .saturating_sub(earlier.boot)
             .max(self.wall.saturating_sub(earlier.wall))
-            .max(nanos(self.tokio.saturating_duration_since(earlier.tokio)))
+            .max(self.tokio.saturating_sub(earlier.tokio))
     }
 
     /// How much of the time since `earlier` the timers did not see.
     pub(crate) fn missed_by_timers(self, earlier: Self) -> Duration {
-        self.since(earlier).saturating_sub(self.tokio.saturating_duration_since(earlier.tokio))
+        Duration::from_nanos(self.nanos_since(earlier) - self.tokio.saturating_sub(earlier.tokio))
     }
 
     pub(crate) fn elapsed(self) -> Duration {
@@ -55,19 +55,49 @@ impl Moment {
 }
 
 fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into())
+}
+
+/// tokio's clock. Its zero is a day before its first reading: a clock that a test has paused may stand before that.
+fn tokio_time() -> u64 {
+    nanos(Instant::now().saturating_duration_since(tokio_zero()))
+}
+
+fn tokio_zero() -> Instant {
+    static ZERO: OnceLock<Instant> = OnceLock::new();
+    *ZERO.get_or_init(|| {
+        let now = std::time::Instant::now();
+        now.checked_sub(Duration::from_hours(24)).unwrap_or(now).into()
+    })
 }
 
 #[cfg(target_os = "linux")]
 fn boot_time() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    nanos(Duration::try_from(time).unwrap_or_default())
+    read(rustix::time::ClockId::Boottime)
 }
 
 /// Other systems have only the other two clocks.
 #[cfg(not(target_os = "linux"))]
 fn boot_time() -> u64 {
     0
+}
+
+#[cfg(target_os = "linux")]
+fn wall_time() -> u64 {
+    read(rustix::time::ClockId::Realtime)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wall_time() -> u64 {
+    nanos(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default())
+}
+
+/// Without a detour over `SystemTime` or `Duration`: each poll of a body reads the clocks. A time before 1970 is none.
+#[cfg(target_os = "linux")]
+fn read(clock: rustix::time::ClockId) -> u64 {
+    let time = rustix::time::clock_gettime(clock);
+    let (seconds, rest) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
+    seconds.unwrap_or_default().saturating_mul(1_000_000_000).saturating_add(rest.unwrap_or_default())
 }
 
 /// A point in time that has come as soon as any clock says so.
@@ -104,7 +134,7 @@ impl Deadline {
 
     /// The end as a timer sees it, without reading the clocks. A deadline without an end is decades away.
     pub(crate) fn on_timer(self) -> Instant {
-        self.start.tokio + self.span().min(Duration::from_hours(24 * 365 * 30))
+        tokio_zero() + Duration::from_nanos(self.start.tokio) + self.span().min(Duration::from_hours(24 * 365 * 30))
     }
 
     pub(crate) fn later_by(self, span: Duration) -> Self {
@@ -116,7 +146,11 @@ impl Deadline {
     }
 
     pub(crate) fn remaining_at(self, now: Moment) -> Duration {
-        Duration::from_nanos(self.span.saturating_sub(now.nanos_since(self.start)))
+        Duration::from_nanos(self.nanos_left_at(now))
+    }
+
+    fn nanos_left_at(self, now: Moment) -> u64 {
+        self.span.saturating_sub(now.nanos_since(self.start))
     }
 
     pub(crate) fn has_passed(self) -> bool {
@@ -125,12 +159,12 @@ impl Deadline {
 
     /// The earlier of the two, as seen now.
     pub(crate) fn min_at(self, other: Self, now: Moment) -> Self {
-        if self.remaining_at(now) <= other.remaining_at(now) { self } else { other }
+        if self.nanos_left_at(now) <= other.nanos_left_at(now) { self } else { other }
     }
 
     /// The later of the two, as seen now.
     pub(crate) fn max_at(self, other: Self, now: Moment) -> Self {
-        if self.remaining_at(now) >= other.remaining_at(now) { self } else { other }
+        if self.nanos_left_at(now) >= other.nanos_left_at(now) { self } else { other }
     }
 }
 
@@ -143,7 +177,7 @@ mod tests {
         Moment {
             boot: moment.boot + boot,
             wall: moment.wall.saturating_add_signed(wall.cast_signed()),
-            tokio: moment.tokio + Duration::from_nanos(tokio),
+            tokio: moment.tokio + tokio,
         }
     }
 
@@ -205,12 +239,7 @@ mod tests {
     /// Any readings of the three clocks, near each other or far apart.
     fn moment() -> impl Strategy<Value = Moment> {
         let nanos = || prop_oneof![0..20_u64, any::<u64>()];
-        let origin = Instant::now();
-        (nanos(), nanos(), prop_oneof![0..20_u64, 0..u64::MAX / 8]).prop_map(move |(boot, wall, tokio)| Moment {
-            boot,
-            wall,
-            tokio: origin + Duration::from_nanos(tokio),
-        })
+        (nanos(), nanos(), nanos()).prop_map(|(boot, wall, tokio)| Moment { boot, wall, tokio })
     }
 
     fn span() -> impl Strategy<Value = Duration> {
@@ -221,7 +250,7 @@ mod tests {
         Moment {
             boot: moment.boot.saturating_add(boot.into()),
             wall: moment.wall.saturating_add(wall.into()),
-            tokio: moment.tokio + Duration::from_nanos(tokio.into()),
+            tokio: moment.tokio.saturating_add(tokio.into()),
         }
     }
 
@@ -231,7 +260,7 @@ mod tests {
             let deadline = Deadline::new(start, span);
             prop_assert!(deadline.remaining_at(now) <= deadline.span() && deadline.span() <= span);
             prop_assert_eq!(deadline.remaining_at(start), deadline.span());
-            prop_assert!(deadline.on_timer() >= start.tokio);
+            prop_assert!(deadline.on_timer() >= tokio_zero() + Duration::from_nanos(start.tokio));
             prop_assert!(now.missed_by_timers(start) <= now.since(start));
         }
 

@@ -169,6 +169,9 @@ impl Settings {
     /// The linger time of a request that may have its own, in hundredths of a second, rounded up.
     pub(crate) fn linger_cs(&self, linger: Option<Duration>) -> Result<u8, LockError> {
         let linger = linger.unwrap_or(self.default_linger);
+        if linger.is_zero() {
+            return Ok(0);
+        }
         self.check_linger(linger)?;
         Ok(u8::try_from(linger.as_micros().div_ceil(10_000)).unwrap_or(u8::MAX))
     }

@@ -30,7 +30,7 @@ impl Others {
     pub(super) async fn release(self, first: HoldHandle, hold: Option<Hold>) -> Result<(), LockError> {
         let Self { members, turns, .. } = self;
         let release = async |(handle, hold): (HoldHandle, Option<Hold>)| match hold {
-            Some(hold) => hold.beside_others().release().await,
+            Some(hold) => hold.release_beside_others().await,
             None if handle.is_valid() => Ok(()),
             None => Err(handle.lost_error(true)),
         };

@@ -28,8 +28,6 @@ pub(crate) struct Hold {
     // The turn is dropped after `drop` has ended the hold.
     turn: Option<Turn>,
     handle: HoldHandle,
-    /// Whether its guard has other locks.
-    is_beside_others: bool,
     /// The shutdown waits for the end of the body.
     _body: Option<TaskTrackerToken>,
 }
@@ -67,18 +65,12 @@ impl Hold {
 
     pub(super) fn new(turn: Turn, handle: HoldHandle, body: bool) -> Self {
         let body = body.then(|| turn.core().bodies().token());
-        Self { turn: Some(turn), handle, is_beside_others: false, _body: body }
+        Self { turn: Some(turn), handle, _body: body }
     }
 
     /// The part of a reader that has joined the hold of others.
     pub(super) fn joined(handle: HoldHandle, body: bool) -> Self {
         Self::new(handle.turn(), handle, body)
-    }
-
-    /// The same hold, whose guard has other locks: its release goes together with theirs.
-    pub(crate) fn beside_others(mut self) -> Self {
-        self.is_beside_others = true;
-        self
     }
 
     /// Whether its fencing token is still to be drawn.
@@ -91,7 +83,16 @@ impl Hold {
     }
 
     /// Releases the lock. The future waits for the store's answer. It is done at once when the lease stays here.
-    pub(crate) fn release(mut self) -> impl Future<Output = Result<(), LockError>> {
+    pub(crate) fn release(self) -> impl Future<Output = Result<(), LockError>> {
+        self.end(false)
+    }
+
+    /// The same for one of several locks of a guard: the release goes together with theirs.
+    pub(crate) fn release_beside_others(self) -> impl Future<Output = Result<(), LockError>> {
+        self.end(true)
+    }
+
+    fn end(mut self, beside_others: bool) -> impl Future<Output = Result<(), LockError>> {
         let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
         let now = Moment::now();
         let Ended { ending, entries, stale, hold } = turn.slot().end(turn.id(), now);
@@ -126,7 +127,7 @@ impl Hold {
                 return Either::Left(ready(Err(error)));
             }
             Ending::Free(release) => {
-                let release = Release { beside_others: self.is_beside_others, ..release };
+                let release = Release { beside_others, ..release };
                 (PendingRelease::begin(turn.slot(), release, entries, now), None)
             }
             Ending::Yield(mut release) => {
