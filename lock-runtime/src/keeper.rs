@@ -264,10 +264,12 @@ fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Actio
 /// delays no other batch.
 fn dispatch(keeper: &Arc<Keeper>, core: &Weak<Core>, work: Work) {
     let Work { renewals, asks, releases, heartbeat } = work;
-    for batch in batches(keeper, renewals, |(slot, _)| slot.key()) {
+    let of_server = |key: &str| keeper.store.server_of(key);
+    // What arms alarms goes apart: an alarm that nobody needs costs the server a message.
+    for batch in batches(renewals, |(slot, renewal)| (of_server(slot.key()), renewal.arms)) {
         send_renewals(keeper, core, batch);
     }
-    for batch in batches(keeper, asks, |(slot, _)| slot.key()) {
+    for batch in batches(asks, |(slot, _)| of_server(slot.key())) {
         let (keeper, core) = (Arc::clone(keeper), Weak::clone(core));
         tokio::spawn(async move { repeat_asks(&keeper, &core, batch).await });
     }
@@ -281,14 +283,15 @@ fn dispatch(keeper: &Arc<Keeper>, core: &Weak<Core>, work: Work) {
     }
 }
 
-fn batches<T>(keeper: &Keeper, items: Vec<T>, key: impl Fn(&T) -> &Arc<str>) -> Vec<Vec<T>> {
-    let mut by_server: BTreeMap<usize, Vec<Vec<T>>> = BTreeMap::new();
+/// Batches of items of the same `kind`.
+fn batches<T, K: Ord>(items: Vec<T>, kind: impl Fn(&T) -> K) -> Vec<Vec<T>> {
+    let mut by_kind: BTreeMap<K, Vec<Vec<T>>> = BTreeMap::new();
     for item in items {
-        let of_server = by_server.entry(keeper.store.server_of(key(&item))).or_default();
-        match of_server.last_mut().filter(|batch| batch.len() < BATCH) {
+        let of_kind = by_kind.entry(kind(&item)).or_default();
+        match of_kind.last_mut().filter(|batch| batch.len() < BATCH) {
             Some(batch) => batch.push(item),
-            None => of_server.push(vec![item]),
+            None => of_kind.push(vec![item]),
         }
     }
-    by_server.into_values().flatten().collect()
+    by_kind.into_values().flatten().collect()
 }

@@ -233,6 +233,22 @@ async fn a_renewed_hold_costs_a_command_per_third_of_its_lease() {
 }
 
 #[tokio::test]
+async fn an_alarm_costs_a_hold_of_a_second_one_renewal_and_a_shorter_hold_nothing() {
+    let server = Server::start();
+    let (manager, proxy) = behind_a_proxy(&server).await;
+    for (held_for, alarms) in [(500, 0), (2500, 1)] {
+        let earlier = proxy.count();
+        let guard = manager.lock("p", "k").acquire().await.unwrap();
+        sleep(Duration::from_millis(held_for)).await;
+        guard.release().await.unwrap();
+        let work = all_work_since(earlier, &proxy).await;
+        // `CLIENT CACHING YES` and a renewal behind it, besides the claim, its confirmation and its release.
+        assert_eq!(named(&work, "CLIENT").len(), alarms, "{work:?}");
+        assert_eq!(work.len(), 3 + 2 * alarms, "{work:?}");
+    }
+}
+
+#[tokio::test]
 async fn holds_of_many_keys_are_renewed_in_one_command() {
     let server = Server::start();
     let (manager, proxy) = behind_a_proxy(&server).await;
