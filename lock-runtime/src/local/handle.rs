@@ -313,7 +313,8 @@ impl HoldHandle {
                 Some(lease) => {
                     let (key, token) = (Arc::clone(&inner.slot.key), inner.token.clone());
                     let grace = inner.slot.core.settings().grace;
-                    let renewal = Renewal { key, token, share: inner.slot.share, lease: request.lease(), grace, arms: false };
+                    let renewal =
+                        Renewal { key, token, share: inner.slot.share, lease: request.lease(), grace, arms: false };
                     lease.note_renewal_sent(&renewal, sent);
                     Some(renewal)
                 }

@@ -315,7 +315,8 @@ impl Opening {
             }
             None => None,
         };
-        let has_alarms = !self.is_of_callers() && [told.next(), told.next()].iter().all(|told| *told == Some(Value::Okay));
+        let has_alarms =
+            !self.is_of_callers() && [told.next(), told.next()].iter().all(|told| *told == Some(Value::Okay));
         // Without its channel the keeper renews all the same, and its messages go to the callers' channel.
         if self.is_of_callers() {
             told.next().unwrap_or(Value::Nil).extract_error()?;
