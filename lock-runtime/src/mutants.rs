@@ -27,6 +27,7 @@ mod seeded {
     /// A bug in the library's own code; what has to catch each is in `simulation/seeded.rs`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Mutant {
+        AlarmsUnheeded,
         AnswersShifted,
         AttemptEndsWithCaller,
         BodyPolledOn,
@@ -91,6 +92,7 @@ mod seeded {
         UnreadNotRepeated,
         UnreadIsBusy,
         UnsentWithdrawn,
+        VerificationArms,
         WholeLeaseClaimed,
         YoungNeverConfirmed,
     }

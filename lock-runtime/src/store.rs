@@ -128,6 +128,12 @@ pub(crate) trait Store {
         true
     }
 
+    /// Whether a renewal of the lease of `key` can arm its alarm (see [`Events::on_alarm`]). As [`is_cut_off`](Self::is_cut_off),
+    /// it must not call back.
+    fn has_alarms(&self, _key: &str) -> bool {
+        false
+    }
+
     /// Whether the store could be asked at once, as far as is known.
     fn is_connected(&self) -> bool {
         true
@@ -186,6 +192,9 @@ pub(crate) trait Events: Send + Sync {
     fn on_contention(&self, key: &str);
     /// The lock of this token was taken away by force (rule 21).
     fn on_forced(&self, _key: &str, _token: &Token) {}
+    /// Somebody else may have changed the lock of `key`, whose alarm was armed; `None` for all locks. It is a hint: the alarm is
+    /// armed no more.
+    fn on_alarm(&self, _key: Option<&str>) {}
     /// Pushes may have been missed and leases lost, for all keys that this `affects`: repeat each ask, and verify each hold.
     fn on_interruption(&self, affects: &dyn Fn(&str) -> bool);
     /// A connection that broke was made again: one of the callers, or one of the keeper.
@@ -345,6 +354,8 @@ pub(crate) struct Renewal {
     pub(crate) lease: Duration,
     /// How much longer the store keeps the lease than its holder relies on it.
     pub(crate) grace: Duration,
+    /// Whether the store is to tell, from now on, when somebody else changes the lock.
+    pub(crate) arms: bool,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -73,6 +73,9 @@ pub(crate) const TICK: Duration = Duration::from_millis(5);
 pub(crate) const UNCONFIRMED_FOR: Duration = Duration::from_millis(5);
 /// A renewal is due after the lease divided by this number, so that two renewals can fail before the lease ends.
 pub(crate) const RENEWALS_PER_LEASE: u32 = 3;
+/// The alarm of a hold is armed when its confirmation is this old: most holds end sooner, and never pay for it. It is also the
+/// pause after an alarm, so a key that somebody changes all the time costs two commands a second.
+pub(crate) const ALARM_AFTER: Duration = Duration::from_secs(1);
 /// The longest sleep of the keeper while something is held: timers stand still while the machine is suspended.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// When timers missed this much time, the schedule does not count any more. Clocks that are slewed miss far less.

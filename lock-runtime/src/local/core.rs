@@ -334,6 +334,14 @@ impl Events for Core {
         }
     }
 
+    fn on_alarm(&self, key: Option<&str>) {
+        let mut slots = key.map_or_else(|| self.table.all(), |key| self.table.get(key).into_iter().collect());
+        slots.retain(|slot| slot.on_alarm());
+        if !slots.is_empty() {
+            self.schedule.on_alarms(slots);
+        }
+    }
+
     fn on_interruption(&self, affects: &dyn Fn(&str) -> bool) {
         let mut affected = self.table.all();
         affected.retain(|slot| affects(slot.key()));

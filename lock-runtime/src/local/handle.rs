@@ -234,6 +234,7 @@ impl HoldHandle {
             share: inner.slot.share,
             lease,
             grace: inner.slot.core.settings().grace,
+            arms: false,
         };
         let sent = Moment::now();
         if let Some(lease) = inner.slot.locked().lease.as_mut().filter(|lease| lease.token == inner.token) {
@@ -312,7 +313,8 @@ impl HoldHandle {
                 Some(lease) => {
                     let (key, token) = (Arc::clone(&inner.slot.key), inner.token.clone());
                     let grace = inner.slot.core.settings().grace;
-                    let renewal = Renewal { key, token, share: inner.slot.share, lease: request.lease(), grace };
+                    let renewal =
+                        Renewal { key, token, share: inner.slot.share, lease: request.lease(), grace, arms: false };
                     lease.note_renewal_sent(&renewal, sent);
                     Some(renewal)
                 }

@@ -54,6 +54,8 @@ pub(super) struct RenewalState {
     /// Whether the store may have forgotten the lease after that renewal was sent.
     pub(super) doubtful: bool,
     pub(super) failures: u32,
+    /// Whether the keeper's last renewal armed the alarm, and the alarm has not come since.
+    pub(super) is_armed: bool,
     /// The store was asked to keep the lease until this time. It may not have answered.
     pub(super) requested: Option<Deadline>,
 }

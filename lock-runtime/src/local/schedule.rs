@@ -144,6 +144,17 @@ impl Schedule {
         self.store.hears_of(key)
     }
 
+    /// Whether a renewal by the keeper can arm the alarm of `key`.
+    pub(super) fn has_alarms(&self, key: &str) -> bool {
+        self.store.has_alarms(key)
+    }
+
+    /// Has the leases of these slots verified: somebody else may have changed their locks.
+    pub(super) fn on_alarms(&self, slots: Vec<Arc<Slot>>) {
+        mutant!(AlarmsUnheeded => return);
+        self.change(|state| state.verify.extend(slots));
+    }
+
     /// How many releases wait to be sent.
     pub(super) fn unreleased(&self) -> usize {
         self.locked().backlog.len()

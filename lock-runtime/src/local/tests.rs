@@ -172,7 +172,7 @@ async fn a_hold_whose_deadline_has_passed_does_not_come_back() {
     };
     // The answer to a renewal. The server got the renewal after a late copy of the claim had brought the lease back.
     let lease = Duration::from_secs(9);
-    let renewal = Renewal { key: guard.key().into(), token, share: None, lease, grace: Duration::ZERO };
+    let renewal = Renewal { key: guard.key().into(), token, share: None, lease, grace: Duration::ZERO, arms: false };
     let outcome = Renewed::Until(Deadline::after(lease));
     assert!(matches!(slot.on_renewal(&renewal, Moment::now(), Some(outcome)), Action::Lost(..)));
     assert!(!guard.is_valid());

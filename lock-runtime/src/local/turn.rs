@@ -119,7 +119,7 @@ impl Turn {
         let token = lease.token.clone();
         if !lease.is_good_for(request, now) {
             let (key, grace) = (Arc::clone(&request.key), self.core().settings().grace);
-            let renewal = Renewal { key, token, share: lease.share, lease: request.lease(), grace };
+            let renewal = Renewal { key, token, share: lease.share, lease: request.lease(), grace, arms: false };
             lease.note_renewal_sent(&renewal, now);
             return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
         }

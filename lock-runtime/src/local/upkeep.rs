@@ -13,7 +13,7 @@ use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
 use crate::observe::Path;
 use crate::store::{AnyStore, Ask, Renewal, Renewed, Store};
-use crate::timing::{RENEWAL_BACKOFF, RENEWALS_PER_LEASE, UNCONFIRMED_FOR};
+use crate::timing::{ALARM_AFTER, RENEWAL_BACKOFF, RENEWALS_PER_LEASE, UNCONFIRMED_FOR};
 use crate::token::Token;
 
 /// An entry of the keeper's schedule: its time, and a number that distinguishes the entries of one time.
@@ -164,6 +164,8 @@ impl Slot {
         let action = self.need(lease, trigger, now, grace);
         if let Action::Renew(renewal, _) = &action {
             lease.upkeep.renewing = true;
+            // The alarm may come before the answer.
+            lease.upkeep.is_armed = renewal.arms;
             lease.note_renewal_sent(renewal, now);
         }
         action
@@ -171,8 +173,9 @@ impl Slot {
 
     fn need(&self, lease: &Lease, trigger: Trigger, now: Moment, grace: Duration) -> Action {
         let renew = |wanted, left| {
-            let (token, share) = (lease.token.clone(), lease.share);
-            Action::Renew(Renewal { key: Arc::clone(&self.key), token, share, lease: wanted, grace }, left)
+            let (key, token, share) = (Arc::clone(&self.key), lease.token.clone(), lease.share);
+            let arms = self.arms(lease, trigger);
+            Action::Renew(Renewal { key, token, share, lease: wanted, grace, arms }, left)
         };
         let Some((hold, ends)) = lease.hold.as_ref().zip(lease.ends(now)) else {
             if lease.lingers() {
@@ -218,11 +221,40 @@ impl Slot {
             Some(_) if hold.is_covered_by(lease.until) => left,
             Some(at) => renews_in(hold, at, now).unwrap_or(left),
         };
+        let pause = self.arms_in(lease, now).map_or(pause, |arms_in| arms_in.min(pause));
         if !pause.is_zero() {
             let is_long_in = hold.is_long_in(self.core.settings().warn_held_for, now);
             return Action::LookIn(pause.min(left).min(is_long_in.unwrap_or(left)));
         }
         renew(hold.wanted(now, self.core.settings().drift()), Some(left))
+    }
+
+    /// Whether a renewal that is sent now arms the alarm of the lease. A verification does not: if it did, a key that somebody
+    /// changes all the time would be verified all the time.
+    fn arms(&self, lease: &Lease, trigger: Trigger) -> bool {
+        mutant!(VerificationArms => return self.can_arm(lease));
+        trigger == Trigger::Timer && self.can_arm(lease)
+    }
+
+    /// Whether the lease can have an alarm. A hold that is not confirmed may end soon, and a short lease is renewed soon. The lock
+    /// of a shared lease is changed by all who share it.
+    fn can_arm(&self, lease: &Lease) -> bool {
+        let Some(hold) = &lease.hold else { return false };
+        let is_long = hold.confirmed.is_some() && hold.expire > ALARM_AFTER * RENEWALS_PER_LEASE;
+        is_long && self.share.is_none() && self.core.schedule().has_alarms(&self.key)
+    }
+
+    /// In how long the alarm of the lease is to be armed; `None` when it is armed, or can't be.
+    fn arms_in(&self, lease: &Lease, now: Moment) -> Option<Duration> {
+        let confirmed = lease.hold.as_ref()?.confirmed?;
+        let is_due = !lease.upkeep.is_armed && self.can_arm(lease);
+        is_due.then(|| ALARM_AFTER.saturating_sub(now.since(confirmed)))
+    }
+
+    /// Takes in an alarm. Returns whether it was armed, and the lease is to be verified. One alarm causes one verification.
+    pub(crate) fn on_alarm(&self) -> bool {
+        let mut state = self.locked();
+        state.lease.as_mut().is_some_and(|lease| std::mem::take(&mut lease.upkeep.is_armed))
     }
 
     /// Takes in the answer to a renewal that was sent at `sent`. `None` means that there was no answer.

@@ -237,7 +237,14 @@ impl Script<'_> {
             }
             8 => {
                 let lease = BEAT * self.random.u32(1..20) + HALF;
-                Verb::Renew(Renewal { key: ask.key, token: ask.token, share: None, lease, grace: Duration::ZERO })
+                Verb::Renew(Renewal {
+                    key: ask.key,
+                    token: ask.token,
+                    share: None,
+                    lease,
+                    grace: Duration::ZERO,
+                    arms: false,
+                })
             }
             9 | 10 => Verb::Draw(ask.key, ask.token, 1 + fences),
             11 => Verb::Look(ask.key),

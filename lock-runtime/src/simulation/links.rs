@@ -210,7 +210,8 @@ async fn a_server_keeps_a_lease_for_longer_than_its_holder_counts_on() {
     let by = || Deadline::after(COMMAND);
     assert!(matches!(scene.store.claim(&ask, by()).await, Ok(Answer::Granted(_))));
     let (lease, grace) = (Duration::from_secs(9), Duration::from_secs(1));
-    let renewal = Renewal { key: Arc::clone(&ask.key), token: ask.token.clone(), share: None, lease, grace };
+    let renewal =
+        Renewal { key: Arc::clone(&ask.key), token: ask.token.clone(), share: None, lease, grace, arms: false };
     let renewed = exactly_one(scene.store.renew(&[renewal], by()).await);
     assert!(matches!(renewed, Ok(Renewed::Until(until)) if until.span() < lease), "{renewed:?}");
     let kept = scene.network.server(|server, now| {

@@ -157,7 +157,9 @@ impl Network {
     pub(super) fn server<T>(&self, change: impl FnOnce(&mut ModelServer, u64) -> T) -> T {
         let shared = &mut *self.locked();
         let now = shared.micros();
-        change(&mut shared.server, now)
+        let changed = change(&mut shared.server, now);
+        shared.post_pushes(Instant::now());
+        changed
     }
 
     /// The server answers nobody for so long.
@@ -186,6 +188,7 @@ impl Network {
     pub(super) fn forget(&self) {
         let shared = &mut *self.locked();
         shared.server.flush_all();
+        shared.post_pushes(Instant::now());
         shared.record.forget();
         shared.journal().note("server", 0, What::Forgot);
     }
@@ -323,6 +326,16 @@ impl Shared {
         let leaves = stall.map_or_else(Instant::now, |stall| stall.ends);
         self.frozen = self.frozen.max(leaves);
         self.observe(now, command);
+        self.post_pushes(leaves);
+        if self.rolls(self.conditions.cut_after) {
+            self.cut_one(client);
+        } else {
+            self.post(client, &reply, leaves);
+        }
+        stall
+    }
+
+    fn post_pushes(&mut self, leaves: Instant) {
         for (listener, push) in self.server.take_pushes() {
             if self.rolls(self.conditions.push_lost) {
                 let from = time::now().unwrap_or_default();
@@ -335,12 +348,6 @@ impl Shared {
                 self.post(listener, &push, leaves);
             }
         }
-        if self.rolls(self.conditions.cut_after) {
-            self.cut_one(client);
-        } else {
-            self.post(client, &reply, leaves);
-        }
-        stall
     }
 
     fn post(&mut self, client: Client, reply: &Reply, leaves: Instant) {

@@ -116,6 +116,10 @@ impl Store for AnyStore {
         of_any!(self, store => store.hears_of(key))
     }
 
+    fn has_alarms(&self, key: &str) -> bool {
+        of_any!(self, store => store.has_alarms(key))
+    }
+
     fn is_connected(&self) -> bool {
         of_any!(self, store => store.is_connected())
     }

@@ -309,6 +309,10 @@ impl<S: Voter> Store for Quorum<S> {
         self.members.iter().all(|member| member.node.is_cut_off(key))
     }
 
+    fn has_alarms(&self, key: &str) -> bool {
+        self.members.iter().any(|member| member.node.has_alarms(key))
+    }
+
     fn is_connected(&self) -> bool {
         self.members.iter().filter(|member| member.node.is_connected()).count() >= self.majority()
     }

@@ -28,6 +28,7 @@ pub(crate) mod nodes;
 mod push;
 mod reach;
 mod release;
+mod renewal;
 pub(crate) mod replicas;
 mod reply;
 mod rights;
@@ -40,11 +41,11 @@ mod verb;
 mod vote;
 mod voter;
 
-use answer::{read_answer, read_claimed, read_drawn, read_renewed};
+use answer::{read_answer, read_claimed, read_drawn};
 use failure::CallError;
 use gather::Gather;
-use link::{Called, Link};
-use reply::{Reply, items, text};
+use link::{Called, Link, Outgoing};
+use reply::{Reply, text};
 use scripts::Script;
 use servers::Servers;
 use verb::Verb;
@@ -94,10 +95,23 @@ impl RedisStore {
         arguments: impl Fn(&Link, &mut Cmd) + Send + Sync,
         deadline: Deadline,
     ) -> Result<Called, StoreError> {
-        let by_text = |link: &Link| script.by_text(keys, &|command: &mut Cmd| arguments(link, command));
+        self.run_as(Outgoing::from, script, (key, keys), arguments, deadline).await
+    }
+
+    /// The same for a script that goes out as `outgoing` says.
+    async fn run_as(
+        &self,
+        outgoing: impl Fn(Cmd) -> Outgoing + Send + Sync,
+        script: &Script,
+        (key, keys): (&str, usize),
+        arguments: impl Fn(&Link, &mut Cmd) + Send + Sync,
+        deadline: Deadline,
+    ) -> Result<Called, StoreError> {
+        let by_text = |link: &Link| outgoing(script.by_text(keys, &|command: &mut Cmd| arguments(link, command)));
         let by_digest = |link: &Link| {
             let arguments = |command: &mut Cmd| arguments(link, command);
-            if link.has_sent(script) { script.by_digest(keys, &arguments) } else { script.by_text(keys, &arguments) }
+            let is_known = link.has_sent(script);
+            outgoing(if is_known { script.by_digest(keys, &arguments) } else { script.by_text(keys, &arguments) })
         };
         let called = match self.servers.call(key, &by_digest, deadline).await {
             Err(CallError::UnknownScript { repeated }) => {
@@ -160,53 +174,6 @@ impl Verb for Ask {
     /// The script may have granted the lock before the server refused the rest.
     fn token_to_release(&self) -> &str {
         self.token.as_str()
-    }
-}
-
-impl Verb for Renewal {
-    type Answer = Renewed;
-
-    async fn send(store: &RedisStore, renewals: &[Self], deadline: Deadline) -> Answers<Renewed> {
-        let is_shared = renewals.iter().any(Verb::is_shared);
-        let arguments = |_: &Link, command: &mut Cmd| {
-            for renewal in renewals {
-                command.arg(&*renewal.key);
-                if is_shared {
-                    helper_key(command, &renewal.key, "shared");
-                }
-            }
-            for renewal in renewals {
-                command.arg(renewal.token.as_str());
-                if let Some(share) = renewal.share {
-                    command.arg(share.capacity());
-                }
-                command.arg(millis(renewal.lease + renewal.grace));
-            }
-        };
-        let keys_each = if is_shared { 2 } else { 1 };
-        let keys = (renewals.first().map_or("", |renewal| &renewal.key), keys_each * renewals.len());
-        let script = if is_shared { &scripts::SHARED_RENEW } else { &scripts::RENEW };
-        let mut called = store.run(script, keys, arguments, deadline).await?;
-        let answers = items(called.take_value()).map_err(|_| StoreError::no_answer())?;
-        let read = |(answer, renewal)| read_renewed(answer, renewal, called.sent, called.link.drift);
-        let mut answers: Vec<_> = answers.into_iter().zip(renewals).map(read).collect();
-        // A replica that has not seen the renewal may take the master's place, and would end the lease as if there had been
-        // none.
-        called.wait_for_replicas_of(&mut answers, |renewed| matches!(renewed, Renewed::Until(_)), deadline).await;
-        Ok(answers)
-    }
-
-    fn key(&self) -> &str {
-        &self.key
-    }
-
-    fn share(&self) -> Option<Share> {
-        self.share
-    }
-
-    /// The lease stays: its hold goes on for as long as the server keeps the lease.
-    fn token_to_release(&self) -> &'static str {
-        ""
     }
 }
 
@@ -294,6 +261,10 @@ impl Store for RedisStore {
 
     fn hears_of(&self, key: &str) -> bool {
         self.servers.hears_of(key)
+    }
+
+    fn has_alarms(&self, key: &str) -> bool {
+        self.servers.has_alarms(key)
     }
 
     fn is_connected(&self) -> bool {

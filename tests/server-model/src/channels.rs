@@ -22,6 +22,11 @@ impl Channels {
         listeners.len()
     }
 
+    /// Tells what is said on no channel.
+    pub(crate) fn tell(&mut self, pushes: Vec<(Client, Reply)>) {
+        self.pushes.extend(pushes);
+    }
+
     /// The confirmation of one channel is the reply; those of further ones follow it as pushes.
     pub(crate) fn subscribe(&mut self, client: Client, channels: &[&[u8]]) -> Reply {
         let confirm = |all: &mut Self, channel: &&[u8]| {

@@ -32,6 +32,12 @@ impl ModelServer {
             (b"HELLO", [] | [b"3", ..]) => hello(client),
             (b"HELLO", _) => Reply::error("NOPROTO unsupported protocol version"),
             (b"CLIENT", [b"ID"]) => Reply::Integer(client.0.cast_signed()),
+            (b"CLIENT", [tracking, on, ..]) if is(tracking, b"TRACKING") && is(on, b"ON") => {
+                self.data().tracking.turn_on(client)
+            }
+            (b"CLIENT", [caching, yes]) if is(caching, b"CACHING") && is(yes, b"YES") => {
+                self.data().tracking.track_next(client)
+            }
             (b"CLIENT", _) | (b"SELECT", [b"0"]) => Reply::ok(),
             (b"SELECT", [_]) => Reply::error("ERR DB index is out of range"),
             (b"CONFIG", [get, b"maxmemory-policy"]) if get.eq_ignore_ascii_case(b"GET") => {
@@ -62,6 +68,10 @@ impl ModelServer {
             None => Reply::error("ERR Number of keys can't be greater than number of args"),
         }
     }
+}
+
+fn is(word: &[u8], name: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(name)
 }
 
 fn hello(client: Client) -> Reply {

@@ -6,6 +6,7 @@ use crate::Reply;
 use crate::channels::Channels;
 use crate::clock::Clock;
 use crate::keyspace::{Keyspace, Millis, Slot, Value};
+use crate::tracking::Tracking;
 
 /// All that commands work on.
 #[derive(Default)]
@@ -13,6 +14,7 @@ pub(crate) struct Data {
     pub(crate) keys: Keyspace,
     pub(crate) channels: Channels,
     pub(crate) clock: Clock,
+    pub(crate) tracking: Tracking,
     /// By which the server process calls itself.
     pub(crate) run_id: String,
 }
@@ -71,6 +73,7 @@ impl Data {
     pub(crate) fn begin(&mut self, micros: u64) {
         self.clock.begin(micros);
         self.keys.expire(self.now());
+        self.tell_changes();
     }
 
     fn now(&self) -> Millis {
@@ -112,13 +115,30 @@ impl Data {
             (b"PING" | b"ECHO", [message]) => Ok(Reply::bulk(message)),
             (b"INFO", _) => Ok(self.info()),
             (b"FLUSHALL", [] | [_]) => {
-                self.keys.clear();
+                self.flush();
                 Ok(Reply::ok())
             }
             _ if is_name(name) => return Err(Refusal::WrongCount),
             _ => return Err(Refusal::Unknown),
         };
+        if matches!(name, b"GET" | b"EXISTS") {
+            self.tracking.on_read(arguments);
+        }
+        self.tell_changes();
         Ok(outcome.unwrap_or_else(|error| error))
+    }
+
+    /// Forgets all keys.
+    pub(crate) fn flush(&mut self) {
+        self.keys.clear();
+        self.channels.tell(self.tracking.on_flush());
+    }
+
+    /// Tells of the keys that were changed, whoever asked to be told.
+    fn tell_changes(&mut self) {
+        for key in self.keys.take_changed() {
+            self.channels.tell(self.tracking.on_change(&key));
+        }
     }
 
     /// All sections, of which these are parts.

@@ -12,6 +12,8 @@ pub(crate) struct Keyspace {
     slots: BTreeMap<Vec<u8>, Slot>,
     /// No key ends before.
     earliest_end: Option<Millis>,
+    /// The keys that were changed since they were last taken.
+    changed: Vec<Vec<u8>>,
 }
 
 pub(crate) struct Slot {
@@ -42,7 +44,12 @@ impl Keyspace {
     /// end or not at all.
     pub(crate) fn expire(&mut self, now: Millis) {
         if self.earliest_end.is_some_and(|end| now > end) {
-            self.slots.retain(|_, slot| !slot.is_over(now));
+            let changed = &mut self.changed;
+            self.slots.retain(|key, slot| {
+                let is_over = slot.is_over(now);
+                changed.extend(is_over.then(|| key.clone()));
+                !is_over
+            });
             self.earliest_end = self.slots.values().filter_map(Slot::end).min();
         }
     }
@@ -52,10 +59,12 @@ impl Keyspace {
     }
 
     pub(crate) fn value_mut(&mut self, key: &[u8]) -> Option<&mut Value> {
+        self.changed.push(key.to_vec());
         self.slots.get_mut(key).map(|slot| &mut slot.value)
     }
 
     pub(crate) fn set(&mut self, key: &[u8], value: Value, end: Option<Millis>) {
+        self.changed.push(key.to_vec());
         self.slots.insert(key.to_vec(), Slot { value, end });
         self.note(end);
     }
@@ -64,12 +73,20 @@ impl Keyspace {
     pub(crate) fn set_end(&mut self, key: &[u8], end: Millis) {
         if let Some(slot) = self.slots.get_mut(key) {
             slot.end = Some(end);
+            self.changed.push(key.to_vec());
             self.note(Some(end));
         }
     }
 
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
-        self.slots.remove(key).is_some()
+        let was_there = self.slots.remove(key).is_some();
+        self.changed.extend(was_there.then(|| key.to_vec()));
+        was_there
+    }
+
+    /// The keys that were changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.changed)
     }
 
     pub(crate) fn clear(&mut self) {

@@ -21,6 +21,7 @@ mod reply;
 mod scripts;
 mod server;
 mod sorted;
+mod tracking;
 
 pub use clock::ScriptTime;
 pub use command::take_command;

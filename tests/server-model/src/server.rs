@@ -57,7 +57,9 @@ impl ModelServer {
 
     /// The connection is gone, and its subscriptions with it.
     pub fn disconnect(&mut self, client: Client) {
-        self.data().channels.disconnect(client);
+        let mut data = self.data();
+        data.channels.disconnect(client);
+        data.tracking.disconnect(client);
     }
 
     /// Executes one command at `now_micros`, in microseconds since the epoch, and returns its reply. What it tells others
@@ -66,12 +68,17 @@ impl ModelServer {
     /// The reply to `SUBSCRIBE` and `UNSUBSCRIBE` is the confirmation of the first channel, a push; those of further
     /// channels are among the pushes.
     pub fn execute(&mut self, client: Client, now_micros: u64, command: &[Vec<u8>]) -> Reply {
-        self.data().begin(now_micros);
+        let mut data = self.data();
+        data.begin(now_micros);
+        data.tracking.begin(client);
+        drop(data);
         let Some((name, arguments)) = command.split_first() else {
             return Reply::error("ERR unknown command '', with args beginning with: ");
         };
         let arguments: Vec<&[u8]> = arguments.iter().map(Vec::as_slice).collect();
-        self.dispatch(client, name, &arguments)
+        let reply = self.dispatch(client, name, &arguments);
+        self.data().tracking.end();
+        reply
     }
 
     /// The messages made since the last call, in order: for whom, and what.
@@ -116,7 +123,7 @@ impl ModelServer {
 
     /// Forgets all keys.
     pub fn flush_all(&mut self) {
-        self.data().keys.clear();
+        self.data().flush();
     }
 
     /// From now on scripts run with every `from` in their text replaced by `to`, under the digest of the text as it was:

@@ -249,6 +249,27 @@ async fn a_renewed_hold_costs_a_command_per_third_of_its_lease() {
 }
 
 #[tokio::test]
+async fn an_alarm_costs_a_hold_of_a_second_one_renewal_and_a_shorter_hold_nothing() {
+    let server = Server::start();
+    let (manager, proxy) = behind_a_proxy(&server).await;
+    for (held_for, alarms) in [(500, 0), (2500, 1)] {
+        let (earlier, calls) = (proxy.count(), server.commandstats());
+        let guard = manager.lock("p", "k").acquire().await.unwrap();
+        sleep(Duration::from_millis(held_for)).await;
+        guard.release().await.unwrap();
+        let work = all_work_since(earlier, &proxy).await;
+        // One renewal, besides the claim, its confirmation and its release. Before the renewal goes `CLIENT CACHING YES`.
+        assert_eq!(work.len(), 3 + alarms, "{work:?}");
+        assert_eq!(
+            work.iter().filter(|words| words.last().is_some_and(|word| word == "arm")).count(),
+            alarms,
+            "{work:?}"
+        );
+        assert_eq!(server.commandstats().since(&calls).of("client|caching"), alarms as u64);
+    }
+}
+
+#[tokio::test]
 async fn holds_of_many_keys_are_renewed_in_one_command() {
     let server = Server::start();
     let (manager, proxy) = behind_a_proxy(&server).await;

@@ -93,7 +93,8 @@ async fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
 async fn a_renewal_without_an_answer_is_owed_and_sent_again_ever_more_slowly_until_the_hold_ends() {
     let (locks, guard, slot) = held().await;
     let (key, token) = (guard.key().into(), slot.locked().lease.as_ref().unwrap().token.clone());
-    let renewal = Renewal { key, token, share: None, lease: Duration::from_secs(30), grace: Duration::ZERO };
+    let renewal =
+        Renewal { key, token, share: None, lease: Duration::from_secs(30), grace: Duration::ZERO, arms: false };
     let confirmed = Renewed::Until(Deadline::after(renewal.lease));
     assert!(matches!(slot.on_renewal(&renewal, Moment::now(), Some(confirmed)), Action::LookIn(_)));
     for millis in [50, 100, 200, 400, 800, 800] {

@@ -21,7 +21,11 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// Three servers that are so far away, in milliseconds of a round trip.
 fn quorum(round_trip: u64) -> (Simulated, Servers) {
-    let random = &mut Rng::with_seed(0);
+    quorum_of(0, round_trip)
+}
+
+fn quorum_of(seed: u64, round_trip: u64) -> (Simulated, Servers) {
+    let random = &mut Rng::with_seed(seed);
     let plan = Plan { servers: 3, round_trip, ..plan(random) };
     (Simulated::begin(), Servers::of(&plan, None, random))
 }
@@ -95,21 +99,27 @@ async fn a_fenced_lock_is_had_from_far_away() {
 /// A hold may be over before the last server has its ask, and the keeper releases it over another connection.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_overtakes_an_ask_leaves_no_lock() {
-    for (bug, left) in [(None, 0), (Some(Mutant::LaggingForgotten), 1)] {
-        let (_time, servers) = quorum(0);
-        let locks = connect(&servers, "p").await;
-        let _seeded = Seeded::begin(bug);
-        servers.all()[0].set_conditions(Conditions {
-            delay: Duration::from_millis(1),
-            slow: 1.0,
-            ..Conditions::default()
-        });
-        let guard = locks.lock("k", &0).acquire().await.unwrap();
-        servers.all()[0].set_conditions(Conditions::default());
-        drop(guard);
-        sleep(Duration::from_millis(300)).await;
-        assert_eq!(count(&servers, "k:0"), left, "{bug:?}");
+    for (bug, is_left) in [(None, false), (Some(Mutant::LaggingForgotten), true)] {
+        let mut left = 0;
+        for seed in 0..8 {
+            left += left_behind_by_a_release(seed, bug).await;
+        }
+        assert_eq!(left > 0, is_left, "{bug:?}: {left}");
     }
+}
+
+/// On how many servers a lock is left. In some worlds the ask of the first server takes long.
+async fn left_behind_by_a_release(seed: u64, bug: Option<Mutant>) -> usize {
+    let (_time, servers) = quorum_of(seed, 0);
+    let locks = connect(&servers, "p").await;
+    let _seeded = Seeded::begin(bug);
+    let slow = Conditions { delay: Duration::from_millis(1), slow: 1.0, ..Conditions::default() };
+    servers.all()[0].set_conditions(slow);
+    let guard = locks.lock("k", &0).acquire().await.unwrap();
+    servers.all()[0].set_conditions(Conditions::default());
+    drop(guard);
+    sleep(Duration::from_millis(300)).await;
+    count(&servers, "k:0")
 }
 
 /// The ask of the first server is cut short by the timeout. That says nothing about the server: the lock was busy.

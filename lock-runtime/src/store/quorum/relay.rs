@@ -27,6 +27,12 @@ impl Events for Relay {
         }
     }
 
+    fn on_alarm(&self, key: Option<&str>) {
+        if let Some(events) = self.0.upgrade() {
+            events.on_alarm(key);
+        }
+    }
+
     fn on_interruption(&self, affects: &dyn Fn(&str) -> bool) {
         if let Some(events) = self.0.upgrade() {
             events.on_interruption(affects);

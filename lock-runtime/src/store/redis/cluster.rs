@@ -23,7 +23,7 @@ use topology::Topology;
 
 use super::endpoint::Endpoint;
 use super::failure::CallError;
-use super::link::{Called, Channel, Link};
+use super::link::{Called, Channel, Link, Outgoing};
 use crate::clock::{Deadline, Moment};
 use crate::store::Events;
 
@@ -134,7 +134,7 @@ impl Cluster {
     pub(super) async fn call(
         &self,
         key: &str,
-        command: &(dyn Fn(&Link) -> Cmd + Send + Sync),
+        command: &(dyn Fn(&Link) -> Outgoing + Send + Sync),
         deadline: Deadline,
     ) -> Result<Called, CallError> {
         let _calling = Calling::begin(&self.calls);
@@ -188,6 +188,12 @@ impl Cluster {
     pub(super) fn hears_of(&self, key: &str) -> bool {
         let Some((node, _)) = self.topology.master(slot_of(key)) else { return false };
         self.links().get(&node).is_some_and(|link| link.is_connected())
+    }
+
+    /// Whether the master of a key tells when the key is changed.
+    pub(super) fn has_alarms(&self, key: &str) -> bool {
+        let Some((node, _)) = self.topology.master(slot_of(key)) else { return false };
+        self.links().get(&node).is_some_and(|link| link.has_alarms())
     }
 
     /// A link to each master.

@@ -36,7 +36,7 @@ mod receiver;
 mod server_clock;
 mod silence;
 
-pub(super) use called::Called;
+pub(super) use called::{Called, Outgoing};
 pub(crate) use channel::Channel;
 use connect::Attempt;
 use drifting::Drifting;
@@ -108,6 +108,8 @@ struct State {
 pub(crate) struct Live {
     connection: MultiplexedConnection,
     pub(super) made: Made,
+    /// Whether the server tells of changed keys on this connection.
+    has_alarms: bool,
     _listening: Option<Arc<JoinSet<()>>>,
     pub(super) vote: Option<Arc<Vote>>,
 }
@@ -180,6 +182,11 @@ impl Link {
         self.locked().live.is_some()
     }
 
+    /// Whether a renewal on the connection can arm an alarm.
+    pub(super) fn has_alarms(&self) -> bool {
+        self.locked().live.as_ref().is_some_and(|live| live.has_alarms)
+    }
+
     /// Connects when there is no connection.
     pub(super) async fn connect_again(&self, deadline: Deadline) {
         // The next command reports why there is no connection.
@@ -205,6 +212,7 @@ impl Link {
             }
             Message::Wait(key) => events.on_contention(key),
             Message::Forced(key, token) => events.on_forced(key, &token),
+            Message::Alarm(key) => events.on_alarm(key),
         }
     }
 

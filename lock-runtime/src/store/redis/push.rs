@@ -14,6 +14,8 @@ pub(super) enum Message<'a> {
     Wait(&'a str),
     /// `forced <token> <lock>`
     Forced(&'a str, Token),
+    /// Not of the scripts: a key of the server's tracking table was changed; `None` for all keys.
+    Alarm(Option<&'a str>),
 }
 
 impl<'a> Message<'a> {

@@ -22,7 +22,7 @@ macro_rules! script {
 pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "ceb2ce04bcf8e68c490e4492a5a9de27e4edd444");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
 pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "0b2f2f0840701377a616d873dc9ee2d592038ce3");
-pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
+pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "b6c2e1bed6a40f82b48018a993cf0662d9d599dc");
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "04c2153098d5a7b2ca2093f1ed40a84e8a8ddf96");
 pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "497a0ce161fa16f710c0020f2b95024d644ad4aa");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "5c13ae22671049f816b32443db1be77035f81c4d");

@@ -9,7 +9,7 @@ use redis::Cmd;
 
 use super::cluster::Cluster;
 use super::failure::CallError;
-use super::link::{Called, Link};
+use super::link::{Called, Link, Outgoing};
 use crate::clock::Deadline;
 use crate::store::{Events, StoreError};
 
@@ -36,16 +36,20 @@ impl Servers {
 
     /// Sends a command about `key` to the server that has the key. The command is made for each server that is tried: each
     /// server has its own clock.
-    pub(super) async fn call(
+    pub(super) async fn call<C>(
         &self,
         key: &str,
-        command: &(impl Fn(&Link) -> Cmd + Send + Sync),
+        command: &(impl Fn(&Link) -> C + Send + Sync),
         deadline: Deadline,
-    ) -> Result<Called, CallError> {
+    ) -> Result<Called, CallError>
+    where
+        C: Into<Outgoing>,
+    {
         match self {
             Self::One(link) => link.call(command(link), deadline).await,
             Self::Cluster(cluster) => {
-                let called: BoxFuture<'_, _> = Box::pin(cluster.call(key, command, deadline));
+                let command = |link: &Link| command(link).into();
+                let called: BoxFuture<'_, _> = Box::pin(async move { cluster.call(key, &command, deadline).await });
                 called.await
             }
         }
@@ -154,6 +158,14 @@ impl Servers {
         match self {
             Self::One(link) => link.is_connected(),
             Self::Cluster(cluster) => cluster.hears_of(key),
+        }
+    }
+
+    /// Whether the server of `key` tells when the lock is changed.
+    pub(super) fn has_alarms(&self, key: &str) -> bool {
+        match self {
+            Self::One(link) => link.has_alarms(),
+            Self::Cluster(cluster) => cluster.has_alarms(key),
         }
     }
 

@@ -4,7 +4,7 @@ use ::redis::{Arg, PushKind, VerbatimFormat};
 use proptest::prelude::*;
 use server_model::{Client, ModelServer};
 
-use super::answer::{read_freed, read_released};
+use super::answer::{read_freed, read_released, read_renewed};
 use super::release::{free_arguments, release_arguments};
 use super::*;
 use crate::clock::Drift;
@@ -139,6 +139,7 @@ proptest! {
             share: None,
             lease: Duration::from_millis(lease),
             grace: Duration::ZERO,
+            arms: false,
         };
         look_at(read_claimed(value.clone(), &ask(fences), sent, Drift::DEFAULT));
         look_at(read_answer(value.clone(), &ask(fences), anchor));

@@ -279,6 +279,7 @@ impl World {
             share: None,
             lease: Duration::from_secs(30),
             grace: Duration::ZERO,
+            arms: false,
         };
         exactly_one(self.quorum.renew(&[renewal], by()).await)
     }

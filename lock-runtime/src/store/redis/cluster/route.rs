@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Cmd;
 use tokio::time::sleep;
 
 use super::super::failure::CallError;
-use super::super::link::{Called, Link};
+use super::super::link::{Called, Link, Outgoing};
 use super::Cluster;
 use super::map::Node;
 use crate::clock::{Deadline, Moment};
@@ -63,7 +62,7 @@ impl<'a> Route<'a> {
     /// Sends the command until a master answers, or no other try can help.
     pub(super) async fn follow(
         mut self,
-        command: &(dyn Fn(&Link) -> Cmd + Send + Sync),
+        command: &(dyn Fn(&Link) -> Outgoing + Send + Sync),
         deadline: Deadline,
     ) -> Result<Called, CallError> {
         let outcome = self.try_masters(command, deadline).await;
@@ -73,7 +72,7 @@ impl<'a> Route<'a> {
 
     async fn try_masters(
         &mut self,
-        command: &(dyn Fn(&Link) -> Cmd + Send + Sync),
+        command: &(dyn Fn(&Link) -> Outgoing + Send + Sync),
         mut deadline: Deadline,
     ) -> Result<Called, CallError> {
         loop {
@@ -110,7 +109,7 @@ impl<'a> Route<'a> {
         &self,
         stop: &Stop,
         link: &Arc<Link>,
-        command: &(dyn Fn(&Link) -> Cmd + Send + Sync),
+        command: &(dyn Fn(&Link) -> Outgoing + Send + Sync),
         deadline: Deadline,
     ) -> Result<Called, CallError> {
         // Otherwise a connection to a server that is gone without a word would use up all the time.

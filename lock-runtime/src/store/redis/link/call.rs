@@ -12,7 +12,7 @@ use tokio::time::timeout_at;
 
 use super::super::failure::CallError;
 use super::super::reply;
-use super::called::{Called, InFlight};
+use super::called::{Called, InFlight, Outgoing};
 use super::{Link, Live, Made};
 use crate::clock::{Deadline, Moment};
 
@@ -28,9 +28,10 @@ impl Link {
     /// Boxed: the client's future has more than a kilobyte, for which every task that waits for a lock would reserve room.
     pub(in super::super) fn call(
         self: &Arc<Self>,
-        command: Cmd,
+        command: impl Into<Outgoing>,
         deadline: Deadline,
     ) -> BoxFuture<'_, Result<Called, CallError>> {
+        let command = command.into();
         Box::pin(async move {
             match self.send(&command, deadline).await {
                 Err(CallError::Failed(error)) if error.is_io_error() => {
@@ -45,10 +46,18 @@ impl Link {
         })
     }
 
-    async fn send(self: &Arc<Self>, command: &Cmd, deadline: Deadline) -> Result<Called, CallError> {
+    async fn send(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> Result<Called, CallError> {
         let (mut live, deadline) = self.live(deadline).await?;
-        let reply = live.connection.send_packed_command(command);
-        let value = self.await_reply(live.made, deadline, reply).await?;
+        let value = if command.arms && live.has_alarms {
+            let both = behind(arming(), command);
+            let replies = live.connection.send_packed_commands(&both, 0, 2);
+            // The alarm may be refused. That is no failure of the command.
+            let reply = async { Ok(replies.await?.pop().unwrap_or(Value::Nil)) };
+            self.await_reply(live.made, deadline, reply).await?
+        } else {
+            let reply = live.connection.send_packed_command(&command.command);
+            self.await_reply(live.made, deadline, reply).await?
+        };
         let sent = sent_at(deadline);
         Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
     }
@@ -93,14 +102,12 @@ impl Link {
     /// Sends a command to the next master of a slot that is on its way. With `ASKING` that server executes the command already.
     pub(in super::super) fn call_asking(
         self: &Arc<Self>,
-        command: Cmd,
+        command: Outgoing,
         deadline: Deadline,
     ) -> BoxFuture<'_, Result<Called, CallError>> {
         Box::pin(async move {
             let (mut live, deadline) = self.live(deadline).await?;
-            let mut both = redis::pipe();
-            // In one piece: `ASKING` counts for the very next command on this connection.
-            both.cmd("ASKING").add_command(command);
+            let both = behind(redis::cmd("ASKING"), &command);
             let replies = live.connection.send_packed_commands(&both, 0, 2);
             // A server that refuses `ASKING` only redirects the command: the refusal of `ASKING` says more.
             let told = |asked, answer| if matches!(asked, Value::ServerError(_)) { asked } else { answer };
@@ -238,6 +245,19 @@ impl Link {
         // The first poll takes the command when the buffer has room.
         let _: Poll<_> = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     }
+}
+
+/// A command behind another that says how the server is to take it. They go in one piece: the first counts for the very next
+/// command on the connection.
+fn behind(first: Cmd, command: &Outgoing) -> Pipeline {
+    let mut both = redis::pipe();
+    both.add_command(first).add_command(command.command.clone());
+    both
+}
+
+/// Has the server tell when somebody else changes what the next command reads.
+pub(super) fn arming() -> Cmd {
+    redis::cmd("CLIENT").arg("CACHING").arg("YES").clone()
 }
 
 /// When a command was sent, for a lease that its reply grants: never later than the instant before it.

@@ -1,12 +1,32 @@
-//! [`Called`]: a reply, and a command that waits for one.
+//! [`Outgoing`]: a command. [`Called`]: a reply, and a command that waits for one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use redis::Value;
+use redis::{Cmd, Value};
 
 use super::{Link, Live};
 use crate::clock::Moment;
+
+/// A command, as it goes out on a connection.
+pub(in super::super) struct Outgoing {
+    pub(super) command: Cmd,
+    /// Whether the server is to tell when somebody else changes what the command reads.
+    pub(in super::super) arms: bool,
+}
+
+impl From<Cmd> for Outgoing {
+    fn from(command: Cmd) -> Self {
+        Self { command, arms: false }
+    }
+}
+
+impl Outgoing {
+    /// The command, which arms alarms.
+    pub(in super::super) fn arming(command: Cmd, arms: bool) -> Self {
+        Self { command, arms }
+    }
+}
 
 /// Counts commands while they are on their way.
 pub(super) struct InFlight<'a>(&'a AtomicUsize, usize);

@@ -16,6 +16,7 @@ use super::super::endpoint::Endpoint;
 use super::super::failure::CallError;
 use super::super::greeting::OnFailover;
 use super::super::vote::Vote;
+use super::call::arming;
 use super::receiver::Receiver;
 use super::{Channel, Link, Live, Made};
 use crate::clock::{Deadline, Drift, Moment};
@@ -314,17 +315,24 @@ impl Opening {
             }
             None => None,
         };
+        let has_alarms =
+            !self.is_of_callers() && [told.next(), told.next()].iter().all(|told| *told == Some(Value::Okay));
         // Without its channel the keeper renews all the same, and its messages go to the callers' channel.
-        if self.channel.as_ref().is_some_and(Channel::is_of_callers) {
+        if self.is_of_callers() {
             told.next().unwrap_or(Value::Nil).extract_error()?;
         }
         let live = Live {
             connection: greeted.connection,
             made: Made { generation, at: Moment::now() },
+            has_alarms,
             _listening: greeted.listening,
             vote,
         };
         Ok(Opened { live, anchor, round_trip: greeted.round_trip })
+    }
+
+    fn is_of_callers(&self) -> bool {
+        self.channel.as_ref().is_some_and(Channel::is_of_callers)
     }
 
     /// The commands that go along with the greeting.
@@ -333,6 +341,11 @@ impl Opening {
         wishes.cmd("TIME");
         if self.max_lease.is_some() {
             Vote::ask(&mut wishes);
+        }
+        if !self.is_of_callers() {
+            // A server that refuses this tells nothing of changed keys. The second shows that alarms can be armed.
+            wishes.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
+            wishes.add_command(arming());
         }
         if let Some(channel) = &self.channel {
             wishes.cmd("SUBSCRIBE").arg(channel.name());

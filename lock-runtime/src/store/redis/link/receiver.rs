@@ -25,6 +25,17 @@ impl redis::aio::AsyncPushSender for Receiver {
                     link.dispatch(message);
                 }
             }
+            PushKind::Invalidate => match info.data.as_slice() {
+                [Value::Array(keys)] => {
+                    let texts = keys.iter().filter_map(|key| match key {
+                        Value::BulkString(key) => std::str::from_utf8(key).ok(),
+                        _ => None,
+                    });
+                    texts.for_each(|key| link.dispatch(Message::Alarm(Some(key))));
+                }
+                // All keys were flushed.
+                _ => link.dispatch(Message::Alarm(None)),
+            },
             PushKind::Disconnection => link.drop_connection(self.generation),
             _ => {}
         }

@@ -2,8 +2,11 @@
 -- Rules of docs/protocol.md: 6 (PEXPIRE GT never shortens a lease, so a late or repeated renewal does no harm), 10 (only the
 -- owner's token renews).
 --
+-- The last read arms the alarms, when `CLIENT CACHING YES` came before the script. A write of the same connection disarms an
+-- alarm, so the read comes after all writes.
+--
 -- KEYS  per lease: lock
--- ARGV  per lease: token, lease in ms
+-- ARGV  per lease: token, lease in ms; then `arm` to arm the alarms
 -- Returns { answer… }, an answer being 1 (owned, for at least that long), 0 (not owned), or a message
 
 local replies = {}
@@ -17,5 +20,8 @@ for i = 1, #KEYS do
     local done = redis.pcall('PEXPIRE', KEYS[i], ARGV[2 * i], 'GT')
     replies[i] = type(done) == 'table' and done.err or 1
   end
+end
+if #ARGV > 2 * #KEYS then
+  redis.pcall('EXISTS', unpack(KEYS))
 end
 return replies

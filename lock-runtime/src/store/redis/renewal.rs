@@ -1,0 +1,64 @@
+//! How leases are lengthened, and their alarms armed: the server then tells when somebody else changes a lock.
+
+use redis::Cmd;
+
+use super::answer::read_renewed;
+use super::link::{Link, Outgoing};
+use super::reply::items;
+use super::verb::Verb;
+use super::{RedisStore, helper_key, millis, scripts};
+use crate::clock::Deadline;
+use crate::share::Share;
+use crate::store::{Answers, Renewal, Renewed, StoreError};
+
+impl Verb for Renewal {
+    type Answer = Renewed;
+
+    async fn send(store: &RedisStore, renewals: &[Self], deadline: Deadline) -> Answers<Renewed> {
+        let is_shared = renewals.iter().any(Verb::is_shared);
+        let arms = renewals.iter().any(|renewal| renewal.arms);
+        let arguments = |_: &Link, command: &mut Cmd| {
+            for renewal in renewals {
+                command.arg(&*renewal.key);
+                if is_shared {
+                    helper_key(command, &renewal.key, "shared");
+                }
+            }
+            for renewal in renewals {
+                command.arg(renewal.token.as_str());
+                if let Some(share) = renewal.share {
+                    command.arg(share.capacity());
+                }
+                command.arg(millis(renewal.lease + renewal.grace));
+            }
+            if arms {
+                command.arg("arm");
+            }
+        };
+        let keys_each = if is_shared { 2 } else { 1 };
+        let keys = (renewals.first().map_or("", |renewal| &renewal.key), keys_each * renewals.len());
+        let script = if is_shared { &scripts::SHARED_RENEW } else { &scripts::RENEW };
+        let outgoing = |command| Outgoing::arming(command, arms);
+        let mut called = store.run_as(outgoing, script, keys, arguments, deadline).await?;
+        let answers = items(called.take_value()).map_err(|_| StoreError::no_answer())?;
+        let read = |(answer, renewal)| read_renewed(answer, renewal, called.sent, called.link.drift);
+        let mut answers: Vec<_> = answers.into_iter().zip(renewals).map(read).collect();
+        // A replica that has not seen the renewal may take the master's place, and would end the lease as if there had been
+        // none.
+        called.wait_for_replicas_of(&mut answers, |renewed| matches!(renewed, Renewed::Until(_)), deadline).await;
+        Ok(answers)
+    }
+
+    fn key(&self) -> &str {
+        &self.key
+    }
+
+    fn share(&self) -> Option<Share> {
+        self.share
+    }
+
+    /// The lease stays: its hold goes on for as long as the server keeps the lease.
+    fn token_to_release(&self) -> &'static str {
+        ""
+    }
+}
