@@ -19,23 +19,23 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "ceb2ce04bcf8e68c490e4492a5a9de27e4edd444");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "44f22473b82ad93cf02ff57b58d49f574b4f1160");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "0b2f2f0840701377a616d873dc9ee2d592038ce3");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "9bc8b56e04753ed2e880dd5699ad5cc0abc52c0e");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "04c2153098d5a7b2ca2093f1ed40a84e8a8ddf96");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "497a0ce161fa16f710c0020f2b95024d644ad4aa");
-pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "5c13ae22671049f816b32443db1be77035f81c4d");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "95511916d8a7a4640c9875b4f1d00d5100caee9d");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "b87292794830b13d6fee3e1484f8468df737d19a");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "a62e4dc049444610a442f8bb437319b860381980");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "28f8b1a556af5f053c6908247c6434980758c1ff");
+pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "31896bf8929c41845ce1dbae81fdd803c7f03158");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "486461eae7e9c9ff7e1f19172c470fd3c16bfe81");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "5b8af32892c4bd69b668dded06e5e6790bdbde53");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "79170d7ff76072b6e7b917df40796fe5844ebf62");
+    script!(9, "shared_ask.lua", "49dc42759024b848a166a4d06efe7cc9b667f2fd");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "fd907f879f85a2e9d0352bc4f3fde8edf6e18e1b");
+    script!(10, "shared_release.lua", "ecae6f5ddec4b0fd9c60c11d4ea23a3c5bf45949");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "b38adc8544b3b7b029589541b17ea3449d4046d1");
+    script!(11, "shared_renew.lua", "b1ebeafdf56ab727a07bd5202cdb1ab57ef51340");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "25a27dd50a748879ceb840d053697bad9b8be1b6");
+    script!(12, "shared_draw.lua", "ea5c4f56c1e5cf7413e07dcb06a27ca41958e8c8");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

@@ -41,15 +41,12 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
       first = draw(fence, fences)
     end
     if redis.call('EXISTS', queue) == 1 then
-      redis.call('LREM', queue, 0, entry)
+      redis.call('ZREM', queue, entry)
     end
     return { 1, redis.call('PTTL', lock), redis.call('EXISTS', queue), first }
   end
   if wait == 1 then
-    if not redis.call('LPOS', queue, entry) then
-      redis.call('RPUSH', queue, entry)
-    end
-    redis.call('PEXPIRE', queue, QUEUE_TTL)
+    join(queue, entry)
     if owner == SHARED then
       tell_shared(lock, queue, entry)
     else

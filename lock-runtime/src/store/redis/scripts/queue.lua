@@ -2,7 +2,7 @@
 --
 -- Per lock there are three keys in one cluster slot, and two more when the lock is shared:
 --   <lock>          string: the owner's token, with a TTL (the lease)
---   {<lock>}:queue  list: one "<claim ms>|<token>" per waiting process, first come first
+--   {<lock>}:queue  zset: one "<claim ms>|<token>" per waiting process, by the time when it came, in µs of the server's clock
 --   {<lock>}:fence  string: the last fencing token drawn
 -- A script has no rollback. So steps that may fail come first, and PUBLISH is under pcall.
 -- Rule 9: the last write is the grant.
@@ -49,6 +49,20 @@ local function number(value)
   return string.format('%.0f', value) -- tostring would lose digits
 end
 
+-- Puts `entry` at the end of the queue, unless it waits there already. It comes behind all others, also when the clock was
+-- set back.
+local function join(queue, entry)
+  if not redis.call('ZSCORE', queue, entry) then
+    local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0
+    redis.call('ZADD', queue, number(math.max(now(), last + 1)), entry)
+  end
+  redis.call('PEXPIRE', queue, QUEUE_TTL)
+end
+
+local function first_of(queue)
+  return redis.call('ZRANGE', queue, 0, 0)[1]
+end
+
 -- include shared.lua
 
 -- Takes waiters from the queue until one of them gets the message that the lock is its own. The lock is then set to that token.
@@ -64,11 +78,12 @@ end
 local function hand_off(lock, queue, caller)
   local granted_at, tried = now(), false
   while true do
-    local entry = redis.pcall('LPOP', queue)
-    if type(entry) == 'table' and not string.find(entry.err, '^WRONGTYPE') then
-      error(entry)
+    local first = redis.pcall('ZPOPMIN', queue)
+    if first.err and not string.find(first.err, '^WRONGTYPE') then
+      error(first)
     end
-    if type(entry) ~= 'string' then
+    local entry = first[1]
+    if not entry then
       if tried then
         redis.call('DEL', lock)
       end

@@ -18,16 +18,12 @@
 -- queue's key may hold anything. Returns the answer.
 local function pass_on(lock, queue, owner, token, claim, again, again_claim)
   local owned = owner == token
-  redis.call('LREM', queue, 0, claim .. '|' .. token)
+  redis.call('ZREM', queue, claim .. '|' .. token)
   if owner == SHARED and not has_shared(lock) then
     owner = nil
   end
   if again ~= '' and owner ~= again then -- otherwise this release was executed before, and the lock was passed on since
-    local again_entry = again_claim .. '|' .. again
-    if not redis.call('LPOS', queue, again_entry) then
-      redis.call('RPUSH', queue, again_entry)
-    end
-    redis.call('PEXPIRE', queue, QUEUE_TTL)
+    join(queue, again_claim .. '|' .. again)
   end
   if owned or not owner then
     owner = hand_off(lock, queue, again)

@@ -29,7 +29,7 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
   elseif owner == SHARED and not redis.call('ZSCORE', shared, member) then
     admit(lock, queue, token) -- a lease that has ended by itself may have left room
     if not redis.call('ZSCORE', shared, member) and fits(lock, capacity) and is_next(lock, queue, entry) then
-      redis.call('LREM', queue, 0, entry)
+      redis.call('ZREM', queue, entry)
       add_shared(lock, member, claim)
       keep_shared(lock)
       admit(lock, queue)
@@ -42,15 +42,12 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
       first = draw(fence, 1)
     end
     if redis.call('EXISTS', queue) == 1 then
-      redis.call('LREM', queue, 0, entry)
+      redis.call('ZREM', queue, entry)
     end
     return { 1, ends - math.ceil(now() / 1000), redis.call('EXISTS', queue), first }
   end
   if wait == 1 then
-    if not redis.call('LPOS', queue, entry) then
-      redis.call('RPUSH', queue, entry)
-    end
-    redis.call('PEXPIRE', queue, QUEUE_TTL)
+    join(queue, entry)
     if owner == SHARED then
       -- The other permits of the same process are no reason to end what it does.
       tell_shared(lock, queue, entry, channel(token))

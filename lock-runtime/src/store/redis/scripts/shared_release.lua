@@ -24,13 +24,10 @@ local function release(lock, queue, token, claim, capacity, again, again_claim)
       keep_shared(lock)
     end
   end
-  redis.call('LREM', queue, 0, claim .. 's' .. member)
+  redis.call('ZREM', queue, claim .. 's' .. member)
   -- Otherwise this release was executed before, and the token that asks again has its lease.
   if again ~= '' and not (owner == SHARED and redis.call('ZSCORE', shared, again_member)) then
-    if not redis.call('LPOS', queue, again_entry) then
-      redis.call('RPUSH', queue, again_entry)
-    end
-    redis.call('PEXPIRE', queue, QUEUE_TTL)
+    join(queue, again_entry)
   end
   if not owner then
     owner = hand_off(lock, queue, again)
