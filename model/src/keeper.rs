@@ -163,6 +163,11 @@ impl Protocol {
                 (None, Some(asked)) => asked.contended = true,
                 (None, None) => {}
             },
+            Message::Near => {
+                if let Some(asked) = &mut me.asked {
+                    asked.rest = 0;
+                }
+            }
             Message::Forced(sequence) => self.forced(world, process, sequence),
             Message::Reply(..) => {}
         }

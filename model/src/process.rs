@@ -1,6 +1,7 @@
 //! What a client does to its own state only.
 
 use crate::state::{Anchor, Asked, Command, Grant, Health, Lease, Message, Outcome, Phase, Process, Ticks, Verb};
+use crate::FAR;
 use crate::state::{Breach, CALLERS, Link, Seen};
 
 impl Process {
@@ -76,7 +77,8 @@ impl Process {
         }
         self.unused = self.unused.map(|_| true);
         if let Some(asked) = &mut self.asked {
-            asked.due = asked.queued;
+            asked.rest = asked.rest.saturating_sub(1);
+            asked.due = asked.queued && asked.rest == 0;
             asked.repeated = false;
             if let Some(grant) = &mut asked.granted {
                 grant.left = grant.left.saturating_sub(1);
@@ -96,7 +98,7 @@ impl Process {
                 match message {
                     Message::Reply(command, ..) => command.tick(),
                     Message::Grant(_, age, _) => *age = older(*age),
-                    Message::Wait | Message::Forced(_) => {}
+                    Message::Wait | Message::Near | Message::Forced(_) => {}
                 }
             }
         }
@@ -166,8 +168,12 @@ impl Asked {
     pub(crate) fn answer(&mut self, grant: Option<Grant>, outcome: Outcome, anchor: Anchor, queues: bool) {
         self.unanswered = false;
         self.due = false;
+        self.rest = 0;
         match outcome {
-            Outcome::Busy(dated) => {
+            Outcome::Busy(_) | Outcome::Far(_) => {
+                let dated = outcome != Outcome::Busy(false);
+                // Rule 5: also when the owner's lease must have ended.
+                self.rest = if let Outcome::Far(left) = outcome { left.min(FAR) } else { 0 };
                 self.queued |= queues;
                 self.doubtful = false;
                 self.answered = true;
