@@ -11,6 +11,7 @@ mod scale_locks;
 mod w1;
 mod w10;
 mod w11;
+pub(crate) mod w12;
 mod w2;
 pub(crate) mod w3;
 mod w3b;
@@ -45,6 +46,7 @@ pub(crate) enum Workload {
     Attribute,
     Sticky,
     Turns,
+    Processes,
     ScaleLocks,
     ScaleHandOffs,
     HangingMaster,
@@ -164,6 +166,7 @@ pub(crate) static CASES: &[Case] = &[
     case!("w9", "W9 the attribute and the call it stands for, in memory", Workload::Attribute, Current, 1, InMemory, &[InMemory], column::ATTRIBUTE),
     case!("w10", "W10 1,000 keys by Zipf's law, 64 tasks with pauses: nobody waits", Workload::Sticky, Multi, 1, Raw, &[Raw, Ours, Lingering], column::STICKY),
     case!("w11", "W11 two processes lock one key in strict turns", Workload::Turns, Current, 1, Ours, &[Ours, Lingering], column::TURNS),
+    case!("w12", "W12 many processes want one key", Workload::Processes, Multi, 1, Ours, &[Ours], column::PROCESSES),
     case!("telemetry", "what telemetry costs: one task, one key; client and server on one core", Workload::Pair, Pinned, 1, Ours, OBSERVED, column::OBSERVED_PAIR),
     case!("telemetry-hand-over", "what telemetry costs: the hand-over alone, as W3b; current-thread runtime", Workload::SaleInMemory, Current, 1, Ours, OBSERVED, column::HAND_OVER),
     case!("scale-locks", "Scale: 64 tasks, a key per lock; one server, and clusters", Workload::ScaleLocks, Multi, 1, Ours, &[Ours, ThreeMasters, SixMasters], column::SCALE_LOCKS),
@@ -180,8 +183,8 @@ impl Case {
     /// How often baseline and ours are measured. What is short and noisy has many rounds rather than long ones.
     pub(crate) fn rounds(&self, quick: bool) -> u32 {
         match self.workload {
-            Workload::Leases | Workload::Crowd { .. } if quick => 1,
-            Workload::Leases | Workload::Crowd { .. } | Workload::Fairness => 3,
+            Workload::Leases | Workload::Crowd { .. } | Workload::Processes if quick => 1,
+            Workload::Leases | Workload::Crowd { .. } | Workload::Fairness | Workload::Processes => 3,
             Workload::HangingMaster if quick => 5,
             Workload::HangingMaster => 45,
             _ if quick => 3,
@@ -228,6 +231,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
         Workload::Attribute => w9::run(run).await,
         Workload::Sticky => w10::run::<C>(run).await,
         Workload::Turns => w11::run::<C>(run).await,
+        Workload::Processes => w12::run::<C>(run).await,
         Workload::ScaleLocks => scale_locks::run(run).await,
         Workload::ScaleHandOffs => scale_hand_offs::run(run).await,
         Workload::HangingMaster => hanging_master::run(run).await,
