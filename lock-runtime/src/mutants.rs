@@ -60,6 +60,7 @@ mod seeded {
         LingerUnchecked,
         LingersOn,
         LingersPastTheEnd,
+        NearForgotten,
         NoDriftAllowance,
         NoEvalFallback,
         NoLeaseCheck,

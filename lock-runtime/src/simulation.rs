@@ -4,6 +4,7 @@
 //! reorders between connections, loses and cuts, a server that stops, and a host that is suspended. The same seed gives
 //! the same history, and the history checker judges it. In other worlds the locks are on a quorum of such servers.
 
+mod crowd;
 mod embedded;
 mod faults;
 mod force;

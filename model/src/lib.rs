@@ -203,7 +203,7 @@ impl Protocol {
                 actions.push(Action::Crash(process, Health::Vanished));
             }
             if faults.lost_pushes > 0
-                && matches!(me.links[CALLERS].down.first(), Some(Message::Grant(..) | Message::Wait | Message::Near))
+                && matches!(me.links[CALLERS].down.first(), Some(Message::Grant(..) | Message::Wait | Message::Near(_)))
             {
                 actions.push(Action::LosePush(process));
             }

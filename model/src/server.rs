@@ -37,7 +37,7 @@ impl Protocol {
         // Rule 5: who comes to be one of the first is told.
         let near = world.server.queue.get(NEAR - 1).copied();
         if let (Some(_), Some(near)) = (before, near.filter(|_| near != before && self.keeps(Rule::NearIsTold))) {
-            publish(world, near.process, Message::Near);
+            publish(world, near.process, Message::Near(0));
         }
         outcome
     }

@@ -192,7 +192,9 @@ pub struct Asked {
     /// It is time to ask again.
     pub due: bool,
     /// Others wait in front: for so long it does not ask again.
-    pub rest: Ticks,
+    pub pause: Ticks,
+    /// Ticks since it was told to be one of the first.
+    pub near: Option<Ticks>,
     /// The keeper has asked again for a task that does not read the answer.
     pub repeated: bool,
     /// The last dated refusal.
@@ -304,8 +306,8 @@ pub enum Message {
     Grant(u8, Ticks, bool),
     /// Another process waits.
     Wait,
-    /// This process waits, and is one of the first now.
-    Near,
+    /// This process waits, and is one of the first; ticks since.
+    Near(Ticks),
     /// The lock of this token is released by force.
     Forced(u8),
 }

@@ -2,11 +2,12 @@
 //!
 //! To the lock a manager is a process: it has a token, a channel and connections of its own. Here all are in one process.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
 use crate::child::{Run, ready};
 use crate::contestant::{Contestant, connect_raw};
@@ -74,33 +75,39 @@ async fn pass<C: Contestant>(
     server: &mut MultiplexedConnection,
     outcome: &mut Outcome,
 ) -> Result<f64, String> {
-    // Each has its turn a few times, and the longest crowd has settled by then.
-    let end = Instant::now() + Duration::from_secs(2) + Duration::from_millis(3) * u32::try_from(crowd.len()).unwrap_or(0);
-    let middle = end - Duration::from_millis(1_500);
+    // First each has its turn twice: a connection sends the text of each script once.
+    let warm_up = 2 * crowd.len();
+    let all = warm_up + crowd.len().max(2_000);
+    let hand_offs = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
     for lock in crowd.iter().cloned() {
+        let hand_offs = Arc::clone(&hand_offs);
         tasks.spawn(async move {
-            let (mut outcome, mut counted) = (Outcome::default(), 0);
-            while Instant::now() < end {
-                let held = lock.with("w12:0", async {}).await;
-                let now = Instant::now();
-                counted += usize::from(held.is_ok() && now > middle && now < end);
-                outcome.count(held);
+            let mut outcome = Outcome::default();
+            while hand_offs.load(Ordering::Relaxed) < all && outcome.failures == 0 {
+                outcome.count(lock.with("w12:0", async {}).await);
+                hand_offs.fetch_add(1, Ordering::Relaxed);
             }
-            (outcome, counted)
+            outcome
         });
     }
-    tokio::time::sleep_until(middle).await;
-    let before = cpu_seconds(server).await?;
-    tokio::time::sleep_until(end).await;
-    let used = cpu_seconds(server).await? - before;
-    let mut hand_offs = 0;
+    let (before, used_before) = (reach(&hand_offs, warm_up).await, cpu_seconds(server).await?);
+    let (after, used_after) = (reach(&hand_offs, all).await, cpu_seconds(server).await?);
     while let Some(joined) = tasks.join_next().await {
-        let (of_task, counted) = joined.map_err(|error| error.to_string())?;
-        outcome.absorb(of_task);
-        hand_offs += counted;
+        outcome.absorb(joined.map_err(|error| error.to_string())?);
     }
-    Ok(used * 1e6 / float(hand_offs))
+    Ok((used_after - used_before) * 1e6 / float(after - before))
+}
+
+/// Waits until there were so many hand-offs. Returns how many there were.
+async fn reach(hand_offs: &AtomicUsize, count: usize) -> usize {
+    loop {
+        let reached = hand_offs.load(Ordering::Relaxed);
+        if reached >= count {
+            return reached;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// One of them holds the key, and all the others wait for it. Returns the server's share of a core.
@@ -109,7 +116,7 @@ async fn wait<C: Contestant>(crowd: &[C], server: &mut MultiplexedConnection, ru
     for lock in crowd.iter().cloned() {
         waiters.spawn(async move { lock.with("w12:1", std::future::pending::<()>()).await });
     }
-    // Until all are in the queue, and ask as seldom as they ever do.
+    // Until all are in the queue, and have heard how seldom they may ask.
     tokio::time::sleep(Duration::from_secs(4)).await;
     let span = Duration::from_secs(run.size(20, 10).into());
     let before = cpu_seconds(server).await?;
@@ -121,8 +128,7 @@ async fn wait<C: Contestant>(crowd: &[C], server: &mut MultiplexedConnection, ru
 
 /// What the server has used since its start, by its own account: system and user time.
 async fn cpu_seconds(server: &mut MultiplexedConnection) -> Result<f64, String> {
-    let info: String =
-        redis::cmd("INFO").arg("cpu").query_async(server).await.map_err(|error| error.to_string())?;
+    let info: String = redis::cmd("INFO").arg("cpu").query_async(server).await.map_err(|error| error.to_string())?;
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
     field("used_cpu_sys:").zip(field("used_cpu_user:")).map(|(sys, user)| sys + user).ok_or_else(|| info.clone())
 }

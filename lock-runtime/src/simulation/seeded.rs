@@ -185,10 +185,12 @@ pub(super) const ALL: &[Seeded] = &[
     scripts("the queue's last is served first", &[("number(math.max(now(), last + 1))", "number(-now())")], ORDER),
     scripts(
         "who yields queues at the head",
-        &[("    join(queue, again_claim .. '|' .. again)", "    redis.call('ZADD', queue, 0, again_claim .. '|' .. again)")],
+        &[(
+            "    join(queue, again_claim .. '|' .. again)",
+            "    redis.call('ZADD', queue, 0, again_claim .. '|' .. again)",
+        )],
         ORDER,
     ),
-    scripts("who asks again queues anew", &[("if not redis.call('ZSCORE', queue, entry) then", "if true then")], ORDER),
     scripts("a queue has no end", &[("redis.call('PEXPIRE', queue, QUEUE_TTL)", "")], ENDS),
     scripts(
         "a lock is granted without an end",
@@ -239,10 +241,17 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     scripts("a holder is not told that others wait", &[("tell(owner, 'wait ' .. lock)", "")], ORDER),
     crowded(scripts(
-        "a withdrawal leaves the queue as it is",
-        &[("redis.call('ZREM', queue, claim .. '|' .. token)", "")],
+        "who comes to be one of the first is not told",
+        &[("'near ' .. number(now())", "'nearly '")],
         UNUSED,
     )),
+    crowded(code("who is told that it is one of the first pauses on", Mutant::NearForgotten, UNUSED)),
+    scripts(
+        "the first waiter pauses",
+        &[("return is_far and now() - came >= YOUNG and PAUSE or 0,", "return now() - came >= YOUNG and 8000 or 0,")],
+        UNUSED,
+    ),
+    crowded(scripts("a withdrawal leaves the queue as it is", &[("leave(queue, claim .. '|' .. token)", "")], UNUSED)),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON)),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),

@@ -19,23 +19,23 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "44f22473b82ad93cf02ff57b58d49f574b4f1160");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "81c9f33d413697cfdbdde3d6a5f0d901d2cca40b");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "9bc8b56e04753ed2e880dd5699ad5cc0abc52c0e");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "edf5c0239c72f76e3e9bea6f0847df4f57abc3c0");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "e6363617e8a4dd38cd3298787da70d02f7865ba9");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "a62e4dc049444610a442f8bb437319b860381980");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "28f8b1a556af5f053c6908247c6434980758c1ff");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "917ebe38f61ce3eccba3c883accbda493d44f4e3");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "2096aeee2e502a51daf4686ac96da0c948f542b4");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "31896bf8929c41845ce1dbae81fdd803c7f03158");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "486461eae7e9c9ff7e1f19172c470fd3c16bfe81");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "5b8af32892c4bd69b668dded06e5e6790bdbde53");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "9ae37241e9bd7de3533fc21a83f9fbc19c558cc6");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "11da71e18b23d26d1daf3055f6028b8d374009f9");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "49dc42759024b848a166a4d06efe7cc9b667f2fd");
+    script!(9, "shared_ask.lua", "e8bb960d0984f1824cd3d91f099efb1ce529f71b");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "ecae6f5ddec4b0fd9c60c11d4ea23a3c5bf45949");
+    script!(10, "shared_release.lua", "183c3f5216406bf94cef1f79d4ef981ffbab2d80");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "b1ebeafdf56ab727a07bd5202cdb1ab57ef51340");
+    script!(11, "shared_renew.lua", "49c5cef7a337ae88a5a0148acd53d7707794c1d4");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "ea5c4f56c1e5cf7413e07dcb06a27ca41958e8c8");
+    script!(12, "shared_draw.lua", "45cf6e8f35e4906047098081429416632319e130");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
@@ -68,7 +68,28 @@ fn command(name: &str, script: &str, keys: usize, arguments: &impl Fn(&mut Cmd))
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::timing::{ASK_INTERVAL, CLAIM, FRESH_ANSWER, TICK};
+
+    /// The number of this constant in `queue.lua`.
+    fn number(name: &str) -> u32 {
+        let (_, rest) = include_str!("scripts/queue.lua").split_once(&format!("local {name} = ")).unwrap();
+        rest.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    /// Promise 4: each crashed waiter delays others by at most 3 s, and a lost wake-up by a second. When all waiters are
+    /// dead that ask every second, the first that pauses has to ask soon enough.
+    #[test]
+    fn a_waiter_pauses_no_longer_than_the_dead_ones_in_front_of_it_may_cost() {
+        let round_trip = Duration::from_millis(40);
+        let pause = Duration::from_millis(number("PAUSE").into()) + ASK_INTERVAL + FRESH_ANSWER + TICK + round_trip;
+        let spare = (Duration::from_secs(3) - CLAIM) * number("NEAR") + Duration::from_secs(1);
+        assert!(pause <= spare, "{pause:?} {spare:?}");
+        assert!(Duration::from_micros(number("YOUNG").into()) < ASK_INTERVAL);
+        assert!(Duration::from_millis(number("QUEUE_TTL").into()) > pause + ASK_INTERVAL);
+    }
 
     #[test]
     fn the_digest_of_each_script_is_that_of_its_text() {

@@ -18,7 +18,7 @@
 -- queue's key may hold anything. Returns the answer.
 local function pass_on(lock, queue, owner, token, claim, again, again_claim)
   local owned = owner == token
-  redis.call('ZREM', queue, claim .. '|' .. token)
+  leave(queue, claim .. '|' .. token)
   if owner == SHARED and not has_shared(lock) then
     owner = nil
   end
@@ -80,6 +80,7 @@ for i = 1, #KEYS / 3 do
   local k, a = 3 * i - 3, 6 * i - 6
   local ran, answer = pcall(release, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
     ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5], ARGV[a + 6])
+  tell_near(KEYS[k + 1], KEYS[k + 2])
   replies[i] = ran and answer or { -2, message_of(answer) }
 end
 return replies

@@ -8,7 +8,8 @@
 
 local SHARED = 'shared'
 local FORCED = '|forced' -- stands behind what the lock's key holds while the lock is released by force (rule 21)
-local HEAD_LIFE = 2000000 -- in µs; a waiter repeats its ask every second
+local HEAD_LIFE = 2000000 -- in µs; the first waiter repeats its ask every second
+local HEAD_TTL = 5000 -- in ms
 local MOST_TOLD = 100 -- how many owners hear of a waiter at once; an ask that is repeated tells more of them
 
 local function shared_of(lock)
@@ -67,7 +68,7 @@ local function admit(lock, queue, caller, first)
     local claim, member, capacity, token = parse_shared(entry)
     while claim and fits(lock, capacity) do
       if not first then
-        redis.call('ZPOPMIN', queue)
+        pop(queue)
       end
       first = nil
       if channel(token) then
@@ -96,7 +97,7 @@ end
 
 -- Notes that the first waiter is alive: its ask has just come, or it has just become the first.
 local function note_head(lock, entry)
-  redis.call('SET', head_of(lock), number(now() + HEAD_LIFE) .. ' ' .. entry, 'PX', QUEUE_TTL)
+  redis.call('SET', head_of(lock), number(now() + HEAD_LIFE) .. ' ' .. entry, 'PX', HEAD_TTL)
 end
 
 local function head_lives(lock, entry)
@@ -119,7 +120,7 @@ local function is_next(lock, queue, entry)
     if head_lives(lock, head) then
       return false
     end
-    redis.call('ZPOPMIN', queue)
+    pop(queue)
   end
 end
 
