@@ -240,17 +240,6 @@ pub(super) const ALL: &[Seeded] = &[
         PASSES_ON,
     ),
     scripts("a holder is not told that others wait", &[("tell(owner, 'wait ' .. lock)", "")], ORDER),
-    crowded(scripts(
-        "who comes to be one of the first is not told",
-        &[("'near ' .. number(now())", "'nearly '")],
-        UNUSED,
-    )),
-    crowded(code("who is told that it is one of the first pauses on", Mutant::NearForgotten, UNUSED)),
-    scripts(
-        "the first waiter pauses",
-        &[("return is_far and now() - came >= YOUNG and PAUSE or 0,", "return now() - came >= YOUNG and 8000 or 0,")],
-        UNUSED,
-    ),
     crowded(scripts("a withdrawal leaves the queue as it is", &[("leave(queue, claim .. '|' .. token)", "")], UNUSED)),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON)),
