@@ -98,6 +98,14 @@ pub(crate) const HANGING_MASTER: &[Column] = &[
 pub(crate) const STICKY: &[Column] =
     &[ratio("mean", "µs per lock"), ratio("median", "p50 µs"), ratio("p99", "p99 µs"), COMMANDS, CLIENT, SERVER];
 pub(crate) const TURNS: &[Column] = &[ratio("turn", "µs per turn"), COMMANDS, CLIENT, SERVER];
+pub(crate) const PROCESSES: &[Column] = &[
+    plain("server CPU per hand-off, 1000 processes / 2"),
+    plain("server CPU per hand-off, 100 processes / 2"),
+    plain("server CPU per hand-off, 10 processes / 2"),
+    plain("1000 wait, % of a core of the server"),
+    plain("100 wait, % of a core of the server"),
+    COMMANDS,
+];
 pub(crate) const SHARED: &[Column] = &[ratio("per lock", "µs per lock"), COMMANDS, CLIENT];
 pub(crate) const BUSY: &[Column] = &[plain("permits in use, %"), COMMANDS, CLIENT];
 pub(crate) const TWO_KEYS: &[Column] =

@@ -71,6 +71,8 @@ const TARGETS: &[Target] = &[
     at_most("w9", "attribute / hand", Column("attribute / hand"), 1.02),
     at_most("w10", "mean, × the raw pair", Column("µs per lock"), 0.05),
     at_most("w11", "a turn, × without linger", Column("µs per turn"), 1.5),
+    at_most("w12", "server CPU per hand-off, 1,000 processes / 2", Column("server CPU per hand-off, 1000 processes / 2"), 1.3),
+    at_most("w12", "1,000 wait, % of a core of the server", Column("1000 wait, % of a core of the server"), 1.0),
     at_most("w13", "per lock, × tokio::sync::RwLock", Column("µs per lock"), 4.0),
     at_most("w13-current", "per lock, × tokio::sync::RwLock", Column("µs per lock"), 4.0),
     at_most("w14", "per lock, × tokio::sync::Semaphore", Column("µs per lock"), 4.0),

@@ -12,6 +12,7 @@ mod scale_locks;
 mod w1;
 mod w10;
 mod w11;
+pub(crate) mod w12;
 mod w13;
 pub(crate) mod w14;
 pub(crate) mod w16;
@@ -49,6 +50,7 @@ pub(crate) enum Workload {
     Attribute,
     Sticky,
     Turns,
+    Processes,
     Shared,
     BusyPermits,
     ReadersAndWriters,
@@ -200,6 +202,7 @@ pub(crate) static CASES: &[Case] = &[
     case!("w9", "W9 the attribute and the call it stands for, in memory", Workload::Attribute, Current, 1, InMemory, &[InMemory], column::ATTRIBUTE),
     case!("w10", "W10 1,000 keys by Zipf's law, 64 tasks with pauses: nobody waits", Workload::Sticky, Multi, 1, Raw, &[Raw, Ours, Lingering], column::STICKY),
     case!("w11", "W11 two processes lock one key in strict turns", Workload::Turns, Current, 1, Ours, &[Ours, Lingering], column::TURNS),
+    case!("w12", "W12 many processes want one key", Workload::Processes, Multi, 1, Ours, &[Ours], column::PROCESSES),
     case!("w13", "W13 64 tasks read under one key all the time", Workload::Shared, Multi, 1, RwLock, &[RwLock, Readers, RedissonReaders], column::SHARED),
     case!("w13-current", "W13 on a current-thread runtime", Workload::Shared, Current, 1, RwLock, &[RwLock, Readers], column::SHARED),
     case!("w14", "W14 64 tasks want one of 4 permits all the time", Workload::Shared, Multi, 1, Semaphore, &[Semaphore, Permits], column::SHARED),
@@ -226,8 +229,12 @@ impl Case {
     /// How often baseline and ours are measured. What is short and noisy has many rounds rather than long ones.
     pub(crate) fn rounds(&self, quick: bool) -> u32 {
         match self.workload {
-            Workload::Leases | Workload::Crowd { .. } if quick => 1,
-            Workload::Leases | Workload::Crowd { .. } | Workload::Fairness | Workload::ReadersAndWriters => 3,
+            Workload::Leases | Workload::Crowd { .. } | Workload::Processes if quick => 1,
+            Workload::Leases
+            | Workload::Crowd { .. }
+            | Workload::Fairness
+            | Workload::Processes
+            | Workload::ReadersAndWriters => 3,
             Workload::HangingMaster if quick => 5,
             Workload::HangingMaster => 45,
             _ if quick => 3,
@@ -275,6 +282,7 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
         Workload::Attribute => w9::run(run).await,
         Workload::Sticky => w10::run::<C>(run).await,
         Workload::Turns => w11::run::<C>(run).await,
+        Workload::Processes => w12::run::<C>(run).await,
         Workload::Shared => w13::run::<C>(run).await,
         Workload::BusyPermits => w14::run::<C>(run).await,
         Workload::ReadersAndWriters => w16::run::<C>(run).await,

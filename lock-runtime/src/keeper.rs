@@ -225,7 +225,7 @@ impl Visit<'_> {
     fn repeat_ask(&mut self, slot: Arc<Slot>) {
         if slot.is_queued() {
             self.keeper.schedule.watch_queue(&slot);
-            self.work.heartbeat = true;
+            self.work.heartbeat |= !slot.pauses();
         }
         // An ask that its task repeated just now is not repeated here.
         if let Some(ask) = slot.repeatable_ask(FRESH_ANSWER, self.round.deadline) {

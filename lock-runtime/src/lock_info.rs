@@ -22,7 +22,7 @@ pub struct LockInfo {
     /// a lock that another kind of client set without an expiry.
     pub remaining: Duration,
     /// The labels of the processes that wait for the lock, first come first. A process with many waiting tasks is one entry.
-    /// It is empty, too, when the server's user may not read the queue (`+lrange`). At most 1,000 are named.
+    /// At most 1,000 are named.
     pub waiting: Vec<String>,
     /// How the lock is held.
     pub mode: LockMode,

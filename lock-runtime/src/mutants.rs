@@ -61,6 +61,7 @@ mod seeded {
         LingerUnchecked,
         LingersOn,
         LingersPastTheEnd,
+        NearForgotten,
         NoDriftAllowance,
         NoEvalFallback,
         NoLeaseCheck,

@@ -190,6 +190,8 @@ pub(crate) trait Events: Send + Sync {
     fn on_grant(&self, key: &str, pushed: &Pushed);
     /// Another process waits for a lock of this one.
     fn on_contention(&self, key: &str);
+    /// A waiter of this process has come to be one of the first: it repeats its ask as often as they do (rule 5).
+    fn on_near(&self, _key: &str, _store_micros: u64) {}
     /// The lock of this token was taken away by force (rule 21).
     fn on_forced(&self, _key: &str, _token: &Token) {}
     /// Somebody else may have changed the lock of `key`, whose alarm was armed; `None` for all locks. It is a hint: the alarm is
@@ -269,6 +271,8 @@ pub(crate) struct Busy {
     pub(crate) endless: bool,
     /// When this was true. It dates a later push; `None` when the store did not say its time.
     pub(crate) anchor: Option<Anchor>,
+    /// For so long the ask need not be repeated: others wait in front, and the store tells when they are few.
+    pub(crate) pause: Duration,
     /// The token owns the lock on some servers, and another token has the better claim to the other servers: withdraw the
     /// ask.
     pub(crate) yields: bool,

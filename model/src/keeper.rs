@@ -160,9 +160,21 @@ impl Protocol {
             }
             Message::Wait => match (&mut me.lease, &mut me.asked) {
                 (Some(lease), _) => lease.rival = lease.rival.or(Some(0)),
-                (None, Some(asked)) => asked.contended = true,
+                (None, Some(asked)) => {
+                    asked.contended = true;
+                    // Owners alone are told: the grant was lost.
+                    if asked.pause > 0 && asked.pushed.is_none() && asked.granted.is_none() {
+                        (asked.pause, asked.doubtful) = (0, true);
+                        self.drive(world, process);
+                    }
+                }
                 (None, None) => {}
             },
+            Message::Near(age) => {
+                if let Some(asked) = &mut me.asked {
+                    (asked.pause, asked.near) = (0, Some(age));
+                }
+            }
             Message::Forced(sequence) => self.forced(world, process, sequence),
             Message::Reply(..) => {}
         }

@@ -56,6 +56,10 @@ pub const CLAIM: Ticks = 2;
 pub const LEASE: Ticks = 3;
 /// How far the server's clock may be ahead over one lease.
 pub const DRIFT: Ticks = 1;
+/// How many waiters at the head of the queue ask each tick, and are told when they come to be among them; 16 in the code.
+pub const NEAR: usize = 1;
+/// After how many ticks the others ask again; 9 s in the code.
+pub const FAR: Ticks = 3;
 /// Hand-overs while another process is known to wait; 64 in the code.
 pub const STREAK: u8 = 1;
 
@@ -199,7 +203,7 @@ impl Protocol {
                 actions.push(Action::Crash(process, Health::Vanished));
             }
             if faults.lost_pushes > 0
-                && matches!(me.links[CALLERS].down.first(), Some(Message::Grant(..) | Message::Wait))
+                && matches!(me.links[CALLERS].down.first(), Some(Message::Grant(..) | Message::Wait | Message::Near(_)))
             {
                 actions.push(Action::LosePush(process));
             }

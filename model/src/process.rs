@@ -1,5 +1,6 @@
 //! What a client does to its own state only.
 
+use crate::FAR;
 use crate::state::{Anchor, Asked, Command, Grant, Health, Lease, Message, Outcome, Phase, Process, Ticks, Verb};
 use crate::state::{Breach, CALLERS, Link, Seen};
 
@@ -76,7 +77,9 @@ impl Process {
         }
         self.unused = self.unused.map(|_| true);
         if let Some(asked) = &mut self.asked {
-            asked.due = asked.queued;
+            asked.pause = asked.pause.saturating_sub(1);
+            asked.due = asked.queued && asked.pause == 0;
+            asked.near = asked.near.map(older);
             asked.repeated = false;
             if let Some(grant) = &mut asked.granted {
                 grant.left = grant.left.saturating_sub(1);
@@ -96,6 +99,7 @@ impl Process {
                 match message {
                     Message::Reply(command, ..) => command.tick(),
                     Message::Grant(_, age, _) => *age = older(*age),
+                    Message::Near(age) => *age = older(*age),
                     Message::Wait | Message::Forced(_) => {}
                 }
             }
@@ -166,8 +170,15 @@ impl Asked {
     pub(crate) fn answer(&mut self, grant: Option<Grant>, outcome: Outcome, anchor: Anchor, queues: bool) {
         self.unanswered = false;
         self.due = false;
+        self.pause = 0;
         match outcome {
-            Outcome::Busy(dated) => {
+            Outcome::Busy(_) | Outcome::Far(_) => {
+                let dated = outcome != Outcome::Busy(false);
+                // Rule 5: also when the owner's lease must have ended.
+                // An answer that is older than the message counts for nothing, even when it is read later.
+                let is_old = self.near.is_some_and(|age| anchor.since >= age);
+                self.pause = if let Outcome::Far(left) = outcome { left.min(FAR) } else { 0 };
+                self.pause = if is_old { 0 } else { self.pause };
                 self.queued |= queues;
                 self.doubtful = false;
                 self.answered = true;

@@ -13,6 +13,8 @@ pub enum Rule {
     QueueFirst,
     /// 5: every waiter repeats its ask.
     AskAgain,
+    /// 5, its second part: a waiter that comes to be one of the first is told.
+    NearIsTold,
     /// 6: leases are only lengthened.
     OnlyLonger,
     /// 7: deadlines are counted from the instant before the command was sent.
@@ -69,12 +71,13 @@ pub enum Rule {
 
 impl Rule {
     /// All of them, with their numbers.
-    pub const ALL: [(&'static str, Self); 31] = [
+    pub const ALL: [(&'static str, Self); 32] = [
         ("1", Self::TakeBack),
         ("2", Self::NotAfter),
         ("3", Self::CanBeTold),
         ("4", Self::QueueFirst),
         ("5", Self::AskAgain),
+        ("5b", Self::NearIsTold),
         ("6", Self::OnlyLonger),
         ("7", Self::FromSending),
         ("7b", Self::OneReading),

@@ -139,6 +139,7 @@ pub fn shown(rule: Rule) -> Protocol {
         Rule::CanBeTold => three(&[SHORT], Faults { crashes: 1, ..NO_FAULTS }),
         Rule::QueueFirst => three(&[FENCED], Faults { crashes: 1, ..NO_FAULTS }),
         Rule::AskAgain => two(&[SHORT], Faults { crashes: 1, ..NO_FAULTS }),
+        Rule::NearIsTold => three(&[RENEWED], Faults { lost_pushes: 1, ..NO_FAULTS }),
         Rule::OnlyLonger => two(&[RENEWED, FENCED], Faults { early_ends: 1, ..NO_FAULTS }),
         Rule::OneReading => three(&[SHORT], Faults { stalls: 1, early_ends: 1, ..NO_FAULTS }),
         Rule::FromSending | Rule::OwnersToken => two(&[SHORT], Faults { lags: 2, ..NO_FAULTS }),

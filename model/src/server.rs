@@ -3,7 +3,7 @@
 use crate::state::{
     AskedAgain, CALLERS, Command, Fences, Grant, Health, Message, Outcome, Ticks, Token, Verb, World, marked,
 };
-use crate::{Breach, CLAIM, DRIFT, LEASE, Protocol, Rule};
+use crate::{Breach, CLAIM, DRIFT, LEASE, NEAR, Protocol, Rule};
 
 impl Protocol {
     /// Executes the next command of a connection. The server may stand still for so long in the middle of a script: what
@@ -32,6 +32,17 @@ impl Protocol {
     /// Executes a command of `process`, which takes so long.
     pub(crate) fn execute(&self, world: &mut World, process: usize, command: &Command, stalled: Ticks) -> Outcome {
         let token = Token { process, sequence: command.sequence };
+        let before = world.server.queue.get(NEAR - 1).copied();
+        let outcome = self.execute_for(world, token, command, stalled);
+        // Rule 5: who comes to be one of the first is told.
+        let near = world.server.queue.get(NEAR - 1).copied();
+        if let (Some(_), Some(near)) = (before, near.filter(|_| near != before && self.keeps(Rule::NearIsTold))) {
+            publish(world, near.process, Message::Near(0));
+        }
+        outcome
+    }
+
+    fn execute_for(&self, world: &mut World, token: Token, command: &Command, stalled: Ticks) -> Outcome {
         match command.verb {
             Verb::Claim => self.claim(world, token),
             Verb::Ask(fences, time) => self.ask(world, token, fences, time, stalled),
@@ -81,14 +92,19 @@ impl Protocol {
             world.server.queue.retain(|&waiter| waiter != token);
             return Outcome::Granted(Grant { left, contended: !world.server.queue.is_empty(), fences });
         }
-        if !world.server.queue.contains(&token) {
+        let is_new = !world.server.queue.contains(&token);
+        if is_new {
             world.server.queue.push(token);
             if world.processes[token.process].health == Health::Vanished {
                 world.seen.allowed += CLAIM + 1;
             }
         }
-        publish(world, owner.process, Message::Wait);
-        Outcome::Busy(true)
+        let is_near = world.server.queue.iter().take(NEAR).any(|&waiter| waiter == token);
+        // Rule 5: those in front have notified the owner.
+        if is_near || !is_new {
+            publish(world, owner.process, Message::Wait);
+        }
+        if is_near || is_new { Outcome::Busy(true) } else { Outcome::Far(left) }
     }
 
     /// `hand_off` of `queue.lua`: the lock goes to the first waiter that can be told.

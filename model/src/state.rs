@@ -191,6 +191,10 @@ pub struct Asked {
     pub doubtful: bool,
     /// It is time to ask again.
     pub due: bool,
+    /// Others wait in front: for so long it does not ask again.
+    pub pause: Ticks,
+    /// Ticks since it was told to be one of the first.
+    pub near: Option<Ticks>,
     /// The keeper has asked again for a task that does not read the answer.
     pub repeated: bool,
     /// The last dated refusal.
@@ -302,6 +306,8 @@ pub enum Message {
     Grant(u8, Ticks, bool),
     /// Another process waits.
     Wait,
+    /// This process waits, and is one of the first; ticks since.
+    Near(Ticks),
     /// The lock of this token is released by force.
     Forced(u8),
 }
@@ -313,6 +319,8 @@ pub enum Outcome {
     Granted(Grant),
     /// Somebody else owns it; whether the store told its time.
     Busy(bool),
+    /// The same, to a waiter that others are in front of; the rest of the owner's lease.
+    Far(Ticks),
     /// Too late to ask.
     Late,
     /// Done for the owner.

@@ -31,6 +31,7 @@ removed! {
     removing_rule_3_is_found: CanBeTold breaks "4";
     removing_rule_4_is_found: QueueFirst breaks "6";
     removing_rule_5_is_found: AskAgain breaks "4";
+    removing_rule_5b_is_found: NearIsTold breaks "4";
     removing_rule_6_is_found: OnlyLonger breaks "1";
     removing_rule_7_is_found: FromSending breaks "1";
     removing_rule_7b_is_found: OneReading breaks "1";

@@ -128,7 +128,7 @@ impl Follower {
     fn step(&mut self, commands: &[Vec<String>], seen: u64) {
         let offset = wall_is_ahead();
         let popped: HashSet<&str> =
-            commands.iter().filter(|words| words[0] == "LPOP").filter_map(|words| queue_of(&words[1])).collect();
+            commands.iter().filter(|words| words[0] == "ZPOPMIN").filter_map(|words| queue_of(&words[1])).collect();
         let mut last: Vec<(&str, Change)> = Vec::new();
         for words in commands {
             if words[0].starts_with("FLUSH") {

@@ -93,8 +93,20 @@ impl Slot {
         let state = self.locked();
         let pending = state.pending.as_ref()?;
         let is_old = pending.refused_for().is_some_and(|refused_for| refused_for >= age);
-        let waits = pending.is_queued() && !pending.is_granted() && !pending.is_unanswered();
+        let waits = pending.is_queued() && !pending.is_granted() && !pending.is_unanswered() && !pending.pauses();
         (waits && is_old).then(|| pending.again(&self.key, give_up))
+    }
+
+    /// Takes in that few others are in front of the ask that waits here.
+    pub(super) fn on_near(&self, store_micros: u64) {
+        if let Some(pending) = &mut self.locked().pending {
+            pending.on_near(store_micros);
+        }
+    }
+
+    /// Whether the ask in the store's queue need not be repeated yet.
+    pub(crate) fn pauses(&self) -> bool {
+        self.locked().pending.as_ref().is_some_and(|pending| pending.pauses())
     }
 
     pub(crate) fn is_queued(&self) -> bool {

@@ -311,6 +311,12 @@ impl Events for Core {
         }
     }
 
+    fn on_near(&self, key: &str, store_micros: u64) {
+        for slot in self.table.get(key).into_iter().chain(self.table.sharing(key)) {
+            slot.on_near(store_micros);
+        }
+    }
+
     fn on_forced(&self, key: &str, token: &Token) {
         let mut slot = self.table.get(key);
         let mut used = slot.as_ref().map_or(ForcedToken::Unused, |slot| slot.on_forced(token));

@@ -164,8 +164,8 @@ impl Slot {
         let mut state = self.locked();
         if let Some(lease) = &mut state.lease {
             lease.note_contention();
-        } else if let Some(pending) = &mut state.pending {
-            pending.note_contention();
+        } else if state.pending.as_mut().is_some_and(|pending| pending.note_contention()) {
+            self.changed.notify_waiters();
         }
         mutant!(LingersOn => return None);
         if let Some(lease) = state.lease.as_ref().filter(|lease| lease.lingers()) {

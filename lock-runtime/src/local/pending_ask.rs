@@ -30,6 +30,8 @@ pub(super) struct PendingAsk {
     was_pushed: bool,
     /// Whether another process is known to wait.
     contended: bool,
+    /// Since when, by the store's clock, the ask is one of the first in the queue. `None` when the store has not told so.
+    near_since: Option<u64>,
 }
 
 /// Whether an answer is still to come.
@@ -84,6 +86,7 @@ impl PendingAsk {
             grant: Granted::No,
             was_pushed: false,
             contended: false,
+            near_since: None,
         }
     }
 
@@ -137,7 +140,12 @@ impl PendingAsk {
         if matches!(&self.grant, Granted::Pushed(pushed) if is_over(pushed)) {
             self.grant = Granted::No;
         }
+        // The answer may be read after a message that came later.
+        let is_far = busy.anchor.map(|anchor| anchor.store_micros) > self.near_since;
         self.refusal = Some(Refusal::after(self.refusal.take(), busy));
+        if !is_far {
+            self.end_pause();
+        }
     }
 
     /// Takes in a pushed grant.
@@ -151,10 +159,17 @@ impl PendingAsk {
         };
     }
 
-    /// Notes that another process waits, too.
-    pub(super) fn note_contention(&mut self) {
-        // The grant of this ask was sent, but is not read yet.
+    /// Notes that another process waits, too. Returns whether to ask at once.
+    pub(super) fn note_contention(&mut self) -> bool {
+        // The store tells owners alone: the grant of this ask was sent, but is not read yet.
         self.contended = true;
+        // An ask that pauses would find out late that the grant was lost.
+        let is_lost = self.pauses() && !self.is_granted();
+        if is_lost {
+            self.doubt_queue();
+            self.end_pause();
+        }
+        is_lost
     }
 
     /// Notes that a server may have the token in its queue, whatever the answer was.
@@ -162,9 +177,28 @@ impl PendingAsk {
         self.queue = InQueue::Yes;
     }
 
+    /// Notes that few others are in front, by the store's clock since then: the ask pauses no longer.
+    pub(super) fn on_near(&mut self, store_micros: u64) {
+        mutant!(NearForgotten => return);
+        self.near_since = self.near_since.max(Some(store_micros));
+        self.end_pause();
+    }
+
+    fn end_pause(&mut self) {
+        if let Some(refusal) = &mut self.refusal {
+            refusal.busy.pause = Duration::ZERO;
+        }
+    }
+
+    /// Whether the ask need not be repeated yet: others are in front, who repeat theirs (rule 5).
+    pub(super) fn pauses(&self) -> bool {
+        self.refusal.as_ref().is_some_and(|refusal| refusal.at.elapsed() < refusal.busy.pause)
+    }
+
     /// Notes that pushes may have been missed.
     pub(super) fn on_interruption(&mut self) {
         self.doubt_queue();
+        self.end_pause();
         // The next push may come from another server. The clock of the server that answered can't date that push.
         self.anchor = None;
     }
@@ -353,7 +387,7 @@ mod tests {
     fn busy(owner: &str, store_micros: u64, frees_in: u64) -> Busy {
         let anchor = Some(Anchor { sent: Moment::now(), store_micros, drift: Drift::DEFAULT });
         let (owner, frees_in) = (Token::foreign(owner), Some(Duration::from_millis(frees_in)));
-        Busy { owner, frees_in, endless: false, anchor, yields: false }
+        Busy { owner, frees_in, endless: false, anchor, pause: Duration::ZERO, yields: false }
     }
 
     #[test]

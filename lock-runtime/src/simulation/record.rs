@@ -110,7 +110,7 @@ fn text(value: &Stored) -> String {
 }
 
 fn first(queue: &Stored) -> Option<&str> {
-    let Stored::List(entries) = queue else { return None };
+    let Stored::Sorted(entries) = queue else { return None };
     entries.first().map(String::as_str)
 }
 
@@ -120,7 +120,7 @@ fn is_script(command: &[Vec<u8>]) -> bool {
 }
 
 fn contains(queue: &Stored, token: &str) -> bool {
-    let Stored::List(entries) = queue else { return false };
+    let Stored::Sorted(entries) = queue else { return false };
     entries.iter().any(|entry| entry.ends_with(token))
 }
 

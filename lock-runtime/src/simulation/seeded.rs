@@ -182,10 +182,13 @@ pub(super) const ALL: &[Seeded] = &[
         &[("local next_owner = hand_off(lock, queue, token)", "local next_owner = nil")],
         HEAD,
     ),
-    scripts("the queue's last is served first", &[("redis.pcall('LPOP', queue)", "redis.pcall('RPOP', queue)")], ORDER),
+    scripts("the queue's last is served first", &[("number(math.max(now(), last + 1))", "number(-now())")], ORDER),
     scripts(
         "who yields queues at the head",
-        &[("redis.call('RPUSH', queue, again_entry", "redis.call('LPUSH', queue, again_entry")],
+        &[(
+            "    join(queue, again_claim .. '|' .. again)",
+            "    redis.call('ZADD', queue, 0, again_claim .. '|' .. again)",
+        )],
         ORDER,
     ),
     scripts("a queue has no end", &[("redis.call('PEXPIRE', queue, QUEUE_TTL)", "")], ENDS),
@@ -200,7 +203,7 @@ pub(super) const ALL: &[Seeded] = &[
         ENDS,
     ),
     shared(scripts(
-        "release.lua keeps a lock whose queue is no list",
+        "release.lua keeps a lock whose queue is of another type",
         &[
             ("local ran, answer = pcall(pass_on, lock,", "local ran, answer = true, pass_on(lock,"),
             ("if ARGV[1] ~= '' and redis.pcall('GET', lock) == ARGV[1] then", "if false then"),
@@ -237,11 +240,7 @@ pub(super) const ALL: &[Seeded] = &[
         PASSES_ON,
     ),
     scripts("a holder is not told that others wait", &[("tell(owner, 'wait ' .. lock)", "")], ORDER),
-    crowded(scripts(
-        "a withdrawal leaves the queue as it is",
-        &[("redis.call('LREM', queue, 0, claim .. '|' .. token)", "")],
-        UNUSED,
-    )),
+    crowded(scripts("a withdrawal leaves the queue as it is", &[("leave(queue, claim .. '|' .. token)", "")], UNUSED)),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
     far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON)),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),

@@ -282,8 +282,8 @@ async fn play(seed: u64, scene: Scene, bug: Option<Bug>) -> Shown {
     for locks in &processes[..2] {
         locks.shutdown().await;
     }
-    // The leases of a process that was killed end by themselves.
-    sleep(LEASE * 2 + Duration::from_secs(5)).await;
+    // The leases of a process that was killed end by themselves, and so does its place in the queue.
+    sleep(LEASE * 2 + Duration::from_secs(15)).await;
     let keys = network.server(ModelServer::snapshot);
     let mut shown = board.lock().unwrap().shown.clone();
     shown.left = keys.into_iter().map(|(key, _)| key).filter(|key| !key.ends_with(":fence")).collect();

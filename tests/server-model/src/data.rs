@@ -31,7 +31,7 @@ pub(crate) type Outcome = Result<Reply, Reply>;
 
 type List = VecDeque<Vec<u8>>;
 
-const NAMES: [&[u8]; 30] = [
+const NAMES: [&[u8]; 31] = [
     b"DEL",
     b"ECHO",
     b"EXISTS",
@@ -58,6 +58,7 @@ const NAMES: [&[u8]; 30] = [
     b"TYPE",
     b"ZADD",
     b"ZCARD",
+    b"ZPOPMIN",
     b"ZRANGE",
     b"ZREM",
     b"ZREMRANGEBYSCORE",
@@ -98,6 +99,7 @@ impl Data {
             (b"ZREM", [key, members @ ..]) if !members.is_empty() => self.zrem(key, members),
             (b"ZREMRANGEBYSCORE", [key, min, max]) => self.zremrangebyscore(key, min, max),
             (b"ZCARD", [key]) => self.zcard(key),
+            (b"ZPOPMIN", [key]) => self.zpopmin(key),
             (b"ZSCORE", [key, member]) => self.zscore(key, member),
             (b"ZRANGE", [key, first, last, options @ ..]) => self.zrange(key, first, last, options),
             (b"LINDEX", [key, place]) => self.lindex(key, place),

@@ -145,14 +145,16 @@ impl ModelServer {
         there.map(|(key, slot)| (text(key), Entry::of(slot))).collect()
     }
 
-    /// How far the scores are apart of two members of a sorted set that follow each other: the least distance. `None` when there are
-    /// no two such members.
+    /// How far the scores are apart of two members that follow each other in a sorted set: the least distance. Only sets whose names
+    /// end with `suffix` count. `None` when there are no two such members.
     #[must_use]
-    pub fn least_gap(&self) -> Option<f64> {
+    pub fn least_gap(&self, suffix: &str) -> Option<f64> {
         let data = self.data();
-        let gaps = data.keys.slots().filter_map(|(_, slot)| match &slot.value {
-            Value::Sorted(sorted) => sorted.least_gap(),
-            _ => None,
+        let gaps = data.keys.slots().filter(|(key, _)| key.ends_with(suffix.as_bytes())).filter_map(|(_, slot)| {
+            match &slot.value {
+                Value::Sorted(sorted) => sorted.least_gap(),
+                _ => None,
+            }
         });
         gaps.min_by(f64::total_cmp)
     }

@@ -135,6 +135,14 @@ impl Data {
         Ok(Reply::count(self.sorted(key)?.map_or(0, |sorted| sorted.0.len())))
     }
 
+    /// Takes the first member, with its score.
+    pub(crate) fn zpopmin(&mut self, key: &[u8]) -> Outcome {
+        let take = |sorted: &mut SortedSet| (!sorted.0.is_empty()).then(|| sorted.0.remove(0));
+        let taken = self.change_sorted(key, take)?;
+        let items = taken.map_or_else(Vec::new, |(score, member)| vec![Reply::Bulk(member), shown(score)]);
+        Ok(Reply::Array(items))
+    }
+
     pub(crate) fn zscore(&self, key: &[u8], member: &[u8]) -> Outcome {
         Ok(self.sorted(key)?.and_then(|sorted| sorted.score(member)).map_or(Reply::Nil, shown))
     }

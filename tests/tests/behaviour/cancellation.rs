@@ -261,7 +261,7 @@ async fn a_dropped_waiter_is_withdrawn_from_the_queue() {
     let server = world.server_of("p:k").unwrap();
     let holder = north.lock("p", "k").acquire().await.unwrap();
     let mut waiter = Box::pin(south.lock("p", "k").timeout(Duration::from_secs(5)).acquire());
-    let in_queue = || server.ask::<usize>("LLEN {p:k}:queue");
+    let in_queue = || server.ask::<usize>("ZCARD {p:k}:queue");
     while in_queue() == 0 {
         let _ = tokio::time::timeout(Duration::from_millis(3), &mut waiter).await;
     }

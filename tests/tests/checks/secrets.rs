@@ -273,7 +273,7 @@ async fn of_a_server_whose_commands_were_renamed() {
 #[tokio::test]
 async fn of_a_user_without_rights() {
     let world = World::start();
-    world.server.tell(&format!("ACL SETUSER poor on >{PASSWORD} ~p:* ~{{p:* &* +@all -del -lpos"));
+    world.server.tell(&format!("ACL SETUSER poor on >{PASSWORD} ~p:* ~{{p:* &* +@all -del -zscore"));
     let url = world.url().replace("redis://:", "redis://poor:");
     let (north, south) = (LockManager::connect(&url).await.unwrap(), world.manager().await);
     let guard = south.lock("p", "k").acquire().await.unwrap();

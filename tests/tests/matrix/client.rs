@@ -158,7 +158,7 @@ async fn behind_a_waiting_child(end: impl FnOnce(&mut Child)) {
     let mut child = child("wait", SECOND, &server.url());
     is_queued(&server).await;
     let waiter = wait(&south);
-    eventually("both wait", LONG, || server.ask::<usize>("LLEN {p:k}:queue") == 2).await;
+    eventually("both wait", LONG, || server.ask::<usize>("ZCARD {p:k}:queue") == 2).await;
     end(&mut child);
     let released = Instant::now();
     guard.release().await.unwrap();

@@ -10,17 +10,18 @@ use tests::server::Server;
 use crate::{LONG, TIMEOUT, is_confirmed, manager};
 
 /// As docs/protocol.md has them.
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
     "+set",
     "+get",
     "+del",
     "+pexpire",
     "+pttl",
     "+exists",
-    "+lrem",
-    "+rpush",
-    "+lpop",
-    "+lpos",
+    "+zadd",
+    "+zpopmin",
+    "+zrange",
+    "+zrem",
+    "+zscore",
     "+time",
     "+publish",
     "+subscribe",
@@ -28,8 +29,7 @@ const COMMANDS: [&str; 15] = [
     "+evalsha",
 ];
 /// What readers and permits need besides.
-const SHARED_COMMANDS: [&str; 8] =
-    ["+lindex", "+pexpireat", "+zadd", "+zcard", "+zrange", "+zrem", "+zremrangebyscore", "+zscore"];
+const SHARED_COMMANDS: [&str; 3] = ["+pexpireat", "+zcard", "+zremrangebyscore"];
 const ANY_KEY: &str = "~*";
 const CHANNELS: &str = "&cache_lock:*";
 

@@ -67,7 +67,7 @@ async fn row_47_eight_processes_of_fifty_tasks_are_all_served_without_a_pause() 
             })
         })
         .collect();
-    let waiting = || server.ask::<usize>("LLEN {p:k}:queue");
+    let waiting = || server.ask::<usize>("ZCARD {p:k}:queue");
     eventually("all processes wait", LONG, || waiting() == 8).await;
     guard.release().await.unwrap();
     for task in tasks {

@@ -11,8 +11,8 @@ use tokio::time::sleep;
 use crate::{LATE, LONG, TIMEOUT, is_confirmed, is_had_soon, is_lost, is_queued, manager};
 
 /// The rights that the docs name.
-const LEAST: &str = "~* &cache_lock:* -@all +set +get +del +pexpire +pttl +exists +lrem +rpush +lpop +lpos +time \
-                     +publish +subscribe +unsubscribe +eval +evalsha +ping +hello";
+const LEAST: &str = "~* &cache_lock:* -@all +set +get +del +pexpire +pttl +exists +zadd +zpopmin +zrange \
+                     +zrem +zscore +time +publish +subscribe +unsubscribe +eval +evalsha +ping +hello";
 
 #[tokio::test]
 async fn row_44_a_user_without_the_right_to_scripts_is_told_so() {

@@ -57,7 +57,7 @@ async fn row_67_a_dead_writer_in_front_of_readers_delays_them_by_three_seconds_a
     let server = Server::start();
     let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
     let held = north.lock("p", "k").read().acquire().await.unwrap();
-    server.tell(&format!("RPUSH {{p:k}}:queue 2500|{DEAD}"));
+    server.tell(&format!("ZADD {{p:k}}:queue 1 2500|{DEAD}"));
     server.tell("PEXPIRE {p:k}:queue 5000");
     let start = Instant::now();
     let reader = south.lock("p", "k").read().timeout(LONG).acquire().await.unwrap();

@@ -49,7 +49,7 @@ impl Stalled {
         let (owner, waiter) = (format!("{:032x}.1@a", 1), format!("{:032x}.1@b", 2));
         server.tell("FLUSHALL");
         server.tell(&format!("SET p:k {owner} PX 60000"));
-        server.tell(&format!("RPUSH {{p:k}}:queue {CLAIM}|{waiter}"));
+        server.tell(&format!("ZADD {{p:k}}:queue 1 {CLAIM}|{waiter}"));
         let mut listener = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
         let mut listener = listener.as_pubsub();
         listener.set_read_timeout(Some(LONG)).unwrap();

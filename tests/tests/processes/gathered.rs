@@ -76,11 +76,11 @@ async fn one_that_somebody_waits_for_is_passed_on() {
     let (north, south) = (warmed_up(&server.url()).await, LockManager::connect(&server.url()).await.unwrap());
     let guards = guards(&north).await;
     let dead = "2500|0123456789abcdef0123456789abcdef.1@dead";
-    server.tell(&format!("RPUSH {{p:77}}:queue {dead}"));
+    server.tell(&format!("ZADD {{p:77}}:queue 1 {dead}"));
     // North has not heard of this one: its release goes with the others.
-    server.tell(&format!("RPUSH {{p:78}}:queue {dead}"));
+    server.tell(&format!("ZADD {{p:78}}:queue 1 {dead}"));
     let waiter = tokio::spawn(async move { south.lock("p", &77).timeout(SOON).acquire().await });
-    eventually("south waits", SOON, || server.ask::<u32>("LLEN {p:77}:queue") == 2).await;
+    eventually("south waits", SOON, || server.ask::<u32>("ZCARD {p:77}:queue") == 2).await;
     for outcome in released(guards).await {
         outcome.unwrap();
     }

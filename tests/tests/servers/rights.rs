@@ -100,7 +100,7 @@ async fn is_told(url: &str, servers: &[&Server], missing: &str, events: &Events)
     let outcome = use_it_all(&as_user(url, &name), &name).await;
     is_left_alone(servers, &name).await;
     // On a quorum one waits at one server, and the others are enough to release without it.
-    let of_queues = ["+lrem", "+rpush", "+lpop", "+lpos", "+pttl"].contains(&missing);
+    let of_queues = ["+zadd", "+zpopmin", "+zrange", "+zrem", "+zscore", "+pttl"].contains(&missing);
     let is_logged = || !events.with(&["WARN", missing]).is_empty();
     let error = match outcome {
         Ok(()) if of_queues && url.starts_with("redlock") => return assert!(is_logged(), "{missing}"),

@@ -25,7 +25,7 @@ async fn of_all(one: &LockManager, other: &LockManager) -> Result<(), LockError>
     guard.extend(LEASE * 2).await?;
     let waiting = other.lock_named(&name).timeout(PATIENCE).acquire();
     let release = async {
-        // A user without +lrange sees no waiters: then the other one has had enough time.
+        // The other one is to wait before the lock is released. If it is not seen to, it has had enough time.
         let begun = Instant::now();
         let waits = |lock: LockInfo| !lock.waiting.is_empty();
         while begun.elapsed() < ENOUGH && !one.inspect_named(&name).await?.is_some_and(waits) {

@@ -28,7 +28,7 @@ fn ask(token: &Token, wait: bool) -> Ask {
 }
 
 fn busy(owner: Token, endless: bool) -> Busy {
-    Busy { owner, frees_in: None, endless, anchor: None, yields: false }
+    Busy { owner, frees_in: None, endless, anchor: None, pause: Duration::ZERO, yields: false }
 }
 
 fn refused() -> Answer {

@@ -187,6 +187,7 @@ impl Shared {
             frees_in: Some(until.remaining_at(now)),
             endless: false,
             anchor: Some(Anchor { sent: now, store_micros: self.micros(now), drift: Drift::DEFAULT }),
+            pause: Duration::ZERO,
             yields: false,
         }
     }

@@ -45,10 +45,11 @@ fn granted(votes: &Polled, ask: &Ask) -> Answer {
     Answer::Granted(Grant { until, contended, fence: None })
 }
 
-/// The refusal of the first server that refused. It has no anchor: the clock of one server says nothing of the others.
+/// The refusal of the first server that refused. It has no anchor: the clock of one server says nothing of the others. And the
+/// ask does not pause: its repetitions look at the other servers (Q2).
 fn busy(votes: &Polled) -> Option<(usize, Busy)> {
     let (number, busy) = votes.no.iter().min_by_key(|(number, _)| *number)?;
-    Some((*number, Busy { anchor: None, ..busy.clone() }))
+    Some((*number, Busy { anchor: None, pause: Duration::ZERO, ..busy.clone() }))
 }
 
 /// The tokens that a majority granted.
@@ -305,7 +306,7 @@ impl<S: Voter> Quorum<S> {
 
 fn without_anchor(answer: Answer) -> Answer {
     match answer {
-        Answer::Busy(busy) => Answer::Busy(Busy { anchor: None, ..busy }),
+        Answer::Busy(busy) => Answer::Busy(Busy { anchor: None, pause: Duration::ZERO, ..busy }),
         answer => answer,
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn read_claimed(value: Value, ask: &Ask, sent: Moment, drift: Drift) 
         return Ok(grant(sent, Duration::ZERO, false, None));
     }
     let owner = Token::foreign(&owner);
-    Ok(Answer::Busy(Busy { owner, frees_in: None, endless: false, anchor: None, yields: false }))
+    Ok(Answer::Busy(Busy { owner, frees_in: None, endless: false, anchor: None, pause: Duration::ZERO, yields: false }))
 }
 
 pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<Answer, StoreError> {
@@ -42,10 +42,10 @@ pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<An
             let fence = u64::try_from(*fence).ok().filter(|first| *first > 0 && ask.fences > 0);
             Ok(grant(anchor.sent, lease, *waits == 1, fence))
         }
-        [Value::Int(0), Value::Int(left), Value::BulkString(owner)] => {
+        [Value::Int(0), Value::Int(left), Value::BulkString(owner), Value::Int(pause)] => {
             let owner = Token::foreign(&String::from_utf8_lossy(owner));
-            let (frees_in, endless) = (lease_left(*left), *left == -1);
-            Ok(Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), yields: false }))
+            let (frees_in, endless, pause) = (lease_left(*left), *left == -1, lease_left(*pause).unwrap_or_default());
+            Ok(Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), pause, yields: false }))
         }
         [Value::Int(-1)] => Ok(Answer::Late),
         [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
@@ -71,8 +71,9 @@ pub(super) fn read_released(
                 if owner == token.as_str().as_bytes() {
                     return grant(sent, drift.trusted(lease.unwrap_or_default()), *waits == 1, None);
                 }
-                let owner = Token::foreign(&String::from_utf8_lossy(owner));
-                Answer::Busy(Busy { owner, frees_in: lease, endless: *left == -1, anchor: Some(anchor), yields: false })
+                let (owner, pause) = (Token::foreign(&String::from_utf8_lossy(owner)), Duration::ZERO);
+                let (frees_in, endless) = (lease, *left == -1);
+                Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), pause, yields: false })
             });
             Ok(Released { owned: *owned == 1, again })
         }

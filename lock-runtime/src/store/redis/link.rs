@@ -204,13 +204,15 @@ impl Link {
         };
         match message {
             // A message reaches all servers of a cluster. Only the copy from the lock's own server counts.
-            Message::Grant(key, _) | Message::Wait(key) | Message::Forced(key, _) if !self.is_own(key) => {}
+            Message::Grant(key, _) | Message::Wait(key) | Message::Near(key, _) | Message::Forced(key, _)
+                if !self.is_own(key) => {}
             Message::Grant(key, mut pushed) => {
                 // In a cluster a server may count no subscriber here, pass the lock on, and the message arrives all the same.
                 pushed.unconfirmed = self.replicas.is_some() || self.own.get().is_some();
                 events.on_grant(key, &pushed);
             }
             Message::Wait(key) => events.on_contention(key),
+            Message::Near(key, store_micros) => events.on_near(key, store_micros),
             Message::Forced(key, token) => events.on_forced(key, &token),
             Message::Alarm(key) => events.on_alarm(key),
         }

@@ -12,6 +12,8 @@ pub(super) enum Message<'a> {
     Grant(&'a str, Pushed),
     /// `wait <lock>`
     Wait(&'a str),
+    /// `near <now µs> <lock>`
+    Near(&'a str, u64),
     /// `forced <token> <lock>`
     Forced(&'a str, Token),
     /// Not of the scripts: a key of the server's tracking table was changed; `None` for all keys.
@@ -24,6 +26,10 @@ impl<'a> Message<'a> {
         let (kind, rest) = text.split_once(' ')?;
         match kind {
             "wait" => Some(Self::Wait(rest)),
+            "near" => {
+                let (micros, lock) = rest.split_once(' ')?;
+                Some(Self::Near(lock, micros.parse().ok()?))
+            }
             "forced" => rest.split_once(' ').map(|(token, lock)| Self::Forced(lock, Token::foreign(token))),
             "grant" => {
                 let mut words = rest.splitn(5, ' ');
@@ -57,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in ".*|(grant|wait|forced)( [0-9a-z]{0,9}){0,7}") {
+        fn no_text_makes_it_panic(text in ".*|(grant|wait|near|forced)( [0-9a-z]{0,9}){0,7}") {
             let _ = Message::read(&text);
         }
     }

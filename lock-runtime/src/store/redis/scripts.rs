@@ -19,23 +19,23 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "ceb2ce04bcf8e68c490e4492a5a9de27e4edd444");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "81c9f33d413697cfdbdde3d6a5f0d901d2cca40b");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "0b2f2f0840701377a616d873dc9ee2d592038ce3");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "edf5c0239c72f76e3e9bea6f0847df4f57abc3c0");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "b6c2e1bed6a40f82b48018a993cf0662d9d599dc");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "04c2153098d5a7b2ca2093f1ed40a84e8a8ddf96");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "497a0ce161fa16f710c0020f2b95024d644ad4aa");
-pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "5c13ae22671049f816b32443db1be77035f81c4d");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "95511916d8a7a4640c9875b4f1d00d5100caee9d");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "b87292794830b13d6fee3e1484f8468df737d19a");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "917ebe38f61ce3eccba3c883accbda493d44f4e3");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "2096aeee2e502a51daf4686ac96da0c948f542b4");
+pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "31896bf8929c41845ce1dbae81fdd803c7f03158");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "9ae37241e9bd7de3533fc21a83f9fbc19c558cc6");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "11da71e18b23d26d1daf3055f6028b8d374009f9");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "79170d7ff76072b6e7b917df40796fe5844ebf62");
+    script!(9, "shared_ask.lua", "e8bb960d0984f1824cd3d91f099efb1ce529f71b");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "fd907f879f85a2e9d0352bc4f3fde8edf6e18e1b");
+    script!(10, "shared_release.lua", "183c3f5216406bf94cef1f79d4ef981ffbab2d80");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "b38adc8544b3b7b029589541b17ea3449d4046d1");
+    script!(11, "shared_renew.lua", "49c5cef7a337ae88a5a0148acd53d7707794c1d4");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "25a27dd50a748879ceb840d053697bad9b8be1b6");
+    script!(12, "shared_draw.lua", "45cf6e8f35e4906047098081429416632319e130");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
@@ -68,7 +68,28 @@ fn command(name: &str, script: &str, keys: usize, arguments: &impl Fn(&mut Cmd))
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::timing::{ASK_INTERVAL, CLAIM, FRESH_ANSWER, TICK};
+
+    /// The number of this constant in `queue.lua`.
+    fn number(name: &str) -> u32 {
+        let (_, rest) = include_str!("scripts/queue.lua").split_once(&format!("local {name} = ")).unwrap();
+        rest.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
+    /// Promise 4: each crashed waiter delays others by at most 3 s, and a lost wake-up by a second. When all waiters are
+    /// dead that ask every second, the first that pauses has to ask soon enough.
+    #[test]
+    fn a_waiter_pauses_no_longer_than_the_dead_ones_in_front_of_it_may_cost() {
+        let round_trip = Duration::from_millis(40);
+        let pause = Duration::from_millis(number("PAUSE").into()) + ASK_INTERVAL + FRESH_ANSWER + TICK + round_trip;
+        let spare = (Duration::from_secs(3) - CLAIM) * number("NEAR") + Duration::from_secs(1);
+        assert!(pause <= spare, "{pause:?} {spare:?}");
+        assert!(Duration::from_micros(number("YOUNG").into()) < ASK_INTERVAL);
+        assert!(Duration::from_millis(number("QUEUE_TTL").into()) > pause + ASK_INTERVAL);
+    }
 
     #[test]
     fn the_digest_of_each_script_is_that_of_its_text() {

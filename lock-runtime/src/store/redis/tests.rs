@@ -224,6 +224,6 @@ fn a_release_that_is_executed_twice_queues_its_ask_once() {
         scripts::RELEASE.by_text(3, &|command: &mut Cmd| release_arguments(command, std::slice::from_ref(&first)));
     executed(&mut server, client, &again);
     executed(&mut server, client, &again);
-    let queue = ::redis::cmd("LLEN").arg("{k}:queue").to_owned();
+    let queue = ::redis::cmd("ZCARD").arg("{k}:queue").to_owned();
     assert_eq!(executed(&mut server, client, &queue), server_model::Reply::Integer(1));
 }

@@ -20,7 +20,7 @@ const TIME: u64 = 1_000_000_000_000_000;
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The machine was too slow, and a key ended while a command was under way; or the machine's clock went back; or the two differ
-    /// where members of a sorted set have scores so close that their order is a matter of microseconds.
+    /// where two shared leases end at so close times that their order is a matter of microseconds.
     Unclear,
     Different(String),
 }
@@ -39,7 +39,7 @@ pub(crate) struct Pair {
     latest: u64,
     /// How far the two may be apart.
     slack: Slack,
-    /// Whether two members of a sorted set were no further apart than that.
+    /// Whether the ends of two shared leases were no further apart than that.
     has_tie: bool,
 }
 
@@ -111,7 +111,7 @@ impl Pair {
         let model = self.server.execute(self.model.clients[step.process], span.from, &bytes(command));
         self.is_clear(span)?;
         let apart = u32::try_from(self.slack.millis.max(span.millis()) + 1).unwrap_or(u32::MAX);
-        self.has_tie |= self.server.least_gap().is_some_and(|gap| gap <= f64::from(apart));
+        self.has_tie |= self.server.least_gap(":shared").is_some_and(|gap| gap <= f64::from(apart));
         let is_left = |path: &[usize]| step.is_left(path, &model);
         let what = || format!("step {index}, {step:?}");
         self.same(&model, &real, span, &mut Vec::new(), &is_left)

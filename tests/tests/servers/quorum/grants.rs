@@ -30,7 +30,7 @@ async fn the_token_of_a_refused_claim_is_not_used_again() {
     let waiting = tokio::spawn(async move { held(&two, "k").await });
     eventually("the other one waits", LONG, || servers.server(0).keys().contains_key("{p:k}:queue")).await;
     // What a server that was slow to grant the claim takes back must not be what waits there now.
-    let queue: Vec<String> = servers.server(0).ask("LRANGE {p:k}:queue 0 -1");
+    let queue: Vec<String> = servers.server(0).ask("ZRANGE {p:k}:queue 0 -1");
     assert!(queue.len() == 1 && queue[0].contains(".2@"), "{queue:?}");
     guard.release().await.unwrap();
     waiting.await.unwrap().release().await.unwrap();

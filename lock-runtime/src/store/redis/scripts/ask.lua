@@ -9,7 +9,7 @@
 --       server time in µs after which the asker has given up (0 = never)
 -- Returns { now µs, answer… }, an answer being
 --   { 1, ms to live, 1 if another process waits, first fencing token or 0 }   granted
---   { 0, ms to live (-1: no end), owner's token }                             busy
+--   { 0, ms to live (-1: no end), owner's token, ms to pause before the ask is repeated }     busy
 --   { -1 }                                                                    too late to ask
 --   { -2, message }                                                           an error with this key alone
 
@@ -41,23 +41,21 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
       first = draw(fence, fences)
     end
     if redis.call('EXISTS', queue) == 1 then
-      redis.call('LREM', queue, 0, entry)
+      leave(queue, entry)
     end
     return { 1, redis.call('PTTL', lock), redis.call('EXISTS', queue), first }
   end
+  local pause, is_to_tell = 0, false
   if wait == 1 then
-    if not redis.call('LPOS', queue, entry) then
-      redis.call('RPUSH', queue, entry)
-    end
-    redis.call('PEXPIRE', queue, QUEUE_TTL)
-    if owner == SHARED then
-      tell_shared(lock, queue, entry)
-    else
-      tell(owner, 'wait ' .. lock)
-    end
+    pause, is_to_tell = join(queue, entry)
+  end
+  if is_to_tell and owner == SHARED then
+    tell_shared(lock, queue, entry)
+  elseif is_to_tell then
+    tell(owner, 'wait ' .. lock)
   end
   local holder, left = holder_of(lock, owner, -1)
-  return { 0, left, holder }
+  return { 0, left, holder, pause }
 end
 
 local replies = { now() }
@@ -65,6 +63,7 @@ for i = 1, #KEYS / 3 do
   local k, a = 3 * i - 3, 5 * i - 5
   local ran, answer = pcall(ask, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
     ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5]))
+  tell_near(KEYS[k + 1], KEYS[k + 2])
   replies[i + 1] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
 end
 return replies

@@ -36,6 +36,7 @@ if not channel(owner) then
   if not hand_off(lock, queue) then
     redis.call('DEL', lock)
   end
+  tell_near(lock, queue)
   return 1
 end
 local token = owner

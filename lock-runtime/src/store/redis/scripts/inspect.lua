@@ -3,7 +3,7 @@
 -- KEYS  lock, queue, shared
 -- ARGV  how many waiting processes, and how many shared leases, to name
 -- Returns { }                                                        nobody has the lock
---   or { owner's token, ms to live (-1: no end), { queue entry… } }  the entries are missing without the right to read them
+--   or { owner's token, ms to live (-1: no end), { queue entry… } }  no entries when something else is at the queue's key
 --   or the same and { "<capacity>|<token>"… }                        the lock is shared: the first value is its mark
 
 -- include queue.lua
@@ -12,7 +12,7 @@ local owner = redis.call('GET', KEYS[1])
 if not owner then
   return {}
 end
-local waiting = redis.pcall('LRANGE', KEYS[2], 0, ARGV[1] - 1)
+local waiting = redis.pcall('ZRANGE', KEYS[2], 0, ARGV[1] - 1)
 local seen = { owner, redis.call('PTTL', KEYS[1]), waiting.err and {} or waiting }
 if owner == SHARED or owner == SHARED .. FORCED then
   local after = '(' .. number(math.floor(now() / 1000))

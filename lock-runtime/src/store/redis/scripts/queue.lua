@@ -2,12 +2,15 @@
 --
 -- Per lock there are three keys in one cluster slot, and two more when the lock is shared:
 --   <lock>          string: the owner's token, with a TTL (the lease)
---   {<lock>}:queue  list: one "<claim ms>|<token>" per waiting process, first come first
+--   {<lock>}:queue  zset: one "<claim ms>|<token>" per waiting process, by the time when it came, in µs of the server's clock
 --   {<lock>}:fence  string: the last fencing token drawn
 -- A script has no rollback. So steps that may fail come first, and PUBLISH is under pcall.
 -- Rule 9: the last write is the grant.
 
-local QUEUE_TTL = 5000 -- waiters repeat their ask every second; a queue without asks goes away
+local QUEUE_TTL = 15000 -- in ms; waiters repeat their asks, and a queue without asks goes away
+local NEAR = 16 -- so many waiters at the head of the queue repeat their asks every second (rule 5)
+local PAUSE = 8000 -- for so many ms the others pause before they repeat theirs
+local YOUNG = 800000 -- in µs; who came later than this has not repeated its ask yet
 local FENCE_TTL = 172800000 -- two days: outlives any sane step back of the server's clock
 
 -- Server time in microseconds, read at most once; exact in a double until the year 2255. It is not before the start of the
@@ -31,10 +34,10 @@ end
 
 -- Tells the process of `owner` something about its lock; a foreign value has nobody to tell. A sequence that begins with 0
 -- belongs to a lease that may linger (rule L9). Then no task of the process need be awake, so its keeper is told: on a channel
--- of its own, unless it is not connected just now.
-local function tell(owner, message)
+-- of its own, unless it is not connected just now. The same when the message is `for_keeper`.
+local function tell(owner, message, for_keeper)
   local address = channel(owner)
-  if address and string.find(owner, '^%x+%.0') then
+  if address and (for_keeper or string.find(owner, '^%x+%.0')) then
     local listeners = redis.pcall('PUBLISH', address .. ':keeper', message)
     if type(listeners) == 'number' and listeners > 0 then
       return
@@ -47,6 +50,57 @@ end
 
 local function number(value)
   return string.format('%.0f', value) -- tostring would lose digits
+end
+
+-- Puts `entry` at the end of the queue, unless it waits there already. It comes behind all others, also when the clock was
+-- set back. Returns for how many ms the waiter may pause before it asks again, and whether to tell the owner that it waits:
+-- those in front of a waiter that has just come have told the owner (rule 5).
+local function join(queue, entry)
+  local came = redis.call('ZSCORE', queue, entry)
+  local is_new = not came
+  if is_new then
+    local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0
+    came = number(math.max(now(), last + 1))
+    redis.call('ZADD', queue, came, entry)
+  end
+  redis.call('PEXPIRE', queue, QUEUE_TTL)
+  local last_near = redis.call('ZRANGE', queue, NEAR - 1, NEAR - 1, 'WITHSCORES')[2]
+  local is_far = last_near and tonumber(came) > tonumber(last_near)
+  return is_far and now() - came >= YOUNG and PAUSE or 0, not (is_far and is_new)
+end
+
+local function first_of(queue)
+  return redis.call('ZRANGE', queue, 0, 0)[1]
+end
+
+local gone = 0 -- how many have left the queue since `tell_near` was called last
+
+local function leave(queue, entry)
+  gone = gone + redis.call('ZREM', queue, entry)
+end
+
+-- Takes the first waiter from the queue; nil when there is none, or when the key is of another type.
+local function pop(queue)
+  local first = redis.pcall('ZPOPMIN', queue)
+  if first.err and not string.find(first.err, '^WRONGTYPE') then
+    error(first)
+  end
+  gone = gone + #first / 2
+  return first[1]
+end
+
+-- Rule 5: who has come to be among the first waiters, because others left the queue, is told: it may pause. Its keeper is told,
+-- which hears it whatever the tasks do.
+local function tell_near(lock, queue)
+  if gone > 0 then
+    local near = redis.pcall('ZRANGE', queue, math.max(NEAR - gone, 0), NEAR - 1, 'WITHSCORES')
+    for i = 1, #near, 2 do
+      if now() - near[i + 1] >= YOUNG then
+        tell(string.match(near[i], '|(.+)$') or '', 'near ' .. number(now()) .. ' ' .. lock, true)
+      end
+    end
+  end
+  gone = 0
 end
 
 -- include shared.lua
@@ -64,11 +118,8 @@ end
 local function hand_off(lock, queue, caller)
   local granted_at, tried = now(), false
   while true do
-    local entry = redis.pcall('LPOP', queue)
-    if type(entry) == 'table' and not string.find(entry.err, '^WRONGTYPE') then
-      error(entry)
-    end
-    if type(entry) ~= 'string' then
+    local entry = pop(queue)
+    if not entry then
       if tried then
         redis.call('DEL', lock)
       end

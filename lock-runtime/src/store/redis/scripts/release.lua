@@ -18,16 +18,12 @@
 -- queue's key may hold anything. Returns the answer.
 local function pass_on(lock, queue, owner, token, claim, again, again_claim)
   local owned = owner == token
-  redis.call('LREM', queue, 0, claim .. '|' .. token)
+  leave(queue, claim .. '|' .. token)
   if owner == SHARED and not has_shared(lock) then
     owner = nil
   end
   if again ~= '' and owner ~= again then -- otherwise this release was executed before, and the lock was passed on since
-    local again_entry = again_claim .. '|' .. again
-    if not redis.call('LPOS', queue, again_entry) then
-      redis.call('RPUSH', queue, again_entry)
-    end
-    redis.call('PEXPIRE', queue, QUEUE_TTL)
+    join(queue, again_claim .. '|' .. again)
   end
   if owned or not owner then
     owner = hand_off(lock, queue, again)
@@ -84,6 +80,7 @@ for i = 1, #KEYS / 3 do
   local k, a = 3 * i - 3, 6 * i - 6
   local ran, answer = pcall(release, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
     ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5], ARGV[a + 6])
+  tell_near(KEYS[k + 1], KEYS[k + 2])
   replies[i] = ran and answer or { -2, message_of(answer) }
 end
 return replies

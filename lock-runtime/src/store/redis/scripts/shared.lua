@@ -8,7 +8,8 @@
 
 local SHARED = 'shared'
 local FORCED = '|forced' -- stands behind what the lock's key holds while the lock is released by force (rule 21)
-local HEAD_LIFE = 2000000 -- in µs; a waiter repeats its ask every second
+local HEAD_LIFE = 2000000 -- in µs; the first waiter repeats its ask every second
+local HEAD_TTL = 5000 -- in ms
 local MOST_TOLD = 100 -- how many owners hear of a waiter at once; an ask that is repeated tells more of them
 
 local function shared_of(lock)
@@ -63,18 +64,18 @@ end
 local function admit(lock, queue, caller, first)
   repeat
     local granted, is_passed_over = {}, false
-    local entry = first or redis.call('LINDEX', queue, 0)
+    local entry = first or first_of(queue)
     local claim, member, capacity, token = parse_shared(entry)
     while claim and fits(lock, capacity) do
       if not first then
-        redis.call('LPOP', queue)
+        pop(queue)
       end
       first = nil
       if channel(token) then
         add_shared(lock, member, claim)
         granted[#granted + 1] = { claim, member, token }
       end
-      claim, member, capacity, token = parse_shared(redis.call('LINDEX', queue, 0))
+      claim, member, capacity, token = parse_shared(first_of(queue))
     end
     if #granted > 0 then
       keep_shared(lock)
@@ -96,7 +97,7 @@ end
 
 -- Notes that the first waiter is alive: its ask has just come, or it has just become the first.
 local function note_head(lock, entry)
-  redis.call('SET', head_of(lock), number(now() + HEAD_LIFE) .. ' ' .. entry, 'PX', QUEUE_TTL)
+  redis.call('SET', head_of(lock), number(now() + HEAD_LIFE) .. ' ' .. entry, 'PX', HEAD_TTL)
 end
 
 local function head_lives(lock, entry)
@@ -112,20 +113,20 @@ end
 -- may have to wait for it until all shared leases have ended (rule S4).
 local function is_next(lock, queue, entry)
   while true do
-    local head = redis.call('LINDEX', queue, 0)
+    local head = first_of(queue)
     if not head or head == entry then
       return true
     end
     if head_lives(lock, head) then
       return false
     end
-    redis.call('LPOP', queue)
+    pop(queue)
   end
 end
 
 -- Tells the owners of shared leases that `entry` waits. The process `but` is not told.
 local function tell_shared(lock, queue, entry, but)
-  if redis.call('LINDEX', queue, 0) == entry then
+  if first_of(queue) == entry then
     note_head(lock, entry)
   end
   for _, member in ipairs(redis.call('ZRANGE', shared_of(lock), 0, MOST_TOLD - 1)) do

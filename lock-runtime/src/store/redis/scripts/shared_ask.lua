@@ -29,7 +29,7 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
   elseif owner == SHARED and not redis.call('ZSCORE', shared, member) then
     admit(lock, queue, token) -- a lease that has ended by itself may have left room
     if not redis.call('ZSCORE', shared, member) and fits(lock, capacity) and is_next(lock, queue, entry) then
-      redis.call('LREM', queue, 0, entry)
+      leave(queue, entry)
       add_shared(lock, member, claim)
       keep_shared(lock)
       admit(lock, queue)
@@ -42,24 +42,22 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
       first = draw(fence, 1)
     end
     if redis.call('EXISTS', queue) == 1 then
-      redis.call('LREM', queue, 0, entry)
+      leave(queue, entry)
     end
     return { 1, ends - math.ceil(now() / 1000), redis.call('EXISTS', queue), first }
   end
+  local pause, is_to_tell = 0, false
   if wait == 1 then
-    if not redis.call('LPOS', queue, entry) then
-      redis.call('RPUSH', queue, entry)
-    end
-    redis.call('PEXPIRE', queue, QUEUE_TTL)
-    if owner == SHARED then
-      -- The other permits of the same process are no reason to end what it does.
-      tell_shared(lock, queue, entry, channel(token))
-    else
-      tell(owner, 'wait ' .. lock)
-    end
+    pause, is_to_tell = join(queue, entry)
+  end
+  if is_to_tell and owner == SHARED then
+    -- The other permits of the same process are no reason to end what it does.
+    tell_shared(lock, queue, entry, channel(token))
+  elseif is_to_tell then
+    tell(owner, 'wait ' .. lock)
   end
   local holder, left = holder_of(lock, owner, 0)
-  return { 0, left, holder }
+  return { 0, left, holder, pause }
 end
 
 local replies = { now() }
@@ -67,6 +65,7 @@ for i = 1, #KEYS / 5 do
   local k, a = 5 * i - 5, 6 * i - 6
   local ran, answer = pcall(ask, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3]),
     tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5]), tonumber(ARGV[a + 6]))
+  tell_near(KEYS[k + 1], KEYS[k + 2])
   replies[i + 1] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
 end
 return replies

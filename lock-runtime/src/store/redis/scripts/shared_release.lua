@@ -24,13 +24,10 @@ local function release(lock, queue, token, claim, capacity, again, again_claim)
       keep_shared(lock)
     end
   end
-  redis.call('LREM', queue, 0, claim .. 's' .. member)
+  leave(queue, claim .. 's' .. member)
   -- Otherwise this release was executed before, and the token that asks again has its lease.
   if again ~= '' and not (owner == SHARED and redis.call('ZSCORE', shared, again_member)) then
-    if not redis.call('LPOS', queue, again_entry) then
-      redis.call('RPUSH', queue, again_entry)
-    end
-    redis.call('PEXPIRE', queue, QUEUE_TTL)
+    join(queue, again_entry)
   end
   if not owner then
     owner = hand_off(lock, queue, again)
@@ -61,6 +58,7 @@ local replies = {}
 for i = 1, #KEYS / 5 do
   local k, a = 5 * i - 5, 5 * i - 5
   local ran, answer = pcall(release, KEYS[k + 1], KEYS[k + 2], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5])
+  tell_near(KEYS[k + 1], KEYS[k + 2])
   replies[i] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
 end
 return replies

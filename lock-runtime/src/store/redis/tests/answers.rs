@@ -44,9 +44,9 @@ fn an_answer_grants_or_names_who_has_the_lock() {
     assert_eq!(granted(answer(Value::Array(array([1, 2500, 1, 77])), 2), 2500), (true, Some(77)));
     assert_eq!(granted(answer(Value::Array(array([1, -2, 2, 0])), 1), 0), (false, None));
     assert_eq!(granted(answer(Value::Array(array([1, 2500, 0, 77])), 0), 2500), (false, None), "none were asked for");
-    assert_eq!(busy(answer(owned([0, 900], "o", &[]), 0)), ("o".to_owned(), Some(900), false, Some(7)));
-    assert_eq!(busy(answer(owned([0, -1], "o", &[]), 0)), ("o".to_owned(), None, true, Some(7)));
-    assert_eq!(busy(answer(owned([0, 1], "o", &[]), 0)), ("o".to_owned(), Some(1), false, Some(7)));
+    assert_eq!(busy(answer(owned([0, 900], "o", &[0]), 0)), ("o".to_owned(), Some(900), false, Some(7)));
+    assert_eq!(busy(answer(owned([0, -1], "o", &[0]), 0)), ("o".to_owned(), None, true, Some(7)));
+    assert_eq!(busy(answer(owned([0, 1], "o", &[8000]), 0)), ("o".to_owned(), Some(1), false, Some(7)));
     assert!(matches!(answer(Value::Array(array([-1])), 0), Ok(Answer::Late)));
 }
 

@@ -128,6 +128,7 @@ fn by_hand() -> impl Strategy<Value = What> {
         "ZRANGE KEY (5 +inf BYSCORE LIMIT 0 2",
         "ZRANGE KEY soon +inf BYSCORE LIMIT 0 2",
         "ZCARD KEY",
+        "ZPOPMIN KEY",
         "ZSCORE KEY junk",
         "ZREM KEY junk junk",
         "ZREMRANGEBYSCORE KEY -inf 5",
