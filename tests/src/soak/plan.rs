@@ -11,6 +11,7 @@ use history::{Bounds, Lock, Share, Wanted};
 
 /// What is tried in one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the round")]
 pub struct Plan {
     /// Decides every random choice.
     pub seed: u64,
