@@ -28,6 +28,7 @@ mod servers;
 mod sharing;
 mod stall;
 mod tasks;
+mod terms;
 mod tests;
 pub(crate) mod time;
 mod together;

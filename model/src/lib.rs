@@ -19,11 +19,12 @@
 //! two tasks each and every kind of fault are too many to exhaust: `cargo run --release -p model -- --depth N` searches them
 //! as deep as there is time. In the model the tasks of one process get the turn in any order, not first come first served.
 //!
+//! Shared leases (readers and permits) have a model of their own, in [`sharing`].
+//!
 //! Not in the model, but in the simulation:
 //!
 //! - more than one key, batches, scripts that fail half-way (rule 9), a server that forgets;
 //! - the TTLs of queue and fence, and the time in a fencing token;
-//! - shared leases: readers and permits (rules S1 to S6);
 //! - guards that outlive a shutdown, `extend`, and all of re-entry but its fencing tokens;
 //! - the 10 ms of rule L4 (a streak of hand-overs is bounded);
 //! - of rule L7 (a late turn passes on): the times of milliseconds, tasks that are called together, and the keeper's
@@ -41,6 +42,7 @@ mod properties;
 mod rules;
 pub mod scenarios;
 mod server;
+pub mod sharing;
 mod state;
 
 use stateright::{Model, Property};

@@ -7,18 +7,23 @@
 //! - `--with RULE`: the same search with it
 //! - `--list`: the rules
 
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use model::scenarios::{self, EXHAUSTED, FENCED, RENEWED};
-use model::{Faults, Protocol, Rule};
+use model::{Faults, Protocol, Rule, sharing};
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let all_well = match words.as_slice() {
-        [] => EXHAUSTED.iter().all(|name| scenarios::exhausted(name).is_some_and(|of| search(name, of, None))),
+        [] => {
+            EXHAUSTED.iter().all(|name| scenarios::exhausted(name).is_some_and(|of| search(name, of, None)))
+                && search_shared(None)
+        }
         ["--only", name] => match scenarios::exhausted(name) {
             Some(protocol) => search(name, protocol, None),
             None => return usage(),
@@ -30,7 +35,10 @@ fn main() -> ExitCode {
         ["--without", number] => match Rule::numbered(number) {
             // What breaks at the least depth is the shortest.
             Some(rule) => (2..100).all(|depth| search(number, scenarios::shown(rule), Some(depth))),
-            None => return usage(),
+            None => match sharing::Rule::numbered(number) {
+                Some(rule) => search_shared(Some(rule)),
+                None => return usage(),
+            },
         },
         ["--with", number] => match Rule::numbered(number) {
             Some(rule) => search(number, Protocol { without: None, ..scenarios::shown(rule) }, None),
@@ -38,6 +46,9 @@ fn main() -> ExitCode {
         },
         ["--list"] => {
             for (number, rule) in Rule::ALL {
+                println!("{number:>3}  {rule:?}");
+            }
+            for (number, rule) in sharing::Rule::ALL {
                 println!("{number:>3}  {rule:?}");
             }
             true
@@ -72,12 +83,23 @@ fn everything() -> Protocol {
     Protocol::of(3, &[RENEWED, FENCED], faults).rounds(2)
 }
 
+/// The searches of shared leases, up to the first that breaks a promise.
+fn search_shared(without: Option<sharing::Rule>) -> bool {
+    sharing::searches().into_iter().all(|(name, model)| search(name, sharing::Sharing { without, ..model }, None))
+}
+
 /// Searches, tells what was found; `false` when a promise is broken.
-fn search(name: &str, protocol: Protocol, depth: Option<usize>) -> bool {
+fn search<M>(name: &str, model: M, depth: Option<usize>) -> bool
+where
+    M: Model<State: Clone + PartialEq + Debug + Hash + Send + Sync, Action: Clone + PartialEq + Debug + Send + Sync>
+        + Send
+        + Sync
+        + 'static,
+{
     let start = Instant::now();
     // With more threads a search that ends at a depth can miss states.
     let threads = if depth.is_some() { 1 } else { 2 };
-    let mut checker = protocol.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures);
+    let mut checker = model.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures);
     if let Some(depth) = depth {
         checker = checker.target_max_depth(depth);
     }

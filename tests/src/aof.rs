@@ -135,19 +135,26 @@ impl Follower {
                 last.clear();
                 self.recorder.note_of(seen, "server", What::Forgot);
             }
-            let Some(key) = words.get(1).filter(|key| key.starts_with(&self.prefix)) else { continue };
-            let Some(change) = change(words, offset, popped.contains(key.as_str())) else { continue };
-            // Steps on the way, such as a waiter that could not be told, were seen by nobody.
-            if !matches!(change, Change::Ends { .. }) {
-                last.retain(|(other, _)| other != key);
+            for key in keys(words).iter().filter(|key| key.starts_with(&self.prefix)) {
+                let Some(change) = change(words, offset, popped.contains(key.as_str())) else { continue };
+                // Steps on the way, such as a waiter that could not be told, were seen by nobody.
+                if !matches!(change, Change::Ends { .. }) {
+                    last.retain(|(other, _)| other != key);
+                }
+                last.push((key, change));
             }
-            last.push((key, change));
         }
         let since = self.looked;
         for (key, to) in last {
             self.recorder.note_of(seen, "server", What::Changed { since, key: key.to_owned(), to });
         }
     }
+}
+
+/// What a command is about: a deletion may be about several keys.
+fn keys(words: &[String]) -> &[String] {
+    let count = if matches!(words[0].as_str(), "DEL" | "UNLINK") { words.len() } else { words.len().min(2) };
+    &words[1..count]
 }
 
 fn queue_of(key: &str) -> Option<&str> {
@@ -175,6 +182,13 @@ mod tests {
 
     fn words(text: &str) -> Vec<String> {
         text.split(' ').map(ToOwned::to_owned).collect()
+    }
+
+    #[test]
+    fn a_deletion_is_about_all_its_keys() {
+        assert_eq!(keys(&words("DEL k l m")), words("k l m"));
+        assert_eq!(keys(&words("SET k t PXAT 12")), words("k"));
+        assert_eq!(keys(&words("FLUSHALL")), [] as [&str; 0]);
     }
 
     #[test]

@@ -145,7 +145,7 @@ impl<L: Lock> Task<L> {
     async fn once(&mut self, timeout: u64, body: Duration) {
         let expire = u64::try_from(self.part.fault.lease().as_millis()).unwrap_or(u64::MAX);
         // The victim's way to the lock is the plainest: what it says is what the fault waits for.
-        let wanted = Wanted { timeout, expire, renew: false, fenced: !self.part.is_victim };
+        let wanted = Wanted { timeout, expire, fenced: !self.part.is_victim, ..Wanted::default() };
         let Some(kept) = self.diary.acquire(&*self.lock, &self.key, wanted, None).await else { return };
         // The body, which a lock with a deadline ends.
         let end = Instant::now() + body;

@@ -70,22 +70,22 @@ impl Entry {
         if let Some((request, frame)) = held {
             return Err(already_held(request, !frame.hold().covers(request.share)));
         }
-        let give_up = Deadline::after(self.request.timeout);
+        let times = self.times();
         let requests: Vec<_> = set.requests.iter().collect();
-        let mut guards = self.acquire_parts(&requests, give_up).await?.into_iter();
+        let mut guards = self.acquire_parts(&requests, times).await?.into_iter();
         let first = guards.next().ok_or_else(|| self.no_key())?;
         Ok(first.with_others(guards.collect(), set.given.clone(), Vec::new()))
     }
 
     /// The same for a body. It borrows the keys that its outer bodies hold.
     pub(super) async fn enter_all(&self, set: &KeySet) -> Result<Held, LockError> {
-        let give_up = Deadline::after(self.request.timeout);
+        let times = self.times();
         let (mut guards, mut turns, mut own) = (Vec::new(), Vec::new(), Vec::new());
         for (place, request) in set.requests.iter().enumerate() {
             match self.frame_of(request) {
                 Some(frame) if !frame.hold().covers(request.share) => return Err(already_held(request, true)),
                 Some(frame) => {
-                    let (turn, handle) = self.borrow(&frame, request, give_up).await?;
+                    let (turn, handle) = self.borrow(&frame, request, times.give_up).await?;
                     turns.extend(turn);
                     guards.push((place, LockGuard::borrowing(handle)));
                 }
@@ -93,7 +93,7 @@ impl Entry {
             }
         }
         let requests: Vec<_> = own.iter().map(|(_, request)| *request).collect();
-        let acquired = self.acquire_parts(&requests, give_up).await?;
+        let acquired = self.acquire_parts(&requests, times).await?;
         guards.extend(own.iter().map(|(place, _)| *place).zip(acquired));
         guards.sort_by_key(|(place, _)| *place);
         let mut guards = guards.into_iter().map(|(_, guard)| guard);
@@ -110,16 +110,12 @@ impl Entry {
     }
 
     /// Acquires the keys of `requests`, inside of spans when somebody listens.
-    async fn acquire_parts(
-        &self,
-        requests: &[&ResolvedRequest],
-        give_up: Deadline,
-    ) -> Result<Vec<LockGuard>, LockError> {
+    async fn acquire_parts(&self, requests: &[&ResolvedRequest], times: Times) -> Result<Vec<LockGuard>, LockError> {
         let Some(first) = requests.first() else { return Ok(Vec::new()) };
         let Some(span) = self.wait_span() else {
-            return Ok(self.gather(requests, give_up).await?.into_iter().map(LockGuard::owning).collect());
+            return Ok(self.gather(requests, times).await?.into_iter().map(LockGuard::owning).collect());
         };
-        let outcome = span.around(self.gather(requests, give_up)).await;
+        let outcome = span.around(self.gather(requests, times)).await;
         let path = outcome.as_ref().map(|holds| holds.first().and_then(|hold| hold.handle().path()));
         span.end(path);
         let path = path.ok().flatten();
@@ -131,13 +127,13 @@ impl Entry {
     }
 
     /// Gathers the holds of all `requests`, which are in the order of their names. On an error nothing stays locked.
-    async fn gather(&self, requests: &[&ResolvedRequest], give_up: Deadline) -> Result<Vec<Hold>, LockError> {
+    async fn gather(&self, requests: &[&ResolvedRequest], times: Times) -> Result<Vec<Hold>, LockError> {
         let start = Moment::now();
         let mut held = Vec::with_capacity(requests.len());
         loop {
-            let outcome = match self.gather_more(requests, &mut held, give_up).await {
+            let outcome = match self.gather_more(requests, &mut held, times).await {
                 Ok(()) if held.len() < requests.len() => continue,
-                Ok(()) => self.begin(requests, &held, give_up).await,
+                Ok(()) => self.begin(requests, &held, times.latest).await,
                 Err(error) => Err(error),
             };
             let error = match outcome {
@@ -147,9 +143,9 @@ impl Entry {
             mutant!(HalfTakenSetKept => std::mem::forget(std::mem::take(&mut held)));
             // Others may wait for what is released: its release is on its way before the caller goes on.
             let releases = join_all(held.drain(..).map(Hold::release));
-            let _ = timeout(OVERTIME, releases).await;
+            let _ = timeout(OVERTIME.min(times.latest.remaining()), releases).await;
             // One of the first keys was lost while the task waited for the others.
-            if !error.is_lost() || give_up.has_passed() {
+            if !error.is_lost() || times.give_up.has_passed() {
                 return Err(self.refused(error, start));
             }
         }
@@ -160,7 +156,7 @@ impl Entry {
         &self,
         requests: &[&ResolvedRequest],
         held: &mut Vec<Hold>,
-        give_up: Deadline,
+        times: Times,
     ) -> Result<(), LockError> {
         let rest = requests.get(held.len()..).unwrap_or_default();
         // What a task here holds is not worth a command.
@@ -168,7 +164,7 @@ impl Entry {
         let tried = rest.get(..rest.iter().position(is_taken_here).unwrap_or(rest.len())).unwrap_or_default();
         if tried.len() > 1 {
             let mut is_behind = false;
-            for outcome in self.try_all(tried, give_up).await {
+            for outcome in self.try_all(tried, times).await {
                 match outcome {
                     Ok(hold) if !is_behind => held.push(hold),
                     // Who waits for a key holds no key behind it.
@@ -182,33 +178,42 @@ impl Entry {
             }
         }
         let Some(next) = requests.get(held.len()) else { return Ok(()) };
-        let left = if self.request.timeout.is_zero() { Duration::ZERO } else { give_up.remaining().max(LEAST) };
+        let left = if self.request.timeout.is_zero() { Duration::ZERO } else { times.give_up.remaining().max(LEAST) };
         let next = ResolvedRequest { timeout: left, ..ResolvedRequest::clone(next) };
-        held.push(self.engine.acquire(&next).await?);
+        let limit = times.latest.remaining();
+        // By then it waits for an answer, and no longer for the lock.
+        let outcome = timeout(limit, self.engine.acquire(&next)).await;
+        held.push(outcome.unwrap_or_else(|_| Err(self.unanswered(limit)))?);
         Ok(())
     }
 
     /// Tries each of `requests` once, all at the same time.
-    async fn try_all(&self, requests: &[&ResolvedRequest], give_up: Deadline) -> Vec<Result<Hold, LockError>> {
+    async fn try_all(&self, requests: &[&ResolvedRequest], times: Times) -> Vec<Result<Hold, LockError>> {
         let once =
             |request: &&ResolvedRequest| ResolvedRequest { timeout: Duration::ZERO, ..ResolvedRequest::clone(request) };
         let requests: Vec<_> = requests.iter().map(once).collect();
         let all = join_all(requests.iter().map(|request| self.engine.acquire(request)));
-        if self.request.timeout.is_zero() {
-            return all.await;
-        }
-        let limit = answer_time(give_up.remaining().max(LEAST), self.engine.core().settings().command_timeout);
-        match timeout(limit, all).await {
-            Ok(outcomes) => outcomes,
-            // The task then waits for the first of them, as far as there is time.
-            Err(_) => vec![Err(self.engine.core().store().unanswered(limit).of_lock(&self.request.key))],
-        }
+        let limit = times.latest.remaining();
+        // The task then waits for the first of them, as far as there is time.
+        timeout(limit, all).await.unwrap_or_else(|_| vec![Err(self.unanswered(limit))])
+    }
+
+    fn unanswered(&self, limit: Duration) -> LockError {
+        self.engine.core().store().unanswered(limit).of_lock(&self.request.key)
+    }
+
+    /// The times of a request that begins now.
+    fn times(&self) -> Times {
+        let (start, wait) = (Moment::now(), self.request.timeout);
+        let answer = answer_time(wait, self.engine.core().settings().command_timeout);
+        let latest = if wait.is_zero() { answer } else { wait };
+        let latest = Deadline::new(start, latest.saturating_add(OVERTIME).max(answer));
+        mutant!(TimesOfKeysAddUp => return Times { give_up: Deadline::new(start, wait), latest: latest.later_by(answer) });
+        Times { give_up: Deadline::new(start, wait), latest }
     }
 
     /// Begins the time of all holds. An error when one of them was lost meanwhile.
-    async fn begin(&self, requests: &[&ResolvedRequest], held: &[Hold], give_up: Deadline) -> Result<(), LockError> {
-        let command_timeout = self.engine.core().settings().command_timeout;
-        let by = Deadline::after(answer_time(give_up.remaining(), command_timeout));
+    async fn begin(&self, requests: &[&ResolvedRequest], held: &[Hold], by: Deadline) -> Result<(), LockError> {
         let begun = held.iter().zip(requests).map(|(hold, request)| hold.begin_together(request, by));
         join_all(begun).await.into_iter().collect::<Result<(), _>>()?;
         let lost = held.iter().map(Hold::handle).find(|handle| !handle.is_valid());
@@ -229,6 +234,15 @@ impl Entry {
             error => error,
         }
     }
+}
+
+/// Until when a request for several keys may take.
+#[derive(Clone, Copy)]
+struct Times {
+    /// When it stops waiting for locks.
+    give_up: Deadline,
+    /// When it returns, whatever the server does: all its commands together have the time that one has.
+    latest: Deadline,
 }
 
 /// A timeout of zero would be a single try, which waits for longer.

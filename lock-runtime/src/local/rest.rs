@@ -27,6 +27,7 @@ impl Lease {
 
     /// For how long others are still kept out.
     pub(super) fn rest(&self, now: Moment) -> Duration {
+        mutant!(RestSkipped => return Duration::ZERO);
         let until = self.hold.as_ref().and_then(|hold| hold.kept_until.as_ref());
         until.map_or(Duration::ZERO, |until| until.remaining_at(now))
     }

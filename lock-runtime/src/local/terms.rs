@@ -67,6 +67,7 @@ impl Terms {
 
     /// The lease to confirm before a hold starts that has use for a lease of `expire`.
     pub(super) fn lease(&self, expire: Duration) -> Duration {
+        mutant!(KeptWithoutStore => return expire);
         expire.max(self.kept_lease)
     }
 
@@ -82,6 +83,7 @@ impl Terms {
 
     /// The latest end of a hold that began at `since`.
     pub(super) fn latest_end(&self, since: Moment) -> Option<Deadline> {
+        mutant!(RenewedPastMaxHold => return None);
         self.max_hold.map(|longest| Deadline::new(since, longest))
     }
 

@@ -24,6 +24,9 @@ const KEYS: u64 = 4;
 const ROUNDS: u32 = 12;
 /// Longer than everybody else together needs the keys.
 const PATIENT: Duration = Duration::from_secs(20);
+/// An acquire returns by this time after its timeout (promise 7), and a single try by this time after what an answer may take.
+const IN_TIME: Duration = Duration::from_millis(100);
+const ANSWER: Duration = Duration::from_millis(500);
 /// What was asked for and given up is withdrawn by then (promise 5).
 const SETTLED: Duration = Duration::from_secs(8);
 
@@ -58,7 +61,13 @@ impl Task {
         let used = Duration::from_millis(self.random.u64(..30));
         let is_dropped = timeout < PATIENT && self.random.u8(..4) == 0;
         let patience = if is_dropped { Duration::from_millis(self.random.u64(..50)) } else { PATIENT * 2 };
-        match tokio::time::timeout(patience, request.acquire()).await {
+        let start = Instant::now();
+        let outcome = tokio::time::timeout(patience, request.acquire()).await;
+        let allowed = if timeout.is_zero() { ANSWER } else { timeout } + IN_TIME;
+        if start.elapsed() > allowed {
+            self.see(format!("{keys:?}: {:?} with a timeout of {timeout:?}", start.elapsed()));
+        }
+        match outcome {
             Err(_) if is_dropped => {}
             Err(_) => self.see(format!("{keys:?}: no answer within {patience:?}")),
             Ok(Ok(guard)) => {
@@ -129,6 +138,12 @@ fn play(seed: u64, bug: Option<Mutant>) -> Vec<String> {
                 tokio::spawn(Task { id, locks, witness: Arc::clone(&witness), random: random.fork() }.live())
             })
             .collect();
+        if seed.is_multiple_of(4) {
+            for _ in 0..random.u32(1..5) {
+                sleep(Duration::from_millis(random.u64(..300))).await;
+                network.freeze(Duration::from_millis(random.u64(..700)));
+            }
+        }
         for task in running {
             task.await.unwrap();
         }
@@ -152,6 +167,30 @@ fn play(seed: u64, bug: Option<Mutant>) -> Vec<String> {
 fn seeds(usually: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     number("SEED").map_or(0..number("SEEDS").unwrap_or(usually), |seed: u64| seed..seed + 1)
+}
+
+/// By how much a set comes too late while the server hangs.
+async fn overdue(bug: Option<Mutant>) -> Duration {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+    let locks = connect(&network, "p");
+    locks.lock_all("k", 0..KEYS).acquire().await.unwrap().release().await.unwrap();
+    network.freeze(SETTLED);
+    let mut overdue = Duration::ZERO;
+    for timeout in [0, 20, 60, 500] {
+        let (start, timeout) = (Instant::now(), Duration::from_millis(timeout));
+        assert!(locks.lock_all("k", 0..KEYS).timeout(timeout).acquire().await.is_err());
+        let allowed = if timeout.is_zero() { ANSWER } else { timeout } + IN_TIME;
+        overdue = overdue.max(start.elapsed().saturating_sub(allowed));
+    }
+    overdue
+}
+
+/// The commands of all keys together have the time that one command has.
+#[tokio::test(start_paused = true)]
+async fn a_set_returns_in_time_while_the_server_hangs() {
+    assert_eq!(overdue(None).await, Duration::ZERO);
+    assert!(overdue(Some(Mutant::TimesOfKeysAddUp)).await > Duration::ZERO);
 }
 
 #[test]

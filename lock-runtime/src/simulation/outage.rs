@@ -110,8 +110,8 @@ async fn tries(network: Arc<Network>, process: String, task: u32, manager: LockM
         let wanted = Wanted {
             timeout: nanos(timeout) / 1_000_000,
             expire: nanos(expire) / 1_000_000,
-            renew: false,
             fenced: random.bool(),
+            ..Wanted::default()
         };
         let note = |what| network.note(&process, task, what);
         note(What::Acquire { attempt, key: format!("k:{key}"), wanted });

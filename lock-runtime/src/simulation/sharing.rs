@@ -1,6 +1,6 @@
 //! Readers, writers and permits in many worlds: what overlaps, who starves, and what is left behind.
 //!
-//! These worlds have checks of their own. Those of `tests/history` know claims of one holder at a time.
+//! These worlds have checks of their own, which look at the guards themselves.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
 

@@ -160,6 +160,7 @@ impl Task {
             expire: self.random.u64(self.shortest..=self.lease),
             renew: self.random.bool(),
             fenced: self.random.bool() && (self.fences_tries || !timeout.is_zero()),
+            ..Wanted::default()
         };
         let used = self.use_of(timeout);
         self.notes.note(What::Acquire { attempt: self.notes.attempt, key: format!("k:{key}"), wanted });
@@ -183,7 +184,7 @@ impl Task {
         if !self.notes.attempt.is_multiple_of(4) {
             return None;
         }
-        let wanted = Wanted { timeout: 0, expire: self.lease.max(50), renew: true, fenced: false };
+        let wanted = Wanted { timeout: 0, expire: self.lease.max(50), renew: true, ..Wanted::default() };
         let task = STRANGER + self.notes.task;
         let notes = Notes { task, ..self.notes.clone() };
         let request = self.manager.lock("k", &key).timeout(Duration::ZERO).expire(wanted.expire()).renew(true);

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -60,12 +61,12 @@ pub struct Diary {
     attempt: u32,
 }
 
-/// A hold with its number in the diary.
+/// A hold with its numbers in the diary: one for each lock.
 #[derive(Debug)]
 pub struct Kept<H> {
     /// The hold itself.
     pub hold: H,
-    attempt: u32,
+    attempts: Range<u32>,
 }
 
 impl Diary {
@@ -88,34 +89,59 @@ impl Diary {
         wanted: Wanted,
         patience: Option<Duration>,
     ) -> Option<Kept<L::Hold>> {
-        self.attempt += 1;
-        let attempt = self.attempt;
-        self.recorder.note(What::Acquire { attempt, key: key.to_owned(), wanted });
-        let outcome = match patience {
-            None => Some(lock.acquire(key, &wanted).await),
-            Some(patience) => tokio::time::timeout(patience, lock.acquire(key, &wanted)).await.ok(),
+        self.acquire_all(lock, &[key.to_owned()], wanted, patience).await
+    }
+
+    /// The same for several locks together. Each is an attempt of its own.
+    pub async fn acquire_all<L: Lock>(
+        &mut self,
+        lock: &L,
+        keys: &[String],
+        wanted: Wanted,
+        patience: Option<Duration>,
+    ) -> Option<Kept<L::Hold>> {
+        let together = keys.len() > 1;
+        let wanted = Wanted { together, ..wanted };
+        let mut attempts = self.attempt + 1..self.attempt + 1;
+        for key in keys {
+            self.attempt += 1;
+            attempts.end += 1;
+            self.recorder.note(What::Acquire { attempt: self.attempt, key: key.clone(), wanted });
+        }
+        let asked = async {
+            match keys {
+                [key] => lock.acquire(key, &wanted).await,
+                keys => lock.acquire_all(keys, &wanted).await,
+            }
         };
-        match outcome {
+        let outcome = match patience {
+            None => Some(asked.await),
+            Some(patience) => tokio::time::timeout(patience, asked).await.ok(),
+        };
+        let (how, text) = match outcome {
             Some(Ok(hold)) => {
                 let until = until(&hold);
-                self.recorder.note(What::Granted { attempt, until, fence: hold.fence() });
-                Some(Kept { hold, attempt })
+                for (attempt, key) in attempts.clone().zip(keys) {
+                    let fence = if together { hold.fence_of(key) } else { hold.fence() };
+                    self.recorder.note(What::Granted { attempt, until, fence });
+                }
+                return Some(Kept { hold, attempts });
             }
-            Some(Err(failure)) => {
-                self.recorder.note(What::Refused { attempt, how: failure.how(), text: failure.text().to_owned() });
-                None
-            }
-            None => {
-                self.recorder.note(What::Refused { attempt, how: How::Cancelled, text: String::new() });
-                None
-            }
-        }
+            Some(Err(failure)) => (failure.how(), failure.text().to_owned()),
+            None => (How::Cancelled, String::new()),
+        };
+        self.note_each(attempts, |attempt| What::Refused { attempt, how, text: text.clone() });
+        None
+    }
+
+    fn note_each(&mut self, attempts: Range<u32>, what: impl Fn(u32) -> What) {
+        attempts.for_each(|attempt| self.recorder.note(what(attempt)));
     }
 
     /// Looks at the deadline; whether the lock is still held.
     pub fn look<H: Hold>(&mut self, kept: &Kept<H>) -> bool {
         let until = until(&kept.hold);
-        self.recorder.note(What::Seen { attempt: kept.attempt, until });
+        self.note_each(kept.attempts.clone(), |attempt| What::Seen { attempt, until });
         until > 0
     }
 
@@ -127,27 +153,27 @@ impl Diary {
         }
         let how = outcome.map_or_else(|failure| failure.how(), |()| How::Done);
         let lease = span(lease) / 1_000_000;
-        self.recorder.note(What::Extended { attempt: kept.attempt, lease, how });
+        self.note_each(kept.attempts.clone(), |attempt| What::Extended { attempt, lease, how });
         self.look(kept);
     }
 
     /// Gives the lock back and waits for the answer.
     pub async fn release<H: Hold>(&mut self, kept: Kept<H>) {
-        let attempt = kept.attempt;
-        self.recorder.note(What::Release { attempt, dropped: false });
+        let attempts = kept.attempts;
+        self.note_each(attempts.clone(), |attempt| What::Release { attempt, dropped: false });
         let (how, text) = match kept.hold.release().await {
             Ok(()) => (How::Done, String::new()),
             Err(failure) => (failure.how(), failure.text().to_owned()),
         };
-        self.recorder.note(What::Released { attempt, how, text });
+        self.note_each(attempts, |attempt| What::Released { attempt, how, text: text.clone() });
     }
 
     /// Gives the lock back by dropping it.
     pub fn drop<H: Hold>(&mut self, kept: Kept<H>) {
-        let attempt = kept.attempt;
-        self.recorder.note(What::Release { attempt, dropped: true });
+        let attempts = kept.attempts;
+        self.note_each(attempts.clone(), |attempt| What::Release { attempt, dropped: true });
         drop(kept.hold);
-        self.recorder.note(What::Released { attempt, how: How::Done, text: String::new() });
+        self.note_each(attempts, |attempt| What::Released { attempt, how: How::Done, text: String::new() });
     }
 }
 

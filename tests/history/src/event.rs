@@ -53,8 +53,21 @@ pub struct Event {
     pub what: What,
 }
 
+/// Who may have a lock beside a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// Nobody.
+    #[default]
+    Alone,
+    /// All others that read.
+    Read,
+    /// Fewer than this many others.
+    Permit(u32),
+}
+
 /// What a task asks of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
     /// How long it waits, in milliseconds.
     pub timeout: u64,
@@ -64,6 +77,11 @@ pub struct Wanted {
     pub renew: bool,
     /// Whether a fencing token is drawn.
     pub fenced: bool,
+    /// Who may have the lock at the same time.
+    pub share: Share,
+    /// Whether the task asks for several locks together. It may have this lock while it waits for another one, and the other
+    /// way round.
+    pub together: bool,
 }
 
 impl Wanted {

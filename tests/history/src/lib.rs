@@ -27,5 +27,5 @@ pub mod timeline;
 pub use checks::{Bounds, Violation};
 pub use claims::{Attempt, Claim, History};
 pub use diary::{Diary, Recorder};
-pub use event::{Event, Wanted, What};
+pub use event::{Event, Share, Wanted, What};
 pub use lock::{Failure, Hold, Lock, Place};

@@ -72,6 +72,15 @@ pub trait Lock: Sized + Send + Sync + 'static {
     /// Waits for the lock until `wanted.timeout()` is over.
     fn acquire(&self, key: &str, wanted: &Wanted) -> impl Future<Output = Result<Self::Hold, Failure>> + Send;
 
+    /// Waits for all locks of `keys`, and has all of them or none.
+    fn acquire_all(
+        &self,
+        _keys: &[String],
+        _wanted: &Wanted,
+    ) -> impl Future<Output = Result<Self::Hold, Failure>> + Send {
+        std::future::ready(Err(Failure::Unsupported))
+    }
+
     /// Gives everything back.
     fn close(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
@@ -86,6 +95,11 @@ pub trait Hold: Send + Sync + 'static {
     /// Its fencing token.
     fn fence(&self) -> Option<u64> {
         None
+    }
+
+    /// The fencing token of one lock of several: the lock of this key.
+    fn fence_of(&self, _key: &str) -> Option<u64> {
+        self.fence()
     }
 
     /// Lengthens it to `lease` from now.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::claims::History;
-use super::event::{Change, NEVER, What};
+use super::claims::{Attempt, History};
+use super::event::{Change, NEVER, Share, What};
 
 /// A lease as the server had it. Its start lies between the two instants of `from`, its end between those of `to`.
 #[derive(Clone, Debug)]
@@ -37,6 +37,9 @@ pub enum End {
     Forgotten,
 }
 
+/// What the key of a lock holds while it is shared, instead of a token.
+const SHARED: &str = "shared";
+
 /// How far the server's clock, in whole milliseconds, and ours may tell different times.
 pub const ROUNDING: u64 = 5_000_000;
 
@@ -47,10 +50,17 @@ impl Owned {
         self.token.rsplit_once('@').map(|(_, label)| label)
     }
 
-    /// Whether it may be of `process`.
+    /// Whether `attempt` may be who got it. Leases that share the lock are one lease here: the lock's own key names none of them.
     #[must_use]
-    pub fn is_of(&self, process: &str) -> bool {
-        self.process().is_none_or(|own| own == process)
+    pub fn is_of(&self, attempt: &Attempt) -> bool {
+        let shares = attempt.wanted.share != Share::Alone;
+        self.process().is_none_or(|own| own == attempt.process) && shares == self.is_shared()
+    }
+
+    /// Whether it stands for all leases that share the lock.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.token == SHARED
     }
 }
 

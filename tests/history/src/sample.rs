@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::checks::{Bounds, Check};
 use super::claims::History;
-use super::event::{Change, Event, How, Wanted, What};
+use super::event::{Change, Event, How, Share, Wanted, What};
 
 /// The one lock of a sample.
 pub(crate) const KEY: &str = "soak:k";
@@ -26,6 +26,9 @@ pub(crate) const BOUNDS: Bounds = Bounds {
 pub(crate) struct Sample {
     events: Vec<Event>,
     attempts: u32,
+    /// What is asked for from here on.
+    share: Share,
+    together: bool,
 }
 
 impl Sample {
@@ -34,10 +37,21 @@ impl Sample {
         self
     }
 
+    /// From here on each acquire is for this share.
+    pub(crate) fn wants(self, share: Share) -> Self {
+        Self { share, ..self }
+    }
+
+    /// From here on each acquire is one of a set of keys.
+    pub(crate) fn together(self) -> Self {
+        Self { together: true, ..self }
+    }
+
     /// An acquire with a timeout of 1 s and a lease of 300 ms.
     pub(crate) fn asks(mut self, at: u64, process: &str) -> Self {
         self.attempts += 1;
-        let wanted = Wanted { timeout: 1000, expire: 300, renew: false, fenced: false };
+        let wanted =
+            Wanted { timeout: 1000, expire: 300, share: self.share, together: self.together, ..Wanted::default() };
         let attempt = self.attempts;
         self.and(at, process, What::Acquire { attempt, key: KEY.into(), wanted })
     }
@@ -75,6 +89,11 @@ impl Sample {
     pub(crate) fn owned(self, at: u64, process: &str, until: u64, next: bool) -> Self {
         let to = Change::Owned { token: format!("t@{process}"), until: until * 1_000_000, next };
         self.changed(at, to)
+    }
+
+    /// The server has the lock for those that share it, until the instant `until`.
+    pub(crate) fn shared(self, at: u64, until: u64) -> Self {
+        self.changed(at, Change::Owned { token: "shared".into(), until: until * 1_000_000, next: false })
     }
 
     pub(crate) fn gone(self, at: u64) -> Self {

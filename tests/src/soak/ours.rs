@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use lock_runtime::{LockError, LockGuard, LockManager};
+use lock_runtime::{LockError, LockGuard, LockManager, LockRequest};
 
 use super::plan::MAX_LEASE;
-use history::{Failure, Hold, Lock, Place, Wanted};
+use history::{Failure, Hold, Lock, Place, Share, Wanted};
 
 /// For how long half of the locks are kept for the next hold.
 pub(super) const LINGER: Duration = Duration::from_millis(500);
@@ -36,17 +36,30 @@ impl Lock for Ours {
     }
 
     async fn acquire(&self, key: &str, wanted: &Wanted) -> Result<Held, Failure> {
-        let (prefix, key) = key.split_once(':').expect("a prefix and a key");
-        let mut request = self.manager.lock(prefix, key).timeout(wanted.timeout()).expire(wanted.expire());
-        if self.lingers && key.ends_with(['0', '2', '4', '6', '8']) {
-            request = request.linger(LINGER);
-        }
-        request.renew(wanted.renew).fenced(wanted.fenced).acquire().await.map(Held).map_err(failure)
+        let (prefix, key) = parts(key);
+        let request = self.manager.lock(prefix, key);
+        let request = match wanted.share {
+            Share::Alone if self.lingers && key.ends_with(['0', '2', '4', '6', '8']) => request.linger(LINGER),
+            Share::Alone => request,
+            Share::Read => request.read(),
+            Share::Permit(of) => request.permits(of),
+        };
+        Held::acquire(request, Vec::new(), wanted).await
+    }
+
+    async fn acquire_all(&self, keys: &[String], wanted: &Wanted) -> Result<Held, Failure> {
+        let prefix = keys.first().map_or("", |key| parts(key).0);
+        let request = self.manager.lock_all(prefix, keys.iter().map(|key| parts(key).1));
+        Held::acquire(request, keys.to_vec(), wanted).await
     }
 
     async fn close(&self) {
         self.manager.shutdown().await;
     }
+}
+
+fn parts(key: &str) -> (&str, &str) {
+    key.split_once(':').expect("a prefix and a key")
 }
 
 /// The same on a quorum, with a `max_lease` that suits a round.
@@ -69,6 +82,10 @@ impl Lock for OnQuorum {
         self.0.acquire(key, wanted).await
     }
 
+    async fn acquire_all(&self, keys: &[String], wanted: &Wanted) -> Result<Held, Failure> {
+        self.0.acquire_all(keys, wanted).await
+    }
+
     async fn close(&self) {
         self.0.close().await;
     }
@@ -76,23 +93,40 @@ impl Lock for OnQuorum {
 
 /// A guard.
 #[derive(Debug)]
-pub struct Held(LockGuard);
+pub struct Held {
+    guard: LockGuard,
+    /// Of several locks, as they were asked for.
+    keys: Vec<String>,
+}
+
+impl Held {
+    async fn acquire(request: LockRequest, keys: Vec<String>, wanted: &Wanted) -> Result<Self, Failure> {
+        let request = request.timeout(wanted.timeout()).expire(wanted.expire());
+        let outcome = request.renew(wanted.renew).fenced(wanted.fenced).acquire().await;
+        outcome.map(|guard| Self { guard, keys }).map_err(failure)
+    }
+}
 
 impl Hold for Held {
     fn remaining(&self) -> Option<Duration> {
-        Some(self.0.remaining())
+        Some(self.guard.remaining())
     }
 
     fn fence(&self) -> Option<u64> {
-        self.0.fencing_token().map(u64::from)
+        self.guard.fencing_token().map(u64::from)
+    }
+
+    fn fence_of(&self, key: &str) -> Option<u64> {
+        let place = self.keys.iter().position(|own| own == key)?;
+        self.guard.fencing_tokens().get(place).copied().map(u64::from)
     }
 
     async fn extend(&self, lease: Duration) -> Result<(), Failure> {
-        self.0.extend(lease).await.map_err(failure)
+        self.guard.extend(lease).await.map_err(failure)
     }
 
     async fn release(self) -> Result<(), Failure> {
-        self.0.release().await.map_err(failure)
+        self.guard.release().await.map_err(failure)
     }
 }
 

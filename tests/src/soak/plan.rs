@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::ours::LINGER;
 use super::strike::{Kind, Place, Strike};
-use history::{Bounds, Lock, Wanted};
+use history::{Bounds, Lock, Share, Wanted};
 
 /// What is tried in one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the round")]
 pub struct Plan {
     /// Decides every random choice.
     pub seed: u64,
@@ -24,6 +25,10 @@ pub struct Plan {
     pub hot: u32,
     /// Locks that few want.
     pub cold: u32,
+    /// Locks that readers share, and as many with permits.
+    pub shared: u32,
+    /// Some tasks ask for several locks together.
+    pub together: bool,
     /// Leases to choose from, in milliseconds.
     pub leases: Vec<u64>,
     /// Timeouts to choose from, in milliseconds.
@@ -71,6 +76,8 @@ impl Plan {
             tasks: 5,
             hot: 2,
             cold: 12,
+            shared: 0,
+            together: false,
             leases: vec![150, 300, 600, 1000, 3000],
             timeouts: vec![0, 0, 20, 100, 500, 2000, 5000],
             calm: Duration::from_secs(3),
@@ -90,7 +97,9 @@ impl Plan {
     /// is over a distance, and one has busy runtimes.
     #[must_use]
     pub fn at(place: Place, seed: u64) -> Self {
-        let plan = Self { place, ..Self::new(seed) };
+        // A quorum refuses to share.
+        let shared = if place == Place::Quorum { 0 } else { 2 };
+        let plan = Self { place, shared, together: true, ..Self::new(seed) };
         let mut random = plan.random("distance");
         let is_far = place.has_proxies() && random.u32(..4) == 0;
         let round_trip = if is_far { Duration::from_millis(random.u64(30..=200)) } else { Duration::ZERO };
@@ -175,15 +184,33 @@ impl Plan {
     /// Every lock of the round.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
-        let hot = (0..self.hot).map(|number| format!("soak:hot{number}"));
-        hot.chain((0..self.cold).map(|number| format!("soak:cold{number}"))).collect()
+        let named = |name, count| (0..count).map(move |number| format!("soak:{name}{number}"));
+        let shared = named("read", self.shared).chain(named("permit", self.shared));
+        named("hot", self.hot).chain(named("cold", self.cold)).chain(shared).collect()
     }
 
-    /// What one task asks for next, and whether everybody else wants it as well.
-    pub fn wish(&self, random: &mut Rng) -> (String, Wanted, bool) {
+    /// What one task asks for next.
+    pub fn wish(&self, random: &mut Rng) -> Wish {
         let is_hot = random.u32(..10) < 7;
         let (name, count) = if is_hot { ("hot", self.hot) } else { ("cold", self.cold) };
-        let key = format!("soak:{name}{}", random.u32(..count));
+        let mut keys = vec![format!("soak:{name}{}", random.u32(..count))];
+        let mut share = Share::Alone;
+        match random.u32(..10) {
+            0..4 if self.shared > 0 => {
+                let number = random.u32(..self.shared);
+                let name = if random.bool() { "read" } else { "permit" };
+                keys = vec![format!("soak:{name}{number}")];
+                share = self.share(name, number, random);
+            }
+            4 if self.together => {
+                let more = random.usize(1..3);
+                let others = random.choose_multiple(0..self.cold, more).into_iter();
+                keys.extend(
+                    others.map(|number| format!("soak:cold{number}")).filter(|key| *key != keys[0]).collect::<Vec<_>>(),
+                );
+            }
+            _ => {}
+        }
         // Long leases are rare: a killed holder keeps everybody out for as long.
         let longest = if random.u32(..8) == 0 { self.leases.len() } else { self.leases.len().min(4) };
         let wanted = Wanted {
@@ -191,8 +218,21 @@ impl Plan {
             expire: self.leases[random.usize(..longest)],
             renew: random.u32(..10) < 3,
             fenced: random.bool(),
+            share,
+            ..Wanted::default()
         };
-        (key, wanted, is_hot)
+        Wish { keys, wanted, is_hot }
+    }
+
+    /// How a task shares a lock of this name: most have it beside others, and some alone.
+    pub fn share(&self, name: &str, number: u32, random: &mut Rng) -> Share {
+        match name {
+            _ if random.u32(..6) == 0 => Share::Alone,
+            "read" => Share::Read,
+            // Those that ask for the last of them name different numbers.
+            _ if number + 1 == self.shared => Share::Permit(random.u32(2..5)),
+            _ => Share::Permit(2),
+        }
     }
 
     /// The faults of the round.
@@ -240,6 +280,17 @@ impl Plan {
     }
 }
 
+/// What a task asks for.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// One lock, or several together.
+    pub keys: Vec<String>,
+    /// How.
+    pub wanted: Wanted,
+    /// Whether everybody else wants it as well.
+    pub is_hot: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,7 +298,7 @@ mod tests {
     #[test]
     fn a_seed_repeats_every_choice() {
         let all = |seed| {
-            let plan = Plan::new(seed);
+            let plan = Plan::at(Place::Redis, seed);
             let mut random = plan.random("w1.0/2");
             let wishes: Vec<_> = (0..50).map(|_| plan.wish(&mut random)).collect();
             format!("{:?} {wishes:?}", plan.strikes())
@@ -263,6 +314,24 @@ mod tests {
             let first = plan.strikes().swap_remove(0);
             assert_eq!(first.length >= Duration::from_mins(1), seed % 4 == 3);
             assert_eq!(plan.outage.is_some(), seed % 4 == 3);
+        }
+    }
+
+    #[test]
+    fn every_mode_is_played_where_it_may_be() {
+        let wishes = |place| {
+            let plan = Plan::at(place, 1);
+            let mut random = plan.random("w1.0/2");
+            (0..500).map(move |_| plan.wish(&mut random)).collect::<Vec<_>>()
+        };
+        for place in [Place::Redis, Place::Sentinel, Place::Cluster, Place::Quorum] {
+            let (all, is_quorum) = (wishes(place), place == Place::Quorum);
+            for share in [Share::Read, Share::Permit(2), Share::Permit(4)] {
+                assert_eq!(all.iter().any(|wish| wish.wanted.share == share), !is_quorum, "{share:?} at {place:?}");
+            }
+            assert!((2..=3).all(|count| all.iter().any(|wish| wish.keys.len() == count)), "{place:?}");
+            let is_shared = |wish: &&Wish| wish.wanted.share != Share::Alone;
+            assert!(all.iter().filter(is_shared).all(|wish| wish.keys.len() == 1), "{place:?}");
         }
     }
 

@@ -94,23 +94,25 @@ fn play<L: Lock>(plan: &Plan, setting: Setting<'_>, folder: &Path) -> BTreeMap<S
         note(What::Final { key, value: value.unwrap_or_default() });
     }
     for (thing, after) in leftovers(lock(&lookout).arena(), plan) {
-        note(What::Left { thing: thing.to_owned(), before: 0, after });
+        note(What::Left { thing, before: 0, after });
     }
     drop(tail);
     faults
 }
 
 /// What stays in the servers when nobody wants anything any more, after the time that a crash may cost.
-fn leftovers(arena: &dyn Arena, plan: &Plan) -> [(&'static str, u64); 2] {
+fn leftovers(arena: &dyn Arena, plan: &Plan) -> [(String, u64); 2] {
     let end = now() + span(plan.lease() + Duration::from_secs(1));
     loop {
         let keys = arena.keys();
-        let count =
-            |is_left: &dyn Fn(&str, i64) -> bool| keys.iter().filter(|(key, left)| is_left(key, **left)).count();
-        let locks = count(&|key, _| key.starts_with("soak:"));
-        let endless = count(&|_, left| left < 0);
-        if locks + endless == 0 || now() > end {
-            return [("locks in the server", locks as u64), ("keys without an end", endless as u64)];
+        let left = |thing: &str, is_left: &dyn Fn(&str, i64) -> bool| {
+            let names: Vec<_> = keys.iter().filter(|(key, left)| is_left(key, **left)).map(|(key, _)| key).collect();
+            (format!("{thing} {names:?}"), names.len() as u64)
+        };
+        let locks = left("locks in the server", &|key, _| key.starts_with("soak:"));
+        let endless = left("keys without an end", &|_, left| left < 0);
+        if locks.1 + endless.1 == 0 || now() > end {
+            return [locks, endless];
         }
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -87,7 +87,7 @@ async fn work<L: Lock>(role: &Role) {
                         let end = role.faults + span(outage) + span(AFTER);
                         return task.flood(&format!("{}-{number}", role.name), end).await;
                     }
-                    task.rush(role.faults).await;
+                    task.rush(number, role.faults).await;
                     task.work(role.end).await;
                     task.probe(number as usize).await;
                 })

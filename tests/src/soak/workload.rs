@@ -5,11 +5,11 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::time::sleep;
 
-use super::plan::Plan;
+use super::plan::{Plan, Wish};
 use super::register::Register;
 use history::diary::Kept;
 use history::event::now;
-use history::{Diary, Hold, Lock, Wanted, What};
+use history::{Diary, Hold, Lock, Share, Wanted, What};
 
 /// A task of a worker.
 pub(super) struct Task<'a, L> {
@@ -22,11 +22,14 @@ pub(super) struct Task<'a, L> {
 
 impl<L: Lock> Task<'_, L> {
     /// Everybody wants one lock all the time, until the instant `end`: what must be true of the order of waiters shows
-    /// only then.
-    pub(super) async fn rush(&mut self, end: u64) {
+    /// only then. Where locks are shared, some tasks want the first of those instead.
+    pub(super) async fn rush(&mut self, number: u32, end: u64) {
+        let name =
+            if self.plan.shared > 0 { ["hot", "hot", "hot", "read", "permit"][number as usize % 5] } else { "hot" };
         while now() < end {
-            let wanted = Wanted { timeout: 5000, expire: 1000, renew: false, fenced: false };
-            if let Some(kept) = self.diary.acquire(self.lock, "soak:hot0", wanted, None).await {
+            let share = if name == "hot" { Share::Alone } else { self.plan.share(name, 0, &mut self.random) };
+            let wanted = Wanted { timeout: 5000, expire: 1000, share, ..Wanted::default() };
+            if let Some(kept) = self.diary.acquire(self.lock, &format!("soak:{name}0"), wanted, None).await {
                 self.rest(0..2000).await;
                 self.give_back(kept).await;
             }
@@ -39,7 +42,7 @@ impl<L: Lock> Task<'_, L> {
         while now() < end {
             number += 1;
             let key = format!("soak:flood-{name}-{number}");
-            let wanted = Wanted { timeout: self.random.u64(20..150), expire: 1000, renew: false, fenced: false };
+            let wanted = Wanted { timeout: self.random.u64(20..150), expire: 1000, ..Wanted::default() };
             if let Some(kept) = self.diary.acquire(self.lock, &key, wanted, None).await {
                 self.give_back(kept).await;
                 // While all is well this is not meant to be a load.
@@ -51,11 +54,11 @@ impl<L: Lock> Task<'_, L> {
     /// Works until the instant `end`.
     pub(super) async fn work(&mut self, end: u64) {
         while now() < end {
-            let (key, wanted, is_hot) = self.plan.wish(&mut self.random);
+            let wish = self.plan.wish(&mut self.random);
             let gives_up = L::DROPS && self.random.u32(..8) == 0;
             let patience = gives_up.then(|| Duration::from_micros(self.random.u64(..60_000)));
-            if let Some(kept) = self.diary.acquire(self.lock, &key, wanted, patience).await {
-                self.hold(&key, &kept, wanted, is_hot).await;
+            if let Some(kept) = self.diary.acquire_all(self.lock, &wish.keys, wish.wanted, patience).await {
+                self.hold(&kept, &wish).await;
                 self.give_back(kept).await;
             }
             sleep(Duration::from_micros(self.random.u64(..8000))).await;
@@ -67,27 +70,28 @@ impl<L: Lock> Task<'_, L> {
         let timeout = u64::try_from(self.plan.patience.as_millis()).unwrap_or_default();
         let tasks = usize::try_from(self.plan.tasks).unwrap_or(1);
         for key in self.plan.keys().into_iter().skip(number).step_by(tasks) {
-            let wanted = Wanted { timeout, expire: self.plan.leases[0], renew: true, fenced: true };
+            let wanted =
+                Wanted { timeout, expire: self.plan.leases[0], renew: true, fenced: true, ..Wanted::default() };
             if let Some(kept) = self.diary.acquire(self.lock, &key, wanted, None).await {
                 self.diary.release(kept).await;
             }
         }
     }
 
-    async fn hold(&mut self, key: &str, kept: &Kept<L::Hold>, wanted: Wanted, is_hot: bool) {
-        let opened = match kept.hold.fence() {
-            None => None,
-            Some(fence) => {
-                let answer = self.register.open(key, fence).await;
-                let accepted = answer.map(|value| value.is_some());
-                self.diary.recorder().note(What::Opened { key: key.to_owned(), fence, accepted });
-                answer.flatten().map(|value| (fence, value))
-            }
-        };
-        self.body(kept, wanted, is_hot).await;
-        if let Some((fence, value)) = opened {
-            let accepted = self.register.write(key, fence, value + 1).await;
-            self.diary.recorder().note(What::Wrote { key: key.to_owned(), fence, value: value + 1, accepted });
+    async fn hold(&mut self, kept: &Kept<L::Hold>, wish: &Wish) {
+        let mut opened = Vec::new();
+        for key in &wish.keys {
+            let fence = if wish.keys.len() > 1 { kept.hold.fence_of(key) } else { kept.hold.fence() };
+            let Some(fence) = fence else { continue };
+            let answer = self.register.open(key, fence).await;
+            let accepted = answer.map(|value| value.is_some());
+            self.diary.recorder().note(What::Opened { key: key.to_owned(), fence, accepted });
+            opened.extend(answer.flatten().map(|value| (key, fence, value + 1)));
+        }
+        self.body(kept, wish.wanted, wish.is_hot).await;
+        for (key, fence, value) in opened {
+            let accepted = self.register.write(key, fence, value).await;
+            self.diary.recorder().note(What::Wrote { key: key.to_owned(), fence, value, accepted });
         }
     }
 

@@ -50,10 +50,13 @@ async fn a_body_is_stopped_when_its_longest_hold_is_over(world: World) {
     let manager = world.manager().await;
     // With leases that are shorter than the limit, about as long, and far longer.
     for (expire, limit) in [(SHORT, SHORT * 3), (SHORT, SHORT), (LONG, SHORT * 2)] {
-        let request = manager.lock("p", "k").expire(expire).max_hold(limit);
-        let (after, error) = stopped_after(request).await;
-        assert!(after >= limit && after < limit + NOISE, "{expire:?} {after:?}");
-        assert_eq!(limit_in(&error), Some(limit));
+        // For `at_least` the lease may be as long as the limit from the start.
+        for at_least in [Duration::ZERO, limit] {
+            let request = manager.lock("p", "k").expire(expire).max_hold(limit).at_least(at_least);
+            let (after, error) = stopped_after(request.timeout(LONG)).await;
+            assert!(after >= limit && after < limit + NOISE, "{expire:?} {at_least:?} {after:?}");
+            assert_eq!(limit_in(&error), Some(limit));
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use history::checks::{Check, acquires_return_in_time, claims_never_overlap, fences_increase};
-use history::{Bounds, Diary, History, Lock, Place, Recorder, Wanted, What};
+use history::{Bounds, Diary, History, Lock, Place, Recorder, Share, Wanted, What};
 use tests::patience::eventually;
 use tests::server::Server;
 use tests::soak::Ours;
@@ -15,7 +15,8 @@ use tokio::time::sleep;
 
 const KEY: &str = "p:crowd";
 
-const WANTED: Wanted = Wanted { timeout: 5000, expire: 1000, renew: false, fenced: true };
+const WANTED: Wanted =
+    Wanted { timeout: 5000, expire: 1000, renew: false, fenced: true, share: Share::Alone, together: false };
 
 const BOUNDS: Bounds = Bounds {
     lease: Duration::from_millis(WANTED.expire),

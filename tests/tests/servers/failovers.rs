@@ -98,7 +98,7 @@ async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>) {
     while !over.load(Ordering::SeqCst) {
         let key = format!("p:{}", random.u32(..3));
         let (timeout, expire) = ([0, 100, 1000, 5000][random.usize(..4)], [300, 1000, 3000][random.usize(..3)]);
-        let wanted = Wanted { timeout, expire, renew: random.bool(), fenced: random.bool() };
+        let wanted = Wanted { timeout, expire, renew: random.bool(), fenced: random.bool(), ..Wanted::default() };
         if let Some(kept) = diary.acquire(&*lock, &key, wanted, None).await {
             // Most are short; some go on past their lease.
             let longest = if random.u32(..8) == 0 { expire * 3 / 2 } else { 60 };

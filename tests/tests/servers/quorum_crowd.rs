@@ -102,7 +102,7 @@ async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>, longest:
     while !over.load(Ordering::SeqCst) {
         let key = &keys[random.usize(..keys.len())];
         let (timeout, expire) = ([0, 100, 1000, 5000][random.usize(..4)], [300, 600, 1000][random.usize(..3)]);
-        let wanted = Wanted { timeout, expire, renew: random.bool(), fenced: random.bool() };
+        let wanted = Wanted { timeout, expire, renew: random.bool(), fenced: random.bool(), ..Wanted::default() };
         if let Some(kept) = diary.acquire(&*lock, key, wanted, None).await {
             // Most are short; some go on past their lease.
             let longest = if random.u32(..8) == 0 { longest } else { Duration::from_millis(60) };

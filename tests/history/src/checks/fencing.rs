@@ -4,9 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{Bounds, Violation, who};
 use crate::claims::History;
+use crate::event::Share;
 use crate::owners::Owned;
 
-/// A hold that was granted after another one's end has a greater fencing token, and no two have the same.
+/// A hold that was granted after another one's end has a greater fencing token, and no two have the same. Of holds that share the
+/// lock, the one whose answer comes later may have been granted earlier: a hold has a greater token than those that were granted
+/// before its task asked.
 ///
 /// Against the time of the *grant*: an acquire may have been called long before and have waited. When the server forgets,
 /// a process may hand a forgotten lease on while another one has the lock: then all tokens of a lease have to be below
@@ -17,7 +20,7 @@ pub fn fences_increase(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let owners = if bounds.forgetful { history.owners() } else { BTreeMap::new() };
     for (key, attempts) in history.by_key() {
         let leases = owners.get(key).map(Vec::as_slice).unwrap_or_default();
-        let mut ends = Vec::new();
+        let (mut alone, mut shared) = (Vec::new(), Vec::new());
         let mut starts = Vec::new();
         let mut seen = HashMap::new();
         for (attempt, claim) in history.grants(&attempts) {
@@ -27,28 +30,29 @@ pub fn fences_increase(history: &History, bounds: &Bounds) -> Vec<Violation> {
                 found.push(Violation::of(attempt, (other.invoked, claim.from), text));
             }
             if bounds.forgetful {
-                let own = |lease: &&Owned| lease.is_of(&attempt.process) && lease.from.0 <= claim.from;
+                let own = |lease: &&Owned| lease.is_of(attempt) && lease.from.0 <= claim.from;
                 if let Some(lease) = leases.iter().rev().find(own) {
                     starts.push((lease.from.0, lease.from.0.saturating_sub(1), fence, attempt));
                 }
                 continue;
             }
+            let ends = if attempt.wanted.share == Share::Alone { &mut alone } else { &mut shared };
             ends.push((claim.end(), claim.from, fence, attempt));
             starts.push((claim.from, attempt.invoked, fence, attempt));
         }
-        found.extend(inversions(ends));
-        found.extend(inversions(starts));
+        let all = alone.iter().chain(&shared).copied().collect();
+        found.extend(inversions(all, alone.clone()));
+        found.extend(inversions(alone, shared));
+        found.extend(inversions(starts.clone(), starts));
     }
     found
 }
 
 type Point<'a> = (u64, u64, u64, &'a crate::claims::Attempt);
 
-/// Of points with an end, a start and a number: those that start after the end of one with a greater number.
-fn inversions(points: Vec<Point<'_>>) -> Vec<Violation> {
-    let mut by_end = points.clone();
+/// Of points with an end, a start and a number: those of `by_start` that start after the end of one with a greater number.
+fn inversions<'a>(mut by_end: Vec<Point<'a>>, mut by_start: Vec<Point<'a>>) -> Vec<Violation> {
     by_end.sort_by_key(|point| point.0);
-    let mut by_start = points;
     by_start.sort_by_key(|point| point.1);
     let mut ended = by_end.into_iter().peekable();
     let mut greatest: Option<Point<'_>> = None;
@@ -88,6 +92,20 @@ mod tests {
         let sample = Sample::default().fenced("a", 10, 20, Some(7));
         let late = sample.asks(1, "b").granted(30, "b", 90, Some(6)).released(40, "b", How::Done);
         assert!(late.finds(fences_increase) > 0);
+    }
+
+    #[test]
+    fn readers_are_compared_by_their_calls_and_with_writers_by_their_grants() {
+        let read = || Sample::default().wants(Share::Read);
+        // The answer to `a` is late: `b` drew after it, and has released already.
+        let late = read().asks(1, "a").fenced("b", 10, 20, Some(7));
+        let granted = What::Granted { attempt: 1, until: 90_000_000, fence: Some(6) };
+        assert_eq!(late.and(30, "a", granted.clone()).finds(fences_increase), 0);
+        assert!(read().fenced("b", 10, 20, Some(7)).fenced("a", 30, 40, Some(6)).finds(fences_increase) > 0);
+        let writer = read().asks(1, "a").wants(Share::Alone).fenced("b", 10, 20, Some(7));
+        assert!(writer.and(30, "a", granted.clone()).finds(fences_increase) > 0);
+        let reader = Sample::default().asks(1, "a").wants(Share::Read).fenced("b", 10, 20, Some(7));
+        assert!(reader.and(30, "a", granted).finds(fences_increase) > 0);
     }
 
     #[test]

@@ -16,7 +16,11 @@ const HAND_OFF: Duration = Duration::from_millis(50);
 /// And for how long nothing was.
 const CALM: u64 = 3_000_000_000;
 
-/// By the server's record, a lock is not free for longer than a second while a task waits, faults apart.
+/// By the server's record, a lock is not free for longer than a second while a task waits, faults apart. A task that waits for
+/// several keys together may wait for another one of them.
+///
+/// Of a lock that is shared the record says only that somebody has it. So a permit that stays free while others are in use
+/// shows elsewhere: those who wait for it starve when all faults are over.
 #[must_use]
 pub fn a_free_lock_is_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -25,7 +29,7 @@ pub fn a_free_lock_is_taken(history: &History, bounds: &Bounds) -> Vec<Violation
         let ends = leases.iter().filter(|lease| lease.end != End::Open).map(|lease| lease.to.1);
         let starts = leases.iter().skip(1).map(|lease| lease.from.0).chain([history.last()]);
         for free in ends.zip(starts).filter(|free| free.1 > free.0 && free.1 - free.0 > bounds.allow(POLL)) {
-            for attempt in attempts.get(key).into_iter().flatten() {
+            for attempt in waiters(attempts.get(key)) {
                 let waiting = (attempt.invoked, attempt.returned().unwrap_or(history.last()));
                 let trouble = || troubles(history, attempt).chain(holds(bounds, attempt, &attempts[key]));
                 let calm = shared(free, waiting).map(|both| without(both, trouble()));
@@ -54,7 +58,7 @@ pub fn a_released_lock_passes_on(history: &History, bounds: &Bounds) -> Vec<Viol
     for (key, leases) in history.owners() {
         for pair in leases.windows(2).filter(|pair| pair[0].end == End::Deleted) {
             let free = (pair[0].to.1, pair[1].from.0);
-            for attempt in attempts.get(key).into_iter().flatten() {
+            for attempt in waiters(attempts.get(key)) {
                 let killed = history.killed.get(&attempt.process).copied();
                 let waiting = (attempt.invoked, attempt.returned().or(killed).unwrap_or(history.last()));
                 let idle = shared(free, waiting).map(|both| without(both, holds(bounds, attempt, &attempts[key])));
@@ -70,6 +74,11 @@ pub fn a_released_lock_passes_on(history: &History, bounds: &Bounds) -> Vec<Viol
         }
     }
     found
+}
+
+/// Those that wait for this lock alone.
+fn waiters<'a>(attempts: Option<&'a Vec<&'a Attempt>>) -> impl Iterator<Item = &'a Attempt> {
+    attempts.into_iter().flatten().copied().filter(|attempt| !attempt.wanted.together)
 }
 
 /// When `attempt` had a reason not to get a free lock.
@@ -89,7 +98,7 @@ fn holds<'a>(bounds: &Bounds, attempt: &'a Attempt, all: &'a [&Attempt]) -> impl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{How, What};
+    use crate::event::{How, Share, What};
     use crate::sample::{BOUNDS, Sample};
 
     fn free_for(milliseconds: u64) -> Sample {
@@ -124,6 +133,25 @@ mod tests {
             assert_eq!(sample.clone().finds(check), 1);
             assert_eq!(sample.clone().finds_with(check, &Bounds { forgetful: true, ..BOUNDS }), 0);
         }
+    }
+
+    #[test]
+    fn a_lock_that_is_free_under_a_reader_is_found() {
+        let reads = |share| {
+            let sample = Sample::default().owned(99, "a", 400, false).held("a", 100, 199).gone(200).wants(share);
+            let asks = sample.asks(150, "b").granted(1700, "b", 1900, None).released(1750, "b", How::Done);
+            asks.shared(1699, 2000).gone(1751).finds(a_free_lock_is_taken)
+        };
+        assert_eq!((reads(Share::Read), reads(Share::Permit(2))), (1, 1));
+    }
+
+    #[test]
+    fn who_waits_for_another_key_of_its_set_does_not_wait_for_a_free_one() {
+        let sample = Sample::default().owned(99, "a", 400, false).held("a", 100, 199).gone(200).together();
+        let asks = sample.asks(150, "b").granted(1700, "b", 1900, None).released(1750, "b", How::Done);
+        let granted = asks.owned(1699, "b", 2000, false);
+        assert_eq!(granted.clone().finds(a_free_lock_is_taken), 0);
+        assert_eq!(granted.finds(a_released_lock_passes_on), 0);
     }
 
     #[test]

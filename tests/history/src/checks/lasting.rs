@@ -44,7 +44,7 @@ mod tests {
     use crate::sample::{KEY, Sample};
 
     fn lost(renew: bool, after: u64) -> Sample {
-        let wanted = Wanted { timeout: 1000, expire: 3000, renew, fenced: false };
+        let wanted = Wanted { timeout: 1000, expire: 3000, renew, ..Wanted::default() };
         let sample = Sample::default().and(9000, "a", What::Acquire { attempt: 1, key: KEY.into(), wanted });
         let seen = sample.and(9010, "a", What::Granted { attempt: 1, until: 9_020_000_000, fence: None });
         let (attempt, until, how) = (1, 0, How::Lost);

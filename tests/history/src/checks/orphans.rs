@@ -29,7 +29,7 @@ pub fn no_lock_is_left_behind(history: &History, bounds: &Bounds) -> Vec<Violati
     for (key, leases) in history.owners() {
         let users = attempts.get(key).map(Vec::as_slice).unwrap_or_default();
         for lease in leases {
-            let own: Vec<_> = users.iter().filter(|attempt| lease.is_of(&attempt.process)).copied().collect();
+            let own: Vec<_> = users.iter().filter(|attempt| lease.is_of(attempt)).copied().collect();
             let whole = (lease.from.1, lease.to.0.min(history.last()));
             for idle in without(whole, own.iter().map(|attempt| (attempt.invoked, over(history, attempt)))) {
                 let bound = bounds.allow(bound(history, bounds, &lease, &own, idle));
@@ -68,9 +68,8 @@ pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Viol
             let Some(process) = lease.process().filter(|process| !history.killed.contains_key(*process)) else {
                 continue;
             };
-            // A task that waits for the lock that its own process has is no use for it.
             let own = users.iter().filter(|attempt| attempt.process == process);
-            let used = own.filter_map(|attempt| Some((attempt.claim.as_ref()?.from, over(history, attempt))));
+            let used = own.filter_map(|attempt| Some((used_from(attempt)?, over(history, attempt))));
             for idle in without((lease.from.1, lease.to.0.min(history.last())), used.chain(troubles())) {
                 let time = idle.1 - idle.0;
                 let own = users.iter().filter(|user| user.process == process);
@@ -93,6 +92,12 @@ pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Viol
         }
     }
     found
+}
+
+/// A task that waits for the lock that its own process has is no use for it. But of several keys together some are there first, and
+/// are kept while the task waits for the others.
+fn used_from(attempt: &Attempt) -> Option<u64> {
+    if attempt.wanted.together { Some(attempt.invoked) } else { Some(attempt.claim.as_ref()?.from) }
 }
 
 /// When tasks of other processes wait for a lock that this process does not use.
@@ -159,7 +164,7 @@ fn bound(history: &History, bounds: &Bounds, lease: &Owned, own: &[&Attempt], id
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::What;
+    use crate::event::{Share, What};
     use crate::sample::{BOUNDS, Sample};
 
     #[test]
@@ -216,6 +221,28 @@ mod tests {
         let waited = sample.asks(500, "b");
         assert_eq!(finds(&waited.clone().gone(1500)), 0);
         assert_eq!(finds(&waited.gone(1700)), 1);
+    }
+
+    #[test]
+    fn a_set_of_keys_that_is_half_taken_and_kept_is_found() {
+        let asks = Sample::default().together().asks(5, "a").owned(9, "a", 9000, false);
+        let waits = asks.clone().gone(4000).refused(4010, "a", How::Busy);
+        assert_eq!(waits.finds(unused_locks_are_released), 0, "the task waits for its other key");
+        let kept = |until| {
+            let sample = asks.clone().refused(20, "a", How::Busy).gone(until);
+            (sample.clone().finds(no_lock_is_left_behind), sample.finds(unused_locks_are_released))
+        };
+        assert_eq!(kept(900), (0, 0));
+        assert_eq!(kept(3500), (1, 1));
+    }
+
+    #[test]
+    fn a_shared_lock_that_nobody_uses_is_found() {
+        let shared = |until| {
+            let read = Sample::default().shared(9, until).wants(Share::Read).held("a", 10, 20).held("b", 15, 40);
+            read.and(9000, "a", What::Ended).finds(no_lock_is_left_behind)
+        };
+        assert_eq!((shared(1000), shared(2000)), (0, 1));
     }
 
     #[test]

@@ -11,7 +11,8 @@ use crate::ranges::covered;
 const OUTLIVED: u32 = 3;
 
 /// After the last fault each lock that is asked for is granted before long, an acquire that would wait for longer than
-/// a crash can cost gets its lock, and every process comes to its end.
+/// a crash can cost gets its lock, and every process comes to its end. A task that asks for several keys together waits for one
+/// after another, so the time for one lock says nothing of it.
 #[must_use]
 pub fn all_goes_on_after_the_faults(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -20,14 +21,15 @@ pub fn all_goes_on_after_the_faults(history: &History, bounds: &Bounds) -> Vec<V
     let longest = bounds.crash() + Duration::from_secs(3);
     for attempts in history.by_key().values() {
         let mut after = attempts.iter().filter(|attempt| attempt.invoked >= healed);
-        let Some(first) = after.clone().next() else { continue };
+        let asked = after.clone().filter(|attempt| !attempt.wanted.together);
+        let Some(first) = asked.clone().next() else { continue };
         let allowed = bounds.allow(longest) + history.stalled(HARNESS, (healed, history.last()));
         let granted = history.grants(attempts).into_iter().find(|(_, claim)| claim.from >= healed);
         // Whoever holds the lock may be polled late as well.
         let late = |attempt: &&Attempt| history.late(attempt, (attempt.invoked.max(healed), history.last()));
         let allowed = allowed + attempts.iter().map(late).sum::<u64>();
         // A lock that nobody asks for is granted to nobody.
-        let asked = after.clone().map(|attempt| (attempt.invoked, attempt.returned().unwrap_or(u64::MAX)));
+        let asked = asked.map(|attempt| (attempt.invoked, attempt.returned().unwrap_or(u64::MAX)));
         let until = granted.map_or(history.last(), |(_, claim)| claim.from);
         if covered((first.invoked, until), asked) > allowed {
             let text = format!("{} is not granted to anybody within {}", first.key, ms(allowed));
@@ -47,6 +49,7 @@ pub fn all_goes_on_after_the_faults(history: &History, bounds: &Bounds) -> Vec<V
             let outlived = history.times_late(attempt, waits, span(attempt.wanted.expire() / 2)) >= OUTLIVED;
             span(attempt.wanted.timeout()) >= span(longest) + late + passed_on(waits)
                 && !outlived
+                && !attempt.wanted.together
                 && !matches!(attempt.how(), None | Some(How::Done | How::Cancelled))
         };
         if let Some(attempt) = after.find(starved) {
@@ -122,7 +125,7 @@ mod tests {
 
     #[test]
     fn who_waits_behind_a_holder_that_is_polled_late_does_not_starve() {
-        let wanted = Wanted { timeout: 6000, expire: 300, renew: true, fenced: false };
+        let wanted = Wanted { timeout: 6000, expire: 300, renew: true, ..Wanted::default() };
         let asks = What::Acquire { attempt: 9, key: KEY.into(), wanted };
         let waits = healed().held("a", 150, 160).asks(170, "a").granted(180, "a", 9000, None).and(200, "b", asks);
         let refused = What::Refused { attempt: 9, how: How::Busy, text: String::new() };
@@ -137,7 +140,7 @@ mod tests {
     #[test]
     fn who_waits_far_away_behind_many_holders_does_not_starve() {
         let finds = |holders: u64, round_trip| {
-            let wanted = Wanted { timeout: 5000, expire: 300, renew: true, fenced: false };
+            let wanted = Wanted { timeout: 5000, expire: 300, renew: true, ..Wanted::default() };
             let asks = What::Acquire { attempt: 900, key: KEY.into(), wanted };
             let waits = healed().and(200, "a", asks);
             let held =
@@ -157,7 +160,7 @@ mod tests {
     #[test]
     fn who_comes_late_to_three_leases_does_not_starve() {
         let finds = |times: u64| {
-            let wanted = Wanted { timeout: 9000, expire: 300, renew: true, fenced: false };
+            let wanted = Wanted { timeout: 9000, expire: 300, renew: true, ..Wanted::default() };
             let asks = healed().and(200, "a", What::Acquire { attempt: 200, key: KEY.into(), wanted });
             let late = (0..times).fold(asks, |sample, time| {
                 let (from, to) = (300 + time * 400, 600 + time * 400);

@@ -114,7 +114,13 @@ fn claim_is_true(history: &History, bounds: &Bounds, attempt: &Attempt, claim: &
     None
 }
 
-/// An acquire that was called and returned while the server was stopped, in a process that knew nothing of the lock.
+/// A single try of one lock.
+fn is_try(attempt: &Attempt) -> bool {
+    attempt.wanted.timeout == 0 && !attempt.wanted.together
+}
+
+/// An acquire that was called and returned while the server was stopped, in a process that knew nothing of the lock. Of several
+/// keys together only one need be busy, so those say nothing.
 fn outages_are_no_busy_locks(history: &History, bounds: &Bounds) -> Vec<Violation> {
     // An answer may take two round trips, but a command that had all its time must have been answered.
     let too_short = TOO_SHORT.max(span((bounds.round_trip * 2).min(bounds.answer)));
@@ -127,7 +133,11 @@ fn outages_are_no_busy_locks(history: &History, bounds: &Bounds) -> Vec<Violatio
         let from = stop.range.0 + MOMENT;
         for attempt in history.attempts.iter().filter(|attempt| attempt.how() == Some(How::Busy)) {
             let Some(returned) = attempt.returned() else { continue };
-            if attempt.invoked < from || returned > stop.range.1 || returned - attempt.invoked < too_short {
+            if attempt.wanted.together
+                || attempt.invoked < from
+                || returned > stop.range.1
+                || returned - attempt.invoked < too_short
+            {
                 continue;
             }
             // Others of its process may have learnt before that it is busy, or hold it.
@@ -144,7 +154,8 @@ fn outages_are_no_busy_locks(history: &History, bounds: &Bounds) -> Vec<Violatio
     found
 }
 
-/// A single try is told of a busy lock only when somebody else had the lock at some time of the try.
+/// A single try is told of a busy lock only when somebody else had the lock at some time of the try. Of several keys that are
+/// tried together only one need be busy, so those say nothing.
 fn busy_locks_are_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let owners = history.owners();
     // Without a record of the server nothing can be said.
@@ -153,11 +164,16 @@ fn busy_locks_are_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
     }
     let attempts = history.by_key();
     let mut found = Vec::new();
-    for attempt in history.attempts.iter().filter(|attempt| attempt.wanted.timeout == 0) {
+    for attempt in history.attempts.iter().filter(|attempt| is_try(attempt)) {
         let (Some(returned), Some(How::Busy)) = (attempt.returned(), attempt.how()) else { continue };
         let range = (attempt.invoked.saturating_sub(span(bounds.noise)), returned);
         // A lease of its own process that is younger than the try may be the lease that the try itself was granted.
-        let is_others = |lease: &Owned| !lease.is_of(&attempt.process) || lease.from.0 < attempt.invoked;
+        // Those that share a lock have one lease in the record, which says nothing of who they are.
+        let is_others = |lease: &Owned| {
+            lease.is_shared()
+                || lease.process().is_some_and(|process| process != attempt.process)
+                || lease.from.0 < attempt.invoked
+        };
         let leases = owners.get(attempt.key.as_str()).map(Vec::as_slice).unwrap_or_default();
         let is_taken =
             leases.iter().any(|lease| is_others(lease) && shared((lease.from.0, lease.to.1), range).is_some());
@@ -183,7 +199,7 @@ fn unused_locks_are_not_busy(history: &History, bounds: &Bounds) -> Vec<Violatio
         return found;
     }
     let attempts = history.by_key();
-    for attempt in history.attempts.iter().filter(|attempt| attempt.wanted.timeout == 0) {
+    for attempt in history.attempts.iter().filter(|attempt| is_try(attempt)) {
         let (Some(returned), Some(How::Busy)) = (attempt.returned(), attempt.how()) else { continue };
         let range = (attempt.invoked.saturating_sub(span(bounds.noise)), returned);
         let before = (attempt.invoked.saturating_sub(AFTER), returned);
@@ -265,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_free_lock_that_is_told_as_busy_is_found() {
-        let wanted = crate::Wanted { timeout: 0, expire: 300, renew: false, fenced: false };
+        let wanted = crate::Wanted { timeout: 0, expire: 300, ..crate::Wanted::default() };
         let tries = |sample: Sample| {
             let tried = sample.and(2000, "a", What::Acquire { attempt: 0, key: crate::sample::KEY.into(), wanted });
             let told = What::Refused { attempt: 0, how: How::Busy, text: String::new() };

@@ -1,0 +1,196 @@
+//! Holds that keep others out for `at_least`, and end at `max_hold`, in many worlds.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fastrand::Rng;
+use server_model::ModelServer;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::network::{Conditions, Network};
+use super::process::connect;
+use super::tests::seeds;
+use super::time::Simulated;
+use crate::mutants::{Mutant, Seeded};
+use crate::{LockError, LockManager};
+
+/// In so many worlds a bug has to show.
+const WORLDS: u64 = 100;
+const ROUNDS: u32 = 6;
+/// Longer than everybody else together needs the lock.
+const PATIENT: Duration = Duration::from_mins(1);
+/// What was kept from others is free by then.
+const SETTLED: Duration = Duration::from_secs(8);
+/// What a few messages take.
+const MESSAGES: Duration = Duration::from_millis(20);
+/// Timers have whole milliseconds.
+const TICK: Duration = Duration::from_millis(1);
+
+const TOO_SOON: &str = "a second holder came sooner than `at_least`";
+const PAST_MAX_HOLD: &str = "a hold goes on after `max_hold`";
+
+/// What was seen of the lock.
+#[derive(Default)]
+struct Board {
+    /// Until when others are to be kept out.
+    kept_until: Option<Instant>,
+    seen: Vec<String>,
+}
+
+/// A task that uses the lock again and again.
+struct Task {
+    locks: LockManager,
+    board: Arc<Mutex<Board>>,
+    is_troubled: bool,
+    random: Rng,
+}
+
+impl Task {
+    async fn live(mut self) {
+        for _ in 0..ROUNDS {
+            sleep(Duration::from_millis(self.random.u64(..60))).await;
+            self.once().await;
+        }
+    }
+
+    async fn once(&mut self) {
+        let mut sometimes = |range: std::ops::Range<u64>| {
+            let time = Duration::from_millis(self.random.u64(range));
+            self.random.bool().then_some(time)
+        };
+        let (at_least, max_hold) = (sometimes(20..400), sometimes(20..400));
+        let used = sometimes(0..500).unwrap_or_default();
+        let expire = Duration::from_millis(self.random.u64(100..2000));
+        let mut request = self.locks.lock("k", &0).timeout(PATIENT).expire(expire);
+        if let Some(at_least) = at_least {
+            request = request.at_least(at_least);
+        }
+        if let Some(max_hold) = max_hold {
+            request = request.max_hold(max_hold);
+        }
+        let guard = match request.acquire().await {
+            Ok(guard) => guard,
+            Err(_) if self.is_troubled => return,
+            Err(error) => return self.see(format!("a patient task did not get the lock: {error}")),
+        };
+        let start = Instant::now();
+        self.begin(start + at_least.unwrap_or_default());
+        while start.elapsed() < used && guard.is_valid() {
+            sleep(TICK * 5).await;
+        }
+        if max_hold.is_some_and(|longest| start.elapsed() > longest + TICK) && guard.is_valid() {
+            self.see(format!("{PAST_MAX_HOLD}: {:?} of {max_hold:?}", start.elapsed()));
+        }
+        let held = start.elapsed();
+        let is_early = max_hold.is_none_or(|longest| held + MESSAGES < longest);
+        if self.random.bool() {
+            return;
+        }
+        match guard.release().await {
+            Err(error @ LockError::Lost { .. }) if is_early && !self.is_troubled => {
+                self.see(format!(
+                    "lost after {held:?}, max_hold {max_hold:?}, at_least {at_least:?}, {expire:?}: {error:?}"
+                ));
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&self, kept_until: Instant) {
+        let mut board = self.board.lock().unwrap();
+        let early = board.kept_until.map(|until| until.saturating_duration_since(Instant::now()));
+        if let Some(early) = early.filter(|early| *early > TICK) {
+            board.seen.push(format!("{TOO_SOON} by {early:?}"));
+        }
+        board.kept_until = board.kept_until.max(Some(kept_until));
+    }
+
+    fn see(&self, what: String) {
+        self.board.lock().unwrap().seen.push(what);
+    }
+}
+
+async fn trouble(network: &Network, mut random: Rng) {
+    for _ in 0..random.u32(1..6) {
+        sleep(Duration::from_millis(random.u64(50..900))).await;
+        let process = *random.choice(&["p", "q", "r"]).unwrap();
+        match random.u8(..3) {
+            0 => network.cut(Some(process)),
+            1 => network.part(process, Duration::from_millis(random.u64(10..2000))),
+            _ => network.freeze(Duration::from_millis(random.u64(10..400))),
+        }
+    }
+}
+
+/// Three processes use one lock; in every other world there are faults, and one process may be killed.
+async fn play(seed: u64) -> Vec<String> {
+    let (_time, mut random) = (Simulated::begin(), Rng::with_seed(seed));
+    let network = Network::new(ModelServer::new(), 1.0, random.fork());
+    let delay = Duration::from_micros(random.u64(50..3000));
+    network.set_conditions(Conditions { delay, ..Conditions::default() });
+    let is_troubled = seed % 2 == 1;
+    let board: Arc<Mutex<Board>> = Arc::default();
+    let processes = ["p", "q", "r"].map(|name| connect(&network, name));
+    let mut tasks: Vec<Vec<JoinHandle<()>>> = Vec::new();
+    for locks in &processes {
+        let live = |_| {
+            let (locks, board, random) = (locks.clone(), Arc::clone(&board), random.fork());
+            tokio::spawn(Task { locks, board, is_troubled, random }.live())
+        };
+        tasks.push((0..3).map(live).collect());
+    }
+    if is_troubled {
+        trouble(&network, random.fork()).await;
+        if random.bool() {
+            network.part("r", Duration::from_hours(1));
+            tasks.pop().unwrap().into_iter().for_each(|task| task.abort());
+        }
+    }
+    for task in tasks.into_iter().flatten() {
+        task.await.unwrap();
+    }
+    for locks in &processes[..2] {
+        locks.shutdown().await;
+    }
+    sleep(SETTLED).await;
+    let mut seen = std::mem::take(&mut board.lock().unwrap().seen);
+    if network.server(ModelServer::snapshot).iter().any(|(key, _)| key.starts_with("k:")) {
+        seen.push("the lock was left behind".to_owned());
+    }
+    if processes[..2].iter().any(|locks| !locks.core().table().all().is_empty()) {
+        seen.push("a slot was left behind".to_owned());
+    }
+    seen
+}
+
+fn seen(seed: u64, bug: Option<Mutant>) -> Vec<String> {
+    let _seeded = Seeded::begin(bug);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(play(seed))
+}
+
+#[test]
+fn holds_with_terms_last_as_long_as_they_say() {
+    for seed in seeds(WORLDS) {
+        let seen = seen(seed, None);
+        assert!(seen.is_empty(), "SEED={seed}: {seen:?}");
+    }
+}
+
+#[test]
+fn each_bug_of_terms_shows() {
+    let cases = [
+        (Mutant::RestSkipped, TOO_SOON),
+        (Mutant::KeptWithoutStore, TOO_SOON),
+        (Mutant::RenewedPastMaxHold, PAST_MAX_HOLD),
+    ];
+    for (bug, what) in cases {
+        let shows = |world: &u64| seen(*world, Some(bug)).iter().any(|text| text.starts_with(what));
+        let world = (0..WORLDS).find(shows);
+        println!("{bug:?}: world {world:?}");
+        assert!(world.is_some(), "{bug:?}");
+    }
+}
