@@ -80,7 +80,8 @@ async fn pass<C: Contestant>(
     let all = warm_up + crowd.len().max(2_000);
     let hand_offs = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
-    for lock in crowd.iter().cloned() {
+    for lock in crowd {
+        let lock = lock.clone();
         let hand_offs = Arc::clone(&hand_offs);
         tasks.spawn(async move {
             let mut outcome = Outcome::default();
@@ -113,7 +114,8 @@ async fn reach(hand_offs: &AtomicUsize, count: usize) -> usize {
 /// One of them holds the key, and all the others wait for it. Returns the server's share of a core.
 async fn wait<C: Contestant>(crowd: &[C], server: &mut MultiplexedConnection, run: &Run) -> Result<f64, String> {
     let mut waiters = JoinSet::new();
-    for lock in crowd.iter().cloned() {
+    for lock in crowd {
+        let lock = lock.clone();
         waiters.spawn(async move { lock.with("w12:1", std::future::pending::<()>()).await });
     }
     // Until all are in the queue, and have heard how seldom they may ask.

@@ -35,7 +35,7 @@ struct Crowd {
 impl Crowd {
     /// The first process holds the lock, and the others wait for it in their order.
     async fn gather(bug: Option<Bug>) -> Self {
-        let _time = Simulated::begin();
+        let time = Simulated::begin();
         let mut server = ModelServer::new();
         for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
             server.patch(from, to);
@@ -43,8 +43,8 @@ impl Crowd {
         let network = Network::new(server, 1.0, Rng::with_seed(0));
         let (sender, holds) = mpsc::unbounded_channel();
         let managers: Vec<_> = (0..=WAITERS).map(|number| connect(&network, &format!("p{number}"))).collect();
-        for manager in managers.iter().cloned() {
-            let sender = sender.clone();
+        for manager in &managers {
+            let (manager, sender) = (manager.clone(), sender.clone());
             tokio::spawn(async move {
                 let guard = manager.lock("k", &0).timeout(Duration::from_mins(1)).acquire().await.unwrap();
                 let _ = sender.send(guard);
@@ -52,7 +52,7 @@ impl Crowd {
             sleep(Duration::from_millis(5)).await;
         }
         sleep(SETTLED).await;
-        Self { _time, network, managers, holds }
+        Self { _time: time, network, managers, holds }
     }
 
     fn commands(&self) -> Vec<u64> {

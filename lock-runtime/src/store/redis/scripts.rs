@@ -85,7 +85,7 @@ mod tests {
     fn a_waiter_pauses_no_longer_than_the_dead_ones_in_front_of_it_may_cost() {
         let round_trip = Duration::from_millis(40);
         let pause = Duration::from_millis(number("PAUSE").into()) + ASK_INTERVAL + FRESH_ANSWER + TICK + round_trip;
-        let spare = (Duration::from_secs(3) - CLAIM) * number("NEAR") + Duration::from_secs(1);
+        let spare = Duration::from_secs(3).saturating_sub(CLAIM) * number("NEAR") + Duration::from_secs(1);
         assert!(pause <= spare, "{pause:?} {spare:?}");
         assert!(Duration::from_micros(number("YOUNG").into()) < ASK_INTERVAL);
         assert!(Duration::from_millis(number("QUEUE_TTL").into()) > pause + ASK_INTERVAL);
