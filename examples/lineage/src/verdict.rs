@@ -96,7 +96,7 @@ fn unbacked(violation: &Violation, history: &History) -> Promise {
     let attempt = history.attempts.iter().find(|attempt| is_it((attempt.invoked, &attempt.key)));
     let own = attempt.and_then(|attempt| {
         let granted = attempt.claim.as_ref()?.from;
-        lease_until(violation, history, granted, |lease| lease.is_of(&attempt.process) && lease.to.1 >= attempt.invoked)
+        lease_until(violation, history, granted, |lease| lease.is_of(attempt) && lease.to.1 >= attempt.invoked)
     });
     match own.map(|lease| lease.end) {
         Some(End::Expired) => Promise::NoUnprotectedWork,
