@@ -6,7 +6,7 @@
 //! forward, a hold ends early, which is safe. When it steps back, the other clocks show more time, and they count.
 
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
@@ -73,7 +73,9 @@ fn tokio_zero() -> Instant {
 
 #[cfg(target_os = "linux")]
 fn boot_time() -> u64 {
-    read(rustix::time::ClockId::Boottime)
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let (seconds, rest) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
+    seconds.unwrap_or_default().saturating_mul(1_000_000_000).saturating_add(rest.unwrap_or_default())
 }
 
 /// Other systems have only the other two clocks.
@@ -82,22 +84,9 @@ fn boot_time() -> u64 {
     0
 }
 
-#[cfg(target_os = "linux")]
+/// By the standard library: a test can then set the wall clock of a process, which rustix reads past the C library.
 fn wall_time() -> u64 {
-    read(rustix::time::ClockId::Realtime)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn wall_time() -> u64 {
-    nanos(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default())
-}
-
-/// Without a detour over `SystemTime` or `Duration`: each poll of a body reads the clocks. A time before 1970 is none.
-#[cfg(target_os = "linux")]
-fn read(clock: rustix::time::ClockId) -> u64 {
-    let time = rustix::time::clock_gettime(clock);
-    let (seconds, rest) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
-    seconds.unwrap_or_default().saturating_mul(1_000_000_000).saturating_add(rest.unwrap_or_default())
+    nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// A point in time that has come as soon as any clock says so.

@@ -287,7 +287,7 @@ async fn detach(plan: &Plan, servers: &Servers, random: &mut Rng) {
         process.finish().await;
     }
     // Longer than a queue that nobody asks for, and than any lease.
-    sleep(Duration::from_secs(6) + Duration::from_millis(plan.lease)).await;
+    sleep(Duration::from_secs(16) + Duration::from_millis(plan.lease)).await;
 }
 
 /// Locks and queues that are still in the server.

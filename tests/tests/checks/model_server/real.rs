@@ -79,6 +79,8 @@ fn read(bytes: &mut &[u8]) -> Reply {
     let mut items = |count: usize| (0..count).map(|_| read(bytes)).collect::<Vec<_>>();
     match kind {
         b'+' => Reply::Simple(line),
+        // A number with a fraction, as the score of a member.
+        b',' => Reply::Bulk(line.into_bytes()),
         b'-' => Reply::Error(line),
         b':' => Reply::Integer(line.parse().unwrap()),
         b'_' => Reply::Nil,
