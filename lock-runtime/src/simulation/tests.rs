@@ -44,7 +44,7 @@ fn every_promise_is_kept_on_every_quorum() {
 }
 
 fn all_is_kept(place: Place) {
-    let (next, count) = (Mutex::new(seeds(500)), Mutex::new((0, 0, Vec::new())));
+    let (next, count) = (Mutex::new(seeds(100)), Mutex::new((0, 0, Vec::new())));
     on_all_processors(|| {
         while let Some(seed) = { next.lock().unwrap().next() } {
             let outcome = run(place, seed, None);
