@@ -269,7 +269,7 @@ by_night() {
   step 'matrix once more' cargo nextest run --workspace --exclude bench --profile all -E 'binary(matrix)'
   step '20,000 simulated worlds' env SEEDS=20000 cargo test --quiet --release -p lock-runtime --lib every_promise
   for place in redis sentinel cluster quorum; do
-    step "soak for ten minutes, $place" "$target/debug/soak" --minutes 10 --place "$place" --seed "$((RANDOM * 4))"
+    step "soak for ten minutes, $place" "$target/debug/soak" --modes --minutes 10 --place "$place" --seed "$((RANDOM * 4))"
   done
   step 'museum in full' story lineage
   step 'instructions and allocations per lock' cargo run --quiet --release -p yardstick

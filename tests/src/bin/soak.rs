@@ -17,6 +17,9 @@ use tests::soak::{OnQuorum, Ours, Place, Plan, Report, round, serve};
 /// Uses locks from several processes while servers, connections and processes fail, and judges what was seen.
 #[derive(Debug, Parser)]
 struct Arguments {
+    /// Locks are shared by readers and permits, and taken together, as well.
+    #[arg(long)]
+    modes: bool,
     /// Where the locks are: each place has faults of its own.
     #[arg(long, value_enum, default_value_t = Place::Redis)]
     place: Place,
@@ -61,7 +64,10 @@ fn main() -> ExitCode {
     while number == 0 || start.elapsed() + longest < time {
         let begun = Instant::now();
         // The first round has the seed itself: what it prints is all that is needed to repeat a round.
-        let plan = Plan { forgetful: arguments.forgetful, ..Plan::at(arguments.place, seed.wrapping_add(number)) };
+        let mut plan = Plan { forgetful: arguments.forgetful, ..Plan::at(arguments.place, seed.wrapping_add(number)) };
+        if !arguments.modes {
+            (plan.shared, plan.together) = (0, false);
+        }
         let setting = Setting { lock: "ours", test: None, is_over: &is_over, keep: arguments.keep.as_deref() };
         let report = match plan.place {
             Place::Quorum => round::<OnQuorum>(&plan, setting),
