@@ -191,7 +191,7 @@ pub(super) const ALL: &[Seeded] = &[
         )],
         ORDER,
     ),
-    scripts("a queue has no end", &[("redis.call('PEXPIRE', queue, ttl)", "")], ENDS),
+    scripts("a queue has no end", &[("redis.call('PEXPIRE', queue, QUEUE_TTL)", "")], ENDS),
     scripts(
         "a lock is granted without an end",
         &[("redis.call('SET', lock, token, 'PX', claim)", "redis.call('SET', lock, token)")],

@@ -21,12 +21,9 @@ impl Servers {
     pub(super) fn of(plan: &Plan, bug: Option<Bug>, random: &mut Rng) -> Self {
         let model = |number| {
             let mut server = ModelServer::new();
-            if plan.servers == 1 {
-                // Worlds have few processes: each but the first of a queue pauses for a second time of the beat. On a quorum nobody
-                // pauses.
-                server.patch("local NEAR = 16 ", "local NEAR = 1 ");
-                server.patch("local PAUSE = 8000 ", "local PAUSE = 1000 ");
-            }
+            // Worlds have few processes: each but the first of a queue pauses for a second time of the beat.
+            server.patch("local NEAR = 16 ", "local NEAR = 1 ");
+            server.patch("local PAUSE = 8000 ", "local PAUSE = 1000 ");
             for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
                 server.patch(from, to);
             }

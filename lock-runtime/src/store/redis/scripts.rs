@@ -19,23 +19,23 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "abf616cb7b7ee842c8f42c134e1900eb71f14bd7");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "81c9f33d413697cfdbdde3d6a5f0d901d2cca40b");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "4d09e7d5ef52fadbb6119078219c008ad79b391a");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "edf5c0239c72f76e3e9bea6f0847df4f57abc3c0");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "b6c2e1bed6a40f82b48018a993cf0662d9d599dc");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "c0ac43dfb701bcf02656a4cb28ff97b99e9f2dbe");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "799aed07642ee94d630fcfa7950b43cfa735d86a");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "917ebe38f61ce3eccba3c883accbda493d44f4e3");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "2096aeee2e502a51daf4686ac96da0c948f542b4");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "31896bf8929c41845ce1dbae81fdd803c7f03158");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "bdd429066777b7362af9a8863298d61042d42ad1");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "87651455f2a14dc9de301fb3ac5f8e71d5a54659");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "9ae37241e9bd7de3533fc21a83f9fbc19c558cc6");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "11da71e18b23d26d1daf3055f6028b8d374009f9");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "d6cc0458833f792e25d8004d6da4c9f61a126955");
+    script!(9, "shared_ask.lua", "e8bb960d0984f1824cd3d91f099efb1ce529f71b");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "66678ee1926ff995bc6ef0b57de3e52656508840");
+    script!(10, "shared_release.lua", "183c3f5216406bf94cef1f79d4ef981ffbab2d80");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "19bf323bc7b46256f647fc463eeaa704042a976a");
+    script!(11, "shared_renew.lua", "49c5cef7a337ae88a5a0148acd53d7707794c1d4");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "df7cd70b96ae885262b0c1ef9bb1fb7c2edbb075");
+    script!(12, "shared_draw.lua", "45cf6e8f35e4906047098081429416632319e130");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
@@ -88,7 +88,7 @@ mod tests {
         let spare = Duration::from_secs(3).saturating_sub(CLAIM) * number("NEAR") + Duration::from_secs(1);
         assert!(pause <= spare, "{pause:?} {spare:?}");
         assert!(Duration::from_micros(number("YOUNG").into()) < ASK_INTERVAL);
-        assert!(Duration::from_millis(number("LONG_QUEUE_TTL").into()) > pause + ASK_INTERVAL);
+        assert!(Duration::from_millis(number("QUEUE_TTL").into()) > pause + ASK_INTERVAL);
     }
 
     #[test]

@@ -7,8 +7,7 @@
 -- A script has no rollback. So steps that may fail come first, and PUBLISH is under pcall.
 -- Rule 9: the last write is the grant.
 
-local QUEUE_TTL = 5000 -- in ms; waiters repeat their asks, and a queue without asks goes away
-local LONG_QUEUE_TTL = 15000 -- the same when some of them pause
+local QUEUE_TTL = 15000 -- in ms; waiters repeat their asks, and a queue without asks goes away
 local NEAR = 16 -- so many waiters at the head of the queue repeat their asks every second (rule 5)
 local PAUSE = 8000 -- for so many ms the others pause before they repeat theirs
 local YOUNG = 800000 -- in µs; who came later than this has not repeated its ask yet
@@ -64,11 +63,8 @@ local function join(queue, entry)
     came = number(math.max(now(), last + 1))
     redis.call('ZADD', queue, came, entry)
   end
+  redis.call('PEXPIRE', queue, QUEUE_TTL)
   local last_near = redis.call('ZRANGE', queue, NEAR - 1, NEAR - 1, 'WITHSCORES')[2]
-  local ttl = last_near and LONG_QUEUE_TTL or QUEUE_TTL
-  if redis.call('PTTL', queue) < ttl then
-    redis.call('PEXPIRE', queue, ttl)
-  end
   local is_far = last_near and tonumber(came) > tonumber(last_near)
   return is_far and now() - came >= YOUNG and PAUSE or 0, not (is_far and is_new)
 end
