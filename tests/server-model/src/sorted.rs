@@ -94,24 +94,29 @@ impl Data {
         Ok(changed)
     }
 
-    /// With `GT` or without, and one member.
+    /// With `XX GT` or without, and one member.
     pub(crate) fn zadd(&mut self, key: &[u8], words: &[&[u8]]) -> Outcome {
         let (only_greater, score, member) = match words {
-            [option, score, member] if option.eq_ignore_ascii_case(b"GT") => (true, score, member),
+            [xx, gt, score, member] if xx.eq_ignore_ascii_case(b"XX") && gt.eq_ignore_ascii_case(b"GT") => {
+                (true, score, member)
+            }
             [score, member] => (false, score, member),
             _ => return Err(syntax_error()),
         };
         let score = std::str::from_utf8(score).ok().and_then(|score| score.parse::<f64>().ok());
         let score = score.ok_or_else(|| Reply::error("ERR value is not a valid float"))?;
         if self.sorted(key)?.is_none() {
+            if only_greater {
+                return Ok(Reply::count(0));
+            }
             self.keys.set(key, Value::Sorted(SortedSet::default()), None);
         }
         let is_new = self.change_sorted(key, |sorted| {
             let before = sorted.score(member);
-            if before.is_none_or(|before| !only_greater || score > before) {
+            if !only_greater || before.is_some_and(|before| score > before) {
                 sorted.insert(score, member);
             }
-            before.is_none()
+            before.is_none() && !only_greater
         })?;
         Ok(Reply::count(usize::from(is_new)))
     }

@@ -33,7 +33,7 @@ pub(super) static SHARED_ASK: LazyLock<Script> =
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
     script!(10, "shared_release.lua", "183c3f5216406bf94cef1f79d4ef981ffbab2d80");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "49c5cef7a337ae88a5a0148acd53d7707794c1d4");
+    script!(11, "shared_renew.lua", "5856cd3ab5ba4bb4504652218cf5c9001f0ac536");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
     script!(12, "shared_draw.lua", "45cf6e8f35e4906047098081429416632319e130");
 

@@ -18,7 +18,8 @@ local function renew(lock, member, lease)
   -- The ends of the keys come first: a script that has written may also write while memory is full.
   redis.call('PEXPIREAT', lock, till)
   redis.call('PEXPIREAT', shared, till)
-  redis.call('ZADD', shared, 'GT', number(wanted), member)
+  -- Only what is still there: if the server stood still until `till`, it has deleted the list, which would come back without an end.
+  redis.call('ZADD', shared, 'XX', 'GT', number(wanted), member)
   return 1
 end
 

@@ -122,7 +122,7 @@ fn by_hand() -> impl Strategy<Value = What> {
         "LINDEX KEY 0",
         "LINDEX KEY -2",
         "ZADD KEY 1763813976123 junk",
-        "ZADD KEY GT 5 junk",
+        "ZADD KEY XX GT 5 junk",
         "ZADD KEY soon junk",
         "ZRANGE KEY 0 0",
         "ZRANGE KEY (5 +inf BYSCORE LIMIT 0 2",
