@@ -27,7 +27,7 @@ pub struct LockStats {
     pub lingering: u64,
     /// How many keys are in use now: a task holds the lock, waits for it, or still gives it back.
     pub keys: u64,
-    /// How many releases wait to be sent in the background. It grows while a server is away.
+    /// How many releases of the background work have no answer yet. It grows while a server is away.
     pub unreleased: u64,
     /// How many holds have begun. A body that enters a lock which its task holds already does not count.
     pub acquired: u64,

@@ -155,9 +155,9 @@ impl Schedule {
         self.change(|state| state.verify.extend(slots));
     }
 
-    /// How many releases wait to be sent.
+    /// How many releases of the background work have no answer yet.
     pub(super) fn unreleased(&self) -> usize {
-        self.locked().backlog.len()
+        self.locked().backlog.unreleased()
     }
 
     /// How many releases wait, and how many batches of releases were sent so far.

@@ -35,6 +35,8 @@ struct Lane {
     waiting: BTreeMap<(Instant, u64), QueuedRelease>,
     /// How many batches are on their way.
     in_flight: usize,
+    /// How many releases they carry.
+    unanswered: usize,
     /// How often in a row the server has not answered.
     failures: u32,
     /// Nothing is sent before this time, because the server did not answer a moment ago.
@@ -90,6 +92,11 @@ impl Backlog {
         self.lanes.values().map(|lane| lane.waiting.len()).sum()
     }
 
+    /// How many releases have no answer yet: they wait, or are on their way.
+    pub(super) fn unreleased(&self) -> usize {
+        self.lanes.values().map(|lane| lane.waiting.len() + lane.unanswered).sum()
+    }
+
     #[cfg(test)]
     pub(super) fn sent(&self) -> u64 {
         self.sent
@@ -122,6 +129,7 @@ impl Backlog {
                     break;
                 }
                 lane.in_flight += 1;
+                lane.unanswered += queued.len();
                 #[cfg(test)]
                 {
                     self.sent += 1;
@@ -137,6 +145,7 @@ impl Backlog {
         let Batch { server, queued } = batch;
         let lane = self.lanes.entry(server).or_default();
         lane.in_flight = lane.in_flight.saturating_sub(1);
+        lane.unanswered = lane.unanswered.saturating_sub(queued.len());
         if fates.iter().any(|fate| *fate != Fate::Unanswered) {
             lane.failures = 0;
             lane.closed_until = None;
@@ -330,10 +339,12 @@ mod tests {
         add(&mut backlog, BATCH * (BATCHES + 3));
         let batches = backlog.take_due(Instant::now());
         assert_eq!((batches.len(), backlog.next_try()), (BATCHES, None));
+        assert_eq!((backlog.len(), backlog.unreleased()), (BATCH * 3, BATCH * (BATCHES + 3)));
         for batch in batches {
             let fates = vec![Fate::Over; batch.queued.len()];
             backlog.on_answers(batch, &fates, Instant::now());
         }
         assert_eq!(send(&mut backlog, Fate::Over), (BATCH * 3, 3));
+        assert_eq!(backlog.unreleased(), 0);
     }
 }
