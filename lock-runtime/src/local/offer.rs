@@ -362,10 +362,12 @@ impl Slot {
         let mut state = self.locked();
         let since = state.offers.late.remove(&id);
         let patience = patience_with(since, now);
-        if request.joins_readers()
-            && let Some(joined) = state.join(self, request, now)
-        {
-            return Rejoined::Joined(joined);
+        if request.joins_readers() {
+            // At its old place the task may have been called to a hold that no others may join any more.
+            let joined = state.join_called(self, id, request, now);
+            if let Some(joined) = joined.or_else(|| state.join(self, request, now)) {
+                return Rejoined::Joined(joined);
+            }
         }
         let is_pending = match state.turn {
             None => true,

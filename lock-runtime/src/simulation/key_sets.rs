@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep};
 
 use super::network::{Conditions, Network};
 use super::process::connect;
+use super::tests::in_each_world;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
 use crate::{LockError, LockManager};
@@ -163,12 +164,6 @@ fn play(seed: u64, bug: Option<Mutant>) -> Vec<String> {
     })
 }
 
-/// `SEEDS=20000` for more worlds, `SEED=7` for one alone.
-fn seeds(usually: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    number("SEED").map_or(0..number("SEEDS").unwrap_or(usually), |seed: u64| seed..seed + 1)
-}
-
 /// By how much a set comes too late while the server hangs.
 async fn overdue(bug: Option<Mutant>) -> Duration {
     let _seeded = Seeded::begin(bug);
@@ -194,11 +189,8 @@ async fn a_set_returns_in_time_while_the_server_hangs() {
 }
 
 #[test]
-fn sets_of_keys_are_taken_as_a_whole_and_leave_nothing_behind() {
-    for seed in seeds(WORLDS) {
-        let seen = play(seed, None);
-        assert!(seen.is_empty(), "seed {seed}: {seen:#?}");
-    }
+fn every_promise_is_kept_by_sets_of_keys() {
+    in_each_world(WORLDS, |seed| play(seed, None));
 }
 
 #[test]

@@ -23,9 +23,22 @@ fn dump(outcome: &Outcome) {
 }
 
 /// `SEEDS=20000` for more, `SEED=7` for one alone.
-pub(super) fn seeds(usually: u64) -> Range<u64> {
+fn seeds(usually: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     number("SEED").map_or(0..number("SEEDS").unwrap_or(usually), |seed: u64| seed..seed + 1)
+}
+
+/// Runs a check in each world, on all processors. It returns what it found.
+pub(super) fn in_each_world(usually: u64, check: impl Fn(u64) -> Vec<String> + Sync) {
+    let (next, found) = (Mutex::new(seeds(usually)), Mutex::new(Vec::new()));
+    on_all_processors(|| {
+        while let Some(seed) = { next.lock().unwrap().next() } {
+            let texts = check(seed).into_iter().map(|text| format!("SEED={seed}: {text}"));
+            found.lock().unwrap().extend(texts);
+        }
+    });
+    let found = &*found.lock().unwrap();
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 fn on_all_processors(work: impl Fn() + Sync) {

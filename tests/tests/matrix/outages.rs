@@ -28,21 +28,22 @@ async fn costs_little(kind: Kind) -> Report {
     report
 }
 
-#[tokio::test]
-async fn row_60_tries_while_the_server_is_down_leave_nothing_to_withdraw_and_all_goes_on_at_once() {
-    let report = costs_little(Kind::Killed).await;
-    // It is another server process: it has counted from its start. Each lock is taken once and looked at once, for its
-    // release. What was on its way when the server died is looked at as well: of each task the release of one lock, which goes
-    // on in the background, and the claim of the next.
+/// It is another server process: it has counted from its start. Each lock is taken once and looked at once, for its release. What
+/// was on its way when the server died is looked at as well: of each task the release of one lock, which goes on in the background,
+/// and the claim of the next.
+fn leaves_nothing_to_withdraw(report: &Report) {
     let (taken, looked_at) = (report.calls.of("set"), report.calls.of("get"));
     assert!(looked_at <= taken + 2 * LOAD.tasks, "{} for {taken} locks", report.calls);
 }
 
 #[tokio::test]
+async fn row_60_tries_while_the_server_is_down_leave_nothing_to_withdraw_and_all_goes_on_at_once() {
+    leaves_nothing_to_withdraw(&costs_little(Kind::Killed).await);
+}
+
+#[tokio::test]
 async fn row_60_tries_while_every_connection_is_closed_leave_nothing_to_withdraw_and_all_goes_on_at_once() {
-    let report = costs_little(Kind::Closed).await;
-    let (taken, looked_at) = (report.calls.of("set"), report.calls.of("get"));
-    assert!(looked_at <= taken + LOAD.tasks, "{} for {taken} locks", report.calls);
+    leaves_nothing_to_withdraw(&costs_little(Kind::Closed).await);
 }
 
 #[tokio::test]

@@ -62,7 +62,10 @@ async fn a_server_that_hangs_is_silent_and_answers_again() {
     let server = Server::start();
     let builder = LockManager::builder().url(&server.url()).command_timeout(Duration::from_millis(400));
     let locks = builder.connect().await.unwrap();
-    locks.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    let guard = locks.lock("p", "k").acquire().await.unwrap();
+    // The keeper has its connection then: a greeting that meets the frozen server would be told of, too.
+    eventually("it is confirmed", BOUND, || locks.stats().renewals >= 1).await;
+    guard.release().await.unwrap();
     server.freeze();
     let tries = (0..3).map(|key| locks.lock("p", &key).timeout(Duration::ZERO).acquire());
     let outcomes = futures_util::future::join_all(tries).await;

@@ -1,0 +1,87 @@
+//! Readers that come late to the hold to which they were called.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use futures_util::FutureExt as _;
+use server_model::ModelServer;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{LEASE, PATIENT};
+use crate::LockManager;
+use crate::mutants::{Mutant, Seeded};
+use crate::simulation::network::Network;
+use crate::simulation::process::connect;
+use crate::simulation::time::Simulated;
+
+/// Called readers that never come: only then it matters that the keeper expels them.
+#[test]
+fn a_reader_that_was_called_and_is_not_polled_does_not_keep_a_writer_out() {
+    let wait = |bug: Option<Mutant>| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(writers_wait(bug))
+    };
+    assert!(wait(None) < Duration::from_millis(200), "{:?}", wait(None));
+    assert!(wait(Some(Mutant::CalledReadersKeptForEver)) > Duration::from_secs(1));
+}
+
+async fn writers_wait(bug: Option<Mutant>) -> Duration {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+    let (one, other) = (connect(&network, "p"), connect(&network, "q"));
+    let request = |locks: &LockManager| locks.lock("k", &0).timeout(PATIENT);
+    let writer = request(&other).acquire().await.unwrap();
+    let mut first = Box::pin(request(&one).read().acquire());
+    let mut stuck = Box::pin(request(&one).read().acquire());
+    assert!(timeout(Duration::from_millis(20), first.as_mut()).await.is_err());
+    assert!(stuck.as_mut().now_or_never().is_none());
+    let next = request(&other).acquire();
+    let next = tokio::spawn(next);
+    sleep(Duration::from_millis(20)).await;
+    writer.release().await.unwrap();
+    let reader = first.await.unwrap();
+    let start = Instant::now();
+    reader.release().await.unwrap();
+    let granted = timeout(Duration::from_secs(5), next).await;
+    let waited = start.elapsed();
+    drop(granted);
+    drop(stuck);
+    waited
+}
+
+/// A reader that was passed over waits at its old place. When it is called from there, it joins the hold, although no other reader
+/// may join that hold any more.
+#[test]
+fn a_reader_that_was_late_before_joins_the_hold_to_which_it_is_called() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+        let [readers, one, other] = ["p", "q", "r"].map(|name| connect(&network, name));
+        let acquire = |locks: &LockManager| locks.lock("k", &0).timeout(PATIENT).acquire();
+        let writer = acquire(&one).await.unwrap();
+        let mut reads = [(); 2].map(|()| Box::pin(readers.lock("k", &0).timeout(PATIENT).read().acquire()));
+        for read in &mut reads {
+            assert!(timeout(Duration::from_millis(20), read).await.is_err());
+        }
+        let next = tokio::spawn(acquire(&other));
+        sleep(Duration::from_millis(20)).await;
+        writer.release().await.unwrap();
+        // No reader is polled, so the next writer has the lock. Then the readers ask again, and the first writer behind them.
+        let writer = next.await.unwrap().unwrap();
+        for read in &mut reads {
+            assert!(timeout(Duration::from_millis(20), read).await.is_err());
+        }
+        let last = tokio::spawn(acquire(&one));
+        sleep(Duration::from_millis(20)).await;
+        writer.release().await.unwrap();
+        let [first, second] = reads;
+        let first = first.await.unwrap();
+        let second = timeout(Duration::from_millis(20), second).await.expect("it joins the first").unwrap();
+        drop((first, second));
+        last.await.unwrap().unwrap().release().await.unwrap();
+        sleep(LEASE).await;
+        assert_eq!(readers.stats().keys, 0);
+    });
+}
