@@ -1,0 +1,78 @@
+use super::*;
+use crate::clock::Drift;
+use crate::timing::CLAIM;
+
+fn pending() -> PendingAsk {
+    PendingAsk::new(Token::foreign("t"), None, CLAIM)
+}
+
+fn ask(pending: &PendingAsk) -> Ask {
+    pending.again(&"p:k".into(), Deadline::after(CLAIM))
+}
+
+fn refuse(pending: &mut PendingAsk, busy: Busy) {
+    pending.on_answer(&ask(pending), Answer::Busy(busy));
+}
+
+fn busy(owner: &str, store_micros: u64, frees_in: u64) -> Busy {
+    let anchor = Some(Anchor { sent: Moment::now(), store_micros, drift: Drift::DEFAULT });
+    let (owner, frees_in) = (Token::foreign(owner), Some(Duration::from_millis(frees_in)));
+    Busy { owner, frees_in, endless: false, anchor, pause: Duration::ZERO, yields: false }
+}
+
+#[test]
+fn a_try_that_is_still_to_be_answered_is_told_from_an_ask_that_waits() {
+    let mut pending = pending();
+    assert!(!pending.is_unanswered_try());
+    for (is_try, answered) in [(true, false), (false, false), (true, true)] {
+        pending.note_sent(Moment::now(), 0, is_try);
+        if answered {
+            refuse(&mut pending, busy("x", 1, 9));
+        }
+        assert_eq!(pending.is_unanswered_try(), is_try && !answered);
+    }
+}
+
+#[test]
+fn a_pushed_grant_is_over_when_the_server_says_later_that_another_has_the_lock() {
+    for (asked_at, is_granted) in [(99, true), (100, true), (101, false)] {
+        let mut pending = pending();
+        let (token, claim) = (pending.token.clone(), CLAIM);
+        pending.on_push(&Pushed {
+            token,
+            claim,
+            store_micros: 100,
+            contended: false,
+            unconfirmed: false,
+            partial: false,
+        });
+        refuse(&mut pending, busy("x", asked_at, 9));
+        assert_eq!(pending.is_granted(), is_granted, "{asked_at}");
+    }
+}
+
+#[test]
+fn an_owner_that_was_to_be_gone_and_is_not_renews() {
+    let mut pending = pending();
+    for (owner, frees_in, renews) in
+        [("x", 9000, false), ("x", 0, false), ("x", 0, true), ("x", 9000, true), ("y", 0, false), ("y", 9, true)]
+    {
+        refuse(&mut pending, busy(owner, 1, frees_in));
+        assert_eq!(pending.refusal.as_ref().is_some_and(|refusal| refusal.owner_renews), renews, "{owner} {frees_in}");
+    }
+}
+
+#[test]
+fn what_is_to_be_taken_back_is_begun_anew_under_another_token_and_once() {
+    let mut pending = pending();
+    refuse(&mut pending, busy("x", 1, 9));
+    assert!(!pending.must_yield());
+    refuse(&mut pending, Busy { yields: true, ..busy("x", 1, 9) });
+    assert!(pending.must_yield() && pending.may_stand());
+    pending.note_sent(Moment::now(), 0, false);
+    assert!(!pending.must_yield(), "an answer is on its way");
+    pending.on_unsent();
+    pending.restart(Token::foreign("u"));
+    assert!(!pending.must_yield() && !pending.may_stand() && pending.token == Token::foreign("u"));
+    assert!(pending.busy().is_some_and(|busy| busy.owner == Token::foreign("x")));
+}
