@@ -24,7 +24,7 @@ pub(crate) use seeded::{Mutant, Seeded, is_seeded};
 mod seeded {
     use std::cell::Cell;
 
-    /// A bug in the library's own code; what has to catch each is in `simulation/seeded.rs`.
+    /// A bug in the library's own code. What has to catch it is in `simulation/seeded.rs`, or beside the worlds and scenes that use it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Mutant {
         AlarmsUnheeded,

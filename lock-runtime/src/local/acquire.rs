@@ -68,7 +68,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 is_first = false;
                 let drawn = Box::pin(draw_fence(Hold::joined(joined, request.body), attempt.by())).await?;
                 if drawn.is_some() || attempt.is_over(Moment::now()) {
-                    return drawn.ok_or_else(|| given_up(core, &slot, request, &attempt));
+                    return drawn.ok_or_else(|| error_at_timeout(core, &slot, request, &attempt));
                 }
             }
             Entered::Waiting(id, receiver, waiting) => {
@@ -76,14 +76,14 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 let turn = wait(core, &slot, request, &mut attempt, QueuePlace { slot: &slot, id, receiver }).await?;
                 let now = Moment::now();
                 if attempt.is_over(now) {
-                    return Err(given_up(core, &slot, request, &attempt));
+                    return Err(error_at_timeout(core, &slot, request, &attempt));
                 }
                 return match take_over(core, turn, request, now) {
                     Ok(hold) if hold.lacks_fence(request) => {
                         is_first = false;
                         let drawn = Box::pin(draw_fence(hold, attempt.by())).await?;
                         if drawn.is_some() || attempt.is_over(Moment::now()) {
-                            return drawn.ok_or_else(|| given_up(core, &slot, request, &attempt));
+                            return drawn.ok_or_else(|| error_at_timeout(core, &slot, request, &attempt));
                         }
                         continue;
                     }
@@ -110,10 +110,10 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     _ => false,
                 };
                 if is_silent {
-                    return Err(given_up(core, &slot, request, &attempt));
+                    return Err(error_at_timeout(core, &slot, request, &attempt));
                 }
             }
-            Entered::Taken => return Err(given_up(core, &slot, request, &attempt)),
+            Entered::Taken => return Err(error_at_timeout(core, &slot, request, &attempt)),
             Entered::Full(limit) => return Err(too_many(request, limit)),
         }
     }
@@ -135,7 +135,7 @@ async fn wait(
     match tokio::time::timeout(attempt.give_up().remaining(), &mut place.receiver).await {
         Ok(Ok(turn)) => Ok(turn),
         Ok(Err(_)) => Err(shut_down(request)),
-        Err(_) => Err(given_up(core, slot, request, attempt)),
+        Err(_) => Err(error_at_timeout(core, slot, request, attempt)),
     }
 }
 
@@ -203,7 +203,7 @@ async fn drive(
                             return Ok(hold);
                         }
                         let drawn = draw_fence(hold, attempt.by()).await?;
-                        return drawn.ok_or_else(|| given_up(core, &slot, request, attempt));
+                        return drawn.ok_or_else(|| error_at_timeout(core, &slot, request, attempt));
                     }
                     Rejoined::Waiting(id, receiver) => {
                         if waiting.is_none() {
@@ -217,15 +217,15 @@ async fn drive(
                 patient = wait_for_yield(core, tried, attempt, now);
                 match admit(core, tried) {
                     Ok(permit) if patient.is_some() => waiting = Some(permit),
-                    _ => return Err(given_up(core, &slot, tried, attempt)),
+                    _ => return Err(error_at_timeout(core, &slot, tried, attempt)),
                 }
             }
-            Step::GiveUp => return Err(given_up(core, &slot, tried, attempt)),
+            Step::GiveUp => return Err(error_at_timeout(core, &slot, tried, attempt)),
             // A token is made once per ask, so a system call beside the round trip is acceptable.
             Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked_error(request)),
             Step::Confirm(_) if attempt.note_outlived(slot.outlived_lease(now)) => {
                 attempt.tried = true;
-                return Err(given_up(core, &slot, request, attempt));
+                return Err(error_at_timeout(core, &slot, request, attempt));
             }
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
                 attempt.tried = true;

@@ -275,7 +275,7 @@ impl Slot {
         self.changed.notify_waiters();
     }
 
-    /// What a task without the turn can say about the lock. An ask without an answer for less than `silence` means
+    /// What is known here of the lock. A task whose time is up says so. An ask without an answer for less than `silence` means
     /// nothing: its answer is on the way.
     pub(super) fn status(&self, silence: Duration) -> LockStatus {
         let state = self.locked();

@@ -362,6 +362,7 @@ impl Lease {
             contended: self.contention.is_some(),
             beside_others: false,
             queued: self.queued,
+            // A renewal that is late may still lengthen the lease by then.
             expires: self.in_store_until().later_by(CLAIM),
         }
     }

@@ -122,7 +122,7 @@ impl State {
         self.readers().is_some_and(|readers| readers.called.remove(&id) && readers.is_empty())
     }
 
-    /// Expels the waiters that were called and did not come in time. They keep their places (rule L7).
+    /// Removes called waiters that are late from the hold. They keep their places (rule L7).
     pub(super) fn check_calls(&mut self, now: Moment) -> Calls {
         let Some(readers) = self.readers().filter(|readers| !readers.called.is_empty()) else { return Calls::Answered };
         if now.since(readers.called_at) <= TURN_PATIENCE {

@@ -101,7 +101,7 @@ impl Schedule {
         self.change(|state| state.dropped.push(Arc::clone(slot)));
     }
 
-    /// Makes the keeper send `release` until it is answered, or until its lease is over.
+    /// Makes the keeper send `release` until it is answered, or until 2.5 s after the store can have its lease.
     pub(crate) fn release(&self, release: Release) {
         let server = self.store.server_of(&release.key);
         self.change(|state| state.backlog.add(server, release));

@@ -186,7 +186,7 @@ async fn row_43_a_waiter_on_a_dead_connection_is_served_all_the_same() {
 }
 
 #[tokio::test]
-async fn row_43_a_lost_push_costs_a_second() {
+async fn row_43_a_cut_before_the_push_costs_a_second() {
     let server = Server::start();
     let proxy = Proxy::before(&server);
     let holder = manager(&server.url()).await;

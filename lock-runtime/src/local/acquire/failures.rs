@@ -66,7 +66,7 @@ enum Behind {
 }
 
 /// The error of a task whose time is up. A busy lock and an unreachable store never look alike.
-pub(super) fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
+pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
     let key = request.key.to_string();
     if let Some(error) = slot.too_short(request.expire, attempt.outlived.map(|(took, _)| took)) {
         return error.of_lock(&key);
