@@ -86,8 +86,8 @@ pub(super) fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, atte
     let holder = match slot.status(silence) {
         LockStatus::Unreachable(error) => return error.of_lock(&key),
         LockStatus::Silent(since) => return core.store().unanswered(since).of_lock(&key),
-        // A sibling held the lock meanwhile, and left too little time for an answer.
-        LockStatus::Unknown if attempt.has_counted_hold(slot.holds()) => Behind::ThisProcess,
+        // This process had the lock meanwhile, and left too little time for an answer.
+        LockStatus::Unknown if attempt.was_held_here() => Behind::ThisProcess,
         LockStatus::Unknown => match unread_answer(core, request, attempt) {
             Some(error) => return error.of_lock(&key),
             None => Behind::Another,
