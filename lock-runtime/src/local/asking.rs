@@ -75,7 +75,7 @@ impl Slot {
     }
 
     /// Whether the slot has a lease.
-    pub(super) fn has_lease(&self) -> bool {
+    pub(crate) fn has_lease(&self) -> bool {
         self.locked().lease.is_some()
     }
 

@@ -72,7 +72,7 @@ pub(super) fn given_up(core: &Core, slot: &Slot, request: &ResolvedRequest, atte
         return error.of_lock(&key);
     }
     // A task whose timeout is shorter than the usual silence heard nothing in all its time.
-    let usual = SILENCE.max(far_answer(core));
+    let usual = SILENCE.max(far_answer(core) * core.store().round_trips_of_a_verb());
     let silence = match request.timeout {
         // Its own command had all the time that there was: it did not wait for that of a sibling first.
         _ if attempt.has_failed() && !attempt.has_counted() && !attempt.waited => SILENCE_OF_ANY_SERVER,
