@@ -87,6 +87,7 @@ mod seeded {
         SameFence,
         SiblingsHoldForgotten,
         SlowIsFar,
+        SplitDecidedEarly,
         StaleTurnActs,
         StepsFromAfarAreLate,
         StrangerIsInside,
