@@ -33,6 +33,7 @@ mod seeded {
         BodyPolledOn,
         CalledOneByOne,
         CalledReadersKeptForEver,
+        ClaimedAfterYield,
         ConnectionNeverGivenUp,
         CutShortIsSilence,
         DeadTurnNotPassed,

@@ -147,6 +147,32 @@ async fn a_process_that_was_passed_a_lock_knows_who_waits_behind_it() {
     }
 }
 
+/// The lock goes to the process that waits, which has still to ask most servers. The next task here must not be quicker.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_yields_a_lock_does_not_take_it_again_before_who_waits() {
+    for (bug, is_passed_on) in [(None, true), (Some(Mutant::ClaimedAfterYield), false)] {
+        let mut passed = 0;
+        for seed in 0..16 {
+            passed += u32::from(yields_to_another(seed, bug).await);
+        }
+        assert_eq!(passed == 16, is_passed_on, "{bug:?}: {passed}");
+    }
+}
+
+/// Whether a lock that is yielded goes to the process that waits. The release and the next command take two ways.
+async fn yields_to_another(seed: u64, bug: Option<Mutant>) -> bool {
+    let (_time, servers) = quorum_of(seed, 0);
+    let (one, two) = (connect(&servers, "p").await, connect(&servers, "q").await);
+    let _seeded = Seeded::begin(bug);
+    let held = one.lock("k", &0).timeout(LONG).acquire().await.unwrap();
+    let (sibling, other) = (wait(&one), wait(&two));
+    sleep(Duration::from_millis(60)).await;
+    servers.set_conditions(Conditions { delay: Duration::from_millis(4), ..Conditions::default() });
+    servers.first().move_away(Duration::from_millis(40));
+    drop(held);
+    tokio::select! { _ = other => true, _ = sibling => false }
+}
+
 /// A task that waits for the lock.
 fn wait(locks: &LockManager) -> JoinHandle<LockGuard> {
     let locks = locks.clone();
