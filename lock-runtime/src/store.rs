@@ -177,6 +177,12 @@ pub(crate) trait Store {
     /// afterwards.
     fn draws_with_grants(&self) -> bool;
 
+    /// Whether a plain claim may be granted although another process waits, for a moment after a release: it waits at one server, and
+    /// the others know nothing of it.
+    fn claims_overtake_waiters(&self) -> bool {
+        false
+    }
+
     /// Whether the store itself withdraws a try that is refused, perhaps after the answer. Then nobody else may ask under the
     /// token of a try that is still to be answered: the withdrawal would release a lease in use.
     fn withdraws_refused_tries(&self) -> bool {

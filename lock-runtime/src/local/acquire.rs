@@ -97,11 +97,13 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
             // A sibling task has just asked. Its answer will say whether the lock is taken or the store unreachable.
             Entered::Taken if slot.status(SILENCE).is_pending() && !attempt.by().has_passed() => {
                 is_first = false;
-                attempt.counts_from(core.answers(), slot.holds());
+                attempt.counts_from(core.answers());
+                let holds = slot.holds();
                 let changed = slot.changed.notified();
                 if slot.status(SILENCE).is_pending() {
                     let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
                 }
+                attempt.note_siblings_hold(slot.holds() != holds);
                 // The task that asked may have failed. Then this slot knows the failure, but the table may no longer
                 // have the slot.
                 let is_silent = match slot.status(SILENCE) {

@@ -67,6 +67,7 @@ impl Slot {
             return state.is_ending(&pushed.token);
         };
         pending.on_push(pushed);
+        state.unread_since = None;
         state.offer(self);
         drop(state);
         self.changed.notify_waiters();
@@ -74,7 +75,7 @@ impl Slot {
     }
 
     /// Whether the slot has a lease.
-    pub(super) fn has_lease(&self) -> bool {
+    pub(crate) fn has_lease(&self) -> bool {
         self.locked().lease.is_some()
     }
 
@@ -118,7 +119,7 @@ impl Slot {
         let mut state = self.locked();
         let granted = matches!(answer, Answer::Granted(_));
         let contended = matches!(answer, Answer::Granted(Grant { contended: true, .. }));
-        state.failure = None;
+        (state.failure, state.unread_since) = (None, None);
         if let Some(pending) = state.pending.as_mut().filter(|pending| pending.token == ask.token) {
             pending.on_answer(ask, answer);
             if granted && ask.wait && self.core.store().withdraws_refused_tries() {
@@ -293,13 +294,15 @@ impl Slot {
 }
 
 impl State {
-    /// Why the store can't be asked: it failed lately, or has not answered for longer than `silence`.
+    /// Why the store can't be asked: it failed lately, or has not answered for longer than `silence`. When a try was given up
+    /// without an answer, the time counts from that try on.
     fn outage(&self, silence: Duration) -> Option<LockStatus> {
         mutant!(OutageIsBusy => return None);
         if let Some(failure) = &self.failure {
             return Some(LockStatus::Unreachable(failure.clone()));
         }
-        let since = self.pending.as_ref()?.unanswered_since()?.elapsed();
+        let unanswered = || self.pending.as_ref()?.unanswered_since();
+        let since = self.unread_since.or_else(unanswered)?.elapsed();
         (since >= silence).then_some(LockStatus::Silent(since))
     }
 

@@ -29,9 +29,10 @@ pub(super) struct Attempt {
     /// How long the store took to grant a lease that was over before the grant came, and how often in a row this
     /// happened.
     pub(super) outlived: Option<(Duration, u32)>,
-    /// How many answers the store had given, and how many holds there had been, when this task began to wait for a
-    /// sibling.
-    before: Option<(u64, u64)>,
+    /// How many answers the store had given when this task began to wait for a sibling.
+    before: Option<u64>,
+    /// Whether this process had the lock meanwhile: a sibling held it, or its release was still on its way.
+    was_held_here: bool,
     /// Boxed: every waiter has room for this, and few waiters need it.
     failures: Option<Box<Failures>>,
 }
@@ -53,6 +54,7 @@ impl Attempt {
             waited: false,
             outlived: None,
             before: None,
+            was_held_here: false,
             failures: None,
         }
     }
@@ -86,9 +88,9 @@ impl Attempt {
         })
     }
 
-    /// The store's answers, and the holds of siblings, count from these numbers on.
-    pub(super) fn counts_from(&mut self, answers: u64, holds: u64) {
-        self.before.get_or_insert((answers, holds));
+    /// The store's answers count from this number on.
+    pub(super) fn counts_from(&mut self, answers: u64) {
+        self.before.get_or_insert(answers);
     }
 
     /// Whether the task has waited for the answer to a sibling.
@@ -98,13 +100,18 @@ impl Attempt {
 
     /// Whether the store has given no answer since the task began to wait for a sibling.
     pub(super) fn has_counted_none(&self, answers: u64) -> bool {
-        self.before.is_some_and(|(before, _)| before == answers)
+        self.before == Some(answers)
     }
 
-    /// Whether a sibling has held the lock since the task began to wait for it.
-    pub(super) fn has_counted_hold(&self, holds: u64) -> bool {
+    /// Notes whether a sibling held the lock while the task waited for it. The slot may be gone with the sibling.
+    pub(super) fn note_siblings_hold(&mut self, was_held: bool) {
+        self.was_held_here |= was_held;
+    }
+
+    /// Whether this process is known to have had the lock during the attempt.
+    pub(super) fn was_held_here(&self) -> bool {
         mutant!(SiblingsHoldForgotten => return false);
-        self.before.is_some_and(|(_, before)| before != holds)
+        self.was_held_here
     }
 
     /// What forbids to ask the store now: the time is up, or a back-off is running. A task that `owns` the lease may
@@ -139,9 +146,10 @@ impl Attempt {
         self.failures = None;
     }
 
-    /// Repeats a single try that came too early to count, after as much time as it has taken so far.
+    /// Repeats a single try that this process's own release refused, after as much time as it has taken so far.
     pub(super) fn restart(&mut self) {
         self.tried = false;
+        self.was_held_here = true;
         let pause = self.started.elapsed().max(RETRY_OWN_RELEASE_AFTER);
         self.failures = Some(Box::new(Failures { count: 0, retry_at: Deadline::after(pause) }));
     }

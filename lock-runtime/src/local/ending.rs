@@ -67,7 +67,7 @@ impl Slot {
         if !state.lease.as_ref().is_some_and(|lease| lease.keeps_out(now)) {
             state.take_from_queue(self);
         }
-        let State { waiters, offers, tracked, lease: slot_lease, .. } = state;
+        let State { waiters, offers, tracked, lease: slot_lease, has_yielded, .. } = state;
         let Some(lease) = slot_lease.as_mut().filter(|lease| lease.hold.as_ref().is_some_and(|t| t.id == id)) else {
             return Ended { ending: Ending::Lost, entries: ScheduleKeys::default(), stale: None, hold: None };
         };
@@ -99,6 +99,7 @@ impl Slot {
         } else {
             let release = lease.release(&self.key);
             *slot_lease = None;
+            *has_yielded = true;
             Ending::Yield(release)
         };
         Ended { ending, entries, stale: None, hold }

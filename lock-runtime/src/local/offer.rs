@@ -351,7 +351,10 @@ impl Slot {
     fn take_unanswered_try(&self, state: &mut State) -> Option<Release> {
         let is_to_be_withdrawn =
             |pending: &mut Box<PendingAsk>| pending.is_unanswered_try() && self.core.store().withdraws_refused_tries();
-        state.pending.take_if(is_to_be_withdrawn).map(|pending| pending.withdrawal(&self.key))
+        let pending = state.pending.take_if(is_to_be_withdrawn)?;
+        mutant!(GivenUpTryForgotten => return Some(pending.withdrawal(&self.key)));
+        state.unread_since = state.unread_since.or(pending.unanswered_since());
+        Some(pending.withdrawal(&self.key))
     }
 
     /// Takes in a late task that is polled at last.

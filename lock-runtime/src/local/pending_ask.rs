@@ -151,12 +151,20 @@ impl PendingAsk {
     /// Takes in a pushed grant.
     pub(super) fn on_push(&mut self, pushed: &Pushed) {
         self.was_pushed = true;
+        self.note_queue_behind(pushed);
         self.grant = match std::mem::replace(&mut self.grant, Granted::No) {
             whole @ Granted::Whole(_) => whole,
             Granted::No | Granted::InPart if pushed.partial => Granted::InPart,
             before if pushed.partial => before,
             _ => Granted::Pushed(pushed.clone()),
         };
+    }
+
+    /// Notes that another process waits behind the part of a lock that one server granted. The other servers may have no queue,
+    /// and a majority of them may answer first.
+    fn note_queue_behind(&mut self, pushed: &Pushed) {
+        mutant!(QueueBehindPartForgotten => return);
+        self.contended |= pushed.partial && pushed.contended;
     }
 
     /// Notes that another process waits, too. Returns whether to ask at once.

@@ -161,8 +161,12 @@ impl Turn {
             return Step::Wait(pause.min(left));
         }
         // The plain claim can't draw fencing tokens, and is for the lock alone.
-        let is_claim =
-            pending.is_new() && pending.share.is_none() && (fences == 0 || !self.core().store().draws_with_grants());
+        let store = self.core().store();
+        let can_claim = pending.share.is_none() && (fences == 0 || !store.draws_with_grants());
+        // Rule L4: the lock was yielded, and who waits for it goes first.
+        let queues =
+            std::mem::take(&mut state.has_yielded) && !request.timeout.is_zero() && store.claims_overtake_waiters();
+        let is_claim = pending.is_new() && can_claim && !queues;
         let cause = pending.note_sent(now, fences, is_claim || request.timeout.is_zero());
         let ask = Ask {
             key: Arc::clone(&request.key),

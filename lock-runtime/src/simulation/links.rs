@@ -11,6 +11,7 @@ use server_model::ModelServer;
 use tokio::time::{Instant, sleep};
 
 use super::network::{Conditions, Network};
+use super::process::connect;
 use super::time::Simulated;
 use crate::clock::{Deadline, Drift};
 use crate::mutants::{Mutant, Seeded};
@@ -237,4 +238,24 @@ async fn only_for_the_owner_of_a_lock_a_server_raises_what_it_draws_next() {
     assert!((first + 1..ahead).contains(&draw().await));
     assert!(scene.store.raise(&owner.key, &owner.token, ahead, by()).await.unwrap());
     assert_eq!(draw().await, ahead + 1);
+}
+
+/// A server that stood still when the connection was made looks far away, until it answers at once.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_slow_once_is_not_far_away() {
+    for (bug, is_near) in [(None, true), (Some(Mutant::SlowIsFar), false)] {
+        let _time = Simulated::begin();
+        let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(0));
+        let _seeded = Seeded::begin(bug);
+        network.move_away(Duration::from_millis(40));
+        let locks = connect(&network, "p");
+        let slow = async {
+            // After two handshakes.
+            sleep(Duration::from_millis(90)).await;
+            network.freeze(Duration::from_millis(1500));
+        };
+        let (held, ()) = tokio::join!(locks.lock("k", &0).timeout(Duration::from_secs(3)).acquire(), slow);
+        held.unwrap().release().await.unwrap();
+        assert_eq!(locks.core().store().round_trip() < Duration::from_millis(50), is_near, "{bug:?}");
+    }
 }

@@ -310,7 +310,7 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     on_a_quorum(
         |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,
-        code("a try on a quorum stands though its task is gone", Mutant::GivenUpTryStands, UNUSED),
+        code("a try on a quorum stands though its task is gone", Mutant::GivenUpTryStands, ERRORS),
     ),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
     under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),

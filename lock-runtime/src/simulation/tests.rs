@@ -53,7 +53,7 @@ fn every_promise_is_kept_in_every_world() {
 
 #[test]
 fn every_promise_is_kept_on_every_quorum() {
-    all_is_kept(Place::Quorum, 100);
+    all_is_kept(Place::Quorum, 500);
 }
 
 fn all_is_kept(place: Place, usually: u64) {

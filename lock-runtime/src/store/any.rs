@@ -160,6 +160,10 @@ impl Store for AnyStore {
         of_any!(self, store => store.draws_with_grants())
     }
 
+    fn claims_overtake_waiters(&self) -> bool {
+        of_any!(self, store => store.claims_overtake_waiters())
+    }
+
     fn withdraws_refused_tries(&self) -> bool {
         of_any!(self, store => store.withdraws_refused_tries())
     }

@@ -353,6 +353,11 @@ impl<S: Voter> Store for Quorum<S> {
         false
     }
 
+    fn claims_overtake_waiters(&self) -> bool {
+        mutant!(ClaimedAfterYield => return false);
+        true
+    }
+
     fn withdraws_refused_tries(&self) -> bool {
         mutant!(UnansweredTryRepeated => return false);
         true

@@ -72,7 +72,7 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
         return error.of_lock(&key);
     }
     // A task whose timeout is shorter than the usual silence heard nothing in all its time.
-    let usual = SILENCE.max(far_answer(core));
+    let usual = SILENCE.max(far_answer(core) * core.store().round_trips_of_a_verb());
     let silence = match request.timeout {
         // Its own command had all the time that there was: it did not wait for that of a sibling first.
         _ if attempt.has_failed() && !attempt.has_counted() && !attempt.waited => SILENCE_OF_ANY_SERVER,
@@ -86,8 +86,8 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
     let holder = match slot.status(silence) {
         LockStatus::Unreachable(error) => return error.of_lock(&key),
         LockStatus::Silent(since) => return core.store().unanswered(since).of_lock(&key),
-        // A sibling held the lock meanwhile, and left too little time for an answer.
-        LockStatus::Unknown if attempt.has_counted_hold(slot.holds()) => Behind::ThisProcess,
+        // This process had the lock meanwhile, and left too little time for an answer.
+        LockStatus::Unknown if attempt.was_held_here() => Behind::ThisProcess,
         LockStatus::Unknown => match unread_answer(core, request, attempt) {
             Some(error) => return error.of_lock(&key),
             None => Behind::Another,

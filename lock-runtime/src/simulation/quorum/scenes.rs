@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use futures_util::FutureExt as _;
 use server_model::ModelServer;
+use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 
 use super::super::network::Conditions;
@@ -15,7 +17,7 @@ use super::super::time::Simulated;
 use super::super::world::Plan;
 use super::plan;
 use crate::mutants::{Mutant, Seeded};
-use crate::{LockError, LockManager};
+use crate::{LockError, LockGuard, LockManager};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -93,6 +95,103 @@ async fn a_fenced_lock_is_had_from_far_away() {
         let begin = Instant::now();
         let had = locks.lock("k", &0).fenced(true).timeout(LONG).acquire().await;
         assert_eq!(had.is_ok() && begin.elapsed() < Duration::from_secs(2), is_had, "{bug:?}: {:?}", begin.elapsed());
+    }
+}
+
+/// A single try has half a second. A release of its own process that it overtook leaves it no time for a fencing token.
+#[tokio::test(start_paused = true)]
+async fn a_fenced_try_that_its_own_release_left_too_little_time_is_told_of_a_busy_lock() {
+    for (bug, is_told) in [(None, true), (Some(Mutant::SiblingsHoldForgotten), false)] {
+        let (mut granted, mut refused) = (0, 0);
+        for seed in 0..16 {
+            let (_time, servers) = quorum_of(seed, 110);
+            let locks = connect(&servers, "p").await;
+            let _seeded = Seeded::begin(bug);
+            servers.set_conditions(Conditions { delay: Duration::from_millis(2), ..Conditions::default() });
+            drop(locks.lock("k", &0).timeout(LONG).acquire().await.unwrap());
+            // The keeper sends the release. Before that the try would take the lease over.
+            while locks.core().table().get("k:0").is_some_and(|slot| slot.has_lease()) {
+                yield_now().await;
+            }
+            match locks.lock("k", &0).fenced(true).try_acquire().await {
+                Ok(Some(_)) => granted += 1,
+                Ok(None) => refused += 1,
+                Err(error) => assert!(!is_told, "{error}"),
+            }
+        }
+        assert_eq!((refused > 0, granted + refused == 16), (is_told, is_told), "{bug:?}: {granted} {refused}");
+    }
+}
+
+/// The queue of a lock is at the first server. A process learns of it by the push of that server, also when a majority of the
+/// others answers first.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_was_passed_a_lock_knows_who_waits_behind_it() {
+    for (bug, is_passed_on) in [(None, true), (Some(Mutant::QueueBehindPartForgotten), false)] {
+        let (_time, servers) = quorum(0);
+        let (one, two, three) =
+            (connect(&servers, "p").await, connect(&servers, "q").await, connect(&servers, "r").await);
+        let _seeded = Seeded::begin(bug);
+        servers.first().move_away(Duration::from_millis(40));
+        let held = one.lock("k", &0).timeout(LONG).acquire().await.unwrap();
+        let (first, sibling) = (wait(&two), wait(&two));
+        sleep(Duration::from_millis(60)).await;
+        let other = wait(&three);
+        sleep(Duration::from_millis(60)).await;
+        held.release().await.unwrap();
+        let first = first.await.unwrap();
+        sleep(Duration::from_millis(100)).await;
+        drop(first);
+        let is_passed = tokio::select! { _ = other => true, _ = sibling => false };
+        assert_eq!(is_passed, is_passed_on, "{bug:?}");
+    }
+}
+
+/// The lock goes to the process that waits, which has still to ask most servers. The next task here must not be quicker.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_yields_a_lock_does_not_take_it_again_before_who_waits() {
+    for (bug, is_passed_on) in [(None, true), (Some(Mutant::ClaimedAfterYield), false)] {
+        let mut passed = 0;
+        for seed in 0..16 {
+            passed += u32::from(yields_to_another(seed, bug).await);
+        }
+        assert_eq!(passed == 16, is_passed_on, "{bug:?}: {passed}");
+    }
+}
+
+/// Whether a lock that is yielded goes to the process that waits. The release and the next command take two ways.
+async fn yields_to_another(seed: u64, bug: Option<Mutant>) -> bool {
+    let (_time, servers) = quorum_of(seed, 0);
+    let (one, two) = (connect(&servers, "p").await, connect(&servers, "q").await);
+    let _seeded = Seeded::begin(bug);
+    let held = one.lock("k", &0).timeout(LONG).acquire().await.unwrap();
+    let (sibling, other) = (wait(&one), wait(&two));
+    sleep(Duration::from_millis(60)).await;
+    servers.set_conditions(Conditions { delay: Duration::from_millis(4), ..Conditions::default() });
+    servers.first().move_away(Duration::from_millis(40));
+    drop(held);
+    tokio::select! { _ = other => true, _ = sibling => false }
+}
+
+/// A task that waits for the lock.
+fn wait(locks: &LockManager) -> JoinHandle<LockGuard> {
+    let locks = locks.clone();
+    tokio::spawn(async move { locks.lock("k", &0).timeout(LONG).acquire().await.unwrap() })
+}
+
+/// Before it there was a try without an answer, and then a task that did not come.
+#[tokio::test(start_paused = true)]
+async fn who_waits_behind_late_tasks_is_told_of_a_silent_quorum() {
+    for (bug, is_busy) in [(None, false), (Some(Mutant::GivenUpTryForgotten), true)] {
+        let (_time, servers) = quorum(0);
+        let locks = connect(&servers, "p").await;
+        let _seeded = Seeded::begin(bug);
+        servers.freeze(LONG);
+        let kept = || Box::pin(async { locks.lock("k", &0).timeout(LONG).acquire().await });
+        let (mut asks, mut waits) = (kept(), kept());
+        assert!(asks.as_mut().now_or_never().is_none() && waits.as_mut().now_or_never().is_none());
+        let refused = locks.lock("k", &0).timeout(Duration::from_millis(580)).acquire().await;
+        assert_eq!(matches!(refused, Err(LockError::Timeout { .. })), is_busy, "{bug:?}: {refused:?}");
     }
 }
 

@@ -80,7 +80,7 @@ pub(super) fn send_asks<'a, S: Voter>(
 impl<S: Voter> Quorum<S> {
     /// Takes what a majority grants. Otherwise withdraws the ask from each server that granted it, or still may.
     pub(super) async fn resolve_try(&self, asks: &[Ask], pending: Pending<Answers<Answer>>) -> Answers<Answer> {
-        let (all, rest) = self.poll(asks.len(), Vec::new(), pending).await;
+        let (all, rest) = self.poll(asks.len(), Vec::new(), pending, Self::granted).await;
         let mut refused = Vec::new();
         let mut answers = Vec::with_capacity(asks.len());
         for ((votes, verdict), ask) in all.iter().zip(asks) {
@@ -115,7 +115,7 @@ impl<S: Voter> Quorum<S> {
         seeds: Vec<(usize, Grant)>,
         pending: Pending<Answers<Answer>>,
     ) -> Answers<Answer> {
-        let (all, rest) = self.poll(asks.len(), seeds, pending).await;
+        let (all, rest) = self.poll(asks.len(), seeds, pending, Self::granted_or_split).await;
         let outcome = |((votes, verdict), ask): (&(Polled, Verdict), &Ask)| match (verdict, busy(votes)) {
             (Verdict::Yes, _) => Ok(granted(votes, ask)),
             (Verdict::No, Some((refused, busy))) => {
@@ -262,6 +262,7 @@ impl<S: Voter> Quorum<S> {
         count: usize,
         seeds: Vec<(usize, Grant)>,
         mut pending: Pending<Answers<Answer>>,
+        verdict: impl Fn(&Self, &Polled) -> Verdict,
     ) -> (Vec<(Polled, Verdict)>, Pending<Answers<Answer>>) {
         let mut all: Vec<Polled> = (0..count).map(|_| self.votes()).collect();
         for (votes, seed) in all.iter_mut().zip(seeds) {
@@ -270,7 +271,7 @@ impl<S: Voter> Quorum<S> {
         let usual = Deadline::after(self.patience()).on_timer();
         let mut is_usual = true;
         loop {
-            let verdicts: Vec<_> = all.iter().map(|votes| self.granted(votes)).collect();
+            let verdicts: Vec<_> = all.iter().map(|votes| verdict(self, votes)).collect();
             if verdicts.iter().all(|verdict| *verdict == Verdict::Unknown) {
                 // The last servers may have failed in the same instant. Their errors say whether anything was sent to them.
                 while let Some(Some((number, answers))) = pending.next().now_or_never() {
@@ -299,8 +300,24 @@ impl<S: Voter> Quorum<S> {
     }
 
     fn granted(&self, votes: &Polled) -> Verdict {
+        votes.granted(self.hopeful(votes))
+    }
+
+    /// The same for an ask that keeps its parts. Rule Q2: who goes first is decided by the first server that answers, and who has
+    /// parts must know of them. So it is refused only when all servers that may soon answer have answered.
+    fn granted_or_split(&self, votes: &Polled) -> Verdict {
+        let hopeful = self.hopeful(votes);
+        mutant!(SplitDecidedEarly => return votes.granted(hopeful));
+        match votes.granted(hopeful) {
+            Verdict::No if hopeful > 0 => Verdict::Open,
+            verdict => verdict,
+        }
+    }
+
+    /// How many servers may soon answer.
+    fn hopeful(&self, votes: &Polled) -> usize {
         let is_hopeful = |member: &&Arc<Member<S>>| votes.lacks(member.number) && !member.is_doubtful();
-        votes.granted(self.members.iter().filter(is_hopeful).count())
+        self.members.iter().filter(is_hopeful).count()
     }
 }
 

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use tokio::time::{Instant, sleep};
 
 use crate::clock::without_drift;
+use crate::mutants::{Mutant, Seeded};
 use crate::store::voter::Eligibility;
 use crate::store::{Answer, Ask, Cause, Reach, Renewed, Retry, Store, StoreError, exactly_one};
 use crate::timing::CLAIM;
@@ -154,6 +155,23 @@ async fn whoever_has_part_of_a_lock_yields_to_the_owner_of_the_first_server() {
     // It withdraws, as `yields` says; the other token waits in those queues.
     assert!(two.release("b").await.is_err(), "four of five can't tell");
     assert!(is_granted(&one_answer(&one, &pushed("a")).await));
+}
+
+/// A majority may refuse before the first server has answered. Whoever does not wait for it keeps its part from the owner of the
+/// first server.
+#[tokio::test(start_paused = true)]
+async fn who_yields_is_not_decided_before_the_first_server_has_answered() {
+    for (bug, yields) in [(None, true), (Some(Mutant::SplitDecidedEarly), false)] {
+        let _seeded = Seeded::begin(bug);
+        let world = World::of(5);
+        for (server, token) in ["a", "b", "c", "c", "d"].into_iter().enumerate() {
+            world.give(server, token).await;
+        }
+        world.set(0, Mode::Late(Duration::from_millis(5)));
+        let pushed = Ask { cause: Cause::Push, ..ask("b") };
+        let Ok(Answer::Busy(busy)) = one_answer(&world, &pushed).await else { panic!("it has part of it") };
+        assert_eq!(busy.yields, yields, "{bug:?}");
+    }
 }
 
 /// Whether the safety net of a process that waits under this token gets the lock.

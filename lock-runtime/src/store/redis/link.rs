@@ -68,7 +68,8 @@ pub(crate) struct Link {
     /// An attempt to connect has ended.
     attempted: Notify,
     generations: AtomicU64,
-    /// How long the server took to answer when the connection was made, in nanoseconds; 0 when that is not known.
+    /// How long the server took to answer when the connection was made, or much less than that since, in nanoseconds; 0 when that
+    /// is not known.
     round_trip: AtomicU64,
     /// The scripts whose text was sent on this connection, a bit for each.
     scripts: AtomicU32,

@@ -186,6 +186,7 @@ impl Link {
             return Err(self.unanswered(limit));
         };
         self.on_reply();
+        self.note_nearer(sent);
         Ok(answer)
     }
 

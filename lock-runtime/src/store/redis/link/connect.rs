@@ -182,7 +182,7 @@ impl Link {
                 state.clock = Some(anchor);
                 state.drifting.on_new_connection();
                 let again = std::mem::replace(&mut state.was_connected, true);
-                self.round_trip.store(nanos(round_trip), Ordering::Relaxed);
+                self.set_round_trip(round_trip);
                 self.scripts.store(0, Ordering::Relaxed);
                 drop(state);
                 others.into_iter().for_each(Attempt::abort);
@@ -352,10 +352,6 @@ impl Opening {
         }
         wishes
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The reply to `TIME` in microseconds.

@@ -7,6 +7,9 @@ use super::super::scripts::Script;
 use super::Link;
 use crate::clock::Moment;
 
+/// How far away a server that is nearer than this is does not matter.
+const FAR: Duration = Duration::from_millis(10);
+
 impl Link {
     /// Whether the connection was made after `moment`.
     pub(in super::super) fn was_made_after(&self, moment: Moment) -> bool {
@@ -22,6 +25,25 @@ impl Link {
     /// How long the server takes to answer, as far as it is known.
     pub(in super::super) fn round_trip(&self) -> Duration {
         Duration::from_nanos(self.round_trip.load(Ordering::Relaxed))
+    }
+
+    /// Takes in how soon a command was answered that was sent at `sent`. A server that stood still when the connection was made
+    /// looked far away. The distance is given up when an answer took less than half of it: no single answer says it exactly.
+    pub(super) fn note_nearer(&self, sent: Moment) {
+        mutant!(SlowIsFar => return);
+        // Of a near server no clock is read here.
+        if self.round_trip() < FAR {
+            return;
+        }
+        let took = sent.elapsed();
+        if took < self.round_trip() / 2 {
+            self.set_round_trip(took);
+        }
+    }
+
+    pub(super) fn set_round_trip(&self, round_trip: Duration) {
+        let nanos = u64::try_from(round_trip.as_nanos()).unwrap_or(u64::MAX);
+        self.round_trip.store(nanos, Ordering::Relaxed);
     }
 
     /// Whether the server most likely knows a script: its text was sent on this connection before.
