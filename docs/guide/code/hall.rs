@@ -1,8 +1,9 @@
 //! The service of the guide's first chapter, as its reader writes it.
 
-use std::env;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use std::{env, io};
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -11,6 +12,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use lock_runtime::{ErrorKind, LockError, LockManager, cache_lock};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Stands for a database: how many tickets are left.
 type Stock = Arc<AtomicU64>;
@@ -48,6 +52,8 @@ impl IntoResponse for Failure {
         let (status, text) = match error.kind() {
             ErrorKind::Busy => (StatusCode::CONFLICT, "busy: try again\n"),
             ErrorKind::Lost => (StatusCode::INTERNAL_SERVER_ERROR, "interrupted: look before you try again\n"),
+            // A key that a caller sent, and that names nothing: an empty text, for example.
+            _ if matches!(error, LockError::InvalidKey { .. }) => (StatusCode::BAD_REQUEST, "no such event\n"),
             ErrorKind::Misuse => (StatusCode::INTERNAL_SERVER_ERROR, "internal error\n"),
             _ => (StatusCode::SERVICE_UNAVAILABLE, "not now: try again\n"),
         };
@@ -57,12 +63,21 @@ impl IntoResponse for Failure {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    tracing_subscriber::fmt().init();
+    // `RUST_LOG=info,lock_runtime=debug` shows more.
+    let filter = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into()).from_env_lossy();
+    tracing_subscriber::fmt().with_env_filter(filter).init();
     // Before the locks are made: they look for an exporter once.
     let buckets = [0.000_1, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0];
     let metrics = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Prefix("cache_lock_".to_owned()), &buckets)?
         .install_recorder()?;
+    let upkeep = metrics.clone(); // bounds the memory of what nobody scrapes
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            upkeep.run_upkeep();
+        }
+    });
 
     // Without REDIS_URL the locks live in this process: enough to try it out.
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "memory://".to_owned());
@@ -76,11 +91,21 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let port = env::var("PORT").unwrap_or_else(|_| "3000".to_owned());
     let listener = tokio::net::TcpListener::bind(format!("127.0.0.1:{port}")).await?;
     tracing::info!("listening on http://{}", listener.local_addr()?);
-    let stop = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
-    axum::serve(listener, app).with_graceful_shutdown(stop).await?;
+    axum::serve(listener, app).with_graceful_shutdown(stop_signal()?).await?;
 
     locks.shutdown().await; // after axum: its last requests still need locks
     Ok(())
+}
+
+/// Resolves on ctrl-C, and on SIGTERM, which an orchestrator sends.
+fn stop_signal() -> io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 //!
 //! | kind of error | status | `Retry-After` | why |
 //! |---|---|---|---|
-//! | `Busy` | 409 | when the lease of the holder ends, if known | Somebody else does the same thing. The service is well: an error of the 500s would count against this instance, in alerts and in proxies that put instances out of service. |
+//! | `Busy` | 409 | when the lease of the holder ends, if known, but 5 s at most: most holders release sooner | Somebody else does the same thing. The service is well: an error of the 500s would count against this instance, in alerts and in proxies that put instances out of service. |
 //! | `Busy`, [of a crowd](LockProblem::of_crowd) | 503 | the same, else 1 s | Waiting is usual there. Its end means that there are more customers than the service can serve. |
 //! | `Overloaded` | 503 | 1 s | The limit counts all callers together. 429 would blame this caller. |
 //! | `Unavailable` | 503 | 1 s | The server of the locks is away. Nothing was done. |
 //! | `ShutDown` | 503 | 1 s | This instance ends, and another instance can serve. |
 //! | `Lost` | 500 | – | The work may be done, half done or not done. 503 invites callers and proxies to send it again without a look. |
-//! | `Misuse`, and kinds to come | 500 | – | The program is wrong. |
+//! | `Misuse` of [`LockError::InvalidKey`] | 400 | – | A caller sent a key that names nothing. |
+//! | `Misuse` else, and kinds to come | 500 | – | The program is wrong. |
 //!
 //! 504 is not used: it is for a proxy whose own server did not answer, and callers do not know of the locks' server.
 
@@ -22,6 +23,8 @@ use crate::Problem;
 
 /// When the error does not tell: long enough for a hand-over, short enough for a customer.
 const SOON: Duration = Duration::from_secs(1);
+/// The longest that a caller is told to wait. The holder's lease says how long others wait when it has crashed.
+const LATE: Duration = Duration::from_secs(5);
 
 /// A [`LockError`] as an answer. It tells the log everything, and the caller what the caller can do.
 ///
@@ -69,12 +72,15 @@ impl LockProblem {
                 "lost",
                 "The service was interrupted. Look whether it was done before you try again.",
             ),
+            _ if matches!(self.error, LockError::InvalidKey { .. }) => {
+                Problem::new(StatusCode::BAD_REQUEST, "invalid", "The request names nothing that exists.")
+            }
             _ => Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "The service has an error."),
         }
     }
 
     fn busy(&self) -> Problem {
-        let retry_after = self.error.retry_after();
+        let retry_after = self.error.retry_after().map(|after| after.min(LATE));
         if self.is_of_crowd {
             let detail = "Too many callers want this at once. Nothing was done. Try again soon.";
             let problem = Problem::new(StatusCode::SERVICE_UNAVAILABLE, "crowded", detail);

@@ -29,15 +29,19 @@ impl Others {
     /// Releases all locks at the same time, the first of the guard as well. A loss is told before any other error.
     pub(super) async fn release(self, first: HoldHandle, hold: Option<Hold>) -> Result<(), LockError> {
         let Self { members, turns, .. } = self;
-        let release = async |(handle, hold): (HoldHandle, Option<Hold>)| match hold {
-            Some(hold) => hold.release_beside_others().await,
-            None if handle.is_valid() => Ok(()),
-            None => Err(handle.lost_error(true)),
-        };
-        let outcomes = join_all([(first, hold)].into_iter().chain(members).map(release)).await;
+        let all = [(first, hold)].into_iter().chain(members);
+        let outcomes = join_all(all.map(|(handle, hold)| release(handle, hold))).await;
         drop(turns);
         let mut errors: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
         let told = errors.iter().position(LockError::is_lost).unwrap_or_default();
         if errors.is_empty() { Ok(()) } else { Err(errors.swap_remove(told)) }
+    }
+}
+
+async fn release(handle: HoldHandle, hold: Option<Hold>) -> Result<(), LockError> {
+    match hold {
+        Some(hold) => hold.release_beside_others().await,
+        None if handle.is_valid() => Ok(()),
+        None => Err(handle.lost_error(true)),
     }
 }

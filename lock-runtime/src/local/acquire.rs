@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 mod failures;
 mod take_over;
 
-use failures::{fail_fast, far_answer, forked_error, given_up, shut_down, too_many};
+use failures::{error_at_timeout, fail_fast, far_answer, forked_error, shut_down, too_many};
 use take_over::{draw_fence, take_over, take_over_lingering};
 
 use super::asking::LockStatus;
