@@ -142,6 +142,9 @@ fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr, is_known
             check(kind, number, number.base10_parse().ok(), unit)?;
             return Ok(Setting { method: spelling, value: with_suffix(number).into_token_stream(), checked: None });
         }
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if text.value().parse::<u64>().is_ok() => {
+            format!("`{spelling}` takes an integer: write `{spelling} = {}`", text.value())
+        }
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
             format!("`{spelling}` takes an integer: for a text with a unit write `{any} = {}`", text.token())
         }

@@ -76,7 +76,34 @@ impl Options {
     }
 }
 
+/// What other locks call their options, and what that is here.
+const OTHERS: [(&str, &str); 19] = [
+    ("acquire_timeout", "timeout"),
+    ("at_most", "max_hold"),
+    ("at_most_for", "max_hold"),
+    ("at_least_for", "at_least"),
+    ("blocking_timeout", "timeout"),
+    ("exclusive", "mode = \"write\""),
+    ("fallback", "on_fail"),
+    ("lease", "expire"),
+    ("lease_time", "expire"),
+    ("lock_at_least_for", "at_least"),
+    ("lock_at_most_for", "expire"),
+    ("max_concurrent", "permits"),
+    ("name", "prefix"),
+    ("read", "mode = \"read\""),
+    ("semaphore", "permits"),
+    ("shared", "mode = \"read\""),
+    ("ttl", "expire"),
+    ("wait", "timeout"),
+    ("wait_time", "timeout"),
+];
+
 fn unknown_option(name: &str) -> String {
+    let stem = name.strip_suffix("_ms").or(name.strip_suffix("_s")).unwrap_or(name);
+    if let Some((_, option)) = OTHERS.iter().find(|(other, _)| *other == stem) {
+        return format!("unknown option `{name}`: did you mean `{option}`?");
+    }
     let closest = OPTIONS
         .iter()
         .map(|option| (distance(name, option), option))
