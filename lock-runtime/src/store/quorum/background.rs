@@ -1,9 +1,10 @@
 //! [`Background`]: what a quorum goes on with after the caller has its answer.
 //!
-//! Releases go on until every server has answered. And a refused ask is withdrawn from the servers that granted it, or still
-//! may.
+//! A release goes on until every server has answered or failed. And a refused ask is withdrawn from the servers that granted it, or
+//! still may.
 //!
-//! The keeper repeats releases, too, but it can't repeat these withdrawals. The keeper knows only the verdict of a majority,
+//! The keeper repeats a release that failed at a majority. Where it failed at fewer servers, their part of the lease ends by itself,
+//! and the other servers can grant the lock. But the keeper can't repeat these withdrawals. The keeper knows only the verdict of a majority,
 //! and for the keeper a refused ask is settled. The claim that stands then stands on a minority, so it is withdrawn from
 //! each of those servers by itself.
 
