@@ -111,13 +111,13 @@ async fn pairs(locks: LockManager, key: String, count: usize, how: Use) -> Resul
 /// So many tasks use one lock.
 async fn tasks(locks: &LockManager, number: usize, count: usize, how: Use) -> Result<(), LockError> {
     let tasks = (0..number).map(|_| pairs(locks.clone(), "k".to_owned(), count / number, how));
-    JoinSet::from_iter(tasks).join_all().await.into_iter().collect()
+    tasks.collect::<JoinSet<_>>().join_all().await.into_iter().collect()
 }
 
 /// Each task uses a lock of its own.
 async fn apart(locks: &LockManager, count: usize) -> Result<(), LockError> {
     let task = |task| pairs(locks.clone(), format!("k{task}"), count / TASKS_TOGETHER, Use::default());
-    JoinSet::from_iter((0..TASKS_TOGETHER).map(task)).join_all().await.into_iter().collect()
+    (0..TASKS_TOGETHER).map(task).collect::<JoinSet<_>>().join_all().await.into_iter().collect()
 }
 
 async fn refused(locks: &LockManager, holder: &LockManager, count: usize) -> Result<(), LockError> {
