@@ -174,7 +174,7 @@ async fn a_holder_that_does_not_stop_keeps_the_lock_for_a_claim(world: World) {
         south.inspect("p", "k").await.unwrap().unwrap()
     };
     let (took, seen) = tokio::join!(forced, seen);
-    assert!(seen.is_forced && seen.holder.is_some() && seen.remaining <= CLAIM / 2, "{seen:?}");
+    assert!(seen.is_forced && seen.holder.is_some() && seen.remaining <= CLAIM / 2 + NOISE, "{seen:?}");
     assert!(took > CLAIM * 9 / 10 && took < CLAIM * 12 / 10, "{took:?}");
     assert!(is_free(&south, "k").await);
     assert!(matches!(late.await.unwrap_err(), LockError::Lost { completed: false, forced: true, .. }));

@@ -19,7 +19,9 @@ async fn what_a_minority_granted_is_taken_back() {
     eventually("the claim is taken back", SOON, || servers.owners("p:k")[0].is_none()).await;
     let guard = held(&two, "k").await;
     guard.release().await.unwrap();
-    eventually("nothing is left", SOON, || servers.owners("p:k").iter().all(Option::is_none)).await;
+    // The keeper may just have repeated the ask over its own connection. One server may execute that after the release, and grants
+    // the lock once more: until the end of a claim (promise 5).
+    eventually("nothing is left", ORPHAN + NOISE, || servers.owners("p:k").iter().all(Option::is_none)).await;
 }
 
 #[tokio::test]
