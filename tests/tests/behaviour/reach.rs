@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::poll;
 use lock_runtime::{LockError, LockManager, LockMode};
 use tests::over_every_store;
-use tests::patience::eventually;
+use tests::patience::{NOISE, eventually};
 use tests::stores::World;
 use tokio::time::{Instant, sleep, timeout};
 
