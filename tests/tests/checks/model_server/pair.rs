@@ -15,6 +15,8 @@ const PAUSE: Duration = Duration::from_millis(35);
 const LONGEST: Duration = Duration::from_secs(2);
 /// From here on a number is a time of the server in microseconds, or a fencing token, which is made from one.
 const TIME: u64 = 1_000_000_000_000_000;
+/// From here on it is a time in milliseconds: the end of a shared lease.
+const MILLIS: u64 = TIME / 1000;
 
 /// Why a history says nothing, or what differs.
 #[derive(Debug)]
@@ -282,9 +284,11 @@ impl Pair {
 
     /// Word by word; times may be a little apart.
     fn same_text(&self, model: &str, real: &str, micros: u64) -> bool {
-        let time = |word: &str| word.parse::<u64>().ok().filter(|number| *number > TIME);
+        let time = |word: &str| word.parse::<u64>().ok().filter(|number| *number > MILLIS);
         let same = |(model, real): (&str, &str)| match (time(model), time(real)) {
-            (Some(model), Some(real)) => real.abs_diff(model) <= self.slack.micros + micros,
+            (Some(model), Some(real)) if model > TIME => real.abs_diff(model) <= self.slack.micros + micros,
+            // A microsecond between the two may make a millisecond.
+            (Some(model), Some(real)) => real.abs_diff(model) <= (self.slack.micros + micros) / 1000 + 1,
             _ => model == real,
         };
         let (model, real) = (model.split(' '), real.split(' '));
