@@ -183,7 +183,7 @@ impl Entry {
         let limit = times.latest.remaining();
         // By then it waits for an answer, and no longer for the lock.
         let outcome = timeout(limit, self.engine.acquire(&next)).await;
-        held.push(outcome.unwrap_or_else(|_| Err(self.out_of_time(times, limit)))?);
+        held.push(outcome.unwrap_or_else(|_| Err(self.unanswered(limit)))?);
         Ok(())
     }
 
@@ -195,18 +195,11 @@ impl Entry {
         let all = join_all(requests.iter().map(|request| self.engine.acquire(request)));
         let limit = times.latest.remaining();
         // The task then waits for the first of them, as far as there is time.
-        timeout(limit, all).await.unwrap_or_else(|_| vec![Err(self.out_of_time(times, limit))])
+        timeout(limit, all).await.unwrap_or_else(|_| vec![Err(self.unanswered(limit))])
     }
 
-    /// The error when the time is over in the middle of a command. A store that has answered meanwhile is not away: the task waited
-    /// for others of its process, which had a key or asked for it.
-    fn out_of_time(&self, times: Times, limit: Duration) -> LockError {
-        let core = self.engine.core();
-        if core.answers() == times.answers {
-            return core.store().unanswered(limit).of_lock(&self.request.key);
-        }
-        let (key, waited) = (self.request.key.to_string(), self.request.timeout);
-        LockError::Timeout { key, waited, holder: None, held_here: false, frees_in: None }
+    fn unanswered(&self, limit: Duration) -> LockError {
+        self.engine.core().store().unanswered(limit).of_lock(&self.request.key)
     }
 
     /// The times of a request that begins now.
@@ -215,9 +208,8 @@ impl Entry {
         let answer = answer_time(wait, self.engine.core().settings().command_timeout);
         let latest = if wait.is_zero() { answer } else { wait };
         let latest = Deadline::new(start, latest.saturating_add(OVERTIME).max(answer));
-        let answers = self.engine.core().answers();
-        mutant!(TimesOfKeysAddUp => return Times { give_up: Deadline::new(start, wait), latest: latest.later_by(answer), answers });
-        Times { give_up: Deadline::new(start, wait), latest, answers }
+        mutant!(TimesOfKeysAddUp => return Times { give_up: Deadline::new(start, wait), latest: latest.later_by(answer) });
+        Times { give_up: Deadline::new(start, wait), latest }
     }
 
     /// Begins the time of all holds. An error when one of them was lost meanwhile.
@@ -251,8 +243,6 @@ struct Times {
     give_up: Deadline,
     /// When it returns, whatever the server does: all its commands together have the time that one has.
     latest: Deadline,
-    /// How many answers the store had given when it began.
-    answers: u64,
 }
 
 /// A timeout of zero would be a single try, which waits for longer.

@@ -148,7 +148,7 @@ impl Core {
         &self.repeat_limit
     }
 
-    pub(crate) fn answers(&self) -> u64 {
+    pub(super) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
 
