@@ -237,7 +237,7 @@ impl LockError {
     }
 
     /// After how much time the lock is free if its holder has crashed, where the store told: the rest of the holder's lease. A holder
-    /// that lives may release it at any time before, or renew its lease. So it is an upper bound for another try.
+    /// that lives may release the lock sooner, or renew its lease. So another try makes sense sooner, too.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -247,9 +247,10 @@ impl LockError {
     /// let other = LockManager::builder().in_memory_with(&one)?;
     /// let _guard = one.lock("report", "daily").expire(Duration::from_secs(9)).acquire().await?;
     /// let busy = other.lock("report", "daily").timeout(Duration::from_millis(5)).acquire().await.unwrap_err();
-    /// // For the header `Retry-After`. Most holders release sooner:
-    /// let after = busy.retry_after().unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(5));
-    /// assert!(after <= Duration::from_secs(5));
+    /// let left = busy.retry_after();
+    /// assert!(left.is_some_and(|left| left <= Duration::from_secs(9)));
+    /// // For the header `Retry-After`, since a holder that lives may release sooner:
+    /// let _header = left.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(5));
     /// # Ok(()) }
     /// ```
     #[must_use]

@@ -9,8 +9,8 @@
 //! Each case runs in a process of its own. Instructions are those in user space, counted by valgrind's `callgrind`, of all threads
 //! of that process. A case runs twice, with more repetitions the second time, and the difference counts: it has no start and no
 //! end. The server is another process, so its work and the kernel's are not counted.
-//! Instructions are counted on one machine: the same program took up to a third more of them on another, whose processor gets other
-//! routines of the C library. What a change costs shows when the commit before it is counted on the same machine.
+//! Counted anew on a later day, the same code took up to a third more instructions, and the reason is not known. So what a change
+//! costs shows when the commit before it is counted on the same machine, on the same day.
 //!
 //! Why no benchmark crate: gungraun (before: iai-callgrind) wants a runner of the very same version installed beside it, and
 //! counts one process without another beside it, such as the server.

@@ -2,7 +2,7 @@
 //!
 //! | kind of error | status | `Retry-After` | why |
 //! |---|---|---|---|
-//! | `Busy` | 409 | when the lease of the holder ends, if known, but 5 s at most: most holders release sooner | Somebody else does the same thing. The service is well: an error of the 500s would count against this instance, in alerts and in proxies that put instances out of service. |
+//! | `Busy` | 409 | when the lease of the holder ends, if known, but 5 s at most: a holder that lives may release sooner | Somebody else does the same thing. The service is well: an error of the 500s would count against this instance, in alerts and in proxies that put instances out of service. |
 //! | `Busy`, [of a crowd](LockProblem::of_crowd) | 503 | the same, else 1 s | Waiting is usual there. Its end means that there are more customers than the service can serve. |
 //! | `Overloaded` | 503 | 1 s | The limit counts all callers together. 429 would blame this caller. |
 //! | `Unavailable` | 503 | 1 s | The server of the locks is away. Nothing was done. |

@@ -362,7 +362,7 @@ impl Lease {
             contended: self.contention.is_some(),
             beside_others: false,
             queued: self.queued,
-            // A renewal that is late may still lengthen the lease by then.
+            // Rule 1: a release is repeated until 2.5 s after the last instant at which the store can have the lease.
             expires: self.in_store_until().later_by(CLAIM),
         }
     }

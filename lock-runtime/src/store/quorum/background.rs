@@ -1,12 +1,11 @@
 //! [`Background`]: what a quorum goes on with after the caller has its answer.
 //!
-//! A release goes on until every server has answered or failed. And a refused ask is withdrawn from the servers that granted it, or
-//! still may.
+//! A release goes on until every server has answered or failed. The keeper repeats a release that failed at a majority. Where it
+//! failed at fewer servers, their part of the lease ends by itself, and the other servers can grant the lock.
 //!
-//! The keeper repeats a release that failed at a majority. Where it failed at fewer servers, their part of the lease ends by itself,
-//! and the other servers can grant the lock. But the keeper can't repeat these withdrawals. The keeper knows only the verdict of a majority,
-//! and for the keeper a refused ask is settled. The claim that stands then stands on a minority, so it is withdrawn from
-//! each of those servers by itself.
+//! A refused ask is withdrawn from the servers that granted it, or still may. The keeper can't repeat these withdrawals: it knows
+//! only the verdict of a majority, and for the keeper a refused ask is settled. The claim that stands then stands on a minority. So
+//! it is withdrawn from each of those servers by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
