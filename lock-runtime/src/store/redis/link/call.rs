@@ -35,7 +35,8 @@ impl Link {
         Box::pin(async move {
             match self.send(&command, deadline).await {
                 Err(CallError::Failed(error)) if error.is_io_error() => {
-                    match self.send(&command, deadline.counted_from(Moment::now())).await {
+                    // Boxed, because it is rare, as in `send`.
+                    match Box::pin(self.send(&command, deadline.counted_from(Moment::now()))).await {
                         Ok(called) => Ok(Called { repeated: true, ..called }),
                         Err(CallError::UnknownScript { .. }) => Err(CallError::UnknownScript { repeated: true }),
                         Err(error) => Err(error.after_sending()),
@@ -49,17 +50,22 @@ impl Link {
     async fn send(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> Result<Called, CallError> {
         let (mut live, deadline) = self.live(deadline).await?;
         let value = if command.arms && live.has_alarms {
-            let both = behind(arming(), command);
-            let replies = live.connection.send_packed_commands(&both, 0, 2);
-            // The alarm may be refused. That is no failure of the command.
-            let reply = async { Ok(replies.await?.pop().unwrap_or(Value::Nil)) };
-            self.await_reply(live.made, deadline, reply).await?
+            // Boxed, because it is rare: every command's future would have room for it.
+            Box::pin(self.send_arming(&mut live, command, deadline)).await?
         } else {
             let reply = live.connection.send_packed_command(&command.command);
             self.await_reply(live.made, deadline, reply).await?
         };
         let sent = sent_at(deadline);
         Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
+    }
+
+    async fn send_arming(&self, live: &mut Live, command: &Outgoing, deadline: Deadline) -> Result<Value, CallError> {
+        let both = behind(arming(), command);
+        let replies = live.connection.send_packed_commands(&both, 0, 2);
+        // The alarm may be refused. That is no failure of the command.
+        let reply = async { Ok(replies.await?.pop().unwrap_or(Value::Nil)) };
+        self.await_reply(live.made, deadline, reply).await
     }
 
     /// Sends commands in one write, and waits for the replies to all of them: an array of replies, where an error is the reply
@@ -73,7 +79,7 @@ impl Link {
         Box::pin(async move {
             match self.send_many(make, deadline).await {
                 Err(CallError::Failed(error)) if error.is_io_error() => {
-                    let again = self.send_many(make, deadline.counted_from(Moment::now())).await;
+                    let again = Box::pin(self.send_many(make, deadline.counted_from(Moment::now()))).await;
                     again.map(|called| Called { repeated: true, ..called }).map_err(CallError::after_sending)
                 }
                 outcome => outcome,
