@@ -14,6 +14,9 @@ use crate::share::Share;
 use crate::token::Token;
 
 /// One of all kinds of stores. It is an enum and not a trait object: a boxed future per verb would slow down each lock.
+///
+/// A verb of a quorum is boxed all the same. Its future is the largest, a caller has room for the largest of them, and one
+/// allocation is nothing beside the commands to several servers.
 #[derive(Debug)]
 pub(crate) enum AnyStore {
     Memory(MemoryStore),
@@ -36,21 +39,34 @@ macro_rules! of_any {
     };
 }
 
+/// The same for an async verb.
+macro_rules! await_any {
+    ($any:expr, $store:ident => $call:expr) => {
+        match $any {
+            AnyStore::Memory($store) => $call.await,
+            AnyStore::Redis($store) => $call.await,
+            AnyStore::Quorum($store) => Box::pin($call).await,
+            #[cfg(feature = "testing")]
+            AnyStore::Faulty($store) => Box::pin($call).await,
+        }
+    };
+}
+
 impl Store for AnyStore {
     async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
-        of_any!(self, store => store.claim(ask, deadline).await)
+        await_any!(self, store => store.claim(ask, deadline))
     }
 
     async fn ask(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
-        of_any!(self, store => store.ask(asks, deadline).await)
+        await_any!(self, store => store.ask(asks, deadline))
     }
 
     async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
-        of_any!(self, store => store.release_one(release, deadline).await)
+        await_any!(self, store => store.release_one(release, deadline))
     }
 
     async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
-        of_any!(self, store => store.release(releases, deadline).await)
+        await_any!(self, store => store.release(releases, deadline))
     }
 
     fn withdraw_behind(&self, release: &Release) {
@@ -62,7 +78,7 @@ impl Store for AnyStore {
     }
 
     async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
-        of_any!(self, store => store.renew(renewals, deadline).await)
+        await_any!(self, store => store.renew(renewals, deadline))
     }
 
     async fn draw(
@@ -73,15 +89,15 @@ impl Store for AnyStore {
         count: u32,
         deadline: Deadline,
     ) -> Result<Option<u64>, StoreError> {
-        of_any!(self, store => store.draw(key, token, share, count, deadline).await)
+        await_any!(self, store => store.draw(key, token, share, count, deadline))
     }
 
     async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError> {
-        of_any!(self, store => store.inspect(key, deadline).await)
+        await_any!(self, store => store.inspect(key, deadline))
     }
 
     async fn force(&self, key: &str, deadline: Deadline) -> Result<Forced, StoreError> {
-        of_any!(self, store => store.force(key, deadline).await)
+        await_any!(self, store => store.force(key, deadline))
     }
 
     fn refuses_force(&self) -> Option<&'static str> {
@@ -93,11 +109,11 @@ impl Store for AnyStore {
     }
 
     async fn heartbeat(&self, deadline: Deadline) {
-        of_any!(self, store => store.heartbeat(deadline).await);
+        await_any!(self, store => store.heartbeat(deadline));
     }
 
     async fn connect_again(&self, deadline: Deadline) {
-        of_any!(self, store => store.connect_again(deadline).await);
+        await_any!(self, store => store.connect_again(deadline));
     }
 
     fn round_trips_of_a_verb(&self) -> u32 {
@@ -133,7 +149,7 @@ impl Store for AnyStore {
     }
 
     async fn wait_for_releases(&self) {
-        of_any!(self, store => store.wait_for_releases().await);
+        await_any!(self, store => store.wait_for_releases());
     }
 
     fn unanswered(&self, since: Duration) -> StoreError {

@@ -1,6 +1,6 @@
 //! How a [`Link`] sends a command, and waits for the reply.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
@@ -53,7 +53,7 @@ impl Link {
             // Boxed, because it is rare: every command's future would have room for it.
             Box::pin(self.send_arming(&mut live, command, deadline)).await?
         } else {
-            let reply = live.connection.send_packed_command(&command.command);
+            let reply = pin!(live.connection.send_packed_command(&command.command));
             self.await_reply(live.made, deadline, reply).await?
         };
         let sent = sent_at(deadline);
@@ -64,7 +64,7 @@ impl Link {
         let both = behind(arming(), command);
         let replies = live.connection.send_packed_commands(&both, 0, 2);
         // The alarm may be refused. That is no failure of the command.
-        let reply = async { Ok(replies.await?.pop().unwrap_or(Value::Nil)) };
+        let reply = pin!(async { Ok(replies.await?.pop().unwrap_or(Value::Nil)) });
         self.await_reply(live.made, deadline, reply).await
     }
 
@@ -98,7 +98,7 @@ impl Link {
         let values = if count == 0 {
             Vec::new()
         } else {
-            let replies = live.connection.send_packed_commands(&commands, 0, count);
+            let replies = pin!(live.connection.send_packed_commands(&commands, 0, count));
             self.await_replies(live.made, deadline, count, replies).await?
         };
         let (value, sent) = (Value::Array(values), sent_at(deadline));
@@ -112,12 +112,13 @@ impl Link {
         deadline: Deadline,
     ) -> BoxFuture<'_, Result<Called, CallError>> {
         Box::pin(async move {
-            let (mut live, deadline) = self.live(deadline).await?;
+            let (live, deadline) = self.live(deadline).await?;
             let both = behind(redis::cmd("ASKING"), &command);
-            let replies = live.connection.send_packed_commands(&both, 0, 2);
+            let mut connection = live.connection.clone();
+            let replies = connection.send_packed_commands(&both, 0, 2);
             // A server that refuses `ASKING` only redirects the command: the refusal of `ASKING` says more.
             let told = |asked, answer| if matches!(asked, Value::ServerError(_)) { asked } else { answer };
-            let reply = async { Ok(replies.await?.into_iter().reduce(told).unwrap_or(Value::Nil)) };
+            let reply = pin!(async { Ok(replies.await?.into_iter().reduce(told).unwrap_or(Value::Nil)) });
             let value = self.await_reply(live.made, deadline, reply).await?;
             Ok(Called { value, sent: deadline.start(), repeated: false, live, link: Arc::clone(self) })
         })
@@ -132,7 +133,7 @@ impl Link {
     ) -> Result<Vec<Value>, CallError> {
         let mut connection = live.connection.clone();
         let count = commands.len();
-        let replies = async { connection.send_packed_commands(commands, 0, count).await.map(Value::Array) };
+        let replies = pin!(async { connection.send_packed_commands(commands, 0, count).await.map(Value::Array) });
         match self.await_reply(live.made, deadline, replies).await? {
             Value::Array(values) => Ok(values),
             value => Ok(vec![value]),
@@ -150,7 +151,7 @@ impl Link {
         &self,
         made: Made,
         deadline: Deadline,
-        reply: impl Future<Output = RedisResult<Value>>,
+        reply: Pin<&mut impl Future<Output = RedisResult<Value>>>,
     ) -> Result<Value, CallError> {
         let reply = self.in_time(made, deadline, 1, reply).await?.and_then(Value::extract_error);
         self.conclude(made, reply.as_ref().map(reply::caught));
@@ -163,7 +164,7 @@ impl Link {
         made: Made,
         deadline: Deadline,
         count: usize,
-        replies: impl Future<Output = RedisResult<Vec<Value>>>,
+        replies: Pin<&mut impl Future<Output = RedisResult<Vec<Value>>>>,
     ) -> Result<Vec<Value>, CallError> {
         let replies = self.in_time(made, deadline, count, replies).await?;
         mutant!(OneRefusalForAll => return Ok(replies.and_then(|replies| {
@@ -174,12 +175,14 @@ impl Link {
     }
 
     /// Waits for what a connection answers to `count` commands.
+    ///
+    /// The answer is borrowed: a future that is passed on by value is copied, and its caller has room for each copy.
     async fn in_time<T>(
         &self,
         made: Made,
         deadline: Deadline,
         count: usize,
-        answer: impl Future<Output = RedisResult<T>>,
+        answer: Pin<&mut impl Future<Output = RedisResult<T>>>,
     ) -> Result<RedisResult<T>, CallError> {
         let limit = self.limit(deadline);
         let sent = deadline.start();
