@@ -272,7 +272,7 @@ impl Slot {
 
     /// Notes the failure of the last ask; `None` after a success.
     pub(super) fn record_failure(&self, failure: Option<StoreError>) {
-        self.locked().failure = failure;
+        self.locked().failure = failure.map(Box::new);
         self.changed.notify_waiters();
     }
 
@@ -299,10 +299,10 @@ impl State {
     fn outage(&self, silence: Duration) -> Option<LockStatus> {
         mutant!(OutageIsBusy => return None);
         if let Some(failure) = &self.failure {
-            return Some(LockStatus::Unreachable(failure.clone()));
+            return Some(LockStatus::Unreachable(StoreError::clone(failure)));
         }
         let unanswered = || self.pending.as_ref()?.unanswered_since();
-        let since = self.unread_since.or_else(unanswered)?.elapsed();
+        let since = self.unread_since.as_deref().copied().or_else(unanswered)?.elapsed();
         (since >= silence).then_some(LockStatus::Silent(since))
     }
 

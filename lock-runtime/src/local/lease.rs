@@ -57,7 +57,9 @@ pub(super) struct RenewalState {
     /// Whether the keeper's last renewal armed the alarm, and the alarm has not come since.
     pub(super) is_armed: bool,
     /// The store was asked to keep the lease until this time. It may not have answered.
-    pub(super) requested: Option<Deadline>,
+    ///
+    /// Boxed: a short hold is not renewed.
+    pub(super) requested: Option<Box<Deadline>>,
 }
 
 /// The hold that a lease carries now.

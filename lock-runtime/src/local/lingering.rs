@@ -22,9 +22,12 @@ use crate::observe::{Path, metrics};
 use crate::store::Release;
 use crate::timing::{RENEWALS_PER_LEASE, lengthened_at};
 
-/// What a lease knows of its lingering.
+/// What a lease knows of its lingering. Boxed: a lease that never lingers has no room for it.
 #[derive(Debug, Default)]
-pub(super) struct Linger {
+pub(super) struct Linger(Option<Box<Facts>>);
+
+#[derive(Debug, Default)]
+struct Facts {
     /// Until when the lease lingers, while it does.
     now: Option<(Deadline, metrics::Lingering)>,
     /// Whether a hold has begun on the lease while it lingered, and the lease was not lengthened since.
@@ -56,7 +59,26 @@ pub(crate) struct GivenUp {
 impl Linger {
     /// Notes that the lease was lengthened.
     pub(super) fn on_lengthened(&mut self) {
-        self.is_reused = false;
+        if let Some(facts) = &mut self.0 {
+            facts.is_reused = false;
+        }
+    }
+
+    fn facts(&mut self) -> &mut Facts {
+        self.0.get_or_insert_default()
+    }
+
+    /// The end of the linger time, while the lease lingers.
+    fn until(&self) -> Option<Deadline> {
+        self.0.as_ref()?.now.as_ref().map(|(until, _)| *until)
+    }
+
+    fn is_reused(&self) -> bool {
+        self.0.as_ref().is_some_and(|facts| facts.is_reused)
+    }
+
+    fn was_used(&self) -> bool {
+        self.0.as_ref().is_some_and(|facts| facts.was_used)
     }
 }
 
@@ -68,17 +90,17 @@ impl Lease {
     }
 
     pub(super) fn lingers(&self) -> bool {
-        self.linger.now.is_some()
+        self.linger.until().is_some()
     }
 
     /// How much longer the lease lingers. Zero when it does not.
     pub(super) fn lingers_for(&self, now: Moment) -> Duration {
-        self.linger.now.as_ref().map_or(Duration::ZERO, |(until, _)| until.remaining_at(now))
+        self.linger.until().map_or(Duration::ZERO, |until| until.remaining_at(now))
     }
 
     /// In how long the lease has to be lengthened. `None` while no hold has used it again, or a renewal is on its way.
     pub(super) fn is_lengthened_in(&self, now: Moment) -> Option<Duration> {
-        let is_due = self.linger.is_reused && !self.upkeep.renewing;
+        let is_due = self.linger.is_reused() && !self.upkeep.renewing;
         is_due.then(|| self.until.remaining_at(now).saturating_sub(lengthened_at(self.claim)))
     }
 
@@ -98,9 +120,10 @@ impl State {
     /// A task takes the lease over. Returns whether the lease lingered.
     pub(super) fn end_linger(&mut self) -> bool {
         let Some(lease) = self.lease.as_mut().filter(|lease| lease.lingers()) else { return false };
-        lease.linger.now = None;
-        lease.linger.is_reused = true;
-        lease.linger.was_used = true;
+        let facts = lease.linger.facts();
+        facts.now = None;
+        facts.is_reused = true;
+        facts.was_used = true;
         true
     }
 
@@ -124,7 +147,7 @@ impl State {
         if !slot.core.schedule().hears_of(&slot.key) {
             return None;
         }
-        if !lease.linger.was_used && !list.bias.admits(&slot.key) {
+        if !lease.linger.was_used() && !list.bias.admits(&slot.key) {
             return None;
         }
         let until = lease.may_linger_until(linger, now);
@@ -132,10 +155,11 @@ impl State {
         lease.hold = None;
         lease.fresh = false;
         lease.path = Path::Linger;
-        lease.linger.now = Some((until, lease.holds.linger()));
-        lease.linger.began = Some(began);
-        let is_new = lease.linger.place.is_none();
-        lease.linger.place.get_or_insert_with(|| list.add(slot, began));
+        let facts = lease.linger.facts();
+        facts.now = Some((until, lease.holds.linger()));
+        facts.began = Some(began);
+        let is_new = facts.place.is_none();
+        facts.place.get_or_insert_with(|| list.add(slot, began));
         let look_in = lease.is_lengthened_in(now).unwrap_or(Duration::MAX).min(until.remaining_at(now));
         let looks_sooner = lease.upkeep.entries.due.is_some_and(|(at, _)| at <= began + look_in);
         self.turn = None;
@@ -169,7 +193,7 @@ impl Slot {
         }
         mutant!(LingersOn => return None);
         if let Some(lease) = state.lease.as_ref().filter(|lease| lease.lingers()) {
-            self.core.lingering().bias.on_yield(&self.key, lease.linger.was_used);
+            self.core.lingering().bias.on_yield(&self.key, lease.linger.was_used());
         }
         state.end_lingering(&self.key)
     }
@@ -183,12 +207,13 @@ impl Slot {
     fn evict(self: &Arc<Self>, place: PlaceKey) -> Option<GivenUp> {
         let mut state = self.locked();
         let lease = state.lease.as_mut()?;
-        lease.linger.place.take_if(|listed| listed.key == place)?;
-        match lease.linger.began {
+        let facts = lease.linger.facts();
+        facts.place.take_if(|listed| listed.key == place)?;
+        match facts.began {
             // A hold has the lease now.
-            _ if !lease.lingers() => None,
+            _ if facts.now.is_none() => None,
             Some(began) if began > place.0 => {
-                lease.linger.place = Some(self.core.lingering().add(self, began));
+                facts.place = Some(self.core.lingering().add(self, began));
                 None
             }
             _ => state.end_lingering(&self.key),

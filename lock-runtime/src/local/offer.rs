@@ -47,8 +47,8 @@ pub(super) struct Offers {
     pub(super) offer: Offer,
     /// How long the task with the turn may take to come.
     patience: Duration,
-    /// The lease may lie unused until this time.
-    idle: Option<Deadline>,
+    /// The lease may lie unused until this time. Boxed: only a task that does not come at once makes it known.
+    idle: Option<Box<Deadline>>,
     /// The tasks that did not come when they were called, by their places in the queue, and the time since when each is
     /// late.
     late: BTreeMap<u64, Moment>,
@@ -151,7 +151,7 @@ impl Offers {
     }
 
     fn is_idle(&self, now: Moment) -> bool {
-        self.idle.is_some_and(|idle| idle.remaining_at(now).is_zero())
+        self.idle.as_deref().is_some_and(|idle| idle.remaining_at(now).is_zero())
     }
 }
 
@@ -261,7 +261,8 @@ impl Slot {
                 Action::Done
             }
             Offer::Made => {
-                let idle = *state.offers.idle.get_or_insert(Deadline::new(now, UNUSED_LEASE_KEPT_FOR));
+                let idle =
+                    **state.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, UNUSED_LEASE_KEPT_FOR)));
                 // Several tasks that were late before have no more time together than one of them.
                 let patience = state.offers.patience.min(idle.remaining_at(now)).max(answer_is_due(state, now, round));
                 state.offers.offer = Offer::Noticed(Deadline::new(now, patience));
@@ -327,7 +328,8 @@ impl Slot {
         self.note_taking();
         let is_idle = state.offers.is_idle(now);
         let released = state.has_contention() || is_idle;
-        state.offers.idle.get_or_insert(Deadline::new(now, UNUSED_LEASE_KEPT_FOR.saturating_sub(STEP_PATIENCE)));
+        let kept_for = UNUSED_LEASE_KEPT_FOR.saturating_sub(STEP_PATIENCE);
+        state.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, kept_for)));
         let granted = if released { state.take_granted(&self.key) } else { None };
         let release = granted.or_else(|| self.take_unanswered_try(&mut state));
         state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
@@ -353,7 +355,7 @@ impl Slot {
             |pending: &mut Box<PendingAsk>| pending.is_unanswered_try() && self.core.store().withdraws_refused_tries();
         let pending = state.pending.take_if(is_to_be_withdrawn)?;
         mutant!(GivenUpTryForgotten => return Some(pending.withdrawal(&self.key)));
-        state.unread_since = state.unread_since.or(pending.unanswered_since());
+        state.unread_since = state.unread_since.take().or_else(|| pending.unanswered_since().map(Box::new));
         Some(pending.withdrawal(&self.key))
     }
 

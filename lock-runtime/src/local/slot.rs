@@ -61,12 +61,12 @@ pub(super) struct State {
     /// Boxed: there is none while a lease is held.
     pub(super) pending: Option<Box<PendingAsk>>,
     pub(super) lease: Option<Lease>,
-    /// Why the last command to the store failed.
-    pub(super) failure: Option<StoreError>,
+    /// Why the last command to the store failed. Boxed, like all that most slots never have.
+    pub(super) failure: Option<Box<StoreError>>,
     /// Whether the last lease ended because another process waited.
     pub(super) has_yielded: bool,
     /// Since when nothing is known of the store, if a try was given up because its task read no answer in time.
-    pub(super) unread_since: Option<Moment>,
+    pub(super) unread_since: Option<Box<Moment>>,
     /// Tokens that are being released.
     pub(super) ending: Vec<EndingToken>,
     /// The tokens whose lock was released by force. Each stays here until the user of its hold is gone.

@@ -109,13 +109,13 @@ impl Lease {
     /// Notes that `renewal` is about to be sent. It may take effect although its answer is lost.
     pub(super) fn note_renewal_sent(&mut self, renewal: &Renewal, now: Moment) {
         let asked = Deadline::new(now, renewal.lease + renewal.grace);
-        self.upkeep.requested = Some(self.in_store_until().max_at(asked, now));
+        self.upkeep.requested = Some(Box::new(self.in_store_until().max_at(asked, now)));
     }
 
     /// Until when the store may keep the lease. That may be later than the store has confirmed.
     pub(super) fn in_store_until(&self) -> Deadline {
         mutant!(UnansweredRenewalForgotten => return self.until);
-        self.upkeep.requested.unwrap_or(self.until)
+        self.upkeep.requested.as_deref().copied().unwrap_or(self.until)
     }
 }
 
