@@ -51,6 +51,6 @@ pub(crate) use hold::Hold;
 pub(crate) use resolved_request::{PrefixPlace, ResolvedRequest};
 pub(crate) use schedule::{Batch, Fate, OutstandingRelease, Schedule};
 pub(crate) use slot::Slot;
-pub(crate) use terms::Terms;
+pub(crate) use terms::{Terms, Whole};
 pub(crate) use upkeep::{Action, Round, Trigger};
 pub(crate) use watch::Protected;

@@ -74,6 +74,7 @@ mod seeded {
         NotedAfterSending,
         OneRefusalForAll,
         OutageIsBusy,
+        PartKnowsNoWhole,
         PermitQueueForgotten,
         QueueBehindPartForgotten,
         ReadersOvertakeWriter,

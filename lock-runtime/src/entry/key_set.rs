@@ -16,11 +16,10 @@ use tokio::time::timeout;
 use super::{Entry, already_held};
 use crate::clock::{Deadline, Moment};
 use crate::held::Held;
-use crate::local::{Hold, ResolvedRequest, Terms, answer_time};
+use crate::local::{Hold, ResolvedRequest, Terms, Whole, answer_time};
 use crate::observe::spans::HoldSpan;
 use crate::scope::Frame;
 use crate::settings::Settings;
-use crate::store::Store;
 use crate::timing::OVERTIME;
 use crate::{InvalidKey, LockError, LockGuard};
 
@@ -45,7 +44,7 @@ impl KeySet {
         let given = names.into_iter().map(|name| settings.full_name(name)).collect::<Result<Vec<_>, _>>()?;
         let keys = in_order(&given);
         let given = given.iter().filter_map(|key| keys.iter().position(|other| other == key)).collect();
-        let like = ResolvedRequest { terms: Some(Terms::of_parts(like.terms.as_deref())), ..like.clone() };
+        let like = ResolvedRequest { terms: Some(Terms::of_parts(like.terms.as_deref(), None)), ..like.clone() };
         let requests = keys.into_iter().map(|key| ResolvedRequest { key, ..like.clone() }).collect();
         Ok(Self { requests, given })
     }
@@ -93,6 +92,7 @@ impl Entry {
             }
         }
         let requests: Vec<_> = own.iter().map(|(_, request)| *request).collect();
+        let times = Whole { is_begun: !guards.is_empty(), ..times };
         let acquired = self.acquire_parts(&requests, times).await?;
         guards.extend(own.iter().map(|(place, _)| *place).zip(acquired));
         guards.sort_by_key(|(place, _)| *place);
@@ -110,7 +110,7 @@ impl Entry {
     }
 
     /// Acquires the keys of `requests`, inside of spans when somebody listens.
-    async fn acquire_parts(&self, requests: &[&ResolvedRequest], times: Times) -> Result<Vec<LockGuard>, LockError> {
+    async fn acquire_parts(&self, requests: &[&ResolvedRequest], times: Whole) -> Result<Vec<LockGuard>, LockError> {
         let Some(first) = requests.first() else { return Ok(Vec::new()) };
         let Some(span) = self.wait_span() else {
             return Ok(self.gather(requests, times).await?.into_iter().map(LockGuard::owning).collect());
@@ -127,12 +127,15 @@ impl Entry {
     }
 
     /// Gathers the holds of all `requests`, which are in the order of their names. On an error nothing stays locked.
-    async fn gather(&self, requests: &[&ResolvedRequest], times: Times) -> Result<Vec<Hold>, LockError> {
+    async fn gather(&self, requests: &[&ResolvedRequest], mut times: Whole) -> Result<Vec<Hold>, LockError> {
         let start = Moment::now();
         let mut held = Vec::with_capacity(requests.len());
         loop {
             let outcome = match self.gather_more(requests, &mut held, times).await {
-                Ok(()) if held.len() < requests.len() => continue,
+                Ok(()) if held.len() < requests.len() => {
+                    times.is_begun = true;
+                    continue;
+                }
                 Ok(()) => self.begin(requests, &held, times.latest).await,
                 Err(error) => Err(error),
             };
@@ -156,60 +159,61 @@ impl Entry {
         &self,
         requests: &[&ResolvedRequest],
         held: &mut Vec<Hold>,
-        times: Times,
+        mut times: Whole,
     ) -> Result<(), LockError> {
         let rest = requests.get(held.len()..).unwrap_or_default();
         // What a task here holds is not worth a command.
         let is_taken_here = |request: &&ResolvedRequest| self.engine.core().is_taken_here(&request.key);
         let tried = rest.get(..rest.iter().position(is_taken_here).unwrap_or(rest.len())).unwrap_or_default();
         if tried.len() > 1 {
-            let mut is_behind = false;
+            let mut behind = None;
             for outcome in self.try_all(tried, times).await {
                 match outcome {
-                    Ok(hold) if !is_behind => held.push(hold),
+                    Ok(hold) if behind.is_none() => held.push(hold),
                     // Who waits for a key holds no key behind it.
                     Ok(hold) => drop(hold),
-                    Err(error) if self.request.timeout.is_zero() => return Err(error),
-                    Err(_) => is_behind = true,
+                    Err(error) if times.is_try() => return Err(error),
+                    Err(error) => behind = behind.or(Some(error)),
                 }
             }
-            if !is_behind && tried.len() == rest.len() {
-                return Ok(());
+            match behind {
+                None if tried.len() == rest.len() => return Ok(()),
+                // What the try was told of the key is all that there is time for.
+                Some(error) if times.give_up.has_passed() => {
+                    self.note_busy(requests.get(held.len()), &error, times);
+                    return Err(error);
+                }
+                Some(_) => times.is_begun = true,
+                None => {}
             }
         }
         let Some(next) = requests.get(held.len()) else { return Ok(()) };
-        let left = if self.request.timeout.is_zero() { Duration::ZERO } else { times.give_up.remaining().max(LEAST) };
-        let next = ResolvedRequest { timeout: left, ..ResolvedRequest::clone(next) };
-        let limit = times.latest.remaining();
-        // By then it waits for an answer, and no longer for the lock.
-        let outcome = timeout(limit, self.engine.acquire(&next)).await;
-        held.push(outcome.unwrap_or_else(|_| Err(self.unanswered(limit)))?);
+        let left = if times.is_try() { Duration::ZERO } else { times.give_up.remaining().max(LEAST) };
+        held.push(self.engine.acquire(&next.part_of(times, left)).await?);
         Ok(())
     }
 
     /// Tries each of `requests` once, all at the same time.
-    async fn try_all(&self, requests: &[&ResolvedRequest], times: Times) -> Vec<Result<Hold, LockError>> {
-        let once =
-            |request: &&ResolvedRequest| ResolvedRequest { timeout: Duration::ZERO, ..ResolvedRequest::clone(request) };
-        let requests: Vec<_> = requests.iter().map(once).collect();
-        let all = join_all(requests.iter().map(|request| self.engine.acquire(request)));
-        let limit = times.latest.remaining();
-        // The task then waits for the first of them, as far as there is time.
-        timeout(limit, all).await.unwrap_or_else(|_| vec![Err(self.unanswered(limit))])
+    async fn try_all(&self, requests: &[&ResolvedRequest], times: Whole) -> Vec<Result<Hold, LockError>> {
+        let requests: Vec<_> = requests.iter().map(|request| request.part_of(times, Duration::ZERO)).collect();
+        join_all(requests.iter().map(|request| self.engine.acquire(request))).await
     }
 
-    fn unanswered(&self, limit: Duration) -> LockError {
-        self.engine.core().store().unanswered(limit).of_lock(&self.request.key)
+    /// Counts a request that ends with the `error` of the try of a key. A try is not counted by itself.
+    fn note_busy(&self, key: Option<&&ResolvedRequest>, error: &LockError, times: Whole) {
+        if let (Some(request), LockError::Timeout { holder, .. }) = (key, error) {
+            self.engine.core().note_timeout(request, times.give_up.start().elapsed(), holder.as_deref(), None);
+        }
     }
 
     /// The times of a request that begins now.
-    fn times(&self) -> Times {
+    fn times(&self) -> Whole {
         let (start, wait) = (Moment::now(), self.request.timeout);
         let answer = answer_time(wait, self.engine.core().settings().command_timeout);
         let latest = if wait.is_zero() { answer } else { wait };
         let latest = Deadline::new(start, latest.saturating_add(OVERTIME).max(answer));
-        mutant!(TimesOfKeysAddUp => return Times { give_up: Deadline::new(start, wait), latest: latest.later_by(answer) });
-        Times { give_up: Deadline::new(start, wait), latest }
+        mutant!(TimesOfKeysAddUp => return Whole { give_up: Deadline::new(start, wait), latest: latest.later_by(answer), is_begun: false });
+        Whole { give_up: Deadline::new(start, wait), latest, is_begun: false }
     }
 
     /// Begins the time of all holds. An error when one of them was lost meanwhile.
@@ -234,15 +238,6 @@ impl Entry {
             error => error,
         }
     }
-}
-
-/// Until when a request for several keys may take.
-#[derive(Clone, Copy)]
-struct Times {
-    /// When it stops waiting for locks.
-    give_up: Deadline,
-    /// When it returns, whatever the server does: all its commands together have the time that one has.
-    latest: Deadline,
 }
 
 /// A timeout of zero would be a single try, which waits for longer.

@@ -38,7 +38,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     if request.share.is_some() {
         core.yield_to_sharing(&request.key);
     }
-    let mut attempt = Attempt::new(request.timeout, core.settings().command_timeout);
+    let mut attempt = Attempt::new(request, core.settings().command_timeout);
     if core.is_inherited_at(attempt.started) {
         return Err(forked_error(request));
     }
@@ -250,6 +250,9 @@ fn wait_for_yield(
 ) -> Option<Box<ResolvedRequest>> {
     mutant!(TryDoesNotWait => return None);
     let patience = YIELD_PATIENCE + core.store().round_trip() * 2;
+    // Of several keys, it is the request for all of them that waits. It gives up sooner when its timeout is short.
+    let whole = request.whole().filter(|whole| !whole.is_try());
+    let patience = whole.map_or(patience, |whole| patience.min(whole.give_up.remaining_at(now)));
     let timeout = attempt.wait_for_yield(now, patience)?;
     Some(Box::new(ResolvedRequest { timeout, ..request.clone() }))
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::resolved_request::ResolvedRequest;
 use super::turn::Step;
 use crate::clock::{Deadline, Moment};
 use crate::timing::{ASK_BACKOFF, OVERTIME, RETRY_OWN_RELEASE_AFTER, SHORTEST_ANSWER};
@@ -45,11 +46,15 @@ struct Failures {
 }
 
 impl Attempt {
-    pub(super) fn new(timeout: Duration, command_timeout: Duration) -> Self {
+    pub(super) fn new(request: &ResolvedRequest, command_timeout: Duration) -> Self {
+        let (started, timeout) = (Moment::now(), request.timeout);
+        let answer_time = answer_time(timeout, command_timeout);
         Self {
-            started: Moment::now(),
+            started,
             timeout,
-            answer_time: answer_time(timeout, command_timeout),
+            answer_time: request
+                .whole()
+                .map_or(answer_time, |whole| answer_time.min(whole.latest.remaining_at(started))),
             tried: false,
             waited: false,
             outlived: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::terms::Terms;
+use super::terms::{Terms, Whole};
 use crate::share::Share;
 
 /// A request with the full name of its lock and a value for every option.
@@ -50,6 +50,17 @@ impl ResolvedRequest {
     /// Whether it is one of several keys. The time of its hold begins when all of them are held.
     pub(super) fn is_part(&self) -> bool {
         self.terms.as_ref().is_some_and(|terms| terms.is_part())
+    }
+
+    /// The time of the request for several keys that it is a part of.
+    pub(super) fn whole(&self) -> Option<&Whole> {
+        mutant!(PartKnowsNoWhole => return None);
+        self.terms.as_ref().and_then(|terms| terms.whole())
+    }
+
+    /// The same request as a part of one for several keys, which wants `timeout` for this key.
+    pub(crate) fn part_of(&self, whole: Whole, timeout: Duration) -> Self {
+        Self { timeout, terms: Some(Terms::of_parts(self.terms.as_deref(), Some(whole))), ..self.clone() }
     }
 
     /// Whether the lease may be kept for the next hold here.

@@ -9,6 +9,24 @@ use crate::clock::{Deadline, Moment};
 use crate::lease_bounds::check_max_hold;
 use crate::settings::Settings;
 
+/// The time of a request for several keys. Each of its parts asks for one key, and has what is left of that time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole {
+    /// When it stops waiting for locks.
+    pub(crate) give_up: Deadline,
+    /// When it returns, whatever the server does: all its commands together have the time that one has.
+    pub(crate) latest: Deadline,
+    /// Whether some of the time went by before this part began.
+    pub(crate) is_begun: bool,
+}
+
+impl Whole {
+    /// Whether each key is tried once, and not waited for.
+    pub(crate) fn is_try(&self) -> bool {
+        self.give_up.span().is_zero()
+    }
+}
+
 /// What a request says about the time of its hold, beside the lease. A request that says nothing has no terms, and pays nothing for them.
 #[derive(Debug)]
 pub(crate) struct Terms {
@@ -18,6 +36,8 @@ pub(crate) struct Terms {
     kept_lease: Duration,
     /// Whether the request is for one of several keys. It is here because every waiter has room for what is in the request itself.
     is_part: bool,
+    /// The time of the request for all those keys.
+    whole: Option<Whole>,
     /// Whether the hold was lost because it had lasted for `max_hold`.
     is_spent: AtomicBool,
 }
@@ -39,14 +59,21 @@ impl Terms {
             kept_lease = settings.drift().lease_for(at_least.saturating_add(settings.command_timeout));
             settings.check_lease("at_least", kept_lease)?;
         }
-        Ok(Some(Arc::new(Self { max_hold, at_least, kept_lease, is_part: false, is_spent: AtomicBool::new(false) })))
+        Ok(Some(Arc::new(Self {
+            max_hold,
+            at_least,
+            kept_lease,
+            is_part: false,
+            whole: None,
+            is_spent: AtomicBool::new(false),
+        })))
     }
 
-    /// The terms of the requests for several keys, each of which has these `terms`.
-    pub(crate) fn of_parts(terms: Option<&Self>) -> Arc<Self> {
+    /// The terms of the requests for several keys, each of which has these `terms`. All of them together have the time `whole`.
+    pub(crate) fn of_parts(terms: Option<&Self>, whole: Option<Whole>) -> Arc<Self> {
         let (max_hold, at_least, kept_lease) =
             terms.map_or_else(Default::default, |terms| (terms.max_hold, terms.at_least, terms.kept_lease));
-        Arc::new(Self { max_hold, at_least, kept_lease, is_part: true, is_spent: AtomicBool::new(false) })
+        Arc::new(Self { max_hold, at_least, kept_lease, is_part: true, whole, is_spent: AtomicBool::new(false) })
     }
 
     /// Whether they say nothing of the time of the hold.
@@ -56,6 +83,10 @@ impl Terms {
 
     pub(super) fn is_part(&self) -> bool {
         self.is_part
+    }
+
+    pub(super) fn whole(&self) -> Option<&Whole> {
+        self.whole.as_ref()
     }
 
     /// The part of a lease of `expire` that the hold itself can use: none is longer than the hold may last, and the answer to

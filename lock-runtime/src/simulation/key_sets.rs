@@ -188,6 +188,75 @@ async fn a_set_returns_in_time_while_the_server_hangs() {
     assert!(overdue(Some(Mutant::TimesOfKeysAddUp)).await > Duration::ZERO);
 }
 
+/// Another process holds the second key, and may keep it after its hold. A try of such a key gives that process time to yield the
+/// key: more time than the request has.
+async fn is_told_of_a_busy_key_in_time(bug: Option<Mutant>) -> bool {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+    let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
+    locks.lock_all("k", 0..KEYS).acquire().await.unwrap().release().await.unwrap();
+    let _held = others.lock("k", &1).linger(Duration::from_secs(1)).acquire().await.unwrap();
+    let mut is_well = true;
+    for timeout in [1, 20, 60, 100, 500] {
+        let (start, timeout) = (Instant::now(), Duration::from_millis(timeout));
+        let told = locks.lock_all("k", 0..KEYS).timeout(timeout).acquire().await;
+        println!("{timeout:?}: after {:?}: {told:?}", start.elapsed());
+        is_well &= matches!(&told, Err(LockError::Timeout { key, .. }) if key == "k:1");
+        is_well &= start.elapsed() < timeout + IN_TIME / 10;
+    }
+    // Each request is counted once, and its tries are not counted.
+    is_well && locks.stats().timeouts == 5
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_with_a_short_timeout_is_told_of_the_key_that_another_process_holds() {
+    assert!(is_told_of_a_busy_key_in_time(None).await);
+    assert!(!is_told_of_a_busy_key_in_time(Some(Mutant::PartKnowsNoWhole)).await);
+}
+
+/// The wait for the first key leaves too little time for an answer from afar about the others. That says nothing of the server.
+#[tokio::test(start_paused = true)]
+async fn a_set_that_had_to_wait_for_its_first_key_is_not_told_of_a_silent_server_that_is_far_away() {
+    let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+    network.move_away(Duration::from_millis(100));
+    let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
+    locks.lock_all("k", 0..KEYS).timeout(SETTLED).acquire().await.unwrap().release().await.unwrap();
+    let timeout = Duration::from_millis(1000);
+    for held_for in [700, 800, 850, 900, 950, 990] {
+        let first = others.lock("k", &0).timeout(SETTLED).acquire().await.unwrap();
+        let waiting = locks.lock_all("k", 0..KEYS).timeout(timeout).acquire();
+        let holder = async {
+            sleep(Duration::from_millis(held_for)).await;
+            first.release().await.unwrap();
+        };
+        let (told, ()) = tokio::join!(waiting, holder);
+        assert!(told.as_ref().err().is_none_or(LockError::is_timeout), "{held_for} ms: {told:?}");
+        drop(told);
+        sleep(SETTLED).await;
+    }
+}
+
+/// A server that answers nobody is told of, however short the time is, and also to a request that has waited for its first key.
+#[tokio::test(start_paused = true)]
+async fn a_set_is_told_of_a_silent_server_however_short_its_time() {
+    let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+    let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
+    locks.lock_all("k", 0..KEYS).acquire().await.unwrap().release().await.unwrap();
+    let first = others.lock("k", &0).acquire().await.unwrap();
+    let waiting = locks.lock_all("k", 0..KEYS).timeout(Duration::from_millis(400)).acquire();
+    let server = async {
+        sleep(Duration::from_millis(100)).await;
+        first.release().await.unwrap();
+        network.freeze(SETTLED);
+    };
+    let (told, ()) = tokio::join!(waiting, server);
+    assert!(matches!(told, Err(LockError::Backend { .. })), "{told:?}");
+    for timeout in [1, 20, 60, 100, 500] {
+        let told = locks.lock_all("k", 0..KEYS).timeout(Duration::from_millis(timeout)).acquire().await;
+        assert!(matches!(told, Err(LockError::Backend { .. })), "{timeout} ms: {told:?}");
+    }
+}
+
 #[test]
 fn every_promise_is_kept_by_sets_of_keys() {
     in_each_world(WORLDS, |seed| play(seed, None));

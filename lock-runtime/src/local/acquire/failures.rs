@@ -47,7 +47,9 @@ pub(super) fn forked_error(request: &ResolvedRequest) -> LockError {
 fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> Option<StoreError> {
     mutant!(UnreadIsBusy => return None);
     let waited = attempt.started.elapsed();
-    let is_unread_try = request.timeout.is_zero() && attempt.tried;
+    // Of several keys, a try is the beginning of a longer wait.
+    let waits = request.whole().is_some_and(|whole| !whole.is_try());
+    let is_unread_try = request.timeout.is_zero() && attempt.tried && !waits;
     if is_unread_try && attempt.is_over(Moment::now()) {
         // The lock may have been granted meanwhile, and passed on because this task did not come (rule L7).
         return Some(StoreError::later(BackendError::new(format!(
@@ -73,11 +75,13 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
     }
     // A task whose timeout is shorter than the usual silence heard nothing in all its time.
     let usual = SILENCE.max(far_answer(core) * core.store().round_trips_of_a_verb());
+    let is_begun = request.whole().is_some_and(|whole| whole.is_begun);
     let silence = match request.timeout {
-        // Its own command had all the time that there was: it did not wait for that of a sibling first.
-        _ if attempt.has_failed() && !attempt.has_counted() && !attempt.waited => SILENCE_OF_ANY_SERVER,
-        // It had what was left after it waited for a sibling: from a far server that may be too little.
+        // Its own command had all the time that there was: it did not wait for that of a sibling first, or for another key.
+        _ if attempt.has_failed() && !attempt.has_counted() && !attempt.waited && !is_begun => SILENCE_OF_ANY_SERVER,
+        // It had what was left after it waited: from a far server that may be too little.
         timeout if attempt.has_failed() && !attempt.has_counted() => {
+            let timeout = request.whole().map_or(timeout, |whole| whole.give_up.span());
             far_answer(core).min(timeout).max(SILENCE_OF_ANY_SERVER)
         }
         Duration::ZERO => usual,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use lock_runtime::{LockGuard, LockManager};
+use lock_runtime::{LockError, LockGuard, LockManager};
 use tests::cluster::Cluster;
 use tests::patience::{NOISE, eventually};
 use tests::server::{Kind, Server};
@@ -187,4 +187,40 @@ async fn a_cluster_without_a_majority_is_told_in_time() {
     cluster.node_mut(1).restart();
     cluster.node_mut(2).restart();
     manager.lock("p", &key).timeout(LONG).acquire().await.unwrap().release().await.unwrap();
+}
+
+/// The other masters answer meanwhile. An outage of one master must not look like a busy lock.
+#[tokio::test]
+async fn several_keys_of_which_one_is_on_a_master_that_hangs_are_told_of_that_master() {
+    let cluster = Cluster::with(3, false);
+    for node in cluster.nodes() {
+        node.tell("CONFIG SET cluster-require-full-coverage no");
+    }
+    let manager = manager(&cluster).await;
+    let keys = [keys_on(&cluster, 0, 2), keys_on(&cluster, 1, 1)].concat();
+    let other = keys_on(&cluster, 0, 3).swap_remove(2);
+    for key in &keys {
+        held(&manager, key).await.release().await.unwrap();
+    }
+    cluster.node(1).freeze();
+    let told = async {
+        for timeout in [0, 1, 20, 60, 200, 1000].map(Duration::from_millis) {
+            let start = Instant::now();
+            let told = manager.lock_all("p", &keys).timeout(timeout).acquire().await;
+            assert!(matches!(told, Err(LockError::Backend { .. })), "{timeout:?}: {told:?}");
+            let allowed = if timeout.is_zero() { COMMAND } else { timeout } + NOISE + Duration::from_millis(100);
+            assert!(start.elapsed() < allowed, "{timeout:?}: {:?}", start.elapsed());
+        }
+    };
+    let answers = async {
+        loop {
+            let _ = manager.lock("p", &other).acquire().await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::select! {
+        () = told => {}
+        () = answers => {}
+    }
+    cluster.node(1).thaw();
 }
