@@ -390,6 +390,7 @@ mod tests {
             claim,
             store_micros: 0,
             contended: false,
+            node: None,
             unconfirmed: false,
             partial: false,
         });

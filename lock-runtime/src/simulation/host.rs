@@ -21,6 +21,11 @@ impl Host {
         Self { network, process: process.into() }
     }
 
+    /// Whether it is one of the nodes of a cluster.
+    pub(crate) fn is_node(&self) -> bool {
+        false
+    }
+
     pub(crate) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
         self.network.passable(&self.process).await;
         // The handshake of TCP. What follows on the connection takes its time by itself.

@@ -17,12 +17,13 @@ mod route;
 pub(crate) mod seeds;
 pub(crate) mod topology;
 
-use map::{Node, slot_of};
+use map::Node;
 use route::Route;
 use topology::Topology;
 
 use super::endpoint::Endpoint;
 use super::failure::CallError;
+use super::hash_slot::slot_of;
 use super::link::{Called, Channel, Link, Outgoing};
 use crate::clock::{Deadline, Moment};
 use crate::store::Events;

@@ -19,23 +19,23 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "81c9f33d413697cfdbdde3d6a5f0d901d2cca40b");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "0204a34143ab9e61be9b33e7678d6fc1755ef64a");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "edf5c0239c72f76e3e9bea6f0847df4f57abc3c0");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "4a0fd76ba3d96b8679a714f9c04f65f6562814b0");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "b6c2e1bed6a40f82b48018a993cf0662d9d599dc");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "917ebe38f61ce3eccba3c883accbda493d44f4e3");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "2096aeee2e502a51daf4686ac96da0c948f542b4");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "85e99245c7bc44c5201ce5b2563c9f5f0c1ae09c");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "c49470f2641d58934bc2c98add7e9cd3c44c7a28");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "31896bf8929c41845ce1dbae81fdd803c7f03158");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "9ae37241e9bd7de3533fc21a83f9fbc19c558cc6");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "11da71e18b23d26d1daf3055f6028b8d374009f9");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "bcf8a5016d3b9d271d46a7568887c56f032af5a2");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "a0e4a8303051727be22d28f1691b8d96b6be2c5c");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "e8bb960d0984f1824cd3d91f099efb1ce529f71b");
+    script!(9, "shared_ask.lua", "6e385c7864ae91faff255008f0773006e4068213");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "183c3f5216406bf94cef1f79d4ef981ffbab2d80");
+    script!(10, "shared_release.lua", "cfcd3927f1d6e3c4fdb79e7a384b5655974ab6c4");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "5856cd3ab5ba4bb4504652218cf5c9001f0ac536");
+    script!(11, "shared_renew.lua", "8761117f76b67e57a1d9b7e27aed3e460b8a60c1");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "45cf6e8f35e4906047098081429416632319e130");
+    script!(12, "shared_draw.lua", "c973f5eba4835268c1496fff8b970c718b1d1042");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

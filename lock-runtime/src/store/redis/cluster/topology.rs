@@ -11,7 +11,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::failure::CallError;
-use super::map::{Map, Node, SLOTS, slot_of};
+use super::super::hash_slot::{SLOTS, slot_of};
+use super::map::{Map, Node};
 use super::seeds::Seeds;
 use crate::clock::{Drift, Moment};
 use crate::store::Events;

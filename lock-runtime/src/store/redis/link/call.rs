@@ -48,11 +48,16 @@ impl Link {
 
     async fn send(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> Result<Called, CallError> {
         let (mut live, deadline) = self.live(deadline).await?;
-        let value = if command.arms && live.has_alarms {
-            let both = behind(arming(), command);
-            let replies = live.connection.send_packed_commands(&both, 0, 2);
-            // The alarm may be refused. That is no failure of the command.
-            let reply = async { Ok(replies.await?.pop().unwrap_or(Value::Nil)) };
+        let value = if let Some(first) = command.first(&live, self.channel.as_ref()) {
+            let both = behind(first, command);
+            let mut connection = live.connection.clone();
+            let replies = connection.send_packed_commands(&both, 0, 2);
+            let reply = async {
+                let mut replies = replies.await?;
+                let reply = replies.pop();
+                command.on_first(&live, replies.first());
+                Ok(reply.unwrap_or(Value::Nil))
+            };
             self.await_reply(live.made, deadline, reply).await?
         } else {
             let reply = live.connection.send_packed_command(&command.command);
@@ -181,6 +186,9 @@ impl Link {
         let in_flight = InFlight::new(self, count);
         let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), answer).await;
         drop(in_flight);
+        if self.is_out_of_step(made.generation) {
+            return Ok(Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset))));
+        }
         let Ok(answer) = outcome else {
             self.on_silence(made.generation, sent, limit);
             return Err(self.unanswered(limit));

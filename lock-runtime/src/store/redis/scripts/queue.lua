@@ -32,6 +32,34 @@ local function channel(token)
   end
 end
 
+-- In a cluster: what stands in the braces of the sharded channels of the lock's slot. A script that passes locks on sets it, from
+-- its last argument. nil everywhere else.
+local shard
+
+-- What a sharded grant begins with: the id of this node. A server that refuses to tell it sends a grant that has to be confirmed.
+local sender
+local function from_here()
+  if not sender then
+    local id = redis.pcall('CLUSTER', 'MYID')
+    sender = type(id) == 'string' and 'from ' .. id .. ' ' or ''
+  end
+  return sender
+end
+
+-- Sends a message to whoever listens on the channel `address` of a process. Returns how many do, or an error. In a cluster a
+-- message goes to the sharded channel of the lock's slot first: only the nodes of this shard get it. When nobody listens there,
+-- or the server refuses it, the message goes to the process's own channel, and so to all nodes (rule 3: a listener of either counts).
+local function publish(address, message, is_grant)
+  if shard then
+    local sharded = is_grant and from_here() .. message or message
+    local listeners = redis.pcall('SPUBLISH', address .. '{' .. shard .. '}', sharded)
+    if type(listeners) == 'number' and listeners > 0 then
+      return listeners
+    end
+  end
+  return redis.pcall('PUBLISH', address, message)
+end
+
 -- Tells the process of `owner` something about its lock; a foreign value has nobody to tell. A sequence that begins with 0
 -- belongs to a lease that may linger (rule L9). Then no task of the process need be awake, so its keeper is told: on a channel
 -- of its own, unless it is not connected just now. The same when the message is `for_keeper`.
@@ -44,7 +72,7 @@ local function tell(owner, message, for_keeper)
     end
   end
   if address then
-    redis.pcall('PUBLISH', address, message)
+    publish(address, message)
   end
 end
 
@@ -145,8 +173,8 @@ local function hand_off(lock, queue, caller)
       if token == caller then
         return token
       end
-      local told = redis.pcall('PUBLISH', address,
-        'grant ' .. claim .. ' ' .. number(granted_at) .. ' ' .. waiting .. ' ' .. token .. ' ' .. lock)
+      local told = publish(address,
+        'grant ' .. claim .. ' ' .. number(granted_at) .. ' ' .. waiting .. ' ' .. token .. ' ' .. lock, true)
       if type(told) == 'table' or told > 0 then
         return token -- also when PUBLISH failed: the waiter finds its grant when it asks again
       end

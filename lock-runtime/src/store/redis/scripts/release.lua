@@ -6,6 +6,7 @@
 -- KEYS  per release: lock, queue, fence
 -- ARGV  per release: token, its claim in ms, last fencing token reserved (0 = none), last one used,
 --       token that joins the end of the queue in the same step ('' = none), its claim in ms
+--       and in a cluster, after all of them, what names the sharded channels of the slot: see queue.lua
 -- Returns { answer… }, an answer being
 --   1 if the token owned the lock, else 0
 --   { 1 or 0, now µs, ms to live, owner's token now, 1 if another process waits } when a token was queued again
@@ -75,6 +76,7 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
   return { -2, message_of(answer) }
 end
 
+shard = ARGV[#KEYS / 3 * 6 + 1]
 local replies = {}
 for i = 1, #KEYS / 3 do
   local k, a = 3 * i - 3, 6 * i - 6

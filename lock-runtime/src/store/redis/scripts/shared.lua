@@ -83,8 +83,8 @@ local function admit(lock, queue, caller, first)
     local waiting = redis.call('EXISTS', queue)
     for _, lease in ipairs(granted) do
       if lease[3] ~= caller then
-        local told = redis.pcall('PUBLISH', channel(lease[3]),
-          'grant ' .. lease[1] .. ' ' .. number(now()) .. ' ' .. waiting .. ' ' .. lease[3] .. ' ' .. lock)
+        local told = publish(channel(lease[3]),
+          'grant ' .. lease[1] .. ' ' .. number(now()) .. ' ' .. waiting .. ' ' .. lease[3] .. ' ' .. lock, true)
         if told == 0 then
           redis.call('ZREM', shared_of(lock), lease[2])
           is_passed_over = true
@@ -132,7 +132,7 @@ local function tell_shared(lock, queue, entry, but)
   for _, member in ipairs(redis.call('ZRANGE', shared_of(lock), 0, MOST_TOLD - 1)) do
     local address = channel(string.match(member, '|(.+)$') or '')
     if address and address ~= but then
-      redis.pcall('PUBLISH', address, 'wait ' .. lock)
+      publish(address, 'wait ' .. lock)
     end
   end
 end

@@ -4,6 +4,7 @@
 -- KEYS  per ask: lock, queue, fence, shared, head
 -- ARGV  per ask: token, claim in ms, capacity (0 = no limit), 1 to wait in the queue, 1 to draw a fencing token,
 --       server time in µs after which the asker has given up (0 = never)
+--       and in a cluster, after all of them, what names the sharded channels of the slot: see queue.lua
 -- Returns as ask.lua
 
 -- include queue.lua
@@ -60,6 +61,7 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
   return { 0, left, holder, pause }
 end
 
+shard = ARGV[#KEYS / 5 * 6 + 1]
 local replies = { now() }
 for i = 1, #KEYS / 5 do
   local k, a = 5 * i - 5, 6 * i - 6

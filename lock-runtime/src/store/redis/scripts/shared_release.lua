@@ -5,6 +5,7 @@
 -- KEYS  per release: lock, queue, fence, shared, head
 -- ARGV  per release: token, its claim in ms, its capacity,
 --       token that joins the end of the queue in the same step ('' = none), its claim in ms
+--       and in a cluster, after all of them, what names the sharded channels of the slot: see queue.lua
 -- Returns { answer… }, each as in release.lua
 
 -- include queue.lua
@@ -54,6 +55,7 @@ local function release(lock, queue, token, claim, capacity, again, again_claim)
   return { owned and 1 or 0, now(), left, holder, redis.call('EXISTS', queue) }
 end
 
+shard = ARGV[#KEYS + 1]
 local replies = {}
 for i = 1, #KEYS / 5 do
   local k, a = 5 * i - 5, 5 * i - 5
