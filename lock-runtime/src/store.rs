@@ -324,12 +324,17 @@ pub(crate) struct Pushed {
 }
 
 impl Pushed {
+    /// Another node's clock dates nothing.
+    fn is_of_same_clock(&self, anchor: Anchor) -> bool {
+        mutant!(RelayedGrantTrusted => return true);
+        self.node == anchor.node
+    }
+
     /// The end of the pushed lease, as far as it is certain. It is counted from an answered ask (rule 7: leases count from
     /// before the command; rule 16: an undated grant is confirmed before use).
     pub(crate) fn until(&self, anchor: Anchor) -> Deadline {
         let now = Moment::now();
-        // Another node's clock dates nothing.
-        if self.unconfirmed || self.node != anchor.node {
+        if self.unconfirmed || !self.is_of_same_clock(anchor) {
             return Deadline::new(now, Duration::ZERO);
         }
         let Some(passed) = self.store_micros.checked_sub(anchor.store_micros) else {

@@ -6,11 +6,7 @@ pub(super) const SLOTS: u16 = 16_384;
 
 /// The hash slot of a lock. A name has no braces, so all of it is hashed.
 pub(super) fn slot_of(key: &str) -> u16 {
-    of_bytes(key.as_bytes())
-}
-
-fn of_bytes(bytes: &[u8]) -> u16 {
-    bytes.iter().copied().fold(0, checksum) % SLOTS
+    key.bytes().fold(0, checksum) % SLOTS
 }
 
 /// The checksum (CRC-16/XMODEM, as in the specification of Redis Cluster) after one more byte.
@@ -33,7 +29,7 @@ fn all_tags() -> Vec<u32> {
     let mut tags: Vec<Option<u32>> = vec![None; usize::from(SLOTS)];
     let mut missing = tags.len();
     for number in 0.. {
-        let tag = tags.get_mut(usize::from(of_bytes(number.to_string().as_bytes())));
+        let tag = tags.get_mut(usize::from(checksum_of(number) % SLOTS));
         if let Some(tag) = tag.filter(|tag| tag.is_none()) {
             *tag = Some(number);
             missing -= 1;
@@ -43,6 +39,13 @@ fn all_tags() -> Vec<u32> {
         }
     }
     tags.into_iter().flatten().collect()
+}
+
+/// The checksum of a number's decimal digits.
+fn checksum_of(number: u32) -> u16 {
+    let before = if number < 10 { 0 } else { checksum_of(number / 10) };
+    let digit = u8::try_from(number % 10).unwrap_or_default();
+    checksum(before, b'0' + digit)
 }
 
 #[cfg(test)]
