@@ -291,6 +291,21 @@ pub(crate) struct Anchor {
     pub(crate) store_micros: u64,
     /// How far the two clocks may drift apart.
     pub(crate) drift: Drift,
+    /// The node of a cluster whose clock it is.
+    pub(crate) node: Option<NodeId>,
+}
+
+/// A node of a cluster: the first 64 of the 160 random bits by which the node calls itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeId(u64);
+
+impl NodeId {
+    /// Reads the node's name: 40 hex digits.
+    pub(crate) fn read(name: &str) -> Option<Self> {
+        let is_name = name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let first = name.get(..16).filter(|_| is_name)?;
+        u64::from_str_radix(first, 16).ok().map(Self)
+    }
 }
 
 /// A grant that a store pushed.
@@ -300,6 +315,8 @@ pub(crate) struct Pushed {
     pub(crate) claim: Duration,
     pub(crate) store_micros: u64,
     pub(crate) contended: bool,
+    /// The node of a cluster that granted the lock, where it is known.
+    pub(crate) node: Option<NodeId>,
     /// The grant has to be confirmed before use, even when it is dated.
     pub(crate) unconfirmed: bool,
     /// It is the grant of one server out of several: the others have to be asked.
@@ -307,11 +324,17 @@ pub(crate) struct Pushed {
 }
 
 impl Pushed {
+    /// Another node's clock dates nothing.
+    fn is_of_same_clock(&self, anchor: Anchor) -> bool {
+        mutant!(RelayedGrantTrusted => return true);
+        self.node == anchor.node
+    }
+
     /// The end of the pushed lease, as far as it is certain. It is counted from an answered ask (rule 7: leases count from
     /// before the command; rule 16: an undated grant is confirmed before use).
     pub(crate) fn until(&self, anchor: Anchor) -> Deadline {
         let now = Moment::now();
-        if self.unconfirmed {
+        if self.unconfirmed || !self.is_of_same_clock(anchor) {
             return Deadline::new(now, Duration::ZERO);
         }
         let Some(passed) = self.store_micros.checked_sub(anchor.store_micros) else {

@@ -19,6 +19,8 @@ pub enum Action {
     ExecuteLate(usize, usize),
     /// The same, and the server stands still in the middle of the script for so long.
     ExecuteSlowly(usize, usize, Ticks),
+    /// The server executes a script, and counts no listener: its messages come by way of another node of the cluster.
+    ExecuteUncounted(usize, usize),
     /// A process takes in what comes next.
     Read(usize, usize),
     /// A process takes in a push before the replies that came ahead of it: tasks read those in their own time.

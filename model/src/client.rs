@@ -111,8 +111,9 @@ impl Protocol {
     /// The grant that has come, if any, as far as it is certain.
     fn take_grant(&self, asked: &mut Asked) -> Option<Grant> {
         let pushed = asked.pushed.take().map(|(age, contended)| {
-            // Rules 7 and 16: dated by an ask that was answered before the grant was made.
+            // Rules 7 and 16: dated by an ask that was answered before the grant was made; and counted by the node that made it.
             let left = match asked.anchor.filter(|anchor| anchor.since >= age) {
+                _ if asked.uncounted => 0,
                 Some(anchor) => self.certain(self.first_claim(), age + anchor.slack),
                 None if self.keeps(Rule::DatedGrants) => 0,
                 None => self.certain(self.first_claim(), 0),

@@ -147,7 +147,7 @@ impl Protocol {
     pub(crate) fn pushed(&self, world: &mut World, process: usize, message: &Message) {
         let me = &mut world.processes[process];
         match *message {
-            Message::Grant(sequence, age, contended) => {
+            Message::Grant(sequence, age, contended) | Message::Relayed(sequence, age, contended) => {
                 if me.lease.as_ref().is_some_and(|lease| lease.sequence == sequence) || self.is_lost(me, sequence) {
                     return;
                 }
@@ -155,6 +155,7 @@ impl Protocol {
                     return self.give_back_stray(me, sequence);
                 };
                 asked.pushed = Some((age, contended));
+                asked.uncounted = matches!(message, Message::Relayed(..)) && self.keeps(Rule::CountedGrants);
                 world.seen.hand_off = true;
                 self.drive(world, process);
             }

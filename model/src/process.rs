@@ -98,7 +98,7 @@ impl Process {
             for message in &mut link.down {
                 match message {
                     Message::Reply(command, ..) => command.tick(),
-                    Message::Grant(_, age, _) | Message::Near(age) => *age = older(*age),
+                    Message::Grant(_, age, _) | Message::Relayed(_, age, _) | Message::Near(age) => *age = older(*age),
                     Message::Wait | Message::Forced(_) => {}
                 }
             }

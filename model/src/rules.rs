@@ -37,6 +37,8 @@ pub enum Rule {
     Drift,
     /// 16: a pushed grant is dated by an answered ask, or confirmed before use.
     DatedGrants,
+    /// 16, its part about clusters: a pushed grant that its own node did not count is confirmed before use.
+    CountedGrants,
     /// 17: a token whose body is not dropped yet is nobody's stray.
     LostIsNoStray,
     /// 19: fencing tokens drawn before a lease may have lapsed are forgotten.
@@ -71,7 +73,7 @@ pub enum Rule {
 
 impl Rule {
     /// All of them, with their numbers.
-    pub const ALL: [(&'static str, Self); 32] = [
+    pub const ALL: [(&'static str, Self); 33] = [
         ("1", Self::TakeBack),
         ("2", Self::NotAfter),
         ("3", Self::CanBeTold),
@@ -89,6 +91,7 @@ impl Rule {
         ("14", Self::DropFirst),
         ("15", Self::Drift),
         ("16", Self::DatedGrants),
+        ("16b", Self::CountedGrants),
         ("17", Self::LostIsNoStray),
         ("18", Self::StreakOfDrops),
         ("19", Self::FreshFences),

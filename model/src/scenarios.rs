@@ -26,6 +26,7 @@ pub const NO_FAULTS: Faults = Faults {
     late_tasks: 0,
     nested: 0,
     lingers: 0,
+    uncounted: 0,
 };
 
 impl Protocol {
@@ -70,7 +71,7 @@ where
 }
 
 /// What CI exhausts.
-pub const EXHAUSTED: [&str; 20] = [
+pub const EXHAUSTED: [&str; 21] = [
     "three processes",
     "two tasks each",
     "three rounds",
@@ -88,6 +89,7 @@ pub const EXHAUSTED: [&str; 20] = [
     "late tasks",
     "late tasks of one process",
     "a late task and a broken connection",
+    "uncounted",
     "lingering",
     "lingering and a broken connection",
     "lingering and a crash",
@@ -117,6 +119,7 @@ pub fn exhausted(name: &str) -> Option<Protocol> {
         "a late task and a broken connection" => {
             Protocol::of(2, &[FENCED], Faults { late_tasks: 1, breaks: 1, ..NO_FAULTS })
         }
+        "uncounted" => Protocol::of(3, &[FENCED], Faults { uncounted: 1, ..NO_FAULTS }),
         "lingering" => Protocol::of(2, &[FENCED], Faults { lingers: 2, lags: 1, ..NO_FAULTS }).rounds(2),
         "lingering and a broken connection" => Protocol::of(2, &[SHORT], Faults { lingers: 1, breaks: 1, ..NO_FAULTS }),
         "lingering and a crash" => {
@@ -151,6 +154,7 @@ pub fn shown(rule: Rule) -> Protocol {
         Rule::DropFirst => two(&[SHORT], Faults { shutdowns: 1, ..NO_FAULTS }),
         Rule::Drift => two(&[SHORT], Faults { early_ends: 1, ..NO_FAULTS }),
         Rule::DatedGrants => two(&[SHORT, SHORT], Faults { lags: 1, early_ends: 1, cancels: 1, ..NO_FAULTS }),
+        Rule::CountedGrants => three(&[SHORT], Faults { uncounted: 1, ..NO_FAULTS }),
         Rule::StaysForced => two(&[SHORT], Faults { forces: 1, ..NO_FAULTS }),
         Rule::LostIsNoStray => three(&[SHORT], Faults { shutdowns: 1, ..NO_FAULTS }),
         Rule::FreshFences => two(&[FENCED], Faults { lags: 3, early_ends: 1, ..NO_FAULTS }),

@@ -120,7 +120,14 @@ impl Protocol {
             if Some(token) == caller {
                 return caller;
             }
-            let told = publish(world, token.process, Message::Grant(token.sequence, age, contended));
+            let told = if world.server.uncounted {
+                publish(world, token.process, Message::Relayed(token.sequence, age, contended));
+                // It finds out by asking again.
+                world.seen.allowed += 1;
+                false
+            } else {
+                publish(world, token.process, Message::Grant(token.sequence, age, contended))
+            };
             // Rule 3.
             if told || !self.keeps(Rule::CanBeTold) {
                 return Some(token);

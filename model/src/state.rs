@@ -54,6 +54,8 @@ pub struct Server {
     pub queue: Vec<Token>,
     /// The last fencing token drawn.
     pub fence: u8,
+    /// While a script runs: this node of a cluster counts no listener, and another node delivers the messages all the same.
+    pub uncounted: bool,
 }
 
 /// What the properties remember of the way here.
@@ -203,6 +205,8 @@ pub struct Asked {
     pub granted: Option<Grant>,
     /// A push that grants: ticks since, and whether somebody waits behind.
     pub pushed: Option<(Ticks, bool)>,
+    /// Its node did not count this process when it pushed that grant.
+    pub uncounted: bool,
     /// Another process was heard to wait.
     pub contended: bool,
 }
@@ -304,6 +308,8 @@ pub enum Message {
     Reply(Command, Outcome, Ticks),
     /// A pushed grant: token, ticks since, whether somebody waits behind.
     Grant(u8, Ticks, bool),
+    /// The same, by way of another node of a cluster: the node that made it has passed this process over.
+    Relayed(u8, Ticks, bool),
     /// Another process waits.
     Wait,
     /// This process waits, and is one of the first; ticks since.

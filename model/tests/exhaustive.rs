@@ -47,6 +47,7 @@ exhausted! {
     promises_hold_when_tasks_come_late: "late tasks";
     promises_hold_when_tasks_of_one_process_come_late: "late tasks of one process";
     promises_hold_when_a_task_comes_late_and_a_connection_breaks: "a late task and a broken connection";
+    promises_hold_when_a_node_of_a_cluster_counts_nobody: "uncounted";
     promises_hold_when_leases_linger: "lingering";
     promises_hold_when_leases_linger_and_a_connection_breaks: "lingering and a broken connection";
     promises_hold_when_leases_linger_and_a_process_crashes: "lingering and a crash";

@@ -43,6 +43,7 @@ removed! {
     removing_rule_14_is_found: DropFirst breaks "1";
     removing_rule_15_is_found: Drift breaks "1";
     removing_rule_16_is_found: DatedGrants breaks "1";
+    removing_rule_16b_is_found: CountedGrants breaks "1";
     removing_rule_17_is_found: LostIsNoStray breaks "1";
     removing_rule_18_is_found: StreakOfDrops breaks "6";
     removing_rule_19_is_found: FreshFences breaks "2";

@@ -392,6 +392,7 @@ mod tests {
             claim,
             store_micros: 0,
             contended: false,
+            node: None,
             unconfirmed: false,
             partial: false,
         });

@@ -242,6 +242,7 @@ async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
         claim: Duration::from_secs(2),
         store_micros: 0,
         contended: false,
+        node: None,
         unconfirmed: false,
         partial: false,
     };

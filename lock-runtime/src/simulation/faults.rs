@@ -12,7 +12,7 @@ use super::process::Process;
 use super::servers::Servers;
 use super::time;
 use super::world::Plan;
-use super::{foreign, outage};
+use super::{cluster, foreign, outage};
 
 const CALM: Conditions = Conditions {
     delay: Duration::from_millis(2),
@@ -63,6 +63,9 @@ pub(super) async fn befall(servers: &Servers, plan: &Plan, processes: &mut [Proc
             let process = random.usize(..processes.len());
             if random.u8(..10) == 0 {
                 processes[process].kill(plan, end, random);
+            } else if plan.nodes > 0 && random.u8(..3) > 0 {
+                cluster::move_slots(network, plan, random);
+                note(network, "MoveSlots", "wire", time::now().unwrap_or_default());
             } else {
                 one(servers, processes[process].name(), plan.forgetful, random).await;
                 servers.set_conditions(calm);

@@ -14,11 +14,23 @@ use super::network::Network;
 pub(crate) struct Host {
     network: Arc<Network>,
     process: Arc<str>,
+    /// The node of a cluster that it leads to.
+    node: Option<usize>,
 }
 
 impl Host {
     pub(super) fn new(network: Arc<Network>, process: &str) -> Self {
-        Self { network, process: process.into() }
+        Self { network, process: process.into(), node: None }
+    }
+
+    /// The process's way to a node of a cluster.
+    pub(crate) fn to_node(&self, node: usize) -> Self {
+        Self { node: Some(node), ..self.clone() }
+    }
+
+    /// Whether it is one of the nodes of a cluster.
+    pub(crate) fn is_node(&self) -> bool {
+        self.node.is_some()
     }
 
     pub(crate) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
@@ -29,7 +41,7 @@ impl Host {
             return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
         }
         let (near, far) = tokio::io::duplex(1 << 16);
-        self.network.accept(&self.process, far);
+        self.network.accept(&self.process, self.node.unwrap_or_default(), far);
         let info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
         let (connection, driver) = MultiplexedConnection::new_with_config(&info, near, config).await?;
         tokio::spawn(driver);

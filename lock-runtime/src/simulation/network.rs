@@ -231,12 +231,12 @@ impl Network {
         }
     }
 
-    pub(super) fn accept(self: &Arc<Self>, process: &Arc<str>, stream: DuplexStream) {
+    pub(super) fn accept(self: &Arc<Self>, process: &Arc<str>, node: usize, stream: DuplexStream) {
         let (reader, writer) = tokio::io::split(stream);
         let (inbox, commands) = unbounded_channel();
         let (outbox, replies) = unbounded_channel();
         let mut shared = self.locked();
-        let client = shared.server.connect();
+        let client = shared.server.connect_to(node);
         let tasks = [
             tokio::spawn(receive(Arc::clone(self), reader, inbox)).abort_handle(),
             tokio::spawn(execute(Arc::clone(self), Arc::clone(process), client, commands)).abort_handle(),

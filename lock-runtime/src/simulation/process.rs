@@ -8,6 +8,7 @@ use history::event::What;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::cluster;
 use super::late::{Diary, Late, PolledLate, Thread};
 use super::network::Network;
 use super::servers::Servers;
@@ -42,7 +43,12 @@ impl Process {
 
     fn begin_life(servers: &Servers, host: &str, generation: u32, plan: &Plan, end: Instant, random: &mut Rng) -> Self {
         let name = format!("{host}.{generation}");
-        let (network, manager) = (servers.first(), connect_allowing(servers.all(), &name, plan.drift_ppm));
+        let network = servers.first();
+        let manager = if plan.nodes > 0 {
+            connect_to_cluster(network, &name, plan.drift_ppm)
+        } else {
+            connect_allowing(servers.all(), &name, plan.drift_ppm)
+        };
         let thread = Thread::new(end);
         let tasks = (0..plan.tasks).map(|number| {
             let task = Task::new(network, &name, number, manager.clone(), plan, end, random.fork());
@@ -125,6 +131,14 @@ pub(super) fn connect(network: &Arc<Network>, name: &str) -> LockManager {
 
 pub(super) fn connect_to(servers: &Servers, name: &str) -> LockManager {
     connect_allowing(servers.all(), name, Settings::default().max_clock_drift_ppm)
+}
+
+fn connect_to_cluster(network: &Arc<Network>, name: &str, max_clock_drift_ppm: u32) -> LockManager {
+    let settings = Settings { max_clock_drift_ppm, label: name.to_owned(), ..Settings::default() };
+    let process = Caller::new(name);
+    let stores = cluster::stores(network, name, &settings, process.id());
+    let [front, back] = stores.map(|store| Arc::new(AnyStore::Redis(store)));
+    LockManager::new(Engine::new(settings, process, front, back, None))
 }
 
 /// With so much allowance for clocks that run apart.

@@ -15,6 +15,7 @@ use super::world::{Plan, ROUND_TRIPS};
 
 pub(super) fn plan(random: &mut Rng) -> Plan {
     let plan = Plan {
+        nodes: 0,
         servers: random.choice([3, 3, 3, 5]).unwrap_or(3),
         processes: random.usize(2..=3),
         tasks: random.u32(1..=4),

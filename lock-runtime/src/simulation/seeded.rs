@@ -129,6 +129,11 @@ const fn on_a_quorum(shows_in: fn(&Plan) -> bool, seeded: Seeded) -> Seeded {
     Seeded { place: Place::Quorum, shows_in, ..seeded }
 }
 
+/// Where the locks are in a cluster.
+const fn in_a_cluster(seeded: Seeded) -> Seeded {
+    Seeded { place: Place::Cluster, ..seeded }
+}
+
 /// Where the locks are on a quorum, and tasks are polled late.
 const fn late_on_a_quorum(seeded: Seeded) -> Seeded {
     Seeded { budget: RARE, ..on_a_quorum(|plan| plan.late != Late::Never, seeded) }
@@ -316,4 +321,14 @@ pub(super) const ALL: &[Seeded] = &[
     under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),
     code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT),
     code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),
+    in_a_cluster(code("a grant of another node is used unconfirmed", Mutant::RelayedGrantTrusted, BACKED)),
+    in_a_cluster(code("replies count after the server ended a subscription", Mutant::ShiftedRepliesCount, BACKED)),
+    in_a_cluster(scripts(
+        "whoever hears no sharded channel is passed over",
+        &[(
+            "    if type(listeners) == 'number' and listeners > 0 then\n      return listeners\n    end\n",
+            "    if is_grant then\n      return listeners\n    end\n",
+        )],
+        ORDER,
+    )),
 ];

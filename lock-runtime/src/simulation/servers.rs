@@ -28,6 +28,7 @@ impl Servers {
                 server.patch(from, to);
             }
             server.set_script_time(plan.script_time);
+            server.set_nodes(plan.nodes);
             server.set_run_id(&format!("{number:040}"));
             server
         };

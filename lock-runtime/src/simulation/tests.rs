@@ -56,6 +56,11 @@ fn every_promise_is_kept_on_every_quorum() {
     all_is_kept(Place::Quorum, 500);
 }
 
+#[test]
+fn every_promise_is_kept_in_every_cluster() {
+    all_is_kept(Place::Cluster, 200);
+}
+
 fn all_is_kept(place: Place, usually: u64) {
     let (next, count) = (Mutex::new(seeds(usually)), Mutex::new((0, 0, Vec::new())));
     on_all_processors(|| {
@@ -78,8 +83,9 @@ fn all_is_kept(place: Place, usually: u64) {
 
 #[test]
 fn the_same_seed_is_the_same_history() {
-    for (place, seed) in
-        [Place::OneServer, Place::Quorum].into_iter().flat_map(|place| (0..20).map(move |seed| (place, seed)))
+    for (place, seed) in [Place::OneServer, Place::Quorum, Place::Cluster]
+        .into_iter()
+        .flat_map(|place| (0..20).map(move |seed| (place, seed)))
     {
         let (one, other) = (run(place, seed, None).history.events, run(place, seed, None).history.events);
         let difference = one.iter().zip(&other).find(|(one, other)| one != other);

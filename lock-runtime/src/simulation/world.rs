@@ -12,6 +12,7 @@ use history::{Bounds, History, Violation};
 use server_model::{ModelServer, ScriptTime};
 use tokio::time::{Instant, sleep, timeout};
 
+use super::cluster;
 use super::faults;
 use super::late::Late;
 use super::network::Network;
@@ -48,6 +49,8 @@ const ALWAYS: [&str; 8] = [
 pub(super) struct Plan {
     /// How many servers there are: one, or those of a quorum.
     pub(super) servers: usize,
+    /// How many nodes of a cluster have the data of the one server; 0 when it is no cluster.
+    pub(super) nodes: usize,
     pub(super) processes: usize,
     pub(super) tasks: u32,
     pub(super) keys: u64,
@@ -113,6 +116,7 @@ impl Plan {
         };
         let mut plan = Self {
             servers: 1,
+            nodes: 0,
             processes: random.usize(2..=4),
             tasks: if is_busy { random.choice([1, 6]).unwrap_or(1) } else { random.u32(1..=4) },
             keys: if is_busy { 1 } else { random.choice([1, 2, 3, 12, 12]).unwrap_or(1) },
@@ -232,6 +236,7 @@ impl Outcome {
 pub(super) enum Place {
     OneServer,
     Quorum,
+    Cluster,
 }
 
 impl Place {
@@ -239,6 +244,7 @@ impl Place {
         match self {
             Self::OneServer => Plan::of(random),
             Self::Quorum => quorum::plan(random),
+            Self::Cluster => cluster::plan(random),
         }
     }
 }

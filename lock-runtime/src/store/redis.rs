@@ -23,6 +23,7 @@ mod eviction;
 mod failure;
 mod gather;
 mod greeting;
+mod hash_slot;
 pub(crate) mod link;
 pub(crate) mod nodes;
 mod push;
@@ -149,12 +150,18 @@ impl Verb for Ask {
                 }
                 command.arg(u8::from(ask.wait)).arg(ask.fences).arg(not_after);
             }
+            if let Some(tag) = asks.first().and_then(|ask| link.shard_tag(&ask.key)) {
+                command.arg(tag);
+            }
         };
+        let queued = asks.first().filter(|ask| ask.wait).map(|ask| &*ask.key);
+        let outgoing = |command| Outgoing::waiting(command, queued);
         let keys = (asks.first().map_or("", |ask| &ask.key), keys_per_lock(is_shared) * asks.len());
         let script = if is_shared { &scripts::SHARED_ASK } else { &scripts::ASK };
-        let mut called = store.run(script, keys, arguments, deadline).await?;
+        let mut called = store.run_as(outgoing, script, keys, arguments, deadline).await?;
         let reply = Reply::read(called.take_value()).ok_or_else(StoreError::no_answer)?;
-        let anchor = Anchor { sent: called.sent, store_micros: reply.store_micros, drift: called.link.drift };
+        let (drift, node) = (called.link.drift, called.live.node());
+        let anchor = Anchor { sent: called.sent, store_micros: reply.store_micros, drift, node };
         called.link.update_clock(anchor);
         called.live.check_vote()?;
         let read = |(answer, ask)| read_answer(answer, ask, anchor);

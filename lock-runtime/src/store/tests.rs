@@ -19,7 +19,7 @@ proptest! {
         underway in 0..2500_u64,
     ) {
         let scene = async move {
-            let anchor = Anchor { sent: Moment::now(), store_micros: 1_700_000_000_000_000, drift: Drift::DEFAULT };
+            let anchor = Anchor { sent: Moment::now(), store_micros: 1_700_000_000_000_000, drift: Drift::DEFAULT, node: None };
             let (claim, underway) = (Duration::from_millis(claim), Duration::from_millis(underway));
             let really = |server: Duration| server.div_f64(rate);
             advance(really(Duration::from_micros(passed)) + underway).await;
@@ -28,7 +28,7 @@ proptest! {
                 claim,
                 store_micros: anchor.store_micros + passed,
                 contended: false,
-                unconfirmed: false,
+                node: None, unconfirmed: false,
                 partial: false,
             };
             // The time between the two looks at the clocks is on the safe side: the lease is shorter by then.

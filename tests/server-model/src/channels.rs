@@ -8,18 +8,48 @@ use crate::{Client, Reply};
 pub(crate) struct Channels {
     /// In the order of subscription.
     listeners: BTreeMap<Vec<u8>, Vec<Client>>,
+    /// The same for sharded channels.
+    sharded: BTreeMap<Vec<u8>, Vec<Client>>,
     pushes: Vec<(Client, Reply)>,
 }
 
 impl Channels {
-    /// Tells everybody who listens; how many these are.
-    pub(crate) fn publish(&mut self, channel: &[u8], message: &[u8]) -> usize {
+    /// Tells everybody who listens, on all nodes; how many of these are connected to the node that publishes.
+    pub(crate) fn publish(&mut self, channel: &[u8], message: &[u8], is_here: impl Fn(Client) -> bool) -> usize {
         let listeners = self.listeners.get(channel).map(Vec::as_slice).unwrap_or_default();
         for listener in listeners {
-            let push = vec![Reply::bulk("message"), Reply::bulk(channel), Reply::bulk(message)];
-            self.pushes.push((*listener, Reply::Push(push)));
+            self.pushes.push((*listener, told("message", channel, message)));
         }
-        listeners.len()
+        listeners.iter().filter(|listener| is_here(**listener)).count()
+    }
+
+    /// The same for a sharded channel.
+    pub(crate) fn spublish(&mut self, channel: &[u8], message: &[u8], is_here: impl Fn(Client) -> bool) -> usize {
+        let listeners = self.sharded.get(channel).map(Vec::as_slice).unwrap_or_default();
+        for listener in listeners {
+            self.pushes.push((*listener, told("smessage", channel, message)));
+        }
+        listeners.iter().filter(|listener| is_here(**listener)).count()
+    }
+
+    /// Subscribes to a sharded channel. The confirmation is the reply.
+    pub(crate) fn ssubscribe(&mut self, client: Client, channel: &[u8]) -> Reply {
+        let listeners = self.sharded.entry(channel.to_vec()).or_default();
+        if !listeners.contains(&client) {
+            listeners.push(client);
+        }
+        let count = self.sharded.values().filter(|listeners| listeners.contains(&client)).count();
+        Reply::Push(vec![Reply::bulk("ssubscribe"), Reply::bulk(channel), Reply::count(count)])
+    }
+
+    /// Ends the subscriptions to these sharded channels of those clients, and tells them.
+    pub(crate) fn end_sharded(&mut self, is_meant: impl Fn(&[u8]) -> bool, ends: impl Fn(Client) -> bool) {
+        for (channel, listeners) in self.sharded.iter_mut().filter(|(channel, _)| is_meant(channel)) {
+            for client in listeners.extract_if(.., |client| ends(*client)) {
+                let push = vec![Reply::bulk("sunsubscribe"), Reply::bulk(channel), Reply::Integer(0)];
+                self.pushes.push((client, Reply::Push(push)));
+            }
+        }
     }
 
     /// Tells what is said on no channel.
@@ -64,6 +94,10 @@ impl Channels {
             listeners.retain(|listener| *listener != client);
             !listeners.is_empty()
         });
+        self.sharded.retain(|_, listeners| {
+            listeners.retain(|listener| *listener != client);
+            !listeners.is_empty()
+        });
         self.pushes.retain(|(listener, _)| *listener != client);
     }
 
@@ -87,4 +121,8 @@ impl Channels {
         self.pushes.extend(confirmations.map(|further| (client, further)));
         first
     }
+}
+
+fn told(kind: &str, channel: &[u8], message: &[u8]) -> Reply {
+    Reply::Push(vec![Reply::bulk(kind), Reply::bulk(channel), Reply::bulk(message)])
 }

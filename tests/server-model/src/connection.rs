@@ -5,8 +5,19 @@ use crate::scripts::no_script;
 use crate::{Client, ModelServer, Reply};
 
 /// What a script may not call.
-const NAMES: [&[u8]; 10] =
-    [b"CLIENT", b"CONFIG", b"EVAL", b"EVALSHA", b"HELLO", b"RESET", b"SCRIPT", b"SELECT", b"SUBSCRIBE", b"UNSUBSCRIBE"];
+const NAMES: [&[u8]; 11] = [
+    b"CLIENT",
+    b"CONFIG",
+    b"EVAL",
+    b"EVALSHA",
+    b"HELLO",
+    b"RESET",
+    b"SCRIPT",
+    b"SELECT",
+    b"SSUBSCRIBE",
+    b"SUBSCRIBE",
+    b"UNSUBSCRIBE",
+];
 
 pub(crate) fn is_name(name: &[u8]) -> bool {
     NAMES.contains(&name)
@@ -15,6 +26,9 @@ pub(crate) fn is_name(name: &[u8]) -> bool {
 impl ModelServer {
     pub(crate) fn dispatch(&mut self, client: Client, written: &[u8], arguments: &[&[u8]]) -> Reply {
         let name = written.to_ascii_uppercase();
+        if let Some(redirect) = self.redirect(&name, arguments) {
+            return redirect;
+        }
         match (name.as_slice(), arguments) {
             (b"EVALSHA", [digest, _, ..]) if digest.len() != 40 => no_script(),
             (b"EVALSHA", [digest, count, rest @ ..]) => {
@@ -28,8 +42,9 @@ impl ModelServer {
                 Reply::ok()
             }
             (b"SUBSCRIBE", channels @ [_, ..]) => self.data().channels.subscribe(client, channels),
+            (b"SSUBSCRIBE", [channel]) => self.data().channels.ssubscribe(client, channel),
             (b"UNSUBSCRIBE", channels) => self.data().channels.unsubscribe(client, channels),
-            (b"HELLO", [] | [b"3", ..]) => hello(client),
+            (b"HELLO", [] | [b"3", ..]) => hello(client, self.data().cluster.is_one()),
             (b"HELLO", _) => Reply::error("NOPROTO unsupported protocol version"),
             (b"CLIENT", [b"ID"]) => Reply::Integer(client.0.cast_signed()),
             (b"CLIENT", [tracking, on, ..]) if is(tracking, b"TRACKING") && is(on, b"ON") => {
@@ -50,6 +65,16 @@ impl ModelServer {
                 outcome.unwrap_or_else(|refusal| refused(refusal, written, arguments))
             }
         }
+    }
+
+    /// Where a command goes that is not for the node at which it came.
+    fn redirect(&self, name: &[u8], arguments: &[&[u8]]) -> Option<Reply> {
+        let key = match (name, arguments) {
+            (b"EVAL" | b"EVALSHA", [_, count, key, ..]) if *count != b"0" => key,
+            (b"SET" | b"GET" | b"SSUBSCRIBE" | b"SPUBLISH", [key, ..]) => key,
+            _ => return None,
+        };
+        self.data().cluster.redirect(key)
     }
 
     fn with_keys(
@@ -74,13 +99,13 @@ fn is(word: &[u8], name: &[u8]) -> bool {
     word.eq_ignore_ascii_case(name)
 }
 
-fn hello(client: Client) -> Reply {
+fn hello(client: Client, is_cluster: bool) -> Reply {
     let fields = [
         ("server", Reply::bulk("redis")),
         ("version", Reply::bulk("7.0.15")),
         ("proto", Reply::Integer(3)),
         ("id", Reply::Integer(client.0.cast_signed())),
-        ("mode", Reply::bulk("standalone")),
+        ("mode", Reply::bulk(if is_cluster { "cluster" } else { "standalone" })),
         ("role", Reply::bulk("master")),
         ("modules", Reply::Array(Vec::new())),
     ];

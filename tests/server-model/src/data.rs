@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::Reply;
 use crate::channels::Channels;
 use crate::clock::Clock;
+use crate::cluster::Cluster;
 use crate::keyspace::{Keyspace, Millis, Slot, Value};
 use crate::tracking::Tracking;
 
@@ -15,6 +16,7 @@ pub(crate) struct Data {
     pub(crate) channels: Channels,
     pub(crate) clock: Clock,
     pub(crate) tracking: Tracking,
+    pub(crate) cluster: Cluster,
     /// By which the server process calls itself.
     pub(crate) run_id: String,
 }
@@ -31,7 +33,7 @@ pub(crate) type Outcome = Result<Reply, Reply>;
 
 type List = VecDeque<Vec<u8>>;
 
-const NAMES: [&[u8]; 31] = [
+const NAMES: [&[u8]; 32] = [
     b"DEL",
     b"ECHO",
     b"EXISTS",
@@ -53,6 +55,7 @@ const NAMES: [&[u8]; 31] = [
     b"RPOP",
     b"RPUSH",
     b"SET",
+    b"SPUBLISH",
     b"STRLEN",
     b"TIME",
     b"TYPE",
@@ -111,7 +114,13 @@ impl Data {
             (b"LREM", [key, count, item]) => self.lrem(key, count, item),
             (b"LLEN", [key]) => self.list(key).map(|list| Reply::count(list.map_or(0, VecDeque::len))),
             (b"LRANGE", [key, first, last]) => self.lrange(key, first, last),
-            (b"PUBLISH", [channel, message]) => Ok(Reply::count(self.channels.publish(channel, message))),
+            (b"PUBLISH", [channel, message]) => {
+                let (cluster, channels) = (&self.cluster, &mut self.channels);
+                let is_here = |client| cluster.node_of(client) == cluster.current;
+                Ok(Reply::count(channels.publish(channel, message, is_here)))
+            }
+            (b"SPUBLISH", [channel, message]) => self.spublish(channel, message),
+            (b"CLUSTER", [_, ..]) if self.cluster.is_one() => Ok(self.cluster.tell(arguments)),
             (b"TIME", []) => Ok(self.time()),
             (b"PING", []) => Ok(Reply::Simple("PONG".to_owned())),
             (b"PING" | b"ECHO", [message]) => Ok(Reply::bulk(message)),
@@ -128,6 +137,15 @@ impl Data {
         }
         self.tell_changes();
         Ok(outcome.unwrap_or_else(|error| error))
+    }
+
+    fn spublish(&mut self, channel: &[u8], message: &[u8]) -> Outcome {
+        if let Some(redirect) = self.cluster.redirect(channel) {
+            return Err(redirect);
+        }
+        let (cluster, channels) = (&self.cluster, &mut self.channels);
+        let is_here = |client| cluster.node_of(client) == cluster.current;
+        Ok(Reply::count(channels.spublish(channel, message, is_here)))
     }
 
     /// Forgets all keys.

@@ -7,11 +7,15 @@
 //! `scripts` runs Lua, `convert` is what passes between Lua and the server.
 //! `tests/tests/checks/model_server.rs` checks that it does what real servers do; the words of its errors are those of Redis 7.0.
 //!
+//! Several nodes of a cluster are several doors to the same keys, with the slots shared out among them: no write is lost when a
+//! slot moves. A sharded message reaches the listeners of all nodes, and only the publishing node's are counted.
+//!
 //! Not in it: other databases, users, transactions, memory that runs out, persistence, RESP2, and all commands that
 //! neither the lock nor its tests send.
 
 mod channels;
 mod clock;
+mod cluster;
 mod command;
 mod connection;
 mod convert;
@@ -24,6 +28,7 @@ mod sorted;
 mod tracking;
 
 pub use clock::ScriptTime;
+pub use cluster::slot_of;
 pub use command::take_command;
 pub use reply::Reply;
 pub use server::{Client, Entry, ModelServer, Stored};

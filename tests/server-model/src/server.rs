@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Reply;
 use crate::clock::{ScriptTime, millis};
+use crate::cluster::slot_of;
 use crate::data::Data;
 use crate::keyspace::{Slot, Value};
 use crate::scripts::Scripts;
@@ -55,11 +56,36 @@ impl ModelServer {
         Client(self.connected)
     }
 
+    /// From now on these are the nodes of a cluster, by their places. The first has all slots.
+    pub fn set_nodes(&mut self, nodes: usize) {
+        self.data().cluster.set_nodes(nodes);
+    }
+
+    /// A new connection to one of the nodes.
+    pub fn connect_to(&mut self, node: usize) -> Client {
+        let client = self.connect();
+        self.data().cluster.connect(client, node);
+        client
+    }
+
+    /// From now on `to` is the master of a slot. Returns the node that was. It still has the listeners of the slot's sharded channels,
+    /// until [`end_sharded`](Self::end_sharded): a message of the new master reaches them as well.
+    pub fn move_slot(&mut self, slot: u16, to: usize) -> usize {
+        self.data().cluster.move_slot(slot, to)
+    }
+
+    /// The node has heard that a slot has moved: its clients listen to the slot's sharded channels no more.
+    pub fn end_sharded(&mut self, slot: u16, node: usize) {
+        let Data { cluster, channels, .. } = &mut *self.data();
+        channels.end_sharded(|channel| slot_of(channel) == slot, |client| cluster.node_of(client) == node);
+    }
+
     /// The connection is gone, and its subscriptions with it.
     pub fn disconnect(&mut self, client: Client) {
         let mut data = self.data();
         data.channels.disconnect(client);
         data.tracking.disconnect(client);
+        data.cluster.disconnect(client);
     }
 
     /// Executes one command at `now_micros`, in microseconds since the epoch, and returns its reply. What it tells others
@@ -71,6 +97,7 @@ impl ModelServer {
         let mut data = self.data();
         data.begin(now_micros);
         data.tracking.begin(client);
+        data.cluster.current = data.cluster.node_of(client);
         drop(data);
         let Some((name, arguments)) = command.split_first() else {
             return Reply::error("ERR unknown command '', with args beginning with: ");

@@ -5,6 +5,7 @@ mod helper_keys;
 mod migration;
 mod pushes;
 mod routing;
+mod sharded;
 mod urls;
 
 use std::time::Duration;

@@ -15,7 +15,7 @@ fn refuse(pending: &mut PendingAsk, busy: Busy) {
 }
 
 fn busy(owner: &str, store_micros: u64, frees_in: u64) -> Busy {
-    let anchor = Some(Anchor { sent: Moment::now(), store_micros, drift: Drift::DEFAULT });
+    let anchor = Some(Anchor { sent: Moment::now(), store_micros, drift: Drift::DEFAULT, node: None });
     let (owner, frees_in) = (Token::foreign(owner), Some(Duration::from_millis(frees_in)));
     Busy { owner, frees_in, endless: false, anchor, pause: Duration::ZERO, yields: false }
 }
@@ -43,6 +43,7 @@ fn a_pushed_grant_is_over_when_the_server_says_later_that_another_has_the_lock()
             claim,
             store_micros: 100,
             contended: false,
+            node: None,
             unconfirmed: false,
             partial: false,
         });

@@ -60,7 +60,8 @@ async fn a_grant_that_nobody_waits_for_is_told_from_one_that_somebody_has() {
         let (claim, token) = (CLAIM, token.clone());
         assert_eq!(slot.on_answer(&ask(&token, true), granted()), is_known);
         assert!(slot.on_answer(&ask(&token, true), refused()), "there is nothing to withdraw");
-        let pushed = Pushed { token, claim, store_micros: 0, contended: false, unconfirmed: false, partial: false };
+        let pushed =
+            Pushed { token, claim, store_micros: 0, contended: false, node: None, unconfirmed: false, partial: false };
         assert_eq!(slot.on_grant(&pushed), is_known);
     }
     assert_eq!(

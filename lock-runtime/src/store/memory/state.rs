@@ -143,7 +143,7 @@ impl Shared {
     ) {
         // Rule 7: the message and the end of the lease count from one reading of the clock.
         let (contended, store_micros) = (self.waits(key), self.micros(now));
-        let pushed = Pushed { token, claim, store_micros, contended, unconfirmed: false, partial: false };
+        let pushed = Pushed { token, claim, store_micros, contended, node: None, unconfirmed: false, partial: false };
         pushes.push(Push::Granted(listener, Arc::clone(key), pushed));
     }
 
@@ -186,7 +186,7 @@ impl Shared {
             owner,
             frees_in: Some(until.remaining_at(now)),
             endless: false,
-            anchor: Some(Anchor { sent: now, store_micros: self.micros(now), drift: Drift::DEFAULT }),
+            anchor: Some(Anchor { sent: now, store_micros: self.micros(now), drift: Drift::DEFAULT, node: None }),
             pause: Duration::ZERO,
             yields: false,
         }

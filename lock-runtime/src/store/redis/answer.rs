@@ -7,7 +7,7 @@ use redis::Value;
 use super::reply::{self, integer, items, text};
 use crate::clock::{Deadline, Drift, Moment};
 use crate::observe;
-use crate::store::{Anchor, Answer, Ask, Busy, Grant, Release, Released, Renewal, Renewed, StoreError};
+use crate::store::{Anchor, Answer, Ask, Busy, Grant, NodeId, Release, Released, Renewal, Renewed, StoreError};
 use crate::token::Token;
 
 /// Rule 7: the deadline is counted from the instant before the command was sent. `lease` is the part of the lease that is
@@ -57,7 +57,7 @@ pub(super) fn read_released(
     answer: Value,
     release: &Release,
     sent: Moment,
-    drift: Drift,
+    (drift, node): (Drift, Option<NodeId>),
 ) -> Result<Released, StoreError> {
     if let Some(owned) = integer(&answer) {
         return Ok(Released { owned: owned == 1, again: None });
@@ -65,7 +65,7 @@ pub(super) fn read_released(
     let fields = items(answer).map_err(reply::error_of_one)?;
     match fields.as_slice() {
         [Value::Int(owned), Value::Int(micros), Value::Int(left), Value::BulkString(owner), Value::Int(waits)] => {
-            let anchor = Anchor { sent, store_micros: u64::try_from(*micros).unwrap_or_default(), drift };
+            let anchor = Anchor { sent, store_micros: u64::try_from(*micros).unwrap_or_default(), drift, node };
             let again = release.again.as_ref().map(|(token, _)| {
                 let lease = lease_left(*left);
                 if owner == token.as_str().as_bytes() {

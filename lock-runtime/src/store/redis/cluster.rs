@@ -17,12 +17,12 @@ mod route;
 pub(crate) mod seeds;
 pub(crate) mod topology;
 
-use map::{Node, slot_of};
+use map::Node;
 use route::Route;
 use topology::Topology;
 
-use super::endpoint::Endpoint;
 use super::failure::CallError;
+use super::hash_slot::slot_of;
 use super::link::{Called, Channel, Link, Outgoing};
 use crate::clock::{Deadline, Moment};
 use crate::store::Events;
@@ -106,7 +106,7 @@ impl Cluster {
             return Ok(Arc::clone(link));
         }
         let Topology { drift, command_timeout, connect_timeout, .. } = *self.topology;
-        let endpoint = Endpoint::Node(Box::new(self.topology.client(node)?));
+        let endpoint = self.topology.endpoint(node)?;
         let link = {
             let channel = Some(self.channel.clone());
             Link::new(endpoint, channel, None, None, drift, (command_timeout, connect_timeout))

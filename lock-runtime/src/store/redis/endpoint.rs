@@ -54,6 +54,16 @@ impl Endpoint {
         }
     }
 
+    /// Whether it is one of the nodes of a cluster.
+    pub(super) fn is_node(&self) -> bool {
+        match self {
+            Self::Node(_) => true,
+            #[cfg(test)]
+            Self::Simulated(host) => host.is_node(),
+            _ => false,
+        }
+    }
+
     /// Whether another server may take the place of the server that a connection leads to.
     pub(crate) fn moves(&self) -> bool {
         matches!(self, Self::Master(_))

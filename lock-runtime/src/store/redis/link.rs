@@ -5,7 +5,7 @@
 //! connection, in a task on the caller's runtime.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -34,12 +34,14 @@ mod known;
 mod outage;
 mod receiver;
 mod server_clock;
+mod sharded;
 mod silence;
 
 pub(super) use called::{Called, Outgoing};
 pub(crate) use channel::Channel;
 use connect::Attempt;
 use drifting::Drifting;
+use sharded::Shard;
 
 pub(crate) struct Link {
     this: Weak<Link>,
@@ -76,6 +78,8 @@ pub(crate) struct Link {
     /// Whether `silent_since` may be set. Each reply reads this flag, without the lock.
     is_silent: AtomicBool,
     is_probing: AtomicBool,
+    /// The last generation whose replies can't be told apart any more; 0 when there was none.
+    out_of_step: AtomicU64,
     /// Commands on their way.
     in_flight: AtomicUsize,
 }
@@ -111,6 +115,8 @@ pub(crate) struct Live {
     pub(super) made: Made,
     /// Whether the server tells of changed keys on this connection.
     has_alarms: bool,
+    /// On a connection to a node of a cluster.
+    shard: Option<Arc<Shard>>,
     _listening: Option<Arc<JoinSet<()>>>,
     pub(super) vote: Option<Arc<Vote>>,
 }
@@ -153,6 +159,7 @@ impl Link {
             scripts: AtomicU32::new(0),
             is_silent: AtomicBool::new(false),
             is_probing: AtomicBool::new(false),
+            out_of_step: AtomicU64::new(0),
             in_flight: AtomicUsize::new(0),
         })
     }
@@ -199,7 +206,8 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn dispatch(&self, message: Message<'_>) {
+    /// Takes in a message that came on the connection of `generation`.
+    pub(super) fn dispatch(&self, message: Message<'_>, generation: u64) {
         let Some(events) = self.events.get().and_then(Weak::upgrade) else {
             return;
         };
@@ -208,8 +216,10 @@ impl Link {
             Message::Grant(key, _) | Message::Wait(key) | Message::Near(key, _) | Message::Forced(key, _)
                 if !self.is_own(key) => {}
             Message::Grant(key, mut pushed) => {
-                // In a cluster a server may count no subscriber here, pass the lock on, and the message arrives all the same.
-                pushed.unconfirmed = self.replicas.is_some() || self.own.get().is_some();
+                // In a cluster a server may count no subscriber here, pass the lock on, and the message arrives all the same: by
+                // another node. Only a message of the very node that this connection leads to was counted there (rule 16).
+                let is_counted = || pushed.node.is_some_and(|sender| self.leads_to(sender, generation));
+                pushed.unconfirmed = self.replicas.is_some() || (self.own.get().is_some() && !is_counted());
                 events.on_grant(key, &pushed);
             }
             Message::Wait(key) => events.on_contention(key),
@@ -264,6 +274,19 @@ impl Link {
         observe::disconnected(&self.server);
         self.interrupted();
         drop(dropped);
+    }
+
+    /// The server has ended a subscription by itself. It does so when a slot moves. The client crate takes this message for the
+    /// reply to a command: from now on each reply on the connection goes to a command that it does not belong to. So the connection
+    /// is given up, and no reply that is still to come counts.
+    pub(super) fn on_unsubscribed(&self, generation: u64) {
+        mutant!(ShiftedRepliesCount => return);
+        self.out_of_step.fetch_max(generation, Ordering::AcqRel);
+        self.drop_connection(generation);
+    }
+
+    fn is_out_of_step(&self, generation: u64) -> bool {
+        generation <= self.out_of_step.load(Ordering::Acquire)
     }
 
     /// Whether this is one server of a quorum.

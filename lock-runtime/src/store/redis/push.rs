@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::store::Pushed;
+use crate::store::{NodeId, Pushed};
 use crate::token::Token;
 
 /// A message of the scripts: see docs/protocol.md.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
-    /// `grant <claim ms> <now µs> <1 if another waits> <token> <lock>`
+    /// `grant <claim ms> <now µs> <1 if another waits> <token> <lock>`, and on a sharded channel in front of it `from <node>`
     Grant(&'a str, Pushed),
     /// `wait <lock>`
     Wait(&'a str),
@@ -25,6 +25,13 @@ impl<'a> Message<'a> {
     pub(super) fn read(text: &'a str) -> Option<Self> {
         let (kind, rest) = text.split_once(' ')?;
         match kind {
+            "from" => {
+                let (node, rest) = rest.split_once(' ')?;
+                match Self::read(rest.starts_with("grant ").then_some(rest)?)? {
+                    Self::Grant(key, pushed) => Some(Self::Grant(key, Pushed { node: NodeId::read(node), ..pushed })),
+                    _ => None,
+                }
+            }
             "wait" => Some(Self::Wait(rest)),
             "near" => {
                 let (micros, lock) = rest.split_once(' ')?;
@@ -39,7 +46,7 @@ impl<'a> Message<'a> {
                 let token = Token::foreign(words.next()?);
                 Some(Self::Grant(
                     words.next()?,
-                    Pushed { token, claim, store_micros, contended, unconfirmed: false, partial: false },
+                    Pushed { token, claim, store_micros, contended, node: None, unconfirmed: false, partial: false },
                 ))
             }
             _ => None,
@@ -63,7 +70,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in ".*|(grant|wait|near|forced)( [0-9a-z]{0,9}){0,7}") {
+        fn no_text_makes_it_panic(text in ".*|(from [0-9a-f]{0,41} )?(grant|wait|near|forced|from)( [0-9a-z]{0,9}){0,7}") {
             let _ = Message::read(&text);
         }
     }

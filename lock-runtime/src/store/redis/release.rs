@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Cmd;
 
 use super::answer::{read_freed, read_released};
-use super::link::{Called, Link};
+use super::link::{Called, Link, Outgoing};
 use super::reply::items;
 use super::scripts::{self, Script};
 use super::verb::{Verb, one_by_one};
@@ -105,12 +105,21 @@ impl RedisStore {
     /// Runs `release.lua`, which also passes a lock on to the first process in its queue.
     async fn run_release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
         let (script, keys_each) = script_of(releases);
-        let arguments = |_: &Link, command: &mut Cmd| release_arguments(command, releases);
+        let arguments = |link: &Link, command: &mut Cmd| {
+            release_arguments(command, releases);
+            if let Some(tag) = link.shard_tag(first_key(releases)) {
+                command.arg(tag);
+            }
+        };
         let keys = (first_key(releases), keys_each * releases.len());
-        let Called { value, sent, repeated, link, .. } = self.run(script, keys, arguments, deadline).await?;
+        let queued = releases.first().filter(|release| release.again.is_some()).map(|release| &*release.key);
+        let outgoing = |command| Outgoing::waiting(command, queued);
+        let called = self.run_as(outgoing, script, keys, arguments, deadline).await?;
+        let Called { value, sent, repeated, link, live } = called;
+        let clock = (link.drift, live.node());
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, release)| {
-            let mut released = read_released(answer, release, sent, link.drift)?;
+            let mut released = read_released(answer, release, sent, clock)?;
             // The release that was sent before may have been the one that took effect.
             released.owned |= repeated;
             if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| link.replicas.is_some()) {

@@ -19,23 +19,23 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "81c9f33d413697cfdbdde3d6a5f0d901d2cca40b");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "c1cc7fdf0331d7bf68b3c4ac3668d2f949ccc980");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "edf5c0239c72f76e3e9bea6f0847df4f57abc3c0");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "dc68cefe0c3263eed302995df5cb7f9c687965bd");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "b6c2e1bed6a40f82b48018a993cf0662d9d599dc");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "917ebe38f61ce3eccba3c883accbda493d44f4e3");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "2096aeee2e502a51daf4686ac96da0c948f542b4");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "f07214c58e34971a87313a1f8230f9bdc3d17f10");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "ab8f21cd58ec18a6ed2c183728afe3dde54646b7");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "31896bf8929c41845ce1dbae81fdd803c7f03158");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "9ae37241e9bd7de3533fc21a83f9fbc19c558cc6");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "11da71e18b23d26d1daf3055f6028b8d374009f9");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "00f870cb8d4c5feb22420d3b3a692fee15b58c5e");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "75da4286a879d12490a481b2243b6f306461b3dc");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "e8bb960d0984f1824cd3d91f099efb1ce529f71b");
+    script!(9, "shared_ask.lua", "2a7769f151b6c60c3523aafec2250d6b24a0ff82");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "183c3f5216406bf94cef1f79d4ef981ffbab2d80");
+    script!(10, "shared_release.lua", "b1b2d9286d0ce96718d3032acb8d3953a2a0b3a4");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "5856cd3ab5ba4bb4504652218cf5c9001f0ac536");
+    script!(11, "shared_renew.lua", "39f3991f4e2bff9286350cff45086777ec4e6b46");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "45cf6e8f35e4906047098081429416632319e130");
+    script!(12, "shared_draw.lua", "ac06fd7c7894a9f543d39df9b6278f9ea4c170da");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

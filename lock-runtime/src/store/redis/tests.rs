@@ -132,7 +132,7 @@ proptest! {
     #[test]
     fn no_reply_makes_a_decoder_panic(value in any_value(), fences in 0..3_u32, asks_again: bool, micros: u64, lease: u64) {
         let sent = Moment::now();
-        let anchor = Anchor { sent, store_micros: micros, drift: Drift::DEFAULT };
+        let anchor = Anchor { sent, store_micros: micros, drift: Drift::DEFAULT, node: None };
         let renewal = Renewal {
             key: "p:k".into(),
             token: Token::foreign(TOKEN),
@@ -143,7 +143,7 @@ proptest! {
         };
         look_at(read_claimed(value.clone(), &ask(fences), sent, Drift::DEFAULT));
         look_at(read_answer(value.clone(), &ask(fences), anchor));
-        if let Ok(Released { again: Some(answer), .. }) = read_released(value.clone(), &release("p:k", asks_again), sent, Drift::DEFAULT) {
+        if let Ok(Released { again: Some(answer), .. }) = read_released(value.clone(), &release("p:k", asks_again), sent, (Drift::DEFAULT, None)) {
             prop_assert!(asks_again);
             look_at(Ok(answer));
         }
@@ -170,8 +170,8 @@ proptest! {
         asked_micros in prop_oneof![0..100_000_000_u64, any::<u64>()],
     ) {
         let claim = Duration::from_millis(claim);
-        let pushed = Pushed { token: Token::foreign(TOKEN), claim, store_micros, contended: false, unconfirmed: false, partial: false };
-        let until = pushed.until(Anchor { sent: Moment::now(), store_micros: asked_micros, drift: Drift::DEFAULT });
+        let pushed = Pushed { token: Token::foreign(TOKEN), claim, store_micros, contended: false, node: None, unconfirmed: false, partial: false };
+        let until = pushed.until(Anchor { sent: Moment::now(), store_micros: asked_micros, drift: Drift::DEFAULT, node: None });
         prop_assert!(until.remaining() <= claim);
     }
 

@@ -9,7 +9,7 @@ use tests::events::Events;
 use super::{LONG, held, is_queued, key_on, manager};
 
 /// A lock goes from one manager to the other and back; returns how long a hand-off took on average.
-async fn hand_offs(cluster: &Cluster, key: &str, managers: [&LockManager; 2], count: u32) -> Duration {
+pub(super) async fn hand_offs(cluster: &Cluster, key: &str, managers: [&LockManager; 2], count: u32) -> Duration {
     let mut guard = held(managers[0], key).await;
     let mut took = Duration::ZERO;
     for turn in 1..=count {

@@ -5,21 +5,8 @@ use std::sync::Arc;
 
 use redis::{FromRedisValue, Value};
 
+use super::super::hash_slot::SLOTS;
 use super::super::reply::{integer, text};
-
-pub(super) const SLOTS: u16 = 16_384;
-
-/// The hash slot of a lock. A name has no braces, so all of it is hashed.
-pub(super) fn slot_of(key: &str) -> u16 {
-    key.bytes().fold(0, checksum) % SLOTS
-}
-
-/// The checksum (CRC-16/XMODEM, as in the specification of Redis Cluster) after one more byte.
-fn checksum(before: u16, byte: u8) -> u16 {
-    let mixed = (before >> 8) ^ u16::from(byte);
-    let mixed = mixed ^ (mixed >> 4);
-    (before << 8) ^ (mixed << 12) ^ (mixed << 5) ^ mixed
-}
 
 /// Where a node of the cluster listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -147,14 +134,6 @@ mod tests {
 
     fn named(host: &str) -> Value {
         Value::BulkString(host.as_bytes().to_vec())
-    }
-
-    #[test]
-    fn slots_are_those_of_the_specification() {
-        assert_eq!(slot_of("123456789"), 0x31C3);
-        assert_eq!(slot_of("foo"), 12_182);
-        // The slot that `CLUSTER KEYSLOT` of Redis 7.0 tells.
-        assert_eq!(slot_of("cache_lock:seckill:Größe-7"), 542);
     }
 
     #[test]

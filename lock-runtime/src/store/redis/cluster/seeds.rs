@@ -1,13 +1,15 @@
 //! [`Seeds`]: the nodes that a URL names, how to reach any other node, and what each node says about the cluster.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
 use tokio::time::timeout;
 
+use super::super::endpoint::Endpoint;
 use super::super::failure::CallError;
-use super::super::greeting::{greet, is_tls, with_settings};
+use super::super::greeting::{OnFailover, is_tls, with_settings};
 use super::map::{Map, Node};
 
 /// Some nodes of a cluster.
@@ -16,6 +18,8 @@ pub(crate) struct Seeds {
     nodes: Vec<Node>,
     /// The credentials and settings for every node.
     model: ConnectionInfo,
+    #[cfg(test)]
+    simulated: Option<crate::simulation::Host>,
 }
 
 impl Seeds {
@@ -23,7 +27,27 @@ impl Seeds {
     /// network.
     pub(crate) fn new(addresses: Vec<ConnectionInfo>) -> Option<Self> {
         let nodes = addresses.iter().map(node_of).collect::<Option<_>>()?;
-        Some(Self { nodes, model: addresses.into_iter().map(with_settings).next_back()? })
+        Some(Self {
+            nodes,
+            model: addresses.into_iter().map(with_settings).next_back()?,
+            #[cfg(test)]
+            simulated: None,
+        })
+    }
+
+    /// The nodes of a simulated cluster, as a process sees them.
+    #[cfg(test)]
+    pub(crate) fn simulated(host: &crate::simulation::Host, addresses: Vec<ConnectionInfo>) -> Option<Self> {
+        Some(Self { simulated: Some(host.clone()), ..Self::new(addresses)? })
+    }
+
+    /// How to connect to a node.
+    pub(super) fn endpoint(&self, node: &Node) -> Result<Endpoint, CallError> {
+        #[cfg(test)]
+        if let Some(host) = &self.simulated {
+            return Ok(Endpoint::Simulated(host.to_node(usize::from(node.port - 1))));
+        }
+        Ok(Endpoint::Node(Box::new(self.client(node)?)))
     }
 
     pub(crate) fn is_tls(&self) -> bool {
@@ -34,7 +58,7 @@ impl Seeds {
         &self.nodes
     }
 
-    pub(super) fn client(&self, node: &Node) -> Result<redis::Client, CallError> {
+    fn client(&self, node: &Node) -> Result<redis::Client, CallError> {
         let Node { host, port } = node.clone();
         let addr = match self.model.addr().clone() {
             ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
@@ -52,7 +76,8 @@ impl Seeds {
             let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
             let mut wishes = redis::pipe();
             wishes.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
-            let greeted = greet(&self.client(node)?, &config, &wishes).await?;
+            let nothing_moves: OnFailover = Arc::new(|| {});
+            let greeted = self.endpoint(node)?.connect(config, &wishes, limit, &nothing_moves).await?;
             greeted.check()?;
             if greeted.hello_field("mode").as_deref() != Some("cluster") {
                 let text = "a server without cluster mode answers there: write redis://host:port";

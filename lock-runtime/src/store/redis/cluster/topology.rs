@@ -10,8 +10,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::super::endpoint::Endpoint;
 use super::super::failure::CallError;
-use super::map::{Map, Node, SLOTS, slot_of};
+use super::super::hash_slot::{SLOTS, slot_of};
+use super::map::{Map, Node};
 use super::seeds::Seeds;
 use crate::clock::{Drift, Moment};
 use crate::store::Events;
@@ -70,8 +72,8 @@ impl Topology {
         let _ = self.events.set(events);
     }
 
-    pub(super) fn client(&self, node: &Node) -> Result<redis::Client, CallError> {
-        self.seeds.client(node)
+    pub(super) fn endpoint(&self, node: &Node) -> Result<Endpoint, CallError> {
+        self.seeds.endpoint(node)
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {

@@ -49,9 +49,9 @@ impl Link {
 
     async fn send(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> Result<Called, CallError> {
         let (mut live, deadline) = self.live(deadline).await?;
-        let value = if command.arms && live.has_alarms {
+        let value = if let Some(first) = command.first(&live, self.channel.as_ref()) {
             // Boxed, because it is rare: every command's future would have room for it.
-            Box::pin(self.send_arming(&mut live, command, deadline)).await?
+            Box::pin(self.send_behind_first(&live, first, command, deadline)).await?
         } else {
             let reply = pin!(live.connection.send_packed_command(&command.command));
             self.await_reply(live.made, deadline, reply).await?
@@ -60,11 +60,23 @@ impl Link {
         Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
     }
 
-    async fn send_arming(&self, live: &mut Live, command: &Outgoing, deadline: Deadline) -> Result<Value, CallError> {
-        let both = behind(arming(), command);
-        let replies = live.connection.send_packed_commands(&both, 0, 2);
-        // The alarm may be refused. That is no failure of the command.
-        let reply = pin!(async { Ok(replies.await?.pop().unwrap_or(Value::Nil)) });
+    /// Sends a command behind another that says how the server is to take it.
+    async fn send_behind_first(
+        &self,
+        live: &Live,
+        first: Cmd,
+        command: &Outgoing,
+        deadline: Deadline,
+    ) -> Result<Value, CallError> {
+        let both = behind(first, command);
+        let mut connection = live.connection.clone();
+        let replies = connection.send_packed_commands(&both, 0, 2);
+        let reply = pin!(async {
+            let mut replies = replies.await?;
+            let reply = replies.pop();
+            command.on_first(live, replies.first());
+            Ok(reply.unwrap_or(Value::Nil))
+        });
         self.await_reply(live.made, deadline, reply).await
     }
 
@@ -190,6 +202,9 @@ impl Link {
         let in_flight = InFlight::new(self, count);
         let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), answer).await;
         drop(in_flight);
+        if self.is_out_of_step(made.generation) {
+            return Ok(Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset))));
+        }
         let Ok(answer) = outcome else {
             self.on_silence(made.generation, sent, limit);
             return Err(self.unanswered(limit));

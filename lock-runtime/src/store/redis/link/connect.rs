@@ -18,6 +18,7 @@ use super::super::greeting::OnFailover;
 use super::super::vote::Vote;
 use super::call::arming;
 use super::receiver::Receiver;
+use super::sharded::Shard;
 use super::{Channel, Link, Live, Made};
 use crate::clock::{Deadline, Drift, Moment};
 use crate::observe;
@@ -307,7 +308,7 @@ impl Opening {
         let mut told = greeted.told.into_iter();
         let time: (u64, u64) = redis::from_redis_value(told.next().unwrap_or(Value::Nil).extract_error()?)
             .map_err(redis::RedisError::from)?;
-        let anchor = Anchor { sent: greeted.asked, store_micros: micros(time), drift: self.drift };
+        let anchor = Anchor { sent: greeted.asked, store_micros: micros(time), drift: self.drift, node: None };
         let vote = match self.max_lease {
             Some(max_lease) => {
                 let link = link.upgrade().ok_or(CallError::NoConnection(Duration::ZERO))?;
@@ -321,10 +322,12 @@ impl Opening {
         if self.is_of_callers() {
             told.next().unwrap_or(Value::Nil).extract_error()?;
         }
+        let shard = self.endpoint.is_node().then(|| Shard::of(told.next())).flatten();
         let live = Live {
             connection: greeted.connection,
             made: Made { generation, at: Moment::now() },
             has_alarms,
+            shard: shard.map(Arc::new),
             _listening: greeted.listening,
             vote,
         };
@@ -349,6 +352,9 @@ impl Opening {
         }
         if let Some(channel) = &self.channel {
             wishes.cmd("SUBSCRIBE").arg(channel.name());
+        }
+        if self.endpoint.is_node() {
+            wishes.cmd("CLUSTER").arg("MYID");
         }
         wishes
     }

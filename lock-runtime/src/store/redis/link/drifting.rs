@@ -69,8 +69,12 @@ mod tests {
             let sent = Moment::now();
             advance(Duration::from_millis(*delay)).await;
             let micros = Moment::now().since(start).mul_f64(rate).as_micros();
-            let anchor =
-                Anchor { sent, store_micros: 1_000_000_000 + u64::try_from(micros).unwrap(), drift: Drift::DEFAULT };
+            let anchor = Anchor {
+                sent,
+                store_micros: 1_000_000_000 + u64::try_from(micros).unwrap(),
+                drift: Drift::DEFAULT,
+                node: None,
+            };
             advance(Duration::from_millis(*delay)).await;
             gains.push(drifting.on_answer(anchor, Drift::DEFAULT));
         }

@@ -17,12 +17,12 @@ impl redis::aio::AsyncPushSender for Receiver {
     fn send(&self, info: PushInfo) -> Result<(), redis::aio::SendError> {
         let Some(link) = self.link.upgrade() else { return Ok(()) };
         match info.kind {
-            PushKind::Message => {
+            PushKind::Message | PushKind::SMessage => {
                 if let [Value::BulkString(_), Value::BulkString(payload)] = info.data.as_slice()
                     && let Ok(text) = std::str::from_utf8(payload)
                     && let Some(message) = Message::read(text)
                 {
-                    link.dispatch(message);
+                    link.dispatch(message, self.generation);
                 }
             }
             PushKind::Invalidate => match info.data.as_slice() {
@@ -31,11 +31,13 @@ impl redis::aio::AsyncPushSender for Receiver {
                         Value::BulkString(key) => std::str::from_utf8(key).ok(),
                         _ => None,
                     });
-                    texts.for_each(|key| link.dispatch(Message::Alarm(Some(key))));
+                    texts.for_each(|key| link.dispatch(Message::Alarm(Some(key)), self.generation));
                 }
                 // All keys were flushed.
-                _ => link.dispatch(Message::Alarm(None)),
+                _ => link.dispatch(Message::Alarm(None), self.generation),
             },
+            // Nobody here unsubscribes.
+            PushKind::SUnsubscribe => link.on_unsubscribed(self.generation),
             PushKind::Disconnection => link.drop_connection(self.generation),
             _ => {}
         }

@@ -7,6 +7,7 @@
 -- KEYS  per ask: lock, queue, fence
 -- ARGV  per ask: token, claim in ms, 1 to wait in the queue, fencing tokens wanted,
 --       server time in µs after which the asker has given up (0 = never)
+--       and in a cluster, after all of them, what names the sharded channels of the slot: see queue.lua
 -- Returns { now µs, answer… }, an answer being
 --   { 1, ms to live, 1 if another process waits, first fencing token or 0 }   granted
 --   { 0, ms to live (-1: no end), owner's token, ms to pause before the ask is repeated }     busy
@@ -21,7 +22,7 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
   end
   local entry = claim .. '|' .. token
   local owner = redis.call('GET', lock)
-  if owner == SHARED and not has_shared(lock) then
+  if owner == SHARED and not shares().has(lock) then
     owner = nil
   end
   local first = 0
@@ -50,7 +51,7 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
     pause, is_to_tell = join(queue, entry)
   end
   if is_to_tell and owner == SHARED then
-    tell_shared(lock, queue, entry)
+    shares().tell(lock, queue, entry)
   elseif is_to_tell then
     tell(owner, 'wait ' .. lock)
   end
@@ -58,6 +59,7 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
   return { 0, left, holder, pause }
 end
 
+shard = ARGV[#KEYS / 3 * 5 + 1]
 local replies = { now() }
 for i = 1, #KEYS / 3 do
   local k, a = 3 * i - 3, 5 * i - 5

@@ -18,7 +18,7 @@ local owner = redis.call('GET', lock)
 if not owner then
   return 0
 end
-if owner == SHARED and not has_shared(lock) then
+if owner == SHARED and not shares().has(lock) then
   return 0
 end
 if owner == SHARED or owner == SHARED .. FORCED then
@@ -26,7 +26,7 @@ if owner == SHARED or owner == SHARED .. FORCED then
     redis.call('PEXPIRE', lock, ARGV[1], 'LT')
     redis.call('SET', lock, SHARED .. FORCED, 'KEEPTTL')
   end
-  for _, member in ipairs(redis.call('ZRANGE', shared_of(lock), 0, -1)) do
+  for _, member in ipairs(redis.call('ZRANGE', shares().of(lock), 0, -1)) do
     local token = string.match(member, '|(.+)$') or ''
     tell(token, 'forced ' .. token .. ' ' .. lock)
   end

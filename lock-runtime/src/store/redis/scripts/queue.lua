@@ -32,6 +32,34 @@ local function channel(token)
   end
 end
 
+-- In a cluster: what stands in the braces of the sharded channels of the lock's slot. A script that passes locks on sets it, from
+-- its last argument. nil everywhere else.
+local shard
+
+-- What a sharded grant begins with: the id of this node. A server that refuses to tell it sends a grant that has to be confirmed.
+local sender
+local function from_here()
+  if not sender then
+    local id = redis.pcall('CLUSTER', 'MYID')
+    sender = type(id) == 'string' and 'from ' .. id .. ' ' or ''
+  end
+  return sender
+end
+
+-- Sends a message to whoever listens on the channel `address` of a process. Returns how many do, or an error. In a cluster a
+-- message goes to the sharded channel of the lock's slot first: only the nodes of this shard get it. When nobody listens there,
+-- or the server refuses it, the message goes to the process's own channel, and so to all nodes (rule 3: a listener of either counts).
+local function publish(address, message, is_grant)
+  if shard then
+    local sharded = is_grant and from_here() .. message or message
+    local listeners = redis.pcall('SPUBLISH', address .. '{' .. shard .. '}', sharded)
+    if type(listeners) == 'number' and listeners > 0 then
+      return listeners
+    end
+  end
+  return redis.pcall('PUBLISH', address, message)
+end
+
 -- Tells the process of `owner` something about its lock; a foreign value has nobody to tell. A sequence that begins with 0
 -- belongs to a lease that may linger (rule L9). Then no task of the process need be awake, so its keeper is told: on a channel
 -- of its own, unless it is not connected just now. The same when the message is `for_keeper`.
@@ -44,7 +72,7 @@ local function tell(owner, message, for_keeper)
     end
   end
   if address then
-    redis.pcall('PUBLISH', address, message)
+    publish(address, message)
   end
 end
 
@@ -56,21 +84,18 @@ end
 -- set back. Returns for how many ms the waiter may pause before it asks again, and whether to tell the owner that it waits:
 -- those in front of a waiter that has just come have told the owner (rule 5).
 local function join(queue, entry)
-  local came = redis.call('ZSCORE', queue, entry)
+  local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+  local is_empty = not last[1]
+  local came = last[1] == entry and last[2] or not is_empty and redis.call('ZSCORE', queue, entry)
   local is_new = not came
   if is_new then
-    local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0
-    came = number(math.max(now(), last + 1))
+    came = number(math.max(now(), (last[2] or 0) + 1))
     redis.call('ZADD', queue, came, entry)
   end
   redis.call('PEXPIRE', queue, QUEUE_TTL)
-  local last_near = redis.call('ZRANGE', queue, NEAR - 1, NEAR - 1, 'WITHSCORES')[2]
+  local last_near = not is_empty and redis.call('ZRANGE', queue, NEAR - 1, NEAR - 1, 'WITHSCORES')[2]
   local is_far = last_near and tonumber(came) > tonumber(last_near)
   return is_far and now() - came >= YOUNG and PAUSE or 0, not (is_far and is_new)
-end
-
-local function first_of(queue)
-  return redis.call('ZRANGE', queue, 0, 0)[1]
 end
 
 local gone = 0 -- how many have left the queue since `tell_near` was called last
@@ -103,7 +128,30 @@ local function tell_near(lock, queue)
   gone = 0
 end
 
+-- What the lock's key holds while the lock is shared: a mark that is no token.
+local SHARED = 'shared'
+local FORCED = '|forced' -- stands behind what the lock's key holds while the lock is released by force (rule 21)
+
+-- The functions for shared leases. They are made when a script first needs one of them: a server makes a script's functions anew
+-- whenever the script runs, and most runs need none of these.
+local made
+local function shares()
+  made = made or (function()
 -- include shared.lua
+  end)()
+  return made
+end
+
+-- Who has the lock, and for how many ms: `value` is what the lock's key holds. Of several shared leases it is the one at `place`.
+local function holder_of(lock, value, place)
+  if value == SHARED then
+    local token, left = shares().holder(lock, place)
+    if token then
+      return token, left
+    end
+  end
+  return value, redis.call('PTTL', lock)
+end
 
 -- Takes waiters from the queue until one of them gets the message that the lock is its own. The lock is then set to that token.
 -- Call this only when the lock is free, or its owner releases it. Returns the token, or nil when no waiter got the lock: none
@@ -126,16 +174,19 @@ local function hand_off(lock, queue, caller)
       return nil
     end
     local claim, token = string.match(entry, '^(%d+)|(.+)$')
-    if not token and parse_shared(entry) then
-      start_shared(lock)
+    if not token and shares().parse(entry) then
+      shares().start(lock)
       tried = true
-      if admit(lock, queue, caller, entry) then
+      if shares().admit(lock, queue, caller, entry) then
         return SHARED
       end
     end
     local address = token and channel(token)
     if address then
       local waiting = redis.call('EXISTS', queue)
+      if waiting == 0 then
+        gone = 0 -- nobody is left to come near
+      end
       tried = true
       local set = redis.pcall('SET', lock, token, 'PXAT', number(math.ceil(granted_at / 1000) + claim))
       if set.err then -- out of memory, for example: the lock is free instead, and waiters ask again within a second
@@ -145,8 +196,8 @@ local function hand_off(lock, queue, caller)
       if token == caller then
         return token
       end
-      local told = redis.pcall('PUBLISH', address,
-        'grant ' .. claim .. ' ' .. number(granted_at) .. ' ' .. waiting .. ' ' .. token .. ' ' .. lock)
+      local told = publish(address,
+        'grant ' .. claim .. ' ' .. number(granted_at) .. ' ' .. waiting .. ' ' .. token .. ' ' .. lock, true)
       if type(told) == 'table' or told > 0 then
         return token -- also when PUBLISH failed: the waiter finds its grant when it asks again
       end

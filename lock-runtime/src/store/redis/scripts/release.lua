@@ -6,6 +6,7 @@
 -- KEYS  per release: lock, queue, fence
 -- ARGV  per release: token, its claim in ms, last fencing token reserved (0 = none), last one used,
 --       token that joins the end of the queue in the same step ('' = none), its claim in ms
+--       and in a cluster, after all of them, what names the sharded channels of the slot: see queue.lua
 -- Returns { answer… }, an answer being
 --   1 if the token owned the lock, else 0
 --   { 1 or 0, now µs, ms to live, owner's token now, 1 if another process waits } when a token was queued again
@@ -19,7 +20,7 @@
 local function pass_on(lock, queue, owner, token, claim, again, again_claim)
   local owned = owner == token
   leave(queue, claim .. '|' .. token)
-  if owner == SHARED and not has_shared(lock) then
+  if owner == SHARED and not shares().has(lock) then
     owner = nil
   end
   if again ~= '' and owner ~= again then -- otherwise this release was executed before, and the lock was passed on since
@@ -32,7 +33,7 @@ local function pass_on(lock, queue, owner, token, claim, again, again_claim)
     end
   elseif owner == SHARED then
     -- The token may have stood in front of others that fit.
-    admit(lock, queue)
+    shares().admit(lock, queue)
   elseif again ~= '' and owner ~= again then
     tell(owner, 'wait ' .. lock)
   end
@@ -40,7 +41,7 @@ local function pass_on(lock, queue, owner, token, claim, again, again_claim)
     return owned and 1 or 0
   end
   if owner == SHARED then
-    tell_shared(lock, queue, again_claim .. '|' .. again)
+    shares().tell(lock, queue, again_claim .. '|' .. again)
   end
   local holder, left = holder_of(lock, owner, -1)
   return { owned and 1 or 0, now(), left, holder, redis.call('EXISTS', queue) }
@@ -75,6 +76,7 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
   return { -2, message_of(answer) }
 end
 
+shard = ARGV[#KEYS / 3 * 6 + 1]
 local replies = {}
 for i = 1, #KEYS / 3 do
   local k, a = 3 * i - 3, 6 * i - 6

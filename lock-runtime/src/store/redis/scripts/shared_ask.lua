@@ -4,35 +4,38 @@
 -- KEYS  per ask: lock, queue, fence, shared, head
 -- ARGV  per ask: token, claim in ms, capacity (0 = no limit), 1 to wait in the queue, 1 to draw a fencing token,
 --       server time in µs after which the asker has given up (0 = never)
+--       and in a cluster, after all of them, what names the sharded channels of the slot: see queue.lua
 -- Returns as ask.lua
 
 -- include queue.lua
+
+local shares = shares()
 
 local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not_after)
   if not_after > 0 and now() > not_after then
     return { -1 }
   end
-  local shared, member = shared_of(lock), capacity .. '|' .. token
+  local shared, member = shares.of(lock), capacity .. '|' .. token
   local entry = claim .. 's' .. member
   local owner = redis.call('GET', lock)
-  if owner == SHARED and not has_shared(lock) then
+  if owner == SHARED and not shares.has(lock) then
     owner = nil
   end
   if not owner then
     owner = hand_off(lock, queue, token)
     if not owner then
-      start_shared(lock)
-      add_shared(lock, member, claim)
-      keep_shared(lock)
+      shares.start(lock)
+      shares.add(lock, member, claim)
+      shares.keep(lock)
       owner = SHARED
     end
   elseif owner == SHARED and not redis.call('ZSCORE', shared, member) then
-    admit(lock, queue, token) -- a lease that has ended by itself may have left room
-    if not redis.call('ZSCORE', shared, member) and fits(lock, capacity) and is_next(lock, queue, entry) then
+    shares.admit(lock, queue, token) -- a lease that has ended by itself may have left room
+    if not redis.call('ZSCORE', shared, member) and shares.fits(lock, capacity) and shares.is_next(lock, queue, entry) then
       leave(queue, entry)
-      add_shared(lock, member, claim)
-      keep_shared(lock)
-      admit(lock, queue)
+      shares.add(lock, member, claim)
+      shares.keep(lock)
+      shares.admit(lock, queue)
     end
   end
   local ends = owner == SHARED and redis.call('ZSCORE', shared, member)
@@ -52,7 +55,7 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
   end
   if is_to_tell and owner == SHARED then
     -- The other permits of the same process are no reason to end what it does.
-    tell_shared(lock, queue, entry, channel(token))
+    shares.tell(lock, queue, entry, channel(token))
   elseif is_to_tell then
     tell(owner, 'wait ' .. lock)
   end
@@ -60,6 +63,7 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
   return { 0, left, holder, pause }
 end
 
+shard = ARGV[#KEYS / 5 * 6 + 1]
 local replies = { now() }
 for i = 1, #KEYS / 5 do
   local k, a = 5 * i - 5, 6 * i - 6

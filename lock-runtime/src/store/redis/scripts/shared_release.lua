@@ -5,23 +5,26 @@
 -- KEYS  per release: lock, queue, fence, shared, head
 -- ARGV  per release: token, its claim in ms, its capacity,
 --       token that joins the end of the queue in the same step ('' = none), its claim in ms
+--       and in a cluster, after all of them, what names the sharded channels of the slot: see queue.lua
 -- Returns { answer… }, each as in release.lua
 
 -- include queue.lua
 
+local shares = shares()
+
 local function release(lock, queue, token, claim, capacity, again, again_claim)
-  local shared, member = shared_of(lock), capacity .. '|' .. token
+  local shared, member = shares.of(lock), capacity .. '|' .. token
   local again_member = capacity .. '|' .. again
   local again_entry = again_claim .. 's' .. again_member
   local owner, owned = redis.call('GET', lock), false
   if owner == SHARED or owner == SHARED .. FORCED then
-    has_shared(lock)
+    shares.has(lock)
     local removed = redis.call('ZREM', shared, member) == 1
     owned = removed and owner == SHARED
     if redis.call('EXISTS', shared) == 0 then
       owner = nil
     elseif owned then
-      keep_shared(lock)
+      shares.keep(lock)
     end
   end
   leave(queue, claim .. 's' .. member)
@@ -35,7 +38,7 @@ local function release(lock, queue, token, claim, capacity, again, again_claim)
       redis.call('DEL', lock)
     end
   elseif owner == SHARED then
-    admit(lock, queue, again)
+    shares.admit(lock, queue, again)
   end
   if again == '' or not owner then
     return owned and 1 or 0
@@ -46,7 +49,7 @@ local function release(lock, queue, token, claim, capacity, again, again_claim)
     return { owned and 1 or 0, now(), left, again, redis.call('EXISTS', queue) }
   end
   if owner == SHARED then
-    tell_shared(lock, queue, again_entry, channel(again))
+    shares.tell(lock, queue, again_entry, channel(again))
   else
     tell(owner, 'wait ' .. lock)
   end
@@ -54,6 +57,7 @@ local function release(lock, queue, token, claim, capacity, again, again_claim)
   return { owned and 1 or 0, now(), left, holder, redis.call('EXISTS', queue) }
 end
 
+shard = ARGV[#KEYS + 1]
 local replies = {}
 for i = 1, #KEYS / 5 do
   local k, a = 5 * i - 5, 5 * i - 5

@@ -7,13 +7,15 @@
 
 -- include queue.lua
 
+local shares = shares()
+
 local function renew(lock, member, lease)
-  local shared = shared_of(lock)
+  local shared = shares.of(lock)
   local ends = redis.call('GET', lock) == SHARED and redis.call('ZSCORE', shared, member)
   if not ends or tonumber(ends) <= math.floor(now() / 1000) then
     return 0
   end
-  local wanted, last = shared_end(lease), redis.call('ZRANGE', shared, -1, -1, 'WITHSCORES')[2]
+  local wanted, last = shares.end_of(lease), redis.call('ZRANGE', shared, -1, -1, 'WITHSCORES')[2]
   local till = number(math.max(wanted, last))
   -- The ends of the keys come first: a script that has written may also write while memory is full.
   redis.call('PEXPIREAT', lock, till)

@@ -18,7 +18,7 @@ fn owned<const N: usize>(fields: [i64; N], owner: &str, more: &[i64]) -> Value {
 }
 
 fn answer(value: Value, fences: u32) -> Result<Answer, StoreError> {
-    read_answer(value, &ask(fences), Anchor { sent: Moment::now(), store_micros: 7, drift: Drift::DEFAULT })
+    read_answer(value, &ask(fences), Anchor { sent: Moment::now(), store_micros: 7, drift: Drift::DEFAULT, node: None })
 }
 
 /// Whether another process waits, and the first fencing token. The lease has `millis` left.
@@ -63,8 +63,9 @@ fn a_claim_is_granted_confirmed_or_refused() {
 
 #[test]
 fn a_release_says_whether_it_was_owned_and_how_the_ask_fared_that_went_along() {
-    let released =
-        |value, asks_again| read_released(value, &release("p:k", asks_again), Moment::now(), Drift::DEFAULT).unwrap();
+    let released = |value, asks_again| {
+        read_released(value, &release("p:k", asks_again), Moment::now(), (Drift::DEFAULT, None)).unwrap()
+    };
     for owned in [0, 1] {
         let plain = released(Value::Int(owned), true);
         assert!(plain.owned == (owned == 1) && plain.again.is_none());
@@ -88,7 +89,7 @@ fn an_error_with_one_key_is_told_of_that_key() {
     for (message, retry) in [("OOM command not allowed", Retry::Later), ("WRONGTYPE Operation", Retry::Never)] {
         let of_answer = answer(failed(message), 0).unwrap_err();
         let of_release =
-            read_released(failed(message), &release("p:k", false), Moment::now(), Drift::DEFAULT).unwrap_err();
+            read_released(failed(message), &release("p:k", false), Moment::now(), (Drift::DEFAULT, None)).unwrap_err();
         for error in [of_answer, of_release] {
             assert_eq!(error.retry, retry, "{message}");
             assert!(error.problem.to_string().contains(message), "{error:?}");

@@ -1,0 +1,62 @@
+//! Worlds whose locks are in a cluster. Its nodes have the same keys, and slots move from one node to another.
+//!
+//! When a slot moves, the node that had it hears of it a little later. Until then its listeners hear the sharded messages of the new
+//! master, which does not count them. Then the server ends their subscriptions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use redis::IntoConnectionInfo;
+use server_model::slot_of;
+use tokio::time::sleep;
+
+use super::network::Network;
+use super::world::Plan;
+use crate::settings::Settings;
+use crate::store::redis::RedisStore;
+use crate::store::redis::cluster::Cluster;
+use crate::store::redis::cluster::seeds::Seeds;
+use crate::store::redis::cluster::topology::Topology;
+use crate::store::redis::link::Channel;
+use crate::store::redis::servers::Servers;
+
+const NODES: usize = 2;
+/// A node hears of a move within this time, in milliseconds.
+const NEWS: u64 = 60;
+
+pub(super) fn plan(random: &mut Rng) -> Plan {
+    let plan = Plan::of(random);
+    let pause = random.choice([1500, 500, 150]).map(Duration::from_millis);
+    Plan { nodes: NODES, forgetful: false, foreign: false, load: 0, keys: plan.keys.min(3), pause, ..plan }
+}
+
+/// The stores of a manager: of its tasks, and of its keeper.
+pub(super) fn stores(network: &Arc<Network>, name: &str, settings: &Settings, process: &str) -> [RedisStore; 2] {
+    let addresses = (1..=NODES).map(|port| format!("redis://node:{port}").into_connection_info().unwrap()).collect();
+    let seeds = Seeds::simulated(&network.host(name), addresses).unwrap();
+    let topology = Topology::new(seeds, settings.drift(), settings.command_timeout, settings.connect_timeout);
+    let [front, back] =
+        [Channel::of_callers(process), Channel::of_keeper(process)].map(|channel| Cluster::new(&topology, channel));
+    front.mirror_connections(&back, |work| drop(tokio::spawn(work)));
+    [front, back].map(|masters| RedisStore::new(Servers::Cluster(masters)))
+}
+
+/// Moves the slots of some locks.
+pub(super) fn move_slots(network: &Arc<Network>, plan: &Plan, random: &mut Rng) {
+    for key in 0..plan.keys {
+        if random.bool() {
+            continue;
+        }
+        let (slot, to) = (slot_of(format!("k:{key}").as_bytes()), random.usize(..NODES));
+        let from = network.server(|server, _| server.move_slot(slot, to));
+        if from == to {
+            continue;
+        }
+        let (network, delay) = (Arc::clone(network), Duration::from_millis(random.u64(0..=NEWS)));
+        tokio::spawn(async move {
+            sleep(delay).await;
+            network.server(|server, _| server.end_sharded(slot, from));
+        });
+    }
+}
