@@ -79,6 +79,7 @@ fn everything() -> Protocol {
         late_tasks: 1,
         nested: 1,
         lingers: 1,
+        uncounted: 1,
     };
     Protocol::of(3, &[RENEWED, FENCED], faults).rounds(2)
 }

@@ -21,7 +21,7 @@ use crate::store::redis::cluster::topology::Topology;
 use crate::store::redis::link::Channel;
 use crate::store::redis::servers::Servers;
 
-const NODES: usize = 2;
+const NODES: usize = 4;
 /// A node hears of a move within this time, in milliseconds.
 const NEWS: u64 = 60;
 
