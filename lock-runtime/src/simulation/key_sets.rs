@@ -221,7 +221,7 @@ async fn a_set_that_had_to_wait_for_its_first_key_is_not_told_of_a_silent_server
     network.move_away(Duration::from_millis(100));
     let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
     locks.lock_all("k", 0..KEYS).timeout(SETTLED).acquire().await.unwrap().release().await.unwrap();
-    let timeout = Duration::from_millis(1000);
+    let timeout = Duration::from_secs(1);
     for held_for in [700, 800, 850, 900, 950, 990] {
         let first = others.lock("k", &0).timeout(SETTLED).acquire().await.unwrap();
         let waiting = locks.lock_all("k", 0..KEYS).timeout(timeout).acquire();
