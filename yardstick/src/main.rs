@@ -9,8 +9,9 @@
 //! Each case runs in a process of its own. Instructions are those in user space, counted by valgrind's `callgrind`, of all threads
 //! of that process. A case runs twice, with more repetitions the second time, and the difference counts: it has no start and no
 //! end. The server is another process, so its work and the kernel's are not counted.
-//! Counted anew on a later day, the same code took up to a third more instructions, and the reason is not known. So what a change
-//! costs shows when the commit before it is counted on the same machine, on the same day.
+//! The same code may take up to a third more instructions on another machine. One cause: a copy of several kilobytes is one
+//! instruction for each byte, or one for 32 bytes, and glibc chooses by the processor. So what a change costs shows when the commit
+//! before it is counted on the same machine.
 //!
 //! Why no benchmark crate: gungraun (before: iai-callgrind) wants a runner of the very same version installed beside it, and
 //! counts one process without another beside it, such as the server.

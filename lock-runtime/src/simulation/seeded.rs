@@ -187,7 +187,11 @@ pub(super) const ALL: &[Seeded] = &[
         &[("local next_owner = hand_off(lock, queue, token)", "local next_owner = nil")],
         HEAD,
     ),
-    scripts("the queue's last is served first", &[("number(math.max(now(), last + 1))", "number(-now())")], ORDER),
+    scripts(
+        "the queue's last is served first",
+        &[("number(math.max(now(), (last[2] or 0) + 1))", "number(-now())")],
+        ORDER,
+    ),
     scripts(
         "who yields queues at the head",
         &[(

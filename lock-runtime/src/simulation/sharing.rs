@@ -322,10 +322,14 @@ type Case = (&'static str, Bug, Scene, fn(&Shown) -> bool);
 
 #[test]
 fn each_bug_of_shared_leases_shows() {
-    let beside: &[(&str, &str)] = &[("if owner == SHARED and not has_shared(lock) then", "if owner == SHARED then")];
+    let beside: &[(&str, &str)] = &[
+        ("if owner == SHARED and not shares().has(lock) then", "if owner == SHARED then"),
+        ("if owner == SHARED and not shares.has(lock) then", "if owner == SHARED then"),
+    ];
     let too_many: &[(&str, &str)] =
-        &[("redis.call('ZCARD', shared_of(lock)) < capacity", "redis.call('ZCARD', shared_of(lock)) <= capacity")];
-    let overtaken: &[(&str, &str)] = &[("if head_lives(lock, head) then", "if not head_lives(lock, head) then")];
+        &[("redis.call('ZCARD', shares.of(lock)) < capacity", "redis.call('ZCARD', shares.of(lock)) <= capacity")];
+    let overtaken: &[(&str, &str)] =
+        &[("if shares.head_lives(lock, head) then", "if not shares.head_lives(lock, head) then")];
     let lost: &[(&str, &str)] = &[(
         "local removed = redis.call('ZREM', shared, member) == 1",
         "local removed = redis.call('ZSCORE', shared, member)",
