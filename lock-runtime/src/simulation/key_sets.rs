@@ -122,7 +122,7 @@ impl Task {
 fn play(seed: u64, bug: Option<Mutant>) -> Vec<String> {
     let _seeded = Seeded::begin(bug);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(async {
+    let (mut seen, network) = runtime.block_on(async {
         let _time = Simulated::begin();
         let mut random = Rng::with_seed(seed);
         let network = Network::new(ModelServer::new(), 1.0, random.fork());
@@ -150,9 +150,10 @@ fn play(seed: u64, bug: Option<Mutant>) -> Vec<String> {
         }
         network.set_conditions(calm);
         let start = Instant::now();
-        let everything = connect(&network, "last").lock_all("k", 0..KEYS).timeout(SETTLED).acquire().await;
+        let last = connect(&network, "last");
+        let everything = last.lock_all("k", 0..KEYS).timeout(SETTLED).acquire().await;
         let mut seen = std::mem::take(&mut witness.lock().unwrap().seen);
-        if let Err(error) = everything {
+        if let Err(error) = &everything {
             seen.push(format!("left behind after {:?}: {error}", start.elapsed()));
         }
         for locks in &processes {
@@ -160,8 +161,18 @@ fn play(seed: u64, bug: Option<Mutant>) -> Vec<String> {
                 seen.push(format!("{:?} still holds {}", locks, locks.stats().held));
             }
         }
-        seen
-    })
+        drop(everything);
+        // What is still to be released keeps its manager in memory, and the world with it.
+        for locks in processes.iter().chain([&last]) {
+            locks.shutdown().await;
+        }
+        (seen, Arc::downgrade(&network))
+    });
+    drop(runtime);
+    if network.strong_count() > 0 {
+        seen.push("something of the world stays in memory".to_owned());
+    }
+    seen
 }
 
 /// By how much a set comes too late while the server hangs.

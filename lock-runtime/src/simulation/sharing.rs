@@ -96,6 +96,8 @@ struct Shown {
     left: Vec<String>,
     /// Slots that were still in use in the end.
     slots: usize,
+    /// Whether something of the world stays in memory when all of it is dropped.
+    is_kept: bool,
     /// How often readers shared, or several had permits.
     shared: u64,
 }
@@ -108,6 +110,7 @@ impl Shown {
             && is_soon
             && self.left.is_empty()
             && self.slots == 0
+            && !self.is_kept
     }
 }
 
@@ -249,7 +252,7 @@ async fn trouble(network: &Network, mut random: Rng) {
 }
 
 /// Three processes use one lock. `scene.is_troubled`: one of them may be killed.
-async fn play(seed: u64, scene: Scene, bug: Option<Bug>) -> Shown {
+async fn play(seed: u64, scene: Scene, bug: Option<Bug>) -> (Shown, Weak<Network>) {
     let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
     let mut random = Rng::with_seed(seed);
     let mut server = ModelServer::new();
@@ -291,12 +294,15 @@ async fn play(seed: u64, scene: Scene, bug: Option<Bug>) -> Shown {
     let mut shown = board.lock().unwrap().shown.clone();
     shown.left = keys.into_iter().map(|(key, _)| key).filter(|key| !key.ends_with(":fence")).collect();
     shown.slots = processes[..2].iter().map(|locks| locks.core().table().all().len()).sum();
-    shown
+    (shown, Arc::downgrade(&network))
 }
 
 fn shown(seed: u64, scene: Scene, bug: Option<Bug>) -> Shown {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(play(seed, scene, bug))
+    let (mut shown, network) = runtime.block_on(play(seed, scene, bug));
+    drop(runtime);
+    shown.is_kept = network.strong_count() > 0;
+    shown
 }
 
 const SCENES: [Scene; 7] =
