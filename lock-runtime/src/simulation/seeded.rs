@@ -189,7 +189,7 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     scripts(
         "the queue's last is served first",
-        &[("number(math.max(now(), (last[2] or 0) + 1))", "number(-now())")],
+        &[("number(math.max(now(), (last or 0) + 1))", "number(-now())")],
         ORDER,
     ),
     scripts(

@@ -19,23 +19,23 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "c1cc7fdf0331d7bf68b3c4ac3668d2f949ccc980");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "71c477b3d792616cde845adb994801bc9979f6cc");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "dc68cefe0c3263eed302995df5cb7f9c687965bd");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "4318bbc63dac3237b070b8c7e0f7e2c9be74d795");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "b6c2e1bed6a40f82b48018a993cf0662d9d599dc");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "f07214c58e34971a87313a1f8230f9bdc3d17f10");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "ab8f21cd58ec18a6ed2c183728afe3dde54646b7");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "88fcb9a04e069b7e63a1efb3e16047a878bc3f26");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "85d7ce405c79ff456b98f08d06e4edb41a8fc5b0");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "31896bf8929c41845ce1dbae81fdd803c7f03158");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "00f870cb8d4c5feb22420d3b3a692fee15b58c5e");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "75da4286a879d12490a481b2243b6f306461b3dc");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "0e47a1b67b3c6e9e1bc0c31d210db8decb17636c");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "c96aa010fdaefcdf7f6715d038025cec7f81e70d");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "2a7769f151b6c60c3523aafec2250d6b24a0ff82");
+    script!(9, "shared_ask.lua", "be1c98e34035d661828aacbb2de9b7923d012f20");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "b1b2d9286d0ce96718d3032acb8d3953a2a0b3a4");
+    script!(10, "shared_release.lua", "d9c815753ab6da9ed17848262db2547b16d81ba4");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "39f3991f4e2bff9286350cff45086777ec4e6b46");
+    script!(11, "shared_renew.lua", "6d630d74a84e3d8c8258b4aadd872ae069ab3a88");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "ac06fd7c7894a9f543d39df9b6278f9ea4c170da");
+    script!(12, "shared_draw.lua", "5c02d3e7e4d02d8809d52cca5bee08d5410bfb5c");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

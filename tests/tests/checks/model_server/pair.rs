@@ -267,8 +267,9 @@ impl Pair {
                 };
                 model.len() == real.len() && model.iter().zip(real).enumerate().all(same)
             }
-            (Reply::Integer(model), Reply::Integer(real)) if is_left(path) && *model > 0 && *real > 0 => {
-                // A hand-off rounds up to whole milliseconds: a microsecond between the two may make one of them.
+            (Reply::Integer(model), Reply::Integer(real)) if is_left(path) && *model >= 0 && *real >= 0 => {
+                // A hand-off rounds up to whole milliseconds: a microsecond between the two may make one of them. A lease in its last
+                // millisecond has none left.
                 model.abs_diff(*real) <= self.slack.millis + span.millis() + 1
             }
             (Reply::Integer(model), Reply::Integer(real)) => {

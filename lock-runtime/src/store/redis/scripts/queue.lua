@@ -84,16 +84,16 @@ end
 -- set back. Returns for how many ms the waiter may pause before it asks again, and whether to tell the owner that it waits:
 -- those in front of a waiter that has just come have told the owner (rule 5).
 local function join(queue, entry)
-  local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
-  local is_empty = not last[1]
-  local came = last[1] == entry and last[2] or not is_empty and redis.call('ZSCORE', queue, entry)
-  local is_new = not came
+  local came = redis.call('ZSCORE', queue, entry)
+  local is_new, is_alone = not came, false
   if is_new then
-    came = number(math.max(now(), (last[2] or 0) + 1))
+    local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2]
+    is_alone = not last
+    came = number(math.max(now(), (last or 0) + 1))
     redis.call('ZADD', queue, came, entry)
   end
   redis.call('PEXPIRE', queue, QUEUE_TTL)
-  local last_near = not is_empty and redis.call('ZRANGE', queue, NEAR - 1, NEAR - 1, 'WITHSCORES')[2]
+  local last_near = not is_alone and redis.call('ZRANGE', queue, NEAR - 1, NEAR - 1, 'WITHSCORES')[2]
   local is_far = last_near and tonumber(came) > tonumber(last_near)
   return is_far and now() - came >= YOUNG and PAUSE or 0, not (is_far and is_new)
 end
