@@ -187,7 +187,11 @@ pub(super) const ALL: &[Seeded] = &[
         &[("local next_owner = hand_off(lock, queue, token)", "local next_owner = nil")],
         HEAD,
     ),
-    scripts("the queue's last is served first", &[("number(math.max(now(), last + 1))", "number(-now())")], ORDER),
+    scripts(
+        "the queue's last is served first",
+        &[("number(math.max(now(), (last[2] or 0) + 1))", "number(-now())")],
+        ORDER,
+    ),
     scripts(
         "who yields queues at the head",
         &[(
@@ -323,12 +327,9 @@ pub(super) const ALL: &[Seeded] = &[
     code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),
     in_a_cluster(code("a grant of another node is used unconfirmed", Mutant::RelayedGrantTrusted, BACKED)),
     in_a_cluster(code("replies count after the server ended a subscription", Mutant::ShiftedRepliesCount, BACKED)),
-    in_a_cluster(scripts(
-        "whoever hears no sharded channel is passed over",
-        &[(
-            "    if type(listeners) == 'number' and listeners > 0 then\n      return listeners\n    end\n",
-            "    if is_grant then\n      return listeners\n    end\n",
-        )],
-        ORDER,
+    in_a_cluster(code(
+        "a release that was repeated before its slot moved is told as a loss",
+        Mutant::RepetitionBeforeMoveForgotten,
+        ERRORS,
     )),
 ];

@@ -96,6 +96,7 @@ fn id(node: usize) -> String {
 }
 
 /// The slot of a key, or of a sharded channel: what is in braces counts, where there are any.
+#[must_use]
 pub fn slot_of(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = key.get(open + 1..)?;
