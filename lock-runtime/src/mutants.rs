@@ -81,6 +81,7 @@ mod seeded {
         ReleasePerHold,
         RenewedPastMaxHold,
         RelayedGrantTrusted,
+        RepetitionBeforeMoveForgotten,
         RepetitionEndsWait,
         RepeatedCutOff,
         RepeatedWithoutPause,

@@ -327,12 +327,9 @@ pub(super) const ALL: &[Seeded] = &[
     code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),
     in_a_cluster(code("a grant of another node is used unconfirmed", Mutant::RelayedGrantTrusted, BACKED)),
     in_a_cluster(code("replies count after the server ended a subscription", Mutant::ShiftedRepliesCount, BACKED)),
-    in_a_cluster(scripts(
-        "whoever hears no sharded channel is passed over",
-        &[(
-            "    if type(listeners) == 'number' and listeners > 0 then\n      return listeners\n    end\n",
-            "    if is_grant then\n      return listeners\n    end\n",
-        )],
-        ORDER,
+    in_a_cluster(code(
+        "a release that was repeated before its slot moved is told as a loss",
+        Mutant::RepetitionBeforeMoveForgotten,
+        ERRORS,
     )),
 ];

@@ -79,7 +79,11 @@ impl<'a> Route<'a> {
             let stop = self.next_stop(deadline).await.map_err(CallError::before_sending)?;
             deadline = deadline.counted_from(Moment::now());
             let link = self.cluster.link(&stop.node).map_err(CallError::before_sending)?;
-            match self.send(&stop, &link, command, deadline).await {
+            let (outcome, repeated) = self.send(&stop, &link, command, deadline).await;
+            // A redirection may be the answer to the repetition alone: the command before it may have taken effect here, and its
+            // answer was lost. The slot that moves ends the connection itself.
+            self.note_repeated(repeated);
+            match outcome {
                 Ok(called) => {
                     if stop.was_doubtful {
                         self.cluster.topology.trust(&stop.node);
@@ -111,16 +115,24 @@ impl<'a> Route<'a> {
         link: &Arc<Link>,
         command: &(dyn Fn(&Link) -> Outgoing + Send + Sync),
         deadline: Deadline,
-    ) -> Result<Called, CallError> {
+    ) -> (Result<Called, CallError>, bool) {
         // Otherwise a connection to a server that is gone without a word would use up all the time.
         let limit = if stop.was_doubtful { deadline.min_at(self.end, deadline.start()) } else { deadline };
         // The command is made when there is a connection: only then is the server's clock known, by which an ask ends.
-        let deadline = link.ready(limit).await?;
+        let deadline = match link.ready(limit).await {
+            Ok(deadline) => deadline,
+            Err(error) => return (Err(error), false),
+        };
         if stop.is_asking {
-            link.call_asking(command(link), deadline).await
+            (link.call_asking(command(link), deadline).await, false)
         } else {
-            link.call(command(link), deadline).await
+            link.call_telling(command(link), deadline).await
         }
+    }
+
+    fn note_repeated(&mut self, repeated: bool) {
+        mutant!(RepetitionBeforeMoveForgotten => return);
+        self.repeated |= repeated;
     }
 
     /// Prepares the next try; fails when there is none.

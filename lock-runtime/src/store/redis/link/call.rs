@@ -32,19 +32,32 @@ impl Link {
         deadline: Deadline,
     ) -> BoxFuture<'_, Result<Called, CallError>> {
         let command = command.into();
-        Box::pin(async move {
-            match self.send(&command, deadline).await {
-                Err(CallError::Failed(error)) if error.is_io_error() => {
-                    // Boxed, because it is rare, as in `send`.
-                    match Box::pin(self.send(&command, deadline.counted_from(Moment::now()))).await {
-                        Ok(called) => Ok(Called { repeated: true, ..called }),
-                        Err(CallError::UnknownScript { .. }) => Err(CallError::UnknownScript { repeated: true }),
-                        Err(error) => Err(error.after_sending()),
-                    }
-                }
-                outcome => outcome,
+        Box::pin(async move { self.send_twice(&command, deadline).await.0 })
+    }
+
+    /// The same, and whether the command was repeated: also an error may be the answer to the repetition alone.
+    pub(in super::super) fn call_telling(
+        self: &Arc<Self>,
+        command: Outgoing,
+        deadline: Deadline,
+    ) -> BoxFuture<'_, (Result<Called, CallError>, bool)> {
+        Box::pin(async move { self.send_twice(&command, deadline).await })
+    }
+
+    async fn send_twice(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> (Result<Called, CallError>, bool) {
+        match self.send(command, deadline).await {
+            Err(CallError::Failed(error)) if error.is_io_error() => {
+                // Boxed, because it is rare, as in `send`.
+                let again = Box::pin(self.send(command, deadline.counted_from(Moment::now()))).await;
+                let outcome = match again {
+                    Ok(called) => Ok(Called { repeated: true, ..called }),
+                    Err(CallError::UnknownScript { .. }) => Err(CallError::UnknownScript { repeated: true }),
+                    Err(error) => Err(error.after_sending()),
+                };
+                (outcome, true)
             }
-        })
+            outcome => (outcome, false),
+        }
     }
 
     async fn send(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> Result<Called, CallError> {
