@@ -326,7 +326,7 @@ pub(super) const ALL: &[Seeded] = &[
     code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT),
     code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),
     in_a_cluster(code("a grant of another node is used unconfirmed", Mutant::RelayedGrantTrusted, BACKED)),
-    in_a_cluster(code("replies count after the server ended a subscription", Mutant::ShiftedRepliesCount, BACKED)),
+    in_a_cluster(code("replies count after the server ended a subscription", Mutant::ShiftedRepliesCount, UNUSED)),
     in_a_cluster(code(
         "a release that was repeated before its slot moved is told as a loss",
         Mutant::RepetitionBeforeMoveForgotten,

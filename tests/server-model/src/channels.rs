@@ -42,14 +42,18 @@ impl Channels {
         Reply::Push(vec![Reply::bulk("ssubscribe"), Reply::bulk(channel), Reply::count(count)])
     }
 
-    /// Ends the subscriptions to these sharded channels of those clients, and tells them.
+    /// Ends the subscriptions to these sharded channels of those clients, and tells them, in the order in which they connected: the
+    /// names of channels are random.
     pub(crate) fn end_sharded(&mut self, is_meant: impl Fn(&[u8]) -> bool, ends: impl Fn(Client) -> bool) {
+        let mut told = Vec::new();
         for (channel, listeners) in self.sharded.iter_mut().filter(|(channel, _)| is_meant(channel)) {
             for client in listeners.extract_if(.., |client| ends(*client)) {
                 let push = vec![Reply::bulk("sunsubscribe"), Reply::bulk(channel), Reply::Integer(0)];
-                self.pushes.push((client, Reply::Push(push)));
+                told.push((client, Reply::Push(push)));
             }
         }
+        told.sort_by_key(|(client, _)| *client);
+        self.pushes.extend(told);
     }
 
     /// Tells what is said on no channel.

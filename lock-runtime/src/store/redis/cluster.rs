@@ -3,7 +3,7 @@
 //! The `redis` crate's `ClusterConnection` connects to every master, repeats commands long after their callers gave up, and
 //! can lose the wake-up of a command that was redirected.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -33,7 +33,7 @@ pub(crate) struct Cluster {
     /// What these connections hear.
     channel: Channel,
     events: OnceLock<Weak<dyn Events>>,
-    links: Mutex<HashMap<Node, Arc<Link>>>,
+    links: Mutex<BTreeMap<Node, Arc<Link>>>,
     /// Called for each master that gets a link.
     on_new_master: OnceLock<OnNewMaster>,
     /// How many commands look for their master, or wait for its answer.
@@ -94,7 +94,7 @@ impl Cluster {
         self.topology.master(slot_of(key)).map_or_else(|| "the cluster".to_owned(), |(node, _)| node.to_string())
     }
 
-    fn links(&self) -> MutexGuard<'_, HashMap<Node, Arc<Link>>> {
+    fn links(&self) -> MutexGuard<'_, BTreeMap<Node, Arc<Link>>> {
         // Nothing that can panic runs under this lock.
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }

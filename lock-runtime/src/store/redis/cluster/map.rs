@@ -9,7 +9,7 @@ use super::super::hash_slot::SLOTS;
 use super::super::reply::{integer, text};
 
 /// Where a node of the cluster listens.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Node {
     pub(super) host: Arc<str>,
     pub(super) port: u16,

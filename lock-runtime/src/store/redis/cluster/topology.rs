@@ -1,6 +1,6 @@
 //! [`Topology`]: what a manager knows about the cluster, and how it learns more.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -48,7 +48,7 @@ struct State {
     /// When a node last confirmed the map.
     told: Option<Moment>,
     /// Since when a master is doubtful. A connection that was made later ends the doubt.
-    doubtful: HashMap<Node, Moment>,
+    doubtful: BTreeMap<Node, Moment>,
     /// When the nodes were last asked for the map, and whether that has ended.
     asked: Option<(Moment, bool)>,
 }
