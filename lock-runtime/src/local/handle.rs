@@ -293,6 +293,10 @@ impl HoldHandle {
         let Some(lease) = state.lease.as_mut().filter(|lease| self.is_on(lease)) else { return };
         let Some(mut hold) = lease.hold.take() else { return };
         hold.begin(request, now);
+        if hold.terms.is_some() {
+            // The same terms, in the part of the request that this handle has: the handle asks them why the hold was lost.
+            hold.terms.clone_from(&self.0.terms);
+        }
         hold.confirmed = lease.is_whole_for(&hold, now).then_some(now);
         lease.hold = Some(hold);
         // The keeper may have known it as a hold that needs nothing for long.

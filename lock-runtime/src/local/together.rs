@@ -22,9 +22,7 @@ impl ActiveHold {
             // Readers have it together. It is renewed, and nobody's time began anew.
             self.body |= request.body;
         } else if let Some(holding) = self.holding.take() {
-            // Its handle looks at the terms with which it was acquired.
-            let terms = self.terms.take();
-            *self = Self { terms, ..Self::of_request(self.id, self.path, holding, request, now) };
+            *self = Self::of_request(self.id, self.path, holding, request, now);
         }
         // What keeps others out is noted when the lease is long enough for it.
         self.kept_until = None;
