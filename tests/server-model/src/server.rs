@@ -186,6 +186,16 @@ impl ModelServer {
         gaps.min_by(f64::total_cmp)
     }
 
+    /// The scores in all sorted sets whose names end with `suffix`.
+    #[must_use]
+    pub fn scores(&self, suffix: &str) -> Vec<f64> {
+        let data = self.data();
+        let sets = data.keys.slots().filter(|(key, _)| key.ends_with(suffix.as_bytes()));
+        sets.filter_map(|(_, slot)| if let Value::Sorted(sorted) = &slot.value { Some(sorted.scores()) } else { None })
+            .flatten()
+            .collect()
+    }
+
     pub(crate) fn data(&self) -> MutexGuard<'_, Data> {
         // Nothing that can panic runs under this lock.
         self.data.lock().unwrap_or_else(PoisonError::into_inner)

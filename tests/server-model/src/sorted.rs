@@ -13,6 +13,10 @@ impl SortedSet {
         self.0.iter().map(|(_, member)| member.as_slice())
     }
 
+    pub(crate) fn scores(&self) -> Vec<f64> {
+        self.0.iter().map(|(score, _)| *score).collect()
+    }
+
     /// How far the scores are apart of two members that follow each other: the least distance.
     pub(crate) fn least_gap(&self) -> Option<f64> {
         self.0.iter().zip(self.0.iter().skip(1)).map(|(one, next)| next.0 - one.0).min_by(f64::total_cmp)

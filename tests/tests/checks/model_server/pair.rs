@@ -170,13 +170,18 @@ impl Pair {
         }
     }
 
-    /// When keys end, at the latest, of those that may still be there at `now`.
+    /// When keys and shared leases end, at the latest, of those that may still be there at `now`.
     fn ends(&mut self, now: u64) -> impl Iterator<Item = u64> {
         let slack = 1000 * (self.slack.millis + 1);
         let entries = self.server.snapshot(now.saturating_sub(slack));
+        // The score of a shared lease is its end in milliseconds.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
+        let leases = self.server.scores(":shared").into_iter().map(|end| (end * 1000.0) as u64);
         entries
             .into_iter()
-            .filter_map(move |(_, entry)| Some(entry.expires_micros? + slack))
+            .filter_map(|(_, entry)| entry.expires_micros)
+            .chain(leases)
+            .map(move |end| end + slack)
             .filter(move |end| *end > now)
     }
 
