@@ -244,9 +244,18 @@ impl Sentinel {
     fn is_ready_soon(&mut self) -> bool {
         let mut is_over = false;
         // What else it does once in a second or ten, it does all the time: a test can't wait for it. A machine with other
-        // work to do is no reason to stand aside for half a minute ("tilt").
-        let hasten =
-            ["DEBUG", "info-period", "200", "publish-period", "200", "ask-period", "200", "tilt-period", "500"];
+        // work to do is no reason to stand aside for half a minute ("tilt"). `ping-period` has two bounds. A sentinel pings a
+        // new master for the first time after one period, and counts that time as silence: a period as long as
+        // `down-after-milliseconds` lets the sentinels leave the new master as soon as they have chosen it. And while the
+        // master is down, what a replica told of itself counts for five periods, and is asked for each second.
+        let hasten = [
+            ["info-period", "200"],
+            ["publish-period", "200"],
+            ["ask-period", "200"],
+            ["tilt-period", "500"],
+            ["ping-period", "250"],
+        ];
+        let hasten = [&["DEBUG"][..], hasten.as_flattened()].concat();
         eventually_blocking("a sentinel starts or ends", PATIENCE, || {
             is_over = self.child.try_wait().expect("the child's state").is_some();
             is_over || self.try_ask::<()>(&hasten).is_ok()
