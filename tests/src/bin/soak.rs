@@ -2,13 +2,15 @@
 //!
 //! Exit status 1: a promise was broken, and the shortest stretch of history that shows it was printed.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use history::History;
 use tests::child;
 use tests::soak::round::Setting;
 use tests::soak::worker::Role;
@@ -35,6 +37,17 @@ struct Arguments {
     /// A folder for the histories, which are thrown away otherwise.
     #[arg(long)]
     keep: Option<PathBuf>,
+    /// Judges a history that an earlier run kept in this folder, and runs nothing: with that round's seed, place and modes.
+    #[arg(long)]
+    judge: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// The plan of one round. The first round has the seed itself: what it prints is all that is needed to repeat a round.
+    fn plan(&self, seed: u64) -> Plan {
+        let plan = Plan { forgetful: self.forgetful, ..Plan::at(self.place, seed) };
+        if self.modes { plan } else { Plan { shared: 0, together: false, ..plan } }
+    }
 }
 
 fn main() -> ExitCode {
@@ -54,6 +67,9 @@ fn main() -> ExitCode {
     let seed = arguments.seed.unwrap_or_else(|| history::event::wall() / 1_000_000_000);
     let time = Duration::try_from_secs_f64(arguments.minutes * 60.0).unwrap_or(Duration::MAX);
     let forgetful = if arguments.forgetful { ", with a server that forgets" } else { "" };
+    if let Some(folder) = &arguments.judge {
+        return tell(&judge(&arguments.plan(seed), folder));
+    }
     println!("seed {seed}, {time:?}, {:?}{forgetful}", arguments.place);
     let interrupted = watch_for_signals();
     let is_over = || interrupted.load(Ordering::SeqCst);
@@ -63,11 +79,7 @@ fn main() -> ExitCode {
     let mut longest = Duration::ZERO;
     while number == 0 || start.elapsed() + longest < time {
         let begun = Instant::now();
-        // The first round has the seed itself: what it prints is all that is needed to repeat a round.
-        let mut plan = Plan { forgetful: arguments.forgetful, ..Plan::at(arguments.place, seed.wrapping_add(number)) };
-        if !arguments.modes {
-            (plan.shared, plan.together) = (0, false);
-        }
+        let plan = arguments.plan(seed.wrapping_add(number));
         let setting = Setting { lock: "ours", test: None, is_over: &is_over, keep: arguments.keep.as_deref() };
         let report = match plan.place {
             Place::Quorum => round::<OnQuorum>(&plan, setting),
@@ -81,8 +93,20 @@ fn main() -> ExitCode {
         number += 1;
         longest = longest.max(begun.elapsed());
     }
-    println!("{total}");
-    if total.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    tell(&total)
+}
+
+fn judge(plan: &Plan, folder: &Path) -> Report {
+    let bounds = match plan.place {
+        Place::Quorum => plan.bounds::<OnQuorum>(),
+        _ => plan.bounds::<Ours>(),
+    };
+    Report::of(plan, &History::read(folder), &bounds, BTreeMap::new())
+}
+
+fn tell(report: &Report) -> ExitCode {
+    println!("{report}");
+    if report.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Ends the run in order, with all that it started.

@@ -17,7 +17,8 @@ const NOTICE: u64 = 100_000_000;
 /// While nothing is wrong, no process gets a lock for more than a streak while another process waits for it.
 ///
 /// Readers that waited together start together, however many they are: of them only the time counts. Permits are left out. A
-/// process may have some and wait for one more, and each passes through a streak of its own, when it comes free.
+/// process may have some and wait for one more, and each passes through a streak of its own, when it comes free. Of a lock with
+/// readers a process may have a share, and a place in the queue for its writer: whoever asked before the waiter passes nobody.
 /// A task that waits for several keys together may not have come to this one yet.
 #[must_use]
 pub fn waiters_are_not_passed_over(history: &History, bounds: &Bounds) -> Vec<Violation> {
@@ -30,11 +31,14 @@ pub fn waiters_are_not_passed_over(history: &History, bounds: &Bounds) -> Vec<Vi
         if grants.iter().any(|(attempt, _)| matches!(attempt.wanted.share, Share::Permit(_))) {
             continue;
         }
+        let has_readers = grants.iter().any(|(attempt, _)| attempt.wanted.share == Share::Read);
         for (waiter, claim) in grants.iter().filter(|(waiter, _)| !waiter.wanted.together) {
             // The answer to the plain claim, the ask, and the message to the owner: two round trips.
             let known = waiter.invoked + NOTICE + span(bounds.round_trip * 2);
             let first = grants.partition_point(|(_, other)| other.from <= known);
-            let passed: Vec<_> = grants[first..].iter().take_while(|(_, other)| other.from < claim.from).collect();
+            let is_later = |by: &Attempt| !has_readers || by.invoked > waiter.invoked;
+            let passed = grants[first..].iter().take_while(|(_, other)| other.from < claim.from);
+            let passed: Vec<_> = passed.filter(|(by, _)| is_later(by)).collect();
             let own = grants_between(&grants, waiter.invoked, claim.from).any(|(by, _)| by.process == waiter.process);
             if passed.len() < 2 || own || !is_undisturbed(history, bounds, &grants, (waiter.invoked, claim.from)) {
                 continue;
@@ -120,6 +124,25 @@ mod tests {
         };
         assert_eq!(finds(90, 1), 0, "one batch");
         assert_eq!(finds(10, 100), 1, "one after another");
+    }
+
+    #[test]
+    fn a_reader_passes_nobody_by_a_writer_of_its_process_that_asked_before() {
+        let finds = |reader: u64, writer: u64| {
+            let asked = Sample::default().wants(Share::Read).asks(reader, "a").wants(Share::Alone).asks(writer, "a");
+            let asked = asked.wants(Share::Read).asks(10, "b");
+            // The numbers of the attempts, in the order in which they get the lock.
+            let turns = [(1, "a", 150, 900), (2, "a", 901, 902), (3, "b", 903, 904)];
+            let played = turns.into_iter().fold(asked, |sample, (attempt, process, from, to)| {
+                let granted = sample.and(from, process, What::Granted { attempt, until: NEVER, fence: None });
+                let (how, text) = (How::Done, String::new());
+                let released = granted.and(to, process, What::Release { attempt, dropped: false });
+                released.and(to, process, What::Released { attempt, how, text })
+            });
+            played.finds(waiters_are_not_passed_over)
+        };
+        assert_eq!(finds(1, 2), 0);
+        assert_eq!(finds(1, 20), 0, "the writer that came later is one hold");
     }
 
     #[test]
