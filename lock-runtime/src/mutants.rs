@@ -58,6 +58,7 @@ mod seeded {
         KeptWithoutStore,
         KeysInAnyOrder,
         LaggingForgotten,
+        LateDrawGranted,
         LateHandOver,
         LateReleaseLeft,
         LateTurnKept,

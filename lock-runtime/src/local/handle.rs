@@ -355,7 +355,8 @@ impl HoldHandle {
         }
     }
 
-    /// Draws a fencing token for the hold. Returns whether the hold has one now: it has none when its lease is gone.
+    /// Draws a fencing token for the hold. Returns whether the hold has one now: it has none when its lease is gone. An answer that
+    /// the task reads after the deadline comes too late: the caller's time is over.
     pub(super) async fn draw(&self, deadline: Deadline) -> Result<bool, StoreError> {
         let inner = &*self.0;
         let share = inner.slot.share;
@@ -370,6 +371,14 @@ impl HoldHandle {
         }
         // Two joined calls may both have drawn a token. The first token that arrives here stays.
         let _ = inner.fence.set(first);
+        if is_late(deadline) {
+            return Err(inner.slot.core.store().unanswered(deadline.span()));
+        }
         Ok(true)
     }
+}
+
+fn is_late(deadline: Deadline) -> bool {
+    mutant!(LateDrawGranted => return false);
+    deadline.has_passed()
 }

@@ -1,4 +1,4 @@
-//! Readers that come late to the hold to which they were called.
+//! Readers that come late: to the hold to which they were called, and to the answer that they wait for.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -10,11 +10,11 @@ use server_model::ModelServer;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{LEASE, PATIENT};
-use crate::LockManager;
 use crate::mutants::{Mutant, Seeded};
 use crate::simulation::network::Network;
 use crate::simulation::process::connect;
 use crate::simulation::time::Simulated;
+use crate::{LockError, LockManager};
 
 /// Called readers that never come: only then it matters that the keeper expels them.
 #[test]
@@ -84,4 +84,26 @@ fn a_reader_that_was_late_before_joins_the_hold_to_which_it_is_called() {
         sleep(LEASE).await;
         assert_eq!(readers.stats().keys, 0);
     });
+}
+
+/// A reader that joins the hold of another reader asks for a fencing token only. The answer comes in time, and the task reads it late.
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_is_polled_too_late_is_not_granted_its_fencing_token() {
+    for bug in [None, Some(Mutant::LateDrawGranted)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+        let locks = connect(&network, "p");
+        let first = locks.lock("k", &0).read().acquire().await.unwrap();
+        let request = locks.lock("k", &0).read().fenced(true).timeout(Duration::from_millis(500));
+        let mut late = Box::pin(request.acquire());
+        assert!(late.as_mut().now_or_never().is_none());
+        sleep(Duration::from_millis(700)).await;
+        let told = late.await;
+        assert_eq!(told.is_ok(), bug.is_some(), "{told:?}");
+        assert!(bug.is_some() || matches!(told, Err(LockError::Backend { .. })), "{told:?}");
+        drop(told);
+        first.release().await.unwrap();
+        sleep(LEASE).await;
+        assert_eq!(locks.stats().keys, 0);
+    }
 }
