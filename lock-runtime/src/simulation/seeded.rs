@@ -19,6 +19,8 @@ pub(super) struct Seeded {
     pub(super) shows_in: fn(&Plan) -> bool,
     /// In so many worlds of its kind at most it has to be found.
     pub(super) budget: u64,
+    /// A world that has shown it. It is tried first, because the search from the start would take long.
+    pub(super) seen_in: Option<u64>,
 }
 
 /// Where a bug is.
@@ -47,11 +49,32 @@ impl Bug {
 }
 
 const fn code(name: &'static str, mutant: Mutant, check: &'static str) -> Seeded {
-    Seeded { name, bug: Bug::Code(mutant), check, place: Place::OneServer, shows_in: |_| true, budget: BUDGET }
+    Seeded {
+        name,
+        bug: Bug::Code(mutant),
+        check,
+        place: Place::OneServer,
+        shows_in: |_| true,
+        budget: BUDGET,
+        seen_in: None,
+    }
 }
 
 const fn scripts(name: &'static str, patches: &'static [(&'static str, &'static str)], check: &'static str) -> Seeded {
-    Seeded { name, bug: Bug::Scripts(patches), check, place: Place::OneServer, shows_in: |_| true, budget: BUDGET }
+    Seeded {
+        name,
+        bug: Bug::Scripts(patches),
+        check,
+        place: Place::OneServer,
+        shows_in: |_| true,
+        budget: BUDGET,
+        seen_in: None,
+    }
+}
+
+/// In this world, as long as the lock takes the same steps there.
+const fn seen_in(world: u64, seeded: Seeded) -> Seeded {
+    Seeded { seen_in: Some(world), ..seeded }
 }
 
 /// Where the server loses its data.
@@ -177,10 +200,13 @@ pub(super) const ALL: &[Seeded] = &[
         &[("pcall('GET', KEYS[i]) == ARGV[i]", "call('EXISTS', KEYS[i]) == 1")],
         BACKED,
     ),
-    scripts(
-        "renew.lua does not compare the token",
-        &[("elseif owner ~= ARGV[2 * i - 1] then", "elseif not owner then")],
-        BACKED,
+    seen_in(
+        104,
+        scripts(
+            "renew.lua does not compare the token",
+            &[("elseif owner ~= ARGV[2 * i - 1] then", "elseif not owner then")],
+            BACKED,
+        ),
     ),
     scripts("renew.lua shortens leases", &[(", 'GT')", ")")], BACKED),
     scripts(
@@ -188,18 +214,24 @@ pub(super) const ALL: &[Seeded] = &[
         &[("local next_owner = hand_off(lock, queue, token)", "local next_owner = nil")],
         HEAD,
     ),
-    scripts(
-        "the queue's last is served first",
-        &[("number(math.max(now(), (last or 0) + 1))", "number(-now())")],
-        ORDER,
+    seen_in(
+        49,
+        scripts(
+            "the queue's last is served first",
+            &[("number(math.max(now(), (last or 0) + 1))", "number(-now())")],
+            ORDER,
+        ),
     ),
-    scripts(
-        "who yields queues at the head",
-        &[(
-            "    join(queue, again_claim .. '|' .. again)",
-            "    redis.call('ZADD', queue, 0, again_claim .. '|' .. again)",
-        )],
-        ORDER,
+    seen_in(
+        49,
+        scripts(
+            "who yields queues at the head",
+            &[(
+                "    join(queue, again_claim .. '|' .. again)",
+                "    redis.call('ZADD', queue, 0, again_claim .. '|' .. again)",
+            )],
+            ORDER,
+        ),
     ),
     scripts("a queue has no end", &[("redis.call('PEXPIRE', queue, QUEUE_TTL)", "")], ENDS),
     scripts(
@@ -212,23 +244,29 @@ pub(super) const ALL: &[Seeded] = &[
         &[(", 'PXAT', number(math.ceil(granted_at / 1000) + claim))", ")")],
         ENDS,
     ),
-    shared(scripts(
-        "release.lua keeps a lock whose queue is of another type",
-        &[
-            ("local ran, answer = pcall(pass_on, lock,", "local ran, answer = true, pass_on(lock,"),
-            ("if ARGV[1] ~= '' and redis.pcall('GET', lock) == ARGV[1] then", "if false then"),
-        ],
-        UNUSED,
-    )),
-    stalling(scripts(
-        "a lock is passed on before the clock is read",
-        &[
-            ("local granted_at, tried = now(), false", "local tried = false"),
-            ("'PXAT', number(math.ceil(granted_at / 1000) + claim)", "'PX', claim"),
-            ("number(granted_at)", "number(redis.call('TIME')[1] * 1000000 + redis.call('TIME')[2])"),
-        ],
-        BACKED,
-    )),
+    seen_in(
+        535,
+        shared(scripts(
+            "release.lua keeps a lock whose queue is of another type",
+            &[
+                ("local ran, answer = pcall(pass_on, lock,", "local ran, answer = true, pass_on(lock,"),
+                ("if ARGV[1] ~= '' and redis.pcall('GET', lock) == ARGV[1] then", "if false then"),
+            ],
+            UNUSED,
+        )),
+    ),
+    seen_in(
+        432,
+        stalling(scripts(
+            "a lock is passed on before the clock is read",
+            &[
+                ("local granted_at, tried = now(), false", "local tried = false"),
+                ("'PXAT', number(math.ceil(granted_at / 1000) + claim)", "'PX', claim"),
+                ("number(granted_at)", "number(redis.call('TIME')[1] * 1000000 + redis.call('TIME')[2])"),
+            ],
+            BACKED,
+        )),
+    ),
     scripts("the fencing tokens are kept for ever", &[(", 'PX', FENCE_TTL)", ")")], ENDS),
     scripts(
         "a fencing token is the server's time in milliseconds",
@@ -243,7 +281,7 @@ pub(super) const ALL: &[Seeded] = &[
         )],
         FENCES,
     ),
-    scripts("whoever cannot be told counts as told", &[("told > 0", "told >= 0")], REACH),
+    seen_in(55, scripts("whoever cannot be told counts as told", &[("told > 0", "told >= 0")], REACH)),
     scripts(
         "free.lua does not look for waiters",
         &[("local nobody_waits = call('EXISTS', unpack(KEYS, count + 1)) == 0", "local nobody_waits = true")],
@@ -260,22 +298,28 @@ pub(super) const ALL: &[Seeded] = &[
     code("a deadline counts from the reply", Mutant::DeadlineFromReply, BACKED),
     code("a dropped guard keeps its lease", Mutant::DroppedGuardKept, UNUSED),
     code("a command has no deadline", Mutant::EndlessCommand, IN_TIME),
-    near(
-        |plan| plan.forgetful && plan.round_trip <= 1,
-        code("a release that finds nothing is a success", Mutant::ForgivenLoss, LOSSES),
+    seen_in(
+        367,
+        near(
+            |plan| plan.forgetful && plan.round_trip <= 1,
+            code("a release that finds nothing is a success", Mutant::ForgivenLoss, LOSSES),
+        ),
     ),
     code("the keeper never renews", Mutant::KeeperNeverRenews, LASTS),
     code("L6: a hold past its deadline hands its lease over", Mutant::LateHandOver, ERRORS),
-    lingering(code("L9: a lease lingers on though another process waits", Mutant::LingersOn, UNUSED)),
+    seen_in(875, lingering(code("L9: a lease lingers on though another process waits", Mutant::LingersOn, UNUSED))),
     lingering(code("L9: a lease lingers past its deadline, and is used", Mutant::LingerUnchecked, ERRORS)),
     lingering(code("L9: a lease lingers on when its manager ends", Mutant::LingersPastTheEnd, RELEASED)),
-    lingering(code("L9: a single try does not wait for a process that yields", Mutant::TryDoesNotWait, ERRORS)),
+    seen_in(
+        909,
+        lingering(code("L9: a single try does not wait for a process that yields", Mutant::TryDoesNotWait, ERRORS)),
+    ),
     code("no allowance for clocks that drift", Mutant::NoDriftAllowance, BACKED),
     drifting(code("the allowance for clocks that drift is always the usual one", Mutant::DriftAsUsual, BACKED)),
-    code("a script that the server does not know is not sent", Mutant::NoEvalFallback, ERRORS),
+    seen_in(84, code("a script that the server does not know is not sent", Mutant::NoEvalFallback, ERRORS)),
     code("L1: a hand-over does not look at the lease", Mutant::NoLeaseCheck, ERRORS),
     code("asks are not repeated", Mutant::NoSafetyNet, UNUSED),
-    forgetful(code("a reconnect verifies nothing", Mutant::NoVerification, LOSSES)),
+    seen_in(790, forgetful(code("a reconnect verifies nothing", Mutant::NoVerification, LOSSES))),
     code("what was asked is not withdrawn", Mutant::NoWithdrawal, UNUSED),
     troubled(code("what is asked is noted when it is answered", Mutant::NotedAfterSending, UNUSED)),
     near(
@@ -284,53 +328,77 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     code("L3: each hold of a lease releases it", Mutant::ReleasePerHold, BACKED),
     under_load(code("a release is repeated without a pause", Mutant::RepeatedWithoutPause, CHEAP)),
-    near(
-        |plan| plan.load > 0 && plan.round_trip == 400,
-        code("L7: an ask is repeated where there is no connection", Mutant::RepeatedCutOff, CHEAP),
+    seen_in(
+        2240,
+        near(
+            |plan| plan.load > 0 && plan.round_trip == 400,
+            code("L7: an ask is repeated where there is no connection", Mutant::RepeatedCutOff, CHEAP),
+        ),
     ),
     cutting(code("a retry has a new token and leaves the old one", Mutant::RetryUnderNewToken, UNUSED)),
     code("L2: the holds of a lease have one fencing token", Mutant::SameFence, FENCES),
     code("whatever is polled inside of a body is part of it", Mutant::StrangerIsInside, OVERLAP),
-    code("hand-overs of dropped guards do not count", Mutant::StreakOfDropsUncounted, ORDER),
+    seen_in(77, code("hand-overs of dropped guards do not count", Mutant::StreakOfDropsUncounted, ORDER)),
     code("L4: a streak has no end", Mutant::StreakWithoutBound, ORDER),
     late(code("L7: a turn that is not taken up stays where it is", Mutant::LateTurnKept, UNUSED)),
-    late(code("a task that reads no answer in its time says that the lock is busy", Mutant::UnreadIsBusy, ERRORS)),
+    seen_in(
+        418,
+        late(code("a task that reads no answer in its time says that the lock is busy", Mutant::UnreadIsBusy, ERRORS)),
+    ),
     late(code("L8: a release whose answer nobody reads is left alone", Mutant::LateReleaseLeft, UNUSED)),
     late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
     blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
-    near(
-        |plan| plan.round_trip >= 100 && plan.processes == 4 && plan.keys <= 3,
-        code(
-            "L7: the answer to a repetition by the keeper ends a task's wait for its own",
-            Mutant::RepetitionEndsWait,
-            ORDER,
+    seen_in(
+        3180,
+        near(
+            |plan| plan.round_trip >= 100 && plan.processes == 4 && plan.keys <= 3,
+            code(
+                "L7: the answer to a repetition by the keeper ends a task's wait for its own",
+                Mutant::RepetitionEndsWait,
+                ORDER,
+            ),
         ),
     ),
-    far(code("L7: a task is late though an answer is on its way from afar", Mutant::DistanceForgotten, ORDER)),
+    seen_in(
+        1058,
+        far(code("L7: a task is late though an answer is on its way from afar", Mutant::DistanceForgotten, ORDER)),
+    ),
     shared(code("the keeper of a manager that is gone looks again and again", Mutant::GoneKeeperLooksOn, WORLD)),
-    late_on_a_quorum(code(
-        "L7: a try on a quorum is repeated though its refusal may still withdraw it",
-        Mutant::UnansweredTryRepeated,
-        OVERLAP,
-    )),
+    seen_in(
+        144,
+        late_on_a_quorum(code(
+            "L7: a try on a quorum is repeated though its refusal may still withdraw it",
+            Mutant::UnansweredTryRepeated,
+            OVERLAP,
+        )),
+    ),
     on_a_quorum(
         |plan| plan.round_trip == 400 && plan.late == Late::Never,
         code("L7: a step is late though its answer is on its way from afar", Mutant::StepsFromAfarAreLate, GOES_ON),
     ),
-    on_a_quorum(
-        |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,
-        code("a try on a quorum stands though its task is gone", Mutant::GivenUpTryStands, ERRORS),
+    seen_in(
+        4557,
+        on_a_quorum(
+            |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,
+            code("a try on a quorum stands though its task is gone", Mutant::GivenUpTryStands, ERRORS),
+        ),
     ),
     code("the time of a suspended host does not count", Mutant::SuspendUnseen, BACKED),
     under_load(code("what was never sent is withdrawn", Mutant::UnsentWithdrawn, CHEAP)),
-    code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT),
+    seen_in(121, code("a grant is for the whole lease at once", Mutant::WholeLeaseClaimed, LEFT)),
     code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),
-    in_a_cluster(code("a grant of another node is used unconfirmed", Mutant::RelayedGrantTrusted, BACKED)),
-    in_a_cluster(code("replies count after the server ended a subscription", Mutant::ShiftedRepliesCount, UNUSED)),
-    in_a_cluster(code(
-        "a release that was repeated before its slot moved is told as a loss",
-        Mutant::RepetitionBeforeMoveForgotten,
-        ERRORS,
-    )),
+    seen_in(32, in_a_cluster(code("a grant of another node is used unconfirmed", Mutant::RelayedGrantTrusted, BACKED))),
+    seen_in(
+        442,
+        in_a_cluster(code("replies count after the server ended a subscription", Mutant::ShiftedRepliesCount, UNUSED)),
+    ),
+    seen_in(
+        37,
+        in_a_cluster(code(
+            "a release that was repeated before its slot moved is told as a loss",
+            Mutant::RepetitionBeforeMoveForgotten,
+            ERRORS,
+        )),
+    ),
 ];
