@@ -64,6 +64,11 @@ impl Attempt {
         }
     }
 
+    /// Whether the task waits for one answer only. A try that was answered, and waits for the owner to yield, does not.
+    pub(super) fn is_try(&self) -> bool {
+        self.timeout.is_zero()
+    }
+
     /// When the task stops waiting.
     pub(super) fn give_up(&self) -> Deadline {
         Deadline::new(self.started, self.timeout)
@@ -77,7 +82,7 @@ impl Attempt {
     /// Whether it is too late to succeed.
     pub(super) fn is_over(&self, now: Moment) -> bool {
         // A single try waits for one answer. Its grant may arrive in another way just then.
-        let latest = if self.timeout.is_zero() { self.answer_time } else { self.timeout };
+        let latest = if self.is_try() { self.answer_time } else { self.timeout };
         let latest = latest.saturating_add(OVERTIME).max(self.by().span());
         Deadline::new(self.started, latest).remaining_at(now).is_zero()
     }

@@ -438,3 +438,16 @@ async fn a_single_try_that_a_sibling_left_too_little_time_is_told_of_a_busy_lock
         assert_eq!(matches!(tried, Ok(None)), is_busy, "{bug:?}, {is_first}: {tried:?}");
     }
 }
+
+/// From afar the time of a single try is over while it draws its fencing token: the owner has yielded, and nothing is wrong.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_that_the_owner_left_too_little_time_is_told_of_a_busy_lock() {
+    let (_time, network) = world();
+    network.move_away(Duration::from_millis(130));
+    let (owner, other) = (connect(&network, "p"), connect(&network, "q"));
+    let lingering = owner.lock("k", &0).timeout(Duration::from_secs(3)).linger(Duration::from_secs(1));
+    lingering.acquire().await.unwrap().release().await.unwrap();
+    let _connected = other.lock("warm", &0).timeout(Duration::from_secs(3)).acquire().await.unwrap();
+    let tried = other.lock("k", &0).fenced(true).try_acquire().await;
+    assert!(matches!(tried, Ok(None)), "{tried:?}");
+}

@@ -49,7 +49,7 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
     let waited = attempt.started.elapsed();
     // Of several keys, a try is the beginning of a longer wait.
     let waits = request.whole().is_some_and(|whole| !whole.is_try());
-    let is_unread_try = request.timeout.is_zero() && attempt.tried && !waits;
+    let is_unread_try = attempt.is_try() && attempt.tried && !waits;
     if is_unread_try && attempt.is_over(Moment::now()) {
         // The lock may have been granted meanwhile, and passed on because this task did not come (rule L7).
         return Some(StoreError::later(BackendError::new(format!(
