@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_runtime::{LockError, LockManager};
+use tests::patience::at_rest;
 use tests::stores::World;
 
 const SHORT: Duration = Duration::from_millis(300);
@@ -46,7 +47,8 @@ async fn refuses_sharing(world: &World) -> bool {
         return false;
     }
     let manager = world.manager().await;
-    let before = manager.stats().commands;
+    // The last servers of a quorum may be greeted after the manager is there.
+    let before = at_rest("the servers are greeted", LONG, || manager.stats().commands).await;
     let refused = [
         manager.lock("p", "k").read().acquire().await.unwrap_err(),
         manager.lock("p", "k").permits(2).run(async {}).await.unwrap_err(),
