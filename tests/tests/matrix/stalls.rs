@@ -109,7 +109,9 @@ fn row_51_a_server_that_stands_still_inside_a_hand_off_keeps_the_lock_for_as_lon
             "local a = redis.call('TIME') for _ = 1, {turns} do end return redis.call('TIME')[1] - a[1] + (redis.call('TIME')[2] - a[2]) / 1e6 > 0.05"
         );
         let passes = eval(&server, &look, &[]) == redis::Value::Int(1);
-        let (worst, stood_still) = COMMANDS.map(|nth| wrong.passes_on(&server, nth)).max().unwrap();
+        // Before a command that the script does not come to, the server does not stand still: what is left is a rounded millisecond.
+        let stalls = COMMANDS.map(|nth| wrong.passes_on(&server, nth)).filter(|(_, stood_still)| *stood_still > 10_000);
+        let (worst, stood_still) = stalls.max().unwrap();
         assert_eq!(worst > stood_still, passes, "{kind:?}: {worst} µs, of {stood_still} µs");
     }
 }
