@@ -24,7 +24,7 @@ fn threads() -> usize {
 }
 
 /// Bytes of this process in memory.
-fn memory() -> usize {
+pub(crate) fn memory() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }

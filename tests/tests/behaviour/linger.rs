@@ -1,5 +1,6 @@
 //! A lock that is kept for the next hold here: [`LockRequest::linger`](lock_runtime::LockRequest::linger).
 
+use std::ops::Range;
 use std::time::Duration;
 
 use lock_runtime::{LockError, LockManager, LockRequest};
@@ -10,6 +11,7 @@ use tests::stores::World;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use crate::leaks::memory;
 use crate::{LONG, is_free};
 
 over_every_store![
@@ -124,26 +126,40 @@ async fn a_lock_that_lingers_can_be_taken_by_force(world: World) {
     assert_eq!((manager.stats().lingering, manager.stats().lost), (0, 0));
 }
 
-/// `LINGERING=1000000` for more keys.
+/// `LINGERING=1000000` for more keys. Half of them come first, and show what a process and a server have that has locked.
 #[tokio::test]
 async fn a_hundred_thousand_locks_that_lingered_leave_nothing() {
     let keys = std::env::var("LINGERING").map_or(100_000, |keys| keys.parse().unwrap());
     let server = Server::start();
-    let manager = LockManager::builder().url(&server.url()).max_lingering(keys).connect().await.unwrap();
-    let mut users = JoinSet::new();
-    let tasks = 200;
-    for task in 0..tasks {
-        let manager = manager.clone();
-        users.spawn(async move {
-            for key in (task..keys).step_by(tasks) {
-                let request = manager.lock("p", &key).timeout(LONG * 6).linger(LINGER);
-                request.acquire().await.unwrap().release().await.unwrap();
-            }
-        });
-    }
-    users.join_all().await;
-    assert!(manager.stats().lingering > 0);
-    eventually("nothing is left", LONG * 6, || manager.stats().keys == 0 && manager.stats().unreleased == 0).await;
-    assert_eq!(server.keys().len(), 0);
+    let manager = LockManager::builder().url(&server.url()).max_lingering(10_000).connect().await.unwrap();
+    let round = async |keys: Range<usize>| {
+        let mut users = JoinSet::new();
+        let tasks = 200;
+        for task in 0..tasks {
+            let (manager, keys) = (manager.clone(), keys.clone());
+            users.spawn(async move {
+                for key in keys.skip(task).step_by(tasks) {
+                    let request = manager.lock("p", &key).timeout(LONG * 6).linger(LINGER);
+                    request.acquire().await.unwrap().release().await.unwrap();
+                }
+            });
+        }
+        users.join_all().await;
+        assert!(manager.stats().lingering > 0);
+        eventually("nothing is left", LONG * 6, || manager.stats().keys == 0 && manager.stats().unreleased == 0).await;
+        assert_eq!(server.keys().len(), 0);
+    };
+    round(0..keys / 2).await;
+    let before = (memory(), memory_of(&server));
+    round(keys / 2..keys).await;
+    let (grown, grown_there) = (memory().saturating_sub(before.0), memory_of(&server).saturating_sub(before.1));
+    assert!(grown < 3_000_000 && grown_there < 1_000_000, "{grown} bytes more here, {grown_there} in the server");
     assert_eq!(manager.stats().lost, 0);
+}
+
+/// Bytes that the server has in use.
+fn memory_of(server: &Server) -> usize {
+    let told = server.ask::<String>("INFO memory");
+    let used = told.lines().find_map(|line| line.strip_prefix("used_memory:"));
+    used.unwrap().trim().parse().unwrap()
 }
