@@ -102,6 +102,7 @@ mod seeded {
         SuspendUnseen,
         TimesOfKeysAddUp,
         TryDoesNotWait,
+        TryStartsPatienceAnew,
         UnansweredRenewalForgotten,
         UnansweredTryRepeated,
         UnreadNotRepeated,

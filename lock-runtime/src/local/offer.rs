@@ -331,11 +331,13 @@ impl Slot {
         let kept_for = UNUSED_LEASE_KEPT_FOR.saturating_sub(STEP_PATIENCE);
         state.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, kept_for)));
         let granted = if released { state.take_granted(&self.key) } else { None };
-        let release = granted.or_else(|| self.take_unanswered_try(&mut state));
-        state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
-        if release.is_some() {
+        if granted.is_some() {
             state.offers.idle = None;
         }
+        // No new time begins when a try is withdrawn: most likely nobody else has the lock now.
+        let release = granted.or_else(|| self.take_unanswered_try(&mut state));
+        mutant!(TryStartsPatienceAnew => if release.is_some() { state.offers.idle = None });
+        state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
         let all = if state.offers.is_for_all(is_idle) { state.offer_to_all(now) } else { Vec::new() };
         drop(state);
         self.pass_on(id, PassedBy::Keeper);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use fastrand::Rng;
-use history::event::What;
+use history::event::{LOSE_GRANT, LOSE_NEAR, LOSE_PUSH, What};
 use history::{Event, Violation};
 use server_model::{Client, ModelServer, Reply, take_command};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
@@ -338,12 +338,9 @@ impl Shared {
     fn post_pushes(&mut self, leaves: Instant) {
         for (listener, push) in self.server.take_pushes() {
             if self.rolls(self.conditions.push_lost) {
-                let from = time::now().unwrap_or_default();
-                self.journal().note(
-                    history::claims::HARNESS,
-                    0,
-                    What::Fault { kind: "LosePush".into(), target: "wire".into(), from },
-                );
+                let (from, kind) = (time::now().unwrap_or_default(), loss_of(&push).to_owned());
+                let target = self.wires.get(&listener).map_or("wire", |wire| &*wire.process).to_owned();
+                self.journal().note(history::claims::HARNESS, 0, What::Fault { kind, target, from });
             } else {
                 self.post(listener, &push, leaves);
             }
@@ -392,6 +389,20 @@ impl Shared {
         for (key, to) in changes {
             self.journal().note_change(self.number, key, to);
         }
+    }
+}
+
+/// The history's word for the loss of a message.
+fn loss_of(push: &Reply) -> &'static str {
+    let Reply::Push(parts) = push else { return LOSE_PUSH };
+    let Some(Reply::Bulk(text)) = parts.last() else { return LOSE_PUSH };
+    let text = String::from_utf8_lossy(text);
+    let mut words = text.split(' ');
+    // A sharded grant names its node first.
+    match words.next().and_then(|word| if word == "from" { words.nth(1) } else { Some(word) }) {
+        Some("grant") => LOSE_GRANT,
+        Some("near") => LOSE_NEAR,
+        _ => LOSE_PUSH,
     }
 }
 

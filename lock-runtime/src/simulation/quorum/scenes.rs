@@ -195,6 +195,34 @@ async fn who_waits_behind_late_tasks_is_told_of_a_silent_quorum() {
     }
 }
 
+/// The first of them does not read the answer to its try. The other was late before, so others are patient with it. Together they
+/// have the time that one of them has (rule L7).
+#[tokio::test(start_paused = true)]
+async fn who_waits_behind_two_late_tasks_waits_no_longer_than_for_one() {
+    for (bug, is_soon) in [(None, true), (Some(Mutant::TryStartsPatienceAnew), false)] {
+        let (_time, servers) = quorum(0);
+        let locks = connect(&servers, "p").await;
+        let _seeded = Seeded::begin(bug);
+        let held = locks.lock("k", &0).acquire().await.unwrap();
+        let kept = || Box::pin(async { locks.lock("k", &0).timeout(LONG).acquire().await });
+        let (mut tries, mut waits) = (kept(), kept());
+        assert!(tries.as_mut().now_or_never().is_none() && waits.as_mut().now_or_never().is_none());
+        drop(held);
+        let request = locks.lock("k", &0).timeout(LONG).expire(Duration::from_secs(1)).renew(false);
+        let held = request.acquire().await.unwrap();
+        sleep(Duration::from_millis(500)).await;
+        assert!(tries.as_mut().now_or_never().is_none() && waits.as_mut().now_or_never().is_none());
+        let last = wait(&locks);
+        // Nothing is handed over, so the first task has to ask.
+        held.lost().await;
+        drop(held);
+        let begin = Instant::now();
+        assert!(tries.as_mut().now_or_never().is_none());
+        drop(last.await.unwrap());
+        assert_eq!(begin.elapsed() < Duration::from_secs(1), is_soon, "{bug:?}: {:?}", begin.elapsed());
+    }
+}
+
 /// A hold may be over before the last server has its ask, and the keeper releases it over another connection.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_overtakes_an_ask_leaves_no_lock() {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::{Bounds, Violation, ms, who};
 use crate::claims::{Attempt, History};
-use crate::event::{How, span};
+use crate::event::{How, LOSE_GRANT, LOSE_NEAR, LOSE_PUSH, span};
 use crate::owners::Owned;
-use crate::ranges::{Range, shared, without};
+use crate::ranges::{Range, covered, shared, without};
 
 /// What an acquire that failed may leave behind.
 const FAILED: Duration = Duration::from_secs(3);
@@ -16,6 +16,11 @@ const RELEASED: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(1);
 /// A fault counts for what starts this soon after it.
 const AFTER: u64 = 1_000_000_000;
+
+/// For how long the withdrawal of an ask is repeated (rule 1).
+const WITHDRAWN: Duration = Duration::from_secs(5);
+/// An ask pauses for so long (rule 5).
+const PAUSED: Duration = Duration::from_secs(9);
 
 /// A value of another client at a helper key is no reason to keep a lock.
 const FOREIGN: &str = "ForeignValue";
@@ -46,8 +51,8 @@ pub fn no_lock_is_left_behind(history: &History, bounds: &Bounds) -> Vec<Violati
     found
 }
 
-/// While nothing is wrong, a process that lives uses what it owns or gives it back, whatever had gone wrong before; that
-/// it owns it, it knows after a second.
+/// While nothing is wrong, a process that lives uses what it owns or gives it back, whatever had gone wrong before; when it knows
+/// that it owns it, [`known_after`] says.
 #[must_use]
 pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -55,13 +60,6 @@ pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Viol
         return found;
     }
     let attempts = history.by_key();
-    let troubles = || {
-        history
-            .faults
-            .iter()
-            .filter(|fault| fault.kind != FOREIGN)
-            .map(|fault| (fault.range.0, fault.range.1 + felt(&fault.kind)))
-    };
     for (key, leases) in history.owners() {
         let users = attempts.get(key).map(Vec::as_slice).unwrap_or_default();
         for lease in leases {
@@ -70,16 +68,17 @@ pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Viol
             };
             let own = users.iter().filter(|attempt| attempt.process == process);
             let used = own.filter_map(|attempt| Some((used_from(attempt)?, over(history, attempt))));
-            for idle in without((lease.from.1, lease.to.0.min(history.last())), used.chain(troubles())) {
+            let known = known_after(history, users, &lease);
+            for idle in without((lease.from.1, lease.to.0.min(history.last())), used.chain(troubles(history))) {
                 let time = idle.1 - idle.0;
                 let own = users.iter().filter(|user| user.process == process);
                 let times = own.map(|user| times_late(history, user, idle)).max().unwrap_or_default();
-                let bound = bounds.allow(RELEASED + bounds.linger + LATE * times);
+                let bound = bounds.allow(known + bounds.linger + LATE * times);
                 if time > bound && time > bound + history.stalled(process, idle) {
                     let text = format!("{key} is owned by {process} for {} without a reason", ms(time));
                     found.push(Violation { check: "", text, key: Some(key.to_owned()), range: idle });
                 }
-                let bound = bounds.allow(RELEASED + LATE * times);
+                let bound = bounds.allow(known + LATE * times);
                 for (waiter, both) in waits(history, users, process, idle) {
                     let time = both.1 - both.0;
                     let excused = history.stalled(process, both) + history.stalled(&waiter.process, both);
@@ -92,6 +91,42 @@ pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Viol
         }
     }
     found
+}
+
+/// When connections may not have worked.
+fn troubles(history: &History) -> impl Iterator<Item = Range> {
+    let troubles = history.faults.iter().filter(|fault| fault.kind != FOREIGN);
+    troubles.map(|fault| (fault.range.0, fault.range.1 + felt(&fault.kind)))
+}
+
+/// After what time a process that lives knows that it owns `lease`. When the message of the grant was lost, its ask finds the grant
+/// within a second. But there are two kinds of grants that no ask finds so soon. They end with their claims, as those of a crashed
+/// waiter do (promise 4).
+///
+/// - The ask was given up in an outage that lasted for longer than its withdrawal was repeated. So it was still in the queue, and
+///   nobody asks under its token any more (promise 5).
+/// - The ask pauses, since the message that it has come to be one of the first was lost as well.
+fn known_after(history: &History, users: &[&Attempt], lease: &Owned) -> Duration {
+    let granted = lease.from.0;
+    let lost = |kind: &'static str, range: Range| {
+        let faults = history.faults_in(range);
+        faults.filter(move |fault| fault.kind == kind && lease.process() == Some(&*fault.target))
+    };
+    if lost(LOSE_GRANT, (granted, lease.from.1 + 1)).next().is_none() {
+        return RELEASED;
+    }
+    let own = || users.iter().filter(|user| lease.is_of(user));
+    let is_given_up = own().filter(|user| user.claim.is_none()).filter_map(|user| user.returned()).any(|given_up| {
+        let withdrawn = (given_up, given_up + span(WITHDRAWN));
+        withdrawn.1 <= granted && without(withdrawn, troubles(history)).is_empty()
+    });
+    // One task after another waits by the same ask.
+    let waits = || own().map(|user| (user.invoked, user.returned().unwrap_or(history.last())));
+    let pauses = lost(LOSE_NEAR, (granted.saturating_sub(span(PAUSED)), granted)).any(|near| {
+        let since = (near.range.0, granted);
+        covered(since, waits()) == since.1 - since.0
+    });
+    if is_given_up || pauses { FAILED } else { RELEASED }
 }
 
 /// A task that waits for the lock that its own process has is no use for it. But of several keys together some are there first, and
@@ -126,7 +161,7 @@ fn times_late(history: &History, user: &Attempt, idle: Range) -> u32 {
 fn felt(kind: &str) -> u64 {
     match kind {
         // A message that is lost on a connection that works.
-        "LosePush" | "LosePushes" => 0,
+        LOSE_GRANT | LOSE_NEAR | LOSE_PUSH | "LosePushes" => 0,
         // A connection that is known to be gone.
         "Cut" | "CutAll" => 300_000_000,
         _ => 1_500_000_000,
@@ -191,6 +226,37 @@ mod tests {
         let sample = Sample::default().owned(9, "a", 9000, false).held("a", 10, 20).and(1000, "harness", fault);
         assert_eq!(sample.clone().gone(3500).finds(unused_locks_are_released), 0);
         assert_eq!(sample.gone(3700).finds(unused_locks_are_released), 1);
+    }
+
+    fn lost(kind: &str, at: u64) -> What {
+        What::Fault { kind: kind.into(), target: "a".into(), from: at * 1_000_000 }
+    }
+
+    #[test]
+    fn a_place_in_the_queue_that_an_outage_left_is_granted_for_a_claim_when_the_message_is_lost() {
+        let finds = |outage: u64, kind, ends| {
+            let stopped = What::Fault { kind: "StopServer".into(), target: "server".into(), from: 100_000_000 };
+            let asked = Sample::default().asks(10, "a").refused(200, "a", How::Unreachable);
+            let asked = asked.and(outage, "harness", stopped).and(9000, "harness", lost(kind, 9000));
+            asked.owned(9000, "a", 20_000, true).gone(ends).finds(unused_locks_are_released)
+        };
+        assert_eq!(finds(6000, LOSE_GRANT, 11_900), 0);
+        assert_eq!(finds(6000, LOSE_GRANT, 12_200), 1, "a claim is shorter");
+        assert_eq!(finds(2000, LOSE_GRANT, 11_900), 1, "it was withdrawn after the outage");
+        assert_eq!(finds(6000, LOSE_PUSH, 11_900), 1, "the process was told of the grant");
+    }
+
+    #[test]
+    fn a_waiter_that_hears_neither_that_it_is_near_nor_of_its_grant_is_like_a_crashed_one() {
+        let finds = |first: &str, near: u64, ends| {
+            let asked = Sample::default().asks(10, "a").and(near, "harness", lost(first, near));
+            let asked = asked.and(900, "harness", lost(LOSE_GRANT, 900)).owned(900, "a", 20_000, true);
+            asked.gone(ends).refused(ends + 10, "a", How::Busy).finds(unused_locks_are_released)
+        };
+        assert_eq!(finds(LOSE_NEAR, 500, 3800), 0);
+        assert_eq!(finds(LOSE_NEAR, 500, 4100), 1, "a claim is shorter");
+        assert_eq!(finds(LOSE_PUSH, 500, 2100), 1, "one message costs a second");
+        assert_eq!(finds(LOSE_NEAR, 5, 2100), 1, "that was before it asked");
     }
 
     #[test]
