@@ -181,7 +181,7 @@ fn busy_locks_are_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
             let over = other.claim.as_ref().map_or(other.returned(), Claim::over).unwrap_or(u64::MAX);
             !std::ptr::eq(other, attempt)
                 && (bounds.splits || other.process == attempt.process)
-                && shared((other.invoked, over.saturating_add(AFTER)), range).is_some()
+                && shared((other.invoked, executed(history, over).saturating_add(AFTER)), range).is_some()
         };
         if !is_taken && !attempts.get(attempt.key.as_str()).is_some_and(|of| of.iter().any(|other| is_rival(other))) {
             let text = format!("{} is told that {} is busy, and nobody has it", who(attempt), attempt.key);
@@ -189,6 +189,13 @@ fn busy_locks_are_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// When what was sent until `sent` is executed at the latest: a server that is stopped executes it when it goes on. The process may
+/// have stopped withdrawing it by then, so it is granted for a claim (promise 5).
+fn executed(history: &History, sent: u64) -> u64 {
+    let stops = history.faults.iter().filter(|fault| fault.kind == FREEZE);
+    stops.filter(|stop| stop.range.0 <= sent && sent < stop.range.1).map(|stop| stop.range.1).max().unwrap_or(sent)
 }
 
 /// A single try is not told of a busy lock that a process only keeps: that process yields. Where it can be decided: nothing was
@@ -293,6 +300,21 @@ mod tests {
         assert_eq!(tries(record().owned(2100, "b", 4000, false).gone(2600)), 0);
         assert_eq!(tries(record().owned(1900, "a", 4000, false).gone(2600)), 0);
         assert_eq!(tries(Sample::default()), 0, "there is no record");
+    }
+
+    #[test]
+    fn what_a_stopped_server_executes_late_is_a_reason_to_be_busy() {
+        let wanted = crate::Wanted { timeout: 0, expire: 300, ..crate::Wanted::default() };
+        let finds = |stopped: u64| {
+            let stop = What::Fault { kind: FREEZE.into(), target: "server".into(), from: stopped * 1_000_000 };
+            let given_up = Sample::default().asks(200, "a").refused(700, "a", How::Cancelled);
+            let tried = given_up.and(8800, "a", What::Acquire { attempt: 9, key: crate::sample::KEY.into(), wanted });
+            let executed = tried.and(9000, "harness", stop).owned(9000, "a", 9900, false);
+            let told = What::Refused { attempt: 9, how: How::Busy, text: String::new() };
+            executed.and(9300, "a", told).gone(9900).finds(errors_are_true)
+        };
+        assert_eq!(finds(100), 0, "it was asked for while the server was stopped");
+        assert_eq!(finds(800), 1, "the ask before the stop is long over");
     }
 
     #[test]
