@@ -34,6 +34,7 @@ mod seeded {
         CalledOneByOne,
         CalledReadersKeptForEver,
         ClaimedAfterYield,
+        ConfirmedBeforeHold,
         ConnectionNeverGivenUp,
         CutShortIsSilence,
         DeadTurnNotPassed,

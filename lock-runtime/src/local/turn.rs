@@ -119,7 +119,7 @@ impl Turn {
         let token = lease.token.clone();
         if !lease.is_good_for(request, now) {
             let (key, grace) = (Arc::clone(&request.key), self.core().settings().grace);
-            let renewal = Renewal { key, token, share: lease.share, lease: request.lease(), grace, arms: false };
+            let renewal = Renewal { key, token, share: lease.share, lease: lease_before(request), grace, arms: false };
             lease.note_renewal_sent(&renewal, now);
             return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
         }
@@ -279,6 +279,13 @@ impl Turn {
 fn claim_of(request: &ResolvedRequest) -> Duration {
     mutant!(WholeLeaseClaimed => return request.expire);
     request.lease().min(CLAIM)
+}
+
+/// The lease that is confirmed before the hold starts. The process may crash before it reads the answer, and then a waiter has crashed:
+/// that costs others a claim (rule 11). Only what keeps others out from the start on is there before.
+fn lease_before(request: &ResolvedRequest) -> Duration {
+    mutant!(ConfirmedBeforeHold => return request.lease());
+    if request.at_least().is_zero() { claim_of(request) } else { request.lease() }
 }
 
 impl State {

@@ -451,3 +451,39 @@ async fn a_single_try_that_the_owner_left_too_little_time_is_told_of_a_busy_lock
     let tried = other.lock("k", &0).fenced(true).try_acquire().await;
     assert!(matches!(tried, Ok(None)), "{tried:?}");
 }
+
+/// How long others wait for a lock whose next owner crashes while its grant is confirmed for a task that wants a long lease.
+async fn crash_before_the_hold_costs(bug: Option<Mutant>) -> Duration {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = world();
+    let [holder, crashing, next] = ["p", "q", "r"].map(|name| connect(&network, name));
+    let guard = holder.lock("k", &0).acquire().await.unwrap();
+    let request = |expire| crashing.lock("k", &0).expire(expire).timeout(Duration::from_mins(1));
+    // Its claim is too short for the task behind it.
+    let short = tokio::spawn(request(Duration::from_millis(200)).acquire());
+    sleep(Duration::from_millis(10)).await;
+    let long = tokio::spawn(request(Duration::from_secs(20)).acquire());
+    short.abort();
+    sleep(Duration::from_millis(10)).await;
+    let waiting = kept(&next, 0, false);
+    let slot = crashing.core().table().get("k:0").unwrap();
+    network.move_away(Duration::from_millis(20));
+    let release = tokio::spawn(guard.release());
+    while !slot.has_lease() {
+        sleep(Duration::from_millis(1)).await;
+    }
+    // The confirmation arrives, and its answer does not.
+    sleep(Duration::from_millis(15)).await;
+    network.part("q", Duration::from_hours(1));
+    let crashed = Instant::now();
+    drop(waiting.await.unwrap());
+    long.abort();
+    release.await.unwrap().unwrap();
+    crashed.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_crashes_before_its_hold_begins_costs_others_a_claim() {
+    assert!(crash_before_the_hold_costs(None).await < Duration::from_secs(3));
+    assert!(crash_before_the_hold_costs(Some(Mutant::ConfirmedBeforeHold)).await > Duration::from_secs(15));
+}

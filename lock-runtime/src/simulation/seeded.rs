@@ -390,7 +390,7 @@ pub(super) const ALL: &[Seeded] = &[
     code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),
     seen_in(32, in_a_cluster(code("a grant of another node is used unconfirmed", Mutant::RelayedGrantTrusted, BACKED))),
     seen_in(
-        442,
+        1502,
         in_a_cluster(code("replies count after the server ended a subscription", Mutant::ShiftedRepliesCount, UNUSED)),
     ),
     seen_in(

@@ -194,11 +194,9 @@ impl Plan {
     /// Whether what a check looks at is promised. Tasks that are late and a server that is far away, or messages that are lost,
     /// cost more together than each for itself, and no promise says how much: there only what is always true is judged.
     fn is_promised(&self, check: &str) -> bool {
-        // In a cluster a grant may be confirmed to its whole lease before its hold begins, and each master has a connection of its
-        // own that is made when it is needed. These two checks know of neither: the first one when the process is killed then, the
-        // second one when the way is long.
-        let is_unknown = check == "C6 no lock is left behind" || (check == "C8 errors are true" && self.round_trip > 0);
-        if self.nodes > 0 && is_unknown {
+        // In a cluster each master has a connection of its own that is made when it is needed. The check does not know of that, and
+        // it counts when the way is long.
+        if self.nodes > 0 && self.round_trip > 0 && check == "C8 errors are true" {
             return false;
         }
         let is_lossless = self.push_lost == 0.0 && self.cut == 0.0 && self.round_trip <= 1;
