@@ -80,6 +80,7 @@ async fn a_deleted_lock_is_noticed_at_once_in_a_cluster() {
 #[tokio::test]
 async fn a_deleted_lock_is_noticed_at_once_after_a_failover_of_the_sentinels() {
     let sentinels = Sentinels::start(1);
+    sentinels.trust_the_servers();
     let (_manager, guard) = held(&sentinels.url()).await;
     is_armed(sentinels.server(0)).await;
     eventually("the replica has the lock", LONG, || sentinels.servers().all(|server| server.owner("p:k").is_some()))

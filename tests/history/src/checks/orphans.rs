@@ -52,7 +52,7 @@ pub fn no_lock_is_left_behind(history: &History, bounds: &Bounds) -> Vec<Violati
 }
 
 /// While nothing is wrong, a process that lives uses what it owns or gives it back, whatever had gone wrong before; when it knows
-/// that it owns it, [`known_after`] says.
+/// that it owns it, `known_after` says.
 #[must_use]
 pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
