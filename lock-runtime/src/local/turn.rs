@@ -281,8 +281,8 @@ fn claim_of(request: &ResolvedRequest) -> Duration {
     request.lease().min(CLAIM)
 }
 
-/// The lease that is confirmed before the hold starts. The process may crash before it reads the answer, and then a waiter has crashed:
-/// that costs others a claim (rule 11). Only what keeps others out from the start on is there before.
+/// The lease that is confirmed before the hold starts. If the process crashes before it reads the answer, a waiter has crashed, and
+/// that may cost others a claim and no more (rule 11). With `at_least` others are to be kept out from the start.
 fn lease_before(request: &ResolvedRequest) -> Duration {
     mutant!(ConfirmedBeforeHold => return request.lease());
     if request.at_least().is_zero() { claim_of(request) } else { request.lease() }

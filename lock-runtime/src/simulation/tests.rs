@@ -106,7 +106,9 @@ fn each_seeded_bug_is_caught_by_its_check() {
             let fitting =
                 (limit.start..).filter(|seed| (seeded.shows_in)(&seeded.place.plan(&mut Rng::with_seed(*seed))));
             let searched = fitting.take(usize::try_from(limit.end - limit.start).unwrap());
-            let caught = seeded.seen_in.into_iter().chain(searched).find(|seed| {
+            let is_free = std::env::var("SEED").is_err();
+            let recorded = seeded.seen_in.filter(|_| is_free);
+            let caught = recorded.into_iter().chain(searched).find(|seed| {
                 let found = run(seeded.place, *seed, Some(seeded.bug)).violations;
                 others.extend(found.iter().map(|violation| violation.check));
                 others.contains(seeded.check)

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 /// An instant that is after every other: a lock that has no deadline holds until then.
 pub const NEVER: u64 = u64::MAX;
 
-/// The fault that a message of the server was lost to the process that is its target: that the process has a lock,
+/// A fault: the process that is its target did not get the message that it has a lock.
 pub const LOSE_GRANT: &str = "LoseGrant";
-/// that its ask has come to be one of the first (rule 5),
+/// A fault: the process that is its target did not get the message that its ask is now one of the first (rule 5).
 pub const LOSE_NEAR: &str = "LoseNear";
-/// or any other.
+/// A fault: the process that is its target did not get some other message.
 pub const LOSE_PUSH: &str = "LosePush";
 
 /// Nanoseconds of `CLOCK_MONOTONIC`: the same clock in all processes of one host.

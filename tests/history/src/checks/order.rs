@@ -17,8 +17,9 @@ const NOTICE: u64 = 100_000_000;
 /// While nothing is wrong, no process gets a lock for more than a streak while another process waits for it.
 ///
 /// Readers that waited together start together, however many they are: of them only the time counts. Permits are left out. A
-/// process may have some and wait for one more, and each passes through a streak of its own, when it comes free. Of a lock with
-/// readers a process may have a share, and a place in the queue for its writer: whoever asked before the waiter passes nobody.
+/// process may have some and wait for one more, and each passes through a streak of its own, when it comes free. A process
+/// that reads may have a place in the queue for its writer as well. So on a lock with readers, an acquire that was called before the
+/// waiter's passes nobody.
 /// A task that waits for several keys together may not have come to this one yet.
 #[must_use]
 pub fn waiters_are_not_passed_over(history: &History, bounds: &Bounds) -> Vec<Violation> {
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_passes_nobody_by_a_writer_of_its_process_that_asked_before() {
+    fn a_writer_that_asked_before_the_waiter_passes_nobody() {
         let finds = |reader: u64, writer: u64| {
             let asked = Sample::default().wants(Share::Read).asks(reader, "a").wants(Share::Alone).asks(writer, "a");
             let asked = asked.wants(Share::Read).asks(10, "b");

@@ -51,8 +51,8 @@ pub fn no_lock_is_left_behind(history: &History, bounds: &Bounds) -> Vec<Violati
     found
 }
 
-/// While nothing is wrong, a process that lives uses what it owns or gives it back, whatever had gone wrong before; when it knows
-/// that it owns it, `known_after` says.
+/// While nothing is wrong, a process that lives uses a lock that it owns, or releases the lock, whatever went wrong before. It has the
+/// time of `time_to_know` to learn that it owns the lock.
 #[must_use]
 pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
@@ -68,7 +68,7 @@ pub fn unused_locks_are_released(history: &History, bounds: &Bounds) -> Vec<Viol
             };
             let own = users.iter().filter(|attempt| attempt.process == process);
             let used = own.filter_map(|attempt| Some((used_from(attempt)?, over(history, attempt))));
-            let known = known_after(history, users, &lease);
+            let known = time_to_know(history, users, &lease);
             for idle in without((lease.from.1, lease.to.0.min(history.last())), used.chain(troubles(history))) {
                 let time = idle.1 - idle.0;
                 let own = users.iter().filter(|user| user.process == process);
@@ -99,14 +99,14 @@ fn troubles(history: &History) -> impl Iterator<Item = Range> {
     troubles.map(|fault| (fault.range.0, fault.range.1 + felt(&fault.kind)))
 }
 
-/// After what time a process that lives knows that it owns `lease`. When the message of the grant was lost, its ask finds the grant
-/// within a second. But there are two kinds of grants that no ask finds so soon. They end with their claims, as those of a crashed
-/// waiter do (promise 4).
+/// How long a process that lives may take to learn that it owns `lease`. When the message of the grant is lost, the next ask finds
+/// the grant within a second. But two kinds of grants are not found so soon. They end with their claims, like the grant of a crashed
+/// waiter (promise 4).
 ///
-/// - The ask was given up in an outage that lasted for longer than its withdrawal was repeated. So it was still in the queue, and
-///   nobody asks under its token any more (promise 5).
-/// - The ask pauses, since the message that it has come to be one of the first was lost as well.
-fn known_after(history: &History, users: &[&Attempt], lease: &Owned) -> Duration {
+/// - The ask was given up in an outage, and the outage lasted longer than the withdrawal of the ask was repeated. So the ask was
+///   still in the queue, and nobody asks under its token any more (promise 5).
+/// - The ask pauses, because the message that it is now one of the first was lost as well.
+fn time_to_know(history: &History, users: &[&Attempt], lease: &Owned) -> Duration {
     let granted = lease.from.0;
     let lost = |kind: &'static str, range: Range| {
         let faults = history.faults_in(range);

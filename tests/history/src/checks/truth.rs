@@ -181,7 +181,7 @@ fn busy_locks_are_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
             let over = other.claim.as_ref().map_or(other.returned(), Claim::over).unwrap_or(u64::MAX);
             !std::ptr::eq(other, attempt)
                 && (bounds.splits || other.process == attempt.process)
-                && shared((other.invoked, executed(history, over).saturating_add(AFTER)), range).is_some()
+                && shared((other.invoked, latest_execution(history, over).saturating_add(AFTER)), range).is_some()
         };
         if !is_taken && !attempts.get(attempt.key.as_str()).is_some_and(|of| of.iter().any(|other| is_rival(other))) {
             let text = format!("{} is told that {} is busy, and nobody has it", who(attempt), attempt.key);
@@ -191,9 +191,9 @@ fn busy_locks_are_taken(history: &History, bounds: &Bounds) -> Vec<Violation> {
     found
 }
 
-/// When what was sent until `sent` is executed at the latest: a server that is stopped executes it when it goes on. The process may
-/// have stopped withdrawing it by then, so it is granted for a claim (promise 5).
-fn executed(history: &History, sent: u64) -> u64 {
+/// When a command that was sent at `sent` is executed at the latest: a stopped server executes it when the server goes on. By then
+/// the process may have stopped withdrawing its ask. So the ask may be granted, for a claim (promise 5).
+fn latest_execution(history: &History, sent: u64) -> u64 {
     let stops = history.faults.iter().filter(|fault| fault.kind == FREEZE);
     stops.filter(|stop| stop.range.0 <= sent && sent < stop.range.1).map(|stop| stop.range.1).max().unwrap_or(sent)
 }

@@ -1,0 +1,128 @@
+//! Single tries: an acquire with a timeout of zero is told what is true, after one answer.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::world;
+use crate::LockError;
+use crate::mutants::{Mutant, Seeded};
+use crate::simulation::process::connect;
+
+#[tokio::test(start_paused = true)]
+async fn a_single_try_that_only_siblings_stood_before_is_told_of_a_silent_server() {
+    let (_time, network) = world();
+    let locks = connect(&network, "p");
+    locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
+    network.freeze(Duration::from_secs(9));
+    let siblings = async {
+        loop {
+            // Each has the turn at once, asks, and is gone before there could be an answer.
+            let _ = timeout(Duration::from_millis(10), locks.lock("k", &0).try_acquire()).await;
+        }
+    };
+    let tried = tokio::select! {
+        biased;
+        () = siblings => None,
+        tried = async { locks.lock("k", &0).try_acquire().await } => Some(tried),
+    };
+    assert!(matches!(tried, Some(Err(LockError::Backend { .. }))), "{tried:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_try_has_its_turn_as_soon_as_the_sibling_before_it_is_gone() {
+    let (_time, network) = world();
+    let locks = connect(&network, "p");
+    locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
+    network.freeze(Duration::from_millis(5));
+    let begin = Instant::now();
+    let sibling = async {
+        let _ = timeout(Duration::from_millis(1), locks.lock("k", &0).try_acquire()).await;
+    };
+    let ((), tried) = tokio::join!(biased; sibling, async { locks.lock("k", &0).try_acquire().await });
+    assert!(matches!(tried, Ok(Some(_))), "{tried:?}");
+    assert!(begin.elapsed() < Duration::from_millis(20), "{:?}", begin.elapsed());
+}
+
+/// The table "At a distance" in docs/topologies.md: at 400 ms the default command timeout leaves little more than the answer takes.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_of_a_free_lock_is_had_at_every_distance_with_the_default_settings() {
+    for round_trip in [1, 30, 100, 200, 400].map(Duration::from_millis) {
+        let (_time, network) = world();
+        network.move_away(round_trip);
+        let locks = connect(&network, "p");
+        // Makes the connection.
+        locks.lock("k", &0).timeout(round_trip * 9).acquire().await.unwrap().release().await.unwrap();
+        let begin = Instant::now();
+        let tried = locks.lock("k", &1).try_acquire().await;
+        let guard = tried.unwrap().unwrap_or_else(|| panic!("{round_trip:?}: it is free"));
+        assert!(begin.elapsed() < round_trip + Duration::from_millis(3), "{round_trip:?}: {:?}", begin.elapsed());
+        guard.release().await.unwrap();
+    }
+}
+
+/// The hold of a sibling may begin long after the turn: from afar, fencing tokens are drawn before.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_is_told_of_a_sibling_as_soon_as_it_holds() {
+    let (_time, network) = world();
+    network.move_away(Duration::from_millis(200));
+    let locks = connect(&network, "p");
+    let held = locks.lock("k", &0).timeout(Duration::from_secs(3)).acquire().await.unwrap();
+    let waiting = locks.lock("k", &0).timeout(Duration::from_secs(3)).fenced(true).acquire();
+    let sibling = async {
+        let guard = waiting.await.unwrap();
+        sleep(Duration::from_millis(220)).await;
+        drop(guard);
+    };
+    let single = async {
+        sleep(Duration::from_millis(1)).await;
+        held.release().await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+        let begin = Instant::now();
+        let tried = locks.lock("k", &0).try_acquire().await;
+        assert!(matches!(tried, Ok(None)), "{tried:?}");
+        assert!(begin.elapsed() < Duration::from_millis(210), "{:?}", begin.elapsed());
+    };
+    tokio::join!(biased; sibling, single);
+}
+
+/// From afar, what is left of a single try's time is too short for an answer when a sibling has drawn a fencing token and held. The
+/// sibling may be the first that ever used the lock, and then nothing of the lock is left here when it is gone.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_that_a_sibling_left_too_little_time_is_told_of_a_busy_lock() {
+    for (bug, is_first, is_busy) in
+        [(None, false, true), (None, true, true), (Some(Mutant::SiblingsHoldForgotten), true, false)]
+    {
+        let (_time, network) = world();
+        let _seeded = Seeded::begin(bug);
+        network.move_away(Duration::from_millis(400));
+        let locks = connect(&network, "p");
+        let request = |fenced| locks.lock("k", &0).timeout(Duration::from_secs(3)).fenced(fenced);
+        let _connected = locks.lock("warm", &0).timeout(Duration::from_secs(3)).acquire().await.unwrap();
+        let held = if is_first { None } else { Some(request(false).acquire().await.unwrap()) };
+        // It is gone before anybody else can look.
+        let sibling = async { request(true).acquire().await.unwrap().release().await.unwrap() };
+        let single = async {
+            drop(held);
+            sleep(Duration::from_millis(1)).await;
+            locks.lock("k", &0).try_acquire().await
+        };
+        let ((), tried) = tokio::join!(biased; sibling, single);
+        assert_eq!(matches!(tried, Ok(None)), is_busy, "{bug:?}, {is_first}: {tried:?}");
+    }
+}
+
+/// From afar the time of a single try is over while it draws its fencing token: the owner has yielded, and nothing is wrong.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_that_the_owner_left_too_little_time_is_told_of_a_busy_lock() {
+    let (_time, network) = world();
+    network.move_away(Duration::from_millis(130));
+    let (owner, other) = (connect(&network, "p"), connect(&network, "q"));
+    let lingering = owner.lock("k", &0).timeout(Duration::from_secs(3)).linger(Duration::from_secs(1));
+    lingering.acquire().await.unwrap().release().await.unwrap();
+    let _connected = other.lock("warm", &0).timeout(Duration::from_secs(3)).acquire().await.unwrap();
+    let tried = other.lock("k", &0).fenced(true).try_acquire().await;
+    assert!(matches!(tried, Ok(None)), "{tried:?}");
+}
