@@ -42,13 +42,12 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     if core.is_inherited_at(attempt.started) {
         return Err(forked_error(request));
     }
-    // Whether `attempt.started` is still the current time.
-    let mut is_first = true;
+    // A task that need not wait reads the clock once.
+    let mut now = attempt.started;
     loop {
-        let (slot, entered) = core.table().enter(core, request);
+        let (slot, entered) = core.table().enter(core, request, now);
         match entered {
             Entered::Turn { id, has_lease } => {
-                let now = is_first.then_some(attempt.started);
                 let mut turn = Turn::new(&slot, id);
                 if has_lease {
                     match take_over_lingering(core, turn, request, now)? {
@@ -65,24 +64,25 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 if !request.fenced {
                     return Ok(Hold::joined(joined, request.body));
                 }
-                is_first = false;
                 let drawn = Box::pin(draw_fence(Hold::joined(joined, request.body), attempt.by())).await?;
-                if drawn.is_some() || attempt.is_over(Moment::now()) {
+                now = Moment::now();
+                if drawn.is_some() || attempt.is_over(now) {
                     return drawn.ok_or_else(|| error_at_timeout(core, &slot, request, &attempt));
                 }
             }
             Entered::Waiting(id, receiver, waiting) => {
                 let waiting = waiting.of(request.prefix());
-                let turn = wait(core, &slot, request, &mut attempt, QueuePlace { slot: &slot, id, receiver }).await?;
-                let now = Moment::now();
+                let place = QueuePlace { slot: &slot, id, receiver };
+                let turn = wait(core, request, &mut attempt, now, place).await?;
+                now = Moment::now();
                 if attempt.is_over(now) {
                     return Err(error_at_timeout(core, &slot, request, &attempt));
                 }
                 return match take_over(core, turn, request, now) {
                     Ok(hold) if hold.lacks_fence(request) => {
-                        is_first = false;
                         let drawn = Box::pin(draw_fence(hold, attempt.by())).await?;
-                        if drawn.is_some() || attempt.is_over(Moment::now()) {
+                        now = Moment::now();
+                        if drawn.is_some() || attempt.is_over(now) {
                             return drawn.ok_or_else(|| error_at_timeout(core, &slot, request, &attempt));
                         }
                         continue;
@@ -91,12 +91,11 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                         metrics::waited(request.prefix(), now.since(attempt.started));
                         Ok(hold)
                     }
-                    Err(turn) => Box::pin(drive(core, turn, request, &mut attempt, Some(now), Some(waiting))).await,
+                    Err(turn) => Box::pin(drive(core, turn, request, &mut attempt, now, Some(waiting))).await,
                 };
             }
             // A sibling task has just asked. Its answer will say whether the lock is taken or the store unreachable.
             Entered::Taken if slot.status(SILENCE).is_pending() && !attempt.by().has_passed() => {
-                is_first = false;
                 attempt.counts_from(core.answers());
                 let holds = slot.holds();
                 let changed = slot.changed.notified();
@@ -114,6 +113,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 if is_silent {
                     return Err(error_at_timeout(core, &slot, request, &attempt));
                 }
+                now = Moment::now();
             }
             Entered::Taken => return Err(error_at_timeout(core, &slot, request, &attempt)),
             Entered::Full(limit) => return Err(too_many(request, limit)),
@@ -124,9 +124,9 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
 /// Waits for the turn in the queue of the process.
 async fn wait(
     core: &Core,
-    slot: &Slot,
     request: &ResolvedRequest,
     attempt: &mut Attempt,
+    now: Moment,
     mut place: QueuePlace<'_>,
 ) -> Result<Turn, LockError> {
     // `close` may have emptied the queue just before this task joined it.
@@ -134,10 +134,11 @@ async fn wait(
         return Err(shut_down(request));
     }
     attempt.waited = true;
-    match tokio::time::timeout(attempt.give_up().remaining(), &mut place.receiver).await {
+    let give_up = attempt.give_up().counted_from(now).on_timer();
+    match tokio::time::timeout_at(give_up, &mut place.receiver).await {
         Ok(Ok(turn)) => Ok(turn),
         Ok(Err(_)) => Err(shut_down(request)),
-        Err(_) => Err(error_at_timeout(core, slot, request, attempt)),
+        Err(_) => Err(error_at_timeout(core, place.slot, request, attempt)),
     }
 }
 
@@ -155,14 +156,14 @@ impl Drop for QueuePlace<'_> {
     }
 }
 
-/// Does one step after another until the hold starts. When `now` is given, the first step uses it and reads no clock.
+/// Does one step after another until the hold starts. The first step is taken at `now`, and reads no clock.
 /// Without a permit in `waiting`, the task gets one before its first step that waits.
 async fn drive(
     core: &Core,
     mut turn: Turn,
     request: &ResolvedRequest,
     attempt: &mut Attempt,
-    mut now: Option<Moment>,
+    mut now: Moment,
     mut waiting: Option<WaiterPermit<'_>>,
 ) -> Result<Hold, LockError> {
     let slot = Arc::clone(turn.slot());
@@ -170,7 +171,6 @@ async fn drive(
     let tried = request;
     loop {
         let request = patient.as_deref().unwrap_or(tried);
-        let now = now.take().unwrap_or_else(Moment::now);
         if core.is_closed() {
             return Err(shut_down(request));
         }
@@ -204,14 +204,14 @@ async fn drive(
                         if !hold.lacks_fence(request) {
                             return Ok(hold);
                         }
-                        let drawn = draw_fence(hold, attempt.by()).await?;
+                        let drawn = Box::pin(draw_fence(hold, attempt.by())).await?;
                         return drawn.ok_or_else(|| error_at_timeout(core, &slot, request, attempt));
                     }
                     Rejoined::Waiting(id, receiver) => {
                         if waiting.is_none() {
                             waiting = Some(admit(core, request)?);
                         }
-                        wait(core, &slot, request, attempt, QueuePlace { slot: &slot, id, receiver }).await?
+                        wait(core, request, attempt, now, QueuePlace { slot: &slot, id, receiver }).await?
                     }
                 };
             }
@@ -232,11 +232,12 @@ async fn drive(
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
                 attempt.tried = true;
                 let deadline = patience(core, attempt, now);
-                if let Some(outcome) = send(core, &turn, request, step, takings, deadline).await {
+                if let Some(outcome) = send(core, &turn, request, &step, takings, deadline).await {
                     on_outcome(core, &slot, request, attempt, now, outcome)?;
                 }
             }
         }
+        now = Moment::now();
     }
 }
 
@@ -269,38 +270,40 @@ fn patience(core: &Core, attempt: &Attempt, now: Moment) -> Deadline {
 }
 
 /// Sends the command of a step, and gives its answer to the turn. `None` when the ask was withdrawn meanwhile.
+///
+/// Only a claim has its room here, since most locks need nothing else. The other commands are boxed.
 async fn send(
     core: &Core,
     turn: &Turn,
     request: &ResolvedRequest,
-    step: Step,
+    step: &Step,
     takings: u32,
     deadline: Deadline,
 ) -> Option<Result<(), StoreError>> {
     let (store, slot) = (core.store(), turn.slot());
     Some(match step {
         Step::Claim(ask) => {
-            let command = pin!(store.claim(&ask, deadline));
-            let claimed = slot.while_wanted(takings, &ask, command).await?;
-            let claimed = claimed.map(|answer| turn.on_claim_answer(&ask, answer));
-            claimed.inspect_err(|error| slot.on_failed_ask(&ask, error))
+            let command = pin!(store.claim(ask, deadline));
+            let claimed = slot.while_wanted(takings, ask, command).await?;
+            let claimed = claimed.map(|answer| turn.on_claim_answer(ask, answer));
+            claimed.inspect_err(|error| slot.on_failed_ask(ask, error))
         }
         Step::Ask(ask) => {
-            let command = pin!(store.ask(std::slice::from_ref(&ask), deadline));
-            let answers = slot.while_wanted(takings, &ask, command).await?;
+            let mut command = Box::pin(store.ask(std::slice::from_ref(ask), deadline));
+            let answers = slot.while_wanted(takings, ask, command.as_mut()).await?;
             let answered = exactly_one(answers).map(|answer| {
-                turn.on_answer(&ask, answer);
+                turn.on_answer(ask, answer);
                 core.schedule().watch_queue(slot);
             });
-            answered.inspect_err(|error| slot.on_failed_ask(&ask, error))
+            answered.inspect_err(|error| slot.on_failed_ask(ask, error))
         }
         Step::Confirm(renewal) => {
-            let answers = store.renew(std::slice::from_ref(&renewal), deadline).await;
+            let answers = Box::pin(store.renew(std::slice::from_ref(renewal), deadline)).await;
             exactly_one(answers).map(|outcome| turn.on_confirm_answer(outcome))
         }
         Step::Draw(token, count) => {
-            let drawn = store.draw(&request.key, &token, request.share, count, deadline).await;
-            drawn.map(|first| turn.on_draw_answer(first, count))
+            let drawn = Box::pin(store.draw(&request.key, token, request.share, *count, deadline)).await;
+            drawn.map(|first| turn.on_draw_answer(first, *count))
         }
         Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::GiveUp => Ok(()),
     })

@@ -9,6 +9,7 @@ use super::counters::SlotCounts;
 use super::permits::PermitQueue;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{Entered, Slot, Waiter};
+use crate::clock::Moment;
 use crate::share::Share;
 use crate::timing::TURN_PATIENCE;
 
@@ -35,9 +36,10 @@ impl Family {
         request: &ResolvedRequest,
         share: Share,
         wait: bool,
+        now: Moment,
     ) -> (Arc<Slot>, Entered<'a>) {
         if share != Share::READ {
-            return self.enter_permit(core, request, share, wait);
+            return self.enter_permit(core, request, share, wait, now);
         }
         let together = self.slots.iter().find(|slot| slot.share == Some(share) && slot.number == TOGETHER);
         let slot = match together.filter(|_| request.joins_readers()).map(Arc::clone) {
@@ -45,7 +47,7 @@ impl Family {
             None if request.joins_readers() => self.add(Slot::sharing(core, &request.key, share, TOGETHER, None)),
             None => self.add_numbered(core, request, share, None),
         };
-        let entered = slot.enter(core.waiter_limit(), request, wait);
+        let entered = slot.enter(core.waiter_limit(), request, wait, now);
         (slot, entered)
     }
 
@@ -55,6 +57,7 @@ impl Family {
         request: &ResolvedRequest,
         share: Share,
         wait: bool,
+        now: Moment,
     ) -> (Arc<Slot>, Entered<'a>) {
         if let Some((slot, id)) = self.idle_permit(share, None) {
             return (slot, Entered::Turn { id, has_lease: false });
@@ -64,7 +67,7 @@ impl Family {
         let (Some(first), false) = (first.as_ref(), share.fits_beside(of_share().count())) else {
             let permits = first.and_then(|first| first.permits.clone()).unwrap_or_default();
             let slot = self.add_numbered(core, request, share, Some(permits));
-            let entered = slot.enter(core.waiter_limit(), request, wait);
+            let entered = slot.enter(core.waiter_limit(), request, wait, now);
             return (slot, entered);
         };
         let slot = Arc::clone(first);

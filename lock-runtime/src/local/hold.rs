@@ -144,52 +144,56 @@ impl Hold {
     }
 
     /// Sends the release, and takes in the answer to the ask that goes along with it.
-    async fn settle(
+    ///
+    /// A block and not an `async fn`, which would hold its arguments twice.
+    fn settle(
         self,
         mut pending_release: PendingRelease,
         turn: Option<(Turn, u32)>,
         now: Moment,
         hold: Option<EndedHold>,
-    ) -> Result<(), LockError> {
-        let core = self.handle.core();
-        let deadline = Deadline::new(now, core.settings().command_timeout);
-        let release = &mut pending_release.release;
-        let again = Ask::along(release, deadline);
-        let outcome = match (&turn, &again) {
-            (Some((turn, takings)), Some(ask)) => {
-                let answered = {
-                    let command = pin!(core.store().release_one(release, deadline));
-                    turn.slot().while_wanted(*takings, ask, command).await
-                };
-                if let Some(outcome) = answered {
-                    outcome.inspect_err(|error| turn.slot().on_failed_ask(ask, error))
-                } else {
-                    // The ask that went along with the release was withdrawn meanwhile. The release is still to be
-                    // done, without the ask.
-                    release.again = None;
-                    let released = core.store().release_one(release, deadline.counted_from(Moment::now())).await;
-                    // The first command may have released the lease already.
-                    released.map(|released| Released { owned: true, ..released })
+    ) -> impl Future<Output = Result<(), LockError>> {
+        let deadline = Deadline::new(now, self.handle.core().settings().command_timeout);
+        async move {
+            let core = self.handle.core();
+            let release = &mut pending_release.release;
+            let again = Ask::along(release, deadline);
+            let outcome = match (&turn, &again) {
+                (Some((turn, takings)), Some(ask)) => {
+                    let answered = {
+                        let command = pin!(core.store().release_one(release, deadline));
+                        turn.slot().while_wanted(*takings, ask, command).await
+                    };
+                    if let Some(outcome) = answered {
+                        outcome.inspect_err(|error| turn.slot().on_failed_ask(ask, error))
+                    } else {
+                        // The ask that went along with the release was withdrawn meanwhile. The release is still to be
+                        // done, without the ask.
+                        release.again = None;
+                        let released = core.store().release_one(release, deadline.counted_from(Moment::now())).await;
+                        // The first command may have released the lease already.
+                        released.map(|released| Released { owned: true, ..released })
+                    }
                 }
+                _ => core.store().release_one(release, deadline).await,
+            };
+            let released = match outcome {
+                Ok(released) => released,
+                // Dropping `pending_release` has the release repeated in the background.
+                Err(error) => {
+                    return Err(LockError::Backend { key: self.handle.key().to_owned(), problem: error.problem });
+                }
+            };
+            if pending_release.on_answer() && was_lost(&released) {
+                self.note_loss(hold.map(|hold| EndedHold { reason: LossReason::NotKnown, ..hold }));
+                return Err(self.handle.lost_error(true));
             }
-            _ => core.store().release_one(release, deadline).await,
-        };
-        let released = match outcome {
-            Ok(released) => released,
-            // Dropping `pending_release` has the release repeated in the background.
-            Err(error) => {
-                return Err(LockError::Backend { key: self.handle.key().to_owned(), problem: error.problem });
+            if let (Some((turn, _)), Some(ask), Some(answer)) = (turn, again, released.again) {
+                turn.on_answer(&ask, answer);
+                core.schedule().watch_queue(turn.slot());
             }
-        };
-        if pending_release.on_answer() && was_lost(&released) {
-            self.note_loss(hold.map(|hold| EndedHold { reason: LossReason::NotKnown, ..hold }));
-            return Err(self.handle.lost_error(true));
+            Ok(())
         }
-        if let (Some((turn, _)), Some(ask), Some(answer)) = (turn, again, released.again) {
-            turn.on_answer(&ask, answer);
-            core.schedule().watch_queue(turn.slot());
-        }
-        Ok(())
     }
 
     /// Releases what a lost hold may still have in the store. It happens only now, when the hold's user is gone.

@@ -139,10 +139,11 @@ impl Slot {
         waiter_limit: &'a WaiterLimit,
         request: &ResolvedRequest,
         wait: bool,
+        now: Moment,
     ) -> Entered<'a> {
         let mut state = self.locked();
         if request.joins_readers()
-            && let Some(joined) = state.join(self, request, Moment::now())
+            && let Some(joined) = state.join(self, request, now)
         {
             return Entered::Joined(joined);
         }

@@ -12,6 +12,7 @@ use super::counters::SlotCounts;
 use super::family::Family;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{Entered, Slot};
+use crate::clock::Moment;
 
 #[cfg(not(test))]
 type Hasher = std::hash::RandomState;
@@ -49,8 +50,13 @@ impl Table {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the turn for a key, or a place in its queue when the request waits.
-    pub(super) fn enter<'a>(&self, core: &'a Arc<Core>, request: &ResolvedRequest) -> (Arc<Slot>, Entered<'a>) {
+    /// Takes the turn for a key, or a place in its queue when the request waits. Or joins the readers who hold it at `now`.
+    pub(super) fn enter<'a>(
+        &self,
+        core: &'a Arc<Core>,
+        request: &ResolvedRequest,
+        now: Moment,
+    ) -> (Arc<Slot>, Entered<'a>) {
         let (key, wait) = (&request.key, !request.timeout.is_zero());
         if let Some(share) = request.share {
             let families = &mut self.locked().sharing;
@@ -58,13 +64,13 @@ impl Table {
                 Some(family) => family,
                 None => families.entry(Arc::clone(key)).or_default(),
             };
-            return family.enter(core, request, share, wait);
+            return family.enter(core, request, share, wait, now);
         }
         let slots = &mut self.locked().slots;
         // One look at the table, which costs more than the reference that a known key does not need.
         let slot = Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key))));
         // This runs under the table's lock, so the slot can't be forgotten before it is entered.
-        let entered = slot.enter(core.waiter_limit(), request, wait);
+        let entered = slot.enter(core.waiter_limit(), request, wait, now);
         (slot, entered)
     }
 

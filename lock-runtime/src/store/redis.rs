@@ -189,7 +189,8 @@ impl Store for RedisStore {
         let answer = if self.servers.gather_claims(&ask.key) {
             gather::send(self, ask, deadline).await?
         } else {
-            self.claim_alone(ask, deadline).await?
+            // Boxed: a claim that goes together with others needs no room for it.
+            Box::pin(self.claim_alone(ask, deadline)).await?
         };
         if matches!(&answer, Answer::Busy(busy) if busy.owner.as_str() == SHARED) {
             // The mark tells neither who has the lock nor whether a lease is left.
@@ -208,7 +209,8 @@ impl Store for RedisStore {
         if release.is_lone() && (release.beside_others || self.servers.are_busy(&release.key)) {
             return gather::send(self, release, deadline).await;
         }
-        exactly_one(self.release(std::slice::from_ref(release), deadline).await)
+        // Boxed: a release that goes together with others needs no room for it.
+        exactly_one(Box::pin(self.release(std::slice::from_ref(release), deadline)).await)
     }
 
     async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {

@@ -61,13 +61,13 @@ pub(super) fn take_over_lingering(
     core: &Core,
     turn: Turn,
     request: &ResolvedRequest,
-    now: Option<Moment>,
+    now: Moment,
 ) -> Result<Result<Hold, Turn>, LockError> {
     // No command is sent that would find out about a fork. The process has the lease, and its child does not.
     if core.is_inherited() {
         return Err(forked_error(request));
     }
-    let taken = take_over(core, turn, request, now.unwrap_or_else(Moment::now));
+    let taken = take_over(core, turn, request, now);
     if taken.is_ok() {
         metrics::waited(request.prefix(), Duration::ZERO);
     }

@@ -18,24 +18,28 @@ const OVERTAKEN_AFTER: Duration = Duration::from_millis(2);
 /// A task sends the batch itself when it has waited this long in it.
 const UNSENT_FOR: Duration = Duration::from_millis(20);
 
-/// Sends an item together with others, and waits for its answer.
-pub(in super::super) async fn send<I: Item>(
-    store: &RedisStore,
-    item: &I,
+/// Sends an item together with others. The future waits for its answer.
+///
+/// It is a block and not an `async fn`, which would hold its arguments twice: this future is a part of every lock's.
+pub(in super::super) fn send<'a, I: Item>(
+    store: &'a RedisStore,
+    item: &'a I,
     deadline: Deadline,
-) -> Result<I::Answer, StoreError> {
+) -> impl Future<Output = Result<I::Answer, StoreError>> + use<'a, I> {
     let mut place = Place::take(store, item, deadline);
-    let end = deadline.on_timer();
-    let look = Deadline::new(deadline.start(), UNSENT_FOR).on_timer();
-    if look < end
-        && let Ok(answer) = timeout_at(look, &mut place.answer).await
-    {
-        return place.end(answer);
-    }
-    place.send_when_unsent();
-    match timeout_at(end, &mut place.answer).await {
-        Ok(answer) => place.end(answer),
-        Err(_) => Err(place.give_up()),
+    async move {
+        let end = place.deadline.on_timer();
+        let look = Deadline::new(place.deadline.start(), UNSENT_FOR).on_timer();
+        if look < end
+            && let Ok(answer) = timeout_at(look, &mut place.answer).await
+        {
+            return place.end(answer);
+        }
+        place.send_when_unsent();
+        match timeout_at(end, &mut place.answer).await {
+            Ok(answer) => place.end(answer),
+            Err(_) => Err(place.give_up()),
+        }
     }
 }
 
