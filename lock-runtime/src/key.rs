@@ -1,5 +1,6 @@
 //! [`LockKey`]: a value that names what a lock protects, and how it becomes the lock's name.
 
+use std::cell::Cell;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
@@ -158,13 +159,33 @@ fn escape(name: &mut String, character: char) {
     }
 }
 
+thread_local! {
+    /// Room in which a name is put together. The thread keeps it for the next name.
+    static ROOM: Cell<String> = const { Cell::new(String::new()) };
+}
+
+/// An empty text that most likely has its memory already.
+fn take_room() -> String {
+    // A thread that ends has none any more.
+    let mut room = ROOM.try_with(Cell::take).unwrap_or_default();
+    room.clear();
+    room
+}
+
+/// Makes a name of the text, and keeps the text's memory.
+fn finish(room: String) -> Arc<str> {
+    let name = Arc::from(room.as_str());
+    let _ = ROOM.try_with(|kept| kept.set(room));
+    name
+}
+
 /// The lock's name without its namespace: `prefix:part:part…`.
-pub(crate) fn name<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Result<String, LockError> {
+pub(crate) fn name<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Result<Arc<str>, LockError> {
     check_text(prefix).map_err(|problem| LockError::InvalidKey {
         key: prefix.escape_default().to_string(),
         reason: InvalidKey::new(format!("the prefix {problem}")),
     })?;
-    let mut parts = NameParts { name: String::with_capacity(prefix.len() + 24), parts: 0 };
+    let mut parts = NameParts { name: take_room(), parts: 0 };
     parts.name.push_str(prefix);
     let written = key.write_parts(&mut parts);
     let reason = match written {
@@ -179,13 +200,13 @@ pub(crate) fn name<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Result<String,
             parts.name.push('…');
             InvalidKey::new(format!("the name is longer than {MAX_NAME_BYTES} bytes; use an id or a digest instead"))
         }
-        Ok(()) => return Ok(parts.name),
+        Ok(()) => return Ok(finish(parts.name)),
     };
     Err(LockError::InvalidKey { key: parts.name, reason })
 }
 
 /// The whole name of a lock, as it stands in Redis: a person or a tool names the lock.
-pub(crate) fn whole_name(name: &str) -> Result<String, LockError> {
+pub(crate) fn whole_name(name: &str) -> Result<Arc<str>, LockError> {
     let problem = if name.is_empty() {
         "it is empty"
     } else if name.contains(|c: char| c.is_control() || matches!(c, '{' | '}')) {
@@ -193,19 +214,20 @@ pub(crate) fn whole_name(name: &str) -> Result<String, LockError> {
     } else if name.len() > MAX_NAME_BYTES {
         "it is too long for a lock's name"
     } else {
-        return Ok(name.to_owned());
+        return Ok(name.into());
     };
     Err(LockError::InvalidKey { key: name.chars().take(48).collect(), reason: InvalidKey::new(problem) })
 }
 
 /// The full name of a lock in a namespace that was checked before.
 pub(crate) fn in_namespace(namespace: &str, name: &str) -> Result<Arc<str>, LockError> {
-    let full = format!("{namespace}:{name}");
+    let mut full = take_room();
+    full.extend([namespace, ":", name]);
     if full.len() > MAX_NAME_BYTES {
         let reason = InvalidKey::new(format!("the name is longer than {MAX_NAME_BYTES} bytes with its namespace"));
         return Err(LockError::InvalidKey { key: name.to_owned(), reason });
     }
-    Ok(full.into())
+    Ok(finish(full))
 }
 
 /// What is wrong with a prefix, a namespace or another text that the author wrote and that is not escaped.
@@ -233,9 +255,9 @@ mod tests {
 
     #[test]
     fn parts_are_joined_and_escaped() {
-        assert_eq!(name("p", &("a:b", 7_u8)).unwrap(), "p:a%3Ab:7");
-        assert_eq!(name("p", &Some('%')).unwrap(), "p:%25");
-        assert_eq!(name("p", "\u{85}\n").unwrap(), "p:%C2%85%0A");
+        assert_eq!(*name("p", &("a:b", 7_u8)).unwrap(), *"p:a%3Ab:7");
+        assert_eq!(*name("p", &Some('%')).unwrap(), *"p:%25");
+        assert_eq!(*name("p", "\u{85}\n").unwrap(), *"p:%C2%85%0A");
     }
 
     #[test]
@@ -254,7 +276,7 @@ mod tests {
         for prefix in ["", "a b", "a{b", "a}b", "a\nb", "a\0"] {
             assert!(matches!(name(prefix, "k"), Err(LockError::InvalidKey { .. })), "{prefix:?}");
         }
-        assert_eq!(name("a:b", "k").unwrap(), "a:b:k");
+        assert_eq!(*name("a:b", "k").unwrap(), *"a:b:k");
     }
 
     #[test]

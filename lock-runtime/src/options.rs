@@ -15,9 +15,9 @@ use crate::{LockError, LockKey, OnLost, key, scope};
 #[derive(Debug)]
 pub struct LockOptions {
     /// The name of the lock, or of the first of several locks.
-    name: Result<String, LockError>,
+    name: Result<Arc<str>, LockError>,
     /// The names of several locks, in the order in which their keys were given.
-    names: Option<Vec<String>>,
+    names: Option<Vec<Arc<str>>>,
     /// How long the prefix is, in bytes.
     prefix: u16,
     timeout: Option<Duration>,
@@ -34,8 +34,12 @@ pub struct LockOptions {
 impl LockOptions {
     /// The lock `prefix:key`. Every option has the manager's default.
     pub fn new<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Self {
+        Self::named(prefix, key::name(prefix, key))
+    }
+
+    fn named(prefix: &str, name: Result<Arc<str>, LockError>) -> Self {
         Self {
-            name: key::name(prefix, key),
+            name,
             names: None,
             // A name that holds a longer prefix is refused.
             prefix: u16::try_from(prefix.len()).unwrap_or(u16::MAX),
@@ -58,12 +62,12 @@ impl LockOptions {
             .as_ref()
             .map_err(LockError::clone)
             .and_then(|names| names.first().cloned().ok_or_else(|| KeySet::no_key(prefix)));
-        Self { name, names: names.ok(), ..Self::new(prefix, "") }
+        Self { names: names.ok(), ..Self::named(prefix, name) }
     }
 
     /// The lock of this whole name, as it stands in Redis.
     pub(crate) fn of_whole_name(name: &str) -> Self {
-        Self { name: key::whole_name(name), ..Self::new("", "") }
+        Self::named("", key::whole_name(name))
     }
 
     /// The option `timeout = EXPR`.

@@ -193,13 +193,13 @@ impl Settings {
 
     /// A lock's name in this manager's namespace. An error when the manager could not report its impossible settings
     /// itself.
-    pub(crate) fn full_name(&self, name: String) -> Result<Arc<str>, LockError> {
+    pub(crate) fn full_name(&self, name: Arc<str>) -> Result<Arc<str>, LockError> {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());
         }
         let name = match &self.namespace {
             Some(namespace) => key::in_namespace(namespace, &name)?,
-            None => name.into(),
+            None => name,
         };
         if self.reserved.is_some_and(|reserved| *name == *reserved) {
             let reason = InvalidKey::new("a quorum keeps its own record under this name: use another prefix or key");

@@ -20,6 +20,8 @@ pub(crate) const ALL: &[Case] = &[
     // One task takes a lock and releases it.
     case("pair-memory", false),
     case("pair-redis", true),
+    // One task takes two locks at once and releases both.
+    case("two-keys-redis", true),
     // Four tasks want one lock all the time: it passes from task to task.
     case("hand-over-memory", false),
     case("hand-over-redis", true),
@@ -65,6 +67,7 @@ async fn manager(case: &str, url: &str) -> Result<LockManager, String> {
 async fn repeat(locks: &LockManager, case: &str, url: &str, count: usize) -> Result<(), String> {
     let outcome = match case.rsplit_once('-').map_or(case, |(name, _)| name) {
         "pair" => pairs(locks.clone(), "k".to_owned(), count, Use::default()).await,
+        "two-keys" => two_keys(locks, count).await,
         "hand-over" => tasks(locks, TASKS_OF_HAND_OVER, count, Use { yields: true, ..Use::default() }).await,
         "readers" => tasks(locks, TASKS_TOGETHER, count, Use { yields: true, mode: LockRequest::read }).await,
         "permits" => {
@@ -104,6 +107,13 @@ async fn pairs(locks: LockManager, key: String, count: usize, how: Use) -> Resul
             }
         };
         (how.mode)(locks.lock("yardstick", &key).timeout(PATIENCE)).run(body).await?;
+    }
+    Ok(())
+}
+
+async fn two_keys(locks: &LockManager, count: usize) -> Result<(), LockError> {
+    for _ in 0..count {
+        locks.lock_all("yardstick", ["a", "b"]).timeout(PATIENCE).run(async {}).await?;
     }
     Ok(())
 }

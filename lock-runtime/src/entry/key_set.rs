@@ -6,7 +6,6 @@
 //!
 //! While the keys are gathered, each lease is renewed. The time of the holds begins when all keys are held.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +39,7 @@ impl KeySet {
     }
 
     /// Each request is as `like`, but for its name.
-    pub(crate) fn new(names: Vec<String>, like: &ResolvedRequest, settings: &Settings) -> Result<Self, LockError> {
+    pub(crate) fn new(names: Vec<Arc<str>>, like: &ResolvedRequest, settings: &Settings) -> Result<Self, LockError> {
         let given = names.into_iter().map(|name| settings.full_name(name)).collect::<Result<Vec<_>, _>>()?;
         let keys = in_order(&given);
         let given = given.iter().filter_map(|key| keys.iter().position(|other| other == key)).collect();
@@ -59,7 +58,10 @@ fn once_each(given: &[Arc<str>]) -> Vec<Arc<str>> {
 /// Each key once, in the order in which all processes take keys.
 fn in_order(given: &[Arc<str>]) -> Vec<Arc<str>> {
     mutant!(KeysInAnyOrder => return once_each(given));
-    given.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect()
+    let mut keys = given.to_vec();
+    keys.sort();
+    keys.dedup();
+    keys
 }
 
 impl Entry {
@@ -218,8 +220,11 @@ impl Entry {
 
     /// Begins the time of all holds. An error when one of them was lost meanwhile.
     async fn begin(&self, requests: &[&ResolvedRequest], held: &[Hold], by: Deadline) -> Result<(), LockError> {
-        let begun = held.iter().zip(requests).map(|(hold, request)| hold.begin_together(request, by));
-        join_all(begun).await.into_iter().collect::<Result<(), _>>()?;
+        held.iter().zip(requests).for_each(|(hold, request)| hold.handle().begin(request));
+        if !self.request.at_least().is_zero() {
+            let kept = held.iter().zip(requests).map(|(hold, request)| hold.handle().keep_out(request, by));
+            join_all(kept).await.into_iter().collect::<Result<(), _>>()?;
+        }
         let lost = held.iter().map(Hold::handle).find(|handle| !handle.is_valid());
         lost.map_or(Ok(()), |handle| Err(handle.lost_error(false)))
     }

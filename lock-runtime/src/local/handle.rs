@@ -136,7 +136,7 @@ impl HoldHandle {
     /// The name that a lock called `name` has in the namespace of this hold's manager.
     #[cfg(feature = "testing")]
     pub(crate) fn full_name_of(&self, name: &str) -> Result<Arc<str>, LockError> {
-        self.core().settings().full_name(name.to_owned())
+        self.core().settings().full_name(name.into())
     }
 
     /// The key of the hold, when it is a hold in `core`.
@@ -287,7 +287,7 @@ impl HoldHandle {
     }
 
     /// Begins the time of a hold that was one of several keys until now.
-    pub(super) fn begin(&self, request: &ResolvedRequest) {
+    pub(crate) fn begin(&self, request: &ResolvedRequest) {
         let (now, slot) = (Moment::now(), &self.0.slot);
         let mut state = slot.locked();
         let Some(lease) = state.lease.as_mut().filter(|lease| self.is_on(lease)) else { return };
@@ -325,7 +325,9 @@ impl HoldHandle {
             }
         };
         if let Some(renewal) = renewal {
-            match exactly_one(inner.slot.core.store().renew(std::slice::from_ref(&renewal), deadline).await) {
+            // Boxed: most calls send nothing.
+            let renewed = Box::pin(inner.slot.core.store().renew(std::slice::from_ref(&renewal), deadline)).await;
+            match exactly_one(renewed) {
                 Ok(renewed) => self.on_renewed(renewed, Deadline::new(sent, Duration::ZERO))?,
                 Err(error) => return Err(error.of_lock(self.key())),
             }

@@ -42,7 +42,7 @@ impl ResolvedRequest {
     }
 
     /// For how long others are kept out from the start of the hold.
-    pub(super) fn at_least(&self) -> Duration {
+    pub(crate) fn at_least(&self) -> Duration {
         mutant!(KeptWithoutStore => return Duration::ZERO);
         self.terms.as_ref().map_or(Duration::ZERO, |terms| terms.at_least())
     }

@@ -1,19 +1,8 @@
 //! Holds of several keys: the time of each begins when all of them are held.
 
-use super::hold::Hold;
 use super::lease::ActiveHold;
 use super::resolved_request::ResolvedRequest;
-use crate::LockError;
-use crate::clock::{Deadline, Moment};
-
-impl Hold {
-    /// Begins the time of this hold, which was one of several keys until now. Others are kept out for as long as the request
-    /// wants, before this returns.
-    pub(crate) async fn begin_together(&self, request: &ResolvedRequest, by: Deadline) -> Result<(), LockError> {
-        self.handle().begin(request);
-        self.handle().keep_out(request, by).await
-    }
-}
+use crate::clock::Moment;
 
 impl ActiveHold {
     /// The same hold as if it had started `now`, by its own `request`.
