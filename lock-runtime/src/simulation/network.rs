@@ -321,6 +321,7 @@ impl Shared {
         }
         let now = self.micros();
         let reply = self.server.execute(client, now, command);
+        self.tell(client, command, &reply);
         let stall = Stall::of(self.server.taken(), self.rate);
         // What the server says leaves it when the command ends.
         let leaves = stall.map_or_else(Instant::now, |stall| stall.ends);
@@ -333,6 +334,15 @@ impl Shared {
             self.post(client, &reply, leaves);
         }
         stall
+    }
+
+    /// `SEED=7 COMMANDS=1`: each command, who sent it, and the reply. A script shows as the beginning of its text.
+    fn tell(&self, client: Client, command: &[Vec<u8>], reply: &Reply) {
+        if std::env::var_os("COMMANDS").is_some() {
+            let (at, process) = (time::now().unwrap_or_default() / 1000, &self.wires[&client].process);
+            let words = command.iter().map(|word| String::from_utf8_lossy(word).chars().take(40).collect::<String>());
+            eprintln!("{at:>12} {process} {client:?} {:?} -> {reply:?}", words.collect::<Vec<_>>());
+        }
     }
 
     fn post_pushes(&mut self, leaves: Instant) {

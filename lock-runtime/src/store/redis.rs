@@ -89,14 +89,14 @@ impl RedisStore {
     /// Runs a script by its text the first time on a connection, and by its digest from then on. A digest that the server
     /// does not know would cost a second round trip, for which a single try from far away has no time. `EVAL` keeps the
     /// script on the server. So `SCRIPT LOAD`, which needs a right of its own, is never used.
-    async fn run(
+    fn run(
         &self,
         script: &Script,
-        (key, keys): (&str, usize),
+        keys: (&str, usize),
         arguments: impl Fn(&Link, &mut Cmd) + Send + Sync,
         deadline: Deadline,
-    ) -> Result<Called, StoreError> {
-        self.run_as(Outgoing::from, script, (key, keys), arguments, deadline).await
+    ) -> impl Future<Output = Result<Called, StoreError>> + Send {
+        self.run_as(Outgoing::from, script, keys, arguments, deadline)
     }
 
     /// The same for a script that goes out as `outgoing` says.
@@ -210,7 +210,7 @@ impl Store for RedisStore {
             return gather::send(self, release, deadline).await;
         }
         // Boxed: a release that goes together with others needs no room for it.
-        exactly_one(Box::pin(self.release(std::slice::from_ref(release), deadline)).await)
+        exactly_one(Box::pin(self.run_together(std::slice::from_ref(release), deadline)).await)
     }
 
     async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {

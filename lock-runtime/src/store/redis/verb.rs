@@ -65,7 +65,7 @@ impl RedisStore {
     }
 
     /// Runs a verb on one server, and explains what the server refuses.
-    async fn run_together<V: Verb>(&self, items: &[V], deadline: Deadline) -> Answers<V::Answer> {
+    pub(super) async fn run_together<V: Verb>(&self, items: &[V], deadline: Deadline) -> Answers<V::Answer> {
         let answers = V::send(self, items, deadline).await;
         let is_to_explain = match &answers {
             Ok(answers) => answers.iter().any(|answer| answer.as_ref().is_err_and(V::is_explained)),

@@ -64,7 +64,8 @@ pub fn a_released_lock_passes_on(history: &History, bounds: &Bounds) -> Vec<Viol
                 let idle = shared(free, waiting).map(|both| without(both, holds(bounds, attempt, &attempts[key])));
                 for idle in idle.into_iter().flatten() {
                     let is_calm = history.is_calm((idle.0.saturating_sub(CALM), idle.1));
-                    if idle.1 - idle.0 > bounds.allow(HAND_OFF) && is_calm {
+                    let is_looking = attempt.invoked > free.0 && looks_for_the_master(history, attempt, &attempts[key]);
+                    if idle.1 - idle.0 > bounds.allow(HAND_OFF) && is_calm && !is_looking {
                         let time = ms(idle.1 - idle.0);
                         let text = format!("{key} is not passed on for {time} while {} waits", who(attempt));
                         found.push(Violation::of(attempt, idle, text));
@@ -74,6 +75,14 @@ pub fn a_released_lock_passes_on(history: &History, bounds: &Bounds) -> Vec<Viol
         }
     }
     found
+}
+
+/// Slots have moved since the process last had this lock. So its first ask has to find the lock's master, and a connection to it.
+fn looks_for_the_master(history: &History, attempt: &Attempt, all: &[&Attempt]) -> bool {
+    let own = all.iter().filter(|other| other.process == attempt.process && other.invoked < attempt.invoked);
+    let last = own.filter_map(|other| other.claim.as_ref()).map(|claim| claim.range().0).max().unwrap_or_default();
+    let mut moves = history.faults.iter().filter(|fault| fault.kind == "MoveSlots").map(|fault| fault.range.0);
+    moves.any(|at| (last..attempt.invoked).contains(&at))
 }
 
 /// Those that wait for this lock alone.
@@ -98,6 +107,7 @@ fn holds<'a>(bounds: &Bounds, attempt: &'a Attempt, all: &'a [&Attempt]) -> impl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claims::HARNESS;
     use crate::event::{How, Share, What};
     use crate::sample::{BOUNDS, Sample};
 
@@ -122,6 +132,21 @@ mod tests {
     fn a_lock_that_a_waiter_finds_only_by_asking_is_found() {
         assert_eq!(free_for(400).finds(a_released_lock_passes_on), 1);
         assert_eq!(free_for(100).finds(a_released_lock_passes_on), 0);
+    }
+
+    #[test]
+    fn the_first_ask_after_slots_have_moved_has_to_find_the_master() {
+        let late = |moved: Option<u64>, begins: u64| {
+            let sample = Sample::default().owned(99, "a", 20_000, false).held("a", 100, 9000).gone(9001);
+            let moves =
+                |at| What::Fault { kind: "MoveSlots".to_owned(), target: "wire".to_owned(), from: at * 1_000_000 };
+            let sample = moved.into_iter().fold(sample, |sample, at| sample.and(at, HARNESS, moves(at)));
+            let sample = sample.asks(begins, "b").granted(9901, "b", 9999, None).released(9950, "b", How::Done);
+            sample.owned(9900, "b", 9999, false).finds(a_released_lock_passes_on)
+        };
+        assert_eq!((late(None, 9100), late(Some(4000), 9100)), (1, 0));
+        // A task that waited before the release is told.
+        assert_eq!(late(Some(4000), 8000), 1);
     }
 
     #[test]
