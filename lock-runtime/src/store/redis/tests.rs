@@ -182,7 +182,7 @@ proptest! {
         parts in (any::<String>(), "[{}:%a]{1,9}"),
     ) {
         let namespace = namespace.filter(|namespace| key::check_text(namespace).is_ok());
-        let Ok(mut name) = key::name(&prefix, &parts).map(Arc::from) else { return Ok(()) };
+        let Ok(mut name) = key::name(&prefix, &parts) else { return Ok(()) };
         if let Some(namespace) = namespace {
             name = key::in_namespace(&namespace, &name).unwrap();
         }
