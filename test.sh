@@ -102,17 +102,41 @@ install_nextest() {
 # step NAME COMMAND...: runs it, keeps its output, prints one line. Inside a step `set -e` does not count: each command of
 # a function whose failure matters says so.
 step() {
-  local name=$1 log start=$SECONDS
+  local name=$1 start=$SECONDS status=0
   shift
-  log=$logs/${name//[^a-z0-9]/-}.log
-  if "$@" > "$log" 2>&1; then
-    printf 'ok      %s (%d s)%s\n' "$name" $((SECONDS - start)) "$(told "$log")"
-  else
-    printf 'FAILED  %s (%d s)\n' "$name" $((SECONDS - start))
-    # Of a test run first the names of all that failed, which may be more than the end of its output shows.
-    { grep -E '^ +(FAIL|TIMEOUT|SIG[A-Z]+) ' "$log" || true; tail -n 60 "$log"; } | sed 's/^/        | /'
-    failed+=("$name")
+  "$@" > "$(log_of "$name")" 2>&1 || status=$?
+  report "$name" "$start" "$status"
+}
+
+# begin NAME COMMAND...: the same beside the steps that follow, until `end`.
+begin() {
+  beside=("$1" "$SECONDS")
+  shift
+  "$@" > "$(log_of "${beside[0]}")" 2>&1 &
+  beside_pid=$!
+}
+
+end() {
+  local status=0
+  wait "$beside_pid" || status=$?
+  beside_pid=
+  report "${beside[@]}" "$status"
+}
+
+log_of() { echo "$logs/${1//[^a-z0-9]/-}.log"; }
+
+# report NAME START STATUS
+report() {
+  local log
+  log=$(log_of "$1")
+  if [ "$3" = 0 ]; then
+    printf 'ok      %s (%d s)%s\n' "$1" $((SECONDS - $2)) "$(told "$log")"
+    return
   fi
+  printf 'FAILED  %s (%d s)\n' "$1" $((SECONDS - $2))
+  # Of a test run first the names of all that failed, which may be more than the end of its output shows.
+  { grep -E '^ +(FAIL|TIMEOUT|SIG[A-Z]+) ' "$log" || true; tail -n 60 "$log"; } | sed 's/^/        | /'
+  failed+=("$1")
 }
 
 # The counts of a test run, for its line.
@@ -137,11 +161,13 @@ story() {
 # --- Servers of this script ------------------------------------------------------------------------------------------
 
 redis_pid=
+beside_pid=
 postgres_folder=
 
 # Ends what this script started, and nothing else: by process id, and by the folder that only it knows.
 clean_up() {
   [ -z "$redis_pid" ] || kill "$redis_pid" 2> /dev/null || true
+  [ -z "$beside_pid" ] || wait "$beside_pid" || true # it ends its own servers
   [ -z "$postgres_folder" ] || as_postgres "$(postgres_bin)/pg_ctl" stop -s -m immediate -D "$postgres_folder/data" || true
   [ -z "$postgres_folder" ] || as_postgres rm -rf "$postgres_folder/data" || true
   rm -rf "$scratch"
@@ -231,12 +257,14 @@ step 'tests' cargo nextest run --workspace --exclude bench --profile "$profile"
 step 'doctests' cargo test --quiet --workspace --exclude bench --doc
 # Another seed each time; a violation is printed with it.
 # The program is the one that the tests have built: `cargo run -p tests` would build it again for its own set of packages.
-[ -n "$all" ] || step 'soak for a minute' "$target/debug/soak" --minutes 1 --seed "$RANDOM"
-step 'docs' env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --exclude bench --no-deps
+# The soak mostly waits. The steps up to `end` run meanwhile, and get only the processor time that it leaves.
+[ -n "$all" ] || begin 'soak for a minute' "$target/debug/soak" --minutes 1 --seed "$RANDOM"
+step 'docs' nice -n 19 env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --exclude bench --no-deps
 # Its links are checked by tests/checks/pages.rs, its Rust by the tests of the package `guide`.
 step 'the guide' .venv/bin/mdbook build docs/guide
 
-step 'allocations per lock' cargo run --quiet -p yardstick -- --allocations
+step 'allocations per lock' nice -n 19 cargo run --quiet -p yardstick -- --allocations
+[ -n "$all" ] || end
 
 step 'stories' cargo build --quiet --workspace --exclude bench --examples
 step 'a redis for the stories' start_redis
