@@ -36,78 +36,102 @@ fn request(manager: &LockManager) -> LockRequest {
     manager.lock("p", "k").timeout(LONG).at_least(KEPT)
 }
 
-/// How long another process has to wait, from `start` on.
-async fn another_waits(other: &LockManager, start: Instant) -> Duration {
-    assert!(!is_free(other, "k").await);
-    let guard = other.lock("p", "k").timeout(LONG).acquire().await.unwrap();
-    let waited = start.elapsed();
-    guard.release().await.unwrap();
-    waited
+/// A hold began between these two instants. Others are kept out from its beginning, and its body runs a moment later.
+#[derive(Clone, Copy)]
+struct Begun {
+    after: Instant,
+    by: Instant,
 }
 
-fn assert_kept(waited: Duration) {
-    assert!(waited >= KEPT && waited < KEPT + NOISE, "{waited:?}");
+impl Begun {
+    /// The hold of an acquire that was called at `after` and has just returned.
+    fn now(after: Instant) -> Self {
+        Self { after, by: Instant::now() }
+    }
+
+    fn assert_kept(self, end: Instant) {
+        let (most, least) = (end - self.after, end - self.by);
+        assert!(most >= KEPT && least < KEPT + NOISE, "{least:?} to {most:?}");
+    }
+}
+
+/// The hold of a body that ends at once.
+async fn hold_once(request: LockRequest) -> Begun {
+    let after = Instant::now();
+    request.run(async { Begun::now(after) }).await.unwrap()
+}
+
+/// When another process gets the lock.
+async fn another_waits(other: &LockManager) -> Instant {
+    assert!(!is_free(other, "k").await);
+    let guard = other.lock("p", "k").timeout(LONG).acquire().await.unwrap();
+    let end = Instant::now();
+    guard.release().await.unwrap();
+    end
 }
 
 async fn nobody_gets_the_lock_sooner_when_the_body_ends(world: World) {
     let (manager, other) = (world.manager().await, world.manager().await);
-    let start = request(&manager).run(async { Instant::now() }).await.unwrap();
-    assert!(start.elapsed() < KEPT / 2, "the caller does not wait");
-    assert_kept(another_waits(&other, start).await);
+    let begun = hold_once(request(&manager)).await;
+    assert!(begun.by.elapsed() < KEPT / 2, "the caller does not wait");
+    begun.assert_kept(another_waits(&other).await);
     assert!(is_free(&manager, "k").await);
 }
 
 async fn nobody_gets_the_lock_sooner_when_the_body_fails_or_is_dropped(world: World) {
     let (manager, other) = (world.manager().await, world.manager().await);
-    let mut start = Instant::now();
+    let start = Instant::now();
+    let mut begun = Begun::now(start);
     let body = async {
-        start = Instant::now();
+        begun = Begun::now(start);
         sleep(LONG).await;
     };
     tokio::time::timeout(KEPT / 3, request(&manager).run(body)).await.unwrap_err();
-    assert_kept(another_waits(&other, start).await);
+    begun.assert_kept(another_waits(&other).await);
     let (manager, start) = (manager.clone(), Instant::now());
     let failed = tokio::spawn(async move { request(&manager).run(async { panic!("on purpose") }).await });
     assert!(failed.await.unwrap_err().is_panic());
-    let waited = another_waits(&other, start).await;
+    let waited = another_waits(&other).await - start;
     assert!(waited >= KEPT && waited < KEPT + NOISE * 2, "{waited:?}");
 }
 
 async fn nobody_gets_the_lock_sooner_when_the_guard_is_dropped(world: World) {
     let (manager, other) = (world.manager().await, world.manager().await);
-    let guard = request(&manager).acquire().await.unwrap();
     let start = Instant::now();
+    let guard = request(&manager).acquire().await.unwrap();
+    let begun = Begun::now(start);
     drop(guard);
-    assert_kept(another_waits(&other, start).await);
-    let guard = request(&manager).acquire().await.unwrap();
+    begun.assert_kept(another_waits(&other).await);
     let start = Instant::now();
+    let guard = request(&manager).acquire().await.unwrap();
+    let begun = Begun::now(start);
     guard.release().await.unwrap();
-    assert_kept(another_waits(&other, start).await);
+    begun.assert_kept(another_waits(&other).await);
 }
 
 async fn a_task_of_the_same_process_waits_as_well(world: World) {
     let manager = world.manager().await;
-    let start = request(&manager).run(async { Instant::now() }).await.unwrap();
-    assert_kept(another_waits(&manager, start).await);
-    let start = request(&manager).run(async { Instant::now() }).await.unwrap();
+    hold_once(request(&manager)).await.assert_kept(another_waits(&manager).await);
+    let begun = hold_once(request(&manager)).await;
     let busy = manager.lock("p", "k").timeout(KEPT / 3).acquire().await.unwrap_err();
     assert!(matches!(busy, LockError::Timeout { held_here: true, .. }), "{busy:?}");
-    let (first, second) = tokio::join!(request(&manager).run(sleep(KEPT / 3)), another_waits(&manager, start));
+    let (first, second) = tokio::join!(request(&manager).run(sleep(KEPT / 3)), another_waits(&manager));
     first.unwrap();
-    assert!(second >= KEPT * 2, "{second:?}");
+    assert!(second - begun.after >= KEPT * 2, "{:?}", second - begun.after);
 }
 
 async fn others_get_the_lock_when_the_time_is_over(world: World) {
     let (manager, other) = (world.manager().await, world.manager().await);
-    let start = request(&manager).run(async { Instant::now() }).await.unwrap();
+    let begun = hold_once(request(&manager)).await;
     let waits = async |locks: &LockManager| {
         let guard = locks.lock("p", "k").timeout(LONG).acquire().await.unwrap();
-        let waited = start.elapsed();
+        let end = Instant::now();
         guard.release().await.unwrap();
-        waited
+        end
     };
     let (here, there) = tokio::join!(waits(&manager), waits(&other));
-    assert!(here.min(there) >= KEPT && here.max(there) < KEPT + NOISE, "{here:?} {there:?}");
+    begun.assert_kept(here);
+    begun.assert_kept(there);
 }
 
 async fn a_longer_body_releases_at_its_end(world: World) {
@@ -133,8 +157,7 @@ async fn a_lease_that_is_shorter_does_not_matter(world: World) {
     let (manager, other) = (world.manager().await, world.manager().await);
     for renew in [true, false] {
         let request = request(&manager).expire(KEPT / 4).renew(renew);
-        let start = request.run(async { Instant::now() }).await.unwrap();
-        assert_kept(another_waits(&other, start).await);
+        hold_once(request).await.assert_kept(another_waits(&other).await);
     }
 }
 
@@ -150,7 +173,7 @@ async fn a_lost_hold_keeps_others_out_as_well(world: World) {
         assert!(start.elapsed() < KEPT, "{:?}", start.elapsed());
         assert!(!is_free(&manager, "k").await && !is_free(&other, "k").await);
         // The lease is longer by the time that an answer may take.
-        let waited = another_waits(&other, start).await;
+        let waited = another_waits(&other).await - start;
         assert!(waited >= KEPT && waited < KEPT + Duration::from_secs(2), "{waited:?}");
     }
 }
@@ -159,8 +182,8 @@ async fn a_shut_down_manager_keeps_others_out_as_well(world: World) {
     let other = world.manager().await;
     for ends_before in [true, false] {
         let manager = world.manager_with(LockManager::builder().drain(Duration::ZERO)).await;
-        let guard = request(&manager).expire(KEPT).acquire().await.unwrap();
         let start = Instant::now();
+        let guard = request(&manager).expire(KEPT).acquire().await.unwrap();
         let guard = if ends_before {
             drop(guard);
             None
@@ -170,7 +193,7 @@ async fn a_shut_down_manager_keeps_others_out_as_well(world: World) {
         manager.shutdown().await;
         assert!(start.elapsed() < KEPT, "the shutdown does not wait");
         drop(guard);
-        let waited = another_waits(&other, start).await;
+        let waited = another_waits(&other).await - start;
         assert!(waited >= KEPT && waited < KEPT + Duration::from_secs(2), "{waited:?}");
     }
 }
@@ -179,10 +202,10 @@ async fn a_body_that_enters_again_keeps_others_out_from_its_own_start(world: Wor
     let (manager, other) = (world.manager().await, world.manager().await);
     let body = async {
         sleep(KEPT / 3).await;
-        request(&manager).run(async { Instant::now() }).await.unwrap()
+        hold_once(request(&manager)).await
     };
-    let start = manager.lock("p", "k").expire(KEPT / 3).run(body).await.unwrap();
-    assert_kept(another_waits(&other, start).await);
+    let begun = manager.lock("p", "k").expire(KEPT / 3).run(body).await.unwrap();
+    begun.assert_kept(another_waits(&other).await);
 }
 
 async fn a_lock_that_is_kept_is_not_held(world: World) {
@@ -218,16 +241,18 @@ async fn an_earlier_holder_of_the_lease_does_not_count(world: World) {
         let request = manager.lock("p", "k").timeout(LONG).at_least(kept).expire(SHORT);
         (request.run(async { Instant::now() }).await.unwrap(), kept)
     };
-    let ((), (start, kept)) = tokio::join!(
+    let (after, (by, kept)) = tokio::join!(
         async {
             sleep(SHORT / 3).await;
+            let after = Instant::now();
             drop(short);
+            after
         },
         next
     );
     let guard = other.lock("p", "k").timeout(LONG).acquire().await.unwrap();
-    let waited = start.elapsed();
-    assert!(waited >= kept && waited < kept + NOISE, "{waited:?}");
+    let (most, least) = (after.elapsed(), by.elapsed());
+    assert!(most >= kept && least < kept + NOISE, "{least:?} to {most:?}");
     guard.release().await.unwrap();
 }
 
