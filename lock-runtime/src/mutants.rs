@@ -83,6 +83,7 @@ mod seeded {
         ReleasePerHold,
         RenewedPastMaxHold,
         RelayedGrantTrusted,
+        RedirectionHidesSilence,
         RepetitionBeforeMoveForgotten,
         RepetitionEndsWait,
         RepeatedCutOff,

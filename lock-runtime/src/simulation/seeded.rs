@@ -401,4 +401,12 @@ pub(super) const ALL: &[Seeded] = &[
             ERRORS,
         )),
     ),
+    seen_in(
+        7647,
+        in_a_cluster(code(
+            "a redirection hides that the next master did not answer",
+            Mutant::RedirectionHidesSilence,
+            UNUSED,
+        )),
+    ),
 ];

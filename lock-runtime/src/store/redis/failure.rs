@@ -29,6 +29,8 @@ pub(crate) enum CallError {
     Unsuitable(String),
     /// There was no connection for this reason, and nothing was sent.
     Unsent(Box<CallError>),
+    /// The answer to a command that was then sent again. What became of that is unknown.
+    Before(Box<CallError>),
     /// The error of one server among several.
     Of(String, Box<CallError>),
     /// The connection could not be set up, most likely for this reason.
@@ -90,6 +92,12 @@ impl CallError {
         }
     }
 
+    /// This answer to a command explains more than the error `last` of the same command, which was sent again.
+    pub(super) fn in_place_of(self, last: &Self) -> Self {
+        mutant!(RedirectionHidesSilence => return self);
+        if last.reach() == Reach::Unanswered { Self::Before(Box::new(self)) } else { self }
+    }
+
     /// How far the command came.
     pub(super) fn reach(&self) -> Reach {
         match self {
@@ -117,7 +125,7 @@ impl CallError {
             | Self::UnknownScript { .. }
             // The next time it may be another server.
             | Self::Of(..) => false,
-            Self::Unsent(error) => error.is_final(),
+            Self::Unsent(error) | Self::Before(error) => error.is_final(),
             Self::Inherited | Self::TooOld(_) => true,
             Self::Failed(error) => {
                 matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
@@ -131,7 +139,7 @@ impl CallError {
     pub(super) fn is_out_of_time(&self) -> bool {
         match self {
             Self::Silent(_) | Self::Unconfirmed(..) | Self::NoConnection(_) => true,
-            Self::Unsent(error) | Self::Of(_, error) => error.is_out_of_time(),
+            Self::Unsent(error) | Self::Before(error) | Self::Of(_, error) => error.is_out_of_time(),
             _ => false,
         }
     }
@@ -152,7 +160,7 @@ impl CallError {
             )),
             Self::Unsuitable(text) => BackendError::new(text),
             Self::UnknownScript { .. } => BackendError::new("the server does not know the script"),
-            Self::Unsent(error) => error.into_problem(),
+            Self::Unsent(error) | Self::Before(error) => error.into_problem(),
             Self::Of(server, error) => error.into_problem().of(&server),
             Self::Setup(text, error) => BackendError::caused_by(format!("{text} ({error})"), error),
             Self::Failed(error) => {

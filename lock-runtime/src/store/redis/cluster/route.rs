@@ -146,7 +146,8 @@ impl<'a> Route<'a> {
         self.was_sent |= error.reach() != Reach::Unsent;
         let topology = &self.cluster.topology;
         match verdict(&error, node, brief) {
-            Verdict::Final => return Err(self.refused.take().filter(|_| error.is_out_of_time()).unwrap_or(error)),
+            Verdict::Final if error.is_out_of_time() => return Err(self.explained(error)),
+            Verdict::Final => return Err(error),
             Verdict::Moved(to) => {
                 topology.moved(self.slot, &to);
                 // Two masters that each name the other will soon agree.
@@ -164,7 +165,7 @@ impl<'a> Route<'a> {
                 topology.doubt(node);
                 let error = error.of(&format!("the node {node}"));
                 if deadline.has_passed() {
-                    return Err(self.refused.take().unwrap_or(error));
+                    return Err(self.explained(error));
                 }
                 topology.look_for(self.slot, deadline.remaining()).await;
                 if topology.master(self.slot).is_none_or(|(master, _)| master == *node) || deadline.has_passed() {
@@ -174,6 +175,14 @@ impl<'a> Route<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The error of the last try, or the redirection that says more about it.
+    fn explained(&mut self, error: CallError) -> CallError {
+        match self.refused.take() {
+            Some(refused) => refused.in_place_of(&error),
+            None => error,
+        }
     }
 }
 

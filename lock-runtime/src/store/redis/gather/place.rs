@@ -112,7 +112,8 @@ impl<I: Item> Drop for Place<'_, I> {
     }
 }
 
-/// The batch of a runtime, until it is sent. It repeats nothing: its callers do.
+/// The batch of a runtime, until it is sent. Its link repeats a write once when the connection breaks (`Link::call_many`). After that
+/// each task repeats its own item.
 struct Unsent {
     store: RedisStore,
     runtime: runtime::Id,
