@@ -57,27 +57,34 @@ impl Cluster {
     pub fn secured(authority: &Authority) -> Self {
         let mut addresses = Vec::new();
         let nodes = (0..3).map(|_| {
-            // Here the bus is 10,000 ports further up than this one.
-            let port = std::iter::repeat_with(free_port).find(|port| *port < 55_000).expect("ports have no end");
+            let port = free_port();
             addresses.push(format!("127.0.0.1:{port}"));
             let options = [arguments(&authority.options(port)), OPTIONS.map(ToOwned::to_owned).to_vec()].concat();
             let options: Vec<_> = options.iter().map(String::as_str).collect();
-            Server::with(&[&options[..], &["--tls-cluster", "yes", "--tls-replication", "yes"]].concat())
+            Self::start_node(
+                Kind::Redis,
+                &[&options[..], &["--tls-cluster", "yes", "--tls-replication", "yes"]].concat(),
+            )
         });
-        let nodes = nodes.collect();
-        Self { nodes, addresses, scheme: "rediss-cluster" }.meet(3)
+        let (nodes, buses): (_, Vec<_>) = nodes.unzip();
+        Self { nodes, addresses, scheme: "rediss-cluster" }.meet(3, &buses)
     }
 
     fn launch(kind: Kind, masters: usize, replicas: bool) -> Self {
         let count = if replicas { 2 * masters } else { masters };
-        // The bus is 10,000 ports further up; where that is out of range or taken, the server ends and another port is tried.
-        let nodes: Vec<_> = (0..count).map(|_| Server::of(kind, &OPTIONS)).collect();
+        let (nodes, buses): (Vec<_>, Vec<_>) = (0..count).map(|_| Self::start_node(kind, &OPTIONS)).unzip();
         let addresses = nodes.iter().map(Server::address).collect();
-        Self { nodes, addresses, scheme: "redis-cluster" }.meet(masters)
+        Self { nodes, addresses, scheme: "redis-cluster" }.meet(masters, &buses)
+    }
+
+    /// One node, and the port on which it listens to the others.
+    fn start_node(kind: Kind, options: &[&str]) -> (Server, u16) {
+        let bus = free_port();
+        (Server::of(kind, &[options, &["--cluster-port", &bus.to_string()]].concat()), bus)
     }
 
     /// The first are masters that share the slots, the others replicas.
-    fn meet(self, masters: usize) -> Self {
+    fn meet(self, masters: usize, buses: &[u16]) -> Self {
         let (count, cluster) = (self.nodes.len(), self);
         for (index, node) in cluster.nodes.iter().enumerate() {
             node.tell(&format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
@@ -85,7 +92,8 @@ impl Cluster {
                 let (first, end) = (SLOTS * index / masters, SLOTS * (index + 1) / masters);
                 node.tell(&format!("CLUSTER ADDSLOTSRANGE {first} {}", end - 1));
             }
-            cluster.nodes[0].tell(&format!("CLUSTER MEET {}", cluster.addresses[index].replace(':', " ")));
+            let address = cluster.addresses[index].replace(':', " ");
+            cluster.nodes[0].tell(&format!("CLUSTER MEET {address} {}", buses[index]));
         }
         eventually_blocking("every node knows all others", PATIENCE, || cluster.each_knows(count));
         for (index, node) in cluster.nodes.iter().enumerate().skip(masters) {

@@ -228,35 +228,30 @@ impl Sentinel {
     pub fn with(kind: Kind, master: u16, options: &[(&str, String)]) -> Self {
         let options: Vec<_> = options.iter().map(|(name, value)| format!("{name} {value}\n")).collect();
         let options = options.concat();
-        // Between finding a free port and the sentinel's bind somebody else may take it: then another one.
-        for _ in 0..20 {
-            let folder = tempfile::tempdir().expect("a temporary folder");
-            let port = free_port();
-            let file = folder.path().join("sentinel.conf");
-            let settings = format!(
-                "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {master} 2\n\
-                 sentinel down-after-milliseconds {NAME} 500\nsentinel failover-timeout {NAME} 3000\n{options}",
-                folder.path().display()
-            );
-            std::fs::write(&file, settings).expect("a file in the own folder");
-            let child = Command::new(kind.program())
-                .arg(&file)
-                .arg("--sentinel")
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("the server is installed (test.sh installs it)");
-            let mut sentinel = Self { child, port, _folder: folder };
-            if sentinel.is_ready_soon() {
-                return sentinel;
-            }
-        }
-        panic!("the sentinel does not start");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let port = free_port();
+        let file = folder.path().join("sentinel.conf");
+        let settings = format!(
+            "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {master} 2\n\
+             sentinel down-after-milliseconds {NAME} 500\nsentinel failover-timeout {NAME} 3000\n{options}",
+            folder.path().display()
+        );
+        std::fs::write(&file, settings).expect("a file in the own folder");
+        let child = Command::new(kind.program())
+            .arg(&file)
+            .arg("--sentinel")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the server is installed (test.sh installs it)");
+        let sentinel = Self { child, port, _folder: folder };
+        sentinel.hasten();
+        sentinel
     }
 
-    fn is_ready_soon(&mut self) -> bool {
-        let mut is_over = false;
+    /// Waits until it answers, and makes it quick.
+    fn hasten(&self) {
         // What else it does once in a second or ten, it does all the time: a test can't wait for it. A machine with other
         // work to do is no reason to stand aside for half a minute ("tilt"). `ping-period` has two bounds. A sentinel pings a
         // new master for the first time after one period, and counts that time as silence: a period as long as
@@ -270,11 +265,7 @@ impl Sentinel {
             ["ping-period", "250"],
         ];
         let hasten = [&["DEBUG"][..], hasten.as_flattened()].concat();
-        eventually_blocking("a sentinel starts or ends", PATIENCE, || {
-            is_over = self.child.try_wait().expect("the child's state").is_some();
-            is_over || self.try_ask::<()>(&hasten).is_ok()
-        });
-        !is_over
+        eventually_blocking("a sentinel starts", PATIENCE, || self.try_ask::<()>(&hasten).is_ok());
     }
 
     /// Where it listens.

@@ -1,13 +1,14 @@
 //! [`Server`]: a `redis-server`, or another of its kind, that belongs to one test.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use redis::{FromRedisValue, RedisResult};
 use rustix::process::{Pid, Signal, kill_process};
+use socket2::{Domain, Socket, Type};
 
 use crate::clock::Clock;
 
@@ -106,29 +107,15 @@ impl Server {
         Self::launch(&Kind::Redis.program(), &[], None, true, None)
     }
 
-    fn launch(
-        program: &Path,
-        options: &[&str],
-        password: Option<&str>,
-        on_socket: bool,
-        mut clock: Option<Clock>,
-    ) -> Self {
-        // Between finding a free port and the server's bind somebody else may take it: then another one.
-        for _ in 0..20 {
-            let folder = tempfile::tempdir().expect("a temporary folder");
-            let place =
-                if on_socket { Place::Socket(folder.path().join("redis.sock")) } else { Place::Port(free_port()) };
-            let options: Vec<String> = options.iter().map(ToString::to_string).collect();
-            let child = spawn(program, &place, folder.path(), &options, clock.as_ref());
-            let password = password.map(ToOwned::to_owned);
-            let program = program.to_owned();
-            let mut server = Self { program, child, folder, place, options, password, clock: clock.take() };
-            if server.is_ready_soon() {
-                return server;
-            }
-            clock = server.clock.take();
-        }
-        panic!("{} does not start", program.display());
+    fn launch(program: &Path, options: &[&str], password: Option<&str>, on_socket: bool, clock: Option<Clock>) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let place = if on_socket { Place::Socket(folder.path().join("redis.sock")) } else { Place::Port(free_port()) };
+        let options: Vec<String> = options.iter().map(ToString::to_string).collect();
+        let child = spawn(program, &place, folder.path(), &options, clock.as_ref());
+        let password = password.map(ToOwned::to_owned);
+        let mut server = Self { program: program.to_owned(), child, folder, place, options, password, clock };
+        assert!(server.is_ready_soon(), "{} does not start", program.display());
+        server
     }
 
     fn is_ready_soon(&mut self) -> bool {
@@ -145,11 +132,9 @@ impl Server {
         false
     }
 
-    /// What it says about itself. Another server on the same port would answer as well: only the own child's id counts.
+    /// What it says about itself.
     fn info(&self) -> Option<String> {
-        let own = format!("process_id:{}\r", self.child.id());
-        let mut connection = self.client().get_connection().ok()?;
-        redis::cmd("INFO").query::<String>(&mut connection).ok().filter(|text| text.contains(&own))
+        self.try_ask("INFO").ok()
     }
 
     /// Whether it answers, but has not read all its data yet.
@@ -316,11 +301,20 @@ fn spawn(program: &Path, place: &Place, folder: &Path, options: &[String], clock
         .unwrap_or_else(|error| panic!("{}: {error}; ./test.sh installs it", program.display()))
 }
 
-/// A port that nobody listens on just now.
+/// A port that is this process's until it ends, also while no server listens on it.
+///
+/// A socket is bound to the port and never listens. The kernel gives the port to nobody else who wants a free one. A server may
+/// still listen on it: both set `SO_REUSEADDR`, as Redis and Valkey do. Without the socket, a test that kills its server loses
+/// the port. Another test's server gets it, and sentinels, replicas and nodes that still look for the killed one find a stranger.
 #[must_use]
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("its address").port()
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.set_reuse_address(true).expect("an option of the own socket");
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("a free port");
+    let address = socket.local_addr().expect("its address").as_socket().expect("an address with a port");
+    // It ends with the process.
+    std::mem::forget(socket);
+    address.port()
 }
 
 /// Calls by command name, in small letters.
