@@ -47,6 +47,9 @@ pub(crate) const STEP_PATIENCE: Duration = Duration::from_millis(500);
 pub(crate) const UNUSED_LEASE_KEPT_FOR: Duration = Duration::from_millis(900);
 /// A lease is handed over when it is good for this long, or for half of what the next hold asks for (rule L1).
 pub(crate) const ENOUGH_LEASE: Duration = Duration::from_secs(1);
+/// A hold does not start on a lease with less time left than this, also when the lease was just granted (rule L1). Its body
+/// could do nothing, and whoever looks at the guard would already see a lost lock. The lease is confirmed first.
+pub(crate) const SHORTEST_HOLD: Duration = Duration::from_millis(1);
 /// A streak of hand-overs ends after this time, counted from when another process is known to wait (rule L4).
 pub(crate) const STREAK_TIME: Duration = Duration::from_millis(10);
 

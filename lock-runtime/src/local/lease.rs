@@ -14,7 +14,7 @@ use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
 use crate::share::Share;
 use crate::store::{Grant, Release};
-use crate::timing::{CLAIM, ENOUGH_LEASE, STREAK_TIME};
+use crate::timing::{CLAIM, ENOUGH_LEASE, SHORTEST_HOLD, STREAK_TIME};
 use crate::token::Token;
 
 /// Rule L4: once another process is known to wait, a streak of hand-overs ends after this number, or after this time.
@@ -269,7 +269,7 @@ impl Lease {
         mutant!(LingerUnchecked => if self.path == Path::Linger {
             return true;
         });
-        let enough = if self.fresh { Duration::from_nanos(1) } else { (request.expire / 2).min(ENOUGH_LEASE) };
+        let enough = if self.fresh { SHORTEST_HOLD } else { (request.expire / 2).min(ENOUGH_LEASE) };
         self.until.remaining_at(now) >= enough.max(request.at_least())
     }
 

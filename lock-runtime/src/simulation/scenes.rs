@@ -92,6 +92,25 @@ async fn a_lost_wake_up_costs_a_second() {
     other.abort();
 }
 
+/// A claim of 305 ms whose answer comes this late. Returns what is left of the lease when the hold starts, if it starts.
+async fn left_after(answered: Duration) -> Option<Duration> {
+    let (_time, network) = world();
+    let locks = connect(&network, "p");
+    locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
+    network.freeze(answered);
+    let request = locks.lock("k", &1).expire(Duration::from_millis(305)).timeout(Duration::from_secs(1));
+    request.acquire().await.ok().map(|guard| guard.remaining())
+}
+
+/// The answer to a claim may come when its lease is almost over.
+#[tokio::test(start_paused = true)]
+async fn a_hold_does_not_start_on_the_last_instant_of_a_lease() {
+    for late in 280..305 {
+        let left = left_after(Duration::from_millis(late)).await;
+        assert!(left.is_none_or(|left| left >= Duration::from_millis(1)), "answered after {late} ms: {left:?}");
+    }
+}
+
 /// So many tries that all fail, one after the other, each on a key of its own.
 async fn fail(locks: &crate::LockManager, tries: u32) {
     for key in 0..tries {
