@@ -185,8 +185,7 @@ impl Entry {
                     self.note_busy(requests.get(held.len()), &error, times);
                     return Err(error);
                 }
-                Some(_) => times.is_begun = true,
-                None => {}
+                _ => times.is_begun = true,
             }
         }
         let Some(next) = requests.get(held.len()) else { return Ok(()) };

@@ -247,6 +247,30 @@ async fn a_set_that_had_to_wait_for_its_first_key_is_not_told_of_a_silent_server
     }
 }
 
+/// The same when a sibling has just asked for the last key: the set waits for the same answer, and has even less time.
+#[tokio::test(start_paused = true)]
+async fn a_set_that_comes_late_behind_a_sibling_is_not_told_of_a_silent_server_that_is_far_away() {
+    let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+    network.move_away(Duration::from_millis(160));
+    let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
+    locks.lock_all("k", 0..KEYS).timeout(SETTLED).acquire().await.unwrap().release().await.unwrap();
+    for held_for in [700, 720, 750, 800] {
+        let held = others.lock("k", &(KEYS - 2)).timeout(SETTLED).acquire().await.unwrap();
+        let waiting = locks.lock_all("k", 0..KEYS).timeout(Duration::from_secs(1)).acquire();
+        let ending = async {
+            sleep(Duration::from_millis(held_for)).await;
+            held.release().await.unwrap();
+        };
+        let sibling = async {
+            sleep(Duration::from_millis(held_for + 150)).await;
+            locks.lock("k", &(KEYS - 1)).timeout(SETTLED).acquire().await.unwrap().release().await.unwrap();
+        };
+        let (told, (), ()) = tokio::join!(waiting, ending, sibling);
+        assert!(told.as_ref().is_err_and(LockError::is_timeout), "{held_for} ms: {told:?}");
+        sleep(SETTLED).await;
+    }
+}
+
 /// A server that answers nobody is told of, however short the time is, and also to a request that has waited for its first key.
 #[tokio::test(start_paused = true)]
 async fn a_set_is_told_of_a_silent_server_however_short_its_time() {

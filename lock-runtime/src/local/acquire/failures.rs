@@ -76,16 +76,17 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
     // A task whose timeout is shorter than the usual silence heard nothing in all its time.
     let usual = SILENCE.max(far_answer(core) * core.store().round_trips_of_a_verb());
     let is_begun = request.whole().is_some_and(|whole| whole.is_begun);
-    let silence = match request.timeout {
-        // Its own command had all the time that there was: it did not wait for that of a sibling first, or for another key.
-        _ if attempt.has_failed() && !attempt.has_counted() && !attempt.waited && !is_begun => SILENCE_OF_ANY_SERVER,
-        // It had what was left after it waited: from a far server that may be too little.
-        timeout if attempt.has_failed() && !attempt.has_counted() => {
-            let timeout = request.whole().map_or(timeout, |whole| whole.give_up.span());
-            far_answer(core).min(timeout).max(SILENCE_OF_ANY_SERVER)
-        }
-        Duration::ZERO => usual,
-        timeout => timeout.clamp(SILENCE_OF_ANY_SERVER, usual),
+    // What is left for one of several keys is no measure: the server had the time of the whole request.
+    let timeout = request.whole().map_or(request.timeout, |whole| whole.give_up.span());
+    let silence = if attempt.has_failed() && !attempt.has_counted() {
+        // Its own command had all the time that there was, unless the task waited for a sibling's command or for another key first.
+        // Then the command had what was left: from a far server that may be too little.
+        let had_all = !attempt.waited && !is_begun;
+        if had_all { SILENCE_OF_ANY_SERVER } else { far_answer(core).min(timeout).max(SILENCE_OF_ANY_SERVER) }
+    } else if request.timeout.is_zero() {
+        usual
+    } else {
+        timeout.clamp(SILENCE_OF_ANY_SERVER, usual)
     };
     let holder = match slot.status(silence) {
         LockStatus::Unreachable(error) => return error.of_lock(&key),
