@@ -84,6 +84,8 @@ mod seeded {
         RenewedPastMaxHold,
         RelayedGrantTrusted,
         RedirectionHidesSilence,
+        QueuedRepetitionLeft,
+        WaitsUnreachable,
         RepetitionBeforeMoveForgotten,
         RepetitionEndsWait,
         RepeatedCutOff,

@@ -7,7 +7,7 @@ use super::{Keeper, follow};
 use crate::clock::Moment;
 use crate::local::{Core, Slot};
 use crate::observe;
-use crate::store::{Ask, Reach, Renewal, Renewed, Retry, Store, StoreError};
+use crate::store::{Answer, Ask, Reach, Renewal, Renewed, Retry, Store, StoreError};
 
 /// What events call the commands.
 const RENEW: &str = "renew";
@@ -104,12 +104,16 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
         match answer {
             Ok(answer) => {
                 keeper.on_success(&ask.key, ASK);
-                if !slot.on_answer(ask, answer)
-                    && let Some(core) = core.upgrade()
-                {
-                    // Rules 12 and L3: the token was given up meanwhile and nobody waits for this grant, so it is
-                    // released.
+                let is_queued = matches!(answer, Answer::Busy(_)) && ask.wait;
+                let is_known = slot.on_answer(ask, answer);
+                let Some(core) = core.upgrade() else { continue };
+                if !is_known || (is_queued && is_left(slot, ask)) {
+                    // Rules 12 and L3: the token was given up meanwhile, so nobody waits for this grant or has a use for this
+                    // place in the queue. The withdrawal may have come before the repetition: a cluster redirects commands.
                     core.release_later(ask.withdrawal());
+                } else if is_queued && !is_reachable(&core, &ask.key) {
+                    // The waiting task asks again, which makes the connection.
+                    slot.on_interruption();
                 }
             }
             Err(error) => {
@@ -123,6 +127,18 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
         }
         keeper.schedule.watch_queue(slot);
     }
+}
+
+fn is_left(slot: &Slot, ask: &Ask) -> bool {
+    mutant!(QueuedRepetitionLeft => return false);
+    !slot.wants(&ask.token)
+}
+
+/// Whether the server of `key` can tell this process of a grant. Those in its queue that it can't reach are skipped (rule 3). The
+/// keeper's connection does not say so: in a cluster, the slot may have moved to a node that only the keeper is connected to.
+fn is_reachable(core: &Core, key: &str) -> bool {
+    mutant!(WaitsUnreachable => return true);
+    core.store().hears_of(key)
 }
 
 /// Rule 1: an ask that was sent and not answered is withdrawn. A task withdraws its own asks. But the lease of this ask

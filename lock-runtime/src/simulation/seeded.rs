@@ -409,4 +409,16 @@ pub(super) const ALL: &[Seeded] = &[
             UNUSED,
         )),
     ),
+    seen_in(
+        13_789,
+        in_a_cluster(code(
+            "what a redirected repetition put into the queue again is left there",
+            Mutant::QueuedRepetitionLeft,
+            UNUSED,
+        )),
+    ),
+    seen_in(
+        8939,
+        in_a_cluster(code("a process waits where the master can't reach it", Mutant::WaitsUnreachable, PASSES_ON)),
+    ),
 ];

@@ -13,6 +13,9 @@ const STREAK: usize = 65;
 const STREAK_TIME: Duration = Duration::from_millis(10);
 /// The message that somebody waits is on its way.
 const NOTICE: u64 = 100_000_000;
+/// How many round trips the first ask in a cluster takes: three to find the master, four for a connection to it, and two more as
+/// for each ask that has to wait.
+const FIRST_ASK: u32 = 9;
 
 /// While nothing is wrong, no process gets a lock for more than a streak while another process waits for it.
 ///
@@ -34,8 +37,7 @@ pub fn waiters_are_not_passed_over(history: &History, bounds: &Bounds) -> Vec<Vi
         }
         let has_readers = grants.iter().any(|(attempt, _)| attempt.wanted.share == Share::Read);
         for (waiter, claim) in grants.iter().filter(|(waiter, _)| !waiter.wanted.together) {
-            // The answer to the plain claim, the ask, and the message to the owner: two round trips.
-            let known = waiter.invoked + NOTICE + span(bounds.round_trip * 2);
+            let known = known_by(bounds, waiter, attempts);
             let first = grants.partition_point(|(_, other)| other.from <= known);
             let is_later = |by: &Attempt| !has_readers || by.invoked > waiter.invoked;
             let passed = grants[first..].iter().take_while(|(_, other)| other.from < claim.from);
@@ -61,6 +63,16 @@ pub fn waiters_are_not_passed_over(history: &History, bounds: &Bounds) -> Vec<Vi
         }
     }
     found
+}
+
+/// When the owner knows of the waiter at the latest.
+fn known_by(bounds: &Bounds, waiter: &Attempt, all: &[&Attempt]) -> u64 {
+    // The answer to the plain claim, the ask, and the message to the owner.
+    let known = waiter.invoked + NOTICE + span(bounds.round_trip * 2);
+    // The first ask for a lock may have to find the lock's master in a cluster, and to connect to it.
+    let own = all.iter().filter(|attempt| attempt.process == waiter.process);
+    let first = own.map(|attempt| attempt.invoked).min().unwrap_or(waiter.invoked);
+    known.max(first + NOTICE + span(bounds.round_trip * FIRST_ASK))
 }
 
 type Grants<'a> = [(&'a Attempt, &'a Claim)];
@@ -93,7 +105,7 @@ fn is_undisturbed(history: &History, bounds: &Bounds, grants: &Grants<'_>, range
 mod tests {
     use super::*;
     use crate::event::{NEVER, What};
-    use crate::sample::Sample;
+    use crate::sample::{BOUNDS, Sample};
 
     fn passed_over(times: u64, pause: u64) -> usize {
         let mut sample = Sample::default();
@@ -144,6 +156,18 @@ mod tests {
         };
         assert_eq!(finds(1, 2), 0);
         assert_eq!(finds(1, 20), 0, "the writer that came later is one hold");
+    }
+
+    #[test]
+    fn a_first_ask_from_afar_takes_longer_than_the_next() {
+        let finds = |before: &str| {
+            let asks = Sample::default().held(before, 5, 6).asks(1110, "b");
+            let granted = asks.granted(2500, "b", 2790, None).released(2501, "b", How::Done);
+            let held = [1450, 1850, 2250].into_iter().fold(granted, |sample, from| sample.held("a", from, from + 1));
+            held.finds_with(waiters_are_not_passed_over, &Bounds { round_trip: Duration::from_millis(100), ..BOUNDS })
+        };
+        assert_eq!(finds("c"), 0, "it has to connect");
+        assert_eq!(finds("b"), 1, "it is connected");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! C4: faults end, and then all goes on; and nobody waits for longer than he wanted to.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{Bounds, Violation, ms, who};
@@ -10,6 +11,21 @@ use crate::ranges::covered;
 /// After so many leases that were over before their grant came, an acquire is told to ask for longer ones.
 const OUTLIVED: u32 = 3;
 
+/// What a waiter costs whose host crashed: the server passes the lock on to it, for a claim, and then somebody has to ask.
+const DEAD_WAITER: Duration = Duration::from_secs(3);
+/// A queue that nobody asks in goes away after this time.
+const QUEUE_TTL: u64 = 15_000_000_000;
+
+/// In how many processes a task waited for the lock when the process was killed, so that the queue may still have their asks.
+fn crashed_waiters(history: &History, attempts: &[&Attempt], healed: u64) -> u32 {
+    let waited = |attempt: &&&Attempt| {
+        let killed = history.killed.get(&attempt.process).filter(|at| **at + QUEUE_TTL > healed);
+        killed.is_some_and(|at| attempt.invoked < *at) && attempt.outcome.is_none() && attempt.claim.is_none()
+    };
+    let processes: HashSet<_> = attempts.iter().filter(waited).map(|attempt| &attempt.process).collect();
+    processes.len().try_into().unwrap_or(u32::MAX)
+}
+
 /// After the last fault each lock that is asked for is granted before long, an acquire that would wait for longer than
 /// a crash can cost gets its lock, and every process comes to its end. A task that asks for several keys together waits for one
 /// after another, so the time for one lock says nothing of it.
@@ -17,9 +33,9 @@ const OUTLIVED: u32 = 3;
 pub fn all_goes_on_after_the_faults(history: &History, bounds: &Bounds) -> Vec<Violation> {
     let mut found = Vec::new();
     let Some(healed) = history.healed else { return found };
-    // A crashed holder, and behind it a crashed waiter.
-    let longest = bounds.crash() + Duration::from_secs(3);
     for attempts in history.by_key().values() {
+        // A crashed holder, and behind it a crashed waiter, or more of them.
+        let longest = bounds.crash() + DEAD_WAITER * crashed_waiters(history, attempts, healed).max(1);
         let mut after = attempts.iter().filter(|attempt| attempt.invoked >= healed);
         let asked = after.clone().filter(|attempt| !attempt.wanted.together);
         let Some(first) = asked.clone().next() else { continue };
@@ -121,6 +137,21 @@ mod tests {
         assert_eq!(well.finds(all_goes_on_after_the_faults), 0);
         let given_up = healed().asks(200, "a").refused(1200, "a", How::Busy).and(9000, "a", What::Ended);
         assert_eq!(given_up.finds(all_goes_on_after_the_faults), 0);
+    }
+
+    #[test]
+    fn each_waiter_whose_host_crashed_may_cost_a_claim() {
+        let finds = |dead: u64| {
+            let crashed = (0..dead).fold(Sample::default(), |sample, number| {
+                let process = format!("p{number}");
+                sample.asks(10 + number, &process).and(50, &process, What::Killed)
+            });
+            let healed = crashed.and(100, HARNESS, What::Healed).asks(200, "a");
+            let held = healed.granted(9000, "a", 9290, None).released(9001, "a", How::Done);
+            held.and(9999, "a", What::Ended).finds(all_goes_on_after_the_faults)
+        };
+        assert_eq!(finds(1), 1);
+        assert_eq!(finds(3), 0);
     }
 
     #[test]
