@@ -272,20 +272,40 @@ impl Migration<'_> {
 
     /// The slot is the other master's, and everybody is told.
     pub fn finish(self) {
-        let id = self.cluster.id(self.to);
-        let assign = format!("CLUSTER SETSLOT {} NODE {id}", self.slot);
-        // First where it goes to, so that there is always one who serves it.
-        self.cluster.insist(self.to, &assign);
-        self.cluster.insist(self.from, &assign);
-        for node in &self.cluster.nodes {
-            // Others hear of it anyway, and a replica or a node that is down can't be told.
-            let _ = node.try_ask::<redis::Value>(&assign);
-        }
+        // A node whose failover comes between does not take it in, and is told again.
+        const AGAIN: Duration = Duration::from_secs(1);
+        let mut told: Option<Instant> = None;
         // A replica that took over before it has heard of it would not serve the slot.
         eventually_blocking("all know that the slot has moved", PATIENCE, || {
-            let views = self.cluster.nodes.iter().filter_map(|node| seen_by(node, self.slot));
-            self.cluster.owner(self.slot) == self.to && views.into_iter().all(|seen| seen.id == id)
+            let Some((heir, id)) = self.heir() else { return false };
+            let mut views = self.cluster.nodes.iter().filter_map(|node| seen_by(node, self.slot));
+            let serves = seen_by(&self.cluster.nodes[heir], self.slot).is_some_and(|seen| seen.is_itself);
+            let is_known = serves && views.all(|seen| seen.id == id);
+            if !is_known && told.is_none_or(|told| told.elapsed() > AGAIN) {
+                let assign = format!("CLUSTER SETSLOT {} NODE {id}", self.slot);
+                // First where it goes to, so that there is always one who serves it. The others hear of it anyway, and a replica
+                // or a node that is down can't be told.
+                for node in [heir, self.from].into_iter().chain(0..self.cluster.nodes.len()) {
+                    let _ = self.cluster.nodes[node].try_ask::<redis::Value>(&assign);
+                }
+                told = Some(Instant::now());
+            }
+            is_known
         });
+    }
+
+    /// The node that the slot goes to, or the one that has taken over from it; with its name in the cluster.
+    fn heir(&self) -> Option<(usize, String)> {
+        let nodes = &self.cluster.nodes;
+        let name = |index: usize| nodes[index].try_ask::<String>("CLUSTER MYID").ok();
+        if self.cluster.is_master(self.to) {
+            return Some((self.to, name(self.to)?));
+        }
+        let view: String = nodes[self.to].try_ask("CLUSTER NODES").ok()?;
+        let own = view.lines().find(|line| line.contains("myself,slave"))?;
+        let master = own.split(' ').nth(3)?;
+        let heir = (0..nodes.len()).find(|index| name(*index).as_deref() == Some(master))?;
+        Some((heir, master.to_owned()))
     }
 }
 

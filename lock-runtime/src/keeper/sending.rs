@@ -131,7 +131,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
 
 fn is_left(slot: &Slot, ask: &Ask) -> bool {
     mutant!(QueuedRepetitionLeft => return false);
-    !slot.wants(&ask.token)
+    slot.has_given_up(&ask.token)
 }
 
 /// Whether the server of `key` can tell this process of a grant. Those in its queue that it can't reach are skipped (rule 3). The

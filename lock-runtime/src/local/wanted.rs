@@ -50,11 +50,6 @@ impl Slot {
         !state.wants(token) && !state.is_ending(token)
     }
 
-    /// Whether the token belongs to the lease here or to the pending ask.
-    pub(crate) fn wants(&self, token: &Token) -> bool {
-        self.locked().wants(token)
-    }
-
     /// The state is locked only when a turn was taken from a task: this runs at each poll.
     fn is_given_up(&self, takings: u32, token: &Token) -> bool {
         mutant!(GivenUpIsSent => return false);
@@ -63,7 +58,7 @@ impl Slot {
 }
 
 impl State {
-    /// As [`Slot::wants`].
+    /// Whether the token belongs to the lease or to the pending ask.
     pub(super) fn wants(&self, token: &Token) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.token == *token)
             || self.pending.as_ref().is_some_and(|pending| pending.token == *token)

@@ -19,7 +19,8 @@ const FIRST_ASK: u32 = 9;
 
 /// While nothing is wrong, no process gets a lock for more than a streak while another process waits for it.
 ///
-/// Readers that waited together start together, however many they are: of them only the time counts. Permits are left out. A
+/// Readers that waited together start together, however many they are: of them only the time counts, and they do not pass each
+/// other. Permits are left out. A
 /// process may have some and wait for one more, and each passes through a streak of its own, when it comes free. A process
 /// that reads may have a place in the queue for its writer as well. So on a lock with readers, an acquire that was called before the
 /// waiter's passes nobody.
@@ -37,11 +38,15 @@ pub fn waiters_are_not_passed_over(history: &History, bounds: &Bounds) -> Vec<Vi
         }
         let has_readers = grants.iter().any(|(attempt, _)| attempt.wanted.share == Share::Read);
         for (waiter, claim) in grants.iter().filter(|(waiter, _)| !waiter.wanted.together) {
-            let known = known_by(bounds, waiter, attempts);
+            let known = known_by(history, bounds, waiter, attempts);
             let first = grants.partition_point(|(_, other)| other.from <= known);
             let is_later = |by: &Attempt| !has_readers || by.invoked > waiter.invoked;
             let passed = grants[first..].iter().take_while(|(_, other)| other.from < claim.from);
-            let passed: Vec<_> = passed.filter(|(by, _)| is_later(by)).collect();
+            let is_beside = |by: &Attempt, other: &Claim| {
+                let both_read = by.wanted.share == Share::Read && waiter.wanted.share == Share::Read;
+                both_read && claim.from - other.from <= span(bounds.noise)
+            };
+            let passed: Vec<_> = passed.filter(|(by, other)| is_later(by) && !is_beside(by, other)).collect();
             let own = grants_between(&grants, waiter.invoked, claim.from).any(|(by, _)| by.process == waiter.process);
             if passed.len() < 2 || own || !is_undisturbed(history, bounds, &grants, (waiter.invoked, claim.from)) {
                 continue;
@@ -66,11 +71,13 @@ pub fn waiters_are_not_passed_over(history: &History, bounds: &Bounds) -> Vec<Vi
 }
 
 /// When the owner knows of the waiter at the latest.
-fn known_by(bounds: &Bounds, waiter: &Attempt, all: &[&Attempt]) -> u64 {
+fn known_by(history: &History, bounds: &Bounds, waiter: &Attempt, all: &[&Attempt]) -> u64 {
     // The answer to the plain claim, the ask, and the message to the owner.
     let known = waiter.invoked + NOTICE + span(bounds.round_trip * 2);
-    // The first ask for a lock may have to find the lock's master in a cluster, and to connect to it.
-    let own = all.iter().filter(|attempt| attempt.process == waiter.process);
+    // The first ask for a lock may have to find the lock's master in a cluster, and to connect to it. So may the first ask after a
+    // fault, which may have cut the connection.
+    let fault = history.faults.iter().map(|fault| fault.range.1).filter(|end| *end <= waiter.invoked).max();
+    let own = all.iter().filter(|other| other.process == waiter.process && Some(other.invoked) >= fault);
     let first = own.map(|attempt| attempt.invoked).min().unwrap_or(waiter.invoked);
     known.max(first + NOTICE + span(bounds.round_trip * FIRST_ASK))
 }
@@ -137,6 +144,24 @@ mod tests {
         };
         assert_eq!(finds(90, 1), 0, "one batch");
         assert_eq!(finds(10, 100), 1, "one after another");
+    }
+
+    #[test]
+    fn readers_that_start_together_do_not_pass_each_other() {
+        let finds = |beside: u64| {
+            let asked = Sample::default().wants(Share::Read).asks(10, "b").wants(Share::Alone).asks(12, "a");
+            let asked = asked.wants(Share::Read).asks(14, "a");
+            let turns = [(2, "a", 150), (3, "a", 601), (1, "b", 602 + beside)];
+            let played = turns.into_iter().fold(asked, |sample, (attempt, process, from)| {
+                let granted = sample.and(from, process, What::Granted { attempt, until: NEVER, fence: None });
+                let (how, text) = (How::Done, String::new());
+                let released = granted.and(from + 1, process, What::Release { attempt, dropped: false });
+                released.and(from + 1, process, What::Released { attempt, how, text })
+            });
+            played.finds(waiters_are_not_passed_over)
+        };
+        assert_eq!(finds(0), 0);
+        assert_eq!(finds(300), 1);
     }
 
     #[test]
