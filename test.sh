@@ -251,11 +251,8 @@ step 'cargo-nextest' install_nextest
 [ ${#failed[@]} = 0 ] || exit 1
 
 step 'formatting' cargo fmt --all --check
-# Clippy compiles nothing that the tests could use, so it has a folder of its own, and gets the processor time that they leave.
-begin 'clippy' env CARGO_TARGET_DIR="$target/clippy" nice -n 19 cargo clippy --quiet --workspace --exclude bench --all-targets -- -D warnings
+step 'clippy' cargo clippy --quiet --workspace --exclude bench --all-targets -- -D warnings
 # Builds the stories as well, for the steps below.
-step 'tests are compiled' cargo nextest run --no-run --workspace --exclude bench --profile "$profile"
-end
 step 'tests' cargo nextest run --workspace --exclude bench --profile "$profile"
 step 'doctests' cargo test --quiet --workspace --exclude bench --doc
 # Another seed each time; a violation is printed with it.
