@@ -378,7 +378,7 @@ pub(super) const ALL: &[Seeded] = &[
         code("L7: a step is late though its answer is on its way from afar", Mutant::StepsFromAfarAreLate, GOES_ON),
     ),
     seen_in(
-        4557,
+        14_911,
         on_a_quorum(
             |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,
             code("a try on a quorum stands though its task is gone", Mutant::GivenUpTryStands, ERRORS),

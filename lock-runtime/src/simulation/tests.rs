@@ -22,10 +22,11 @@ fn dump(outcome: &Outcome) {
     }
 }
 
-/// `SEEDS=20000` for more, `SEED=7` for one alone.
+/// `SEEDS=20000` for more, `SEED=7` for one alone, and both for so many from there on.
 fn seeds(usually: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    number("SEED").map_or(0..number("SEEDS").unwrap_or(usually), |seed: u64| seed..seed + 1)
+    let count = number("SEEDS");
+    number("SEED").map_or(0..count.unwrap_or(usually), |seed: u64| seed..seed + count.unwrap_or(1))
 }
 
 /// Runs a check in each world, on all processors. It returns what it found.

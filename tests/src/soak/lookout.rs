@@ -2,7 +2,7 @@
 //!
 //! A master on a busy machine may be taken for dead, and lose what one that is stopped loses.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use super::arena::Arena;
@@ -60,9 +60,11 @@ impl Lookout {
     }
 }
 
-/// Looks again and again while nothing happens to the servers, until `is_over`.
-pub fn keep_watch(lookout: &Arc<Mutex<Lookout>>, is_over: impl Fn() -> bool) {
+/// Looks again and again while nothing happens to the servers, until `is_over`. It does not keep the servers: a round that panics
+/// ends them.
+pub fn keep_watch(lookout: &Weak<Mutex<Lookout>>, is_over: impl Fn() -> bool) {
     while !is_over() {
+        let Some(lookout) = lookout.upgrade() else { return };
         match lookout.try_lock() {
             Ok(mut lookout) => {
                 lookout.look();
@@ -70,6 +72,7 @@ pub fn keep_watch(lookout: &Arc<Mutex<Lookout>>, is_over: impl Fn() -> bool) {
             Err(std::sync::TryLockError::Poisoned(_)) => return,
             Err(std::sync::TryLockError::WouldBlock) => {}
         }
+        drop(lookout);
         std::thread::sleep(Duration::from_millis(100));
     }
 }

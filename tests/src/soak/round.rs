@@ -73,7 +73,7 @@ fn play<L: Lock>(plan: &Plan, setting: Setting<'_>, folder: &Path) -> BTreeMap<S
     let lookout = Arc::new(Mutex::new(Lookout::over(arena, Recorder::new(folder, HARNESS, 2))));
     let over = Arc::new(AtomicBool::new(false));
     let watch = {
-        let (lookout, over) = (Arc::clone(&lookout), Arc::clone(&over));
+        let (lookout, over) = (Arc::downgrade(&lookout), Arc::clone(&over));
         std::thread::spawn(move || keep_watch(&lookout, || over.load(Ordering::SeqCst)))
     };
     let mut workers = Workers::start(role, setting.test);
