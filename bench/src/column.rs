@@ -46,7 +46,10 @@ pub(crate) const PROFILE: &[Column] = &[
 pub(crate) const PAIRS: &[Column] = &[ratio("pairs per second", "pairs/s"), COMMANDS, CLIENT, SERVER];
 pub(crate) const SALE: &[Column] =
     &[ratio("the sale", "wall ms"), COMMANDS, CLIENT, SERVER, plain("wake-ups per lock")];
-pub(crate) const HAND_OVER: &[Column] = &[ratio("per item", "µs per hand-over"), plain("commands per sale"), CLIENT];
+/// What a hand-over takes in the first sale of a process.
+pub(crate) const FIRST_SALE: &str = "µs per hand-over, first sale";
+pub(crate) const HAND_OVER: &[Column] =
+    &[ratio("per item", "µs per hand-over"), ratio("first sale", FIRST_SALE), plain("commands per sale"), CLIENT];
 pub(crate) const SPREAD: &[Column] =
     &[ratio("the sale", "wall ms"), plain("hand-offs"), plain("commands per hand-off"), CLIENT, SERVER];
 pub(crate) const FAIR: &[Column] = &[

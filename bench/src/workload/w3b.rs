@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use super::w3::ITEMS;
 use crate::arena::Arena;
 use crate::child::{Run, ready};
+use crate::column::FIRST_SALE;
 use crate::contestant::Contestant;
 use crate::outcome::Outcome;
 use crate::stats::Sample;
@@ -28,8 +29,11 @@ pub(crate) async fn run<C: Contestant>(run: &Run) -> Result<Outcome, String> {
         outcome.absorb(sale(&lock, buyers).await);
         walls.push(began.elapsed().as_secs_f64());
     }
-    let wall = Sample::new(walls).median();
-    outcome.set("µs per hand-over", wall * 1e6 / f64::from(buyers));
+    let per_item = |wall: f64| wall * 1e6 / f64::from(buyers);
+    if let Some(first) = walls.first() {
+        outcome.set(FIRST_SALE, per_item(*first));
+    }
+    outcome.set("µs per hand-over", per_item(Sample::new(walls).median()));
     Ok(outcome)
 }
 
