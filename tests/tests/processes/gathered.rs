@@ -57,8 +57,8 @@ async fn one_lost_lock_among_them_is_told_to_its_holder_alone() {
     let guards = guards(&manager).await;
     server.tell("SET p:77 stranger PX 60000");
     server.tell("DEL p:78");
-    server.tell("DEL p:79");
-    server.tell("RPUSH p:79 of-another-type");
+    // In one step: a deleted lock is noticed at once, and its holder would be told that it is lost.
+    server.tell("EVAL redis.call('DEL',KEYS[1])redis.call('RPUSH',KEYS[1],'of-another-type') 1 p:79");
     for (key, outcome) in released(guards).await.into_iter().enumerate() {
         match key {
             77 | 78 => assert!(outcome.unwrap_err().is_lost(), "{key}"),
