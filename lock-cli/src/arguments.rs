@@ -43,14 +43,14 @@ pub(crate) enum Verb {
     List(List),
     /// Show who holds a lock, for how long, and who waits for it.
     Who {
-        /// The lock's name.
+        /// The lock's name, as `lockctl list` shows it: with the namespace, where there is one.
         name: String,
     },
     /// Show the locks that are held, again and again. Ctrl-C ends it.
     Watch(Watch),
     /// Take a lock from its holder. The holder's work is stopped.
     Release {
-        /// The lock's name.
+        /// The lock's name, as `lockctl list` shows it: with the namespace, where there is one.
         name: String,
         /// Say that you mean it: the holder may be in the middle of its work.
         #[arg(long, required = true)]

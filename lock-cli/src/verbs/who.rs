@@ -12,7 +12,11 @@ pub(crate) async fn run(place: &Place, output: &Output, name: &str) -> Result<Ex
     let locks: LockManager = place.connect().await?;
     let lock = locks.inspect_named(name).await?.map(Lock::from);
     output.print(&lock, || match &lock {
-        None => format!("{GOOD}free{GOOD:#}: nobody holds `{}`", clean(name)),
+        None => format!(
+            "{GOOD}free{GOOD:#}: nobody holds `{}`\nA name begins with its namespace, where there is one. `lockctl list` shows \
+             the names that are held.",
+            clean(name)
+        ),
         Some(lock) => describe(lock),
     })?;
     Ok(ExitCode::SUCCESS)

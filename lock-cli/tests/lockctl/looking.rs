@@ -19,7 +19,8 @@ fn who_names_the_holder_while_it_holds() {
     let held = Held::new("till 3");
     let url = held.server.url();
     let free = on(&url, &["who", "order:7"]).assert().success();
-    assert!(text(&free.get_output().stdout).starts_with("free"), "{free}");
+    let told = text(&free.get_output().stdout);
+    assert!(told.starts_with("free") && told.contains("namespace"), "{told}");
     assert_eq!(json(&on(&url, &["--json", "who", "order:7"]).assert().success().get_output().stdout), Value::Null);
     let _guard = held.runtime.block_on(held.locks.lock("order", &7).acquire()).unwrap();
     let shown = on(&url, &["who", "order:7"]).assert().success();
