@@ -26,7 +26,7 @@ impl Servers {
         Ok(Self { nodes: vec![server], url })
     }
 
-    /// A cluster of so many masters, without replicas.
+    /// A cluster of this number of masters, without replicas.
     pub(crate) fn masters(count: usize) -> Result<Self, String> {
         let (mut nodes, mut buses) = (Vec::new(), Vec::new());
         for _ in 0..count {
@@ -110,12 +110,12 @@ impl Servers {
     }
 }
 
-/// The first slot of one of so many masters.
+/// The first slot of one of this number of masters.
 fn first_slot(index: usize, masters: usize) -> usize {
     SLOTS * index / masters
 }
 
-/// Whether a lock of this name is on the last of so many masters.
+/// Whether a lock of this name is on the last of this number of masters.
 pub(crate) fn is_on_last(name: &str, masters: usize) -> bool {
     let slot = usize::from(crc16::State::<crc16::XMODEM>::calculate(name.as_bytes())) % SLOTS;
     slot >= first_slot(masters - 1, masters)

@@ -82,10 +82,10 @@ pub(crate) struct List {
     /// Only names that match, as `order:*`: `*`, `?` and `[abc]` as in Redis.
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
-    /// Stop after so many locks.
+    /// Stop after this number of locks.
     #[arg(long, default_value_t = 1000, value_name = "COUNT")]
     pub(crate) limit: usize,
-    /// Look at about so many keys of each server at most. The server is asked for 1,000 at a time (SCAN).
+    /// Look at about this number of keys of each server at most. The server is asked for 1,000 at a time (SCAN).
     #[arg(long, default_value_t = 10_000_000, value_name = "COUNT")]
     pub(crate) max_keys: u64,
 }
@@ -97,7 +97,7 @@ pub(crate) struct Watch {
     /// The time between two looks.
     #[arg(long, default_value = "1s", value_parser = time, value_name = "TIME")]
     pub(crate) interval: Duration,
-    /// End after so many looks.
+    /// End after this number of looks.
     #[arg(long, value_name = "COUNT")]
     pub(crate) count: Option<u64>,
 }

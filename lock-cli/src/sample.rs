@@ -29,7 +29,7 @@ impl Sample {
     pub(crate) fn summary(mut self) -> Summary {
         self.0.sort_unstable();
         let micros = |time: &Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        // The smallest time that so many of a hundred do not exceed.
+        // The smallest time that this percentage of all times do not exceed.
         let at = |percent: usize| {
             let place = (self.0.len() * percent).div_ceil(100).saturating_sub(1);
             self.0.get(place).map_or(0, micros)

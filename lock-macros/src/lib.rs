@@ -44,7 +44,7 @@ mod snapshots;
 /// | `max_hold_ms = INTEGER`, `max_hold_s = INTEGER`, `max_hold = "5m"` or a `Duration` | how long the lock may be held: then the body is stopped as if the lock were lost, and the error says why | no limit |
 /// | `at_least_ms = INTEGER`, `at_least_s = INTEGER`, `at_least = "50s"` or a `Duration` | how long no other process or task gets the lock, from the start of the hold, also when the body ends sooner, fails, or its process dies: for a job that is to run once per period | they get it when the body ends |
 /// | `mode = "read"`, `mode = "write"` | a reader shares the lock with other readers, and a writer has it alone. Readers that come after a waiting writer wait for it ([more](#readers-and-permits)) | `"write"` |
-/// | `permits = INTEGER` | at most so many bodies run at once, over all processes ([more](#readers-and-permits)) | one at a time |
+/// | `permits = INTEGER` | at most this number of bodies run at once, over all processes ([more](#readers-and-permits)) | one at a time |
 /// | `on_fail = EXPR`, `on_fail = \|err\| EXPR` | what to return when the lock was not obtained, or was lost | `Err(E::from(LockError))` |
 /// | `on_lost = "cancel"`, `on_lost = "continue"` | whether a body is stopped when its lease is lost | `"cancel"` |
 /// | `manager = EXPR` | the `LockManager`, or a reference or `Arc` to a manager; borrowed, never moved | the manager of the enclosing `LockManager::scope`, else the installed manager |

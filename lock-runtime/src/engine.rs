@@ -21,7 +21,7 @@ use crate::token::Process;
 pub(crate) struct Engine {
     core: Arc<Core>,
     keeper: Arc<Keeper>,
-    /// Kept for callers that wait on their own threads, once there are any.
+    /// The thread for callers that wait on their own threads. It is made for the first of them, and kept.
     thread: Mutex<Option<Arc<KeeperThread>>>,
 }
 

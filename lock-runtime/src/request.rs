@@ -224,8 +224,8 @@ impl LockRequest {
         self
     }
 
-    /// Asks for one of `permits` permits: at most so many hold the lock at once, over all processes. Each of them has a lease of
-    /// its own.
+    /// Asks for one of `permits` permits: at most this number of tasks hold the lock at once, over all processes. Each of them has a
+    /// lease of its own.
     ///
     /// When requests for one lock name different numbers, each is granted only while fewer than its own number are held. A
     /// request without permits waits until all are released, and has the lock alone.

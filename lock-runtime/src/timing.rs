@@ -151,7 +151,7 @@ impl Backoff {
         Self { first, longest }
     }
 
-    /// The pause after so many failures in a row.
+    /// The pause after this number of failures in a row.
     pub(crate) fn pause(self, failures: u32) -> Duration {
         (self.first * 2_u32.pow(failures.saturating_sub(1).min(9))).min(self.longest)
     }

@@ -26,9 +26,9 @@ pub const HEAD_LIFE: Ticks = 2;
 pub enum Mode {
     /// The lock alone.
     Alone,
-    /// To read, with so many tasks.
+    /// To read, with this number of tasks.
     Read(u8),
-    /// One of so many permits.
+    /// One of this number of permits.
     Permit(u8),
 }
 
@@ -200,7 +200,7 @@ pub enum Phase {
 /// A message of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Push {
-    /// The lock is granted, since so many ticks; whether somebody waits behind.
+    /// The lock is granted, for this number of ticks until now; whether somebody waits behind.
     Grant(Ticks, bool),
     /// Another process waits.
     Wait,

@@ -45,7 +45,7 @@ impl Clock {
         command.env("LD_PRELOAD", self.shim()).env("LOCK_TEST_CLOCK", self.offset());
     }
 
-    /// From now on the process sees its wall clock off by so many milliseconds from this machine's.
+    /// From now on the process sees its wall clock off by this number of milliseconds from this machine's.
     pub fn step_to(&self, milliseconds: i64) {
         // Written in place: the process has this very file mapped.
         let mut file = OpenOptions::new()

@@ -119,7 +119,7 @@ impl Row {
         self.overshoots.values().sum()
     }
 
-    /// The overshoot that so many percent of the failed tries did not exceed.
+    /// The overshoot that this percentage of the failed tries did not exceed.
     #[must_use]
     pub fn overshoot(&self, percent: u64) -> Duration {
         let (wanted, mut seen) = ((self.failed() * percent).div_ceil(100), 0);

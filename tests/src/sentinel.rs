@@ -25,7 +25,7 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// A master and so many replicas, settled.
+    /// A master and this number of replicas, settled.
     #[must_use]
     pub fn start(replicas: usize) -> Self {
         Self::of(Kind::Redis, replicas)

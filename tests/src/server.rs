@@ -258,7 +258,7 @@ impl Server {
         self.child = spawn(&self.program, &self.place, self.folder.path(), &self.options, self.clock.as_ref());
     }
 
-    /// From now on its wall clock is off by so many milliseconds from this machine's; see
+    /// From now on its wall clock is off by this number of milliseconds from this machine's; see
     /// [`with_clock`](Self::with_clock).
     pub fn step_to(&self, milliseconds: i64) {
         self.clock.as_ref().expect("a server with a clock").step_to(milliseconds);

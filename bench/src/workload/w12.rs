@@ -19,12 +19,12 @@ pub(crate) const CROWDS: [u32; 4] = [2, 10, 100, 1_000];
 /// How many connect at once.
 const CONNECTING: usize = 50;
 
-/// The server's CPU per hand-off among so many, in times that among two.
+/// The server's CPU per hand-off among this number of managers, in times that among two.
 pub(crate) fn growth_of(processes: u32) -> String {
     format!("server CPU per hand-off, {processes} processes / 2")
 }
 
-/// What the server needs while so many wait for a lock that is held.
+/// What the server needs while this number of managers wait for a lock that is held.
 pub(crate) fn idle_of(processes: u32) -> String {
     format!("{processes} wait, % of a core of the server")
 }
@@ -100,7 +100,7 @@ async fn pass<C: Contestant>(
     Ok((used_after - used_before) * 1e6 / float(after - before))
 }
 
-/// Waits until there were so many hand-offs. Returns how many there were.
+/// Waits until there were at least `count` hand-offs. Returns how many there were.
 async fn reach(hand_offs: &AtomicUsize, count: usize) -> usize {
     loop {
         let reached = hand_offs.load(Ordering::Relaxed);

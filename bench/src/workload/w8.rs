@@ -18,7 +18,7 @@ pub(crate) const QUARTERS: [u32; 4] = [1, 2, 3, 4];
 /// What a waiter of the whole crowd takes, in times that of one among a quarter.
 pub(crate) const GROWTH: &str = "per waiter, whole crowd / a quarter";
 
-/// The time to serve a crowd of so many quarters, in times that of one quarter.
+/// The time to serve a crowd of this number of quarters, in times that of one quarter.
 pub(crate) fn drain_of(quarters: u32) -> String {
     format!("drain of {quarters} / 4, to that of 1 / 4")
 }

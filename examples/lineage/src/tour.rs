@@ -22,7 +22,7 @@ pub struct Tour {
 
 /// Cells that are played at the same time: most of their time passes in waiting.
 const AT_ONCE: usize = 5;
-/// A fault may miss on a busy machine: so many more takes until it hits, and what has to be seen is seen.
+/// A fault may miss on a busy machine: it is repeated this number of times at most, until what has to be seen is seen.
 const MORE_TAKES: u64 = 4;
 
 impl Tour {

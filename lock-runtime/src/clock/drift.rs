@@ -34,7 +34,7 @@ impl Drift {
         let wanted = wanted.saturating_add(READING).as_nanos();
         let nanos = wanted.saturating_mul(1_000_000) / u128::from(1_000_000 - self.ppm());
         let millis = u64::try_from(nanos / 1_000_000).unwrap_or(u64::MAX);
-        // The division above rounds down, and so does the server's clock.
+        // The division above rounds down. The server's clock rounds down, too.
         Duration::from_millis(millis.saturating_add(2))
     }
 

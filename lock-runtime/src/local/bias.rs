@@ -51,7 +51,7 @@ fn place<'a>(places: &'a [AtomicU8], key: &str) -> Option<&'a AtomicU8> {
 mod tests {
     use super::*;
 
-    /// How many of so many leases linger, when each of them yields at once.
+    /// How many of this number of leases linger, when each of them yields at once.
     fn lingers_in_vain(bias: &Bias, leases: usize) -> usize {
         let lingers = |_: &usize| {
             let lingers = bias.admits("p:k");

@@ -14,7 +14,7 @@ use crate::settings::Settings;
 pub(crate) struct Whole {
     /// When it stops waiting for locks.
     pub(crate) give_up: Deadline,
-    /// When it returns, whatever the server does: all its commands together have the time that one has.
+    /// When it returns, whatever the server does. All its commands together have no more time than a single command has.
     pub(crate) latest: Deadline,
     /// Whether some of the time went by before this part began.
     pub(crate) is_begun: bool,

@@ -184,8 +184,8 @@ impl Turn {
         if is_claim { Step::Claim(ask) } else { Step::Ask(ask) }
     }
 
-    /// Whether a try stands that nobody waits for any more: its task is gone, or it was not answered in time. A quorum may have
-    /// granted it on any servers, and who waits in the queue of the first server learns nothing of that. So it is withdrawn.
+    /// Whether a try stands that nobody waits for any more: its task is gone, or the try was not answered in time. Some servers of a
+    /// quorum may have granted the try, and the waiters in the first server's queue do not hear of that. So the try is withdrawn.
     fn is_given_up_try(&self, pending: &PendingAsk) -> bool {
         mutant!(GivenUpTryStands => return false);
         pending.is_unanswered_try() && self.core().store().withdraws_refused_tries()

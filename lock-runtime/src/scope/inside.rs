@@ -31,7 +31,7 @@ impl<T> Stack<T> {
             return None;
         }
         let running = Task::running();
-        // A task that is polled inside of another one's poll is inside of nothing of that one's.
+        // A task may be polled inside of another task's poll. It is not inside of what that other task is inside of.
         let own = polls.iter().rev().take_while(|(task, _)| is_same_task(*task, running));
         own.map(|(_, value)| value).find_map(chosen)
     }

@@ -31,7 +31,7 @@ impl Journal {
         std::mem::take(&mut self.events)
     }
 
-    /// From now on so many servers decide together who owns a lock.
+    /// From now on this number of servers decide together who owns a lock.
     pub(super) fn count_servers(&mut self, servers: usize) {
         self.majority = (servers > 1).then(|| Majority::of(servers));
     }

@@ -21,15 +21,15 @@ const FREE: Duration = Duration::from_secs(1);
 pub(super) enum Late {
     /// At once.
     Never,
-    /// Now and then by so many milliseconds at most: a thread works.
+    /// Now and then by at most this number of milliseconds: a thread works.
     Sometimes(u64),
-    /// One time in four by so many milliseconds at most, mostly by few of them.
+    /// One time in four by at most this number of milliseconds, mostly by few of them.
     Often(u64),
-    /// Each time by so many milliseconds at most: a process has too much to do.
+    /// Each time by at most this number of milliseconds: a process has too much to do.
     Always(u64),
-    /// Each time by just so many milliseconds.
+    /// Each time by exactly this number of milliseconds.
     Exactly(u64),
-    /// Now and then, together with most tasks of their process: the thread works for so many milliseconds at most.
+    /// Now and then, together with most tasks of their process: the thread works for at most this number of milliseconds.
     Thread(u64),
 }
 

@@ -51,7 +51,7 @@ impl Majority {
 }
 
 impl Lock {
-    /// The token that so many servers have, and until when that many of them have it.
+    /// The token that at least `majority` servers have, and until when at least `majority` of them have it.
     fn owner(&self, majority: usize, now: u64) -> Option<Lease> {
         let alive = || self.on.values().filter(|(_, until)| *until > now);
         alive().find_map(|(token, _)| {

@@ -149,7 +149,7 @@ impl Network {
         self.locked().number
     }
 
-    /// From now on so many servers decide together who owns a lock.
+    /// From now on this number of servers decide together who owns a lock.
     pub(super) fn count_servers(&self, servers: usize) {
         self.locked().journal().count_servers(servers);
     }

@@ -17,7 +17,7 @@ pub(super) struct Seeded {
     pub(super) place: Place,
     /// The worlds of that place in which it can show at all, or soon.
     pub(super) shows_in: fn(&Plan) -> bool,
-    /// In so many worlds of its kind at most it has to be found.
+    /// It has to be found in at most this number of worlds of its kind.
     pub(super) budget: u64,
     /// A world that has shown it. It is tried first, because the search from the start would take long.
     pub(super) seen_in: Option<u64>,
@@ -183,9 +183,9 @@ const CHEAP: &str = "C11 an outage costs little";
 const HEAD: &str = "rule 4: a free lock is the queue's";
 const ORDER: &str = "promise 6: waiters are not passed over";
 
-/// In so many worlds of its kind at most a bug has to be found,
+/// A bug has to be found in at most this number of worlds of its kind.
 const BUDGET: u64 = 200;
-/// and one that needs three tasks that are late, each in its own moment, or a slot that moves in its moment.
+/// The same for a bug that needs three late tasks, each in its own moment, or a slot that moves in its moment.
 const RARE: u64 = 1000;
 
 /// All of them.

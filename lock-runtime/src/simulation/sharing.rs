@@ -24,7 +24,7 @@ use crate::{LockError, LockGuard, LockManager};
 
 mod scenes;
 
-/// In so many worlds a bug has to show.
+/// A bug has to show in this number of worlds.
 const WORLDS: u64 = 40;
 const PATIENT: Duration = Duration::from_secs(40);
 const LEASE: Duration = Duration::from_secs(3);

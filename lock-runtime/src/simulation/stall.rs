@@ -17,7 +17,7 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    /// A command that begins now takes so many microseconds of a server's clock that is so fast.
+    /// How many microseconds a command that begins now takes, by a server's clock of this speed.
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "seconds")]
     pub(super) fn of(taken: u64, rate: f64) -> Option<Self> {
         // By the host's clock, and not a moment less: the server's must not go back.

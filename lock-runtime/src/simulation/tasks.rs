@@ -349,7 +349,7 @@ impl Drop for Body {
     }
 }
 
-/// Polls a future so many times at most, and drops it then.
+/// Polls a future at most this number of times, and drops it then.
 async fn polled<F: Future>(future: F, most: Option<u32>) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut polls = 0;

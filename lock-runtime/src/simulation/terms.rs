@@ -17,7 +17,7 @@ use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
 use crate::{LockError, LockManager};
 
-/// In so many worlds a bug has to show.
+/// A bug has to show in this number of worlds.
 const WORLDS: u64 = 100;
 const ROUNDS: u32 = 6;
 /// Longer than everybody else together needs the lock.

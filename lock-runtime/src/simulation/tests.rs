@@ -22,7 +22,7 @@ fn dump(outcome: &Outcome) {
     }
 }
 
-/// `SEEDS=20000` for more, `SEED=7` for one alone, and both for so many from there on.
+/// `SEEDS=20000` for more, `SEED=7` for one alone, and both for that number of worlds from that seed on.
 fn seeds(usually: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let count = number("SEEDS");

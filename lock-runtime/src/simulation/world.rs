@@ -84,7 +84,7 @@ pub(super) struct Plan {
     pub(super) late: Late,
     /// Another client has values of its own at the helper keys of locks.
     pub(super) foreign: bool,
-    /// In every other process leases may linger for so many milliseconds at most; none when it is 0.
+    /// In every other process leases may linger for at most this number of milliseconds; none when it is 0.
     pub(super) linger: u64,
 }
 

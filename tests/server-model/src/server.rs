@@ -122,7 +122,7 @@ impl ModelServer {
         self.data().clock.taken()
     }
 
-    /// From now on the server takes so many microseconds before each command of a script. Without this it takes none.
+    /// From now on the server takes this number of microseconds before each command of a script. Without this it takes none.
     pub fn set_pace(&mut self, pace: impl FnMut() -> u64 + Send + 'static) {
         self.data().clock.set_pace(Box::new(pace));
     }

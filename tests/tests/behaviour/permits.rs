@@ -1,4 +1,4 @@
-//! At most so many hold a lock with permits at once.
+//! At most N tasks hold a lock with N permits at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

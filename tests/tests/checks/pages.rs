@@ -1,5 +1,5 @@
-//! Every link in the pages leads somewhere, every page of `docs/` is a chapter of the book, and the front page of the crate has
-//! every cargo feature.
+//! Every link in the pages leads somewhere, the code that they name is there, every page of `docs/` is a chapter of the book, and the
+//! front page of the crate has every cargo feature.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,14 +11,36 @@ fn workspace() -> &'static Path {
 
 /// The pages of a folder and of the folders below it.
 fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
+    files(folder, &["md"], found);
+}
+
+/// The files with one of these endings.
+fn files(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            pages(&path, found);
-        } else if path.extension().is_some_and(|ending| ending == "md") {
+            files(&path, endings, found);
+        } else if path.extension().is_some_and(|ending| endings.iter().any(|wanted| ending == *wanted)) {
             found.push(path);
         }
     }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+}
+
+/// The names of fns, types and values that a page shows as code: `Type::name`, and what is written with an underscore.
+fn names(page: &str) -> HashSet<String> {
+    let mut is_code = false;
+    let lines = page.lines().filter(|line| {
+        is_code ^= line.trim_start().starts_with("```");
+        !is_code
+    });
+    let spans = lines.flat_map(|line| line.split('`').skip(1).step_by(2));
+    let is_name = |span: &&str| span.replace("::", "_").chars().all(|c| c.is_alphanumeric() || c == '_');
+    let is_of_code = |span: &&str| span.contains("::") || span.trim_end_matches('_').contains('_');
+    spans.filter(is_name).filter(is_of_code).map(str::to_owned).collect()
 }
 
 /// The lines outside of blocks of code, without code inside of a line.
@@ -106,6 +128,26 @@ fn every_link_of_the_pages_leads_somewhere() {
     }
     assert!(mistakes.is_empty(), "{mistakes:#?}");
     assert!(seen > 150, "not read: {seen} links");
+}
+
+#[test]
+fn the_code_that_the_pages_name_is_there() {
+    let mut sources = Vec::new();
+    for package in ["lock-runtime", "lock-macros", "tests"] {
+        files(&workspace().join(package), &["rs", "lua"], &mut sources);
+    }
+    let code: String = sources.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let known: HashSet<&str> = words(&code).collect();
+    for page in ["ARCHITECTURE.md", "docs/protocol.md", "docs/guarantees.md", "docs/faults.md"] {
+        let names = names(&fs::read_to_string(workspace().join(page)).unwrap());
+        let is_there = |name: &str| name.split("::").all(|part| known.contains(part));
+        let gone: Vec<_> = names.iter().filter(|name| !is_there(name)).collect();
+        assert!(gone.is_empty() && names.len() >= 5, "{page} names {gone:?}, of {}", names.len());
+    }
+    assert_eq!(
+        names("a `b_c` `d` `on_` `E::f`\n```\n`g_h`\n```"),
+        HashSet::from(["b_c".to_owned(), "E::f".to_owned()])
+    );
 }
 
 #[test]

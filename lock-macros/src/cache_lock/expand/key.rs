@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 
 use crate::cache_lock::model::{Key, Keys};
 
-/// The runtime implements `LockKey` for tuples of up to so many parts.
+/// The runtime implements `LockKey` for tuples of up to this number of parts.
 const TUPLE_PARTS: usize = 12;
 
 // Input:

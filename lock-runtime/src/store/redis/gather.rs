@@ -66,7 +66,7 @@ pub(super) trait Item: Clone + Send + Sync + 'static {
 
     fn list(batch: &mut Batch) -> &mut Vec<Entry<Self>>;
 
-    /// The task is gone, and the item was certainly not sent when this instant was its last chance.
+    /// The task is gone, and the item was certainly not sent. At the instant `_sent` it could have been sent for the last time.
     fn on_unsent(&self, _events: &dyn Events, _sent: Moment) {}
 }
 

@@ -120,7 +120,7 @@ impl RedisStore {
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, release)| {
             let mut released = read_released(answer, release, sent, clock)?;
-            // The release that was sent before may have been the one that took effect.
+            // The release was sent before, and may have taken effect then.
             released.owned |= repeated;
             if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| link.replicas.is_some()) {
                 // Rule 16: a grant whose deadline has passed is confirmed before use. The replicas have not confirmed this one.

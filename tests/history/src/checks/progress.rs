@@ -8,7 +8,7 @@ use crate::claims::{Attempt, HARNESS, History};
 use crate::event::{How, span};
 use crate::ranges::covered;
 
-/// After so many leases that were over before their grant came, an acquire is told to ask for longer ones.
+/// After this number of leases that were over before their grant came, an acquire is told to ask for longer ones.
 const OUTLIVED: u32 = 3;
 
 /// What a waiter costs whose host crashed: the server passes the lock on to it, for a claim, and then somebody has to ask.

@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(9);
 const SLACK: Duration = NOISE.saturating_mul(2);
 
 /// Connects from afar, tries, acquires, holds beyond the first claim, and hands off to a manager that waits, with the default
-/// settings. It connects and hands off within so many round trips.
+/// settings. It connects and hands off within this number of round trips.
 async fn all_works(far: Far, round_trip: u64, (connects, passes): (u32, u32)) {
     let distance = Distance::of_millis(round_trip);
     far.move_away(distance);

@@ -85,7 +85,7 @@ fn pipeline(releases: &[Entry<Release>]) -> Pipeline {
     commands
 }
 
-/// Sends each release by itself. When it was sent before, that one may have taken effect.
+/// Sends each release by itself. With `repeated` the releases were sent before, and may have taken effect then.
 async fn send_alone(store: &RedisStore, releases: Vec<Entry<Release>>, repeated: bool) {
     let now = Moment::now();
     join_all(releases.into_iter().map(|release| async move {

@@ -1,7 +1,7 @@
 //! How a [`Link`] makes its connection. Each attempt is a task of its own, and callers wait for its outcome.
 //!
 //! A caller that gives up does not end the attempt. Otherwise no connection would ever be made when this takes longer than
-//! any single caller waits: a single try waits only for the command timeout, and so does the keeper.
+//! each caller waits. A single try waits only for the command timeout. The keeper waits only for that, too.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;

@@ -12,7 +12,7 @@ use super::super::reply::text;
 use super::{Channel, Link, Live};
 use crate::store::NodeId;
 
-/// A connection subscribes to the channels of so many slots at most. For other slots the server uses the process's own channel.
+/// A connection subscribes to the channels of this number of slots at most. For other slots the server uses the process's own channel.
 const MOST_SLOTS: usize = 4096;
 
 /// What belongs to one connection to a node of a cluster.
