@@ -254,7 +254,7 @@ fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Actio
             }
         }
         Action::Connect => connect_again(keeper),
-        Action::GiveUp(given_up) => core.give_up(&slot, given_up),
+        Action::ReleaseLingered(lingered) => core.release_lingered(&slot, lingered),
         Action::PassOver => core.pass_over(&slot),
         Action::EndAbandoned => core.end_abandoned(&slot),
         Action::EndRest => core.end_rest(&slot),

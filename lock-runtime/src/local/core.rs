@@ -80,8 +80,8 @@ impl Core {
 
     /// Takes in that another process waits for the key of `slot`. A lease that lingers is released.
     fn yield_to_others(&self, slot: &Arc<Slot>) {
-        if let Some(given_up) = slot.on_contention() {
-            self.give_up(slot, given_up);
+        if let Some(lingered) = slot.on_contention() {
+            self.release_lingered(slot, lingered);
         }
     }
 
@@ -354,7 +354,7 @@ impl Events for Core {
         for slot in &affected {
             slot.on_interruption();
             // What lingers is not worth a command that verifies it. Whoever waits may not have been heard.
-            self.give_up_lingering(slot);
+            self.release_if_lingering(slot);
         }
         self.schedule.on_interruption(affected);
     }

@@ -52,7 +52,7 @@ pub(super) struct Lingering {
 
 /// A lease that lingers no more, for its release.
 #[derive(Debug)]
-pub(crate) struct GivenUp {
+pub(crate) struct Lingered {
     release: Release,
     entries: ScheduleKeys,
 }
@@ -169,14 +169,14 @@ impl State {
     }
 
     /// Takes the lease if it lingers, for its release.
-    fn end_lingering(&mut self, key: &Arc<str>) -> Option<GivenUp> {
+    fn end_lingering(&mut self, key: &Arc<str>) -> Option<Lingered> {
         let mut lease = self.lease.take_if(|lease| lease.lingers())?;
         let entries = ScheduleKeys { tracked: self.tracked.take(), ..std::mem::take(&mut lease.upkeep.entries) };
-        Some(GivenUp { release: lease.release(key), entries })
+        Some(Lingered { release: lease.release(key), entries })
     }
 
     /// The same when the linger time is over, or when the store may have forgotten the lease: nobody would notice a loss.
-    pub(super) fn take_lingered(&mut self, key: &Arc<str>, trigger: Trigger, now: Moment) -> Option<GivenUp> {
+    pub(super) fn take_lingered(&mut self, key: &Arc<str>, trigger: Trigger, now: Moment) -> Option<Lingered> {
         let lease = self.lease.as_ref().filter(|lease| lease.lingers())?;
         let is_over = trigger == Trigger::Verify || lease.lingers_for(now).is_zero();
         if is_over { self.end_lingering(key) } else { None }
@@ -185,7 +185,7 @@ impl State {
 
 impl Slot {
     /// Takes in that another process waits. Returns the lease that has to yield to it.
-    pub(super) fn on_contention(&self) -> Option<GivenUp> {
+    pub(super) fn on_contention(&self) -> Option<Lingered> {
         let mut state = self.locked();
         if let Some(lease) = &mut state.lease {
             lease.note_contention();
@@ -205,7 +205,7 @@ impl Slot {
     }
 
     /// Takes the lease from the slot that was the first of the list at `place`, unless it was used since.
-    fn evict(self: &Arc<Self>, place: PlaceKey) -> Option<GivenUp> {
+    fn evict(self: &Arc<Self>, place: PlaceKey) -> Option<Lingered> {
         let mut state = self.locked();
         let lease = state.lease.as_mut()?;
         let facts = lease.linger.facts();
@@ -233,25 +233,25 @@ impl Core {
         }
         while let Some((oldest, place)) = self.lingering().take_excess() {
             if let Some(oldest) = oldest.upgrade()
-                && let Some(given_up) = oldest.evict(place)
+                && let Some(lingered) = oldest.evict(place)
             {
-                self.give_up(&oldest, given_up);
+                self.release_lingered(&oldest, lingered);
             }
         }
     }
 
     /// Releases a lease that lingered, over the keeper's connection.
-    pub(crate) fn give_up(&self, slot: &Arc<Slot>, GivenUp { release, entries }: GivenUp) {
+    pub(crate) fn release_lingered(&self, slot: &Arc<Slot>, Lingered { release, entries }: Lingered) {
         self.schedule().cancel(entries);
         self.release_elsewhere(release);
         self.table().forget_if_unused(slot);
     }
 
     /// Releases the lease of `slot` if it lingers.
-    pub(super) fn give_up_lingering(&self, slot: &Arc<Slot>) {
-        let given_up = slot.locked().end_lingering(slot.key());
-        if let Some(given_up) = given_up {
-            self.give_up(slot, given_up);
+    pub(super) fn release_if_lingering(&self, slot: &Arc<Slot>) {
+        let lingered = slot.locked().end_lingering(slot.key());
+        if let Some(lingered) = lingered {
+            self.release_lingered(slot, lingered);
         }
     }
 
@@ -267,7 +267,7 @@ impl Core {
             return;
         }
         for slot in self.table().all() {
-            self.give_up_lingering(&slot);
+            self.release_if_lingering(&slot);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::lease::{ActiveHold, Lease};
-use super::lingering::GivenUp;
+use super::lingering::Lingered;
 use super::readers::Calls;
 use super::slot::Slot;
 use crate::clock::{Deadline, Moment};
@@ -48,7 +48,7 @@ pub(crate) enum Action {
     /// A connection for the keeper, so that it can send an ask, and another look soon.
     Connect,
     /// The release of a lease that has lingered.
-    GiveUp(GivenUp),
+    ReleaseLingered(Lingered),
     /// The turn must be passed over, and another look is needed soon.
     PassOver,
     /// Nobody has the hold of readers any more.
@@ -137,8 +137,8 @@ impl Slot {
         }
         let action = if calls == Calls::Abandoned {
             Action::EndAbandoned
-        } else if let Some(given_up) = state.take_lingered(&self.key, trigger, now) {
-            Action::GiveUp(given_up)
+        } else if let Some(lingered) = state.take_lingered(&self.key, trigger, now) {
+            Action::ReleaseLingered(lingered)
         } else if trigger == Trigger::Tick && !state.is_held() {
             self.check_offer(state, now, round)
         } else if let Some(lease) = &mut state.lease {

@@ -232,7 +232,7 @@ async fn a_lease_that_the_store_may_have_forgotten_lingers_no_more() {
     let locks = LockManager::in_memory();
     linger(&locks, "k").await;
     let slot = locks.core().table().get("p:k").unwrap();
-    assert!(matches!(slot.next_action(Trigger::Verify, &round(&locks)), Action::GiveUp(_)));
+    assert!(matches!(slot.next_action(Trigger::Verify, &round(&locks)), Action::ReleaseLingered(_)));
     linger(&locks, "l").await;
     locks.core().events().upgrade().unwrap().on_interruption(&|_| true);
     assert!(locks.core().table().get("p:l").is_none());
