@@ -97,7 +97,8 @@ fn thread_of(entry: &Entry) -> Result<Arc<KeeperThread>, LockError> {
 /// either: there tokio's own check panics when this thread begins to wait.
 fn runs_tasks() -> bool {
     if Handle::try_current().is_err() {
-        return false;
+        // The executors of the futures crate can't be entered twice on a thread.
+        return futures_executor::enter().is_err();
     }
     let mut context = Context::from_waker(Waker::noop());
     (0..MOST_BUDGET).any(|_| pin!(consume_budget()).poll(&mut context).is_pending())
@@ -117,6 +118,7 @@ mod tests {
     #[test]
     fn a_thread_that_polls_tasks_is_told_from_one_that_may_wait() {
         assert!(!runs_tasks());
+        assert!(futures_executor::block_on(async { runs_tasks() }), "another executor");
         let runtime = runtime();
         let entered = runtime.enter();
         assert!(!runs_tasks(), "the runtime is only named here");

@@ -158,7 +158,8 @@ impl LockGuard {
     #[must_use]
     pub fn fencing_tokens(&self) -> Vec<FencingToken> {
         let given = self.others.as_ref().map_or(&[0][..], |others| &others.given);
-        given.iter().filter_map(|place| self.handles().nth(*place)?.fencing_token()).collect()
+        let tokens: Vec<_> = self.handles().map(HoldHandle::fencing_token).collect();
+        given.iter().filter_map(|place| *tokens.get(*place)?).collect()
     }
 
     /// The fencing token, of several locks that of the first by name. `None` unless the request asked for it with [`fenced(true)`](crate::LockRequest::fenced).

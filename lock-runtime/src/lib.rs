@@ -7,6 +7,8 @@
 //! attribute, [`LockKey`] what can be a key, and [`LockError`] what can go wrong.
 
 pub use lock_macros::{LockKey, cache_lock};
+/// The client library whose [`Client`](redis::Client) [`Builder::client`] takes.
+pub use redis;
 
 #[macro_use]
 mod mutants;

@@ -147,8 +147,8 @@ pub(crate) trait Store {
         None
     }
 
-    /// The error for a store that has not answered for this long.
-    fn unanswered(&self, since: Duration) -> StoreError {
+    /// The error for a store that has not answered about `key` for this long.
+    fn unanswered(&self, _key: &str, since: Duration) -> StoreError {
         StoreError::later(BackendError::new(format!("no answer from the server {}", within(since))))
     }
 

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
 use super::{Builder, Server, quorum};
 use crate::address::{self, Address, Target};
 use crate::clock::Deadline;
@@ -302,6 +305,18 @@ pub(super) fn keeper_thread(server: &str) -> Result<Arc<KeeperThread>, LockError
 }
 
 impl Wired {
+    /// Makes the keeper's connection on the keeper's thread. Resolves when that has succeeded or failed.
+    fn connect_keeper(&self) -> oneshot::Receiver<()> {
+        let (done, is_done) = oneshot::channel();
+        let back = self.back.clone();
+        self.thread.spawn(async move {
+            // The keeper tries again, and tells of it.
+            let _ = back.connect().await;
+            let _ = done.send(());
+        });
+        is_done
+    }
+
     fn into_manager(self) -> LockManager {
         let Self { settings, process, front, back, thread } = self;
         let (look, deadline) = (back.clone(), Deadline::after(settings.connect_timeout));
@@ -316,8 +331,15 @@ async fn connect(settings: Settings, target: Target) -> Result<LockManager, Lock
     let refused = |problem| LockError::Connect { server, problem };
     let wired = wire(settings, target)?;
     let limit = wired.settings.connect_timeout;
-    match tokio::time::timeout(limit, wired.front.connect()).await {
-        Ok(Ok(())) => Ok(wired.into_manager()),
+    let end = Instant::now() + limit;
+    match timeout_at(end, wired.front.connect()).await {
+        Ok(Ok(())) => {
+            let keeper_is_connected = wired.connect_keeper();
+            let manager = wired.into_manager();
+            // So that the first hold may linger (rule L9). Nothing else needs it by now, so its failure is no failure here.
+            let _ = timeout_at(end, keeper_is_connected).await;
+            Ok(manager)
+        }
         Ok(Err(problem)) => Err(refused(problem)),
         Err(_) => {
             let hint = if is_tls { ": does the server speak TLS on this port?" } else { "" };

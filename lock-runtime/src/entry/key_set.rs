@@ -42,7 +42,7 @@ impl KeySet {
     pub(crate) fn new(names: Vec<Arc<str>>, like: &ResolvedRequest, settings: &Settings) -> Result<Self, LockError> {
         let given = names.into_iter().map(|name| settings.full_name(name)).collect::<Result<Vec<_>, _>>()?;
         let keys = in_order(&given);
-        let given = given.iter().filter_map(|key| keys.iter().position(|other| other == key)).collect();
+        let given = given.iter().filter_map(|key| keys.binary_search(key).ok()).collect();
         let like = ResolvedRequest { terms: Some(Terms::of_parts(like.terms.as_deref(), None)), ..like.clone() };
         let requests = keys.into_iter().map(|key| ResolvedRequest { key, ..like.clone() }).collect();
         Ok(Self { requests, given })

@@ -27,7 +27,12 @@ impl BackendError {
     }
 
     pub(crate) fn caused_by(text: impl Into<String>, source: impl Error + Send + Sync + 'static) -> Self {
-        Self { text: text.into(), source: Some(Arc::new(source)) }
+        Self::caused_by_shared(text, Arc::new(source))
+    }
+
+    /// The source is the error itself, so that a caller may downcast it.
+    pub(crate) fn caused_by_shared(text: impl Into<String>, source: Arc<dyn Error + Send + Sync>) -> Self {
+        Self { text: text.into(), source: Some(source) }
     }
 
     /// The same problem, with the name of its server in front, unless that is there.

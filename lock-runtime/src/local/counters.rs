@@ -101,7 +101,7 @@ impl Core {
     /// Notes that a hold was lost.
     pub(super) fn note_loss(&self, key: &str, hold: EndedHold) {
         self.counters().lost.fetch_add(hold.users.into(), Ordering::Relaxed);
-        metrics::lost(hold.prefix.of(key));
+        metrics::lost(hold.prefix.of(key), hold.users.into());
         if let Some(left_out) = self.repeat_limit().admit(Warning::Lost, key) {
             observe::lost(key, hold.reason, hold.since.elapsed(), left_out);
         }

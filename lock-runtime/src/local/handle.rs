@@ -374,7 +374,7 @@ impl HoldHandle {
         // Two joined calls may both have drawn a token. The first token that arrives here stays.
         let _ = inner.fence.set(first);
         if is_late(deadline) {
-            return Err(inner.slot.core.store().unanswered(deadline.span()));
+            return Err(inner.slot.core.store().unanswered(&inner.slot.key, deadline.span()));
         }
         Ok(true)
     }

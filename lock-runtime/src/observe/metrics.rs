@@ -173,8 +173,8 @@ pub(crate) fn timed_out(prefix: &str) {
 }
 
 /// A hold was lost.
-pub(crate) fn lost(prefix: &str) {
-    counter!(LOST, labels(prefix)).increment(1);
+pub(crate) fn lost(prefix: &str, holds: u64) {
+    counter!(LOST, labels(prefix)).increment(holds);
 }
 
 /// Commands are sent to a server.

@@ -48,7 +48,7 @@ pub(crate) fn waited(_prefix: &str, _waited: Duration) {}
 
 pub(crate) fn timed_out(_prefix: &str) {}
 
-pub(crate) fn lost(_prefix: &str) {}
+pub(crate) fn lost(_prefix: &str, _holds: u64) {}
 
 pub(crate) fn commands(_count: u64) {}
 

@@ -152,8 +152,8 @@ impl Store for AnyStore {
         await_any!(self, store => store.wait_for_releases());
     }
 
-    fn unanswered(&self, since: Duration) -> StoreError {
-        of_any!(self, store => store.unanswered(since))
+    fn unanswered(&self, key: &str, since: Duration) -> StoreError {
+        of_any!(self, store => store.unanswered(key, since))
     }
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {

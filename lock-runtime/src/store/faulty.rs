@@ -87,7 +87,7 @@ impl FaultyStore {
             return Ok(());
         }
         let span = deadline.remaining();
-        let slow = || StoreError { out_of_time: true, ..self.unanswered(span) };
+        let slow = || StoreError { out_of_time: true, ..self.unanswered("", span) };
         timeout_at(deadline.on_timer(), sleep(pause)).await.map_err(|_| slow())
     }
 

@@ -288,8 +288,8 @@ impl Store for RedisStore {
         self.servers.outage(key).map(|(away, error)| (away, self.servers.name_failure(error)))
     }
 
-    fn unanswered(&self, since: Duration) -> StoreError {
-        self.servers.name_failure(self.servers.unanswered(since))
+    fn unanswered(&self, key: &str, since: Duration) -> StoreError {
+        self.servers.name_failure(self.servers.unanswered(key, since))
     }
 
     fn attach(&self, _process: &str, events: Weak<dyn Events>) {

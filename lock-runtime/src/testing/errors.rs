@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use crate::{BackendError, LockError};
+use crate::{BackendError, InvalidKey, LockError};
 
 /// [`LockError::Timeout`]: another holder had the lock for the whole wait. `holder` is the label of its manager.
 ///
@@ -28,6 +28,54 @@ use crate::{BackendError, LockError};
 pub fn timeout(key: &str, waited: Duration, holder: Option<&str>) -> LockError {
     let holder = holder.map(str::to_owned);
     LockError::Timeout { key: key.to_owned(), waited, holder, held_here: false, frees_in: None }
+}
+
+/// [`LockError::Timeout`]: the store told that the lock is free after `frees_in`, unless its holder renews it.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lock_runtime::testing::errors;
+/// let second = Duration::from_secs(1);
+/// assert_eq!(errors::busy("seckill:7", second, Some("shop-1")).retry_after(), Some(second));
+/// ```
+#[must_use]
+pub fn busy(key: &str, frees_in: Duration, holder: Option<&str>) -> LockError {
+    let holder = holder.map(str::to_owned);
+    let (key, frees_in) = (key.to_owned(), Some(frees_in));
+    LockError::Timeout { key, waited: Duration::ZERO, holder, held_here: false, frees_in }
+}
+
+/// [`LockError::Lost`]: somebody released the lock by force. `completed`: the body ran to its end.
+///
+/// ```
+/// # use lock_runtime::testing::errors;
+/// assert!(errors::forced("seckill:7", false).to_string().contains("by force"));
+/// ```
+#[must_use]
+pub fn forced(key: &str, completed: bool) -> LockError {
+    LockError::Lost { key: key.to_owned(), completed, forced: true, max_hold: None }
+}
+
+/// [`LockError::Connect`]: the connection to `server` failed for the reason in `problem`.
+///
+/// ```
+/// # use lock_runtime::{ErrorKind, testing::errors};
+/// assert_eq!(errors::connect("redis://10.0.0.5", "connection refused").kind(), ErrorKind::Unavailable);
+/// ```
+#[must_use]
+pub fn connect(server: &str, problem: &str) -> LockError {
+    LockError::Connect { server: server.to_owned(), problem: BackendError::new(problem.to_owned()) }
+}
+
+/// [`LockError::InvalidKey`]: the key can't be a lock's name, for this `reason`.
+///
+/// ```
+/// # use lock_runtime::{ErrorKind, testing::errors};
+/// assert_eq!(errors::invalid_key("seckill:", "it is empty").kind(), ErrorKind::Misuse);
+/// ```
+#[must_use]
+pub fn invalid_key(key: &str, reason: &str) -> LockError {
+    LockError::InvalidKey { key: key.to_owned(), reason: InvalidKey::new(reason.to_owned()) }
 }
 
 /// [`LockError::Lost`]: the lock was lost under a body that ran to its end (`completed`), or was dropped before.

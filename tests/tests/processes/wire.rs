@@ -324,3 +324,27 @@ async fn a_hand_off_wakes_one_waiter_and_not_the_herd() {
         waiter.abort();
     }
 }
+
+/// A lease lingers only while its keeper hears of those who wait: `connect` has waited for that.
+#[tokio::test]
+async fn the_first_hold_after_connect_lingers() {
+    let server = Server::start();
+    for round in 0..50 {
+        let manager = LockManager::connect(&server.url()).await.unwrap();
+        let request = manager.lock("p", &round).linger(Duration::from_secs(1));
+        request.acquire().await.unwrap().release().await.unwrap();
+        assert_eq!(manager.stats().lingering, 1, "{round}");
+        manager.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn the_source_of_an_error_is_that_of_the_client_library() {
+    let server = Server::start();
+    let url = server.url();
+    drop(server);
+    let error = LockManager::connect(&url).await.unwrap_err();
+    let source =
+        std::error::Error::source(&error).and_then(|source| source.downcast_ref::<lock_runtime::redis::RedisError>());
+    assert!(source.is_some_and(|source| source.is_connection_refusal()), "{error:?}");
+}

@@ -58,7 +58,7 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
         ))));
     }
     // Siblings may have asked one after another, each of them gone before the store answered.
-    (is_unread_try || attempt.has_counted_none(core.answers())).then(|| core.store().unanswered(waited))
+    (is_unread_try || attempt.has_counted_none(core.answers())).then(|| core.store().unanswered(&request.key, waited))
 }
 
 /// Whose hold a task has waited for in vain.
@@ -90,7 +90,7 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
     };
     let holder = match slot.status(silence) {
         LockStatus::Unreachable(error) => return error.of_lock(&key),
-        LockStatus::Silent(since) => return core.store().unanswered(since).of_lock(&key),
+        LockStatus::Silent(since) => return core.store().unanswered(&key, since).of_lock(&key),
         // This process had the lock meanwhile, and left too little time for an answer.
         LockStatus::Unknown if attempt.was_held_here() => Behind::ThisProcess,
         LockStatus::Unknown => match unread_answer(core, request, attempt) {

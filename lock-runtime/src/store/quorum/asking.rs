@@ -232,7 +232,7 @@ impl<S: Voter> Quorum<S> {
         let reach = failed.reach();
         for member in &*self.members {
             if failed.lacks(member.number) {
-                failed.failed(member.number, member.node.unanswered(deadline.span()));
+                failed.failed(member.number, member.node.unanswered("", deadline.span()));
             }
         }
         StoreError { reach, ..self.too_few(&failed) }

@@ -58,7 +58,7 @@ impl<S: Voter> Quorum<S> {
             }
             for member in &*self.members {
                 if votes.lacks(member.number) {
-                    let silence = || member.node.unanswered(deadline.span());
+                    let silence = || member.node.unanswered("", deadline.span());
                     votes.failed(member.number, member.failure().unwrap_or_else(silence));
                 }
             }

@@ -100,7 +100,11 @@ impl<Y, N> Votes<Y, N> {
         // With more time there might have been a majority.
         let late = self.failed.iter().filter(|(_, error)| error.out_of_time).count();
         let out_of_time = late > 0 && self.failed.len() - late <= servers - needed;
-        StoreError { retry, out_of_time, ..StoreError::later(BackendError::new(text)) }
+        let problem = match self.failed.first() {
+            Some((_, error)) => BackendError::caused_by(text, error.problem.clone()),
+            None => BackendError::new(text),
+        };
+        StoreError { retry, out_of_time, ..StoreError::later(problem) }
     }
 
     /// How far a failed verb came. It certainly has no effect only when it was sent to no server.

@@ -228,6 +228,12 @@ impl Cluster {
         link.outage().map(|(away, error)| (away, error.of(link.server())))
     }
 
+    /// As [`Link::unanswered`], for the master of the key's slot.
+    pub(super) fn unanswered(&self, key: &str, limit: Duration) -> CallError {
+        let master = self.topology.master(slot_of(key)).and_then(|(node, _)| self.links().get(&node).cloned());
+        master.map_or(CallError::Silent(limit), |link| link.unanswered(limit).of(link.server()))
+    }
+
     /// Replaces the connections that broke.
     pub(super) async fn connect_again(&self, deadline: Deadline) {
         let links: Vec<_> = self.links().values().filter(|link| link.was_used()).cloned().collect();

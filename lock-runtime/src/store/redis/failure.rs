@@ -162,7 +162,7 @@ impl CallError {
             Self::UnknownScript { .. } => BackendError::new("the server does not know the script"),
             Self::Unsent(error) | Self::Before(error) => error.into_problem(),
             Self::Of(server, error) => error.into_problem().of(&server),
-            Self::Setup(text, error) => BackendError::caused_by(format!("{text} ({error})"), error),
+            Self::Setup(text, error) => BackendError::caused_by_shared(format!("{text} ({error})"), error),
             Self::Failed(error) => {
                 let text = match error.kind() {
                     ErrorKind::AuthenticationFailed => "the server refused the user name or password".to_owned(),
@@ -183,7 +183,7 @@ impl CallError {
                         None => format!("the server or the connection failed: {error}"),
                     },
                 };
-                BackendError::caused_by(text, error)
+                BackendError::caused_by_shared(text, error)
             }
         }
     }

@@ -201,10 +201,10 @@ impl Servers {
     }
 
     /// As [`Link::unanswered`].
-    pub(super) fn unanswered(&self, limit: Duration) -> CallError {
+    pub(super) fn unanswered(&self, key: &str, limit: Duration) -> CallError {
         match self {
             Self::One(link) => link.unanswered(limit),
-            Self::Cluster(_) => CallError::Silent(limit),
+            Self::Cluster(cluster) => cluster.unanswered(key, limit),
         }
     }
 

@@ -86,6 +86,19 @@ async fn every_metric_counts_and_only_the_prefix_is_a_label() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_reader_whose_lease_is_lost_counts() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let handle = recorder.handle();
+    metrics::set_global_recorder(recorder).unwrap();
+    let locks = LockManager::in_memory();
+    let read = || locks.lock("p", "k").read().expire(Duration::from_secs(2)).renew(false).acquire();
+    let (one, other) = (read().await.unwrap(), read().await.unwrap());
+    one.lost().await;
+    drop((one, other));
+    assert_eq!((value(&handle, "cache_lock_lost_total"), locks.stats().lost), ("2".to_owned(), 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_dashboard_the_alerts_and_the_page_name_what_the_exporter_renders() {
     let rendered = play().await.render();
     let samples = names(&rendered);

@@ -49,6 +49,22 @@ async fn a_lock_lives_on_the_master_of_its_slot_of_valkey() {
     lives_on_the_master_of_its_slot(Kind::Valkey).await;
 }
 
+#[tokio::test]
+async fn a_task_that_waits_for_a_siblings_answer_names_the_silent_master() {
+    let cluster = Cluster::start();
+    let manager = manager(&cluster).await;
+    let node = cluster.server_of("p:k");
+    manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    node.freeze();
+    let tries = join_all((0..3).map(|_| manager.lock("p", "k").try_acquire())).await;
+    node.thaw();
+    for outcome in tries {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, LockError::Backend { .. }), "{error:?}");
+        assert!(error.to_string().contains(&node.address()), "{error}");
+    }
+}
+
 /// A script may use the keys of one slot only.
 #[tokio::test]
 async fn many_locks_on_one_master_are_renewed_and_released() {
