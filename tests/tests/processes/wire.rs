@@ -346,5 +346,5 @@ async fn the_source_of_an_error_is_that_of_the_client_library() {
     let error = LockManager::connect(&url).await.unwrap_err();
     let source =
         std::error::Error::source(&error).and_then(|source| source.downcast_ref::<lock_runtime::redis::RedisError>());
-    assert!(source.is_some_and(|source| source.is_connection_refusal()), "{error:?}");
+    assert!(source.is_some_and(lock_runtime::redis::RedisError::is_connection_refusal), "{error:?}");
 }
