@@ -93,7 +93,7 @@ async fn each_reader_whose_lease_is_lost_counts() {
     let locks = LockManager::in_memory();
     let read = || locks.lock("p", "k").read().acquire();
     let (one, other) = (read().await.unwrap(), read().await.unwrap());
-    let (_, forced) = tokio::join!(one.lost(), locks.force_release("p", "k"));
+    let ((), forced) = tokio::join!(one.lost(), locks.force_release("p", "k"));
     assert!(forced.unwrap());
     drop((one, other));
     assert_eq!((value(&handle, "cache_lock_lost_total"), locks.stats().lost), ("2".to_owned(), 2));
