@@ -55,6 +55,9 @@ pub(crate) const STREAK_TIME: Duration = Duration::from_millis(10);
 
 // --- A lease that lingers (rule L9) -----------------------------------------------------------------------------------
 
+/// A call that connects waits at most this long for the keeper's connection behind its own. Without it nothing lingers. A server
+/// that is far away is not waited for: a later hold lingers.
+pub(crate) const KEEPER_CONNECTS: Duration = Duration::from_millis(20);
 /// The longest time for which a lease may be kept for the next hold. Whoever sees only the key finds the lock taken for so long.
 pub(crate) const LONGEST_LINGER: Duration = Duration::from_secs(2);
 /// A lease that lingers and is used again is lengthened when this much is left of it: a second after its claim, and before the

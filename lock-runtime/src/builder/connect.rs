@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 use super::{Builder, Server, quorum};
 use crate::address::{self, Address, Target};
@@ -18,6 +18,7 @@ use crate::store::redis::link::{Channel, Link};
 use crate::store::redis::replicas::Replicas;
 use crate::store::redis::servers::Servers;
 use crate::store::{AnyStore, Store};
+use crate::timing::KEEPER_CONNECTS;
 use crate::token::Process;
 use crate::{BackendError, LockError, LockManager};
 
@@ -331,13 +332,12 @@ async fn connect(settings: Settings, target: Target) -> Result<LockManager, Lock
     let refused = |problem| LockError::Connect { server, problem };
     let wired = wire(settings, target)?;
     let limit = wired.settings.connect_timeout;
-    let end = Instant::now() + limit;
-    match timeout_at(end, wired.front.connect()).await {
+    match timeout(limit, wired.front.connect()).await {
         Ok(Ok(())) => {
             let keeper_is_connected = wired.connect_keeper();
             let manager = wired.into_manager();
-            // So that the first hold may linger (rule L9). Nothing else needs it by now, so its failure is no failure here.
-            let _ = timeout_at(end, keeper_is_connected).await;
+            // So that the first hold may linger (rule L9), where the server is near. Nothing else needs it by now.
+            let _ = timeout(KEEPER_CONNECTS, keeper_is_connected).await;
             Ok(manager)
         }
         Ok(Err(problem)) => Err(refused(problem)),

@@ -325,7 +325,7 @@ async fn a_hand_off_wakes_one_waiter_and_not_the_herd() {
     }
 }
 
-/// A lease lingers only while its keeper hears of those who wait: `connect` has waited for that.
+/// A lease lingers only while its keeper hears of those who wait. `connect` has waited for that: the server is near.
 #[tokio::test]
 async fn the_first_hold_after_connect_lingers() {
     let server = Server::start();
