@@ -269,8 +269,8 @@ impl Builder {
     /// ```
     /// # use std::time::Duration;
     /// # use lock_runtime::LockManager;
-    /// // One of two replicas has each lock before its holder starts.
-    /// let builder = LockManager::builder().url("redis-sentinel://a,b,c/main").min_replicas(1, Duration::from_millis(100));
+    /// // Both replicas have each lock before its holder starts.
+    /// let builder = LockManager::builder().url("redis-sentinel://a,b,c/main").min_replicas(2, Duration::from_millis(100));
     /// ```
     pub fn min_replicas(mut self, count: u32, timeout: Duration) -> Self {
         self.settings.min_replicas = (count > 0).then_some((count, timeout));

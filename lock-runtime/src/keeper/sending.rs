@@ -49,7 +49,8 @@ pub(super) fn send_renewals(keeper: &Arc<Keeper>, core: &Weak<Core>, batch: Vec<
 }
 
 impl Keeper {
-    /// Tells of a failure: each time when a repetition would fail, too, and else when commands at this server worked before.
+    /// Tells of a failure. If a repetition would fail, too, it tells each time. Otherwise it tells only of the first failure after a
+    /// success at this server.
     pub(super) fn on_failure(&self, key: &str, command: &str, error: &StoreError) {
         match error.retry {
             Retry::Later => {

@@ -260,7 +260,7 @@ impl Slot {
         state.lease.as_mut().is_some_and(|lease| std::mem::take(&mut lease.upkeep.is_armed))
     }
 
-    /// Takes in the answer to a renewal that was sent at `sent`. `None` means that there was no answer.
+    /// Takes in the answer to a renewal that was sent at `sent`. `None` means an error, or no answer.
     pub(crate) fn on_renewal(self: &Arc<Self>, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Action {
         let action = self.judge_renewal(renewal, sent, outcome);
         if self.share.is_some() {
