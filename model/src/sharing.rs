@@ -67,11 +67,13 @@ pub enum Rule {
     LastReader,
     /// S6: a shared lease draws one fencing token at a time.
     OneToken,
+    /// S7: a lease of readers that lingers is released when another process is known to wait.
+    LingerYields,
 }
 
 impl Rule {
     /// All of them, with their numbers.
-    pub const ALL: [(&'static str, Self); 11] = [
+    pub const ALL: [(&'static str, Self); 12] = [
         ("S1", Self::Ended),
         ("S1b", Self::Fresh),
         ("S2", Self::AloneWaits),
@@ -83,6 +85,7 @@ impl Rule {
         ("S5", Self::Phases),
         ("S5b", Self::LastReader),
         ("S6", Self::OneToken),
+        ("S7", Self::LingerYields),
     ];
 
     /// The rule of this number.
@@ -105,6 +108,8 @@ pub struct Faults {
     pub deletes: u8,
     /// Ticks that pass while something could be done.
     pub lags: u8,
+    /// No fault: leases of readers that linger when their last hold ends.
+    pub lingers: u8,
 }
 
 /// What is modelled.
@@ -165,8 +170,10 @@ pub struct Process {
     pub is_gone: bool,
     /// Its tasks.
     pub tasks: Vec<Task>,
-    /// What its hold has left. `None`: it has no lease.
+    /// What its lease has left. `None`: it has no lease.
     pub lease: Option<Ticks>,
+    /// Its lease is kept without a hold.
+    pub lingers: bool,
     /// It knows that another process waits.
     pub is_contended: bool,
     /// It waits in the server's queue, and has asked so long ago.
@@ -226,6 +233,8 @@ pub struct Seen {
     pub has_shared: bool,
     /// A lock was passed on by push.
     pub has_passed: bool,
+    /// A hold began on a lease that lingered.
+    pub has_lingered: bool,
 }
 
 /// One step.
@@ -235,6 +244,10 @@ pub enum Action {
     Start(usize, usize),
     /// A task ends its hold.
     End(usize, usize),
+    /// A task ends its hold, and the lease lingers.
+    Linger(usize, usize),
+    /// A lease has lingered for long enough.
+    LingerOver(usize),
     /// A task gives up.
     GiveUp(usize, usize),
     /// A process reads its first push.
@@ -267,25 +280,34 @@ impl Sharing {
             if me.asked.is_some_and(|asked| asked > 0) {
                 actions.push(Action::AskAgain(process));
             }
-            if me.lease.is_some_and(|left| left == 1) {
+            // A lease that lingers unused is not lengthened.
+            if me.lease.is_some_and(|left| left == 1) && !me.lingers {
                 actions.push(Action::Renew(process));
             }
         }
     }
 
-    fn optional(world: &World, actions: &mut Vec<Action>) {
+    fn optional(&self, world: &World, actions: &mut Vec<Action>) {
         for (process, me) in world.processes.iter().enumerate().filter(|(_, me)| !me.is_gone) {
             for (task, Task { phase, rounds }) in me.tasks.iter().enumerate() {
                 let has_twin =
                     me.tasks.iter().take(task).any(|other| *other == Task { phase: *phase, rounds: *rounds });
                 match phase {
                     Phase::Idle if *rounds > 0 && !has_twin => actions.push(Action::Start(process, task)),
-                    Phase::Holding if !has_twin => actions.push(Action::End(process, task)),
+                    Phase::Holding if !has_twin => {
+                        actions.push(Action::End(process, task));
+                        if world.faults.lingers > 0 && self.may_linger(world, process) {
+                            actions.push(Action::Linger(process, task));
+                        }
+                    }
                     Phase::Waiting if world.faults.cancels > 0 && !has_twin => {
                         actions.push(Action::GiveUp(process, task));
                     }
                     _ => {}
                 }
+            }
+            if me.lingers {
+                actions.push(Action::LingerOver(process));
             }
             if world.faults.lost_pushes > 0 && !me.pushes.is_empty() {
                 actions.push(Action::LosePush(process));
@@ -339,7 +361,7 @@ impl Model for Sharing {
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
         Self::urgent(world, actions);
         let is_late = !actions.is_empty();
-        Self::optional(world, actions);
+        self.optional(world, actions);
         if !is_late || world.faults.lags > 0 {
             actions.push(Action::Tick);
         }
@@ -351,6 +373,13 @@ impl Model for Sharing {
         match action {
             Action::Start(process, task) => self.start(world, process, task),
             Action::End(process, task) => self.end(world, process, task),
+            Action::Linger(process, task) => {
+                world.faults.lingers -= 1;
+                let me = &mut world.processes[process];
+                me.tasks[task].phase = Phase::Idle;
+                me.lingers = true;
+            }
+            Action::LingerOver(process) => self.release_lease(world, process),
             Action::GiveUp(process, task) => {
                 world.faults.cancels -= 1;
                 self.give_up(world, process, task);
@@ -419,5 +448,9 @@ pub fn searches() -> Vec<(&'static str, Sharing)> {
         ("cancels", of(&[Mode::Read(2), permit, alone], 2, Faults { cancels: 2, ..none })),
         ("deletes", of(&[read, read, alone], 2, Faults { deletes: 1, ..none })),
         ("lags", of(&[Mode::Read(2), permit, alone], 1, Faults { lags: 3, ..none })),
+        ("lingering", of(&[Mode::Read(2), read, alone], 2, Faults { lingers: 2, ..none })),
+        ("lingering beside a permit", of(&[read, permit, alone], 2, Faults { lingers: 2, lags: 1, ..none })),
+        ("lingering, vanished", of(&[read, read, alone], 2, Faults { lingers: 2, vanishes: 1, ..none })),
+        ("lingering, lost pushes", of(&[read, read, alone], 2, Faults { lingers: 2, lost_pushes: 1, ..none })),
     ]
 }

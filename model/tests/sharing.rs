@@ -11,6 +11,8 @@ fn with_all_rules_every_promise_holds() {
         println!("{name}: {} states, {} deep", checker.unique_state_count(), checker.max_depth());
         assert_eq!(broken(&checker), Vec::<&str>::new(), "{name}");
         assert!(checker.discovery("the lock is passed on by push").is_some(), "nothing happens in {name}");
+        let lingers = checker.discovery("a hold begins on a lease that lingered").is_some();
+        assert_eq!(lingers, name.starts_with("lingering"), "{name}");
     }
 }
 

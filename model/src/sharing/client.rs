@@ -4,7 +4,16 @@ use super::{LEASE, Mode, Phase, Process, Push, Rule, Sharing, Task, Ticks, World
 
 impl Process {
     pub(super) fn new(tasks: Vec<Task>) -> Self {
-        Self { is_gone: false, tasks, lease: None, is_contended: false, asked: None, pushes: Vec::new(), reserve: None }
+        Self {
+            is_gone: false,
+            tasks,
+            lease: None,
+            lingers: false,
+            is_contended: false,
+            asked: None,
+            pushes: Vec::new(),
+            reserve: None,
+        }
     }
 
     pub(super) fn holders(&self) -> usize {
@@ -29,6 +38,7 @@ impl Process {
     /// The hold is over, and what runs under it stops.
     pub(super) fn lose(&mut self) {
         self.lease = None;
+        self.lingers = false;
         self.is_contended = false;
         self.reserve = None;
         for task in self.tasks.iter_mut().filter(|task| task.phase == Phase::Holding) {
@@ -104,6 +114,10 @@ impl Sharing {
             world.seen.is_overtaken |= me.is_contended;
             return self.hold(world, process, task);
         }
+        if std::mem::take(&mut me.lingers) {
+            world.seen.has_lingered = true;
+            return self.hold(world, process, task);
+        }
         me.tasks[task].phase = Phase::Waiting;
         // A task that waits here asks for all of them.
         if me.holders() == 0 && me.asked.is_none() {
@@ -125,6 +139,11 @@ impl Sharing {
     pub(super) fn read(&self, world: &mut World, process: usize) {
         let me = &mut world.processes[process];
         match me.pushes.remove(0) {
+            Push::Wait if me.lingers => {
+                if self.keeps(Rule::LingerYields) {
+                    self.release_lease(world, process);
+                }
+            }
             Push::Wait => me.is_contended |= me.lease.is_some(),
             Push::Grant(age, is_contended) if me.wants() && me.asked.is_some() && age < LEASE => {
                 self.begin(world, process, LEASE - age, is_contended);
@@ -143,12 +162,23 @@ impl Sharing {
         if others && self.keeps(Rule::LastReader) {
             return;
         }
-        (me.lease, me.is_contended, me.reserve) = (None, false, None);
-        self.release(world, process);
+        self.release_lease(world, process);
         // Those who wait here ask behind everybody else.
         if world.processes[process].wants() {
             self.ask(world, process);
         }
+    }
+
+    pub(super) fn release_lease(&self, world: &mut World, process: usize) {
+        let me = &mut world.processes[process];
+        (me.lease, me.lingers, me.is_contended, me.reserve) = (None, false, false, None);
+        self.release(world, process);
+    }
+
+    /// Whether the lease of a process may linger when the hold of a task ends: it is the last reader's, and nobody is known to wait.
+    pub(super) fn may_linger(&self, world: &World, process: usize) -> bool {
+        let me = &world.processes[process];
+        matches!(self.modes[process], Mode::Read(_)) && me.holders() == 1 && !me.wants() && !me.is_contended
     }
 
     pub(super) fn give_up(&self, world: &mut World, process: usize, task: usize) {

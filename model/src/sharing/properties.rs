@@ -33,9 +33,10 @@ pub(super) fn all() -> Vec<Property<Sharing>> {
         }),
     ];
     // What shows that the model does something at all.
-    let can: [(&'static str, Condition); 2] = [
+    let can: [(&'static str, Condition); 3] = [
         ("several processes share the lock", |_, world| world.seen.has_shared),
         ("the lock is passed on by push", |_, world| world.seen.has_passed),
+        ("a hold begins on a lease that lingered", |_, world| world.seen.has_lingered),
     ];
     let must = must.map(|(name, holds)| Property::always(name, holds));
     must.into_iter().chain(can.map(|(name, holds)| Property::sometimes(name, holds))).collect()
