@@ -64,7 +64,7 @@ fn a_fn_with_marked_arguments_and_default_prefix() {
 fn a_method_with_every_option() {
     let options = quote! {
         prefix = Self::PREFIX, key = (self.id(), order.id), timeout = "2s", expire = self.expire, linger_ms = 500,
-        renew = true, max_hold = "5m", at_least_s = 50, mode = "read", on_lost = "continue", manager = self.locks, guard = guard,
+        renew = true, max_hold = "5m", at_least_s = 50, mode = "write", on_lost = "continue", manager = self.locks, guard = guard,
         fenced = token, crate = shop::locks,
         on_fail = |err| Receipt::failed(err)
     };
@@ -78,7 +78,7 @@ fn a_method_with_every_option() {
 
 #[test]
 fn a_fn_that_is_not_async() {
-    let options = quote!(prefix = "catalog", key = id, fenced = token);
+    let options = quote!(prefix = "catalog", key = id, mode = "read", linger_s = 1, fenced = token);
     let item = quote! {
         fn rebuild(id: u64) -> Result<(), ShopError> {
             write(id, token)?;

@@ -64,6 +64,7 @@ mod seeded {
         LateReleaseLeft,
         LateTurnKept,
         LingerUnchecked,
+        LingersBesideOthers,
         LingersOn,
         LingersPastTheEnd,
         NearForgotten,

@@ -11,6 +11,10 @@ use crate::share::Share;
 use crate::store::Store as _;
 use crate::{LockError, LockKey, OnLost, key, scope};
 
+/// Why `linger` is refused beside other options.
+const NOT_USED_AGAIN: &str = "a permit does not linger, nor does a reader with `renew = false`, `max_hold` or `at_least`: its lease is \
+    its own, and no other hold could use it again";
+
 /// The key and the options of one lock, before its manager is known.
 #[derive(Debug)]
 pub struct LockOptions {
@@ -244,9 +248,7 @@ impl LockOptions {
         settings.check_lease("expire", expire)?;
         let terms = Terms::new(self.max_hold, self.at_least, settings)?;
         let linger_cs = settings.linger_cs(self.linger)?;
-        // A shared lock does not linger. Where it is hot, its readers have one lease anyhow.
-        let linger_cs = if self.share.is_some() { 0 } else { linger_cs };
-        let request = ResolvedRequest {
+        let mut request = ResolvedRequest {
             key,
             prefix: PrefixPlace::behind(settings.namespace.as_deref(), self.prefix),
             timeout: self.timeout.unwrap_or(settings.default_timeout),
@@ -258,6 +260,12 @@ impl LockOptions {
             linger_cs,
             terms,
         };
+        if request.share.is_some() && !request.joins_readers() {
+            if let (true, Some(_)) = (request.may_linger(), self.linger) {
+                return Err(LockError::InvalidSetting { setting: "linger", reason: NOT_USED_AGAIN.to_owned() });
+            }
+            request.linger_cs = 0;
+        }
         let set = self.names.map(|names| KeySet::new(names, &request, settings).map(Box::new)).transpose()?;
         Ok((request, set))
     }

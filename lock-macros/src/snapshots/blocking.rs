@@ -5,6 +5,8 @@ fn rebuild(id: u64) -> Result<(), ShopError> {
         ::lock_runtime::__private::Returned::<Result<(), ShopError>>::of().check();
     }
     let __options = ::lock_runtime::__private::LockOptions::new("catalog", &(id))
+        .linger_s(1u64)
+        .read()
         .fenced(true);
     let __manager = ::lock_runtime::__private::None;
     let __outcome = 'lock: {

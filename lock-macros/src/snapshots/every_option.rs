@@ -10,7 +10,6 @@ impl Shop {
             .max_hold_ms(300000u64)
             .at_least_s(50u64)
             .renew(true)
-            .read()
             .fenced(true)
             .on_lost(shop::locks::OnLost::Continue);
         let __manager = shop::locks::__private::Some(

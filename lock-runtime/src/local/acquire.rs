@@ -35,9 +35,6 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     if core.is_closed() {
         return Err(shut_down(request));
     }
-    if request.share.is_some() {
-        core.yield_to_sharing(&request.key);
-    }
     let mut attempt = Attempt::new(request, core.settings().command_timeout);
     if core.is_inherited_at(attempt.started) {
         return Err(forked_error(request));
@@ -45,7 +42,10 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     // A task that need not wait reads the clock once.
     let mut now = attempt.started;
     loop {
-        let (slot, entered) = core.table().enter(core, request, now);
+        let (slot, entered, lingering) = core.table().enter(core, request, now);
+        if let Some(lingering) = lingering {
+            core.yield_to_others(&lingering);
+        }
         match entered {
             Entered::Turn { id, has_lease } => {
                 let mut turn = Turn::new(&slot, id);

@@ -78,17 +78,11 @@ impl Core {
         core
     }
 
-    /// Takes in that another process waits for the key of `slot`. A lease that lingers is released.
-    fn yield_to_others(&self, slot: &Arc<Slot>) {
+    /// Takes in that others wait for the key of `slot`: another process, or a task here in another mode. A lease that lingers is
+    /// released.
+    pub(super) fn yield_to_others(&self, slot: &Arc<Slot>) {
         if let Some(lingered) = slot.on_contention() {
             self.release_lingered(slot, lingered);
-        }
-    }
-
-    /// A task here wants to share the lock. The lease of the lock alone is released if it lingers (rule L9).
-    pub(super) fn yield_to_sharing(&self, key: &str) {
-        if let Some(slot) = self.table.get(key).filter(|slot| slot.lingers()) {
-            self.yield_to_others(&slot);
         }
     }
 
@@ -255,8 +249,9 @@ impl Core {
         self.schedule.cancel(entries);
         match ending {
             Ending::Joint => return,
-            // Nobody who joins others keeps anybody out for longer, and no shared lease lingers.
-            Ending::Kept | Ending::Left | Ending::Rests(_) | Ending::Lingers(_) => {}
+            // Nobody who joins others keeps anybody out for longer.
+            Ending::Kept | Ending::Left | Ending::Rests(_) => {}
+            Ending::Lingers(lingering) => self.keep(slot, lingering),
             Ending::Lost => stale.into_iter().for_each(|release| self.release_later(release)),
             Ending::Free(release) | Ending::Yield(release) => self.release_elsewhere(release),
         }
@@ -266,8 +261,16 @@ impl Core {
 
     /// Whether a task of this process holds the lock, alone or shared.
     pub(super) fn is_held_here(&self, key: &str) -> bool {
-        let is_held = |slot: &Arc<Slot>| slot.is_held();
-        self.table.get(key).as_ref().is_some_and(is_held) || self.table.sharing(key).iter().any(is_held)
+        self.slots_of(key).any(|slot| slot.is_held())
+    }
+
+    /// Whether this process keeps a lease of the lock, and no task of it holds the lock.
+    pub(crate) fn lingers(&self, key: &str) -> bool {
+        self.slots_of(key).any(|slot| slot.lingers()) && !self.is_held_here(key)
+    }
+
+    fn slots_of(&self, key: &str) -> impl Iterator<Item = Arc<Slot>> {
+        self.table.get(key).into_iter().chain(self.table.sharing(key))
     }
 
     /// Rule L7: passes on a turn that its task did not take up in time.
@@ -312,7 +315,7 @@ impl Events for Core {
     }
 
     fn on_near(&self, key: &str, store_micros: u64) {
-        for slot in self.table.get(key).into_iter().chain(self.table.sharing(key)) {
+        for slot in self.slots_of(key) {
             slot.on_near(store_micros);
         }
     }

@@ -110,6 +110,17 @@ impl Family {
         slot
     }
 
+    /// The slot whose lease lingers.
+    pub(super) fn lingering(&self) -> Option<Arc<Slot>> {
+        mutant!(LingersBesideOthers => return None);
+        self.slots.iter().find(|slot| slot.lingers()).cloned()
+    }
+
+    /// The same for a request of this `share`. Readers share the lock with a lease of readers.
+    pub(super) fn lingering_beside(&self, share: Share) -> Option<Arc<Slot>> {
+        if share == Share::READ { None } else { self.lingering() }
+    }
+
     /// Forgets `slot` when no task uses it. Returns what it has counted.
     pub(super) fn forget_if_unused(&mut self, slot: &Arc<Slot>) -> Option<SlotCounts> {
         let place = self.slots.iter().position(|listed| Arc::ptr_eq(listed, slot))?;

@@ -83,6 +83,7 @@ impl State {
         let hold = lease.hold.as_mut()?;
         hold.readers.as_mut()?.active += 1;
         hold.body |= request.body;
+        hold.linger = hold.linger.max(request.linger());
         let is_longer = request.expire > hold.expire;
         if is_longer {
             hold.expire = request.expire;

@@ -30,7 +30,7 @@ pub(crate) struct ResolvedRequest {
 impl ResolvedRequest {
     /// Whether the hold may be one with those of other readers here. A hold that is not renewed, or has a longest or a shortest
     /// time, does not end when the others do.
-    pub(super) fn joins_readers(&self) -> bool {
+    pub(crate) fn joins_readers(&self) -> bool {
         self.share == Some(Share::READ)
             && self.renew
             && self.terms.as_ref().is_none_or(|terms| terms.leaves_time_open())

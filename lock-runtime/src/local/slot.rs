@@ -181,6 +181,12 @@ impl Slot {
         self.locked().turn.is_some()
     }
 
+    /// Whether a task here has the turn, and no lease yet.
+    pub(super) fn waits(&self) -> bool {
+        let state = self.locked();
+        state.turn.is_some() && state.lease.is_none()
+    }
+
     /// What the slot has counted, when no task uses it.
     pub(super) fn counts_if_unused(&self) -> Option<SlotCounts> {
         let state = self.locked();

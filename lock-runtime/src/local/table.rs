@@ -51,27 +51,39 @@ impl Table {
     }
 
     /// Takes the turn for a key, or a place in its queue when the request waits. Or joins the readers who hold it at `now`.
+    ///
+    /// Returns as well a slot whose lease lingers here, and keeps this request out: it is for another mode.
     pub(super) fn enter<'a>(
         &self,
         core: &'a Arc<Core>,
         request: &ResolvedRequest,
         now: Moment,
-    ) -> (Arc<Slot>, Entered<'a>) {
+    ) -> (Arc<Slot>, Entered<'a>, Option<Arc<Slot>>) {
         let (key, wait) = (&request.key, !request.timeout.is_zero());
+        let Keys { slots, sharing, .. } = &mut *self.locked();
         if let Some(share) = request.share {
-            let families = &mut self.locked().sharing;
-            let family = match families.get_mut(key) {
+            let family = match sharing.get_mut(key) {
                 Some(family) => family,
-                None => families.entry(Arc::clone(key)).or_default(),
+                None => sharing.entry(Arc::clone(key)).or_default(),
             };
-            return family.enter(core, request, share, wait, now);
+            let (slot, entered) = family.enter(core, request, share, wait, now);
+            let alone = slots.get(key).filter(|slot| slot.lingers()).cloned();
+            return (slot, entered, alone.or_else(|| family.lingering_beside(share)));
         }
-        let slots = &mut self.locked().slots;
+        let shared = sharing.get(key).and_then(Family::lingering);
         // One look at the table, which costs more than the reference that a known key does not need.
         let slot = Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key))));
         // This runs under the table's lock, so the slot can't be forgotten before it is entered.
         let entered = slot.enter(core.waiter_limit(), request, wait, now);
-        (slot, entered)
+        (slot, entered, shared)
+    }
+
+    /// Whether a task here waits for the lock of `slot` in another mode.
+    pub(super) fn is_wanted_beside(&self, slot: &Arc<Slot>) -> bool {
+        mutant!(LingersBesideOthers => return false);
+        let keys = self.locked();
+        let family = keys.sharing.get(&slot.key).map_or(&[][..], Family::slots);
+        keys.slots.get(&slot.key).into_iter().chain(family).any(|other| !Arc::ptr_eq(other, slot) && other.waits())
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Slot>> {

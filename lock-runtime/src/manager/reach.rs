@@ -183,8 +183,7 @@ fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
     }
     let mut holders: Vec<String> = owners.iter().filter_map(|owner| owner.label()).collect();
     holders.sort_unstable();
-    let lingers = core.table().get(name).is_some_and(|slot| slot.lingers());
-    let is_held_here = !lingers && owners.iter().any(|owner| core.is_own_token(owner));
+    let is_held_here = !core.lingers(name) && owners.iter().any(|owner| core.is_own_token(owner));
     LockInfo {
         key: name.to_owned(),
         holder: holders.first().cloned(),

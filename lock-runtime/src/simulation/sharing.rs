@@ -54,17 +54,21 @@ struct Scene {
     is_late: bool,
     /// Whether there are many tasks that ask again at once.
     is_dense: bool,
+    /// Whether the leases of readers and writers linger.
+    lingers: bool,
 }
 
 const READERS: Scene = Scene::of(&[Mode::Read, Mode::Read, Mode::Read, Mode::Alone]);
 const PERMITTED: Scene = Scene::of(&[Mode::Permit, Mode::Permit, Mode::Permit, Mode::Alone]);
+/// All that can be in each other's way, in one process and in several.
+const MIXED: Scene = Scene::of(&[Mode::Read, Mode::Read, Mode::Alone, Mode::Permit]).lingering();
 /// Each process has some readers at any time.
 const CROWDED: Scene =
     Scene { is_dense: true, ..Scene::of(&[Mode::Read, Mode::Read, Mode::Read, Mode::Read, Mode::Read, Mode::Alone]) };
 
 impl Scene {
     const fn of(modes: &'static [Mode]) -> Self {
-        Self { modes, is_troubled: false, is_late: false, is_dense: false }
+        Self { modes, is_troubled: false, is_late: false, is_dense: false, lingers: false }
     }
 
     const fn troubled(self) -> Self {
@@ -73,6 +77,10 @@ impl Scene {
 
     const fn late(self) -> Self {
         Self { is_late: true, ..self }
+    }
+
+    const fn lingering(self) -> Self {
+        Self { lingers: true, ..self }
     }
 }
 
@@ -100,6 +108,8 @@ struct Shown {
     is_kept: bool,
     /// How often readers shared, or several had permits.
     shared: u64,
+    /// How often a lease lingered when a hold had ended.
+    lingered: u64,
 }
 
 impl Shown {
@@ -176,11 +186,17 @@ impl Task {
         self.once(PATIENT, true).await;
     }
 
+    fn linger(&mut self) -> Duration {
+        let lingers = self.scene.lingers && self.random.u8(..4) > 0;
+        Duration::from_millis(if lingers { self.random.u64(20..2000) } else { 0 })
+    }
+
     async fn once(&mut self, wait: Duration, is_last: bool) {
         let request = self.locks.lock("k", &0).timeout(wait).expire(LEASE).fenced(self.random.u8(..4) == 0);
         let request = match self.mode {
-            Mode::Alone => request,
-            Mode::Read => request.read().renew(self.random.u8(..8) > 0),
+            Mode::Alone => request.linger(self.linger()),
+            Mode::Read if self.random.u8(..8) == 0 => request.read().renew(false),
+            Mode::Read => request.read().linger(self.linger()),
             Mode::Permit => request.permits(PERMITS),
         };
         let start = Instant::now();
@@ -197,7 +213,10 @@ impl Task {
                 if self.random.bool() {
                     let is_lost = guard.release().await.is_err();
                     self.board.lock().unwrap().shown.lost |= is_lost && !self.scene.is_troubled && !self.scene.is_late;
+                } else {
+                    drop(guard);
                 }
+                self.board.lock().unwrap().shown.lingered += self.locks.stats().lingering;
             }
             Ok(Err(error)) => {
                 let is_starved = is_last || (!self.scene.is_troubled && wait == PATIENT);
@@ -305,22 +324,35 @@ fn shown(seed: u64, scene: Scene, bug: Option<Bug>) -> Shown {
     shown
 }
 
-const SCENES: [Scene; 7] =
-    [READERS, CROWDED, PERMITTED, READERS.late(), PERMITTED.late(), READERS.troubled(), PERMITTED.troubled()];
+const SCENES: [Scene; 11] = [
+    READERS,
+    CROWDED,
+    PERMITTED,
+    MIXED,
+    READERS.lingering(),
+    READERS.late(),
+    PERMITTED.late(),
+    MIXED.late(),
+    READERS.troubled(),
+    PERMITTED.troubled(),
+    MIXED.troubled(),
+];
 
 #[test]
 fn every_promise_is_kept_by_readers_and_permits() {
-    let shared = AtomicU64::new(0);
+    let (shared, lingered) = (AtomicU64::new(0), AtomicU64::new(0));
     in_each_world(40, |seed| {
         let scenes = SCENES.into_iter().filter(|scene| !scene.is_dense || seed % 10 == 0);
         let ill = |scene: Scene| {
             let shown = shown(seed, scene, None);
             shared.fetch_add(shown.shared, Ordering::Relaxed);
+            lingered.fetch_add(shown.lingered, Ordering::Relaxed);
             (!shown.is_well(scene)).then(|| format!("{scene:?}: {shown:?}"))
         };
         scenes.filter_map(ill).collect()
     });
     assert!(shared.into_inner() > 0, "nobody ever shared the lock");
+    assert!(lingered.into_inner() > 0, "no lease ever lingered");
 }
 
 /// A bug, the worlds in which it can show, and what shows it.
@@ -340,8 +372,8 @@ fn each_bug_of_shared_leases_shows() {
         "local removed = redis.call('ZREM', shared, member) == 1",
         "local removed = redis.call('ZSCORE', shared, member)",
     )];
-    let untold: &[(&str, &str)] = &[("if address and address ~= but then", "if false then")];
-    let cases: [Case; 9] = [
+    let untold: &[(&str, &str)] = &[("if channel(owner) ~= but then", "if false then")];
+    let cases: [Case; 11] = [
         ("a writer beside a reader", Bug::Scripts(beside), READERS, |shown| shown.overlap),
         ("one permit too many", Bug::Scripts(too_many), PERMITTED, |shown| shown.too_many),
         ("readers overtake a writer on the server", Bug::Scripts(overtaken), CROWDED, |shown| {
@@ -356,6 +388,10 @@ fn each_bug_of_shared_leases_shows() {
         ("a draw that fails ends the acquire", Bug::Code(Mutant::FailedDrawNotRepeated), READERS.troubled(), |shown| {
             shown.starved
         }),
+        ("a lease of readers lingers on, though a writer waits", Bug::Code(Mutant::LingersOn), MIXED, |shown| {
+            shown.longest > SOON
+        }),
+        ("those who keep a lease are not told of a writer", Bug::Scripts(untold), MIXED, |shown| shown.longest > SOON),
         ("tasks that wait for a permit are forgotten", Bug::Code(Mutant::PermitQueueForgotten), PERMITTED, |shown| {
             shown.starved
         }),

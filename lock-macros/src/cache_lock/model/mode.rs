@@ -27,6 +27,24 @@ pub(super) fn sharing(options: &mut Options, mistakes: &mut Mistakes) -> Option<
     }
 }
 
+/// A lease that no other hold could use again does not linger.
+pub(super) fn check_lease_can_linger(settings: &[Setting], mistakes: &mut Mistakes) {
+    let has = |option: &str| settings.iter().find(|setting| setting.method.starts_with(option));
+    let Some(linger) = has("linger") else { return };
+    let is_renewed = has("renew").is_none_or(|renew| renew.value.to_string() != "false");
+    let problem = match (has("permits"), has("read")) {
+        (Some(_), _) => {
+            "a permit does not linger: its lease would keep others out although nobody holds it; keep one of the two"
+        }
+        (_, Some(_)) if !is_renewed || has("max_hold").or(has("at_least")).is_some() => {
+            "a reader with `renew = false`, `max_hold` or `at_least` has a lease of its own, which no other hold could use \
+             again: leave `linger` out"
+        }
+        _ => return,
+    };
+    mistakes.at(&linger.value, problem);
+}
+
 fn setting(method: &'static str, value: TokenStream) -> Setting {
     Setting { method, value, checked: None }
 }

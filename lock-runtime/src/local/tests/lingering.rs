@@ -4,6 +4,7 @@ use tokio::time::{Instant, advance, sleep};
 
 use super::round;
 use crate::local::upkeep::{Action, Trigger};
+use crate::mutants::{Mutant, Seeded};
 use crate::{LockError, LockGuard, LockManager, LockRequest};
 
 const LINGER: Duration = Duration::from_millis(500);
@@ -22,9 +23,9 @@ async fn linger(locks: &LockManager, key: &str) {
 }
 
 fn token(locks: &LockManager, key: &str) -> Option<String> {
-    let slot = locks.core().table().get(&format!("p:{key}"))?;
-    let state = slot.locked();
-    state.lease.as_ref().map(|lease| lease.token.as_str().to_owned())
+    let (table, name) = (locks.core().table(), format!("p:{key}"));
+    let mut slots = table.get(&name).into_iter().chain(table.sharing(&name));
+    slots.find_map(|slot| slot.locked().lease.as_ref().map(|lease| lease.token.as_str().to_owned()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -251,4 +252,103 @@ async fn a_linger_time_that_is_too_long_is_refused() {
     assert_eq!(locks.stats().lingering, 1, "the manager's time");
     locks.lock("p", "l").linger(Duration::ZERO).acquire().await.unwrap().release().await.unwrap();
     assert_eq!(locks.stats().lingering, 1, "the request's time");
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_use_a_lease_again_that_lingered_and_share_it() {
+    let locks = LockManager::in_memory();
+    let read = || request(&locks, "k").read();
+    read().acquire().await.unwrap().release().await.unwrap();
+    let first = token(&locks, "k");
+    assert!(first.is_some() && locks.stats().lingering == 1);
+    assert!(!locks.inspect("p", "k").await.unwrap().unwrap().is_held_here);
+    let (one, two) = (read().acquire().await.unwrap(), read().acquire().await.unwrap());
+    assert_eq!((token(&locks, "k"), locks.stats().held, locks.stats().lingering), (first.clone(), 2, 0));
+    one.release().await.unwrap();
+    assert_eq!(locks.stats().lingering, 0);
+    drop(two);
+    assert_eq!((token(&locks, "k"), locks.stats().lingering), (first, 1));
+    // The one that asks for the longest time counts.
+    let short = read().acquire().await.unwrap();
+    read().linger(LINGER * 3).acquire().await.unwrap().release().await.unwrap();
+    short.release().await.unwrap();
+    sleep(LINGER * 2).await;
+    assert_eq!(locks.stats().lingering, 1);
+    sleep(LINGER * 2).await;
+    assert!(locks.core().table().all().is_empty() && locks.core().lingering().is_empty());
+    assert!(!locks.is_locked("p", "k").await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_that_keep_a_lease_yield_to_others_and_readers_elsewhere_share_it() {
+    let start = Instant::now();
+    for key in ["read", "alone", "try", "permit", "force"] {
+        let locks = LockManager::in_memory();
+        let other = LockManager::builder().in_memory_with(&locks).unwrap();
+        request(&locks, key).read().acquire().await.unwrap().release().await.unwrap();
+        assert_eq!(locks.stats().lingering, 1, "{key}");
+        let wanted = other.lock("p", key);
+        let granted = match key {
+            "read" => wanted.read().acquire().await,
+            "alone" => wanted.acquire().await,
+            "try" => wanted.timeout(Duration::ZERO).acquire().await,
+            "permit" => wanted.permits(1).acquire().await,
+            _ => {
+                assert!(other.force_release("p", key).await.unwrap());
+                wanted.timeout(Duration::ZERO).acquire().await
+            }
+        };
+        granted.unwrap().release().await.unwrap();
+        assert_eq!(locks.stats().lingering, u64::from(key == "read"), "{key}");
+    }
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+/// The store tells the owners of shared leases of other processes alone.
+#[tokio::test(start_paused = true)]
+async fn readers_that_keep_a_lease_yield_to_tasks_of_their_process() {
+    for bug in [None, Some(Mutant::LingersBesideOthers)] {
+        let _seeded = Seeded::begin(bug);
+        let mut waited = Vec::new();
+        for (wanted, begins_before) in [(0, false), (0, true), (1, false), (1, true), (2, false), (3, false)] {
+            let locks = LockManager::in_memory();
+            let plain = || locks.lock("p", "k");
+            let wanted = || match wanted {
+                0 => plain(),
+                1 => plain().permits(1),
+                2 => plain().timeout(Duration::ZERO),
+                _ => plain().permits(1).timeout(Duration::ZERO),
+            };
+            let start = Instant::now();
+            let reader = request(&locks, "k").read().acquire().await.unwrap();
+            if begins_before {
+                let waiting = tokio::spawn(wanted().acquire());
+                tokio::task::yield_now().await;
+                drop(reader);
+                waited.push(waiting.await.unwrap().map(|_| start.elapsed()));
+            } else {
+                reader.release().await.unwrap();
+                waited.push(wanted().acquire().await.map(|_| start.elapsed()));
+            }
+        }
+        let at_once = waited.iter().filter(|waited| matches!(waited, Ok(Duration::ZERO))).count();
+        // The store tells of a task that wants the lock alone.
+        assert_eq!(at_once, if bug.is_some() { 2 } else { waited.len() }, "{waited:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_other_hold_could_use_again_does_not_linger() {
+    let locks = LockManager::builder().linger(LINGER).in_memory();
+    let permit = || locks.lock("p", "k").permits(2);
+    let brief = || locks.lock("p", "k").read().renew(false);
+    permit().acquire().await.unwrap().release().await.unwrap();
+    brief().acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(locks.stats().lingering, 0, "the manager's linger time is for others");
+    for own in [permit(), brief()] {
+        let told = own.linger(LINGER).acquire().await.unwrap_err();
+        assert!(matches!(told, LockError::InvalidSetting { setting: "linger", .. }), "{told:?}");
+    }
+    locks.lock("p", "k").read().acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(locks.stats().lingering, 1);
 }

@@ -19,23 +19,23 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "71c477b3d792616cde845adb994801bc9979f6cc");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "0b100eee30b8ae268e56fd914bd81de7e54acc44");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "4318bbc63dac3237b070b8c7e0f7e2c9be74d795");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "15bcfe5c9bb6a3a0ecc32756e410e4a95ba53aef");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "b6c2e1bed6a40f82b48018a993cf0662d9d599dc");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "88fcb9a04e069b7e63a1efb3e16047a878bc3f26");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "85d7ce405c79ff456b98f08d06e4edb41a8fc5b0");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "3eff8f9a9a7acf6145affbb6a8d989d2d14d31b8");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "912a19b385a2952198893536bb8ed496dde2914d");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "31896bf8929c41845ce1dbae81fdd803c7f03158");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "0e47a1b67b3c6e9e1bc0c31d210db8decb17636c");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "c96aa010fdaefcdf7f6715d038025cec7f81e70d");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "9df652af076cf04868a5e8f88dc9e86b5581e12e");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "448e7f67a4094e67be65cfb09237f6d455f6c402");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "be1c98e34035d661828aacbb2de9b7923d012f20");
+    script!(9, "shared_ask.lua", "10a720734f89bd336382cabc2a416a3baa55b99a");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "d9c815753ab6da9ed17848262db2547b16d81ba4");
+    script!(10, "shared_release.lua", "9beff2c1757ee1543c3a70046e657ab5d8ddd6d3");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "6d630d74a84e3d8c8258b4aadd872ae069ab3a88");
+    script!(11, "shared_renew.lua", "7152cc67edd4f6d6b6a72954619fb7909d668270");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "5c02d3e7e4d02d8809d52cca5bee08d5410bfb5c");
+    script!(12, "shared_draw.lua", "e2bf7e1310ea1ff3fd510f22f7fb05c7b71c1ca0");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

@@ -134,9 +134,9 @@ function shares.tell(lock, queue, entry, but)
     shares.note_head(lock, entry)
   end
   for _, member in ipairs(redis.call('ZRANGE', shares.of(lock), 0, MOST_TOLD - 1)) do
-    local address = channel(string.match(member, '|(.+)$') or '')
-    if address and address ~= but then
-      publish(address, 'wait ' .. lock)
+    local owner = string.match(member, '|(.+)$') or ''
+    if channel(owner) ~= but then
+      tell(owner, 'wait ' .. lock)
     end
   end
 end
