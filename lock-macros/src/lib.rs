@@ -39,7 +39,7 @@ mod snapshots;
 /// | `keys = EXPR` | several locks, all or none, in place of `key`: a list such as `[from, to]`, or whatever is `IntoIterator` over `LockKey`s ([more](#several-keys)) | one lock |
 /// | `timeout_ms = INTEGER`, `timeout_s = INTEGER`, `timeout = "1500ms"` or a `Duration` | how long to wait for the lock; 0 tries once | the manager's timeout, 2 s |
 /// | `expire_ms = INTEGER`, `expire_s = INTEGER`, `expire = "2s"` or a `Duration` | the lease: how long a *crashed* holder keeps others out. It does not limit a healthy body: the lease is renewed until the body ends | the manager's lease, 30 s |
-/// | `linger_ms = INTEGER`, `linger_s = INTEGER`, `linger = "500ms"` or a `Duration` | how long this process keeps the lock after the body for its next body, which then starts without a command. Another process that waits gets the lock at once. At most 2 s; 0 keeps nothing. Not on a quorum | the manager's linger time, 0 |
+/// | `linger_ms = INTEGER`, `linger_s = INTEGER`, `linger = "500ms"` or a `Duration` | how long this process keeps the lock after the body for its next body, which then starts without a command. Another process that waits gets the lock at once. At most 2 s; 0 keeps nothing. Not on a quorum, and not with `permits` | the manager's linger time, 0 |
 /// | `renew = BOOL` | `renew = false` never renews the lease: the body is stopped when the lease ends | `true`; `renew` alone means `renew = true` |
 /// | `max_hold_ms = INTEGER`, `max_hold_s = INTEGER`, `max_hold = "5m"` or a `Duration` | how long the lock may be held: then the body is stopped as if the lock were lost, and the error says why | no limit |
 /// | `at_least_ms = INTEGER`, `at_least_s = INTEGER`, `at_least = "50s"` or a `Duration` | how long no other process or task gets the lock, from the start of the hold, also when the body ends sooner, fails, or its process dies: for a job that is to run once per period | they get it when the body ends |
@@ -97,6 +97,8 @@ mod snapshots;
 /// A reader inside the body of a reader or a writer of the same lock starts at once. A writer inside a reader would wait for
 /// itself: its call fails at once with `LockError::AlreadyHeld`. A body with a permit that calls a fn with a permit of the same
 /// lock takes that fn along on its own permit.
+///
+/// With `linger` the readers of a process keep their lease for the next reader here.
 ///
 /// On a quorum both are refused with `LockError::InvalidSetting`.
 ///

@@ -85,6 +85,10 @@ impl LockRequest {
     /// without a command to the server. Another process that waits for the lock gets it at once. Clients that only look at
     /// the key, such as `SET … NX` by hand, find the lock taken until the time is over.
     ///
+    /// Readers keep the lease that they have together, for the next [`read`](Self::read) of this process. With
+    /// [`permits`](Self::permits), and for a reader that has a lease of its own (`renew(false)`, `max_hold`, `at_least`), acquiring
+    /// fails with [`LockError::InvalidSetting`]: no other hold could use the lease again.
+    ///
     /// ```
     /// # use std::time::Duration;
     /// # use lock_runtime::{LockError, LockManager};

@@ -1,9 +1,9 @@
 //! Rule L9: a lease that lingers. It is kept without a hold, for the next hold here.
 //!
 //! A lease lingers from the end of a hold until one of these happens: the next task here takes the lease over, the linger time
-//! is over, another process is known to wait, a task here wants to share the lock, the connection by which others would be heard
-//! breaks, too many leases linger, or the manager ends. A lease that lingers has no turn. So whoever takes it away and whoever
-//! takes it over find each other under the slot's lock.
+//! is over, another process is known to wait, a task here wants the lock in another mode, the connection by which others would
+//! be heard breaks, too many leases linger, or the manager ends. A lease that lingers has no turn. So whoever takes it away and
+//! whoever takes it over find each other under the slot's lock.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -38,9 +38,11 @@ impl Lock for Ours {
     async fn acquire(&self, key: &str, wanted: &Wanted) -> Result<Held, Failure> {
         let (prefix, key) = parts(key);
         let request = self.manager.lock(prefix, key);
+        let lingers = self.lingers && key.ends_with(['0', '2', '4', '6', '8']);
         let request = match wanted.share {
-            Share::Alone if self.lingers && key.ends_with(['0', '2', '4', '6', '8']) => request.linger(LINGER),
+            Share::Alone if lingers => request.linger(LINGER),
             Share::Alone => request,
+            Share::Read if lingers && wanted.renew => request.read().linger(LINGER),
             Share::Read => request.read(),
             Share::Permit(of) => request.permits(of),
         };

@@ -28,10 +28,24 @@ const LINGER: Duration = Duration::from_secs(2);
 /// What a single try gives the other process.
 const YIELDS: Duration = Duration::from_millis(80);
 
+/// The key of the lock, and whether its users read.
+const MODES: [(&str, bool); 2] = [("k", false), ("read", true)];
+
 /// A request for the lock that lingers. `None` where that is refused, which it has shown.
 async fn lingering(world: &World, manager: &LockManager) -> Option<impl Fn() -> LockRequest + use<>> {
+    lingering_in(MODES[0], world, manager).await
+}
+
+async fn lingering_in(
+    (key, reads): (&'static str, bool),
+    world: &World,
+    manager: &LockManager,
+) -> Option<impl Fn() -> LockRequest + use<>> {
     let of = manager.clone();
-    let request = move || of.lock("p", "k").timeout(LONG).linger(LINGER);
+    let request = move || {
+        let request = of.lock("p", key).timeout(LONG).linger(LINGER);
+        if reads { request.read() } else { request }
+    };
     if world.is_quorum() {
         let refused = request().acquire().await;
         assert!(matches!(refused, Err(LockError::InvalidSetting { setting: "linger", .. })), "{refused:?}");
@@ -46,42 +60,48 @@ async fn lingering(world: &World, manager: &LockManager) -> Option<impl Fn() -> 
 }
 
 async fn the_next_holds_need_no_command(world: World) {
-    let manager = world.manager().await;
-    let Some(request) = lingering(&world, &manager).await else { return };
-    let (before, acquired, start) = (manager.stats().commands, manager.stats().acquired, Instant::now());
-    for _ in 0..1000 {
-        request().run(async {}).await.unwrap();
+    for mode in MODES {
+        let manager = world.manager().await;
+        let Some(request) = lingering_in(mode, &world, &manager).await else { return };
+        let (before, acquired, start) = (manager.stats().commands, manager.stats().acquired, Instant::now());
+        for _ in 0..1000 {
+            request().run(async {}).await.unwrap();
+        }
+        let commands = manager.stats().commands - before;
+        // At most one command a second for the lock. A cluster is looked at, too.
+        assert!(commands <= 3 + start.elapsed().as_secs(), "{commands} in {:?}", start.elapsed());
+        assert_eq!((manager.stats().acquired - acquired, manager.stats().lost), (1000, 0));
     }
-    let commands = manager.stats().commands - before;
-    // At most one command a second for the lock. A cluster is looked at, too.
-    assert!(commands <= 3 + start.elapsed().as_secs(), "{commands} in {:?}", start.elapsed());
-    assert_eq!((manager.stats().acquired - acquired, manager.stats().lost), (1000, 0));
 }
 
 async fn another_process_that_waits_gets_the_lock_at_once(world: World) {
     let (manager, other) = (world.manager().await, world.manager().await);
     assert!(is_free(&other, "warm").await);
-    let Some(request) = lingering(&world, &manager).await else { return };
-    for _ in 0..5 {
-        request().acquire().await.unwrap().release().await.unwrap();
-        let start = Instant::now();
-        let guard = other.lock("p", "k").timeout(LONG).acquire().await.unwrap();
-        assert!(start.elapsed() < NOISE, "{:?}", start.elapsed());
-        guard.release().await.unwrap();
+    for mode in MODES {
+        let Some(request) = lingering_in(mode, &world, &manager).await else { return };
+        for _ in 0..5 {
+            request().acquire().await.unwrap().release().await.unwrap();
+            let start = Instant::now();
+            let guard = other.lock("p", mode.0).timeout(LONG).acquire().await.unwrap();
+            assert!(start.elapsed() < NOISE, "{:?}", start.elapsed());
+            guard.release().await.unwrap();
+        }
     }
 }
 
 async fn a_single_try_of_another_process_gets_the_lock(world: World) {
     let (manager, other) = (world.manager().await, world.manager().await);
     assert!(is_free(&other, "warm").await);
-    let Some(_request) = lingering(&world, &manager).await else { return };
-    assert!(is_free(&other, "k").await);
-    let held = manager.lock("p", "k").linger(LINGER).acquire().await.unwrap();
-    let start = Instant::now();
-    assert!(!is_free(&other, "k").await);
-    assert!(start.elapsed() >= YIELDS && start.elapsed() < YIELDS + NOISE, "{:?}", start.elapsed());
-    held.release().await.unwrap();
-    assert!(is_free(&other, "k").await);
+    for mode in MODES {
+        let Some(request) = lingering_in(mode, &world, &manager).await else { return };
+        assert!(is_free(&other, mode.0).await);
+        let held = request().acquire().await.unwrap();
+        let start = Instant::now();
+        assert!(!is_free(&other, mode.0).await);
+        assert!(start.elapsed() >= YIELDS && start.elapsed() < YIELDS + NOISE, "{:?}", start.elapsed());
+        held.release().await.unwrap();
+        assert!(is_free(&other, mode.0).await);
+    }
 }
 
 async fn it_is_released_when_its_time_is_over(world: World) {
