@@ -278,11 +278,7 @@ impl PendingRelease {
     fn on_answer(mut self) -> bool {
         self.is_answered = true;
         let Self { slot, release, number, .. } = &self;
-        if slot.on_release_ended(release) {
-            slot.core.release_later(
-                Release::withdrawal(&release.key, &release.token, release.claim).of_share(release.share),
-            );
-        }
+        slot.on_release_ended(release);
         number.is_none_or(|number| slot.core.schedule().end_release(number))
     }
 }
@@ -310,13 +306,16 @@ impl Slot {
         self.core.release_elsewhere(release);
     }
 
-    /// No task waits for this release any more. Returns whether the store granted its token again meanwhile.
-    fn on_release_ended(self: &Arc<Self>, release: &Release) -> bool {
+    /// No task waits for this release any more. Withdraws what the store granted its token meanwhile, or still may.
+    fn on_release_ended(self: &Arc<Self>, release: &Release) {
         if !release.queued {
-            return false;
+            return;
         }
         let is_granted_again = self.note_release_done(&release.token) == ReleaseDone::Done { is_granted_again: true };
         self.release_forced(&release.token);
-        is_granted_again
+        if is_granted_again {
+            let withdrawal = Release::withdrawal(&release.key, &release.token, release.claim);
+            self.core.withdraw(withdrawal.of_share(release.share));
+        }
     }
 }

@@ -26,7 +26,8 @@ impl Slot {
     /// know the script, or the connection broke. When the task is polled late, its ask may have been withdrawn before.
     /// Then the command would be granted, and nobody would use the grant until its claim ends.
     ///
-    /// So the token is withdrawn behind the command, because the connection may have sent the command already.
+    /// So the token is withdrawn behind the command, because the connection may have sent the command already. When another task is
+    /// just releasing a lease of the token, the token is withdrawn only then: that task would take the withdrawal for a loss.
     pub(super) async fn while_wanted<T>(
         &self,
         takings: u32,
@@ -35,7 +36,9 @@ impl Slot {
     ) -> Option<T> {
         poll_fn(|context| match command.as_mut().poll(context) {
             Poll::Pending if self.is_given_up(takings, &ask.token) => {
-                self.core.withdraw(ask.withdrawal());
+                if !self.locked().is_ending(&ask.token) {
+                    self.core.withdraw(ask.withdrawal());
+                }
                 Poll::Ready(None)
             }
             polled => polled.map(Some),

@@ -1,7 +1,10 @@
 //! Tests: what a slot concludes from answers, and from missing answers.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+use futures_util::FutureExt;
 
 use super::super::asking::ReleaseDone;
 use super::super::pending_ask::PendingAsk;
@@ -69,6 +72,27 @@ async fn a_grant_that_nobody_waits_for_is_told_from_one_that_somebody_has() {
         ReleaseDone::Done { is_granted_again: true },
         "it was granted once more"
     );
+}
+
+/// A task whose turn was taken finds out late that its ask is wanted no more. Another task got the lock under the same token.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_a_task_is_just_releasing_is_withdrawn_only_then() {
+    for is_releasing in [true, false] {
+        let (locks, guard, slot) = held().await;
+        let (takings, token) = (slot.takings(), slot.locked().lease.take().unwrap().token);
+        slot.note_taking();
+        if is_releasing {
+            slot.note_release_begun(&token);
+        }
+        let ask = ask(&token, true);
+        let mut unanswered = pin!(std::future::pending::<()>());
+        let late = slot.while_wanted(takings, &ask, unanswered.as_mut());
+        assert_eq!(late.now_or_never(), Some(None));
+        assert_eq!(locks.is_locked("p", "k").await.unwrap(), is_releasing);
+        let done = slot.note_release_done(&token);
+        assert_eq!(done == ReleaseDone::Done { is_granted_again: true }, is_releasing, "{done:?}");
+        drop(guard);
+    }
 }
 
 #[tokio::test(start_paused = true)]
