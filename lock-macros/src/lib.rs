@@ -2,11 +2,11 @@
 
 use proc_macro::TokenStream;
 
-#[cfg(test)]
-mod any_input;
 mod cache_lock;
 mod lock_key;
 mod mistakes;
+#[cfg(test)]
+mod random_input;
 #[cfg(test)]
 mod snapshots;
 

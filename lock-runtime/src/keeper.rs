@@ -183,7 +183,7 @@ fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     }
     for slot in found.dropped {
         if let Some(release) = slot.take_unused_lease() {
-            core.release_elsewhere(release);
+            core.release_by_keeper(release);
         }
         core.table().forget_if_unused(&slot);
     }

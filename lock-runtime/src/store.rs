@@ -66,7 +66,7 @@ pub(crate) trait Store {
 
     /// Takes in that a lease is about to be released on another path than that of its ask. A store of several servers may have
     /// granted it before each of them had the ask.
-    fn on_release_elsewhere(&self, _release: &Release) {}
+    fn on_release_by_keeper(&self, _release: &Release) {}
 
     /// Lengthens leases that are still owned.
     fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> impl Future<Output = Answers<Renewed>> + Send;

@@ -28,7 +28,7 @@ pub(super) struct Lock {
     pub(super) runtime: Path,
     pub(super) prefix: Prefix,
     pub(super) key: Key,
-    /// The calls that set up the request, in the order of the table of options.
+    /// The calls that set up the request.
     pub(super) settings: Vec<Setting>,
     pub(super) on_lost: Option<OnLost>,
     pub(super) manager: Option<Expr>,

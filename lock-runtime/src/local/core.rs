@@ -203,20 +203,20 @@ impl Core {
     }
 
     /// Releases a lease that no task uses any more, by the keeper.
-    pub(crate) fn release_elsewhere(&self, release: Release) {
-        self.store.on_release_elsewhere(&release);
+    pub(crate) fn release_by_keeper(&self, release: Release) {
+        self.store.on_release_by_keeper(&release);
         self.release_later(release);
     }
 
     /// Releases the lease of a slot that nobody uses, unless a task takes the lease over first.
-    pub(super) fn release_unused(&self, slot: &Arc<Slot>) {
+    pub(super) fn release_unless_taken_over(&self, slot: &Arc<Slot>) {
         mutant!(DroppedGuardKept => return);
         if self.store.is_immediate() {
             if let Some(release) = slot.take_unused_lease() {
                 self.release_later(release);
             }
         } else {
-            self.schedule.release_unused(slot);
+            self.schedule.release_unless_taken_over(slot);
         }
     }
 
@@ -245,7 +245,7 @@ impl Core {
     /// Ends a hold of readers that nobody has any more: those who were called to it did not come.
     pub(crate) fn end_abandoned(&self, slot: &Arc<Slot>) {
         let Some(id) = slot.abandoned_hold() else { return };
-        let Ended { ending, entries, stale, .. } = slot.end_quietly(id);
+        let Ended { ending, entries, stale, .. } = slot.end_dropped(id);
         self.schedule.cancel(entries);
         match ending {
             Ending::Joint => return,
@@ -253,7 +253,7 @@ impl Core {
             Ending::Kept | Ending::Left | Ending::Rests(_) => {}
             Ending::Lingers(lingering) => self.keep(slot, lingering),
             Ending::Lost => stale.into_iter().for_each(|release| self.release_later(release)),
-            Ending::Free(release) | Ending::Yield(release) => self.release_elsewhere(release),
+            Ending::Free(release) | Ending::Yield(release) => self.release_by_keeper(release),
         }
         drop(Turn::new(slot, id));
         self.table.forget_if_unused(slot);

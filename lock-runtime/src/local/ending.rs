@@ -124,7 +124,7 @@ impl Slot {
     }
 
     /// Ends the hold `id`, and keeps its lease for the next task, or for the keeper to release.
-    pub(super) fn end_quietly(self: &Arc<Self>, id: u64) -> Ended {
+    pub(super) fn end_dropped(self: &Arc<Self>, id: u64) -> Ended {
         let now = Moment::now();
         let mut locked = self.locked();
         let state = &mut *locked;

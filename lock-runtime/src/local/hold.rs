@@ -226,7 +226,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else { return };
         let core = turn.core();
-        let Ended { ending, entries, stale, hold } = turn.slot().end_quietly(turn.id());
+        let Ended { ending, entries, stale, hold } = turn.slot().end_dropped(turn.id());
         self.handle.end_counting();
         if let Ending::Rests(rest) = ending {
             return turn.rest(entries, rest);
@@ -237,7 +237,7 @@ impl Drop for Hold {
             Ending::Kept | Ending::Left | Ending::Rests(_) => {}
             Ending::Lingers(lingering) => core.keep(turn.slot(), lingering),
             Ending::Lost => self.release_lost(stale, hold),
-            Ending::Free(release) | Ending::Yield(release) => core.release_elsewhere(release),
+            Ending::Free(release) | Ending::Yield(release) => core.release_by_keeper(release),
         }
         // Passes the turn on, with the lease if it was kept.
         drop(turn);
@@ -303,7 +303,7 @@ impl Slot {
     pub(crate) fn release_for_late_task(self: &Arc<Self>, release: Release) {
         mutant!(LateReleaseLeft => return);
         self.on_release_ended(&release);
-        self.core.release_elsewhere(release);
+        self.core.release_by_keeper(release);
     }
 
     /// No task waits for this release any more. Withdraws what the store granted its token meanwhile, or still may.

@@ -247,7 +247,7 @@ impl Core {
     /// Releases a lease that lingered, over the keeper's connection.
     pub(crate) fn release_lingered(&self, slot: &Arc<Slot>, Lingered { release, entries }: Lingered) {
         self.schedule().cancel(entries);
-        self.release_elsewhere(release);
+        self.release_by_keeper(release);
         self.table().forget_if_unused(slot);
     }
 

@@ -62,7 +62,7 @@ impl Slot {
             let hold = state.lease.as_ref()?.hold.as_ref()?;
             (hold.rests && !state.lease.as_ref()?.keeps_out(Moment::now())).then_some(hold.id)?
         };
-        Some((id, self.end_quietly(id)))
+        Some((id, self.end_dropped(id)))
     }
 
     /// Leaves the lease of a hold that rests to its end in the store.
@@ -82,7 +82,7 @@ impl Core {
         let Some((id, Ended { ending, entries, stale, .. })) = slot.end_rest() else { return };
         self.schedule().cancel(entries);
         match ending {
-            Ending::Free(release) | Ending::Yield(release) => self.release_elsewhere(release),
+            Ending::Free(release) | Ending::Yield(release) => self.release_by_keeper(release),
             Ending::Lost => {
                 if let Some(release) = stale {
                     self.release_later(release);

@@ -97,7 +97,7 @@ impl Schedule {
     }
 
     /// Makes the keeper release the lease of `slot`, unless a task takes the lease over first.
-    pub(crate) fn release_unused(&self, slot: &Arc<Slot>) {
+    pub(crate) fn release_unless_taken_over(&self, slot: &Arc<Slot>) {
         self.change(|state| state.dropped.push(Arc::clone(slot)));
     }
 

@@ -272,7 +272,7 @@ impl Slot {
                     core.withdraw(withdrawal);
                 }
                 if lease_left {
-                    core.release_unused(self);
+                    core.release_unless_taken_over(self);
                 }
                 // Wakes single tries, which wait for the outcome of this turn.
                 self.wake();

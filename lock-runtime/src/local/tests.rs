@@ -137,7 +137,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
     };
     // Each guard is dropped while no task waits here. Its lease is taken over before the keeper has released it.
     let mut streak = 0;
-    while let Ending::Kept = slot.end_quietly(1).ending {
+    while let Ending::Kept = slot.end_dropped(1).ending {
         assert!(slot.locked().start(1, &request, Moment::now()).is_some());
         streak += 1;
     }

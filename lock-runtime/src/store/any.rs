@@ -73,8 +73,8 @@ impl Store for AnyStore {
         of_any!(self, store => store.withdraw_behind(release));
     }
 
-    fn on_release_elsewhere(&self, release: &Release) {
-        of_any!(self, store => store.on_release_elsewhere(release));
+    fn on_release_by_keeper(&self, release: &Release) {
+        of_any!(self, store => store.on_release_by_keeper(release));
     }
 
     async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {

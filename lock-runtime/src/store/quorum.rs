@@ -225,7 +225,7 @@ impl<S: Voter> Store for Quorum<S> {
         }
     }
 
-    fn on_release_elsewhere(&self, release: &Release) {
+    fn on_release_by_keeper(&self, release: &Release) {
         if self.lagging.has(&release.token) {
             self.withdraw_behind(release);
         }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::store::Release;
 use crate::timing::RELEASE_BACKOFF;
 
-/// How many releases are kept at most. A release of a lease that others would wait for is kept in any case.
+/// How many releases are kept at most. Beyond that a release is not added when its lease ends soon by itself.
 pub(super) const MOST: usize = 10_000;
 /// How many batches may be on their way to one server. What an outage left must not delay the server's other clients.
 const BATCHES: usize = 32;
@@ -73,8 +73,7 @@ pub(crate) enum Fate {
 }
 
 impl Backlog {
-    /// Adds a release for the server with this number. When there are too many releases, one whose lease ends soon by
-    /// itself is not added.
+    /// Adds a release for the server with this number, within [`MOST`].
     pub(super) fn add(&mut self, server: usize, release: Release) {
         if self.len() >= MOST && release.ends_soon() {
             return;

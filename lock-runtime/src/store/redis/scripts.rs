@@ -19,23 +19,23 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "0b100eee30b8ae268e56fd914bd81de7e54acc44");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "8cd0e6d2a1d5cad8df41907e50c0ba0552aa1171");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "15bcfe5c9bb6a3a0ecc32756e410e4a95ba53aef");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "de3e395950ae6893d8379bc03e0db1c9c516bca3");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "b6c2e1bed6a40f82b48018a993cf0662d9d599dc");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "3eff8f9a9a7acf6145affbb6a8d989d2d14d31b8");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "912a19b385a2952198893536bb8ed496dde2914d");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "ad59adfbb5865f171045e6c39f89e1eb5a5818fd");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "e5cd5a26381ddddda06bbdc559cd0a3b9915919f");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "31896bf8929c41845ce1dbae81fdd803c7f03158");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "9df652af076cf04868a5e8f88dc9e86b5581e12e");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "448e7f67a4094e67be65cfb09237f6d455f6c402");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "879c5ee22dd8f3da5c34afa5d9c033adcbf195d7");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "6f568ba13455c75e1b15c37aabdc29610e95e288");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "10a720734f89bd336382cabc2a416a3baa55b99a");
+    script!(9, "shared_ask.lua", "e511f778486b7f5d399625121b91be8398d6d6c2");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "9beff2c1757ee1543c3a70046e657ab5d8ddd6d3");
+    script!(10, "shared_release.lua", "784679ded471b6ae2f82114d7b281d22658936c6");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "7152cc67edd4f6d6b6a72954619fb7909d668270");
+    script!(11, "shared_renew.lua", "d367168a936513efaa1f10429af4b71f458f4fc9");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "e2bf7e1310ea1ff3fd510f22f7fb05c7b71c1ca0");
+    script!(12, "shared_draw.lua", "3044d2a8f05a8cab4931014e71366df22ddc6f6d");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

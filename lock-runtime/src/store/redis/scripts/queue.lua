@@ -3,6 +3,7 @@
 -- Per lock there are three keys in one cluster slot, and two more when the lock is shared:
 --   <lock>          string: the owner's token, with a TTL (the lease)
 --   {<lock>}:queue  zset: one "<claim ms>|<token>" per waiting process, by the time when it came, in µs of the server's clock
+--                   (who wants to share the lock waits as "<claim ms>s<capacity>|<token>")
 --   {<lock>}:fence  string: the last fencing token drawn
 -- A script has no rollback. So steps that may fail come first, and PUBLISH is under pcall.
 -- Rule 9: the last write is the grant.

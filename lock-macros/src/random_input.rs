@@ -1,7 +1,7 @@
 //! Whatever is written, there is an answer, and always the same one: an expansion that is Rust, or an error that says
 //! something, beside the item as it was. The compiler's own error is of no help when a macro panics.
 //!
-//! `PROPTEST_CASES=200000 cargo test --release -p lock-macros any_input` looks for longer.
+//! `PROPTEST_CASES=200000 cargo test --release -p lock-macros random_input` looks for longer.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
