@@ -278,7 +278,11 @@ impl PendingRelease {
     fn on_answer(mut self) -> bool {
         self.is_answered = true;
         let Self { slot, release, number, .. } = &self;
-        slot.on_release_ended(release);
+        if slot.on_release_ended(release) {
+            slot.core.release_later(
+                Release::withdrawal(&release.key, &release.token, release.claim).of_share(release.share),
+            );
+        }
         number.is_none_or(|number| slot.core.schedule().end_release(number))
     }
 }
@@ -306,16 +310,13 @@ impl Slot {
         self.core.release_by_keeper(release);
     }
 
-    /// No task waits for this release any more. Withdraws what the store granted its token meanwhile, or still may.
-    fn on_release_ended(self: &Arc<Self>, release: &Release) {
+    /// No task waits for this release any more. Returns whether the store granted its token again meanwhile.
+    fn on_release_ended(self: &Arc<Self>, release: &Release) -> bool {
         if !release.queued {
-            return;
+            return false;
         }
         let is_granted_again = self.note_release_done(&release.token) == ReleaseDone::Done { is_granted_again: true };
         self.release_forced(&release.token);
-        if is_granted_again {
-            let withdrawal = Release::withdrawal(&release.key, &release.token, release.claim);
-            self.core.withdraw(withdrawal.of_share(release.share));
-        }
+        is_granted_again
     }
 }
