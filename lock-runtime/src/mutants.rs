@@ -110,6 +110,7 @@ mod seeded {
         TryStartsPatienceAnew,
         UnansweredRenewalForgotten,
         UnansweredTryRepeated,
+        UnreadGrantNotTold,
         UnreadNotRepeated,
         UnreadIsBusy,
         UnsentWithdrawn,

@@ -74,6 +74,12 @@ impl Slot {
         true
     }
 
+    /// Whether a grant for a lease that shares the lock may be on its way here.
+    pub(super) fn may_be_granted_a_share(&self) -> bool {
+        mutant!(UnreadGrantNotTold => return false);
+        self.share.is_some() && self.locked().pending.as_ref().is_some_and(|pending| !pending.pauses())
+    }
+
     /// Whether the slot has a lease.
     pub(crate) fn has_lease(&self) -> bool {
         self.locked().lease.is_some()

@@ -306,10 +306,13 @@ impl Events for Core {
             }
             return;
         }
-        // Which of them has the lock is known, unless none has it: the grant was sent, but is not read yet.
-        let slots: Vec<_> = alone.iter().chain(&sharing).collect();
-        let has_owner = slots.iter().any(|slot| slot.has_lease());
-        for slot in slots.into_iter().filter(|slot| !has_owner || slot.has_lease()) {
+        // Which of them has the lock is known, unless none has it: the grant was sent, but is not read yet. Where one shares the lock,
+        // another may share it, too, by such a grant.
+        let is_shared = sharing.iter().any(|slot| slot.has_lease());
+        let has_owner = is_shared || alone.as_ref().is_some_and(|slot| slot.has_lease());
+        let is_concerned =
+            |slot: &&Arc<Slot>| !has_owner || slot.has_lease() || (is_shared && slot.may_be_granted_a_share());
+        for slot in alone.iter().chain(&sharing).filter(is_concerned) {
             self.yield_to_others(slot);
         }
     }

@@ -5,6 +5,7 @@ use tokio::time::{Instant, advance, sleep};
 use super::round;
 use crate::local::upkeep::{Action, Trigger};
 use crate::mutants::{Mutant, Seeded};
+use crate::store::Events as _;
 use crate::{LockError, LockGuard, LockManager, LockRequest};
 
 const LINGER: Duration = Duration::from_millis(500);
@@ -334,6 +335,27 @@ async fn readers_that_keep_a_lease_yield_to_tasks_of_their_process() {
         let at_once = waited.iter().filter(|waited| matches!(waited, Ok(Duration::ZERO))).count();
         // The store tells of a task that wants the lock alone.
         assert_eq!(at_once, if bug.is_some() { 2 } else { waited.len() }, "{waited:?}");
+    }
+}
+
+/// The process has a permit, and a grant for its reader was sent and is not read yet. Then the message that another process waits is
+/// for both.
+#[tokio::test(start_paused = true)]
+async fn a_reader_whose_grant_is_on_its_way_hears_of_a_waiter_although_a_permit_is_held_here() {
+    for bug in [None, Some(Mutant::UnreadGrantNotTold)] {
+        let _seeded = Seeded::begin(bug);
+        let locks = LockManager::in_memory();
+        let other = LockManager::builder().in_memory_with(&locks).unwrap();
+        let permit = locks.lock("p", "k").permits(2).acquire().await.unwrap();
+        let in_front = tokio::spawn(other.lock("p", "k").acquire());
+        tokio::task::yield_now().await;
+        let reader = tokio::spawn(request(&locks, "k").read().acquire());
+        tokio::task::yield_now().await;
+        locks.core().on_contention("p:k");
+        in_front.abort();
+        reader.await.unwrap().unwrap().release().await.unwrap();
+        assert_eq!(locks.stats().lingering, u64::from(bug.is_some()));
+        drop(permit);
     }
 }
 
