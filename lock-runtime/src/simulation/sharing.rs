@@ -46,6 +46,7 @@ enum Mode {
 
 /// What a world is about.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each adds to the world by itself")]
 struct Scene {
     modes: &'static [Mode],
     /// Whether there are faults.
