@@ -26,6 +26,8 @@ export RUST_BACKTRACE=0        # a failed test says what and where; the runtime'
 target=${CARGO_TARGET_DIR:-target}
 logs=$target/test-logs
 scratch=$(mktemp -d)
+# A first build gains nothing from what helps the next one, and takes longer for it.
+[ -d "$target" ] || export CARGO_INCREMENTAL=0
 mkdir -p "$logs"
 failed=()
 
@@ -105,35 +107,40 @@ step() {
   local name=$1 start=$SECONDS status=0
   shift
   "$@" > "$(log_of "$name")" 2>&1 || status=$?
-  report "$name" "$start" "$status"
+  report "$name" $((SECONDS - start)) "$status"
 }
 
-# begin NAME COMMAND...: the same beside the steps that follow, until `end`. One at a time.
+# begin NAME COMMAND...: the same beside the steps that follow, until `end`.
 begin() {
-  beside=("$1" "$SECONDS")
+  local name=$1 start=$SECONDS outcome=$scratch/beside-${#beside[@]} status=0
   shift
-  "$@" > "$(log_of "${beside[0]}")" 2>&1 &
-  beside_pid=$!
+  echo "0 1 $name" > "$outcome" # until it ends
+  { "$@" > "$(log_of "$name")" 2>&1 || status=$?; echo "$((SECONDS - start)) $status $name" > "$outcome"; } &
+  beside+=("$!")
 }
 
 end() {
-  local status=0
-  wait "$beside_pid" || status=$?
-  beside_pid=
-  report "${beside[@]}" "$status"
+  local outcome took status name
+  wait "${beside[@]}" || true
+  beside=()
+  for outcome in "$scratch"/beside-*; do
+    read -r took status name < "$outcome"
+    rm "$outcome"
+    report "$name" "$took" "$status"
+  done
 }
 
 log_of() { echo "$logs/${1//[^a-z0-9]/-}.log"; }
 
-# report NAME START STATUS
+# report NAME SECONDS STATUS
 report() {
   local log
   log=$(log_of "$1")
   if [ "$3" = 0 ]; then
-    printf 'ok      %s (%d s)%s\n' "$1" $((SECONDS - $2)) "$(told "$log")"
+    printf 'ok      %s (%d s)%s\n' "$1" "$2" "$(told "$log")"
     return
   fi
-  printf 'FAILED  %s (%d s)\n' "$1" $((SECONDS - $2))
+  printf 'FAILED  %s (%d s)\n' "$1" "$2"
   # Of a test run first the names of all that failed, which may be more than the end of its output shows.
   { grep -E '^ +(FAIL|TIMEOUT|SIG[A-Z]+) ' "$log" || true; tail -n 60 "$log"; } | sed 's/^/        | /'
   failed+=("$1")
@@ -161,13 +168,13 @@ story() {
 # --- Servers of this script ------------------------------------------------------------------------------------------
 
 redis_pid=
-beside_pid=
+beside=()
 postgres_folder=
 
 # Ends what this script started, and nothing else: by process id, and by the folder that only it knows.
 clean_up() {
   [ -z "$redis_pid" ] || kill "$redis_pid" 2> /dev/null || true
-  [ -z "$beside_pid" ] || wait "$beside_pid" || true # it ends its own servers
+  [ ${#beside[@]} = 0 ] || wait "${beside[@]}" || true # they end their own servers
   [ -z "$postgres_folder" ] || as_postgres "$(postgres_bin)/pg_ctl" stop -s -m immediate -D "$postgres_folder/data" || true
   [ -z "$postgres_folder" ] || as_postgres rm -rf "$postgres_folder/data" || true
   rm -rf "$scratch"
@@ -211,6 +218,18 @@ start_postgres() {
   postgres_url=postgres://postgres@127.0.0.1:$port/postgres
 }
 
+# --- The build ---------------------------------------------------------------------------------------------------------
+
+# Clippy as the compiler of this workspace's crates: `cargo clippy` would compile all of them, and what they depend on, once more.
+# As an option and not by the environment, which the compile-fail tests would hand on to their own builds.
+lints=(--config 'build.rustc-workspace-wrapper="clippy-driver"')
+
+# All programs and tests. A warning is a mistake, also one that cargo has kept from an earlier build.
+build() {
+  cargo build "${lints[@]}" --workspace --exclude bench --all-targets 2>&1 | tee "$scratch/build" || return 1
+  ! grep -q '^warning' "$scratch/build"
+}
+
 # --- What is published ---------------------------------------------------------------------------------------------
 
 # Licences and sources of all crates; and no crate twice in what a user builds.
@@ -251,22 +270,19 @@ step 'cargo-nextest' install_nextest
 [ ${#failed[@]} = 0 ] || exit 1
 
 step 'formatting' cargo fmt --all --check
-step 'clippy' cargo clippy --quiet --workspace --exclude bench --all-targets -- -D warnings
-# Builds the stories as well, for the steps below.
-step 'tests' cargo nextest run --workspace --exclude bench --profile "$profile"
-step 'doctests' cargo test --quiet --workspace --exclude bench --doc
+step 'build with lints' build
+step 'tests' cargo nextest run "${lints[@]}" --workspace --exclude bench --profile "$profile"
+step 'doctests' cargo test --quiet "${lints[@]}" --workspace --exclude bench --doc
 # Another seed each time; a violation is printed with it.
 # The program is the one that the tests have built: `cargo run -p tests` would build it again for its own set of packages.
-# The soak mostly waits. The steps up to `end` run meanwhile, and get only the processor time that it leaves.
+# The soak and the stories mostly wait. What compiles gets only the processor time that they leave.
 [ -n "$all" ] || begin 'soak for a minute' "$target/debug/soak" --minutes 1 --seed "$RANDOM"
-step 'docs' nice -n 19 env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --exclude bench --no-deps
+begin 'docs' nice -n 19 env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --exclude bench --no-deps
 # Its links are checked by tests/checks/pages.rs, its Rust by the tests of the package `guide`.
 step 'the guide' .venv/bin/mdbook build docs/guide
 
-step 'allocations per lock' nice -n 19 cargo run --quiet -p yardstick -- --allocations
-[ -n "$all" ] || end
+begin 'allocations per lock' nice -n 19 cargo run --quiet -p yardstick -- --allocations
 
-step 'stories' cargo build --quiet --workspace --exclude bench --examples
 step 'a redis for the stories' start_redis
 step 'a postgres for the stories' start_postgres
 step 'flash_sale' story flash_sale
@@ -285,6 +301,7 @@ step 'transfer on sqlite' story transfer
 step 'transfer on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/examples/transfer"
 step 'transfer without a lock' exits_with 1 story transfer --no-lock
 step 'shop on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/load" --stock 50
+end
 
 # --- What is left out by day: CONTRIBUTING.md has the same list -------------------------------------------------------
 
