@@ -35,30 +35,32 @@ mod snapshots;
 /// | option | means | when left out |
 /// |---|---|---|
 /// | `prefix = "…"` | the first part of the lock's name, taken as it is: a string literal or the path of a `const` | module path and fn name |
-/// | `key = EXPR` | what the lock protects: any expression over the arguments and `self` whose type is `LockKey` ([more](#the-key)) | the [marked arguments](#marks) |
-/// | `keys = EXPR` | several locks, all or none, in place of `key`: a list such as `[from, to]`, or whatever is `IntoIterator` over `LockKey`s ([more](#several-keys)) | one lock |
-/// | `timeout_ms = INTEGER`, `timeout_s = INTEGER`, `timeout = "1500ms"` or a `Duration` | how long to wait for the lock; 0 tries once | the manager's timeout, 2 s |
-/// | `expire_ms = INTEGER`, `expire_s = INTEGER`, `expire = "2s"` or a `Duration` | the lease: how long a *crashed* holder keeps others out. It does not limit a healthy body: the lease is renewed until the body ends | the manager's lease, 30 s |
-/// | `linger_ms = INTEGER`, `linger_s = INTEGER`, `linger = "500ms"` or a `Duration` | how long this process keeps the lock after the body for its next body, which then starts without a command. Another process that waits gets the lock at once. At most 2 s; 0 keeps nothing. Not on a quorum, and not with `permits` | the manager's linger time, 0 |
+/// | `key = EXPR` | what the lock protects: an expression over the arguments and `self`, of a type that implements `LockKey` ([more](#the-key)); `key = "all"` is one lock for every call | the [marked arguments](#marks); without marks a compile error |
+/// | `keys = EXPR` | several locks, all or none, in place of `key`: a list such as `[from, to]`, or a collection or iterator of keys ([more](#several-keys)) | one lock |
+/// | `timeout_ms = INTEGER`, `timeout_s = INTEGER`, `timeout = "1500ms"` or a `Duration` | how long to wait for the lock, or for all locks together; 0 tries once | the manager's timeout, 2 s |
+/// | `expire_ms = INTEGER`, `expire_s = INTEGER`, `expire = "2s"` or a `Duration` | the lease: how long a *crashed* holder keeps others out. It does not limit a healthy body: the lease is renewed until the body ends, unless `renew = false` | the manager's lease, 30 s |
+/// | `linger_ms = INTEGER`, `linger_s = INTEGER`, `linger = "500ms"` or a `Duration` | how long this process keeps the lock after a body. The next body here then starts without asking Redis. Another process that waits gets the lock at once. At most 2 s; 0 keeps nothing. Not on a quorum, and not with `permits` | the manager's linger time, 0 |
 /// | `renew = BOOL` | `renew = false` never renews the lease: the body is stopped when the lease ends | `true`; `renew` alone means `renew = true` |
-/// | `max_hold_ms = INTEGER`, `max_hold_s = INTEGER`, `max_hold = "5m"` or a `Duration` | how long the lock may be held: then the body is stopped as if the lock were lost, and the error says why | no limit |
-/// | `at_least_ms = INTEGER`, `at_least_s = INTEGER`, `at_least = "50s"` or a `Duration` | how long no other process or task gets the lock, from the start of the hold, also when the body ends sooner, fails, or its process dies: for a job that is to run once per period | they get it when the body ends |
+/// | `max_hold_ms = INTEGER`, `max_hold_s = INTEGER`, `max_hold = "5m"` or a `Duration` | how long the lock may be held. Then the body is stopped, and its caller gets `LockError::Lost` with `max_hold` | no limit |
+/// | `at_least_ms = INTEGER`, `at_least_s = INTEGER`, `at_least = "50s"` or a `Duration` | for a job that is to run once per period: nobody gets the lock again before this time has passed since the start of the hold. That holds also when the body ends sooner, fails, or its process dies | the lock is free when the body ends |
 /// | `mode = "read"`, `mode = "write"` | a reader shares the lock with other readers, and a writer has it alone. Readers that come after a waiting writer wait for it ([more](#readers-and-permits)) | `"write"` |
 /// | `permits = INTEGER` | at most this number of bodies run at once, over all processes ([more](#readers-and-permits)) | one at a time |
-/// | `on_fail = EXPR`, `on_fail = \|err\| EXPR` | what to return when the lock was not obtained, or was lost | `Err(E::from(LockError))` |
-/// | `on_lost = "cancel"`, `on_lost = "continue"` | whether a body is stopped when its lease is lost | `"cancel"` |
+/// | `on_fail = EXPR`, `on_fail = \|err\| EXPR` | what the fn returns when the lock was not obtained, or was lost; `err` is the `LockError` ([more](#when-the-lock-is-not-obtained)). Errors of the body do not come here | `Err(E::from(LockError))` |
+/// | `on_lost = "cancel"`, `on_lost = "continue"` | whether a body is stopped when its lease is lost. With `"continue"` it runs to its end, and then its caller gets `LockError::Lost` with `completed: true` | `"cancel"` |
 /// | `manager = EXPR` | the `LockManager`, or a reference or `Arc` to a manager; borrowed, never moved | the manager of the enclosing `LockManager::scope`, else the installed manager |
 /// | `guard = NAME` | binds `NAME: &LockGuard` in the body | no binding |
-/// | `fenced = NAME` | draws a fencing token and binds `NAME: FencingToken` in the body; with `keys`, `NAME: Vec<FencingToken>` in the order of the keys | no token |
+/// | `fenced = NAME` | draws a fencing token and binds `NAME: FencingToken` in the body; with `keys`, `NAME: Vec<FencingToken>`, one for each key in the order in which they are given | no token |
 /// | `crate = PATH` | where the runtime is, for a renamed or re-exported dependency | `::lock_runtime` |
 ///
-/// A text with a unit is an integer and `ms`, `s`, `m` or `h`.
+/// A time in quotes is an integer and its unit, `ms`, `s`, `m` or `h`: `"1500ms"`. Where the table says `INTEGER`, `BOOL` or `Duration`,
+/// any expression of that type will do.
 ///
 /// # The key
 ///
 /// The key is borrowed as `&(EXPR)` and never moved. The parts of a tuple are borrowed one by one.
 ///
-/// `key = (from, to)` is *one* lock, of the pair. A body for `(to, from)`, or for `from` alone, runs beside it.
+/// `key = (from, to)` is *one* lock, of the pair. A body for `(to, from)`, or for `from` alone, may run at the same time. To lock
+/// both accounts, write `keys`.
 ///
 /// # Several keys
 ///
@@ -68,18 +70,22 @@ mod snapshots;
 /// ```
 ///
 /// The body runs when all locks are held. They are taken in the order of their names, so fns that lock several keys never wait for
-/// each other in a circle. A key that is given twice counts once. What else holds for several keys is told at
-/// `LockManager::lock_all`.
+/// each other in a circle. A key that is given twice is one lock, and has the same token twice with `fenced`. No key at all is a
+/// `LockError::InvalidKey`. More about several keys: `LockManager::lock_all`.
 ///
-/// In a list each key is borrowed, and so is a variable or a field: `keys = ids` takes a `Vec` or a slice. Any other expression
-/// is used as it is: `keys = order.lines.iter().map(|line| line.article)`.
+/// - `[from, to]`: each key is borrowed, and all keys have one type.
+/// - `ids` or `order.ids`: the collection is borrowed for the names alone. It may be a `Vec`, a slice, a set, or a reference to one,
+///   `&mut` too.
+/// - An argument `ids: impl Iterator<…>` or `impl IntoIterator<…>`, or of a generic type with such a bound, is used up: the body can't
+///   use it.
+/// - Any other expression is used as it is: `order.lines.iter().map(|line| line.article)`.
 ///
 /// # Marks
 ///
 /// Instead of `key`, arguments can be marked. Several marks make a key of several parts, in order.
 ///
-/// - `#[locked_object]`: the argument itself. In `Path(id): Path<u64>` that is `id`.
-/// - `#[locked_complex_object(field = "order.id")]`: a field of the argument.
+/// - `#[locked_object]`: the argument itself. Of a pattern such as `Path(id): Path<u64>` it is the one name that the pattern binds.
+/// - `#[locked_complex_object(field = "order.id")]` on `request`: the field `request.order.id`.
 ///
 /// # Readers and permits
 ///
@@ -94,13 +100,26 @@ mod snapshots;
 /// async fn render(tenant: u64) -> Result<Video, ShopError> { /* … */ }
 /// ```
 ///
-/// A reader inside the body of a reader or a writer of the same lock starts at once. A writer inside a reader would wait for
-/// itself: its call fails at once with `LockError::AlreadyHeld`. A body with a permit that calls a fn with a permit of the same
-/// lock takes that fn along on its own permit.
+/// A reader inside the body of a reader or a writer of the same lock starts at once. A writer inside a reader fails at once with
+/// `LockError::AlreadyHeld`: it would wait for itself. A fn with a permit that is called inside a body with a permit of the same lock
+/// needs no second one.
 ///
-/// With `linger` the readers of a process keep their lease for the next reader here.
+/// With `linger` a process keeps the lease of its readers for its next reader.
 ///
-/// On a quorum both are refused with `LockError::InvalidSetting`.
+/// On a quorum `mode = "read"` and `permits` are refused with `LockError::InvalidSetting`, when the fn is called.
+///
+/// # When the lock is not obtained
+///
+/// Without `on_fail` the fn returns a `Result`, and its error type has `From<LockError>`. With `on_fail` it may return anything. A job
+/// that another instance runs already is no failure. A lock that was lost, or a Redis that is away, is one:
+///
+/// ```ignore (the runtime depends on this crate)
+/// #[cache_lock(prefix = "cleanup", key = "all", at_least = "50s", timeout_ms = 0, on_fail = |err| match err {
+///     LockError::Timeout { .. } => Ok(()),
+///     err => Err(err.into()),
+/// })]
+/// async fn clean_up(db: &Db) -> Result<(), ShopError> { /* … */ }
+/// ```
 ///
 /// # What happens when
 ///
@@ -109,17 +128,16 @@ mod snapshots;
 /// 3. The body runs.
 /// 4. The lock is released, also when the body returns early, fails with `?`, panics or is dropped.
 ///
-/// Arguments move into the body, each as a whole, and are dropped before the lock is released. So a transaction among the
-/// arguments that rolls back when it is dropped does so under the lock.
-///
-/// `on_fail` comes after the body. Of the arguments that moved into the body it sees only those that are `Copy` (shared
-/// references too), with the value that they had at the call.
-///
-/// Some arguments stay outside the body, and are dropped after the lock was released:
+/// Arguments move into the body, and are dropped before the lock is released. So a transaction that is an argument, and rolls back
+/// when it is dropped, does so under the lock. Two kinds of arguments stay outside the body, and are dropped after the lock was
+/// released:
 ///
 /// - an argument that `on_fail` mentions and the body does not;
 /// - what a pattern leaves out or only borrows: `_: T`, the fields behind the `..` of `Order { id, .. }`, and what
 ///   `ref name` refers to.
+///
+/// `on_fail` runs last, after the release, also when the body never started. Of the arguments that moved into the body it sees those
+/// that are `Copy` (shared references too), with the value that they had at the call.
 ///
 /// # Which fns
 ///
@@ -127,15 +145,17 @@ mod snapshots;
 /// `impl Trait`, with argument patterns. It also works inside `#[async_trait]`, and above or below attributes such as
 /// `#[tracing::instrument]`.
 ///
-/// Put it above `#[axum::debug_handler]`. That attribute checks a copy of the body without the body's other attributes: the
-/// names of `guard` and `fenced` are not known there.
+/// Put it above `#[axum::debug_handler]`. That attribute checks a copy of the body that knows nothing of `cache_lock`: with it, the
+/// names of `guard` and `fenced` are unknown in the body.
 ///
-/// A fn that is not `async` counts when it returns `impl Future<Output = T>` or `Pin<Box<dyn Future<Output = T>>>`, in these
-/// words:
+/// The future of a locked `async fn` is `Send` when the body's future and the returned value are `Send`.
 ///
-/// - It evaluates the options, the key and a named manager at the call. It looks up a manager of the scope at the first poll.
-/// - All of its own body runs under the lock at the first poll, the part before the future too. So the arguments have to live
-///   as long as the future.
+/// A fn that is not `async` is taken for one when its return type is written as `impl Future<Output = T>` or
+/// `Pin<Box<dyn Future<Output = T>>>`, also with `+ Send` and a lifetime. A future behind an alias is a compile error, which says this.
+///
+/// - The options, the key and `manager = …` are evaluated at the call. Without `manager`, the manager is looked up at the first poll.
+/// - The whole fn body runs under the lock, from the first poll on: also what stands before the future. So borrowed arguments have to
+///   live as long as the future.
 ///
 /// Any other fn that is not `async` waits on its thread: on a plain thread, in rayon, in `spawn_blocking`. It needs no runtime.
 ///
@@ -144,19 +164,21 @@ mod snapshots;
 /// fn rebuild(id: u64) -> Result<(), ShopError> { /* … */ }
 /// ```
 ///
-/// - The wait is bounded by the timeout. In an async task, whose thread must not wait, it fails at once with
-///   `LockError::InAsyncTask`.
+/// - The wait is bounded by the timeout. Called in an async task, whose thread must not wait, the fn fails at once with
+///   `LockError::InAsyncTask`: call it inside of `spawn_blocking`.
 /// - A body on a thread can't be stopped. When the lock is lost, the body runs to its end, and its caller gets
-///   `Lost { completed: true }`.
-/// - What the body calls on the same thread enters the lock that the body holds.
+///   `Lost { completed: true }`. The same holds at the end of its `max_hold`.
 ///
-/// The future is `Send` when the body's future and the returned value are `Send`: the value is kept while the lock is
-/// released.
+/// # Locked fns inside a body
+///
+/// A locked fn of the same lock that the body awaits, or calls on the same thread, enters the lock that the body holds, and does not
+/// wait. What the body spawns waits for the lock like anybody else.
 ///
 /// # Two methods of one name
 ///
-/// The default prefix doesn't know the type of `self`: methods of the same name in one module share it. Give each method a
-/// `prefix` when they must not exclude each other.
+/// The default prefix has no type name: `A::run` and `B::run` in one module share it. Give each method a `prefix` when they must not
+/// exclude each other. A fn that is renamed gets another default prefix, too: while old and new instances run, they would not exclude
+/// each other.
 #[proc_macro_attribute]
 pub fn cache_lock(options: TokenStream, item: TokenStream) -> TokenStream {
     cache_lock::expansion(options.into(), item.into()).into()
@@ -176,9 +198,9 @@ pub fn cache_lock(options: TokenStream, item: TokenStream) -> TokenStream {
 /// ```
 ///
 /// - The parts of the key are the fields marked `#[lock_key]`, in the order of the fields.
-/// - A struct or variant with a single field needs no mark.
+/// - A struct or variant with a single field needs no mark. With several fields and no mark it is a compile error.
 /// - The key of an enum begins with the variant's name, so no two variants share a lock.
-/// - When the type of a marked field depends on a type parameter, the impl requires `LockKey` of that type.
+/// - When the type of a marked field depends on a type parameter, the impl has the bound that this type is a `LockKey`.
 ///
 /// `#[lock_key(crate = PATH)]` on the type says where the runtime is, for a renamed or re-exported dependency.
 #[proc_macro_derive(LockKey, attributes(lock_key))]

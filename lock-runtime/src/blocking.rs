@@ -96,9 +96,12 @@ fn thread_of(entry: &Entry) -> Result<Arc<KeeperThread>, LockError> {
 /// only by a panic, or by this: each poll of a task has a budget, and code that may wait has none. A future in `unconstrained` has none
 /// either: there tokio's own check panics when this thread begins to wait.
 fn runs_tasks() -> bool {
+    // The executors of the futures crate can't be entered twice on a thread. They may run on a thread that knows a runtime of tokio.
+    if futures_executor::enter().is_err() {
+        return true;
+    }
     if Handle::try_current().is_err() {
-        // The executors of the futures crate can't be entered twice on a thread.
-        return futures_executor::enter().is_err();
+        return false;
     }
     let mut context = Context::from_waker(Waker::noop());
     (0..MOST_BUDGET).any(|_| pin!(consume_budget()).poll(&mut context).is_pending())
@@ -122,12 +125,14 @@ mod tests {
         let runtime = runtime();
         let entered = runtime.enter();
         assert!(!runs_tasks(), "the runtime is only named here");
+        assert!(futures_executor::block_on(async { runs_tasks() }), "another executor beside a runtime");
         drop(entered);
         runtime.block_on(async {
             assert!(runs_tasks(), "the root of a runtime");
             assert!(runs_tasks(), "also when its budget is used up");
             assert!(tokio::spawn(async { runs_tasks() }).await.unwrap());
             assert!(!spawn_blocking(runs_tasks).await.unwrap());
+            assert!(spawn_blocking(|| futures_executor::block_on(async { runs_tasks() })).await.unwrap());
             assert!(!tokio::spawn(async { block_in_place(runs_tasks) }).await.unwrap());
             assert!(LocalSet::new().run_until(async { runs_tasks() }).await);
         });

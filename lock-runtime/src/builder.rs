@@ -340,7 +340,8 @@ impl Builder {
     }
 
     /// For how long a lock is kept after a hold for the next hold here, when a request says nothing else. By default zero:
-    /// each lock is released at once. At most 2 s. It is refused on a quorum. It has no effect on permits. See
+    /// each lock is released at once. At most 2 s. It is refused on a quorum. It has no effect on permits, and on
+    /// readers with `renew(false)`, `max_hold` or `at_least`. See
     /// [`LockRequest::linger`](crate::LockRequest::linger).
     ///
     /// ```

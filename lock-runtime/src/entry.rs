@@ -7,7 +7,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::clock::Deadline;
 use crate::engine::Engine;
 use crate::held::Held;
-use crate::local::{HoldHandle, ResolvedRequest, answer_time};
+use crate::local::{ResolvedRequest, answer_time};
 use crate::observe::Path;
 use crate::observe::spans::{HoldSpan, WaitSpan};
 use crate::scope::Frame;
@@ -95,33 +95,40 @@ impl Entry {
 
     /// Enters the hold of an outer body. Joined calls enter it one after another.
     async fn enter_again(&self, outer: Frame) -> Result<Held, LockError> {
-        let (turn, handle) = self.borrow(&outer, &self.request, Deadline::after(self.request.timeout)).await?;
+        let request = &self.request;
+        let give_up = Deadline::after(request.timeout);
+        let turn = self.inner_turn(&outer, request, give_up).await?;
+        let by = Deadline::after(answer_time(give_up.remaining(), self.engine.core().settings().command_timeout));
+        let handle = outer.hold().borrow(request.fenced, by).await?;
+        handle.confirm_for(request, by).await?;
+        // The body starts without another wait. A call that failed, or was dropped, keeps nobody out.
+        handle.keep_out(request);
         Ok(Held::new(LockGuard::borrowing(handle), self.on_lost(), turn))
     }
 
-    /// The hold of an outer body, and the turn among the calls that are joined in it.
-    async fn borrow(
+    /// The turn among the calls that are joined in an outer body.
+    async fn inner_turn(
         &self,
         outer: &Frame,
         request: &ResolvedRequest,
         give_up: Deadline,
-    ) -> Result<(Option<OwnedMutexGuard<()>>, HoldHandle), LockError> {
-        let engine = &self.engine;
-        let settings = engine.core().settings();
+    ) -> Result<Option<OwnedMutexGuard<()>>, LockError> {
+        // Readers inside a reader need not exclude each other.
+        if outer.hold().is_of_reader() {
+            return Ok(None);
+        }
         let inner = outer.inner();
-        let turn = match Arc::clone(&inner).try_lock_owned() {
-            // Readers inside a reader need not exclude each other.
-            _ if outer.hold().is_of_reader() => None,
-            Ok(turn) => Some(turn),
-            Err(_) => Some(tokio::time::timeout(give_up.remaining(), inner.lock_owned()).await.map_err(|_| {
-                engine.core().note_timeout(request, request.timeout, Some(&settings.label), None);
-                behind_itself(request, &settings.label)
-            })?),
-        };
-        let deadline = Deadline::after(answer_time(give_up.remaining(), settings.command_timeout));
-        outer.hold().keep_out(request, deadline).await?;
-        let handle = outer.hold().borrow(request.fenced, deadline).await?;
-        Ok((turn, handle))
+        if let Ok(turn) = Arc::clone(&inner).try_lock_owned() {
+            return Ok(Some(turn));
+        }
+        tokio::time::timeout(give_up.remaining(), inner.lock_owned()).await.map(Some).map_err(|_| {
+            let core = self.engine.core();
+            let label = &core.settings().label;
+            // The try of one of several keys is not counted by itself, and this one ends the whole request.
+            let counted = if request.timeout.is_zero() { &self.request } else { request };
+            core.note_timeout(counted, request.timeout, Some(label), None);
+            behind_itself(request, label)
+        })
     }
 }
 

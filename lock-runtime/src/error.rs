@@ -41,9 +41,11 @@ pub enum LockError {
         /// The label of the manager that holds the lock (by default its host and process id). `None` when it is not
         /// known.
         holder: Option<String>,
-        /// Whether a task of this same process held the lock: any task may wait for itself that way.
+        /// Whether this same process had the lock: a task of it may have waited for itself. Two other reasons: the lock rests after
+        /// an `at_least` (then `frees_in` is known), or readers of this process hold it, a writer waits, and the request is a reader.
         held_here: bool,
-        /// When the holder's lease ends unless the holder renews it. `None` where the server did not say.
+        /// When the holder's lease ends unless the holder renews it, or when the rest after an `at_least` ends. `None` where that is
+        /// not known: a hold of this process may be renewed.
         frees_in: Option<Duration>,
     },
 
@@ -122,7 +124,7 @@ pub enum LockError {
     /// Fewer replicas confirmed the lock in time than [`Builder::min_replicas`](crate::Builder::min_replicas) asks for.
     /// A failover could lose the lock, so the grant does not count, and the lock is released. An extension that too few replicas
     /// confirm changes nothing: the hold keeps its deadline. The request may also have waited behind others that waited for
-    /// replicas.
+    /// replicas. Look at the master first, then repair the replica: the runbook says how.
     #[non_exhaustive]
     TooFewReplicas {
         /// The lock's name in Redis.

@@ -30,7 +30,7 @@ use others::Others;
 /// assert!(locks.lock("cart", "ada").try_acquire().await?.is_some());
 /// # Ok(()) }
 /// ```
-#[must_use = "dropping a guard gives the lock back at once; bind it to a name for as long as the lock is needed"]
+#[must_use = "dropping a guard releases the lock at once; bind it to a name for as long as the lock is needed"]
 pub struct LockGuard {
     handle: HoldHandle,
     /// `None` when the hold is borrowed from an outer body.

@@ -47,7 +47,8 @@ pub const MAX_NAME_BYTES: usize = 1024;
     message = "`{Self}` can't be the key of a lock",
     label = "this type has no `LockKey`",
     note = "keys are integers, `bool`, `char`, text, `Uuid`, `Option` and tuples of them, and references to them",
-    note = "for a type of your own write `#[derive(LockKey)]` above it, or name the field that is the key"
+    note = "for a type of your own write `#[derive(LockKey)]` above it, or name the field that is the key",
+    note = "a list is no key: `keys = …` locks each of its items"
 )]
 pub trait LockKey {
     /// Appends the parts of this value to the name that is being built.

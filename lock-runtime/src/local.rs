@@ -9,6 +9,7 @@
 //! It rests on the rules L1 to L9 in `docs/protocol.md`. The code refers to them by number.
 
 mod acquire;
+mod active_hold;
 mod asking;
 mod attempt;
 mod bias;
@@ -33,7 +34,6 @@ mod schedule;
 mod slot;
 mod table;
 mod terms;
-mod together;
 mod turn;
 mod upkeep;
 mod waiter_limit;

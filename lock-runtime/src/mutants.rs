@@ -95,6 +95,7 @@ mod seeded {
         RestSkipped,
         RetryUnderNewToken,
         SameFence,
+        SharedFencesKept,
         ShiftedRepliesCount,
         SiblingsHoldForgotten,
         SlowIsFar,

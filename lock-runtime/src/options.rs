@@ -12,11 +12,11 @@ use crate::store::Store as _;
 use crate::{LockError, LockKey, OnLost, key, scope};
 
 /// Why `linger` is refused beside other options.
-const NOT_USED_AGAIN: &str = "a permit does not linger, nor does a reader with `renew = false`, `max_hold` or `at_least`: its lease is \
-    its own, and no other hold could use it again";
+const NOT_USED_AGAIN: &str = "nobody else could use a permit that is kept, and a reader with `renew = false`, `max_hold` or \
+    `at_least` has a lease of its own, which no other hold could use again";
 
 /// The key and the options of one lock, before its manager is known.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LockOptions {
     /// The name of the lock, or of the first of several locks.
     name: Result<Arc<str>, LockError>,
@@ -232,12 +232,10 @@ impl LockOptions {
         self
     }
 
-    /// The name that the lock has in the store.
+    /// The name that the lock has in the store. Of several locks the first by name.
     pub(crate) fn key(&self, settings: &Settings) -> Result<String, LockError> {
-        let name = self.name.as_ref().map_err(LockError::clone)?;
-        // Of several locks the first by name.
-        let name = self.names.iter().flat_map(|names| names.iter()).chain([name]).min().unwrap_or(name);
-        Ok(settings.full_name(name.clone())?.to_string())
+        let (request, set) = self.clone().resolve(settings, false)?;
+        Ok(set.as_ref().and_then(|set| set.first_key()).unwrap_or(&request.key).to_string())
     }
 
     /// Fills in the namespace and the defaults of a manager, and checks the result.
@@ -261,7 +259,7 @@ impl LockOptions {
             terms,
         };
         if request.share.is_some() && !request.joins_readers() {
-            if let (true, Some(_)) = (request.may_linger(), self.linger) {
+            if self.linger.is_some() && request.may_linger() {
                 return Err(LockError::InvalidSetting { setting: "linger", reason: NOT_USED_AGAIN.to_owned() });
             }
             request.linger_cs = 0;

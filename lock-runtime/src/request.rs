@@ -87,7 +87,8 @@ impl LockRequest {
     ///
     /// Readers keep the lease that they have together, for the next [`read`](Self::read) of this process. With
     /// [`permits`](Self::permits), and for a reader that has a lease of its own (`renew(false)`, `max_hold`, `at_least`), acquiring
-    /// fails with [`LockError::InvalidSetting`]: no other hold could use the lease again.
+    /// fails with [`LockError::InvalidSetting`]. Nobody else could use a permit that is kept, and no other hold could use such a
+    /// reader's lease.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -156,7 +157,8 @@ impl LockRequest {
     /// and [`timeout`](Self::timeout) is zero.
     ///
     /// - The lease is confirmed for at least this time before the hold starts. So it costs one round trip more when it is longer
-    ///   than about 2 s, and a crashed holder keeps others out for the longer of this time and [`expire`](Self::expire).
+    ///   than about 2 s, and with a timeout of zero both answers must fit into one command timeout.
+    /// - A crashed holder keeps others out for the longer of this time and [`expire`](Self::expire).
     /// - When the lock is released sooner, this process keeps it for the rest. It is not counted as held meanwhile.
     /// - After a shutdown of the manager, or a loss of the hold, the lease is left to its end: others are kept out for this time or
     ///   until the end of the lease, whichever is later.
@@ -280,6 +282,8 @@ impl LockRequest {
     /// let locks = LockManager::builder().namespace("shop").in_memory();
     /// assert_eq!(locks.lock("seat", &("ICE 71", 12)).key()?, "shop:seat:ICE 71:12");
     /// assert!(matches!(locks.lock("seat", "").key(), Err(LockError::InvalidKey { .. })));
+    /// let expire = std::time::Duration::ZERO;
+    /// assert!(matches!(locks.lock("seat", &12).expire(expire).key(), Err(LockError::InvalidSetting { .. })));
     /// # Ok::<(), LockError>(())
     /// ```
     ///

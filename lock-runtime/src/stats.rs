@@ -25,7 +25,7 @@ pub struct LockStats {
     pub waiting: u64,
     /// How many leases are kept now for the next hold in this process.
     pub lingering: u64,
-    /// How many keys are in use now: a task holds the lock, waits for it, or still gives it back.
+    /// How many keys are in use now: a task holds the lock, waits for it, or still releases it.
     pub keys: u64,
     /// How many releases of the background work have no answer yet. It grows while a server is away.
     pub unreleased: u64,

@@ -211,9 +211,9 @@ pub(crate) trait Events: Send + Sync {
     fn on_unsent(&self, _ask: &Ask, _sent: Moment) {}
     /// The lock was granted to an ask whose task is gone. Its withdrawal may have come before the ask.
     fn on_unread_grant(&self, _ask: &Ask) {}
-    /// Whether no task here has a use for the token of this ask any more.
-    fn has_given_up(&self, _ask: &Ask) -> bool {
-        false
+    /// Leaves what may be granted to this ask to the task here that uses its token. Returns `false` when no task does.
+    fn leave_to_user(&self, _ask: &Ask) -> bool {
+        true
     }
     /// Where commands are counted.
     fn traffic(&self) -> Arc<Traffic> {

@@ -10,7 +10,8 @@ pub(super) use bindings::bindings;
 use bindings::variables;
 use constant::is_const;
 pub(super) use duration::Setting;
-pub(super) use key::{Key, Keys};
+pub(super) use key::Key;
+pub(super) use keys::Keys;
 use options::Options;
 pub(super) use shape::{Shape, Start, any_token};
 
@@ -18,6 +19,7 @@ mod bindings;
 mod constant;
 mod duration;
 mod key;
+mod keys;
 mod mode;
 mod options;
 mod shape;
@@ -83,8 +85,9 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let runtime = runtime(&mut options, mistakes);
     let shape = shape?;
     check_failure_can_be_returned(&shape, &on_fail, function, mistakes);
-    let arguments = arguments(&shape, &on_fail, function);
-    Some(Lock { runtime, prefix, key: key?, settings, on_lost, manager, on_fail, guard, fenced, shape, arguments })
+    let key = key?;
+    let arguments = arguments(&shape, &key, &on_fail, function);
+    Some(Lock { runtime, prefix, key, settings, on_lost, manager, on_fail, guard, fenced, shape, arguments })
 }
 
 /// The expression without parentheses and without the invisible group that `macro_rules!` puts around a fragment.
@@ -232,9 +235,13 @@ fn runtime(options: &mut Options, mistakes: &mut Mistakes) -> Path {
     }
 }
 
-/// All variables that the arguments introduce, but for those that `on_fail` mentions: they are used after the body.
-fn arguments(shape: &Shape, on_fail: &OnFail, function: &Function) -> Vec<Ident> {
+/// All variables that the arguments introduce, but for an iterator that the keys use up, and for those that `on_fail` mentions: they
+/// are used after the body.
+fn arguments(shape: &Shape, key: &Key, on_fail: &OnFail, function: &Function) -> Vec<Ident> {
     let mut arguments = shape.variables_of_prelude().unwrap_or_else(|| variables(&function.signature.inputs));
+    if let Key::Several(Keys::Iterator(used_up)) = key {
+        arguments.retain(|argument| argument != used_up);
+    }
     if let OnFail::Value(after) | OnFail::Closure(after) = on_fail {
         let after = after.to_token_stream();
         arguments.retain(|argument| !mentions(after.clone(), argument));

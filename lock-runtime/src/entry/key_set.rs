@@ -15,12 +15,15 @@ use tokio::time::timeout;
 use super::{Entry, already_held};
 use crate::clock::{Deadline, Moment};
 use crate::held::Held;
-use crate::local::{Hold, ResolvedRequest, Terms, Whole, answer_time};
+use crate::local::{Hold, HoldHandle, ResolvedRequest, Terms, Whole, answer_time};
 use crate::observe::spans::HoldSpan;
 use crate::scope::Frame;
 use crate::settings::Settings;
 use crate::timing::OVERTIME;
 use crate::{InvalidKey, LockError, LockGuard};
+
+/// A hold of an outer body, and the nested request that has it as well.
+type Borrowed<'a> = (HoldHandle, &'a ResolvedRequest);
 
 /// The requests for several keys.
 #[derive(Debug)]
@@ -46,6 +49,11 @@ impl KeySet {
         let like = ResolvedRequest { terms: Some(Terms::of_parts(like.terms.as_deref(), None)), ..like.clone() };
         let requests = keys.into_iter().map(|key| ResolvedRequest { key, ..like.clone() }).collect();
         Ok(Self { requests, given })
+    }
+
+    /// The first key by name. `None` without a key.
+    pub(crate) fn first_key(&self) -> Option<&Arc<str>> {
+        self.requests.first().map(|request| &request.key)
     }
 }
 
@@ -73,7 +81,7 @@ impl Entry {
         }
         let times = self.times();
         let requests: Vec<_> = set.requests.iter().collect();
-        let mut guards = self.acquire_parts(&requests, times).await?.into_iter();
+        let mut guards = self.acquire_parts(&requests, &[], times).await?.into_iter();
         let first = guards.next().ok_or_else(|| self.no_key())?;
         Ok(first.with_others(guards.collect(), set.given.clone(), Vec::new()))
     }
@@ -81,24 +89,23 @@ impl Entry {
     /// The same for a body. It borrows the keys that its outer bodies hold.
     pub(super) async fn enter_all(&self, set: &KeySet) -> Result<Held, LockError> {
         let times = self.times();
-        let (mut guards, mut turns, mut own) = (Vec::new(), Vec::new(), Vec::new());
-        for (place, request) in set.requests.iter().enumerate() {
+        let (mut borrowed, mut turns, mut own) = (Vec::new(), Vec::new(), Vec::new());
+        for request in &set.requests {
             match self.frame_of(request) {
                 Some(frame) if !frame.hold().covers(request.share) => return Err(already_held(request, true)),
                 Some(frame) => {
-                    let (turn, handle) = self.borrow(&frame, request, times.give_up).await?;
-                    turns.extend(turn);
-                    guards.push((place, LockGuard::borrowing(handle)));
+                    turns.extend(self.inner_turn(&frame, request, times.give_up).await?);
+                    borrowed.push((frame.hold().borrow(request.fenced, times.latest).await?, request));
                 }
-                None => own.push((place, request)),
+                None => own.push(request),
             }
         }
-        let requests: Vec<_> = own.iter().map(|(_, request)| *request).collect();
-        let times = Whole { is_begun: !guards.is_empty(), ..times };
-        let acquired = self.acquire_parts(&requests, times).await?;
-        guards.extend(own.iter().map(|(place, _)| *place).zip(acquired));
-        guards.sort_by_key(|(place, _)| *place);
-        let mut guards = guards.into_iter().map(|(_, guard)| guard);
+        let times = Whole { is_begun: !borrowed.is_empty(), ..times };
+        let acquired = self.acquire_parts(&own, &borrowed, times).await?;
+        let borrowed = borrowed.into_iter().map(|(handle, _)| LockGuard::borrowing(handle));
+        let mut guards: Vec<_> = acquired.into_iter().chain(borrowed).collect();
+        guards.sort_by(|a, b| a.handle().key().cmp(b.handle().key()));
+        let mut guards = guards.into_iter();
         let first = guards.next().ok_or_else(|| self.no_key())?;
         Ok(Held::new(first.with_others(guards.collect(), set.given.clone(), turns), self.on_lost(), None))
     }
@@ -111,13 +118,18 @@ impl Entry {
         KeySet::no_key(&self.request.key)
     }
 
-    /// Acquires the keys of `requests`, inside of spans when somebody listens.
-    async fn acquire_parts(&self, requests: &[&ResolvedRequest], times: Whole) -> Result<Vec<LockGuard>, LockError> {
-        let Some(first) = requests.first() else { return Ok(Vec::new()) };
-        let Some(span) = self.wait_span() else {
-            return Ok(self.gather(requests, times).await?.into_iter().map(LockGuard::owning).collect());
+    /// Acquires the keys of `requests`, beside those that are `borrowed`, inside of spans when somebody listens.
+    async fn acquire_parts(
+        &self,
+        requests: &[&ResolvedRequest],
+        borrowed: &[Borrowed<'_>],
+        times: Whole,
+    ) -> Result<Vec<LockGuard>, LockError> {
+        let acquired = self.gather(requests, borrowed, times);
+        let Some((first, span)) = requests.first().and_then(|first| Some((first, self.wait_span()?))) else {
+            return Ok(acquired.await?.into_iter().map(LockGuard::owning).collect());
         };
-        let outcome = span.around(self.gather(requests, times)).await;
+        let outcome = span.around(acquired).await;
         let path = outcome.as_ref().map(|holds| holds.first().and_then(|hold| hold.handle().path()));
         span.end(path);
         let path = path.ok().flatten();
@@ -129,7 +141,12 @@ impl Entry {
     }
 
     /// Gathers the holds of all `requests`, which are in the order of their names. On an error nothing stays locked.
-    async fn gather(&self, requests: &[&ResolvedRequest], mut times: Whole) -> Result<Vec<Hold>, LockError> {
+    async fn gather(
+        &self,
+        requests: &[&ResolvedRequest],
+        borrowed: &[Borrowed<'_>],
+        mut times: Whole,
+    ) -> Result<Vec<Hold>, LockError> {
         let start = Moment::now();
         let mut held = Vec::with_capacity(requests.len());
         loop {
@@ -138,7 +155,7 @@ impl Entry {
                     times.is_begun = true;
                     continue;
                 }
-                Ok(()) => self.begin(requests, &held, times.latest).await,
+                Ok(()) => self.begin(requests, &held, borrowed, times.latest).await,
                 Err(error) => Err(error),
             };
             let error = match outcome {
@@ -218,14 +235,27 @@ impl Entry {
     }
 
     /// Begins the time of all holds. An error when one of them was lost meanwhile.
-    async fn begin(&self, requests: &[&ResolvedRequest], held: &[Hold], by: Deadline) -> Result<(), LockError> {
-        held.iter().zip(requests).for_each(|(hold, request)| hold.handle().begin(request));
+    ///
+    /// First the store confirms what keeps others out: a request that fails keeps nobody out.
+    async fn begin(
+        &self,
+        requests: &[&ResolvedRequest],
+        held: &[Hold],
+        borrowed: &[Borrowed<'_>],
+        by: Deadline,
+    ) -> Result<(), LockError> {
+        let own = || held.iter().map(Hold::handle).zip(requests);
+        let nested = || borrowed.iter().map(|(handle, request)| (handle, request));
         if !self.request.at_least().is_zero() {
-            let kept = held.iter().zip(requests).map(|(hold, request)| hold.handle().keep_out(request, by));
-            join_all(kept).await.into_iter().collect::<Result<(), _>>()?;
+            let confirmed = own().chain(nested()).map(|(handle, request)| handle.confirm_for(request, by));
+            join_all(confirmed).await.into_iter().collect::<Result<(), _>>()?;
         }
-        let lost = held.iter().map(Hold::handle).find(|handle| !handle.is_valid());
-        lost.map_or(Ok(()), |handle| Err(handle.lost_error(false)))
+        if let Some((lost, _)) = own().find(|(handle, _)| !handle.is_valid()) {
+            return Err(lost.lost_error(false));
+        }
+        own().for_each(|(handle, request)| handle.begin(request));
+        nested().for_each(|(handle, request)| handle.keep_out(request));
+        Ok(())
     }
 
     /// The error of a request that could not have all its keys. Each try is only a part of the request.

@@ -134,7 +134,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
 /// may have granted the token, and a release may be under way to them that no other may overtake.
 fn is_left(core: &Core, slot: &Slot, ask: &Ask) -> bool {
     mutant!(QueuedRepetitionLeft => return false);
-    !core.store().withdraws_refused_tries() && slot.has_given_up(&ask.token)
+    !core.store().withdraws_refused_tries() && !slot.leave_to_user(&ask.token)
 }
 
 /// Whether the server of `key` can tell this process of a grant. Those in its queue that it can't reach are skipped (rule 3). The
@@ -150,7 +150,7 @@ fn is_reachable(core: &Core, key: &str) -> bool {
 fn withdraw_if_unanswered(core: &Weak<Core>, slot: &Slot, ask: &Ask, error: &StoreError) {
     mutant!(RepetitionLeft => return);
     if error.reach == Reach::Unanswered
-        && slot.has_given_up(&ask.token)
+        && !slot.leave_to_user(&ask.token)
         && let Some(core) = core.upgrade()
     {
         core.release_later(ask.withdrawal());

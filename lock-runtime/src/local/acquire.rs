@@ -325,6 +325,12 @@ fn on_outcome(
                 slot.record_failure(None);
             }
             attempt.record_success();
+            if slot.is_refused_permit()
+                && let Some(readers) = core.table().lingering_readers(&request.key)
+            {
+                // Rule S7: their lease began to linger before this task asked.
+                core.yield_to_others(&readers);
+            }
             if request.timeout.is_zero() && slot.is_blocked_by_own_release() {
                 attempt.restart();
             }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::pending_ask::PendingAsk;
 use super::slot::{Slot, State};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
+use crate::share::Share;
 use crate::store::{Answer, Ask, Grant, Pushed, Reach, Store as _, StoreError};
 use crate::token::Token;
 
@@ -32,15 +34,15 @@ impl LockStatus {
 #[derive(Debug)]
 pub(super) struct EndingToken {
     pub(super) token: Token,
-    /// Whether the store granted it again in the meantime.
-    is_granted_again: bool,
+    /// Whether the store granted it again in the meantime, or may do so.
+    may_be_granted_again: bool,
     /// How many tasks wait, or have a body.
     users: u32,
 }
 
 impl EndingToken {
     pub(super) fn new(token: Token, users: u32) -> Self {
-        Self { token, is_granted_again: false, users }
+        Self { token, may_be_granted_again: false, users }
     }
 }
 
@@ -52,7 +54,7 @@ pub(super) enum ReleaseDone {
     /// Another reader of the same lost hold is not gone yet.
     StillUsed,
     Done {
-        is_granted_again: bool,
+        may_be_granted_again: bool,
     },
 }
 
@@ -64,7 +66,7 @@ impl Slot {
             return true;
         }
         let Some(pending) = state.pending.as_mut().filter(|pending| pending.token == pushed.token) else {
-            return state.is_ending(&pushed.token);
+            return state.leave_to_release(&pushed.token);
         };
         pending.on_push(pushed);
         state.unread_since = None;
@@ -77,7 +79,14 @@ impl Slot {
     /// Whether a grant for a lease that shares the lock may be on its way here.
     pub(super) fn may_be_granted_a_share(&self) -> bool {
         mutant!(UnreadGrantNotTold => return false);
-        self.share.is_some() && self.locked().pending.as_ref().is_some_and(|pending| !pending.pauses())
+        let may_be = |pending: &PendingAsk| pending.is_granted() || !pending.pauses();
+        self.share.is_some() && self.locked().pending.as_deref().is_some_and(may_be)
+    }
+
+    /// Whether a permit was asked for here, and others have the lock.
+    pub(super) fn is_refused_permit(&self) -> bool {
+        self.share.is_some_and(|share| share != Share::READ)
+            && self.locked().pending.as_ref().is_some_and(|pending| pending.busy().is_some() && !pending.is_granted())
     }
 
     /// Whether the slot has a lease.
@@ -150,12 +159,7 @@ impl Slot {
             }
             return true;
         }
-        !granted || state.is_ending(&ask.token)
-    }
-
-    /// Notes that a task is about to release the lease of `token`.
-    pub(super) fn note_release_begun(&self, token: &Token) {
-        self.locked().ending.push(EndingToken::new(token.clone(), 1));
+        !granted || state.leave_to_release(&ask.token)
     }
 
     /// Notes that one of those who waited for the release of `token` is gone.
@@ -253,7 +257,7 @@ impl Slot {
     /// does not take up passes on). The connection may have sent the ask after that withdrawal.
     fn withdraw_given_up(&self, ask: &Ask) {
         mutant!(GivenUpIsSent => return);
-        if self.has_given_up(&ask.token) {
+        if !self.leave_to_user(&ask.token) {
             self.core.withdraw(ask.withdrawal());
         }
     }
@@ -312,12 +316,18 @@ impl State {
         (since >= silence).then_some(LockStatus::Silent(since))
     }
 
-    /// Whether the lease of `token`, which the store has granted again, is about to be released here. Most likely the
-    /// grant is for that same lease. A release at this point would take the lease away too early: a task still waits to
-    /// hear that the lock was its own, or a body is not dropped yet (rule 17: such a token is not a stray).
-    pub(super) fn is_ending(&mut self, token: &Token) -> bool {
+    /// Notes that a task is about to release the lease of `token`.
+    pub(super) fn note_release_begun(&mut self, token: &Token) {
+        self.ending.push(EndingToken::new(token.clone(), 1));
+    }
+
+    /// Leaves a grant of `token` to the task that is about to release the lease of that token. Returns `false` when no task is.
+    ///
+    /// Most likely the grant is for that same lease. A release at this point would take the lease away too early: a task still
+    /// waits to hear that the lock was its own, or a body is not dropped yet (rule 17: such a token is not a stray).
+    pub(super) fn leave_to_release(&mut self, token: &Token) -> bool {
         let Some(ending) = self.ending.iter_mut().find(|ending| ending.token == *token) else { return false };
-        ending.is_granted_again = true;
+        ending.may_be_granted_again = true;
         true
     }
 
@@ -330,7 +340,7 @@ impl State {
                 ending.users -= 1;
                 ReleaseDone::StillUsed
             }
-            _ => ReleaseDone::Done { is_granted_again: self.ending.swap_remove(place).is_granted_again },
+            _ => ReleaseDone::Done { may_be_granted_again: self.ending.swap_remove(place).may_be_granted_again },
         }
     }
 }

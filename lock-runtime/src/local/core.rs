@@ -306,8 +306,8 @@ impl Events for Core {
             }
             return;
         }
-        // Which of them has the lock is known, unless none has it: the grant was sent, but is not read yet. Where one shares the lock,
-        // another may share it, too, by such a grant.
+        // A slot with a lease has the lock. If no slot has a lease, the grant was sent and is not read yet: it may be for any of them.
+        // Beside a lease that shares the lock, such a grant may be for one more share.
         let is_shared = sharing.iter().any(|slot| slot.has_lease());
         let has_owner = is_shared || alone.as_ref().is_some_and(|slot| slot.has_lease());
         let is_concerned =
@@ -377,13 +377,13 @@ impl Events for Core {
     }
 
     fn on_unread_grant(&self, ask: &Ask) {
-        if self.has_given_up(ask) {
+        if !self.leave_to_user(ask) {
             self.release_later(ask.withdrawal());
         }
     }
 
-    fn has_given_up(&self, ask: &Ask) -> bool {
-        self.table.get(&ask.key).is_none_or(|slot| slot.has_given_up(&ask.token))
+    fn leave_to_user(&self, ask: &Ask) -> bool {
+        self.table.get(&ask.key).is_some_and(|slot| slot.leave_to_user(&ask.token))
     }
 
     fn traffic(&self) -> Arc<Traffic> {

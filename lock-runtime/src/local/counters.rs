@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::active_hold::EndedHold;
 use super::core::Core;
-use super::lease::EndedHold;
 use super::repeat_limit::Warning;
 use super::resolved_request::ResolvedRequest;
 use super::slot::Slot;

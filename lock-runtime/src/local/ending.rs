@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::active_hold::{ActiveHold, EndedHold};
 use super::asking::EndingToken;
-use super::lease::{ActiveHold, EndedHold};
 use super::lingering::Lingering;
 use super::slot::{Slot, State};
 use super::upkeep::ScheduleKeys;
@@ -56,7 +56,14 @@ impl Slot {
                 hold: None,
             };
         }
-        self.end_in(&mut state, id, now, is_joint)
+        let ended = self.end_in(&mut state, id, now, is_joint);
+        // Under the same lock: a late task would otherwise take the token for one that was given up.
+        if let Ending::Free(release) | Ending::Yield(release) = &ended.ending
+            && release.queued
+        {
+            state.note_release_begun(&release.token);
+        }
+        ended
     }
 
     /// Ends the hold `id`, unless it `is_joint`: others still have it.

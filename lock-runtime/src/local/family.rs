@@ -41,8 +41,7 @@ impl Family {
         if share != Share::READ {
             return self.enter_permit(core, request, share, wait, now);
         }
-        let together = self.slots.iter().find(|slot| slot.share == Some(share) && slot.number == TOGETHER);
-        let slot = match together.filter(|_| request.joins_readers()).map(Arc::clone) {
+        let slot = match self.together().filter(|_| request.joins_readers()).map(Arc::clone) {
             Some(slot) => slot,
             None if request.joins_readers() => self.add(Slot::sharing(core, &request.key, share, TOGETHER, None)),
             None => self.add_numbered(core, request, share, None),
@@ -110,13 +109,18 @@ impl Family {
         slot
     }
 
-    /// The slot whose lease lingers.
-    pub(super) fn lingering(&self) -> Option<Arc<Slot>> {
-        mutant!(LingersBesideOthers => return None);
-        self.slots.iter().find(|slot| slot.lingers()).cloned()
+    /// The slot of the readers that have one lease together.
+    fn together(&self) -> Option<&Arc<Slot>> {
+        self.slots.iter().find(|slot| slot.number == TOGETHER)
     }
 
-    /// The same for a request of this `share`. Readers share the lock with a lease of readers.
+    /// The slot whose lease lingers: permits do not.
+    pub(super) fn lingering(&self) -> Option<Arc<Slot>> {
+        mutant!(LingersBesideOthers => return None);
+        self.together().filter(|slot| slot.lingers()).cloned()
+    }
+
+    /// The same slot, if it keeps out a request of this `share`. Readers share the lock with a lease of readers.
     pub(super) fn lingering_beside(&self, share: Share) -> Option<Arc<Slot>> {
         if share == Share::READ { None } else { self.lingering() }
     }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::active_hold::ActiveHold;
 use super::asking::ReleaseDone;
 use super::core::Core;
-use super::lease::{ActiveHold, Fences, Lease};
+use super::lease::{Fences, Lease};
 use super::resolved_request::ResolvedRequest;
 use super::slot::Slot;
 use super::terms::Terms;
@@ -303,43 +304,42 @@ impl HoldHandle {
         state.track(slot);
     }
 
-    /// Keeps others out for as long as the nested `request` wants, counted from now.
-    pub(crate) async fn keep_out(&self, request: &ResolvedRequest, deadline: Deadline) -> Result<(), LockError> {
-        let Some(terms) = request.terms.as_ref().filter(|terms| !terms.at_least().is_zero()) else { return Ok(()) };
-        let inner = &*self.0;
-        let sent = Moment::now();
-        let renewal = {
-            let mut state = inner.slot.locked();
-            let lease = state.lease.as_mut().filter(|lease| self.is_on(lease));
-            match lease {
-                None => None,
-                Some(lease) if lease.until.remaining_at(sent) >= terms.at_least() => None,
-                Some(lease) => {
-                    let (key, token) = (Arc::clone(&inner.slot.key), inner.token.clone());
-                    let grace = inner.slot.core.settings().grace;
-                    let renewal =
-                        Renewal { key, token, share: inner.slot.share, lease: request.lease(), grace, arms: false };
-                    lease.note_renewal_sent(&renewal, sent);
-                    Some(renewal)
-                }
-            }
-        };
-        if let Some(renewal) = renewal {
-            // Boxed: most calls send nothing.
-            let renewed = Box::pin(inner.slot.core.store().renew(std::slice::from_ref(&renewal), deadline)).await;
-            match exactly_one(renewed) {
-                Ok(renewed) => self.on_renewed(renewed, Deadline::new(sent, Duration::ZERO))?,
-                Err(error) => return Err(error.of_lock(self.key())),
-            }
+    /// Has the store confirm the lease for as long as the nested `request` keeps others out. Its body starts within a command timeout.
+    pub(crate) async fn confirm_for(&self, request: &ResolvedRequest, deadline: Deadline) -> Result<(), LockError> {
+        if request.at_least().is_zero() {
+            return Ok(());
         }
+        let HoldInner { slot, token, .. } = &*self.0;
+        let (sent, patience) = (Moment::now(), slot.core.settings().command_timeout);
+        let deadline = deadline.min_at(Deadline::new(sent, patience), sent);
+        let needed = request.at_least().saturating_add(patience);
+        let renewal = {
+            let mut state = slot.locked();
+            let lease = state.lease.as_mut().filter(|lease| self.is_on(lease));
+            let Some(lease) = lease.filter(|lease| lease.until.remaining_at(sent) < needed) else { return Ok(()) };
+            let (key, token, grace) = (Arc::clone(&slot.key), token.clone(), slot.core.settings().grace);
+            let renewal = Renewal { key, token, share: slot.share, lease: request.lease(), grace, arms: false };
+            lease.note_renewal_sent(&renewal, sent);
+            renewal
+        };
+        // Boxed: most calls send nothing.
+        let renewed = Box::pin(slot.core.store().renew(std::slice::from_ref(&renewal), deadline)).await;
+        match exactly_one(renewed) {
+            Ok(renewed) => self.on_renewed(renewed, Deadline::new(sent, Duration::ZERO)),
+            Err(error) => Err(error.of_lock(self.key())),
+        }
+    }
+
+    /// Keeps others out for as long as the nested `request` wants, counted from now. The lease is confirmed for that time.
+    pub(crate) fn keep_out(&self, request: &ResolvedRequest) {
+        let Some(terms) = &request.terms else { return };
         let now = Moment::now();
-        let mut state = inner.slot.locked();
+        let mut state = self.0.slot.locked();
         if let Some(hold) = state.lease.as_mut().filter(|lease| self.is_on(lease)).and_then(|lease| lease.hold.as_mut())
             && hold.kept_until.as_ref().is_none_or(|until| until.remaining_at(now) < terms.at_least())
         {
             hold.kept_until = terms.kept_until(now);
         }
-        Ok(())
     }
 
     /// The hold for a nested body: the same hold, with a fencing token if the body wants a token.

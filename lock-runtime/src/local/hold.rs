@@ -6,10 +6,10 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::{Either, ready};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::active_hold::EndedHold;
 use super::asking::ReleaseDone;
 use super::ending::{Ended, Ending};
 use super::handle::HoldHandle;
-use super::lease::EndedHold;
 use super::resolved_request::ResolvedRequest;
 use super::slot::Slot;
 use super::turn::Turn;
@@ -49,6 +49,7 @@ impl Hold {
             let _ = fence.set(state.lease.as_mut()?.fences.take()?);
         }
         let lease = state.start(turn.id(), request, now)?;
+        lease.forget_shared_fences();
         let (token, dead_owner) = (lease.token.clone(), lease.dead_owner.take());
         let readers = lease.hold.as_mut().filter(|hold| hold.readers.is_some());
         let holding = readers.and_then(|hold| hold.holding.take());
@@ -257,9 +258,6 @@ struct PendingRelease {
 impl PendingRelease {
     fn begin(slot: &Arc<Slot>, release: Release, entries: ScheduleKeys, now: Moment) -> Self {
         let core = &slot.core;
-        if release.queued {
-            slot.note_release_begun(&release.token);
-        }
         let number = if core.store().is_immediate() {
             core.schedule().cancel(entries);
             None
@@ -278,11 +276,7 @@ impl PendingRelease {
     fn on_answer(mut self) -> bool {
         self.is_answered = true;
         let Self { slot, release, number, .. } = &self;
-        if slot.on_release_ended(release) {
-            slot.core.release_later(
-                Release::withdrawal(&release.key, &release.token, release.claim).of_share(release.share),
-            );
-        }
+        slot.on_release_ended(release);
         number.is_none_or(|number| slot.core.schedule().end_release(number))
     }
 }
@@ -310,13 +304,15 @@ impl Slot {
         self.core.release_by_keeper(release);
     }
 
-    /// No task waits for this release any more. Returns whether the store granted its token again meanwhile.
-    fn on_release_ended(self: &Arc<Self>, release: &Release) -> bool {
+    /// No task waits for this release any more. What the store may have granted under its token meanwhile is withdrawn.
+    fn on_release_ended(self: &Arc<Self>, release: &Release) {
         if !release.queued {
-            return false;
+            return;
         }
-        let is_granted_again = self.note_release_done(&release.token) == ReleaseDone::Done { is_granted_again: true };
+        if self.note_release_done(&release.token) == (ReleaseDone::Done { may_be_granted_again: true }) {
+            let Release { key, token, share, claim, .. } = release;
+            self.core.withdraw(Release::withdrawal(key, token, *claim).of_share(*share));
+        }
         self.release_forced(&release.token);
-        is_granted_again
     }
 }

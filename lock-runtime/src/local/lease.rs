@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::active_hold::{ActiveHold, EndedHold};
 use super::lingering::Linger;
 use super::pending_ask::PendingAsk;
-use super::readers::Readers;
-use super::resolved_request::{PrefixPlace, ResolvedRequest};
-use super::terms::Terms;
+use super::resolved_request::ResolvedRequest;
 use super::upkeep::ScheduleKeys;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::loss_reason::LossReason;
@@ -60,143 +59,6 @@ pub(super) struct RenewalState {
     ///
     /// Boxed: a short hold is not renewed.
     pub(super) requested: Option<Box<Deadline>>,
-}
-
-/// The hold that a lease carries now.
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the hold")]
-#[derive(Debug)]
-pub(super) struct ActiveHold {
-    pub(super) id: u64,
-    pub(super) since: Moment,
-    pub(super) prefix: PrefixPlace,
-    pub(super) path: Path,
-    pub(super) expire: Duration,
-    pub(super) renew: bool,
-    pub(super) body: bool,
-    /// The readers that have the hold together. `None` for a hold of one task.
-    pub(super) readers: Option<Box<Readers>>,
-    /// How long the lease is kept after the hold.
-    pub(super) linger: Duration,
-    pub(super) terms: Option<Arc<Terms>>,
-    /// Until when others are kept out, also when the hold ends before. Boxed: few holds have such a time.
-    pub(super) kept_until: Option<Box<Deadline>>,
-    /// Whether the hold has ended, and only keeps others out (see `rest.rs`).
-    pub(super) rests: bool,
-    /// Whether it was told that the hold lasts for long.
-    pub(super) is_long_told: bool,
-    /// The hold's own end, even when the store has confirmed the lease for longer.
-    pub(super) own: Deadline,
-    /// When the store last confirmed the full lease for this hold.
-    pub(super) confirmed: Option<Moment>,
-    /// Whether that was for a hold before this one: the rest of the lease is shorter than this hold may last.
-    pub(super) is_inherited: bool,
-    /// Counts the hold for as long as it lasts. Each of several readers has its own.
-    pub(super) holding: Option<metrics::Holding>,
-}
-
-/// What is told of a hold that has ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EndedHold {
-    pub(super) since: Moment,
-    pub(super) prefix: PrefixPlace,
-    /// How many tasks had it.
-    pub(super) users: u32,
-    /// Why it was lost, if its deadline passed.
-    pub(super) reason: LossReason,
-}
-
-impl ActiveHold {
-    /// A hold that starts `now`. If it is one of several keys, its lease is renewed until its time begins.
-    pub(super) fn new(id: u64, path: Path, holding: metrics::Holding, request: &ResolvedRequest, now: Moment) -> Self {
-        let mut hold = Self::of_request(id, path, holding, request, now);
-        if request.is_part() {
-            hold.own = Deadline::new(now, request.expire);
-            (hold.renew, hold.body, hold.terms, hold.kept_until) = (true, false, None, None);
-        }
-        hold
-    }
-
-    /// A hold whose time begins `now`.
-    pub(super) fn of_request(
-        id: u64,
-        path: Path,
-        holding: metrics::Holding,
-        request: &ResolvedRequest,
-        now: Moment,
-    ) -> Self {
-        let &ResolvedRequest { prefix, expire, renew, body, ref terms, .. } = request;
-        let terms = terms.clone();
-        let own = Deadline::new(now, expire);
-        let own = terms.as_ref().and_then(|terms| terms.latest_end(now)).map_or(own, |latest| latest.min_at(own, now));
-        let kept_until = terms.as_ref().and_then(|terms| terms.kept_until(now));
-        Self {
-            id,
-            since: now,
-            prefix,
-            path,
-            expire,
-            renew,
-            body,
-            linger: request.linger(),
-            readers: request.joins_readers().then(|| Box::new(Readers::first(now))),
-            terms,
-            kept_until,
-            rests: false,
-            is_long_told: false,
-            own,
-            confirmed: None,
-            is_inherited: false,
-            holding: Some(holding),
-        }
-    }
-
-    pub(super) fn as_ended(&self) -> EndedHold {
-        EndedHold { since: self.since, prefix: self.prefix, users: self.users(), reason: LossReason::Deadline }
-    }
-
-    /// How many tasks have the hold.
-    pub(super) fn users(&self) -> u32 {
-        self.readers.as_ref().map_or(1, |readers| readers.active)
-    }
-
-    /// The latest end that its request allows.
-    pub(super) fn latest_end(&self) -> Option<Deadline> {
-        self.terms.as_ref()?.latest_end(self.since)
-    }
-
-    /// Moves its own end to `own`, but not beyond the latest end.
-    pub(super) fn move_end(&mut self, own: Deadline, now: Moment) {
-        let own = self.own.max_at(own, now);
-        self.own = self.latest_end().map_or(own, |latest| latest.min_at(own, now));
-    }
-
-    /// Whether a lease until `until` lasts for as long as this hold may.
-    pub(super) fn is_covered_by(&self, until: Deadline) -> bool {
-        self.latest_end().is_some_and(|latest| until.span() >= latest.remaining_at(until.start()))
-    }
-
-    /// The lease that the hold wants at `now`.
-    pub(super) fn wanted(&self, now: Moment, drift: Drift) -> Duration {
-        if !self.renew {
-            return self.own.remaining_at(now);
-        }
-        match self.latest_end() {
-            None => self.expire,
-            Some(latest) => self.expire.min(drift.lease_for(latest.remaining_at(now))),
-        }
-    }
-
-    /// In how long the hold will have lasted for `long`. `None` when that was told before.
-    pub(super) fn is_long_in(&self, long: Duration, now: Moment) -> Option<Duration> {
-        (!self.is_long_told).then(|| long.saturating_sub(now.since(self.since)))
-    }
-
-    /// How long the hold has lasted, the first time that this is at least `long`.
-    pub(super) fn note_long(&mut self, long: Duration, now: Moment) -> Option<Duration> {
-        self.is_long_in(long, now).filter(Duration::is_zero)?;
-        self.is_long_told = true;
-        Some(now.since(self.since))
-    }
 }
 
 /// The fencing tokens that are reserved and not yet used: `next..end`.
@@ -314,6 +176,15 @@ impl Lease {
         }
         self.until = self.until.max_at(until, now);
         true
+    }
+
+    /// Rule S6: other owners of a lock that is shared draw meanwhile. A token that was drawn for a task that gave up would be smaller
+    /// than theirs when a later hold used it.
+    pub(super) fn forget_shared_fences(&mut self) {
+        mutant!(SharedFencesKept => return);
+        if self.share.is_some() {
+            self.fences = Fences::default();
+        }
     }
 
     pub(super) fn note_contention(&mut self) {

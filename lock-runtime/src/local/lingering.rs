@@ -225,11 +225,10 @@ impl Slot {
 impl Core {
     /// Sees to a lease that has begun to linger.
     pub(super) fn keep(&self, slot: &Arc<Slot>, Lingering { look_in, is_new }: Lingering) {
-        // Rule S7: the store tells other processes alone of a task that waits for a permit.
+        // Rule S7: the store tells only other processes of a permit that this process waits for. So this process looks itself.
         if slot.share.is_some() && self.table().is_wanted_beside(slot) {
-            return self.release_if_lingering(slot);
-        }
-        if let Some(pause) = look_in {
+            self.yield_to_others(slot);
+        } else if let Some(pause) = look_in {
             self.schedule().set_timer(slot, pause);
         }
         if !is_new {

@@ -57,7 +57,7 @@ impl State {
         let lease = self.lease.as_ref()?;
         // Rule L1: a hold starts only on a lease with time left.
         let left = lease.ends(now)?.remaining_at(now);
-        let is_long = left >= (request.expire / 2).min(ENOUGH_LEASE) && !lease.rests();
+        let is_long = left >= (request.expire / 2).min(ENOUGH_LEASE);
         mutant!(ReadersOvertakeWriter => return self.add_reader(slot, request, now));
         (is_long && lease.contention.is_none()).then(|| self.add_reader(slot, request, now))?
     }
@@ -82,6 +82,9 @@ impl State {
         let lease = self.lease.as_mut()?;
         let hold = lease.hold.as_mut()?;
         hold.readers.as_mut()?.active += 1;
+        // A hold that rests keeps writers out, and no readers.
+        let rested = std::mem::take(&mut hold.rests);
+        hold.renew |= rested;
         hold.body |= request.body;
         hold.linger = hold.linger.max(request.linger());
         let is_longer = request.expire > hold.expire;
@@ -94,7 +97,7 @@ impl State {
         let (id, token) = (hold.id, lease.token.clone());
         let holding = lease.holds.begin(request.prefix(), Path::HandOver);
         self.counts.count(Path::HandOver);
-        if is_longer {
+        if is_longer || rested {
             self.track(slot);
         }
         Some(HoldHandle::of_reader(slot, id, token, holding))

@@ -42,9 +42,12 @@ impl State {
     /// Makes the hold that ends now rest. It gets another number, so nobody takes it for the hold that it was.
     pub(super) fn begin_rest(&mut self) {
         let id = self.new_id();
-        let Some(hold) = self.lease.as_mut().and_then(|lease| lease.hold.as_mut()) else { return };
+        let Some(lease) = self.lease.as_mut() else { return };
+        let Some(hold) = lease.hold.as_mut() else { return };
         hold.id = id;
         hold.rests = true;
+        // It ends with its lease: what it wanted for itself may be shorter than the rest.
+        hold.own = lease.until;
         hold.body = false;
         hold.renew = false;
         hold.is_long_told = true;
@@ -55,6 +58,12 @@ impl State {
 }
 
 impl Slot {
+    /// For how long the lock still rests. `None` when it does not.
+    pub(super) fn rests_for(&self) -> Option<Duration> {
+        let state = self.locked();
+        state.lease.as_ref().filter(|lease| lease.rests()).map(|lease| lease.rest(Moment::now()))
+    }
+
     /// Ends the rest of a hold whose time is over. Returns its number, which has the turn.
     fn end_rest(self: &Arc<Self>) -> Option<(u64, Ended)> {
         let id = {

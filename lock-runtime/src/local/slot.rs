@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
+use super::active_hold::{ActiveHold, EndedHold};
 use super::asking::EndingToken;
 use super::core::Core;
 use super::counters::SlotCounts;
 use super::handle::HoldHandle;
-use super::lease::{ActiveHold, EndedHold, Lease};
+use super::lease::Lease;
 use super::offer::Offers;
 use super::pending_ask::PendingAsk;
 use super::permits::PermitQueue;
@@ -181,7 +182,7 @@ impl Slot {
         self.locked().turn.is_some()
     }
 
-    /// Whether a task here has the turn, and no lease yet.
+    /// Whether a task here has the turn, and no lease yet: it asks, or is about to.
     pub(super) fn waits(&self) -> bool {
         let state = self.locked();
         state.turn.is_some() && state.lease.is_none()

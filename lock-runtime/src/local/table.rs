@@ -13,6 +13,7 @@ use super::family::Family;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{Entered, Slot};
 use crate::clock::Moment;
+use crate::share::Share;
 
 #[cfg(not(test))]
 type Hasher = std::hash::RandomState;
@@ -52,7 +53,7 @@ impl Table {
 
     /// Takes the turn for a key, or a place in its queue when the request waits. Or joins the readers who hold it at `now`.
     ///
-    /// Returns as well a slot whose lease lingers here, and keeps this request out: it is for another mode.
+    /// Also returns the slot that keeps this request out because its lease lingers here for another mode.
     pub(super) fn enter<'a>(
         &self,
         core: &'a Arc<Core>,
@@ -70,20 +71,25 @@ impl Table {
             let alone = slots.get(key).filter(|slot| slot.lingers()).cloned();
             return (slot, entered, alone.or_else(|| family.lingering_beside(share)));
         }
-        let shared = sharing.get(key).and_then(Family::lingering);
         // One look at the table, which costs more than the reference that a known key does not need.
         let slot = Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key))));
         // This runs under the table's lock, so the slot can't be forgotten before it is entered.
         let entered = slot.enter(core.waiter_limit(), request, wait, now);
-        (slot, entered, shared)
+        (slot, entered, sharing.get(key).and_then(Family::lingering))
     }
 
-    /// Whether a task here waits for the lock of `slot` in another mode.
+    /// Whether a task here waits for the lock of the readers in `slot` in another mode.
     pub(super) fn is_wanted_beside(&self, slot: &Arc<Slot>) -> bool {
         mutant!(LingersBesideOthers => return false);
         let keys = self.locked();
         let family = keys.sharing.get(&slot.key).map_or(&[][..], Family::slots);
-        keys.slots.get(&slot.key).into_iter().chain(family).any(|other| !Arc::ptr_eq(other, slot) && other.waits())
+        let others = family.iter().filter(|other| other.share != Some(Share::READ));
+        keys.slots.get(&slot.key).into_iter().chain(others).any(|other| other.waits())
+    }
+
+    /// The slot of readers that keep a lease of `key` for the next of them.
+    pub(super) fn lingering_readers(&self, key: &str) -> Option<Arc<Slot>> {
+        self.locked().sharing.get(key).and_then(Family::lingering)
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Slot>> {

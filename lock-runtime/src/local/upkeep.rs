@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::lease::{ActiveHold, Lease};
+use super::active_hold::ActiveHold;
+use super::lease::Lease;
 use super::lingering::Lingered;
 use super::readers::Calls;
 use super::slot::Slot;

@@ -26,8 +26,9 @@ impl Slot {
     /// know the script, or the connection broke. When the task is polled late, its ask may have been withdrawn before.
     /// Then the command would be granted, and nobody would use the grant until its claim ends.
     ///
-    /// So the token is withdrawn behind the command, because the connection may have sent the command already. When another task is
-    /// just releasing a lease of the token, the token is withdrawn only then: that task would take the withdrawal for a loss.
+    /// So the token is withdrawn behind the command, because the connection may have sent the command already. If another task is
+    /// just releasing a lease of this token, the token is withdrawn after that release. A withdrawal before it would look like a loss
+    /// to that task.
     pub(super) async fn while_wanted<T>(
         &self,
         takings: u32,
@@ -36,7 +37,7 @@ impl Slot {
     ) -> Option<T> {
         poll_fn(|context| match command.as_mut().poll(context) {
             Poll::Pending if self.is_given_up(takings, &ask.token) => {
-                if !self.locked().is_ending(&ask.token) {
+                if !self.locked().leave_to_release(&ask.token) {
                     self.core.withdraw(ask.withdrawal());
                 }
                 Poll::Ready(None)
@@ -46,11 +47,11 @@ impl Slot {
         .await
     }
 
-    /// Whether no task here has a use for the token any more. A lease that a task is just releasing is still in use:
-    /// that task waits for the outcome.
-    pub(crate) fn has_given_up(&self, token: &Token) -> bool {
+    /// Leaves what the store may grant under `token` to the task here that uses the token: for an ask, a lease, or the release of one.
+    /// Returns `false` when no task does. Then the token is to be withdrawn.
+    pub(crate) fn leave_to_user(&self, token: &Token) -> bool {
         let mut state = self.locked();
-        !state.wants(token) && !state.is_ending(token)
+        state.wants(token) || state.leave_to_release(token)
     }
 
     /// The state is locked only when a turn was taken from a task: this runs at each poll.

@@ -402,7 +402,7 @@ pub(super) const ALL: &[Seeded] = &[
         )),
     ),
     seen_in(
-        7647,
+        32_897,
         in_a_cluster(code(
             "a redirection hides that the next master did not answer",
             Mutant::RedirectionHidesSilence,
@@ -410,7 +410,7 @@ pub(super) const ALL: &[Seeded] = &[
         )),
     ),
     seen_in(
-        13_789,
+        32_897,
         in_a_cluster(code(
             "what a redirected repetition put into the queue again is left there",
             Mutant::QueuedRepetitionLeft,

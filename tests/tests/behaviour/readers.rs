@@ -30,6 +30,7 @@ over_every_store![
     all_readers_are_stopped_by_force,
     a_reader_that_gives_up_leaves_nothing,
     a_dropped_reader_makes_way_for_a_writer,
+    a_reader_that_joins_does_not_shorten_the_time_that_writers_are_kept_out,
 ];
 
 async fn read(manager: &LockManager) -> LockGuard {
@@ -421,4 +422,25 @@ async fn a_dropped_reader_makes_way_for_a_writer(world: World) {
         drop(readers);
         timeout(LONG / 2, writer).await.unwrap().release().await.unwrap();
     }
+}
+
+async fn a_reader_that_joins_does_not_shorten_the_time_that_writers_are_kept_out(world: World) {
+    if refuses_sharing(&world).await {
+        return;
+    }
+    let (north, south) = (world.manager().await, world.manager().await);
+    let kept = Duration::from_secs(1);
+    let outer = async {
+        let nested = north.lock("p", "k").read().at_least(kept).run(async { Instant::now() }).await.unwrap();
+        let manager = north.clone();
+        let joins = tokio::spawn(async move { manager.lock_all("p", ["k"]).read().run(async {}).await });
+        joins.await.unwrap().unwrap();
+        nested
+    };
+    let start = north.lock("p", "k").read().run(outer).await.unwrap();
+    for manager in [&north, &south, &north] {
+        assert!(can_read(manager).await, "a reader keeps writers out, and no readers");
+    }
+    write(&south).await.release().await.unwrap();
+    assert!(start.elapsed() > kept.saturating_sub(Duration::from_millis(100)), "{:?}", start.elapsed());
 }

@@ -30,6 +30,8 @@ over_every_store![
     a_dropped_request_leaves_nothing,
     a_lease_that_is_not_renewed_begins_when_all_are_held,
     a_minimum_time_and_a_limit_hold_for_all,
+    a_nested_minimum_time_begins_when_all_are_held,
+    a_nested_request_that_fails_keeps_nobody_out,
 ];
 
 async fn hold(manager: &LockManager, key: &str) -> lock_runtime::LockGuard {
@@ -292,4 +294,52 @@ async fn a_minimum_time_and_a_limit_hold_for_all(world: World) {
     assert!(matches!(error, LockError::Lost { max_hold: Some(_), completed: false, .. }), "{error:?}");
     assert!(start.elapsed() >= SHORT && start.elapsed() < SHORT + NOISE, "{:?}", start.elapsed());
     assert_free(&other, &["a", "b"]).await;
+}
+
+async fn a_nested_minimum_time_begins_when_all_are_held(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let (kept, wait) = (Duration::from_secs(1), Duration::from_millis(500));
+    let busy = hold(&other, "b").await;
+    let both = manager.lock_all("p", ["a", "b"]).timeout(LONG).at_least(kept);
+    let release = async {
+        sleep(wait).await;
+        busy.release().await.unwrap();
+    };
+    let nested = manager.lock("p", "a").run(both.run(async { Instant::now() }));
+    let (start, ()) = tokio::join!(nested, release);
+    let start = start.unwrap().unwrap();
+    let waits = async |key: &'static str| {
+        hold(&other, key).await.release().await.unwrap();
+        start.elapsed()
+    };
+    let (a, b) = tokio::join!(waits("a"), waits("b"));
+    // The time counts from just before the body.
+    assert!(a.min(b) > kept.saturating_sub(wait / 2) && a.max(b) < kept + NOISE, "{a:?} {b:?}");
+}
+
+async fn a_nested_request_that_fails_keeps_nobody_out(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let kept = Duration::from_mins(1);
+    let busy = hold(&other, "b").await;
+    let before = manager.stats().timeouts;
+    let nested = async {
+        let both = || manager.lock_all("p", ["a", "b"]).at_least(kept);
+        let error = both().timeout(Duration::ZERO).run(async {}).await.unwrap_err();
+        assert!(error.is_timeout(), "{error:?}");
+        assert!(tokio::time::timeout(SHORT, both().timeout(LONG).run(async {})).await.is_err());
+        // Joined calls enter the lock one after another.
+        let first = manager.lock("p", "a").run(sleep(SHORT));
+        let second = async {
+            tokio::task::yield_now().await;
+            manager.lock_all("p", ["a"]).timeout(Duration::ZERO).run(async {}).await
+        };
+        let (first, second) = tokio::join!(first, second);
+        first.unwrap();
+        assert!(second.unwrap_err().is_timeout());
+    };
+    manager.lock("p", "a").run(nested).await.unwrap();
+    assert_eq!(manager.stats().timeouts, before + 2);
+    assert_free(&other, &["a"]).await;
+    busy.release().await.unwrap();
+    assert_free(&other, &["b"]).await;
 }

@@ -53,7 +53,7 @@ async fn row_35_a_server_clock_that_steps_back_only_keeps_a_crashed_holders_lock
     let waiter = tokio::spawn(south.lock("p", "k").timeout(LONG).fenced(true).acquire());
     is_queued(&server).await;
     server.step_to(-STEP);
-    // Its holder counts by a clock of his own, and gives it back when he has lost it.
+    // Its holder counts by a clock of his own, and releases it when he has lost it.
     is_lost(&guard).await;
     drop(guard);
     let lost = Instant::now();

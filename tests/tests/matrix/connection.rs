@@ -32,7 +32,7 @@ async fn an_acquire_meets(fault: Fault) {
     is_confirmed(&guard, LONG).await;
     match guard.release().await {
         // The keeper asked again over its own connection, and was granted the lock. This one is found to be silent only now,
-        // which takes all the time that a command has: the outcome is unknown, and the keeper gives the lock back.
+        // which takes all the time that a command has: the outcome is unknown, and the keeper releases the lock.
         Err(LockError::Backend { .. }) if may_stay_silent => {}
         released => released.unwrap(),
     }

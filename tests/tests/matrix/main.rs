@@ -38,7 +38,7 @@ async fn manager(url: &str) -> LockManager {
     LockManager::connect(url).await.unwrap()
 }
 
-/// Takes the lock and gives it back, so that the server knows every script.
+/// Takes the lock and releases it, so that the server knows every script.
 async fn warm_up(managers: &[&LockManager]) {
     for manager in managers {
         manager.lock("warm", "up").acquire().await.unwrap().release().await.unwrap();

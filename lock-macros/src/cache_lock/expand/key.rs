@@ -1,7 +1,7 @@
 //! The key, or the keys, as the runtime takes them.
 
 use proc_macro2::{Span, TokenStream};
-use quote::quote_spanned;
+use quote::{ToTokens, quote_spanned};
 use syn::spanned::Spanned;
 
 use crate::cache_lock::model::{Key, Keys};
@@ -50,6 +50,7 @@ pub(super) fn keys(keys: &Keys, private: &TokenStream) -> TokenStream {
                 (#place).into_iter()
             }}
         }
+        Keys::Iterator(argument) => argument.to_token_stream(),
         Keys::Value(value) => value.clone(),
     }
 }

@@ -1,4 +1,4 @@
-//! The key: an expression, or the marked arguments; or several keys.
+//! The key: an expression, or the marked arguments.
 
 use std::collections::HashSet;
 
@@ -8,8 +8,8 @@ use syn::parse::ParseStream;
 use syn::spanned::Spanned;
 use syn::{Expr, ExprTuple, FnArg, Ident, LitStr, Member, Meta, Token};
 
-use super::{Options, Shape, bindings, plain, text, whole_attribute};
-use crate::cache_lock::parse::{Function, Mark, Written};
+use super::{Keys, Options, Shape, bindings, plain, text, whole_attribute};
+use crate::cache_lock::parse::{Function, Mark};
 use crate::mistakes::Mistakes;
 
 /// What the lock's name is made of.
@@ -22,16 +22,6 @@ pub(in crate::cache_lock) enum Key {
     Several(Keys),
 }
 
-/// What `keys = EXPR` names.
-pub(in crate::cache_lock) enum Keys {
-    /// `[from, to]`: each key is borrowed by itself.
-    Listed(Vec<Key>, Span),
-    /// A place, such as `ids` or `self.ids`, is borrowed and not moved.
-    Place(TokenStream),
-    /// A value, such as `ids.iter()`.
-    Value(TokenStream),
-}
-
 /// Either the option or the marks: both would leave open which comes first.
 pub(super) fn key(
     options: &mut Options,
@@ -40,7 +30,7 @@ pub(super) fn key(
     mistakes: &mut Mistakes,
 ) -> Option<Key> {
     if let Some(several) = options.take("keys") {
-        return keys(several, options, function, mistakes).map(Key::Several);
+        return Keys::read(several, options, function, mistakes).map(Key::Several);
     }
     let is_given = options.written.iter().any(|option| option.name == "key");
     let written = options.value("key", "id", mistakes);
@@ -72,33 +62,6 @@ pub(super) fn key(
     }
 }
 
-/// `keys` stands alone: beside a key nobody could tell whether it is one more lock.
-fn keys(option: Written, options: &mut Options, function: &Function, mistakes: &mut Mistakes) -> Option<Keys> {
-    if options.take("key").is_some() {
-        mistakes.at(&option.name, "`key` is one lock and `keys` are several: keep one of the two options");
-    }
-    if let Some(mark) = function.marks.first() {
-        mistakes.at(&mark.attribute, "`keys = …` names the keys already: remove this mark, or the option");
-    }
-    let Some(written) = option.value else {
-        mistakes.at(&option.name, "`keys` lacks its value: write `keys = [from, to]`");
-        return None;
-    };
-    let advice = match plain(&written) {
-        Expr::Array(array) if array.elems.is_empty() => "an empty list names nothing: write `keys = [from, to]`",
-        Expr::Array(array) => {
-            return Some(Keys::Listed(array.elems.iter().map(of_expression).collect(), written.span()));
-        }
-        Expr::Tuple(_) => "a tuple is one key of several parts: for several locks write a list, `keys = [from, to]`",
-        Expr::Closure(_) => "the keys are the values themselves: write `keys = [from, to]`, without a closure",
-        Expr::Lit(_) => "`keys` takes several keys, such as `keys = [from, to]`: for one lock write `key = …`",
-        place @ (Expr::Path(_) | Expr::Field(_) | Expr::Index(_)) => return Some(Keys::Place(quote!(#place))),
-        value => return Some(Keys::Value(quote!(#value))),
-    };
-    mistakes.at(&written, advice);
-    None
-}
-
 /// Several fields of one argument are several parts.
 fn check_marks_differ(marks: &[Mark], mistakes: &mut Mistakes) {
     let mut named = HashSet::new();
@@ -127,7 +90,7 @@ fn check_written(written: &Expr, mistakes: &mut Mistakes) {
     }
 }
 
-fn of_expression(written: &Expr) -> Key {
+pub(super) fn of_expression(written: &Expr) -> Key {
     match plain(written) {
         Expr::Tuple(ExprTuple { elems, .. }) => Key::Tuple(elems.iter().map(of_expression).collect(), written.span()),
         other => Key::One(quote!(#other)),

@@ -34,7 +34,7 @@ pub(super) fn check_lease_can_linger(settings: &[Setting], mistakes: &mut Mistak
     let is_renewed = has("renew").is_none_or(|renew| renew.value.to_string() != "false");
     let problem = match (has("permits"), has("read")) {
         (Some(_), _) => {
-            "a permit does not linger: its lease would keep others out although nobody holds it; keep one of the two"
+            "a permit does not linger: nobody else could use a permit that is kept; keep one of the two options"
         }
         (_, Some(_)) if !is_renewed || has("max_hold").or(has("at_least")).is_some() => {
             "a reader with `renew = false`, `max_hold` or `at_least` has a lease of its own, which no other hold could use \

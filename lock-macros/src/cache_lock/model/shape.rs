@@ -199,7 +199,7 @@ fn arguments<'a>(segment: &'a PathSegment, name: &str) -> impl Iterator<Item = &
     arguments.into_iter().flatten()
 }
 
-fn plain_type(mut outer: &Type) -> &Type {
+pub(super) fn plain_type(mut outer: &Type) -> &Type {
     loop {
         outer = match outer {
             Type::Group(group) => &group.elem,

@@ -108,6 +108,6 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
         Behind::Another => (slot.holder_elsewhere(), false),
     };
     core.note_timeout(request, waited, holder.as_deref(), slot.holder_seen_for());
-    let frees_in = if held_here { None } else { slot.frees_in(Moment::now()) };
+    let frees_in = if held_here { slot.rests_for() } else { slot.frees_in(Moment::now()) };
     LockError::Timeout { key, waited, holder, held_here, frees_in }
 }

@@ -3,6 +3,8 @@ use std::time::Duration;
 use tokio::time::{Instant, advance, sleep};
 
 use super::round;
+use crate::clock::Moment;
+use crate::local::lease::Fences;
 use crate::local::upkeep::{Action, Trigger};
 use crate::mutants::{Mutant, Seeded};
 use crate::store::Events as _;
@@ -338,6 +340,24 @@ async fn readers_that_keep_a_lease_yield_to_tasks_of_their_process() {
     }
 }
 
+/// Nobody saw the task that wants a permit when the readers' lease began to linger. The store's refusal tells.
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_refused_a_permit_makes_readers_of_its_process_yield() {
+    let (locks, start) = (LockManager::in_memory(), Instant::now());
+    let reader = request(&locks, "k").read().acquire().await.unwrap();
+    let waiting = tokio::spawn(locks.lock("p", "k").permits(1).acquire());
+    tokio::task::yield_now().await;
+    let slots = locks.core().table().sharing("p:k");
+    let [readers, permit] = slots.as_slice() else { panic!("{slots:?}") };
+    let turn = readers.locked().turn.unwrap();
+    readers.end(turn, Moment::now());
+    std::mem::forget(reader);
+    assert_eq!(locks.stats().lingering, 1);
+    permit.on_interruption();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
 /// The process has a permit, and a grant for its reader was sent and is not read yet. Then the message that another process waits is
 /// for both.
 #[tokio::test(start_paused = true)]
@@ -373,4 +393,38 @@ async fn what_no_other_hold_could_use_again_does_not_linger() {
     }
     locks.lock("p", "k").read().acquire().await.unwrap().release().await.unwrap();
     assert_eq!(locks.stats().lingering, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_lingers_after_its_rest_however_long_that_was() {
+    let locks = LockManager::in_memory();
+    for (expire, at_least) in [(200, 500), (500, 200), (30_000, 50_000)] {
+        let [expire, at_least] = [expire, at_least].map(Duration::from_millis);
+        let request = locks.lock("p", "k").expire(expire).at_least(at_least).linger(LINGER);
+        request.run(async {}).await.unwrap();
+        assert_eq!(locks.stats().lingering, 0, "it rests");
+        sleep(at_least + LINGER / 2).await;
+        assert_eq!(locks.stats().lingering, 1, "{expire:?} {at_least:?}");
+        sleep(LINGER).await;
+        assert!(!locks.is_locked("p", "k").await.unwrap());
+    }
+}
+
+/// Rule S6: a reader gave up after its fencing token was drawn, and the next reader on the same lease wants none.
+#[tokio::test(start_paused = true)]
+async fn a_token_that_no_reader_took_is_not_taken_after_other_owners_have_drawn() {
+    for bug in [None, Some(Mutant::SharedFencesKept)] {
+        let _seeded = Seeded::begin(bug);
+        let locks = LockManager::in_memory();
+        let other = LockManager::builder().in_memory_with(&locks).unwrap();
+        let reader = |locks: &LockManager, fenced| request(locks, "k").read().fenced(fenced).acquire();
+        reader(&locks, false).await.unwrap().release().await.unwrap();
+        let slot = locks.core().table().all().pop().unwrap();
+        slot.locked().lease.as_mut().unwrap().fences = Fences::new(1, 1);
+        reader(&locks, false).await.unwrap().release().await.unwrap();
+        let theirs = [reader(&other, true).await.unwrap(), reader(&other, true).await.unwrap()];
+        let ours = reader(&locks, true).await.unwrap();
+        let is_larger = theirs.iter().all(|theirs| ours.fencing_token() > theirs.fencing_token());
+        assert_eq!(is_larger, bug.is_none(), "{ours:?} {theirs:?}");
+    }
 }

@@ -1,10 +1,10 @@
-//! Tests: handles of holds that have ended. What they do does not touch the next hold.
+//! Tests: what is seen of holds that have ended. What their handles do does not touch the next hold.
 
 use std::time::Duration;
 
-use crate::LockManager;
 use crate::clock::Deadline;
 use crate::store::Renewed;
+use crate::{LockError, LockManager};
 
 /// The answer to an extension comes after the lease and its token were handed over to the next hold.
 #[tokio::test(start_paused = true)]
@@ -23,4 +23,17 @@ async fn an_extension_that_comes_too_late_does_not_end_the_next_hold() {
     assert!(handle.on_renewed(Renewed::NotOwned, lease).unwrap_err().is_lost());
     assert!(!next.is_valid());
     assert!(next.release().await.unwrap_err().is_lost());
+}
+
+/// Nobody holds the lock, and the end of its rest is known.
+#[tokio::test(start_paused = true)]
+async fn a_try_is_told_when_the_rest_of_a_lock_is_over() {
+    let (locks, second) = (LockManager::in_memory(), Duration::from_secs(1));
+    locks.lock("p", "k").at_least(second * 9).run(tokio::time::sleep(second)).await.unwrap();
+    let told = locks.lock("p", "k").timeout(Duration::ZERO).acquire().await.unwrap_err();
+    assert!(told.retry_after().is_some_and(|rest| rest <= second * 8 && rest > second * 7), "{told:?}");
+    tokio::time::sleep(second * 8).await;
+    let _holder = locks.lock("p", "k").acquire().await.unwrap();
+    let told = locks.lock("p", "k").timeout(Duration::ZERO).acquire().await.unwrap_err();
+    assert!(matches!(told, LockError::Timeout { held_here: true, frees_in: None, .. }), "{told:?}");
 }

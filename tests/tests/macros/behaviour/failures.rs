@@ -35,6 +35,15 @@ async fn reported(key: Option<u8>, after: i64) -> Option<LockError> {
     None
 }
 
+#[cache_lock(prefix = "fail", key = "k", timeout_ms = 0, on_fail = |err| match err {
+    LockError::Timeout { .. } => Ok(()),
+    err => Err(err.into()),
+})]
+async fn job(key: &str) -> Result<(), ShopError> {
+    assert!(key.is_empty());
+    Ok(())
+}
+
 #[cache_lock(prefix = "fail", key = 1, timeout_s = seconds, on_fail = |error| Some(error))]
 async fn negative(seconds: i64) -> Option<LockError> {
     None
@@ -51,6 +60,7 @@ async fn a_busy_lock_becomes_the_error_or_the_value_that_was_asked_for() {
         assert_eq!(begins_with_a_block(true).await, 38);
         assert_eq!(closure("n", "m".into()).await, "n: true");
         assert!(matches!(converted().await, Err(ShopError::Lock(error)) if error.is_timeout()));
+        assert!(job("busy").await.is_ok(), "another instance runs it");
         drop(held);
         assert_eq!(value(4).await, 5);
     })
@@ -70,6 +80,7 @@ async fn a_key_or_time_that_makes_no_sense_runs_no_body() {
 #[tokio::test]
 async fn without_a_manager_the_fn_says_so() {
     assert!(matches!(converted().await, Err(ShopError::Lock(LockError::NotInstalled))));
+    assert!(matches!(job("").await, Err(ShopError::Lock(LockError::NotInstalled))));
 }
 
 #[tokio::test(start_paused = true)]

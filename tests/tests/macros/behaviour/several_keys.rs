@@ -39,6 +39,30 @@ async fn moved(ids: BTreeSet<u64>) -> Result<BTreeSet<u64>> {
     Ok(ids)
 }
 
+#[cache_lock(prefix = "list", keys = ids)]
+async fn sorted(ids: &mut Vec<u64>) -> Result<()> {
+    ids.sort_unstable();
+    Ok(())
+}
+
+#[cache_lock(prefix = "list", keys = ids, guard = guard)]
+async fn iterated(ids: impl Iterator<Item = u64>) -> Result<usize> {
+    Ok(guard.keys().len())
+}
+
+#[cache_lock(prefix = "list", keys = ids, guard = guard)]
+async fn generic<I>(ids: I) -> Result<usize>
+where
+    I: IntoIterator<Item = u64>,
+{
+    Ok(guard.keys().len())
+}
+
+#[cache_lock(prefix = "list", keys = ids, manager = locks, guard = guard)]
+fn threaded<'a, I: ExactSizeIterator<Item = &'a String>>(locks: &LockManager, ids: I) -> Result<usize> {
+    Ok(guard.keys().len())
+}
+
 #[cache_lock(prefix = "list", keys = ids.iter().map(|id| id + 1), guard = guard)]
 async fn computed(ids: Vec<u64>) -> Result<usize> {
     Ok(guard.keys().len() + ids.len())
@@ -84,6 +108,22 @@ async fn keys_are_borrowed_and_not_moved() {
         assert_eq!(moved(BTreeSet::from([1, 2])).await.unwrap().len(), 2);
         assert_eq!(computed(vec![1, 2, 2]).await.unwrap(), 5);
         assert!(matches!(listed(&[]).await, Err(LockError::InvalidKey { .. })));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_argument_is_borrowed_again_or_used_up_where_it_must_be() {
+    alone(async {
+        let mut ids = vec![3, 1, 2];
+        sorted(&mut ids).await.unwrap();
+        assert_eq!(ids, [1, 2, 3]);
+        assert_eq!(iterated(ids.iter().copied()).await.unwrap(), 3);
+        assert_eq!(generic(ids).await.unwrap(), 3);
+        let names = ["a".to_owned(), "b".to_owned()];
+        let locks = LockManager::current().unwrap();
+        let held = std::thread::scope(|scope| scope.spawn(|| threaded(&locks, names.iter())).join().unwrap());
+        assert_eq!(held.unwrap(), 2);
     })
     .await;
 }

@@ -108,7 +108,7 @@ impl Entry<Ask> {
             return false;
         }
         let is_old = now.since(self.deadline.start()) > OLD;
-        !(is_old && store.gather.events().is_some_and(|events| events.has_given_up(&self.item)))
+        !is_old || store.gather.events().is_none_or(|events| events.leave_to_user(&self.item))
     }
 
     /// Passes the answer to the task that waits for it.

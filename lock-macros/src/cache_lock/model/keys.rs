@@ -1,0 +1,110 @@
+//! Several keys: what `keys = EXPR` names.
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::{Expr, FnArg, GenericParam, Ident, Pat, Signature, Token, Type, TypeParamBound, WherePredicate};
+
+use super::key::{Key, of_expression};
+use super::shape::plain_type;
+use super::{Options, plain};
+use crate::cache_lock::parse::{Function, Written};
+use crate::mistakes::Mistakes;
+
+/// What `keys = EXPR` names.
+pub(in crate::cache_lock) enum Keys {
+    /// `[from, to]`: each key is borrowed by itself.
+    Listed(Vec<Key>, Span),
+    /// A place, such as `ids` or `self.ids`, is borrowed and not moved.
+    Place(TokenStream),
+    /// An argument that is an iterator. The keys use it up.
+    Iterator(Ident),
+    /// A value, such as `ids.iter()`.
+    Value(TokenStream),
+}
+
+impl Keys {
+    /// `keys` stands alone: beside a key nobody could tell whether it is one more lock.
+    pub(super) fn read(
+        option: Written,
+        options: &mut Options,
+        function: &Function,
+        mistakes: &mut Mistakes,
+    ) -> Option<Self> {
+        if options.take("key").is_some() {
+            mistakes.at(&option.name, "`key` is one lock and `keys` are several: keep one of the two options");
+        }
+        if let Some(mark) = function.marks.first() {
+            mistakes.at(&mark.attribute, "`keys = …` names the keys already: remove this mark, or the option");
+        }
+        let Some(written) = option.value else {
+            mistakes.at(&option.name, "`keys` lacks its value: write `keys = [from, to]`");
+            return None;
+        };
+        let advice = match plain(&written) {
+            Expr::Array(array) if array.elems.is_empty() => "an empty list names nothing: write `keys = [from, to]`",
+            Expr::Array(array) => {
+                return Some(Self::Listed(array.elems.iter().map(of_expression).collect(), written.span()));
+            }
+            Expr::Tuple(_) => {
+                "a tuple is one key of several parts: for several locks write a list, `keys = [from, to]`"
+            }
+            Expr::Closure(_) => "the keys are the values themselves: write `keys = [from, to]`, without a closure",
+            Expr::Lit(_) => "`keys` takes several keys, such as `keys = [from, to]`: for one lock write `key = …`",
+            place @ (Expr::Path(_) | Expr::Field(_) | Expr::Index(_)) => {
+                return Some(of_place(place, &function.signature));
+            }
+            value => return Some(Self::Value(quote!(#value))),
+        };
+        mistakes.at(&written, advice);
+        None
+    }
+}
+
+/// A place is borrowed. Two kinds of arguments can't be read through a borrow: a `&mut` is borrowed again, and an iterator is used up.
+fn of_place(place: &Expr, signature: &Signature) -> Keys {
+    let name = if let Expr::Path(path) = place { path.path.get_ident() } else { None };
+    let Some((name, argument)) = name.and_then(|name| Some((name, plain_type(type_of(name, signature)?)))) else {
+        return Keys::Place(quote!(#place));
+    };
+    match argument {
+        Type::Reference(reference) if reference.mutability.is_some() => Keys::Place(quote!(*#name)),
+        _ if is_iterator(argument, signature) => Keys::Iterator(name.clone()),
+        _ => Keys::Place(quote!(#place)),
+    }
+}
+
+/// The type of the argument called `name`.
+fn type_of<'a>(name: &Ident, signature: &'a Signature) -> Option<&'a Type> {
+    signature.inputs.iter().find_map(|argument| match argument {
+        FnArg::Typed(typed) if matches!(&*typed.pat, Pat::Ident(pattern) if pattern.ident == *name) => Some(&*typed.ty),
+        _ => None,
+    })
+}
+
+/// Whether all that is known of the type is that it is iterated: `impl Iterator<…>`, or a generic type with such a bound.
+fn is_iterator(argument: &Type, signature: &Signature) -> bool {
+    match argument {
+        Type::ImplTrait(hidden) => has_iterator(&hidden.bounds),
+        Type::Path(path) => path.path.get_ident().is_some_and(|name| {
+            let mut parameters = signature.generics.params.iter();
+            let mut clauses = signature.generics.where_clause.iter().flat_map(|clause| &clause.predicates);
+            let is_named = |of: &Type| matches!(of, Type::Path(path) if path.path.is_ident(name));
+            parameters.any(|parameter| {
+                matches!(parameter, GenericParam::Type(generic) if generic.ident == *name && has_iterator(&generic.bounds))
+            }) || clauses.any(|clause| {
+                matches!(clause, WherePredicate::Type(of) if is_named(&of.bounded_ty) && has_iterator(&of.bounds))
+            })
+        }),
+        _ => false,
+    }
+}
+
+/// `Iterator`, `IntoIterator`, `ExactSizeIterator` and their like.
+fn has_iterator(bounds: &Punctuated<TypeParamBound, Token![+]>) -> bool {
+    bounds.iter().any(|bound| {
+        let TypeParamBound::Trait(bound) = bound else { return false };
+        bound.path.segments.last().is_some_and(|last| last.ident.to_string().ends_with("Iterator"))
+    })
+}
