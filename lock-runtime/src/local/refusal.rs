@@ -9,7 +9,7 @@ use crate::token::Token;
 /// An owner of whom at least this much was left when this process first saw it would have been seen to renew: an ask that
 /// waits is repeated each second, and a holder renews after a third of its lease.
 const SURELY_RENEWS: Duration = Duration::from_millis(1500);
-/// The end of an owner's lease is known up to this.
+/// The end of an owner's lease is known up to this: two clocks run apart, and a waiter asks once in some seconds at least.
 const NEAR_END: Duration = Duration::from_millis(10);
 
 /// The last answer, when it was a refusal.
@@ -35,7 +35,9 @@ impl Refusal {
         let Some(before) = before.filter(|before| before.busy.owner == busy.owner) else {
             return Self { at, busy, frees, owner_renews: false, since: at, longest: told };
         };
-        let owner_renews = before.owner_renews || before.frees.is_some_and(Deadline::has_passed);
+        // An ask may come a little before the end that it is meant for. An owner of whom so little is left has not renewed.
+        let is_longer = busy.frees_in.is_none_or(|left| left > NEAR_END);
+        let owner_renews = before.owner_renews || (is_longer && before.frees.is_some_and(Deadline::has_passed));
         Self { at, busy, frees, owner_renews, since: before.since, longest: before.longest.max(told) }
     }
 

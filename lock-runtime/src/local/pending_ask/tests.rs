@@ -56,10 +56,21 @@ fn a_pushed_grant_is_over_when_the_server_says_later_that_another_has_the_lock()
 fn an_owner_that_was_to_be_gone_and_is_not_renews() {
     let mut pending = pending();
     for (owner, frees_in, renews) in
-        [("x", 9000, false), ("x", 0, false), ("x", 0, true), ("x", 9000, true), ("y", 0, false), ("y", 9, true)]
+        [("x", 9000, false), ("x", 0, false), ("x", 11, true), ("x", 9000, true), ("y", 0, false), ("y", 99, true)]
     {
         refuse(&mut pending, busy(owner, 1, frees_in));
         assert_eq!(pending.refusal.as_ref().is_some_and(|refusal| refusal.owner_renews), renews, "{owner} {frees_in}");
+    }
+}
+
+#[test]
+fn an_ask_that_came_just_before_the_end_of_a_lease_is_repeated_at_that_end() {
+    let mut pending = pending();
+    for frees_in in [0, 1, 10] {
+        refuse(&mut pending, busy("x", 1, 0));
+        refuse(&mut pending, busy("x", 1, frees_in));
+        let next = pending.next_ask(Moment::now());
+        assert!(next.is_none_or(|next| next <= Duration::from_millis(frees_in)), "{frees_in}: {next:?}");
     }
 }
 

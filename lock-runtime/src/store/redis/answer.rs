@@ -20,6 +20,12 @@ fn lease_left(millis: i64) -> Option<Duration> {
     u64::try_from(millis).ok().map(Duration::from_millis)
 }
 
+/// When a key ends of which `PTTL` says `millis`. A server has a key to the end of its last millisecond, so an ask that comes
+/// just this many milliseconds later may still find it.
+fn frees_in(millis: i64) -> Option<Duration> {
+    Some(lease_left(millis)? + Duration::from_millis(1))
+}
+
 /// Reads the reply to `SET … NX GET`: nothing, or the owner of the lock.
 pub(super) fn read_claimed(value: Value, ask: &Ask, sent: Moment, drift: Drift) -> Result<Answer, StoreError> {
     if value == Value::Nil {
@@ -44,7 +50,7 @@ pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<An
         }
         [Value::Int(0), Value::Int(left), Value::BulkString(owner), Value::Int(pause)] => {
             let owner = Token::foreign(&String::from_utf8_lossy(owner));
-            let (frees_in, endless, pause) = (lease_left(*left), *left == -1, lease_left(*pause).unwrap_or_default());
+            let (frees_in, endless, pause) = (frees_in(*left), *left == -1, lease_left(*pause).unwrap_or_default());
             Ok(Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), pause, yields: false }))
         }
         [Value::Int(-1)] => Ok(Answer::Late),
@@ -67,12 +73,11 @@ pub(super) fn read_released(
         [Value::Int(owned), Value::Int(micros), Value::Int(left), Value::BulkString(owner), Value::Int(waits)] => {
             let anchor = Anchor { sent, store_micros: u64::try_from(*micros).unwrap_or_default(), drift, node };
             let again = release.again.as_ref().map(|(token, _)| {
-                let lease = lease_left(*left);
                 if owner == token.as_str().as_bytes() {
-                    return grant(sent, drift.trusted(lease.unwrap_or_default()), *waits == 1, None);
+                    return grant(sent, drift.trusted(lease_left(*left).unwrap_or_default()), *waits == 1, None);
                 }
                 let (owner, pause) = (Token::foreign(&String::from_utf8_lossy(owner)), Duration::ZERO);
-                let (frees_in, endless) = (lease, *left == -1);
+                let (frees_in, endless) = (frees_in(*left), *left == -1);
                 Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), pause, yields: false })
             });
             Ok(Released { owned: *owned == 1, again })

@@ -44,9 +44,9 @@ fn an_answer_grants_or_names_who_has_the_lock() {
     assert_eq!(granted(answer(Value::Array(array([1, 2500, 1, 77])), 2), 2500), (true, Some(77)));
     assert_eq!(granted(answer(Value::Array(array([1, -2, 2, 0])), 1), 0), (false, None));
     assert_eq!(granted(answer(Value::Array(array([1, 2500, 0, 77])), 0), 2500), (false, None), "none were asked for");
-    assert_eq!(busy(answer(owned([0, 900], "o", &[0]), 0)), ("o".to_owned(), Some(900), false, Some(7)));
+    assert_eq!(busy(answer(owned([0, 900], "o", &[0]), 0)), ("o".to_owned(), Some(901), false, Some(7)));
     assert_eq!(busy(answer(owned([0, -1], "o", &[0]), 0)), ("o".to_owned(), None, true, Some(7)));
-    assert_eq!(busy(answer(owned([0, 1], "o", &[8000]), 0)), ("o".to_owned(), Some(1), false, Some(7)));
+    assert_eq!(busy(answer(owned([0, 1], "o", &[8000]), 0)), ("o".to_owned(), Some(2), false, Some(7)));
     assert!(matches!(answer(Value::Array(array([-1])), 0), Ok(Answer::Late)));
 }
 
@@ -72,7 +72,7 @@ fn a_release_says_whether_it_was_owned_and_how_the_ask_fared_that_went_along() {
     }
     let queued = released(owned([1, 9, 900], "o", &[0]), true);
     assert!(queued.owned);
-    assert_eq!(busy(Ok(queued.again.unwrap())), ("o".to_owned(), Some(900), false, Some(9)));
+    assert_eq!(busy(Ok(queued.again.unwrap())), ("o".to_owned(), Some(901), false, Some(9)));
     let endless = released(owned([0, 9, -1], "o", &[1]), true);
     assert!(!endless.owned);
     assert_eq!(busy(Ok(endless.again.unwrap())), ("o".to_owned(), None, true, Some(9)));
