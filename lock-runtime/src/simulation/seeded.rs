@@ -350,7 +350,7 @@ pub(super) const ALL: &[Seeded] = &[
     blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
     seen_in(
-        3180,
+        729,
         near(
             |plan| plan.round_trip >= 100 && plan.processes == 4 && plan.keys <= 3,
             code(
@@ -366,7 +366,7 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     shared(code("the keeper of a manager that is gone looks again and again", Mutant::GoneKeeperLooksOn, WORLD)),
     seen_in(
-        144,
+        1040,
         late_on_a_quorum(code(
             "L7: a try on a quorum is repeated though its refusal may still withdraw it",
             Mutant::UnansweredTryRepeated,
