@@ -103,7 +103,7 @@ impl Engine {
 /// Guards may outlive their manager. What lingers does not.
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.core.end_lingering();
+        self.core.close_lingering();
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
 
-use crate::clock::Deadline;
+use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
 use crate::held::Held;
 use crate::local::{ResolvedRequest, answer_time};
@@ -102,7 +102,7 @@ impl Entry {
         let handle = outer.hold().borrow(request.fenced, by).await?;
         handle.confirm_for(request, by).await?;
         // The body starts without another wait. A call that failed, or was dropped, keeps nobody out.
-        handle.keep_out(request);
+        handle.keep_out(request, Moment::now());
         Ok(Held::new(LockGuard::borrowing(handle), self.on_lost(), turn))
     }
 

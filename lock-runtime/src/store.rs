@@ -367,7 +367,7 @@ pub(crate) struct Release {
     /// The token waited in the store's queue. The safety net may still ask for it.
     pub(crate) queued: bool,
     /// When there is nothing left to release: everything has ended by itself.
-    pub(crate) expires: Deadline,
+    pub(crate) repeat_until: Deadline,
 }
 
 #[derive(Clone, Debug)]
@@ -428,7 +428,7 @@ impl Release {
             contended: true,
             beside_others: false,
             queued: false,
-            expires: Deadline::after(WITHDRAWAL_LIFETIME),
+            repeat_until: Deadline::after(WITHDRAWAL_LIFETIME),
         }
     }
 
@@ -446,7 +446,7 @@ impl Release {
 
     /// Whether this may be forgotten when too many releases wait to be sent: what it would release soon ends by itself.
     pub(crate) fn ends_soon(&self) -> bool {
-        self.expires.remaining() <= WITHDRAWAL_LIFETIME
+        self.repeat_until.remaining() <= WITHDRAWAL_LIFETIME
     }
 
     /// Whether most likely nobody waits, and there is nothing to do but the release.

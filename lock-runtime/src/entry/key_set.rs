@@ -147,7 +147,7 @@ impl Entry {
         borrowed: &[Borrowed<'_>],
         mut times: Whole,
     ) -> Result<Vec<Hold>, LockError> {
-        let start = Moment::now();
+        let start = times.give_up.start();
         let mut held = Vec::with_capacity(requests.len());
         loop {
             let outcome = match self.gather_more(requests, &mut held, times).await {
@@ -182,8 +182,8 @@ impl Entry {
     ) -> Result<(), LockError> {
         let rest = requests.get(held.len()..).unwrap_or_default();
         // What a task here holds is not worth a command.
-        let is_taken_here = |request: &&ResolvedRequest| self.engine.core().is_taken_here(&request.key);
-        let tried = rest.get(..rest.iter().position(is_taken_here).unwrap_or(rest.len())).unwrap_or_default();
+        let has_turn_here = |request: &&ResolvedRequest| self.engine.core().has_turn_here(&request.key);
+        let tried = rest.get(..rest.iter().position(has_turn_here).unwrap_or(rest.len())).unwrap_or_default();
         if tried.len() > 1 {
             let mut behind = None;
             for outcome in self.try_all(tried, times).await {
@@ -250,11 +250,12 @@ impl Entry {
             let confirmed = own().chain(nested()).map(|(handle, request)| handle.confirm_for(request, by));
             join_all(confirmed).await.into_iter().collect::<Result<(), _>>()?;
         }
-        if let Some((lost, _)) = own().find(|(handle, _)| !handle.is_valid()) {
+        let now = Moment::now();
+        if let Some((lost, _)) = own().find(|(handle, _)| handle.remaining_at(now).is_zero()) {
             return Err(lost.lost_error(false));
         }
-        own().for_each(|(handle, request)| handle.begin(request));
-        nested().for_each(|(handle, request)| handle.keep_out(request));
+        own().for_each(|(handle, request)| handle.begin(request, now));
+        nested().for_each(|(handle, request)| handle.keep_out(request, now));
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use futures_util::future::join_all;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::LockError;
+use crate::clock::Moment;
 use crate::local::{Hold, HoldHandle};
 
 /// The locks of a guard behind its first.
@@ -26,11 +27,16 @@ impl Others {
         self.members.iter().all(|(_, hold)| hold.is_none())
     }
 
+    pub(super) fn are_own(&self) -> bool {
+        self.members.iter().all(|(_, hold)| hold.is_some())
+    }
+
     /// Releases all locks at the same time, the first of the guard as well. A loss is told before any other error.
     pub(super) async fn release(self, first: HoldHandle, hold: Option<Hold>) -> Result<(), LockError> {
         let Self { members, turns, .. } = self;
         let all = [(first, hold)].into_iter().chain(members);
-        let outcomes = join_all(all.map(|(handle, hold)| release(handle, hold))).await;
+        let now = Moment::now();
+        let outcomes = join_all(all.map(|(handle, hold)| release(handle, hold, now))).await;
         drop(turns);
         let mut errors: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
         let told = errors.iter().position(LockError::is_lost).unwrap_or_default();
@@ -38,9 +44,9 @@ impl Others {
     }
 }
 
-async fn release(handle: HoldHandle, hold: Option<Hold>) -> Result<(), LockError> {
+async fn release(handle: HoldHandle, hold: Option<Hold>, now: Moment) -> Result<(), LockError> {
     match hold {
-        Some(hold) => hold.release_beside_others().await,
+        Some(hold) => hold.release_beside_others(now).await,
         None if handle.is_valid() => Ok(()),
         None => Err(handle.lost_error(true)),
     }

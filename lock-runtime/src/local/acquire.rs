@@ -44,7 +44,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     loop {
         let (slot, entered, lingering) = core.table().enter(core, request, now);
         if let Some(lingering) = lingering {
-            core.yield_to_others(&lingering);
+            core.note_others_wait(&lingering);
         }
         match entered {
             Entered::Turn { id, has_lease } => {
@@ -231,7 +231,7 @@ async fn drive(
             }
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
                 attempt.tried = true;
-                let deadline = patience(core, attempt, now);
+                let deadline = answer_deadline(core, attempt, now);
                 if let Some(outcome) = send(core, &turn, request, &step, takings, deadline).await {
                     on_outcome(core, &slot, request, attempt, now, outcome)?;
                 }
@@ -260,7 +260,7 @@ fn wait_for_yield(
 
 /// Until when a command has to be answered. Where nobody waits long for a store that is away, connecting may not take
 /// longer either, nor looking for another master.
-fn patience(core: &Core, attempt: &Attempt, now: Moment) -> Deadline {
+fn answer_deadline(core: &Core, attempt: &Attempt, now: Moment) -> Deadline {
     let by = attempt.by().counted_from(now);
     let settings = core.settings();
     match settings.fail_fast {
@@ -329,7 +329,7 @@ fn on_outcome(
                 && let Some(readers) = core.table().lingering_readers(&request.key)
             {
                 // Rule S7: their lease began to linger before this task asked.
-                core.yield_to_others(&readers);
+                core.note_others_wait(&readers);
             }
             if request.timeout.is_zero() && slot.is_blocked_by_own_release() {
                 attempt.restart();

@@ -145,13 +145,13 @@ impl ActiveHold {
     }
 
     /// In how long the hold will have lasted for `long`. `None` when that was told before.
-    pub(super) fn is_long_in(&self, long: Duration, now: Moment) -> Option<Duration> {
+    pub(super) fn long_hold_due_in(&self, long: Duration, now: Moment) -> Option<Duration> {
         (!self.is_long_told).then(|| long.saturating_sub(now.since(self.since)))
     }
 
     /// How long the hold has lasted, the first time that this is at least `long`.
     pub(super) fn note_long(&mut self, long: Duration, now: Moment) -> Option<Duration> {
-        self.is_long_in(long, now).filter(Duration::is_zero)?;
+        self.long_hold_due_in(long, now).filter(Duration::is_zero)?;
         self.is_long_told = true;
         Some(now.since(self.since))
     }

@@ -47,14 +47,14 @@ struct Failures {
 
 impl Attempt {
     pub(super) fn new(request: &ResolvedRequest, command_timeout: Duration) -> Self {
-        let (started, timeout) = (Moment::now(), request.timeout);
+        let (whole, timeout) = (request.whole(), request.timeout);
+        // The parts that are asked for first begin with the whole.
+        let started = whole.filter(|whole| !whole.is_begun).map_or_else(Moment::now, |whole| whole.give_up.start());
         let answer_time = answer_time(timeout, command_timeout);
         Self {
             started,
             timeout,
-            answer_time: request
-                .whole()
-                .map_or(answer_time, |whole| answer_time.min(whole.latest.remaining_at(started))),
+            answer_time: whole.map_or(answer_time, |whole| answer_time.min(whole.latest.remaining_at(started))),
             tried: false,
             waited: false,
             outlived: None,

@@ -9,7 +9,6 @@ use futures_util::FutureExt;
 use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
-use super::ending::{Ended, Ending};
 use super::forced::ForcedToken;
 use super::lingering::LingeringLeases;
 use super::repeat_limit::RepeatLimit;
@@ -80,14 +79,14 @@ impl Core {
 
     /// Takes in that others wait for the key of `slot`: another process, or a task here in another mode. A lease that lingers is
     /// released.
-    pub(super) fn yield_to_others(&self, slot: &Arc<Slot>) {
+    pub(super) fn note_others_wait(&self, slot: &Arc<Slot>) {
         if let Some(lingered) = slot.on_contention() {
             self.release_lingered(slot, lingered);
         }
     }
 
     /// Whether a task here holds `key`, or waits for it.
-    pub(crate) fn is_taken_here(&self, key: &str) -> bool {
+    pub(crate) fn has_turn_here(&self, key: &str) -> bool {
         self.table.get(key).is_some_and(|slot| slot.is_taken())
     }
 
@@ -162,7 +161,7 @@ impl Core {
             self.leave_rest(&slot);
             self.table.forget_if_unused(&slot);
         }
-        self.end_lingering();
+        self.close_lingering();
     }
 
     /// Whether this process is a fork of the one that made the manager.
@@ -244,19 +243,10 @@ impl Core {
 
     /// Ends a hold of readers that nobody has any more: those who were called to it did not come.
     pub(crate) fn end_abandoned(&self, slot: &Arc<Slot>) {
-        let Some(id) = slot.abandoned_hold() else { return };
-        let Ended { ending, entries, stale, .. } = slot.end_dropped(id);
-        self.schedule.cancel(entries);
-        match ending {
-            Ending::Joint => return,
-            // Nobody who joins others keeps anybody out for longer.
-            Ending::Kept | Ending::Left | Ending::Rests(_) => {}
-            Ending::Lingers(lingering) => self.keep(slot, lingering),
-            Ending::Lost => stale.into_iter().for_each(|release| self.release_later(release)),
-            Ending::Free(release) | Ending::Yield(release) => self.release_by_keeper(release),
+        if let Some((id, ended)) = slot.end_abandoned() {
+            self.finish_end(slot, id, ended);
+            self.table.forget_if_unused(slot);
         }
-        drop(Turn::new(slot, id));
-        self.table.forget_if_unused(slot);
     }
 
     /// Whether a task of this process holds the lock, alone or shared.
@@ -302,7 +292,7 @@ impl Events for Core {
         let sharing = self.table.sharing(key);
         if sharing.is_empty() {
             if let Some(slot) = alone {
-                self.yield_to_others(&slot);
+                self.note_others_wait(&slot);
             }
             return;
         }
@@ -313,7 +303,7 @@ impl Events for Core {
         let is_concerned =
             |slot: &&Arc<Slot>| !has_owner || slot.has_lease() || (is_shared && slot.may_be_granted_a_share());
         for slot in alone.iter().chain(&sharing).filter(is_concerned) {
-            self.yield_to_others(slot);
+            self.note_others_wait(slot);
         }
     }
 

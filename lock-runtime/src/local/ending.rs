@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use super::active_hold::{ActiveHold, EndedHold};
 use super::asking::EndingToken;
+use super::core::Core;
 use super::lingering::Lingering;
 use super::slot::{Slot, State};
+use super::turn::Turn;
 use super::upkeep::ScheduleKeys;
 use crate::clock::Moment;
 use crate::store::Release;
 
 /// What happens to the lease when its hold ends.
 pub(super) enum Ending {
-    /// The hold was lost before. Its lease must be released if the store still has it.
-    Lost,
+    /// The hold was lost before. The release is that of a lease whose hold outlived its deadline: the store may still have it.
+    Lost(Option<Release>),
     /// The lease stays, for the next task here.
     Kept,
     /// Other readers here still have the hold.
@@ -37,26 +39,28 @@ pub(super) struct Ended {
     pub(super) ending: Ending,
     /// The schedule entries that the keeper no longer needs.
     pub(super) entries: ScheduleKeys,
-    /// The release of a lease whose hold outlived its deadline.
-    pub(super) stale: Option<Release>,
     /// The hold. `None` when it was lost before.
     pub(super) hold: Option<EndedHold>,
+}
+
+impl Ended {
+    /// Nothing is left to do but what the `ending` says.
+    fn of(ending: Ending) -> Self {
+        Self { ending, entries: ScheduleKeys::default(), hold: None }
+    }
 }
 
 impl Slot {
     /// Ends the hold `id`.
     pub(super) fn end(self: &Arc<Self>, id: u64, now: Moment) -> Ended {
         let mut state = self.locked();
-        let is_joint = self.share.is_some() && state.leave_readers(id);
-        if !is_joint && let Some(lingering) = state.try_linger(id, self, now) {
-            return Ended {
-                ending: Ending::Lingers(lingering),
-                entries: ScheduleKeys::default(),
-                stale: None,
-                hold: None,
-            };
+        if self.share.is_some() && state.leave_readers(id) {
+            return self.end_joint(&mut state, now);
         }
-        let ended = self.end_in(&mut state, id, now, is_joint);
+        if let Some(lingering) = state.try_linger(id, self, now) {
+            return Ended::of(Ending::Lingers(lingering));
+        }
+        let ended = self.end_in(&mut state, id, now);
         // Under the same lock: a late task would otherwise take the token for one that was given up.
         if let Ending::Free(release) | Ending::Yield(release) = &ended.ending
             && release.queued
@@ -66,17 +70,14 @@ impl Slot {
         ended
     }
 
-    /// Ends the hold `id`, unless it `is_joint`: others still have it.
-    fn end_in(&self, state: &mut State, id: u64, now: Moment, is_joint: bool) -> Ended {
-        if is_joint && let Some(ended) = self.end_joint(state, id, now) {
-            return ended;
-        }
+    /// Ends the hold `id` for good: nobody else has it, and its lease does not linger.
+    fn end_in(&self, state: &mut State, id: u64, now: Moment) -> Ended {
         if !state.lease.as_ref().is_some_and(|lease| lease.keeps_out(now)) {
             state.take_from_queue(self);
         }
         let State { waiters, offers, tracked, lease: slot_lease, has_yielded, .. } = state;
         let Some(lease) = slot_lease.as_mut().filter(|lease| lease.hold.as_ref().is_some_and(|t| t.id == id)) else {
-            return Ended { ending: Ending::Lost, entries: ScheduleKeys::default(), stale: None, hold: None };
+            return Ended::of(Ending::Lost(None));
         };
         let hold = lease.hold.as_ref().map(ActiveHold::as_ended);
         let mut entries = std::mem::take(&mut lease.upkeep.entries);
@@ -87,7 +88,7 @@ impl Slot {
             let stale = (!lease.keeps_out(now)).then(|| lease.release(&self.key));
             let hold = lease.ended_hold();
             *slot_lease = None;
-            return Ended { ending: Ending::Lost, entries, stale, hold };
+            return Ended { ending: Ending::Lost(stale), entries, hold };
         }
         let rest = lease.rest(now);
         if !rest.is_zero() {
@@ -109,42 +110,41 @@ impl Slot {
             *has_yielded = true;
             Ending::Yield(release)
         };
-        Ended { ending, entries, stale: None, hold }
+        Ended { ending, entries, hold }
     }
 
-    /// Takes one reader out of a hold that others still have.
-    fn end_joint(&self, state: &mut State, id: u64, now: Moment) -> Option<Ended> {
-        let lease = state.lease.as_ref().filter(|lease| lease.hold.as_ref().is_some_and(|hold| hold.id == id))?;
-        let (ending, entries, stale) = (Ending::Joint, ScheduleKeys::default(), None);
-        if !lease.has_ended(now) {
-            return Some(Ended { ending, entries, stale, hold: None });
-        }
+    /// Ends the part that one reader had in a hold that others still have.
+    fn end_joint(&self, state: &mut State, now: Moment) -> Ended {
+        let Some(lease) = state.lease.take_if(|lease| lease.has_ended(now)) else { return Ended::of(Ending::Joint) };
         // Rule L6: the hold outlived its deadline, so the whole lease ends. Rule 14: it is released when the last body is dropped.
-        let lease = state.lease.take()?;
         let hold = lease.hold.as_ref().map(ActiveHold::as_ended);
         let users = hold.map_or(0, |hold| hold.users) + 1;
         state.ending.push(EndingToken::new(lease.token, users));
-        let mut entries = lease.upkeep.entries;
-        entries.tracked = state.tracked.take();
+        let entries = ScheduleKeys { tracked: state.tracked.take(), ..lease.upkeep.entries };
         self.changed.notify_waiters();
-        Some(Ended { ending: Ending::Lost, entries, stale, hold })
+        Ended { ending: Ending::Lost(None), entries, hold }
     }
 
     /// Ends the hold `id`, and keeps its lease for the next task, or for the keeper to release.
     pub(super) fn end_dropped(self: &Arc<Self>, id: u64) -> Ended {
         let now = Moment::now();
-        let mut locked = self.locked();
-        let state = &mut *locked;
+        let mut state = self.locked();
         if self.share.is_some() && state.leave_readers(id) {
-            return self.end_in(state, id, now, true);
+            return self.end_joint(&mut state, now);
         }
+        self.end_dropped_in(&mut state, id, now)
+    }
+
+    /// Ends a hold of readers that nobody has: those who were called to it did not come. Returns its id.
+    pub(super) fn end_abandoned(self: &Arc<Self>) -> Option<(u64, Ended)> {
+        let mut state = self.locked();
+        let id = state.abandoned_hold()?;
+        Some((id, self.end_dropped_in(&mut state, id, Moment::now())))
+    }
+
+    fn end_dropped_in(self: &Arc<Self>, state: &mut State, id: u64, now: Moment) -> Ended {
         if let Some(lingering) = state.try_linger(id, self, now) {
-            return Ended {
-                ending: Ending::Lingers(lingering),
-                entries: ScheduleKeys::default(),
-                stale: None,
-                hold: None,
-            };
+            return Ended::of(Ending::Lingers(lingering));
         }
         if !state.lease.as_ref().is_some_and(|lease| lease.keeps_out(now)) {
             state.take_from_queue(self);
@@ -161,9 +161,24 @@ impl Slot {
             lease.hold = None;
             let mut entries = std::mem::take(&mut lease.upkeep.entries);
             entries.tracked = tracked.take();
-            return Ended { ending: Ending::Kept, entries, stale: None, hold: None };
+            return Ended { entries, ..Ended::of(Ending::Kept) };
         }
-        self.end_in(state, id, now, false)
+        self.end_in(state, id, now)
+    }
+}
+
+impl Core {
+    /// Does in the background what is left of a hold that nobody has, and passes its turn `id` on, with the lease if that was kept.
+    pub(super) fn finish_end(&self, slot: &Arc<Slot>, id: u64, ended: Ended) {
+        let Ended { ending, entries, .. } = ended;
+        self.schedule().cancel(entries);
+        match ending {
+            Ending::Kept | Ending::Joint | Ending::Left | Ending::Rests(_) => {}
+            Ending::Lingers(lingering) => self.on_linger_began(slot, lingering),
+            Ending::Lost(stale) => stale.into_iter().for_each(|release| self.release_later(release)),
+            Ending::Free(release) | Ending::Yield(release) => self.release_by_keeper(release),
+        }
+        drop(Turn::new(slot, id));
     }
 }
 
@@ -177,6 +192,6 @@ impl State {
             self.begin_rest();
             Ending::Rests(rest)
         };
-        Ended { ending, entries, stale: None, hold: None }
+        Ended { entries, ..Ended::of(ending) }
     }
 }

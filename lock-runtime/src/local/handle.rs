@@ -154,15 +154,18 @@ impl HoldHandle {
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        let now = Moment::now();
+        self.remaining_at(Moment::now())
+    }
+
+    pub(crate) fn remaining_at(&self, now: Moment) -> Duration {
         let state = self.0.slot.locked();
-        let Some(lease) = state.lease.as_ref() else {
-            return Duration::ZERO;
-        };
-        if lease.hold.as_ref().is_none_or(|hold| hold.id != self.0.id) {
-            return Duration::ZERO;
-        }
-        lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now))
+        let ends = state.lease.as_ref().filter(|lease| self.is_on(lease)).and_then(|lease| lease.ends(now));
+        ends.map_or(Duration::ZERO, |ends| ends.remaining_at(now))
+    }
+
+    /// Whether the slot still has the hold. Its deadline may have passed: this reads no clock.
+    pub(super) fn is_in_slot(&self) -> bool {
+        self.0.slot.locked().lease.as_ref().is_some_and(|lease| self.is_on(lease))
     }
 
     /// How the task came by the hold. `None` when the hold has ended.
@@ -174,7 +177,7 @@ impl HoldHandle {
 
     /// Resolves when the hold is lost.
     pub(crate) fn lost(&self) -> Lost<'_> {
-        Lost::new(self)
+        Lost::new(self, false)
     }
 
     pub(super) fn changed(&self) -> &Notify {
@@ -287,9 +290,9 @@ impl HoldHandle {
         Extended::Yes
     }
 
-    /// Begins the time of a hold that was one of several keys until now.
-    pub(crate) fn begin(&self, request: &ResolvedRequest) {
-        let (now, slot) = (Moment::now(), &self.0.slot);
+    /// Begins the time of a hold that was one of several keys until `now`.
+    pub(crate) fn begin(&self, request: &ResolvedRequest, now: Moment) {
+        let slot = &self.0.slot;
         let mut state = slot.locked();
         let Some(lease) = state.lease.as_mut().filter(|lease| self.is_on(lease)) else { return };
         let Some(mut hold) = lease.hold.take() else { return };
@@ -330,10 +333,9 @@ impl HoldHandle {
         }
     }
 
-    /// Keeps others out for as long as the nested `request` wants, counted from now. The lease is confirmed for that time.
-    pub(crate) fn keep_out(&self, request: &ResolvedRequest) {
+    /// Keeps others out for as long as the nested `request` wants, counted from `now`. The lease is confirmed for that time.
+    pub(crate) fn keep_out(&self, request: &ResolvedRequest, now: Moment) {
         let Some(terms) = &request.terms else { return };
-        let now = Moment::now();
         let mut state = self.0.slot.locked();
         if let Some(hold) = state.lease.as_mut().filter(|lease| self.is_on(lease)).and_then(|lease| lease.hold.as_mut())
             && hold.kept_until.as_ref().is_none_or(|until| until.remaining_at(now) < terms.at_least())

@@ -85,23 +85,27 @@ impl Hold {
 
     /// Releases the lock. The future waits for the store's answer. It is done at once when the lease stays here.
     pub(crate) fn release(self) -> impl Future<Output = Result<(), LockError>> {
-        self.end(false)
+        self.end(false, Moment::now())
     }
 
     /// The same for one of several locks of a guard: the release goes together with theirs.
-    pub(crate) fn release_beside_others(self) -> impl Future<Output = Result<(), LockError>> {
-        self.end(true)
+    pub(crate) fn release_beside_others(self, now: Moment) -> impl Future<Output = Result<(), LockError>> {
+        self.end(true, now)
     }
 
-    fn end(mut self, beside_others: bool) -> impl Future<Output = Result<(), LockError>> {
+    fn end(mut self, beside_others: bool, now: Moment) -> impl Future<Output = Result<(), LockError>> {
         let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
-        let now = Moment::now();
-        let Ended { ending, entries, stale, hold } = turn.slot().end(turn.id(), now);
+        let ended = turn.slot().end(turn.id(), now);
         self.handle.end_counting();
+        if matches!(ended.ending, Ending::Joint) {
+            // The turn is that of the hold.
+            turn.defuse();
+            return Either::Left(ready(Ok(())));
+        }
+        let Ended { ending, entries, hold } = ended;
         let (pending_release, turn) = match ending {
-            Ending::Joint => {
-                // The turn is that of the hold.
-                turn.defuse();
+            Ending::Joint | Ending::Left => {
+                turn.core().schedule().cancel(entries);
                 return Either::Left(ready(Ok(())));
             }
             Ending::Kept => {
@@ -110,18 +114,14 @@ impl Hold {
                 return Either::Left(ready(Ok(())));
             }
             Ending::Lingers(lingering) => {
-                turn.core().keep(turn.slot(), lingering);
-                return Either::Left(ready(Ok(())));
-            }
-            Ending::Left => {
-                turn.core().schedule().cancel(entries);
+                turn.core().on_linger_began(turn.slot(), lingering);
                 return Either::Left(ready(Ok(())));
             }
             Ending::Rests(rest) => {
                 turn.rest(entries, rest);
                 return Either::Left(ready(Ok(())));
             }
-            Ending::Lost => {
+            Ending::Lost(stale) => {
                 turn.core().schedule().cancel(entries);
                 let error = self.handle.lost_error(true);
                 self.release_lost(stale, hold);
@@ -227,7 +227,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else { return };
         let core = turn.core();
-        let Ended { ending, entries, stale, hold } = turn.slot().end_dropped(turn.id());
+        let Ended { ending, entries, hold } = turn.slot().end_dropped(turn.id());
         self.handle.end_counting();
         if let Ending::Rests(rest) = ending {
             return turn.rest(entries, rest);
@@ -236,8 +236,8 @@ impl Drop for Hold {
         match ending {
             Ending::Joint => return turn.defuse(),
             Ending::Kept | Ending::Left | Ending::Rests(_) => {}
-            Ending::Lingers(lingering) => core.keep(turn.slot(), lingering),
-            Ending::Lost => self.release_lost(stale, hold),
+            Ending::Lingers(lingering) => core.on_linger_began(turn.slot(), lingering),
+            Ending::Lost(stale) => self.release_lost(stale, hold),
             Ending::Free(release) | Ending::Yield(release) => core.release_by_keeper(release),
         }
         // Passes the turn on, with the lease if it was kept.

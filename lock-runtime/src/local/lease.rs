@@ -236,7 +236,7 @@ impl Lease {
             beside_others: false,
             queued: self.queued,
             // Rule 1: a release is repeated until 2.5 s after the last instant at which the store can have the lease.
-            expires: self.in_store_until().later_by(CLAIM),
+            repeat_until: self.in_store_until().later_by(CLAIM),
         }
     }
 }

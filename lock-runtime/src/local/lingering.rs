@@ -100,7 +100,7 @@ impl Lease {
     }
 
     /// In how long the lease has to be lengthened. `None` while no hold has used it again, or a renewal is on its way.
-    pub(super) fn is_lengthened_in(&self, now: Moment) -> Option<Duration> {
+    pub(super) fn lengthen_due_in(&self, now: Moment) -> Option<Duration> {
         let is_due = self.linger.is_reused() && !self.upkeep.renewing;
         is_due.then(|| self.until.remaining_at(now).saturating_sub(lengthened_at(self.claim)))
     }
@@ -119,7 +119,7 @@ impl State {
     }
 
     /// A task takes the lease over. Returns whether the lease lingered.
-    pub(super) fn end_linger(&mut self) -> bool {
+    pub(super) fn reuse_lingering(&mut self) -> bool {
         let Some(lease) = self.lease.as_mut().filter(|lease| lease.lingers()) else { return false };
         let facts = lease.linger.facts();
         facts.now = None;
@@ -161,7 +161,7 @@ impl State {
         facts.began = Some(began);
         let is_new = facts.place.is_none();
         facts.place.get_or_insert_with(|| list.add(slot, began));
-        let look_in = lease.is_lengthened_in(now).unwrap_or(Duration::MAX).min(until.remaining_at(now));
+        let look_in = lease.lengthen_due_in(now).unwrap_or(Duration::MAX).min(until.remaining_at(now));
         let looks_sooner = lease.upkeep.entries.due.is_some_and(|(at, _)| at <= began + look_in);
         self.turn = None;
         self.offers.reset();
@@ -169,17 +169,17 @@ impl State {
     }
 
     /// Takes the lease if it lingers, for its release.
-    fn end_lingering(&mut self, key: &Arc<str>) -> Option<Lingered> {
+    fn take_lingering(&mut self, key: &Arc<str>) -> Option<Lingered> {
         let mut lease = self.lease.take_if(|lease| lease.lingers())?;
         let entries = ScheduleKeys { tracked: self.tracked.take(), ..std::mem::take(&mut lease.upkeep.entries) };
         Some(Lingered { release: lease.release(key), entries })
     }
 
     /// The same when the linger time is over, or when the store may have forgotten the lease: nobody would notice a loss.
-    pub(super) fn take_lingered(&mut self, key: &Arc<str>, trigger: Trigger, now: Moment) -> Option<Lingered> {
+    pub(super) fn take_lingering_if_over(&mut self, key: &Arc<str>, trigger: Trigger, now: Moment) -> Option<Lingered> {
         let lease = self.lease.as_ref().filter(|lease| lease.lingers())?;
         let is_over = trigger == Trigger::Verify || lease.lingers_for(now).is_zero();
-        if is_over { self.end_lingering(key) } else { None }
+        if is_over { self.take_lingering(key) } else { None }
     }
 }
 
@@ -196,7 +196,7 @@ impl Slot {
         if let Some(lease) = state.lease.as_ref().filter(|lease| lease.lingers()) {
             self.core.lingering().bias.on_yield(&self.key, lease.linger.was_used());
         }
-        state.end_lingering(&self.key)
+        state.take_lingering(&self.key)
     }
 
     /// Whether the lease lingers. `false` as well when the slot has none.
@@ -217,17 +217,17 @@ impl Slot {
                 facts.place = Some(self.core.lingering().add(self, began));
                 None
             }
-            _ => state.end_lingering(&self.key),
+            _ => state.take_lingering(&self.key),
         }
     }
 }
 
 impl Core {
     /// Sees to a lease that has begun to linger.
-    pub(super) fn keep(&self, slot: &Arc<Slot>, Lingering { look_in, is_new }: Lingering) {
+    pub(super) fn on_linger_began(&self, slot: &Arc<Slot>, Lingering { look_in, is_new }: Lingering) {
         // Rule S7: the store tells only other processes of a permit that this process waits for. So this process looks itself.
         if slot.share.is_some() && self.table().is_wanted_beside(slot) {
-            self.yield_to_others(slot);
+            self.note_others_wait(slot);
         } else if let Some(pause) = look_in {
             self.schedule().set_timer(slot, pause);
         }
@@ -252,14 +252,14 @@ impl Core {
 
     /// Releases the lease of `slot` if it lingers.
     pub(super) fn release_if_lingering(&self, slot: &Arc<Slot>) {
-        let lingered = slot.locked().end_lingering(slot.key());
+        let lingered = slot.locked().take_lingering(slot.key());
         if let Some(lingered) = lingered {
             self.release_lingered(slot, lingered);
         }
     }
 
     /// Releases all leases that linger, and lets no lease linger any more: the manager ends.
-    pub(crate) fn end_lingering(&self) {
+    pub(crate) fn close_lingering(&self) {
         // In a child after a fork, everything that could be released belongs to the parent.
         if self.is_inherited() {
             return;

@@ -277,7 +277,7 @@ impl Slot {
             }
             Offer::Missed(at) if at.remaining_at(now).is_zero() => {
                 state.offers.offer = Offer::Missed(Deadline::new(now, TURN_PATIENCE));
-                state.question(&self.key, round.deadline).map_or(Action::LookAgain, Action::Ask)
+                state.contention_probe(&self.key, round.deadline).map_or(Action::LookAgain, Action::Ask)
             }
             Offer::Missed(_) => Action::LookAgain,
             Offer::TakenUp if state.lease.is_some() => Action::LookAgain,
@@ -390,7 +390,7 @@ impl Slot {
                 self.note_taking();
             }
             state.offers.reset();
-            state.end_linger();
+            state.reuse_lingering();
             state.offers.patience = patience;
             return Rejoined::Turn(Turn::new(self, id));
         }
@@ -402,7 +402,7 @@ impl Slot {
 
 impl State {
     /// The ask by which the keeper finds out whether another process waits, when no task here takes up what is granted.
-    fn question(&mut self, key: &Arc<str>, give_up: Deadline) -> Option<Ask> {
+    fn contention_probe(&mut self, key: &Arc<str>, give_up: Deadline) -> Option<Ask> {
         if let Some(lease) = &mut self.lease {
             let (token, claim) = lease.expose();
             let (key, share) = (Arc::clone(key), lease.share);

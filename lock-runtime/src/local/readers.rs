@@ -121,6 +121,12 @@ impl State {
         !readers.is_empty()
     }
 
+    /// The id of a hold that nobody has.
+    pub(super) fn abandoned_hold(&self) -> Option<u64> {
+        let hold = self.lease.as_ref()?.hold.as_ref()?;
+        hold.readers.as_ref()?.is_empty().then_some(hold.id)
+    }
+
     /// Forgets a task that was called and is gone. Returns whether nobody is left in the hold.
     pub(super) fn forget_called(&mut self, id: u64) -> bool {
         self.readers().is_some_and(|readers| readers.called.remove(&id) && readers.is_empty())
@@ -143,13 +149,6 @@ impl State {
 }
 
 impl Slot {
-    /// The id of a hold that nobody has.
-    pub(super) fn abandoned_hold(&self) -> Option<u64> {
-        let state = self.locked();
-        let hold = state.lease.as_ref()?.hold.as_ref()?;
-        hold.readers.as_ref()?.is_empty().then_some(hold.id)
-    }
-
     /// Calls the readers that wait here only because the lease was too short for them.
     pub(super) fn call_waiting_readers(self: &Arc<Self>) {
         let mut state = self.locked();

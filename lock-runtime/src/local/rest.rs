@@ -12,10 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::Core;
-use super::ending::{Ended, Ending};
+use super::ending::Ended;
 use super::lease::Lease;
 use super::slot::{Slot, State};
-use super::turn::Turn;
 use super::upkeep::ScheduleKeys;
 use crate::clock::Moment;
 
@@ -88,20 +87,9 @@ impl Slot {
 impl Core {
     /// Passes the lock of a hold on that rested until now.
     pub(crate) fn end_rest(&self, slot: &Arc<Slot>) {
-        let Some((id, Ended { ending, entries, stale, .. })) = slot.end_rest() else { return };
-        self.schedule().cancel(entries);
-        match ending {
-            Ending::Free(release) | Ending::Yield(release) => self.release_by_keeper(release),
-            Ending::Lost => {
-                if let Some(release) = stale {
-                    self.release_later(release);
-                }
-            }
-            Ending::Lingers(lingering) => self.keep(slot, lingering),
-            Ending::Kept | Ending::Joint | Ending::Rests(_) | Ending::Left => {}
+        if let Some((id, ended)) = slot.end_rest() {
+            self.finish_end(slot, id, ended);
         }
-        // Passes the turn on, with the lease if it was kept.
-        drop(Turn::new(slot, id));
     }
 
     /// Leaves the lease of a hold that rests to its end in the store: the manager is shut down.

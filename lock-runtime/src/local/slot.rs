@@ -151,7 +151,7 @@ impl Slot {
         // A turn that no task here has taken up goes to the first task that comes.
         if state.turn.is_none() || state.offers.is_missed() {
             let id = state.take_turn();
-            return Entered::Turn { id, has_lease: state.end_linger() };
+            return Entered::Turn { id, has_lease: state.reuse_lingering() };
         }
         if !wait {
             return Entered::Taken;

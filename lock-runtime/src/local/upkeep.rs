@@ -138,7 +138,7 @@ impl Slot {
         }
         let action = if calls == Calls::Abandoned {
             Action::EndAbandoned
-        } else if let Some(lingered) = state.take_lingered(&self.key, trigger, now) {
+        } else if let Some(lingered) = state.take_lingering_if_over(&self.key, trigger, now) {
             Action::ReleaseLingered(lingered)
         } else if trigger == Trigger::Tick && !state.is_held() {
             self.check_offer(state, now, round)
@@ -181,7 +181,7 @@ impl Slot {
         let Some((hold, ends)) = lease.hold.as_ref().zip(lease.ends(now)) else {
             if lease.lingers() {
                 let left = lease.lingers_for(now);
-                return match lease.is_lengthened_in(now) {
+                return match lease.lengthen_due_in(now) {
                     Some(Duration::ZERO) => renew(lease.claim, Some(left)),
                     pause => Action::LookIn(pause.unwrap_or(left).min(left)),
                 };
@@ -204,7 +204,7 @@ impl Slot {
         }
         if trigger == Trigger::Timer && hold.path == Path::Linger && hold.confirmed.is_none() && is_young(hold, now) {
             // The timer is of the time when the lease lingered. The next ticks look after the hold.
-            return match lease.is_lengthened_in(now) {
+            return match lease.lengthen_due_in(now) {
                 Some(Duration::ZERO) => renew(lease.claim, Some(left)),
                 pause => Action::LookIn(pause.unwrap_or(left).min(left)),
             };
@@ -225,8 +225,8 @@ impl Slot {
         };
         let pause = self.arms_in(lease, now).map_or(pause, |arms_in| arms_in.min(pause));
         if !pause.is_zero() {
-            let is_long_in = hold.is_long_in(self.core.settings().warn_held_for, now);
-            return Action::LookIn(pause.min(left).min(is_long_in.unwrap_or(left)));
+            let long_hold_due_in = hold.long_hold_due_in(self.core.settings().warn_held_for, now);
+            return Action::LookIn(pause.min(left).min(long_hold_due_in.unwrap_or(left)));
         }
         renew(hold.wanted(now, self.core.settings().drift()), Some(left))
     }

@@ -155,7 +155,7 @@ impl Backlog {
         }
         let is_pending = lane.closed_until.is_none();
         for (mut queued, fate) in queued.into_iter().zip(fates) {
-            if *fate == Fate::Over || queued.release.expires.has_passed() {
+            if *fate == Fate::Over || queued.release.repeat_until.has_passed() {
                 continue;
             }
             queued.is_denied |= *fate == Fate::Denied;
@@ -184,7 +184,7 @@ impl Lane {
     fn take_batch(&mut self, now: Instant) -> Vec<QueuedRelease> {
         if self.failures > 0 {
             // A release whose lease has ended meanwhile need not be sent any more.
-            self.waiting.retain(|_, queued| !queued.release.expires.has_passed());
+            self.waiting.retain(|_, queued| !queued.release.repeat_until.has_passed());
         }
         let mut batch = Vec::new();
         while batch.len() < BATCH
@@ -305,7 +305,7 @@ mod tests {
         let mut backlog = Backlog::default();
         add(&mut backlog, 1000);
         send(&mut backlog, Fate::Unanswered);
-        let lasting = Release { expires: Deadline::after(CLAIM * 100), ..withdrawal() };
+        let lasting = Release { repeat_until: Deadline::after(CLAIM * 100), ..withdrawal() };
         backlog.add(0, lasting);
         tokio::time::advance(CLAIM * 3).await;
         assert_eq!(send(&mut backlog, Fate::Unanswered), (1, 1));
@@ -317,7 +317,7 @@ mod tests {
         let mut backlog = Backlog::default();
         add(&mut backlog, MOST + 10);
         assert_eq!(backlog.len(), MOST);
-        backlog.add(1, Release { expires: Deadline::after(CLAIM * 100), ..withdrawal() });
+        backlog.add(1, Release { repeat_until: Deadline::after(CLAIM * 100), ..withdrawal() });
         assert_eq!(backlog.len(), MOST + 1);
     }
 

@@ -69,25 +69,25 @@ impl Endpoint {
         matches!(self, Self::Master(_))
     }
 
-    /// Connects. The caller's runtime drives the connection. The `wishes` go along with the greeting. Each step has the
+    /// Connects. The caller's runtime drives the connection. The `commands` go along with the greeting. Each step has the
     /// `limit` for itself.
     pub(super) async fn connect(
         &self,
         config: AsyncConnectionConfig,
-        wishes: &Pipeline,
+        commands: &Pipeline,
         limit: Duration,
         on_failover: &OnFailover,
     ) -> Result<Greeted, CallError> {
         match self {
             Self::Server(client) => {
-                let mut greeted = greet(client, &config, wishes).await?;
+                let mut greeted = greet(client, &config, commands).await?;
                 greeted.check_alone().await?;
                 Ok(greeted)
             }
-            Self::Node(client) => greet(client, &config, wishes).await,
-            Self::Master(sentinels) => sentinels.connect(config, wishes, limit, on_failover).await,
+            Self::Node(client) => greet(client, &config, commands).await,
+            Self::Master(sentinels) => sentinels.connect(config, commands, limit, on_failover).await,
             #[cfg(test)]
-            Self::Simulated(host) => greet_over(host.connect(config).await, false, wishes).await,
+            Self::Simulated(host) => greet_over(host.connect(config).await, false, commands).await,
         }
     }
 }

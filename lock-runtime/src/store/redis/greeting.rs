@@ -79,27 +79,27 @@ fn check(hello: &Value) -> Result<(), CallError> {
     Err(CallError::TooOld(format!("{} {version}", if server.is_empty() { "server" } else { &server })))
 }
 
-/// Connects to the client's server. The greeting and the `wishes` take one round trip together.
+/// Connects to the client's server. The greeting and the `commands` take one round trip together.
 pub(super) async fn greet(
     client: &redis::Client,
     config: &AsyncConnectionConfig,
-    wishes: &Pipeline,
+    commands: &Pipeline,
 ) -> Result<Greeted, CallError> {
     let connection = client.get_multiplexed_async_connection_with_config(config).await;
-    greet_over(connection, is_tls(client.get_connection_info()), wishes).await
+    greet_over(connection, is_tls(client.get_connection_info()), commands).await
 }
 
 pub(super) async fn greet_over(
     connection: RedisResult<MultiplexedConnection>,
     is_tls: bool,
-    wishes: &Pipeline,
+    commands: &Pipeline,
 ) -> Result<Greeted, CallError> {
     let of_setup = |error| CallError::of_setup(error, is_tls);
     let mut connection = connection.map_err(of_setup)?;
     let mut all = redis::pipe();
     all.cmd("HELLO");
-    for wish in wishes.cmd_iter() {
-        all.add_command(wish.clone());
+    for command in commands.cmd_iter() {
+        all.add_command(command.clone());
     }
     let asked = Moment::now();
     let mut told = connection.send_packed_commands(&all, 0, all.len()).await.map_err(of_setup)?;

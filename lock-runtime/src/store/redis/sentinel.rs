@@ -70,7 +70,7 @@ impl Sentinels {
     pub(super) async fn connect(
         &self,
         config: AsyncConnectionConfig,
-        wishes: &Pipeline,
+        commands: &Pipeline,
         limit: Duration,
         on_failover: &OnFailover,
     ) -> Result<Greeted, CallError> {
@@ -78,7 +78,7 @@ impl Sentinels {
         let mut unheard: HashSet<usize> = (0..self.addresses.len()).collect();
         let (mut trying, mut search) = (FuturesUnordered::new(), Search::default());
         let start = |master: ConnectionInfo| {
-            let connecting = connect_to(master.clone(), &config, wishes, limit);
+            let connecting = connect_to(master.clone(), &config, commands, limit);
             async move { (master, connecting.await) }
         };
         if let Some(master) = self.known().clone() {
@@ -167,12 +167,12 @@ fn outdone_error(choice: &Choice) -> CallError {
 async fn connect_to(
     master: ConnectionInfo,
     config: &AsyncConnectionConfig,
-    wishes: &Pipeline,
+    commands: &Pipeline,
     limit: Duration,
 ) -> Result<Greeted, CallError> {
     let place = place(&master);
     let connecting = async {
-        let greeted = greet(&redis::Client::open(master)?, config, wishes).await?;
+        let greeted = greet(&redis::Client::open(master)?, config, commands).await?;
         match greeted.hello_field("role") {
             Some(role) if role != "master" => {
                 Err(CallError::Unsuitable(format!("it is a {role} now: a failover may be under way")))

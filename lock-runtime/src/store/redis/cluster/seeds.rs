@@ -74,10 +74,10 @@ impl Seeds {
         let asking = async {
             // The caller has its own limit.
             let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-            let mut wishes = redis::pipe();
-            wishes.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
+            let mut commands = redis::pipe();
+            commands.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
             let nothing_moves: OnFailover = Arc::new(|| {});
-            let greeted = self.endpoint(node)?.connect(config, &wishes, limit, &nothing_moves).await?;
+            let greeted = self.endpoint(node)?.connect(config, &commands, limit, &nothing_moves).await?;
             greeted.check()?;
             if greeted.hello_field("mode").as_deref() != Some("cluster") {
                 let text = "a server without cluster mode answers there: write redis://host:port";

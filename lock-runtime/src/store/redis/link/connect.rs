@@ -89,7 +89,7 @@ impl Link {
         loop {
             // This comes before the look, so that no change is missed.
             let changed = pin!(self.attempted.notified());
-            let another = match self.look() {
+            let another = match self.live_or_attempt() {
                 Outlook::Live(live) => return Ok(live),
                 Outlook::Failed(error) => return Err(error),
                 Outlook::UnderWay(another) => another,
@@ -107,7 +107,7 @@ impl Link {
     /// Another attempt begins beside an attempt that takes long: the runtime of the older attempt may be blocked, or its
     /// first packets may have been lost while the server was away. The older attempt goes on. The first connection that is
     /// ready wins.
-    pub(super) fn look(&self) -> Outlook {
+    pub(super) fn live_or_attempt(&self) -> Outlook {
         let (generation, oldest, pause) = {
             let mut state = self.locked();
             if let Some(live) = state.live.clone() {
@@ -303,7 +303,7 @@ impl Opening {
                 link.on_overtaken(generation);
             }
         });
-        let greeted = self.endpoint.connect(config, &self.wishes(), self.connect_timeout, &on_failover).await?;
+        let greeted = self.endpoint.connect(config, &self.commands(), self.connect_timeout, &on_failover).await?;
         greeted.check()?;
         let mut told = greeted.told.into_iter();
         let time: (u64, u64) = redis::from_redis_value(told.next().unwrap_or(Value::Nil).extract_error()?)
@@ -339,24 +339,24 @@ impl Opening {
     }
 
     /// The commands that go along with the greeting.
-    fn wishes(&self) -> Pipeline {
-        let mut wishes = redis::pipe();
-        wishes.cmd("TIME");
+    fn commands(&self) -> Pipeline {
+        let mut commands = redis::pipe();
+        commands.cmd("TIME");
         if self.max_lease.is_some() {
-            Vote::ask(&mut wishes);
+            Vote::ask(&mut commands);
         }
         if !self.is_of_callers() {
             // A server that refuses this tells nothing of changed keys. The second shows that alarms can be armed.
-            wishes.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
-            wishes.add_command(arming());
+            commands.cmd("CLIENT").arg("TRACKING").arg("ON").arg("OPTIN").arg("NOLOOP");
+            commands.add_command(arming());
         }
         if let Some(channel) = &self.channel {
-            wishes.cmd("SUBSCRIBE").arg(channel.name());
+            commands.cmd("SUBSCRIBE").arg(channel.name());
         }
         if self.endpoint.is_node() {
-            wishes.cmd("CLUSTER").arg("MYID");
+            commands.cmd("CLUSTER").arg("MYID");
         }
-        wishes
+        commands
     }
 }
 

@@ -37,7 +37,7 @@ impl Link {
     pub(in super::super) fn begin_to_connect(&self) {
         if !self.origin.is_inherited() {
             // Whoever needs the connection looks at the outcome.
-            let _ = self.look();
+            let _ = self.live_or_attempt();
         }
     }
 }
