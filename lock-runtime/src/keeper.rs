@@ -256,8 +256,7 @@ fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Actio
         Action::Connect => connect_again(keeper),
         Action::ReleaseLingered(lingered) => core.release_lingered(&slot, lingered),
         Action::PassOver => core.pass_over(&slot),
-        Action::EndAbandoned => core.end_abandoned(&slot),
-        Action::EndRest => core.end_rest(&slot),
+        Action::EndUnused => core.end_unused(&slot),
         Action::Lost(token, reason) => core.revoke(&slot, Some(&token), reason),
     }
 }

@@ -241,14 +241,6 @@ impl Core {
         self.table.forget_if_unused(slot);
     }
 
-    /// Ends a hold of readers that nobody has any more: those who were called to it did not come.
-    pub(crate) fn end_abandoned(&self, slot: &Arc<Slot>) {
-        if let Some((id, ended)) = slot.end_abandoned() {
-            self.finish_end(slot, id, ended);
-            self.table.forget_if_unused(slot);
-        }
-    }
-
     /// Whether a task of this process holds the lock, alone or shared.
     pub(super) fn is_held_here(&self, key: &str) -> bool {
         self.slots_of(key).any(|slot| slot.is_held())

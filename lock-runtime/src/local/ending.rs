@@ -135,11 +135,11 @@ impl Slot {
         self.end_dropped_in(&mut state, id, now)
     }
 
-    /// Ends a hold of readers that nobody has: those who were called to it did not come. Returns its id.
-    pub(super) fn end_abandoned(self: &Arc<Self>) -> Option<(u64, Ended)> {
-        let mut state = self.locked();
-        let id = state.abandoned_hold()?;
-        Some((id, self.end_dropped_in(&mut state, id, Moment::now())))
+    /// Ends a hold that has no user any more. Returns its id, which has the turn.
+    fn end_unused(self: &Arc<Self>) -> Option<(u64, Ended)> {
+        let (mut state, now) = (self.locked(), Moment::now());
+        let id = state.unused_hold(now)?;
+        Some((id, self.end_dropped_in(&mut state, id, now)))
     }
 
     fn end_dropped_in(self: &Arc<Self>, state: &mut State, id: u64, now: Moment) -> Ended {
@@ -167,22 +167,49 @@ impl Slot {
     }
 }
 
-impl Core {
-    /// Does in the background what is left of a hold that nobody has, and passes its turn `id` on, with the lease if that was kept.
-    pub(super) fn finish_end(&self, slot: &Arc<Slot>, id: u64, ended: Ended) {
-        let Ended { ending, entries, .. } = ended;
-        self.schedule().cancel(entries);
+impl Turn {
+    /// Does what the end of a hold asks for, without waiting for the store. Then the turn passes on, with the lease if it was kept.
+    /// A hold that was lost before is given to `lost`.
+    pub(super) fn conclude(self, ended: Ended, lost: impl FnOnce(Option<Release>, Option<EndedHold>)) {
+        let Ended { ending, entries, hold } = ended;
+        let core = self.core();
+        core.schedule().cancel(entries);
         match ending {
-            Ending::Kept | Ending::Joint | Ending::Left | Ending::Rests(_) => {}
-            Ending::Lingers(lingering) => self.on_linger_began(slot, lingering),
-            Ending::Lost(stale) => stale.into_iter().for_each(|release| self.release_later(release)),
-            Ending::Free(release) | Ending::Yield(release) => self.release_by_keeper(release),
+            // The turn is that of the hold.
+            Ending::Joint => self.defuse(),
+            Ending::Kept | Ending::Left => {}
+            Ending::Lingers(lingering) => core.on_linger_began(self.slot(), lingering),
+            // The keeper ends the hold after its rest.
+            Ending::Rests(rest) => {
+                core.schedule().set_timer(self.slot(), rest);
+                self.defuse();
+            }
+            Ending::Lost(stale) => lost(stale, hold),
+            Ending::Free(release) | Ending::Yield(release) => core.release_by_keeper(release),
         }
-        drop(Turn::new(slot, id));
+    }
+}
+
+impl Core {
+    /// Ends a hold that has no user any more.
+    pub(crate) fn end_unused(&self, slot: &Arc<Slot>) {
+        let Some((id, ended)) = slot.end_unused() else { return };
+        let release_stale = |stale: Option<Release>, _| stale.into_iter().for_each(|stale| self.release_later(stale));
+        Turn::new(slot, id).conclude(ended, release_stale);
+        self.table().forget_if_unused(slot);
     }
 }
 
 impl State {
+    /// A hold whose rest is over, or to which none of the called readers came.
+    fn unused_hold(&self, now: Moment) -> Option<u64> {
+        let lease = self.lease.as_ref()?;
+        let hold = lease.hold.as_ref()?;
+        let has_no_reader = hold.readers.as_ref().is_some_and(|readers| readers.is_empty());
+        let is_unused = if hold.rests { !lease.keeps_out(now) } else { has_no_reader };
+        is_unused.then_some(hold.id)
+    }
+
     /// Ends a hold that others are to be kept out behind, for this `rest`.
     fn end_to_rest(&mut self, rest: Duration, entries: ScheduleKeys, is_closed: bool) -> Ended {
         let ending = if is_closed {

@@ -97,36 +97,8 @@ impl Hold {
         let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
         let ended = turn.slot().end(turn.id(), now);
         self.handle.end_counting();
-        if matches!(ended.ending, Ending::Joint) {
-            // The turn is that of the hold.
-            turn.defuse();
-            return Either::Left(ready(Ok(())));
-        }
         let Ended { ending, entries, hold } = ended;
         let (pending_release, turn) = match ending {
-            Ending::Joint | Ending::Left => {
-                turn.core().schedule().cancel(entries);
-                return Either::Left(ready(Ok(())));
-            }
-            Ending::Kept => {
-                mutant!(ReleasePerHold => self.handle.release_again());
-                turn.core().schedule().cancel(entries);
-                return Either::Left(ready(Ok(())));
-            }
-            Ending::Lingers(lingering) => {
-                turn.core().on_linger_began(turn.slot(), lingering);
-                return Either::Left(ready(Ok(())));
-            }
-            Ending::Rests(rest) => {
-                turn.rest(entries, rest);
-                return Either::Left(ready(Ok(())));
-            }
-            Ending::Lost(stale) => {
-                turn.core().schedule().cancel(entries);
-                let error = self.handle.lost_error(true);
-                self.release_lost(stale, hold);
-                return Either::Left(ready(Err(error)));
-            }
             Ending::Free(release) => {
                 let release = Release { beside_others, ..release };
                 (PendingRelease::begin(turn.slot(), release, entries, now), None)
@@ -138,6 +110,14 @@ impl Hold {
                 // The turn stays with this task until the store has answered: another task could only wait for the same
                 // answer.
                 (PendingRelease::begin(turn.slot(), release, entries, now), Some((turn, takings)))
+            }
+            ending => {
+                mutant!(ReleasePerHold => if matches!(ending, Ending::Kept) {
+                    self.handle.release_again();
+                });
+                let lost = matches!(ending, Ending::Lost(_)).then(|| self.handle.lost_error(true));
+                turn.conclude(Ended { ending, entries, hold }, |stale, hold| self.release_lost(stale, hold));
+                return Either::Left(ready(lost.map_or(Ok(()), Err)));
             }
         };
         // Boxed, like everything else that waits for the store.
@@ -226,22 +206,9 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let Some(turn) = self.turn.take() else { return };
-        let core = turn.core();
-        let Ended { ending, entries, hold } = turn.slot().end_dropped(turn.id());
+        let ended = turn.slot().end_dropped(turn.id());
         self.handle.end_counting();
-        if let Ending::Rests(rest) = ending {
-            return turn.rest(entries, rest);
-        }
-        core.schedule().cancel(entries);
-        match ending {
-            Ending::Joint => return turn.defuse(),
-            Ending::Kept | Ending::Left | Ending::Rests(_) => {}
-            Ending::Lingers(lingering) => core.on_linger_began(turn.slot(), lingering),
-            Ending::Lost(stale) => self.release_lost(stale, hold),
-            Ending::Free(release) | Ending::Yield(release) => core.release_by_keeper(release),
-        }
-        // Passes the turn on, with the lease if it was kept.
-        drop(turn);
+        turn.conclude(ended, |stale, hold| self.release_lost(stale, hold));
     }
 }
 

@@ -42,7 +42,7 @@ impl Readers {
     }
 
     /// Whether nobody has the hold, and nobody may still come.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.active == 0 && self.called.is_empty()
     }
 }
@@ -119,12 +119,6 @@ impl State {
         mutant!(FirstReaderEndsHold => return false);
         readers.active = readers.active.saturating_sub(1);
         !readers.is_empty()
-    }
-
-    /// The id of a hold that nobody has.
-    pub(super) fn abandoned_hold(&self) -> Option<u64> {
-        let hold = self.lease.as_ref()?.hold.as_ref()?;
-        hold.readers.as_ref()?.is_empty().then_some(hold.id)
     }
 
     /// Forgets a task that was called and is gone. Returns whether nobody is left in the hold.

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::Core;
-use super::ending::Ended;
 use super::lease::Lease;
 use super::slot::{Slot, State};
 use super::upkeep::ScheduleKeys;
@@ -63,16 +62,6 @@ impl Slot {
         state.lease.as_ref().filter(|lease| lease.rests()).map(|lease| lease.rest(Moment::now()))
     }
 
-    /// Ends the rest of a hold whose time is over. Returns its number, which has the turn.
-    fn end_rest(self: &Arc<Self>) -> Option<(u64, Ended)> {
-        let id = {
-            let state = self.locked();
-            let hold = state.lease.as_ref()?.hold.as_ref()?;
-            (hold.rests && !state.lease.as_ref()?.keeps_out(Moment::now())).then_some(hold.id)?
-        };
-        Some((id, self.end_dropped(id)))
-    }
-
     /// Leaves the lease of a hold that rests to its end in the store.
     fn leave_rest(&self) -> Option<ScheduleKeys> {
         let mut state = self.locked();
@@ -85,13 +74,6 @@ impl Slot {
 }
 
 impl Core {
-    /// Passes the lock of a hold on that rested until now.
-    pub(crate) fn end_rest(&self, slot: &Arc<Slot>) {
-        if let Some((id, ended)) = slot.end_rest() {
-            self.finish_end(slot, id, ended);
-        }
-    }
-
     /// Leaves the lease of a hold that rests to its end in the store: the manager is shut down.
     pub(super) fn leave_rest(&self, slot: &Arc<Slot>) {
         if let Some(entries) = slot.leave_rest() {

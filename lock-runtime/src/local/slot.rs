@@ -266,7 +266,7 @@ impl Slot {
         match self.pass(id, passed_by) {
             Passed::On | Passed::Revoked { was_late: false } => {}
             Passed::Revoked { was_late: true } => core.table().forget_if_unused(self),
-            Passed::LeftNobody => core.end_abandoned(self),
+            Passed::LeftNobody => core.end_unused(self),
             Passed::Nobody { withdrawal, lease_left, tracked } => {
                 core.schedule().cancel(ScheduleKeys { tracked, due: None });
                 if let Some(withdrawal) = withdrawal {

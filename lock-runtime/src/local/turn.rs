@@ -9,7 +9,6 @@ use super::lease::{Fences, Lease};
 use super::pending_ask::PendingAsk;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{PassedBy, Slot, State};
-use super::upkeep::ScheduleKeys;
 use crate::clock::Moment;
 use crate::store::{Answer, Ask, Release, Renewal, Renewed, Store};
 use crate::timing::CLAIM;
@@ -75,14 +74,6 @@ impl Turn {
     /// Drops the turn without passing it on.
     pub(super) fn defuse(mut self) {
         self.is_armed = false;
-    }
-
-    /// Leaves the turn to a hold that rests. The keeper ends it after this `rest`.
-    pub(super) fn rest(self, entries: ScheduleKeys, rest: Duration) {
-        let slot = Arc::clone(&self.slot);
-        self.defuse();
-        slot.core.schedule().cancel(entries);
-        slot.core.schedule().set_timer(&slot, rest);
     }
 
     pub(super) fn id(&self) -> u64 {

@@ -40,8 +40,8 @@ pub(crate) enum Action {
     LookIn(Duration),
     /// A renewal now, and another look when the hold ends, because the answer may not have come by then.
     Renew(Renewal, Option<Duration>),
-    /// The hold rested, and its time is over.
-    EndRest,
+    /// The hold has no user any more: its rest is over, or none of the called readers came.
+    EndUnused,
     /// The hold on the lease of this token has ended.
     Lost(Token, LossReason),
     /// An ask to send now, and another look soon.
@@ -52,8 +52,6 @@ pub(crate) enum Action {
     ReleaseLingered(Lingered),
     /// The turn must be passed over, and another look is needed soon.
     PassOver,
-    /// Nobody has the hold of readers any more.
-    EndAbandoned,
 }
 
 impl Action {
@@ -137,7 +135,7 @@ impl Slot {
             lease.upkeep.entries.due.take_if(|(at, _)| *at <= Instant::now());
         }
         let action = if calls == Calls::Abandoned {
-            Action::EndAbandoned
+            Action::EndUnused
         } else if let Some(lingered) = state.take_lingering_if_over(&self.key, trigger, now) {
             Action::ReleaseLingered(lingered)
         } else if trigger == Trigger::Tick && !state.is_held() {
@@ -192,7 +190,7 @@ impl Slot {
         };
         if hold.rests {
             let rest = lease.rest(now);
-            return if rest.is_zero() { Action::EndRest } else { Action::LookIn(rest) };
+            return if rest.is_zero() { Action::EndUnused } else { Action::LookIn(rest) };
         }
         let left = ends.remaining_at(now);
         if left.is_zero() {
