@@ -170,12 +170,7 @@ fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     if schedule.take_interruption() {
         connect_again(keeper);
     }
-    let round = Round {
-        store: &keeper.store,
-        grace: core.settings().grace,
-        deadline: keeper.by(),
-        usual_answer: keeper.usual_answer(),
-    };
+    let round = Round { store: &keeper.store, deadline: keeper.by(), usual_answer: keeper.usual_answer() };
     let mut visit = Visit { keeper, core, round, work: Work::default() };
     let found = schedule.take_due(Instant::now());
     for OutstandingRelease { slot, release, .. } in found.overdue {

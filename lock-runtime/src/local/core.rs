@@ -251,8 +251,9 @@ impl Core {
         self.slots_of(key).any(|slot| slot.lingers()) && !self.is_held_here(key)
     }
 
+    /// The slots of a lock: first that of the lock alone. The others are looked for only when that does not do.
     fn slots_of(&self, key: &str) -> impl Iterator<Item = Arc<Slot>> {
-        self.table.get(key).into_iter().chain(self.table.sharing(key))
+        self.table.get(key).into_iter().chain(std::iter::once_with(|| self.table.sharing(key)).flatten())
     }
 
     /// Rule L7: passes on a turn that its task did not take up in time.
@@ -268,10 +269,7 @@ impl Core {
 
 impl Events for Core {
     fn on_grant(&self, key: &str, pushed: &Pushed) {
-        if self.table.get(key).is_some_and(|slot| slot.on_grant(pushed)) {
-            return;
-        }
-        if self.table.sharing(key).iter().any(|slot| slot.on_grant(pushed)) {
+        if self.slots_of(key).any(|slot| slot.on_grant(pushed)) {
             return;
         }
         // Rule 12: nobody here waits for this grant, so it is released.
@@ -306,25 +304,15 @@ impl Events for Core {
     }
 
     fn on_forced(&self, key: &str, token: &Token) {
-        let mut slot = self.table.get(key);
-        let mut used = slot.as_ref().map_or(ForcedToken::Unused, |slot| slot.on_forced(token));
-        for sharing in self.table.sharing(key) {
-            if used == ForcedToken::Unused {
-                used = sharing.on_forced(token);
-                slot = Some(sharing);
-            }
-        }
-        match used {
-            ForcedToken::Leased => {
+        match self.slots_of(key).find_map(|slot| Some((slot.on_forced(token)?, slot))) {
+            Some((ForcedToken::Leased, slot)) => {
                 mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)));
-                if let Some(slot) = slot {
-                    self.revoke(&slot, Some(token), LossReason::Forced);
-                }
+                self.revoke(&slot, Some(token), LossReason::Forced);
             }
             // What is still to be granted ends with its claim.
-            ForcedToken::Awaited => {}
+            Some((ForcedToken::Awaited, _)) => {}
             // Nobody here uses the lock any more: its release came after the force.
-            ForcedToken::Unused => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)),
+            None => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)),
         }
     }
 

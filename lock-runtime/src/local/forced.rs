@@ -5,34 +5,32 @@ use crate::store::Release;
 use crate::timing::CLAIM;
 use crate::token::Token;
 
-/// What a token is used for here.
+/// What a token is used for in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ForcedToken {
     /// It has the lease of the slot.
     Leased,
     /// Its grant is still to come, or what it is used for is about to end.
     Awaited,
-    Unused,
 }
 
 impl Slot {
-    /// Takes in that the lock of `token` was released by force. Returns what the token is used for.
-    pub(super) fn on_forced(&self, token: &Token) -> ForcedToken {
+    /// Takes in that the lock of `token` was released by force. Returns what the token is used for, if anything.
+    pub(super) fn on_forced(&self, token: &Token) -> Option<ForcedToken> {
         let mut state = self.locked();
         let State { lease, pending, ending, forced, .. } = &mut *state;
         if lease.as_ref().is_some_and(|lease| lease.token == *token) {
-            return ForcedToken::Leased;
+            return Some(ForcedToken::Leased);
         }
         if ending.iter().any(|ending| ending.token == *token) {
             // A refused renewal may have told of the loss before the message came.
-            mutant!(ForcedAfterLoss => return ForcedToken::Awaited);
+            mutant!(ForcedAfterLoss => return Some(ForcedToken::Awaited));
             if !forced.contains(token) {
                 forced.push(token.clone());
             }
-            return ForcedToken::Awaited;
+            return Some(ForcedToken::Awaited);
         }
-        let is_pending = pending.as_ref().is_some_and(|pending| pending.token == *token);
-        if is_pending { ForcedToken::Awaited } else { ForcedToken::Unused }
+        pending.as_ref().is_some_and(|pending| pending.token == *token).then_some(ForcedToken::Awaited)
     }
 
     /// Whether the lock of `token` was released by force.

@@ -18,7 +18,7 @@ use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
 use crate::share::Share;
-use crate::store::{Release, Renewal, Renewed, Store, StoreError, exactly_one};
+use crate::store::{Release, Renewed, Store, StoreError, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
 use crate::{FencingToken, LockError};
@@ -231,22 +231,19 @@ impl HoldHandle {
         if self.0.terms.is_some() {
             self.check_extension(lease)?;
         }
-        let inner = &*self.0;
-        let renewal = Renewal {
-            key: Arc::clone(&inner.slot.key),
-            token: inner.token.clone(),
-            share: inner.slot.share,
-            lease,
-            grace: inner.slot.core.settings().grace,
-            arms: false,
-        };
-        let sent = Moment::now();
-        if let Some(lease) = inner.slot.locked().lease.as_mut().filter(|lease| lease.token == inner.token) {
-            lease.note_renewal_sent(&renewal, sent);
+        let (sent, patience) = (Moment::now(), self.core().settings().command_timeout);
+        self.renew(lease, Deadline::new(sent, lease), Deadline::new(sent, patience)).await
+    }
+
+    /// Has the store keep the lease for `lease` from now, and moves the hold's own end to `own`, which counts from now.
+    async fn renew(&self, lease: Duration, own: Deadline, deadline: Deadline) -> Result<(), LockError> {
+        let HoldInner { slot, token, .. } = &*self.0;
+        let renewal = slot.renewal(token.clone(), lease);
+        if let Some(lease) = slot.locked().lease.as_mut().filter(|lease| lease.token == *token) {
+            lease.note_renewal_sent(&renewal, own.start());
         }
-        let deadline = Deadline::new(sent, inner.slot.core.settings().command_timeout);
-        match exactly_one(inner.slot.core.store().renew(std::slice::from_ref(&renewal), deadline).await) {
-            Ok(renewed) => self.on_renewed(renewed, Deadline::new(sent, lease)),
+        match exactly_one(slot.core.store().renew(std::slice::from_ref(&renewal), deadline).await) {
+            Ok(renewed) => self.on_renewed(renewed, own),
             Err(error) => Err(error.of_lock(self.key())),
         }
     }
@@ -312,25 +309,15 @@ impl HoldHandle {
         if request.at_least().is_zero() {
             return Ok(());
         }
-        let HoldInner { slot, token, .. } = &*self.0;
-        let (sent, patience) = (Moment::now(), slot.core.settings().command_timeout);
-        let deadline = deadline.min_at(Deadline::new(sent, patience), sent);
+        let (sent, patience) = (Moment::now(), self.core().settings().command_timeout);
         let needed = request.at_least().saturating_add(patience);
-        let renewal = {
-            let mut state = slot.locked();
-            let lease = state.lease.as_mut().filter(|lease| self.is_on(lease));
-            let Some(lease) = lease.filter(|lease| lease.until.remaining_at(sent) < needed) else { return Ok(()) };
-            let (key, token, grace) = (Arc::clone(&slot.key), token.clone(), slot.core.settings().grace);
-            let renewal = Renewal { key, token, share: slot.share, lease: request.lease(), grace, arms: false };
-            lease.note_renewal_sent(&renewal, sent);
-            renewal
-        };
-        // Boxed: most calls send nothing.
-        let renewed = Box::pin(slot.core.store().renew(std::slice::from_ref(&renewal), deadline)).await;
-        match exactly_one(renewed) {
-            Ok(renewed) => self.on_renewed(renewed, Deadline::new(sent, Duration::ZERO)),
-            Err(error) => Err(error.of_lock(self.key())),
+        let is_short = |lease: &Lease| self.is_on(lease) && lease.until.remaining_at(sent) < needed;
+        if !self.0.slot.locked().lease.as_ref().is_some_and(is_short) {
+            return Ok(());
         }
+        let deadline = deadline.min_at(Deadline::new(sent, patience), sent);
+        // Boxed: most calls send nothing.
+        Box::pin(self.renew(request.lease(), Deadline::new(sent, Duration::ZERO), deadline)).await
     }
 
     /// Keeps others out for as long as the nested `request` wants, counted from `now`. The lease is confirmed for that time.

@@ -1,5 +1,6 @@
 //! [`Hold`]: a lock in the hands of one task.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
@@ -53,7 +54,7 @@ impl Hold {
         let (token, dead_owner) = (lease.token.clone(), lease.dead_owner.take());
         let readers = lease.hold.as_mut().filter(|hold| hold.readers.is_some());
         let holding = readers.and_then(|hold| hold.holding.take());
-        let called = if lease.share.is_some() { state.take_readers_to_call(now) } else { Vec::new() };
+        let called = if lease.share.is_some() { state.take_readers_to_call(now) } else { BTreeMap::new() };
         state.offers.take_up(turn.id());
         state.track(turn.slot());
         drop(state);

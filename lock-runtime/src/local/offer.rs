@@ -229,10 +229,9 @@ impl State {
     /// Takes all waiters, to call them at once. The first that comes takes the turn, and the others wait at their old
     /// places. A blocked thread may have hundreds of tasks here, and others would have to wait out the patience for
     /// each of them.
-    fn offer_to_all(&mut self, now: Moment) -> Vec<(u64, Waiter)> {
-        let ids: Vec<u64> = self.waiters.keys().copied().collect();
-        self.offers.late.extend(ids.iter().map(|id| (*id, now)));
-        ids.into_iter().filter_map(|id| Some((id, self.remove_waiter(id)?))).collect()
+    fn offer_to_all(&mut self, now: Moment) -> BTreeMap<u64, Waiter> {
+        self.offers.late.extend(self.waiters.keys().map(|id| (*id, now)));
+        self.take_waiters()
     }
 
     /// Offers what is granted to the late tasks: the first that is polled takes it.
@@ -338,14 +337,10 @@ impl Slot {
         let release = granted.or_else(|| self.take_unanswered_try(&mut state));
         mutant!(TryStartsPatienceAnew => if release.is_some() { state.offers.idle = None });
         state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
-        let all = if state.offers.is_for_all(is_idle) { state.offer_to_all(now) } else { Vec::new() };
+        let all = if state.offers.is_for_all(is_idle) { state.offer_to_all(now) } else { BTreeMap::new() };
         drop(state);
         self.pass_on(id, PassedBy::Keeper);
-        for (id, waiter) in all {
-            // When a task is gone, its turn is dropped here. That turn is no longer the slot's turn, so nothing passes
-            // on.
-            drop(waiter.sender.send(Turn::new(self, id)));
-        }
+        self.call(all);
         // Wakes single tries, which wait for the outcome of this turn.
         self.wake();
         release

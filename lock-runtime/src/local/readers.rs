@@ -3,7 +3,7 @@
 //! The first reader starts the hold in the usual way. It calls all readers that wait here, and they join it. Readers that come
 //! later join it, too, until another process, or a writer here, is known to wait (rule S5). The last reader ends the hold.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::handle::HoldHandle;
@@ -104,21 +104,29 @@ impl State {
     }
 
     /// Takes all waiters, to call them to the hold. The caller sends the calls when the state is unlocked.
-    pub(super) fn take_readers_to_call(&mut self, now: Moment) -> Vec<(u64, Waiter)> {
-        let ids: Vec<u64> = self.waiters.keys().copied().collect();
-        let Some(readers) = self.readers().filter(|_| !ids.is_empty()) else { return Vec::new() };
-        readers.called.extend(&ids);
-        readers.called_at = now;
-        ids.into_iter().filter_map(|id| Some((id, self.remove_waiter(id)?))).collect()
+    pub(super) fn take_readers_to_call(&mut self, now: Moment) -> BTreeMap<u64, Waiter> {
+        if self.waiters.is_empty() || self.readers().is_none() {
+            return BTreeMap::new();
+        }
+        let waiters = self.take_waiters();
+        if let Some(readers) = self.readers() {
+            readers.called.extend(waiters.keys());
+            readers.called_at = now;
+        }
+        waiters
     }
 
-    /// Takes a reader out of the hold `id`. Returns whether others still have that hold.
+    /// Takes a reader out of the hold `id`, if others still have that hold. Returns whether they have.
     pub(super) fn leave_readers(&mut self, id: u64) -> bool {
         let hold = self.lease.as_mut().and_then(|lease| lease.hold.as_mut()).filter(|hold| hold.id == id);
         let Some(readers) = hold.and_then(|hold| hold.readers.as_deref_mut()) else { return false };
         mutant!(FirstReaderEndsHold => return false);
-        readers.active = readers.active.saturating_sub(1);
-        !readers.is_empty()
+        let others = readers.active.saturating_sub(1);
+        if others == 0 && readers.called.is_empty() {
+            return false;
+        }
+        readers.active = others;
+        true
     }
 
     /// Forgets a task that was called and is gone. Returns whether nobody is left in the hold.
@@ -148,7 +156,7 @@ impl Slot {
         let mut state = self.locked();
         let now = Moment::now();
         let is_open = state.lease.as_ref().is_some_and(|lease| lease.contention.is_none() && !lease.has_ended(now));
-        let waiters = if is_open { state.take_readers_to_call(now) } else { Vec::new() };
+        let waiters = if is_open { state.take_readers_to_call(now) } else { BTreeMap::new() };
         if !waiters.is_empty() {
             state.track(self);
         }
@@ -156,10 +164,10 @@ impl Slot {
         self.call(waiters);
     }
 
-    /// Calls waiters to the hold.
-    pub(super) fn call(self: &Arc<Self>, waiters: Vec<(u64, Waiter)>) {
+    /// Calls waiters: to the hold of readers, or to take up the turn.
+    pub(super) fn call(self: &Arc<Self>, waiters: BTreeMap<u64, Waiter>) {
         for (id, waiter) in waiters {
-            // When a task is gone, its turn is dropped here, and the hold does not wait for it.
+            // When a task is gone, its turn is dropped here. That turn is not the slot's turn, and no hold waits for the task.
             drop(waiter.sender.send(Turn::new(self, id)));
         }
     }

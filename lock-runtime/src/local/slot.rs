@@ -286,9 +286,8 @@ impl Slot {
     pub(crate) fn close(&self) {
         let waiters = {
             let mut state = self.locked();
-            state.fenced_waiters = 0;
             state.offers.forget_all();
-            std::mem::take(&mut state.waiters)
+            state.take_waiters()
         };
         drop(waiters);
         if let Some(permits) = &self.permits {
@@ -398,6 +397,11 @@ impl State {
         let waiter = self.waiters.remove(&id)?;
         self.fenced_waiters -= u32::from(waiter.fenced);
         Some(waiter)
+    }
+
+    pub(super) fn take_waiters(&mut self) -> BTreeMap<u64, Waiter> {
+        self.fenced_waiters = 0;
+        std::mem::take(&mut self.waiters)
     }
 
     /// Whether the task `id` may still decide something.

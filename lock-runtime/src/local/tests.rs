@@ -23,7 +23,6 @@ mod waiters;
 fn round(locks: &LockManager) -> Round<'_> {
     Round {
         store: locks.core().store(),
-        grace: Duration::ZERO,
         deadline: Deadline::after(Duration::from_secs(1)),
         usual_answer: Duration::ZERO,
     }

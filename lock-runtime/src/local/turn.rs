@@ -109,8 +109,7 @@ impl Turn {
         let Some(lease) = &mut state.lease else { return Step::GiveUp };
         let token = lease.token.clone();
         if !lease.is_good_for(request, now) {
-            let (key, grace) = (Arc::clone(&request.key), self.core().settings().grace);
-            let renewal = Renewal { key, token, share: lease.share, lease: lease_before(request), grace, arms: false };
+            let renewal = self.slot.renewal(token, lease_before(request));
             lease.note_renewal_sent(&renewal, now);
             return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
         }

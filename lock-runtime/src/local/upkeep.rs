@@ -66,7 +66,6 @@ impl Action {
 pub(crate) struct Round<'a> {
     /// The store over the keeper's own connection.
     pub(crate) store: &'a AnyStore,
-    pub(crate) grace: Duration,
     /// When a command that is sent now must be answered.
     pub(crate) deadline: Deadline,
     /// How long an answer usually takes at most.
@@ -119,6 +118,12 @@ impl Lease {
 }
 
 impl Slot {
+    /// The command that lengthens the lease of `token` to `lease`, and arms no alarm.
+    pub(super) fn renewal(&self, token: Token, lease: Duration) -> Renewal {
+        let (key, grace) = (Arc::clone(&self.key), self.core.settings().grace);
+        Renewal { key, token, share: self.share, lease, grace, arms: false }
+    }
+
     /// Decides what the lease needs from the keeper now.
     pub(crate) fn next_action(self: &Arc<Self>, trigger: Trigger, round: &Round<'_>) -> Action {
         let now = Moment::now();
@@ -142,7 +147,7 @@ impl Slot {
             self.check_offer(state, now, round)
         } else if let Some(lease) = &mut state.lease {
             lease.upkeep.doubtful |= trigger == Trigger::Verify && lease.upkeep.renewing;
-            self.action(lease, trigger, now, round.grace)
+            self.action(lease, trigger, now)
         } else {
             Action::Done
         };
@@ -159,8 +164,8 @@ impl Slot {
         action
     }
 
-    fn action(&self, lease: &mut Lease, trigger: Trigger, now: Moment, grace: Duration) -> Action {
-        let action = self.need(lease, trigger, now, grace);
+    fn action(&self, lease: &mut Lease, trigger: Trigger, now: Moment) -> Action {
+        let action = self.need(lease, trigger, now);
         if let Action::Renew(renewal, _) = &action {
             lease.upkeep.renewing = true;
             // The alarm may come before the answer.
@@ -170,11 +175,10 @@ impl Slot {
         action
     }
 
-    fn need(&self, lease: &Lease, trigger: Trigger, now: Moment, grace: Duration) -> Action {
+    fn need(&self, lease: &Lease, trigger: Trigger, now: Moment) -> Action {
         let renew = |wanted, left| {
-            let (key, token, share) = (Arc::clone(&self.key), lease.token.clone(), lease.share);
-            let arms = self.arms(lease, trigger);
-            Action::Renew(Renewal { key, token, share, lease: wanted, grace, arms }, left)
+            let renewal = self.renewal(lease.token.clone(), wanted);
+            Action::Renew(Renewal { arms: self.arms(lease, trigger), ..renewal }, left)
         };
         let Some((hold, ends)) = lease.hold.as_ref().zip(lease.ends(now)) else {
             if lease.lingers() {
@@ -288,7 +292,7 @@ impl Slot {
                     return Action::Lost(lease.token.clone(), LossReason::Deadline);
                 }
                 let Some(hold) = &mut lease.hold else {
-                    return self.action(lease, trigger, now, renewal.grace);
+                    return self.action(lease, trigger, now);
                 };
                 // A renewal that was decided on for the previous hold confirms the lease, but not the full time of this
                 // hold. Such a renewal may have been sent after this hold began. Then only its shorter lease shows
@@ -303,7 +307,7 @@ impl Slot {
                 } else if hold.confirmed.is_none() && trigger == Trigger::Timer {
                     return Action::Done; // the hold is in the list of young holds
                 }
-                self.action(lease, trigger, now, renewal.grace)
+                self.action(lease, trigger, now)
             }
             Some(Renewed::NotOwned) => Action::Lost(lease.token.clone(), LossReason::NotKnown),
             Some(Renewed::Partial) => Action::Lost(lease.token.clone(), LossReason::TooFewServers),
