@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::{Entry, already_held};
 use crate::clock::{Deadline, Moment};
 use crate::held::Held;
-use crate::local::{Hold, HoldHandle, ResolvedRequest, Terms, Whole, answer_time};
+use crate::local::{Hold, HoldHandle, ResolvedRequest, Whole, answer_time};
 use crate::observe::spans::HoldSpan;
 use crate::scope::Frame;
 use crate::settings::Settings;
@@ -46,7 +46,6 @@ impl KeySet {
         let given = names.into_iter().map(|name| settings.full_name(name)).collect::<Result<Vec<_>, _>>()?;
         let keys = in_order(&given);
         let given = given.iter().filter_map(|key| keys.binary_search(key).ok()).collect();
-        let like = ResolvedRequest { terms: Some(Terms::of_parts(like.terms.as_deref(), None)), ..like.clone() };
         let requests = keys.into_iter().map(|key| ResolvedRequest { key, ..like.clone() }).collect();
         Ok(Self { requests, given })
     }

@@ -10,7 +10,7 @@ mod failures;
 mod take_over;
 
 use failures::{error_at_timeout, fail_fast, far_answer, forked_error, shut_down, too_many};
-use take_over::{draw_fence, take_over, take_over_lingering};
+use take_over::{draw_fence, take_over};
 
 use super::asking::LockStatus;
 use super::attempt::Attempt;
@@ -46,12 +46,19 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
         if let Some(lingering) = lingering {
             core.note_others_wait(&lingering);
         }
-        match entered {
+        let hold = match entered {
             Entered::Turn { id, has_lease } => {
                 let mut turn = Turn::new(&slot, id);
                 if has_lease {
-                    match take_over_lingering(core, turn, request, now)? {
-                        Ok(hold) => return Ok(hold),
+                    // No command is sent that would find out about a fork. The process has the lease, and its child does not.
+                    if core.is_inherited() {
+                        return Err(forked_error(request));
+                    }
+                    match take_over(core, turn, request, now) {
+                        Ok(hold) => {
+                            metrics::waited(request.prefix(), Duration::ZERO);
+                            return Ok(hold);
+                        }
                         Err(without) => turn = without,
                     }
                 }
@@ -59,17 +66,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 // send none.
                 return Box::pin(drive(core, turn, request, &mut attempt, now, None)).await;
             }
-            Entered::Joined(joined) => {
-                metrics::waited(request.prefix(), Duration::ZERO);
-                if !request.fenced {
-                    return Ok(Hold::joined(joined, request.body));
-                }
-                let drawn = Box::pin(draw_fence(Hold::joined(joined, request.body), attempt.by())).await?;
-                now = Moment::now();
-                if drawn.is_some() || attempt.is_over(now) {
-                    return drawn.ok_or_else(|| error_at_timeout(core, &slot, request, &attempt));
-                }
-            }
+            Entered::Joined(joined) => Hold::joined(joined, request.body),
             Entered::Waiting(id, receiver, waiting) => {
                 let waiting = waiting.of(request.prefix());
                 let place = QueuePlace { slot: &slot, id, receiver };
@@ -78,21 +75,10 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                 if attempt.is_over(now) {
                     return Err(error_at_timeout(core, &slot, request, &attempt));
                 }
-                return match take_over(core, turn, request, now) {
-                    Ok(hold) if hold.lacks_fence(request) => {
-                        let drawn = Box::pin(draw_fence(hold, attempt.by())).await?;
-                        now = Moment::now();
-                        if drawn.is_some() || attempt.is_over(now) {
-                            return drawn.ok_or_else(|| error_at_timeout(core, &slot, request, &attempt));
-                        }
-                        continue;
-                    }
-                    Ok(hold) => {
-                        metrics::waited(request.prefix(), now.since(attempt.started));
-                        Ok(hold)
-                    }
-                    Err(turn) => Box::pin(drive(core, turn, request, &mut attempt, now, Some(waiting))).await,
-                };
+                match take_over(core, turn, request, now) {
+                    Ok(hold) => hold,
+                    Err(turn) => return Box::pin(drive(core, turn, request, &mut attempt, now, Some(waiting))).await,
+                }
             }
             // A sibling task has just asked. Its answer will say whether the lock is taken or the store unreachable.
             Entered::Taken if slot.status(SILENCE).is_pending() && !attempt.by().has_passed() => {
@@ -114,10 +100,24 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     return Err(error_at_timeout(core, &slot, request, &attempt));
                 }
                 now = Moment::now();
+                continue;
             }
             Entered::Taken => return Err(error_at_timeout(core, &slot, request, &attempt)),
             Entered::Full(limit) => return Err(too_many(request, limit)),
+        };
+        if !hold.lacks_fence(request) {
+            metrics::waited(request.prefix(), now.since(attempt.started));
+            return Ok(hold);
         }
+        let drawn = Box::pin(draw_fence(hold, attempt.by())).await?;
+        now = Moment::now();
+        if drawn.is_some() {
+            metrics::waited(request.prefix(), now.since(attempt.started));
+        } else if !attempt.is_over(now) {
+            // The hold of the readers was lost.
+            continue;
+        }
+        return drawn.ok_or_else(|| error_at_timeout(core, &slot, request, &attempt));
     }
 }
 

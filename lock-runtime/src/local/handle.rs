@@ -325,7 +325,7 @@ impl HoldHandle {
         let Some(terms) = &request.terms else { return };
         let mut state = self.0.slot.locked();
         if let Some(hold) = state.lease.as_mut().filter(|lease| self.is_on(lease)).and_then(|lease| lease.hold.as_mut())
-            && hold.kept_until.as_ref().is_none_or(|until| until.remaining_at(now) < terms.at_least())
+            && hold.kept_until.as_ref().is_none_or(|until| until.remaining_at(now) < terms.at_least)
         {
             hold.kept_until = terms.kept_until(now);
         }

@@ -44,23 +44,23 @@ impl ResolvedRequest {
     /// For how long others are kept out from the start of the hold.
     pub(crate) fn at_least(&self) -> Duration {
         mutant!(KeptWithoutStore => return Duration::ZERO);
-        self.terms.as_ref().map_or(Duration::ZERO, |terms| terms.at_least())
+        self.terms.as_ref().map_or(Duration::ZERO, |terms| terms.at_least)
     }
 
     /// Whether it is one of several keys. The time of its hold begins when all of them are held.
     pub(super) fn is_part(&self) -> bool {
-        self.terms.as_ref().is_some_and(|terms| terms.is_part())
+        self.terms.as_ref().is_some_and(|terms| terms.whole.is_some())
     }
 
     /// The time of the request for several keys that it is a part of.
     pub(super) fn whole(&self) -> Option<&Whole> {
         mutant!(PartKnowsNoWhole => return None);
-        self.terms.as_ref().and_then(|terms| terms.whole())
+        self.terms.as_ref()?.whole.as_ref()
     }
 
     /// The same request as a part of one for several keys, which wants `timeout` for this key.
     pub(crate) fn part_of(&self, whole: Whole, timeout: Duration) -> Self {
-        Self { timeout, terms: Some(Terms::of_parts(self.terms.as_deref(), Some(whole))), ..self.clone() }
+        Self { timeout, terms: Some(Terms::of_part(self.terms.as_deref(), whole)), ..self.clone() }
     }
 
     /// Whether the lease may be kept for the next hold here.

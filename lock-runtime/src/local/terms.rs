@@ -31,13 +31,12 @@ impl Whole {
 #[derive(Debug)]
 pub(crate) struct Terms {
     max_hold: Option<Duration>,
-    at_least: Duration,
+    pub(super) at_least: Duration,
     /// The lease that keeps others out for `at_least`, however slow the answer is. Zero without `at_least`.
     kept_lease: Duration,
-    /// Whether the request is for one of several keys. It is here because every waiter has room for what is in the request itself.
-    is_part: bool,
-    /// The time of the request for all those keys.
-    whole: Option<Whole>,
+    /// Of a request for one of several keys: the time of the request for all of them. It is here because every waiter has room for
+    /// what is in the request itself.
+    pub(super) whole: Option<Whole>,
     /// Whether the hold was lost because it had lasted for `max_hold`.
     is_spent: AtomicBool,
 }
@@ -59,34 +58,19 @@ impl Terms {
             kept_lease = settings.drift().lease_for(at_least.saturating_add(settings.command_timeout));
             settings.check_lease("at_least", kept_lease)?;
         }
-        Ok(Some(Arc::new(Self {
-            max_hold,
-            at_least,
-            kept_lease,
-            is_part: false,
-            whole: None,
-            is_spent: AtomicBool::new(false),
-        })))
+        Ok(Some(Arc::new(Self { max_hold, at_least, kept_lease, whole: None, is_spent: AtomicBool::new(false) })))
     }
 
-    /// The terms of the requests for several keys, each of which has these `terms`. All of them together have the time `whole`.
-    pub(crate) fn of_parts(terms: Option<&Self>, whole: Option<Whole>) -> Arc<Self> {
+    /// The terms of a request for one of several keys, which has these `terms`. All of the requests together have the time `whole`.
+    pub(super) fn of_part(terms: Option<&Self>, whole: Whole) -> Arc<Self> {
         let (max_hold, at_least, kept_lease) =
             terms.map_or_else(Default::default, |terms| (terms.max_hold, terms.at_least, terms.kept_lease));
-        Arc::new(Self { max_hold, at_least, kept_lease, is_part: true, whole, is_spent: AtomicBool::new(false) })
+        Arc::new(Self { max_hold, at_least, kept_lease, whole: Some(whole), is_spent: AtomicBool::new(false) })
     }
 
     /// Whether they say nothing of the time of the hold.
     pub(super) fn leaves_time_open(&self) -> bool {
         self.max_hold.is_none() && self.at_least.is_zero()
-    }
-
-    pub(super) fn is_part(&self) -> bool {
-        self.is_part
-    }
-
-    pub(super) fn whole(&self) -> Option<&Whole> {
-        self.whole.as_ref()
     }
 
     /// The part of a lease of `expire` that the hold itself can use: none is longer than the hold may last, and the answer to
@@ -100,11 +84,6 @@ impl Terms {
     pub(super) fn lease(&self, expire: Duration) -> Duration {
         mutant!(KeptWithoutStore => return expire);
         expire.max(self.kept_lease)
-    }
-
-    /// For how long others are kept out from the start of the hold.
-    pub(super) fn at_least(&self) -> Duration {
-        self.at_least
     }
 
     /// Until when others are kept out, if the hold starts `now`.

@@ -61,12 +61,6 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
     (is_unread_try || attempt.has_counted_none(core.answers())).then(|| core.store().unanswered(&request.key, waited))
 }
 
-/// Whose hold a task has waited for in vain.
-enum Behind {
-    ThisProcess,
-    Another,
-}
-
 /// The error of a task whose time is up. A busy lock and an unreachable store never look alike.
 pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
     let key = request.key.to_string();
@@ -88,25 +82,22 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
     } else {
         timeout.clamp(SILENCE_OF_ANY_SERVER, usual)
     };
-    let holder = match slot.status(silence) {
+    let was_here = match slot.status(silence) {
         LockStatus::Unreachable(error) => return error.of_lock(&key),
         LockStatus::Silent(since) => return core.store().unanswered(&key, since).of_lock(&key),
         // This process had the lock meanwhile, and left too little time for an answer.
-        LockStatus::Unknown if attempt.was_held_here() => Behind::ThisProcess,
+        LockStatus::Unknown if attempt.was_held_here() => true,
         LockStatus::Unknown => match unread_answer(core, request, attempt) {
             Some(error) => return error.of_lock(&key),
-            None => Behind::Another,
+            None => false,
         },
-        LockStatus::HeldHere => Behind::ThisProcess,
-        LockStatus::HeldElsewhere => Behind::Another,
+        LockStatus::HeldHere => true,
+        LockStatus::HeldElsewhere => false,
     };
+    // A task here may hold the lock in another mode.
+    let held_here = was_here || core.is_held_here(&request.key);
+    let holder = if held_here { Some(core.label().to_owned()) } else { slot.holder_elsewhere() };
     let waited = if request.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
-    let (holder, held_here) = match holder {
-        Behind::ThisProcess => (Some(core.label().to_owned()), true),
-        // A task here may hold the lock in another mode.
-        Behind::Another if core.is_held_here(&request.key) => (Some(core.label().to_owned()), true),
-        Behind::Another => (slot.holder_elsewhere(), false),
-    };
     core.note_timeout(request, waited, holder.as_deref(), slot.holder_seen_for());
     let frees_in = if held_here { slot.rests_for() } else { slot.frees_in(Moment::now()) };
     LockError::Timeout { key, waited, holder, held_here, frees_in }

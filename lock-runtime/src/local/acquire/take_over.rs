@@ -1,16 +1,13 @@
 //! A hold on a lease that is there already: it was handed over, it lingered, or readers share it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::failures::forked_error;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::local::core::Core;
 use crate::local::hold::Hold;
 use crate::local::resolved_request::ResolvedRequest;
 use crate::local::turn::Turn;
-use crate::observe::metrics;
 use crate::store::Retry;
 use crate::timing::ASK_BACKOFF;
 
@@ -54,22 +51,4 @@ pub(super) async fn draw_fence(hold: Hold, by: Deadline) -> Result<Option<Hold>,
         }
     }
     Ok(None)
-}
-
-/// Starts the hold on a lease that lingered.
-pub(super) fn take_over_lingering(
-    core: &Core,
-    turn: Turn,
-    request: &ResolvedRequest,
-    now: Moment,
-) -> Result<Result<Hold, Turn>, LockError> {
-    // No command is sent that would find out about a fork. The process has the lease, and its child does not.
-    if core.is_inherited() {
-        return Err(forked_error(request));
-    }
-    let taken = take_over(core, turn, request, now);
-    if taken.is_ok() {
-        metrics::waited(request.prefix(), Duration::ZERO);
-    }
-    Ok(taken)
 }
