@@ -14,7 +14,7 @@ use tokio::runtime::{self, Handle};
 use tokio::time::Instant;
 
 use crate::clock::{Deadline, Moment};
-use crate::local::{Action, Batch, Core, OutstandingRelease, Round, Schedule, Slot, Trigger};
+use crate::local::{Action, Batch, Core, OutstandingRelease, RepeatLimit, Round, Schedule, Slot, Trigger};
 use crate::store::{AnyStore, Ask, Renewal, Store};
 use crate::timing::{FRESH_ANSWER, LONGEST_USUAL_ANSWER, MISSED_BY_TIMERS};
 
@@ -43,6 +43,7 @@ pub(crate) struct Keeper {
     is_connecting: AtomicBool,
     /// At which servers the last command failed: a bit for each, by its number. It is told when this changes.
     failing: AtomicU64,
+    repeat_limit: RepeatLimit,
     thread: Option<Arc<KeeperThread>>,
     /// Where the keeper runs: on its thread (`None`), or on these runtimes.
     running: Mutex<Vec<Option<runtime::Id>>>,
@@ -62,6 +63,7 @@ impl Keeper {
             took: AtomicU64::new(0),
             is_connecting: AtomicBool::new(false),
             failing: AtomicU64::new(0),
+            repeat_limit: RepeatLimit::default(),
             thread,
             running: Mutex::default(),
         })

@@ -48,6 +48,7 @@ pub(crate) use attempt::answer_time;
 pub(crate) use core::Core;
 pub(crate) use handle::{HoldHandle, Reentry};
 pub(crate) use hold::Hold;
+pub(crate) use repeat_limit::{RepeatLimit, Warning};
 pub(crate) use resolved_request::{PrefixPlace, ResolvedRequest};
 pub(crate) use schedule::{Batch, Fate, OutstandingRelease, Schedule};
 pub(crate) use slot::Slot;

@@ -160,8 +160,8 @@ pub(crate) fn stray_grant(key: &str) {
 }
 
 /// A background command was refused, and a repetition would be refused again.
-pub(crate) fn keeper_refused(key: &str, problem: &dyn Display) {
-    tracing::warn!(target: "lock_runtime", key, error = %problem, "the server refused a background command");
+pub(crate) fn keeper_refused(key: &str, problem: &dyn Display, left_out: u64) {
+    tracing::warn!(target: "lock_runtime", key, error = %problem, left_out, "the server refused a background command");
 }
 
 /// A lock was released but could not be passed on: the key of its queue holds something else than a queue.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use super::{Keeper, follow};
 use crate::clock::Moment;
-use crate::local::{Core, Slot};
+use crate::local::{Core, Slot, Warning};
 use crate::observe;
 use crate::store::{Answer, Ask, Reach, Renewal, Renewed, Retry, Store, StoreError};
 
@@ -49,8 +49,8 @@ pub(super) fn send_renewals(keeper: &Arc<Keeper>, core: &Weak<Core>, batch: Vec<
 }
 
 impl Keeper {
-    /// Tells of a failure. If a repetition would fail, too, it tells each time. Otherwise it tells only of the first failure after a
-    /// success at this server.
+    /// Tells of a failure. If a repetition would fail, too, it is a warning about the key. Otherwise it tells only of the first failure
+    /// after a success at this server.
     pub(super) fn on_failure(&self, key: &str, command: &str, error: &StoreError) {
         match error.retry {
             Retry::Later => {
@@ -59,7 +59,11 @@ impl Keeper {
                     observe::keeper_failed(&self.store.server_name(key), command, &error.problem);
                 }
             }
-            Retry::Never => observe::keeper_refused(key, &error.problem),
+            Retry::Never => {
+                if let Some(left_out) = self.repeat_limit.admit(Warning::Refused, key) {
+                    observe::keeper_refused(key, &error.problem, left_out);
+                }
+            }
         }
     }
 

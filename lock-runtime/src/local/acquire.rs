@@ -251,15 +251,15 @@ fn wait_for_yield(
 ) -> Option<Box<ResolvedRequest>> {
     mutant!(TryDoesNotWait => return None);
     let patience = YIELD_PATIENCE + core.store().round_trip() * 2;
-    // Of several keys, it is the request for all of them that waits. It gives up sooner when its timeout is short.
+    // For one of several keys, the wait counts for the request for all of them. So it also ends with the timeout of that request.
     let whole = request.whole().filter(|whole| !whole.is_try());
     let patience = whole.map_or(patience, |whole| patience.min(whole.give_up.remaining_at(now)));
     let timeout = attempt.wait_for_yield(now, patience)?;
     Some(Box::new(ResolvedRequest { timeout, ..request.clone() }))
 }
 
-/// Until when a command has to be answered. Where nobody waits long for a store that is away, connecting may not take
-/// longer either, nor looking for another master.
+/// Until when a command has to be answered. With `fail_fast` this time also limits the connecting, and the search for another
+/// master.
 fn answer_deadline(core: &Core, attempt: &Attempt, now: Moment) -> Deadline {
     let by = attempt.by().counted_from(now);
     let settings = core.settings();

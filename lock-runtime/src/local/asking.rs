@@ -244,7 +244,7 @@ impl Slot {
         self.locked().pending.as_ref().is_some_and(|pending| pending.busy().is_some())
     }
 
-    /// Takes in that an ask failed. An ask that was never sent needs no withdrawal, but an earlier ask may still stand.
+    /// Takes in that an ask failed.
     pub(super) fn on_failed_ask(&self, ask: &Ask, error: &StoreError) {
         match error.reach {
             Reach::Unsent => self.on_unsent_ask(ask),
@@ -262,7 +262,7 @@ impl Slot {
         }
     }
 
-    /// Of an ask that was never sent nothing is to be withdrawn; what was sent before may stand.
+    /// An ask that was never sent needs no withdrawal. An earlier ask may still stand.
     fn on_unsent_ask(&self, ask: &Ask) {
         mutant!(UnsentWithdrawn => return);
         if let Some(pending) = self.locked().pending.as_mut().filter(|pending| pending.token == ask.token) {

@@ -85,7 +85,7 @@ impl Core {
         }
     }
 
-    /// Whether a task here holds `key`, or waits for it.
+    /// Whether a task here has the lock `key` alone, or asks for it alone.
     pub(crate) fn has_turn_here(&self, key: &str) -> bool {
         self.table.get(key).is_some_and(|slot| slot.is_taken())
     }
@@ -286,7 +286,7 @@ impl Events for Core {
             }
             return;
         }
-        // A slot with a lease has the lock. If no slot has a lease, the grant was sent and is not read yet: it may be for any of them.
+        // A slot that has a lease owns the lock. If no slot has a lease, a grant is on its way, and it may be for any of the slots.
         // Beside a lease that shares the lock, such a grant may be for one more share.
         let is_shared = sharing.iter().any(|slot| slot.has_lease());
         let has_owner = is_shared || alone.as_ref().is_some_and(|slot| slot.has_lease());

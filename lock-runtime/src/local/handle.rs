@@ -295,7 +295,7 @@ impl HoldHandle {
         let Some(mut hold) = lease.hold.take() else { return };
         hold.begin(request, now);
         if hold.terms.is_some() {
-            // The same terms, in the part of the request that this handle has: the handle asks them why the hold was lost.
+            // The terms of this handle, because the handle reads from them why the hold was lost.
             hold.terms.clone_from(&self.0.terms);
         }
         hold.confirmed = lease.is_whole_for(&hold, now).then_some(now);

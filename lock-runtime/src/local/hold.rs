@@ -1,6 +1,5 @@
 //! [`Hold`]: a lock in the hands of one task.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
@@ -54,11 +53,13 @@ impl Hold {
         let (token, dead_owner) = (lease.token.clone(), lease.dead_owner.take());
         let readers = lease.hold.as_mut().filter(|hold| hold.readers.is_some());
         let holding = readers.and_then(|hold| hold.holding.take());
-        let called = if lease.share.is_some() { state.take_readers_to_call(now) } else { BTreeMap::new() };
+        let called = lease.share.is_some().then(|| state.take_readers_to_call(now));
         state.offers.take_up(turn.id());
         state.track(turn.slot());
         drop(state);
-        turn.slot().call(called);
+        if let Some(called) = called {
+            turn.slot().call(called);
+        }
         if let Some(owner) = dead_owner.filter(|owner| !turn.core().is_own_token(owner)) {
             observe::took_over(&request.key, owner.label().as_deref());
         }
@@ -98,6 +99,11 @@ impl Hold {
         let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
         let ended = turn.slot().end(turn.id(), now);
         self.handle.end_counting();
+        if matches!(ended.ending, Ending::Joint) {
+            // The turn is that of the hold, which others still have.
+            turn.defuse();
+            return Either::Left(ready(Ok(())));
+        }
         let Ended { ending, entries, hold } = ended;
         let (pending_release, turn) = match ending {
             Ending::Free(release) => {

@@ -2,8 +2,8 @@
 //!
 //! A lease lingers from the end of a hold until one of these happens: the next task here takes the lease over, the linger time
 //! is over, another process is known to wait, a task here wants the lock in another mode, the connection by which others would
-//! be heard breaks, too many leases linger, or the manager ends. A lease that lingers has no turn. So whoever takes it away and
-//! whoever takes it over find each other under the slot's lock.
+//! be heard breaks, too many leases linger, or the manager ends. A lease that lingers has no turn. So
+//! both happen under the slot's lock: that a task takes the lease over, and that the lease is taken for its release.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -105,8 +105,8 @@ impl Lease {
         is_due.then(|| self.until.remaining_at(now).saturating_sub(lengthened_at(self.claim)))
     }
 
-    /// Since when the store has confirmed the lease for a hold of this length, as far as a hold before it has seen to that: no
-    /// renewal would be due yet.
+    /// Since when the store has confirmed the lease, if enough of it is left for a hold of this length: so much that no renewal
+    /// would be due yet.
     pub(super) fn confirmed_for(&self, expire: Duration, now: Moment) -> Option<Moment> {
         let enough = expire / RENEWALS_PER_LEASE * (RENEWALS_PER_LEASE - 1);
         (self.until.remaining_at(now) >= enough).then(|| self.until.start())

@@ -36,8 +36,8 @@ pub(super) enum Offer {
     Made,
     /// The keeper has seen that, and the task must come before this deadline.
     Noticed(Deadline),
-    /// The task did not come, and no other task here can. At this time the keeper asks the server whether another
-    /// process waits.
+    /// The task did not come, and no other task here can take the turn. At this time the keeper asks the server whether
+    /// another process waits.
     Missed(Deadline),
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Offers {
     pub(super) offer: Offer,
     /// How long the task with the turn may take to come.
     patience: Duration,
-    /// The lease may lie unused until this time. Boxed: only a task that does not come at once makes it known.
+    /// Until when the lease may stay unused. Boxed: it is known only after a task came late.
     idle: Option<Box<Deadline>>,
     /// The tasks that did not come when they were called, by their places in the queue, and the time since when each is
     /// late.
@@ -155,8 +155,8 @@ impl Offers {
     }
 }
 
-/// How long others wait for a task that comes only `now`: twice the time that it needed. So a process whose tasks are
-/// all polled late gets the lock, too. More than a second would help nobody.
+/// A task came late, at `now`. The next time others wait for twice as long as it needed. So a process whose tasks are all polled
+/// late gets the lock, too. More than a second would help nobody.
 fn patience_with(since: Option<Moment>, now: Moment) -> Duration {
     let needed = since.map_or(Duration::ZERO, |since| (now.since(since) + TURN_PATIENCE) * 2);
     if needed > UNUSED_LEASE_KEPT_FOR * 2 { TURN_PATIENCE } else { needed.clamp(TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR) }
@@ -333,7 +333,7 @@ impl Slot {
         if granted.is_some() {
             state.offers.idle = None;
         }
-        // No new time begins when a try is withdrawn: most likely nobody else has the lock now.
+        // To withdraw a try does not begin that time anew: most likely nobody else has the lock now.
         let release = granted.or_else(|| self.take_unanswered_try(&mut state));
         mutant!(TryStartsPatienceAnew => if release.is_some() { state.offers.idle = None });
         state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));

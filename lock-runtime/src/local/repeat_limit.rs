@@ -13,15 +13,16 @@ const MOST: usize = 128;
 
 /// What is warned of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Warning {
+pub(crate) enum Warning {
     TimedOut,
     Lost,
     HeldLong,
+    Refused,
 }
 
 /// The warnings that were told a short time ago.
 #[derive(Debug, Default)]
-pub(super) struct RepeatLimit(Mutex<Vec<Told>>);
+pub(crate) struct RepeatLimit(Mutex<Vec<Told>>);
 
 #[derive(Debug)]
 struct Told {
@@ -35,7 +36,7 @@ struct Told {
 impl RepeatLimit {
     /// Whether to warn: then it is the number of equal warnings that were left out since the last one. `None` when the same
     /// was told a short time ago, or too much was.
-    pub(super) fn admit(&self, warning: Warning, key: &str) -> Option<u64> {
+    pub(crate) fn admit(&self, warning: Warning, key: &str) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
         (warning, key).hash(&mut hasher);
         let hash = hasher.finish();

@@ -136,7 +136,7 @@ impl Slot {
         if trigger == Trigger::Timer
             && let Some(lease) = &mut state.lease
         {
-            // The timer that has ended is no reason to set none.
+            // The timer that has ended is removed here. Else no new timer would be set.
             lease.upkeep.entries.due.take_if(|(at, _)| *at <= Instant::now());
         }
         let action = if calls == Calls::Abandoned {

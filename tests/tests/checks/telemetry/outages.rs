@@ -75,3 +75,20 @@ async fn a_server_that_hangs_is_silent_and_answers_again() {
     locks.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
     assert_eq!(events.with(&["DEBUG", "the server answers again"]).len(), 1);
 }
+
+#[tokio::test]
+async fn a_renewal_that_is_refused_again_and_again_is_told_once() {
+    let events = Events::of_this_process();
+    let server = Server::start();
+    let locks = LockManager::connect(&server.url()).await.unwrap();
+    let guard = locks.lock("p", "k").expire(Duration::from_secs(3)).acquire().await.unwrap();
+    eventually("it is confirmed", BOUND, || locks.stats().renewals >= 1).await;
+    // In one step: a deleted lock would be lost at once, and not renewed any more.
+    server.tell("EVAL redis.call('DEL',KEYS[1])redis.call('RPUSH',KEYS[1],'of-another-type') 1 p:k");
+    let before = locks.stats().commands;
+    guard.lost().await;
+    assert!(locks.stats().commands >= before + 3, "it was repeated");
+    let refused = ["WARN", "the server refused a background command", "key=\"p:k\"", "left_out=0"];
+    assert_eq!(events.with(&refused).len(), 1);
+    assert_eq!(events.with(&refused[..2]).len(), 1);
+}
