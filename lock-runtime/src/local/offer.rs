@@ -371,7 +371,7 @@ impl Slot {
                 return Rejoined::Joined(joined);
             }
         }
-        let is_pending = match state.turn {
+        let may_take_turn = match state.turn {
             None => true,
             Some(other) => {
                 !state.is_held()
@@ -379,7 +379,7 @@ impl Slot {
                     && (other > id || state.offers.late.contains_key(&other))
             }
         };
-        if is_pending {
+        if may_take_turn {
             if let Some(other) = state.turn.replace(id) {
                 state.offers.late.entry(other).or_insert(now);
                 self.note_taking();

@@ -329,12 +329,12 @@ impl Slot {
             state.offers.reset();
         }
         let users = lease.hold.as_ref().map_or(0, ActiveHold::users);
-        let is_late = lease.hold.as_ref().is_some_and(|hold| hold.body || reason == LossReason::TooFewServers);
-        let is_late = (is_late && users > 0) || users > 1;
+        let body_ends_first = lease.hold.as_ref().is_some_and(|hold| hold.body || reason == LossReason::TooFewServers);
+        let body_ends_first = (body_ends_first && users > 0) || users > 1;
         // Others are kept out although the hold was lost: the lease ends by itself.
         let is_left = matches!(reason, LossReason::Deadline | LossReason::ShutDown) && lease.keeps_out(Moment::now());
-        let release = (!is_late && !is_left).then(|| lease.release(&self.key));
-        if is_late && !is_left {
+        let release = (!body_ends_first && !is_left).then(|| lease.release(&self.key));
+        if body_ends_first && !is_left {
             // Rule 14: the lease is released when the body is dropped. Rule 17: until then a new grant for its token is
             // not a stray.
             state.ending.push(EndingToken::new(lease.token, users));

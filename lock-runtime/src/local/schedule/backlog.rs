@@ -153,7 +153,7 @@ impl Backlog {
             lane.failures += 1;
             lane.closed_until = Some(now + pause(lane.failures));
         }
-        let is_pending = lane.closed_until.is_none();
+        let is_lane_open = lane.closed_until.is_none();
         for (mut queued, fate) in queued.into_iter().zip(fates) {
             if *fate == Fate::Over || queued.release.repeat_until.has_passed() {
                 continue;
@@ -161,7 +161,7 @@ impl Backlog {
             queued.is_denied |= *fate == Fate::Denied;
             queued.refusals += u32::from(*fate != Fate::Unanswered);
             // While the lane is closed, all releases wait for the pause of the lane.
-            let at = if is_pending { now + pause(queued.refusals + u32::from(queued.is_denied)) } else { now };
+            let at = if is_lane_open { now + pause(queued.refusals + u32::from(queued.is_denied)) } else { now };
             self.insert(server, at, queued);
         }
     }
