@@ -125,7 +125,7 @@ impl Entry {
             let core = self.engine.core();
             let label = &core.settings().label;
             // The try of one of several keys is not counted by itself, and this one ends the whole request.
-            let counted = if request.timeout.is_zero() { &self.request } else { request };
+            let counted = if request.is_try() { &self.request } else { request };
             core.note_timeout(counted, request.timeout, Some(label), None);
             behind_itself(request, label)
         })

@@ -262,7 +262,7 @@ impl Entry {
     fn refused(&self, error: LockError, start: Moment) -> LockError {
         match error {
             LockError::Timeout { key, holder, held_here, frees_in, .. } => {
-                let is_try = self.request.timeout.is_zero();
+                let is_try = self.request.is_try();
                 if is_try {
                     self.engine.core().note_timeout(&self.request, Duration::ZERO, holder.as_deref(), None);
                 }

@@ -215,7 +215,7 @@ async fn drive(
                     }
                 };
             }
-            Step::GiveUp if patient.is_none() && tried.timeout.is_zero() && slot.may_be_yielded() => {
+            Step::GiveUp if patient.is_none() && tried.is_try() && slot.may_be_yielded() => {
                 patient = wait_for_yield(core, tried, attempt, now);
                 match admit(core, tried) {
                     Ok(permit) if patient.is_some() => waiting = Some(permit),
@@ -331,7 +331,7 @@ fn on_outcome(
                 // Rule S7: their lease began to linger before this task asked.
                 core.note_others_wait(&readers);
             }
-            if request.timeout.is_zero() && slot.is_blocked_by_own_release() {
+            if request.is_try() && slot.is_blocked_by_own_release() {
                 attempt.restart();
             }
         }
@@ -355,6 +355,6 @@ fn on_outcome(
 
 /// Counts one more task that waits.
 fn admit<'a>(core: &'a Core, request: &ResolvedRequest) -> Result<WaiterPermit<'a>, LockError> {
-    let permit = core.waiter_limit().admit(0).map_err(|limit| too_many(request, limit))?;
+    let permit = core.waiter_limit.admit(0).map_err(|limit| too_many(request, limit))?;
     Ok(permit.of(request.prefix()))
 }

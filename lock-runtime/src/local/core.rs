@@ -31,16 +31,16 @@ pub(crate) struct Core {
     settings: Settings,
     process: Process,
     table: Table,
-    waiter_limit: WaiterLimit,
-    lingering: Arc<LingeringLeases>,
+    pub(super) waiter_limit: WaiterLimit,
+    pub(super) lingering: Arc<LingeringLeases>,
     /// The store over the callers' connection.
     store: Arc<AnyStore>,
     schedule: Arc<Schedule>,
     /// How many answers the tasks have had from the store.
     answers: AtomicU64,
-    counters: Counters,
+    pub(super) counters: Counters,
     traffic: Arc<Traffic>,
-    repeat_limit: RepeatLimit,
+    pub(super) repeat_limit: RepeatLimit,
     bodies: TaskTracker,
     is_closed: AtomicBool,
     /// The process that owns these locks. `None` for locks in memory, which each copy of the process has for itself.
@@ -112,14 +112,6 @@ impl Core {
         &self.table
     }
 
-    pub(super) fn lingering(&self) -> &Arc<LingeringLeases> {
-        &self.lingering
-    }
-
-    pub(super) fn waiter_limit(&self) -> &WaiterLimit {
-        &self.waiter_limit
-    }
-
     pub(crate) fn store(&self) -> &Arc<AnyStore> {
         &self.store
     }
@@ -131,14 +123,6 @@ impl Core {
     /// The bodies that run under locks of this manager.
     pub(crate) fn bodies(&self) -> &TaskTracker {
         &self.bodies
-    }
-
-    pub(super) fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    pub(super) fn repeat_limit(&self) -> &RepeatLimit {
-        &self.repeat_limit
     }
 
     pub(super) fn answers(&self) -> u64 {

@@ -58,11 +58,11 @@ impl Core {
             held += u64::from(users);
             lingering += u64::from(lingers);
         }
-        let Counters { timeouts, lost, renewals } = self.counters();
+        let Counters { timeouts, lost, renewals } = &self.counters;
         let traffic = self.traffic();
         LockStats {
             held,
-            waiting: as_u64(self.waiter_limit().waiting()),
+            waiting: as_u64(self.waiter_limit.waiting()),
             lingering,
             keys: as_u64(slots.len()),
             unreleased: as_u64(self.schedule().unreleased()),
@@ -85,14 +85,14 @@ impl Core {
         holder: Option<&str>,
         seen: Option<Duration>,
     ) {
-        if request.is_part() && request.timeout.is_zero() {
+        if request.is_part() && request.is_try() {
             // One try of several: the request may still be granted.
             return;
         }
-        self.counters().timeouts.fetch_add(1, Ordering::Relaxed);
+        self.counters.timeouts.fetch_add(1, Ordering::Relaxed);
         metrics::timed_out(request.prefix());
-        if !request.timeout.is_zero()
-            && let Some(left_out) = self.repeat_limit().admit(Warning::TimedOut, &request.key)
+        if !request.is_try()
+            && let Some(left_out) = self.repeat_limit.admit(Warning::TimedOut, &request.key)
         {
             observe::timed_out(&request.key, waited, holder, seen, left_out);
         }
@@ -100,9 +100,9 @@ impl Core {
 
     /// Notes that a hold was lost.
     pub(super) fn note_loss(&self, key: &str, hold: EndedHold) {
-        self.counters().lost.fetch_add(hold.users.into(), Ordering::Relaxed);
+        self.counters.lost.fetch_add(hold.users.into(), Ordering::Relaxed);
         metrics::lost(hold.prefix.of(key), hold.users.into());
-        if let Some(left_out) = self.repeat_limit().admit(Warning::Lost, key) {
+        if let Some(left_out) = self.repeat_limit.admit(Warning::Lost, key) {
             observe::lost(key, hold.reason, hold.since.elapsed(), left_out);
         }
     }
@@ -110,14 +110,14 @@ impl Core {
     /// Notes that the keeper has lengthened leases.
     pub(crate) fn note_renewals(&self, count: usize) {
         if count > 0 {
-            self.counters().renewals.fetch_add(as_u64(count), Ordering::Relaxed);
+            self.counters.renewals.fetch_add(as_u64(count), Ordering::Relaxed);
             metrics::renewed(as_u64(count));
         }
     }
 
     /// Notes that a hold goes on for longer than the user finds usual.
     pub(super) fn note_long_hold(&self, slot: &Slot, held_for: Duration) {
-        if let Some(left_out) = self.repeat_limit().admit(Warning::HeldLong, slot.key()) {
+        if let Some(left_out) = self.repeat_limit.admit(Warning::HeldLong, slot.key()) {
             observe::held_long(slot.key(), held_for, left_out);
         }
     }

@@ -35,18 +35,17 @@ impl Family {
         core: &'a Arc<Core>,
         request: &ResolvedRequest,
         share: Share,
-        wait: bool,
         now: Moment,
     ) -> (Arc<Slot>, Entered<'a>) {
         if share != Share::READ {
-            return self.enter_permit(core, request, share, wait, now);
+            return self.enter_permit(core, request, share, now);
         }
         let slot = match self.together().filter(|_| request.joins_readers()).map(Arc::clone) {
             Some(slot) => slot,
             None if request.joins_readers() => self.add(Slot::sharing(core, &request.key, share, TOGETHER, None)),
             None => self.add_numbered(core, request, share, None),
         };
-        let entered = slot.enter(core.waiter_limit(), request, wait, now);
+        let entered = slot.enter(&core.waiter_limit, request, now);
         (slot, entered)
     }
 
@@ -55,7 +54,6 @@ impl Family {
         core: &'a Arc<Core>,
         request: &ResolvedRequest,
         share: Share,
-        wait: bool,
         now: Moment,
     ) -> (Arc<Slot>, Entered<'a>) {
         if let Some((slot, id)) = self.idle_permit(share, None) {
@@ -66,14 +64,14 @@ impl Family {
         let (Some(first), false) = (first.as_ref(), share.fits_beside(of_share().count())) else {
             let permits = first.and_then(|first| first.permits.clone()).unwrap_or_default();
             let slot = self.add_numbered(core, request, share, Some(permits));
-            let entered = slot.enter(core.waiter_limit(), request, wait, now);
+            let entered = slot.enter(&core.waiter_limit, request, now);
             return (slot, entered);
         };
         let slot = Arc::clone(first);
-        let Some(permits) = slot.permits.as_ref().filter(|_| wait) else { return (slot, Entered::Taken) };
+        let Some(permits) = slot.permits.as_ref().filter(|_| !request.is_try()) else { return (slot, Entered::Taken) };
         let others =
             permits.len() + self.slots.iter().filter(|slot| slot.share == Some(share) && !slot.is_held()).count();
-        let waiting = match core.waiter_limit().admit(others) {
+        let waiting = match core.waiter_limit.admit(others) {
             Ok(waiting) => waiting,
             Err(limit) => return (slot, Entered::Full(limit)),
         };

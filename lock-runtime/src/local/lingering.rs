@@ -140,7 +140,7 @@ impl State {
         {
             return None;
         }
-        let list = slot.core.lingering();
+        let list = &slot.core.lingering;
         if !self.waiters.is_empty() || self.offers.has_late() || !list.is_open() {
             return None;
         }
@@ -194,7 +194,7 @@ impl Slot {
         }
         mutant!(LingersOn => return None);
         if let Some(lease) = state.lease.as_ref().filter(|lease| lease.lingers()) {
-            self.core.lingering().bias.on_yield(&self.key, lease.linger.was_used());
+            self.core.lingering.bias.on_yield(&self.key, lease.linger.was_used());
         }
         state.take_lingering(&self.key)
     }
@@ -214,7 +214,7 @@ impl Slot {
             // A hold has the lease now.
             _ if facts.now.is_none() => None,
             Some(began) if began > place.0 => {
-                facts.place = Some(self.core.lingering().add(self, began));
+                facts.place = Some(self.core.lingering.add(self, began));
                 None
             }
             _ => state.take_lingering(&self.key),
@@ -234,7 +234,7 @@ impl Core {
         if !is_new {
             return;
         }
-        while let Some((oldest, place)) = self.lingering().take_excess() {
+        while let Some((oldest, place)) = self.lingering.take_excess() {
             if let Some(oldest) = oldest.upgrade()
                 && let Some(lingered) = oldest.evict(place)
             {
@@ -265,8 +265,8 @@ impl Core {
             return;
         }
         mutant!(LingersPastTheEnd => return);
-        self.lingering().is_closed.store(true, Ordering::SeqCst);
-        if self.lingering().is_empty() {
+        self.lingering.is_closed.store(true, Ordering::SeqCst);
+        if self.lingering.is_empty() {
             return;
         }
         for slot in self.table().all() {

@@ -36,6 +36,11 @@ impl ResolvedRequest {
             && self.terms.as_ref().is_none_or(|terms| terms.leaves_time_open())
     }
 
+    /// Whether the lock is tried once, and not waited for.
+    pub(crate) fn is_try(&self) -> bool {
+        self.timeout.is_zero()
+    }
+
     /// The lease that its hold needs before it starts.
     pub(super) fn lease(&self) -> Duration {
         self.terms.as_ref().map_or(self.expire, |terms| terms.lease(self.expire))

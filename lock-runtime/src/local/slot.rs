@@ -139,7 +139,6 @@ impl Slot {
         self: &Arc<Self>,
         waiter_limit: &'a WaiterLimit,
         request: &ResolvedRequest,
-        wait: bool,
         now: Moment,
     ) -> Entered<'a> {
         let mut state = self.locked();
@@ -153,7 +152,7 @@ impl Slot {
             let id = state.take_turn();
             return Entered::Turn { id, has_lease: state.reuse_lingering() };
         }
-        if !wait {
+        if request.is_try() {
             return Entered::Taken;
         }
         // The task with the turn waits, too, unless it holds the lock.

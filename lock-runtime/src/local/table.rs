@@ -60,21 +60,21 @@ impl Table {
         request: &ResolvedRequest,
         now: Moment,
     ) -> (Arc<Slot>, Entered<'a>, Option<Arc<Slot>>) {
-        let (key, wait) = (&request.key, !request.timeout.is_zero());
+        let key = &request.key;
         let Keys { slots, sharing, .. } = &mut *self.locked();
         if let Some(share) = request.share {
             let family = match sharing.get_mut(key) {
                 Some(family) => family,
                 None => sharing.entry(Arc::clone(key)).or_default(),
             };
-            let (slot, entered) = family.enter(core, request, share, wait, now);
+            let (slot, entered) = family.enter(core, request, share, now);
             let alone = slots.get(key).filter(|slot| slot.lingers()).cloned();
             return (slot, entered, alone.or_else(|| family.lingering_beside(share)));
         }
         // One look at the table, which costs more than the reference that a known key does not need.
         let slot = Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key))));
         // This runs under the table's lock, so the slot can't be forgotten before it is entered.
-        let entered = slot.enter(core.waiter_limit(), request, wait, now);
+        let entered = slot.enter(&core.waiter_limit, request, now);
         (slot, entered, sharing.get(key).and_then(Family::lingering))
     }
 

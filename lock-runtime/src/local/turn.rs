@@ -154,16 +154,15 @@ impl Turn {
         let store = self.core().store();
         let can_claim = pending.share.is_none() && (fences == 0 || !store.draws_with_grants());
         // Rule L4: the lock was yielded, and who waits for it goes first.
-        let queues =
-            std::mem::take(&mut state.has_yielded) && !request.timeout.is_zero() && store.claims_overtake_waiters();
+        let queues = std::mem::take(&mut state.has_yielded) && !request.is_try() && store.claims_overtake_waiters();
         let is_claim = pending.is_new() && can_claim && !queues;
-        let cause = pending.note_sent(now, fences, is_claim || request.timeout.is_zero());
+        let cause = pending.note_sent(now, fences, is_claim || request.is_try());
         let ask = Ask {
             key: Arc::clone(&request.key),
             token: pending.token.clone(),
             share: pending.share,
             claim: pending.claim,
-            wait: !request.timeout.is_zero(),
+            wait: !request.is_try(),
             fences,
             give_up: attempt.by(),
             cause,

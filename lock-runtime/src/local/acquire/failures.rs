@@ -77,7 +77,7 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
         // Then the command had what was left: from a far server that may be too little.
         let had_all = !attempt.waited && !is_begun;
         if had_all { SILENCE_OF_ANY_SERVER } else { far_answer(core).min(timeout).max(SILENCE_OF_ANY_SERVER) }
-    } else if request.timeout.is_zero() {
+    } else if request.is_try() {
         usual
     } else {
         timeout.clamp(SILENCE_OF_ANY_SERVER, usual)
@@ -97,7 +97,7 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
     // A task here may hold the lock in another mode.
     let held_here = was_here || core.is_held_here(&request.key);
     let holder = if held_here { Some(core.label().to_owned()) } else { slot.holder_elsewhere() };
-    let waited = if request.timeout.is_zero() { Duration::ZERO } else { attempt.started.elapsed() };
+    let waited = if request.is_try() { Duration::ZERO } else { attempt.started.elapsed() };
     core.note_timeout(request, waited, holder.as_deref(), slot.holder_seen_for());
     let frees_in = if held_here { slot.rests_for() } else { slot.frees_in(Moment::now()) };
     LockError::Timeout { key, waited, holder, held_here, frees_in }

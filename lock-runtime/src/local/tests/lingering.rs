@@ -54,7 +54,7 @@ async fn a_lease_is_released_when_its_time_is_over_and_all_is_forgotten() {
     assert!(other.is_locked("p", "k").await.unwrap());
     sleep(LINGER / 50).await;
     assert!(!other.is_locked("p", "k").await.unwrap());
-    assert!(locks.core().table().all().is_empty() && locks.core().lingering().is_empty());
+    assert!(locks.core().table().all().is_empty() && locks.core().lingering.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -278,7 +278,7 @@ async fn readers_use_a_lease_again_that_lingered_and_share_it() {
     sleep(LINGER * 2).await;
     assert_eq!(locks.stats().lingering, 1);
     sleep(LINGER * 2).await;
-    assert!(locks.core().table().all().is_empty() && locks.core().lingering().is_empty());
+    assert!(locks.core().table().all().is_empty() && locks.core().lingering.is_empty());
     assert!(!locks.is_locked("p", "k").await.unwrap());
 }
 
