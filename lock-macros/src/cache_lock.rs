@@ -14,13 +14,8 @@ mod parse;
 pub(crate) fn expansion(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut mistakes = Mistakes::default();
     let options = parse::options(options, &mut mistakes);
-    let function = match parse::function(item) {
-        Ok(function) => function,
-        Err(not_a_fn) => {
-            mistakes.add(not_a_fn.mistake);
-            let (item, errors) = (not_a_fn.item, mistakes.into_compile_errors());
-            return quote!(#item #errors);
-        }
+    let Some(function) = mistakes.ok(parse::function(item.clone())) else {
+        return item.into_iter().chain(mistakes.into_compile_errors()).collect();
     };
     match model::model(options, &function, &mut mistakes) {
         Some(lock) if mistakes.is_empty() => expand::expand(&lock, &function),

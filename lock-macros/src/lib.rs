@@ -1,6 +1,7 @@
 //! The attribute and the derive of `lock-runtime`. That crate re-exports them: depend on it, and not on this crate.
 
 use proc_macro::TokenStream;
+use proc_macro2::TokenTree;
 
 mod cache_lock;
 mod lock_key;
@@ -206,4 +207,12 @@ pub fn cache_lock(options: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_derive(LockKey, attributes(lock_key))]
 pub fn lock_key(item: TokenStream) -> TokenStream {
     lock_key::expansion(item.into()).into()
+}
+
+/// Whether one of the tokens, at any depth, is meant.
+fn any_token(tokens: proc_macro2::TokenStream, is_meant: &impl Fn(TokenTree) -> bool) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Group(group) => any_token(group.stream(), is_meant),
+        token => is_meant(token),
+    })
 }

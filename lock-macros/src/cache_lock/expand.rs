@@ -10,8 +10,9 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Block, Type, token};
 
-use super::model::{Key, Lock, OnFail, OnLost, Prefix, Setting, Shape, Start, any_token};
+use super::model::{Key, Lock, OnFail, Prefix, Setting, Shape, Start};
 use super::parse::Function;
+use crate::any_token;
 
 mod key;
 
@@ -28,7 +29,7 @@ pub(super) fn expand(lock: &Lock, function: &Function) -> TokenStream {
         }
         Shape::Blocking { .. } => {
             let check = returned(lock);
-            let run = run_blocking(lock, &typed(lock, &original(function)), &fail(lock));
+            let run = run(lock, &typed(lock, &original(function)), &fail(lock));
             quote_spanned!(site=> #check #request #run)
         }
         Shape::AsyncTrait { pin, prelude, body, .. } => {
@@ -93,12 +94,9 @@ fn request(lock: &Lock) -> TokenStream {
         let method = Ident::new(method, span);
         quote_spanned!(span=> .#method(#value))
     });
-    let on_lost = lock.on_lost.as_ref().map(|on_lost| {
+    let on_lost = lock.on_lost.map(|on_lost| {
         let runtime = &lock.runtime;
-        let variant = match on_lost {
-            OnLost::Cancel => quote_spanned!(site=> Cancel),
-            OnLost::Continue => quote_spanned!(site=> Continue),
-        };
+        let variant = Ident::new(on_lost, site);
         quote_spanned!(site=> .on_lost(#runtime::OnLost::#variant))
     });
     let fenced = lock.fenced.as_ref().map(|_| quote_spanned!(site=> .fenced(true)));
@@ -169,38 +167,44 @@ fn prefix(lock: &Lock) -> TokenStream {
 //         Ok(value) => value,
 //         Err(error) => FromLockError::from_lock_error(error),
 //     }
-fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
-    let site = Span::mixed_site();
-    let private = private(lock);
-    let names = names(lock);
-    let arguments = arguments(lock);
-    let enter = quote_spanned!(site=> #private::enter(__options, __manager).await);
-    let run = quote_spanned! {site=>
-        let __outcome = #private::Held::protect(&__held, async move { #arguments #body }).await;
-        #private::Held::finish(__held, __outcome).await
-    };
-    outcome(lock, &enter, &quote!(#names #run), fail)
-}
-
-// Input:
-//     body
 //
-// Output (beside what is the same as above):
+// In a fn that waits on its thread, beside what is the same:
 //     let held = match enter_blocking(options, manager) { … };
 //     let guard: &LockGuard = Blocking::guard(&held);
 //     let outcome = Blocking::run(&held, move || { let _ = (&user, &id); body });
 //     Blocking::finish(held, outcome)
-fn run_blocking(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
+fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
     let site = Span::mixed_site();
-    let private = private(lock);
-    let names = names(lock);
-    let arguments = arguments(lock);
-    let enter = quote_spanned!(site=> #private::enter_blocking(__options, __manager));
-    let run = quote_spanned! {site=>
-        let __outcome = #private::Blocking::run(&__held, move || { #arguments #body });
-        #private::Blocking::finish(__held, __outcome)
+    let (private, names, arguments) = (private(lock), names(lock), arguments(lock));
+    let (enter, run) = if lock.shape.is_blocking() {
+        let run = quote_spanned! {site=>
+            let __outcome = #private::Blocking::run(&__held, move || { #arguments #body });
+            #private::Blocking::finish(__held, __outcome)
+        };
+        (quote_spanned!(site=> #private::enter_blocking(__options, __manager)), run)
+    } else {
+        let run = quote_spanned! {site=>
+            let __outcome = #private::Held::protect(&__held, async move { #arguments #body }).await;
+            #private::Held::finish(__held, __outcome).await
+        };
+        (quote_spanned!(site=> #private::enter(__options, __manager).await), run)
     };
-    outcome(lock, &enter, &quote!(#names #run), fail)
+    quote_spanned! {site=>
+        let __outcome = 'lock: {
+            let __held = match #enter {
+                #private::Ok(__held) => __held,
+                // In braces: `break 'lock ::path` reads as the label of a loop to the parser of some attributes.
+                #private::Err(__error) => break 'lock { #private::Err(__error) },
+            };
+            #names #run
+        };
+        match __outcome {
+            #private::Ok(__value) => __value,
+            // The option takes a closure: nobody could follow the advice to write its path instead.
+            #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
+            #private::Err(__error) => #fail,
+        }
+    }
 }
 
 // Input:
@@ -224,28 +228,6 @@ fn returned(lock: &Lock) -> Option<TokenStream> {
             }
         }
     })
-}
-
-/// What is the same for all fns around the body: the way in, and what is returned.
-fn outcome(lock: &Lock, enter: &TokenStream, run: &TokenStream, fail: &TokenStream) -> TokenStream {
-    let site = Span::mixed_site();
-    let private = private(lock);
-    quote_spanned! {site=>
-        let __outcome = 'lock: {
-            let __held = match #enter {
-                #private::Ok(__held) => __held,
-                // In braces: `break 'lock ::path` reads as the label of a loop to the parser of some attributes.
-                #private::Err(__error) => break 'lock { #private::Err(__error) },
-            };
-            #run
-        };
-        match __outcome {
-            #private::Ok(__value) => __value,
-            // The option takes a closure: nobody could follow the advice to write its path instead.
-            #[allow(clippy::redundant_closure, clippy::redundant_closure_for_method_calls)]
-            #private::Err(__error) => #fail,
-        }
-    }
 }
 
 /// Moves every argument into the body as a whole. Otherwise an argument that the body does not mention, and the fields

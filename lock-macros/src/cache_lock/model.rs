@@ -1,10 +1,11 @@
 //! What was meant: every rule of the attribute, one function each.
 
-use proc_macro2::{Span, TokenStream, TokenTree};
-use quote::{ToTokens, quote};
+use proc_macro2::TokenTree;
+use quote::ToTokens;
 use syn::{Expr, ExprLit, Ident, Lit, LitStr, Path, parse_quote};
 
 use super::parse::{Function, Written};
+use crate::any_token;
 use crate::mistakes::Mistakes;
 pub(super) use bindings::bindings;
 use bindings::variables;
@@ -13,7 +14,7 @@ pub(super) use duration::Setting;
 pub(super) use key::Key;
 pub(super) use keys::Keys;
 use options::Options;
-pub(super) use shape::{Shape, Start, any_token};
+pub(super) use shape::{Shape, Start};
 
 mod bindings;
 mod constant;
@@ -32,7 +33,8 @@ pub(super) struct Lock {
     pub(super) key: Key,
     /// The calls that set up the request.
     pub(super) settings: Vec<Setting>,
-    pub(super) on_lost: Option<OnLost>,
+    /// A variant of the runtime's `OnLost`.
+    pub(super) on_lost: Option<&'static str>,
     pub(super) manager: Option<Expr>,
     pub(super) on_fail: OnFail,
     /// The name of the guard in the body.
@@ -49,12 +51,6 @@ pub(super) enum Prefix {
     Written { text: Expr, is_const: bool },
     /// The module's path and this name.
     FnName(String),
-}
-
-/// Variants of the runtime's type of the same name.
-pub(super) enum OnLost {
-    Cancel,
-    Continue,
 }
 
 /// What the fn returns when the lock failed.
@@ -156,7 +152,7 @@ fn renew(options: &mut Options) -> Option<Setting> {
 }
 
 /// A closure on a thread can't be stopped.
-fn on_lost(options: &mut Options, is_blocking: bool, mistakes: &mut Mistakes) -> Option<OnLost> {
+fn on_lost(options: &mut Options, is_blocking: bool, mistakes: &mut Mistakes) -> Option<&'static str> {
     let written = options.value("on_lost", "\"cancel\"", mistakes)?;
     match text(&written).map(LitStr::value).as_deref() {
         Some("cancel") if is_blocking => {
@@ -167,8 +163,8 @@ fn on_lost(options: &mut Options, is_blocking: bool, mistakes: &mut Mistakes) ->
             );
             None
         }
-        Some("cancel") => Some(OnLost::Cancel),
-        Some("continue") => Some(OnLost::Continue),
+        Some("cancel") => Some("Cancel"),
+        Some("continue") => Some("Continue"),
         _ => {
             mistakes.at(
                 &written,
@@ -244,19 +240,16 @@ fn arguments(shape: &Shape, key: &Key, on_fail: &OnFail, function: &Function) ->
     }
     if let OnFail::Value(after) | OnFail::Closure(after) = on_fail {
         let after = after.to_token_stream();
-        arguments.retain(|argument| !mentions(after.clone(), argument));
+        arguments.retain(|argument| {
+            !any_token(after.clone(), &|token| match token {
+                TokenTree::Ident(ident) => ident == *argument,
+                // `format!("{name}")` mentions it, too.
+                TokenTree::Literal(literal) => literal.to_string().contains(&argument.to_string()),
+                _ => false,
+            })
+        });
     }
     arguments
-}
-
-fn mentions(tokens: TokenStream, name: &Ident) -> bool {
-    tokens.into_iter().any(|token| match token {
-        TokenTree::Ident(ident) => ident == *name,
-        TokenTree::Group(group) => mentions(group.stream(), name),
-        // `format!("{name}")` mentions it, too.
-        TokenTree::Literal(literal) => literal.to_string().contains(&name.to_string()),
-        TokenTree::Punct(_) => false,
-    })
 }
 
 /// The type system tells most of these by the runtime's `FromLockError`; a fn that returns nothing has no return type
@@ -270,13 +263,4 @@ fn check_failure_can_be_returned(shape: &Shape, on_fail: &OnFail, function: &Fun
         "this fn returns nothing, so it can't say that the lock was not obtained: \
          return `Result<_, E>` with `E: From<LockError>`, or add `on_fail = ()`",
     );
-}
-
-/// Where a mistake of the attribute as a whole is shown.
-fn whole_attribute() -> Span {
-    Span::call_site()
-}
-
-fn tokens(expression: &Expr) -> TokenStream {
-    quote!(#expression)
 }

@@ -39,12 +39,6 @@ pub(super) struct Mark {
     pub(super) argument: usize,
 }
 
-/// An item that is no fn, which is kept as it was.
-pub(super) struct NotAFn {
-    pub(super) item: TokenStream,
-    pub(super) mistake: syn::Error,
-}
-
 /// Reads the options one by one; what can't be read is a mistake, and reading goes on behind the next comma.
 pub(super) fn options(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Written> {
     let mut options = Vec::new();
@@ -109,8 +103,8 @@ fn skip_to_comma(input: ParseStream) -> syn::Result<()> {
     Ok(())
 }
 
-pub(super) fn function(item: TokenStream) -> Result<Function, NotAFn> {
-    read_function.parse2(item.clone()).map_err(|mistake| NotAFn { item, mistake })
+pub(super) fn function(item: TokenStream) -> syn::Result<Function> {
+    read_function.parse2(item)
 }
 
 fn read_function(input: ParseStream) -> syn::Result<Function> {

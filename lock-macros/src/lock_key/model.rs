@@ -1,10 +1,11 @@
 //! What was meant: every rule of the derive, one function each.
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::TokenTree;
 use quote::ToTokens;
 use syn::{Generics, Ident, Path, Type, parse_quote};
 
 use super::parse::{Item, Part, Shape};
+use crate::any_token;
 use crate::mistakes::Mistakes;
 
 /// How a type writes itself as a key.
@@ -74,14 +75,6 @@ fn alternative<'a>(
 }
 
 fn mentions_a_parameter(ty: &Type, generics: &Generics) -> bool {
-    let parameters: Vec<&Ident> = generics.type_params().map(|parameter| &parameter.ident).collect();
-    mentions(ty.to_token_stream(), &parameters)
-}
-
-fn mentions(tokens: TokenStream, parameters: &[&Ident]) -> bool {
-    tokens.into_iter().any(|token| match token {
-        TokenTree::Ident(name) => parameters.iter().any(|parameter| **parameter == name),
-        TokenTree::Group(group) => mentions(group.stream(), parameters),
-        _ => false,
-    })
+    let is_parameter = |name: &Ident| generics.type_params().any(|parameter| parameter.ident == *name);
+    any_token(ty.to_token_stream(), &|token| matches!(token, TokenTree::Ident(name) if is_parameter(&name)))
 }

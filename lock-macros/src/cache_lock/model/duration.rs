@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{Expr, ExprLit, Lit, LitInt, LitStr, UnOp};
 
-use super::{Options, is_const, plain, tokens};
+use super::{Options, is_const, plain};
 use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
@@ -156,7 +156,7 @@ fn number(kind: &Kind, spelling: &'static str, unit: u64, value: &Expr, is_known
             format!("`{spelling}` can't be negative")
         }
         _ => {
-            let (span, number) = (value.span(), tokens(&without_fallback(value)));
+            let (span, number) = (value.span(), without_fallback(value).to_token_stream());
             let is_known = is_known || kind.is_checked() && is_literal_arithmetic(value);
             // Of whatever integer type it is.
             let checked = is_known.then(|| quote_spanned!(span=> (#number) as _));
@@ -186,7 +186,10 @@ fn duration(kind: &Kind, value: &Expr, is_known: bool) -> syn::Result<Setting> {
             let advice = format!("`{any}` takes a text with a unit, such as `{any} = \"1500ms\"`, or a `Duration`");
             Err(syn::Error::new_spanned(value, advice))
         }
-        _ => Ok(Setting { method: any, value: tokens(value), checked: is_known.then(|| tokens(value)) }),
+        _ => {
+            let value = value.to_token_stream();
+            Ok(Setting { method: any, checked: is_known.then(|| value.clone()), value })
+        }
     }
 }
 

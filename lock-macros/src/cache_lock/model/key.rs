@@ -8,7 +8,7 @@ use syn::parse::ParseStream;
 use syn::spanned::Spanned;
 use syn::{Expr, ExprTuple, FnArg, Ident, LitStr, Member, Meta, Token};
 
-use super::{Keys, Options, Shape, bindings, plain, text, whole_attribute};
+use super::{Keys, Options, Shape, bindings, plain, text};
 use crate::cache_lock::parse::{Function, Mark};
 use crate::mistakes::Mistakes;
 
@@ -53,7 +53,8 @@ pub(super) fn key(
         (None, None) if is_given || options.has_unknown => None,
         (None, None) => {
             mistakes.add(syn::Error::new(
-                whole_attribute(),
+                // The attribute as a whole.
+                Span::call_site(),
                 "what does the lock protect? write `key = id`, or mark an argument with `#[locked_object]`; \
                  `key = \"all\"` is one lock for every call",
             ));

@@ -5,35 +5,11 @@ use syn::Expr;
 use crate::cache_lock::parse::Written;
 use crate::mistakes::Mistakes;
 
-const OPTIONS: [&str; 27] = [
-    "prefix",
-    "key",
-    "keys",
-    "timeout_ms",
-    "timeout_s",
-    "timeout",
-    "expire_ms",
-    "expire_s",
-    "expire",
-    "linger_ms",
-    "linger_s",
-    "linger",
-    "renew",
-    "mode",
-    "permits",
-    "max_hold_ms",
-    "max_hold_s",
-    "max_hold",
-    "at_least_ms",
-    "at_least_s",
-    "at_least",
-    "on_fail",
-    "on_lost",
-    "manager",
-    "guard",
-    "fenced",
-    "crate",
-];
+const OPTIONS: &str = "
+    prefix  key  keys  timeout_ms  timeout_s  timeout  expire_ms  expire_s  expire  linger_ms  linger_s  linger  renew
+    mode  permits  max_hold_ms  max_hold_s  max_hold  at_least_ms  at_least_s  at_least  on_fail  on_lost  manager
+    guard  fenced  crate
+";
 
 /// The options by name, each at most once.
 pub(super) struct Options {
@@ -49,7 +25,7 @@ impl Options {
         let mut has_unknown = !mistakes.is_empty();
         for option in all {
             let name = option.name.to_string();
-            if !OPTIONS.contains(&name.as_str()) {
+            if !OPTIONS.split_whitespace().any(|option| option == name) {
                 mistakes.at(&option.name, unknown_option(&name));
                 has_unknown = true;
             } else if written.iter().any(|known| known.name == option.name) {
@@ -77,7 +53,7 @@ impl Options {
 }
 
 /// What other locks call their options, and what that is here.
-const OTHERS: [(&str, &str); 19] = [
+const OTHERS: &[(&str, &str)] = &[
     ("acquire_timeout", "timeout"),
     ("at_most", "max_hold"),
     ("at_most_for", "max_hold"),
@@ -104,14 +80,15 @@ fn unknown_option(name: &str) -> String {
     if let Some((_, option)) = OTHERS.iter().find(|(other, _)| *other == stem) {
         return format!("unknown option `{name}`: did you mean `{option}`?");
     }
-    let closest = OPTIONS
+    let options: Vec<_> = OPTIONS.split_whitespace().collect();
+    let closest = options
         .iter()
         .map(|option| (distance(name, option), option))
         .min()
         .filter(|(distance, option)| *distance <= 2 && *distance < option.len());
     match closest {
         Some((_, option)) => format!("unknown option `{name}`: did you mean `{option}`?"),
-        None => format!("unknown option `{name}`: the options are {}", OPTIONS.join(", ")),
+        None => format!("unknown option `{name}`: the options are {}", options.join(", ")),
     }
 }
 

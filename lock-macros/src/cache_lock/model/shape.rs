@@ -1,6 +1,6 @@
 //! The ways in which a fn can be asynchronous, or not.
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::TokenTree;
 use syn::parse::Parser;
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
@@ -10,6 +10,7 @@ use syn::{
 };
 
 use super::bindings::bindings_of_pattern;
+use crate::any_token;
 use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
@@ -79,13 +80,6 @@ pub(super) fn shape(function: &Function, mistakes: &mut Mistakes) -> Option<Shap
 fn starts_a_runtime(function: &Function) -> bool {
     let is_mark = |token: TokenTree| token.to_string() == "\"Failed building the Runtime\"";
     function.body.as_ref().is_some_and(|body| any_token(body.tokens.clone(), &is_mark))
-}
-
-pub(in crate::cache_lock) fn any_token(tokens: TokenStream, is_meant: &impl Fn(TokenTree) -> bool) -> bool {
-    tokens.into_iter().any(|token| match token {
-        TokenTree::Group(group) => any_token(group.stream(), is_meant),
-        token => is_meant(token),
-    })
 }
 
 fn future(output: Type, is_boxed: bool, returns: &Type, function: &Function) -> Shape {
