@@ -35,6 +35,22 @@ pub struct LockOptions {
     on_lost: OnLost,
 }
 
+/// The options that take a number, beside the one that takes a `Duration`. One time at a time, since the compiler shows a user the
+/// whole call where a number is no number.
+macro_rules! units {
+    ($set:ident: $ms:ident, $s:ident) => {
+        units!(@$set $ms from_millis);
+        units!(@$set $s from_secs);
+    };
+    (@$set:ident $name:ident $unit:ident) => {
+        #[doc = concat!("The option `", stringify!($name), " = EXPR`.")]
+        #[must_use]
+        pub fn $name(self, amount: impl Amount) -> Self {
+            self.amount(stringify!($name), amount, Duration::$unit, Self::$set)
+        }
+    };
+}
+
 impl LockOptions {
     /// The lock `prefix:key`. Every option has the manager's default.
     pub fn new<K: LockKey + ?Sized>(prefix: &str, key: &K) -> Self {
@@ -95,59 +111,11 @@ impl LockOptions {
         self
     }
 
-    /// The option `timeout_ms = EXPR`.
-    #[must_use]
-    pub fn timeout_ms(self, amount: impl Amount) -> Self {
-        self.amount("timeout_ms", amount, Duration::from_millis, Self::timeout)
-    }
-
-    /// The option `timeout_s = EXPR`.
-    #[must_use]
-    pub fn timeout_s(self, amount: impl Amount) -> Self {
-        self.amount("timeout_s", amount, Duration::from_secs, Self::timeout)
-    }
-
-    /// The option `expire_ms = EXPR`.
-    #[must_use]
-    pub fn expire_ms(self, amount: impl Amount) -> Self {
-        self.amount("expire_ms", amount, Duration::from_millis, Self::expire)
-    }
-
-    /// The option `expire_s = EXPR`.
-    #[must_use]
-    pub fn expire_s(self, amount: impl Amount) -> Self {
-        self.amount("expire_s", amount, Duration::from_secs, Self::expire)
-    }
-
-    /// The option `linger_ms = EXPR`.
-    #[must_use]
-    pub fn linger_ms(self, amount: impl Amount) -> Self {
-        self.amount("linger_ms", amount, Duration::from_millis, Self::linger)
-    }
-
-    /// The option `linger_s = EXPR`.
-    #[must_use]
-    pub fn linger_s(self, amount: impl Amount) -> Self {
-        self.amount("linger_s", amount, Duration::from_secs, Self::linger)
-    }
-
     /// The option `max_hold = EXPR`.
     #[must_use]
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
         self
-    }
-
-    /// The option `max_hold_ms = EXPR`.
-    #[must_use]
-    pub fn max_hold_ms(self, amount: impl Amount) -> Self {
-        self.amount("max_hold_ms", amount, Duration::from_millis, Self::max_hold)
-    }
-
-    /// The option `max_hold_s = EXPR`.
-    #[must_use]
-    pub fn max_hold_s(self, amount: impl Amount) -> Self {
-        self.amount("max_hold_s", amount, Duration::from_secs, Self::max_hold)
     }
 
     /// The option `at_least = EXPR`.
@@ -157,17 +125,11 @@ impl LockOptions {
         self
     }
 
-    /// The option `at_least_ms = EXPR`.
-    #[must_use]
-    pub fn at_least_ms(self, amount: impl Amount) -> Self {
-        self.amount("at_least_ms", amount, Duration::from_millis, Self::at_least)
-    }
-
-    /// The option `at_least_s = EXPR`.
-    #[must_use]
-    pub fn at_least_s(self, amount: impl Amount) -> Self {
-        self.amount("at_least_s", amount, Duration::from_secs, Self::at_least)
-    }
+    units!(timeout: timeout_ms, timeout_s);
+    units!(expire: expire_ms, expire_s);
+    units!(linger: linger_ms, linger_s);
+    units!(max_hold: max_hold_ms, max_hold_s);
+    units!(at_least: at_least_ms, at_least_s);
 
     fn amount(
         self,

@@ -52,9 +52,8 @@ impl LockRequest {
     /// assert!(matches!(late, Err(LockError::Timeout { waited, .. }) if waited >= Duration::from_millis(20)));
     /// # Ok(()) }
     /// ```
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.options = self.options.timeout(timeout);
-        self
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { options: self.options.timeout(timeout), ..self }
     }
 
     /// The lease: how long a crashed holder keeps others out. By default the
@@ -73,9 +72,8 @@ impl LockRequest {
     /// assert!(guard.is_valid(), "the lease was renewed");
     /// # Ok(()) }
     /// ```
-    pub fn expire(mut self, expire: Duration) -> Self {
-        self.options = self.options.expire(expire);
-        self
+    pub fn expire(self, expire: Duration) -> Self {
+        Self { options: self.options.expire(expire), ..self }
     }
 
     /// For how long this process keeps the lock after this hold, for its next hold. By default the
@@ -101,9 +99,8 @@ impl LockRequest {
     /// assert_eq!(locks.stats().lingering, 1);
     /// # Ok(()) }
     /// ```
-    pub fn linger(mut self, linger: Duration) -> Self {
-        self.options = self.options.linger(linger);
-        self
+    pub fn linger(self, linger: Duration) -> Self {
+        Self { options: self.options.linger(linger), ..self }
     }
 
     /// Whether the lease is renewed while the lock is held. By default it is.
@@ -121,9 +118,8 @@ impl LockRequest {
     /// assert!(matches!(limited, Err(LockError::Lost { completed: false, .. })));
     /// # Ok(()) }
     /// ```
-    pub fn renew(mut self, renew: bool) -> Self {
-        self.options = self.options.renew(renew);
-        self
+    pub fn renew(self, renew: bool) -> Self {
+        Self { options: self.options.renew(renew), ..self }
     }
 
     /// The longest time that the lock may be held. By default there is no such limit. From 10 ms to one year.
@@ -145,9 +141,8 @@ impl LockRequest {
     /// assert!(matches!(stuck, Err(LockError::Lost { completed: false, max_hold: Some(_), .. })));
     /// # Ok(()) }
     /// ```
-    pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.options = self.options.max_hold(max_hold);
-        self
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        Self { options: self.options.max_hold(max_hold), ..self }
     }
 
     /// How long others are kept out, counted from the start of the hold. By default not at all.
@@ -177,9 +172,8 @@ impl LockRequest {
     /// job().run(async { "written" }).await?;
     /// # Ok(()) }
     /// ```
-    pub fn at_least(mut self, at_least: Duration) -> Self {
-        self.options = self.options.at_least(at_least);
-        self
+    pub fn at_least(self, at_least: Duration) -> Self {
+        Self { options: self.options.at_least(at_least), ..self }
     }
 
     /// Whether a fencing token is drawn with the lock. By default none is drawn. The token is in
@@ -194,9 +188,8 @@ impl LockRequest {
     /// assert!(second > first, "the token grows from hold to hold");
     /// # Ok(()) }
     /// ```
-    pub fn fenced(mut self, fenced: bool) -> Self {
-        self.options = self.options.fenced(fenced);
-        self
+    pub fn fenced(self, fenced: bool) -> Self {
+        Self { options: self.options.fenced(fenced), ..self }
     }
 
     /// Asks for the lock as a reader: beside other readers, and never beside a holder that has the lock alone.
@@ -225,9 +218,8 @@ impl LockRequest {
     ///
     /// It is reported when the request is awaited: [`InvalidSetting`](LockError::InvalidSetting) together with
     /// [`permits`](Self::permits), and on a quorum, before anything is sent.
-    pub fn read(mut self) -> Self {
-        self.options = self.options.read();
-        self
+    pub fn read(self) -> Self {
+        Self { options: self.options.read(), ..self }
     }
 
     /// Asks for one of `permits` permits: at most this number of tasks hold the lock at once, over all processes. Each of them has a
@@ -253,9 +245,8 @@ impl LockRequest {
     ///
     /// It is reported when the request is awaited: [`InvalidSetting`](LockError::InvalidSetting) for zero, together with
     /// [`read`](Self::read), and on a quorum, before anything is sent.
-    pub fn permits(mut self, permits: u32) -> Self {
-        self.options = self.options.permits(permits);
-        self
+    pub fn permits(self, permits: u32) -> Self {
+        Self { options: self.options.permits(permits), ..self }
     }
 
     /// What happens to a body in [`run`](Self::run) when its lock is lost. By default [`OnLost::Cancel`].
@@ -270,9 +261,8 @@ impl LockRequest {
     /// assert!(matches!(outcome, Err(LockError::Lost { completed: true, .. })));
     /// # Ok(()) }
     /// ```
-    pub fn on_lost(mut self, on_lost: OnLost) -> Self {
-        self.options = self.options.on_lost(on_lost);
-        self
+    pub fn on_lost(self, on_lost: OnLost) -> Self {
+        Self { options: self.options.on_lost(on_lost), ..self }
     }
 
     /// The lock's name in Redis, namespace included. Nothing is sent.
