@@ -1,8 +1,9 @@
-//! The bounds of a lease and of a hold, and the texts about what is out of bounds.
+//! The bounds of a lease, of a hold and of a linger time, and the texts about what is out of bounds.
 
 use std::time::Duration;
 
 use crate::LockError;
+use crate::timing::LONGEST_LINGER;
 
 /// The shortest lease. A shorter lease would end before a release can be sent on a usual network.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -11,8 +12,17 @@ const LONGEST: Duration = Duration::from_hours(365 * 24);
 
 /// Refuses a longest hold that is out of bounds.
 pub(crate) fn check_max_hold(max_hold: Duration) -> Result<(), LockError> {
-    let Some(problem) = problem_of_max_hold(max_hold.as_nanos()) else { return Ok(()) };
-    Err(LockError::InvalidSetting { setting: "max_hold", reason: format!("{problem} ({max_hold:?})") })
+    refuse("max_hold", max_hold, problem_of_max_hold(max_hold.as_nanos()))
+}
+
+/// Refuses a lease that is out of bounds.
+pub(crate) fn check_lease(setting: &'static str, lease: Duration) -> Result<(), LockError> {
+    refuse(setting, lease, problem_of_lease(lease.as_nanos()))
+}
+
+fn refuse(setting: &'static str, time: Duration, problem: Option<&str>) -> Result<(), LockError> {
+    let Some(problem) = problem else { return Ok(()) };
+    Err(LockError::InvalidSetting { setting, reason: format!("{problem} ({time:?})") })
 }
 
 /// What is wrong with a longest hold of this many nanoseconds. The compiler runs it for constants.
@@ -30,14 +40,6 @@ pub(crate) const fn problem_of_max_hold(nanos: u128) -> Option<&'static str> {
     }
 }
 
-/// Refuses a lease that is out of bounds.
-pub(crate) fn check_lease(setting: &'static str, lease: Duration) -> Result<(), LockError> {
-    match problem_of_lease(lease.as_nanos()) {
-        Some(problem) => Err(LockError::InvalidSetting { setting, reason: format!("{problem} ({lease:?})") }),
-        None => Ok(()),
-    }
-}
-
 /// What is wrong with a lease of this many nanoseconds. The compiler runs it for constants.
 pub(crate) const fn problem_of_lease(nanos: u128) -> Option<&'static str> {
     if nanos == 0 {
@@ -49,4 +51,9 @@ pub(crate) const fn problem_of_lease(nanos: u128) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// What is wrong with a linger time of this many nanoseconds, as the compiler tells it of constants.
+pub(crate) const fn problem_of_linger(nanos: u128) -> Option<&'static str> {
+    if nanos > LONGEST_LINGER.as_nanos() { Some("a lock lingers for at most 2 s") } else { None }
 }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::lease_bounds::{problem_of_lease, problem_of_max_hold};
-use crate::timing::LONGEST_LINGER;
+use crate::lease_bounds::{problem_of_lease, problem_of_linger, problem_of_max_hold};
 
 /// Checks `prefix = PREFIX`. Other mistakes in a prefix are found at run time: a `const fn` sees only bytes.
 ///
@@ -23,97 +22,46 @@ pub const fn check_prefix(prefix: &str) {
     }
 }
 
-/// Checks `expire = EXPIRE`.
-///
-/// # Panics
-///
-/// At compile time, with the mistake.
-#[track_caller]
-pub const fn check_expire(expire: Duration) {
-    refuse(problem_of_lease(expire.as_nanos()));
+/// The checks of a time as a `Duration`, in milliseconds and in seconds.
+macro_rules! checks {
+    ($($any:ident, $ms:ident, $s:ident: $problem:ident, $negative:literal;)*) => {$(
+        /// Checks a constant `Duration`.
+        ///
+        /// # Panics
+        ///
+        /// At compile time, with the mistake.
+        #[track_caller]
+        pub const fn $any(time: Duration) {
+            refuse($problem(time.as_nanos()));
+        }
+
+        /// Checks a constant number of milliseconds.
+        ///
+        /// # Panics
+        ///
+        /// At compile time, with the mistake.
+        #[track_caller]
+        pub const fn $ms(millis: i128) {
+            assert!(millis >= 0, $negative);
+            refuse($problem(millis.unsigned_abs().saturating_mul(1_000_000)));
+        }
+
+        /// Checks a constant number of seconds.
+        ///
+        /// # Panics
+        ///
+        /// At compile time, with the mistake.
+        #[track_caller]
+        pub const fn $s(seconds: i128) {
+            $ms(seconds.saturating_mul(1000));
+        }
+    )*};
 }
 
-/// Checks `expire_ms = EXPIRE`.
-///
-/// # Panics
-///
-/// At compile time, with the mistake.
-#[track_caller]
-pub const fn check_expire_ms(expire: i128) {
-    assert!(expire >= 0, "a lease can't be negative");
-    refuse(problem_of_lease(expire.unsigned_abs().saturating_mul(1_000_000)));
-}
-
-/// Checks `expire_s = EXPIRE`.
-///
-/// # Panics
-///
-/// At compile time, with the mistake.
-#[track_caller]
-pub const fn check_expire_s(expire: i128) {
-    check_expire_ms(expire.saturating_mul(1000));
-}
-
-/// Checks `max_hold = MAX_HOLD`.
-///
-/// # Panics
-///
-/// At compile time, with the mistake.
-#[track_caller]
-pub const fn check_max_hold(max_hold: Duration) {
-    refuse(problem_of_max_hold(max_hold.as_nanos()));
-}
-
-/// Checks `max_hold_ms = MAX_HOLD`.
-///
-/// # Panics
-///
-/// At compile time, with the mistake.
-#[track_caller]
-pub const fn check_max_hold_ms(max_hold: i128) {
-    assert!(max_hold >= 0, "a hold can't be negative");
-    refuse(problem_of_max_hold(max_hold.unsigned_abs().saturating_mul(1_000_000)));
-}
-
-/// Checks `max_hold_s = MAX_HOLD`.
-///
-/// # Panics
-///
-/// At compile time, with the mistake.
-#[track_caller]
-pub const fn check_max_hold_s(max_hold: i128) {
-    check_max_hold_ms(max_hold.saturating_mul(1000));
-}
-
-/// Checks `linger = LINGER`.
-///
-/// # Panics
-///
-/// At compile time, with the mistake.
-#[track_caller]
-pub const fn check_linger(linger: Duration) {
-    assert!(linger.as_nanos() <= LONGEST_LINGER.as_nanos(), "a lock lingers for at most 2 s");
-}
-
-/// Checks `linger_ms = LINGER`.
-///
-/// # Panics
-///
-/// At compile time, with the mistake.
-#[track_caller]
-pub const fn check_linger_ms(linger: i128) {
-    assert!(linger >= 0, "a linger time can't be negative");
-    assert!(linger.unsigned_abs() <= LONGEST_LINGER.as_millis(), "a lock lingers for at most 2 s");
-}
-
-/// Checks `linger_s = LINGER`.
-///
-/// # Panics
-///
-/// At compile time, with the mistake.
-#[track_caller]
-pub const fn check_linger_s(linger: i128) {
-    check_linger_ms(linger.saturating_mul(1000));
+checks! {
+    check_expire, check_expire_ms, check_expire_s: problem_of_lease, "a lease can't be negative";
+    check_max_hold, check_max_hold_ms, check_max_hold_s: problem_of_max_hold, "a hold can't be negative";
+    check_linger, check_linger_ms, check_linger_s: problem_of_linger, "a linger time can't be negative";
 }
 
 #[track_caller]
