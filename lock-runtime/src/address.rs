@@ -100,7 +100,7 @@ fn unreadable(scheme: &str) -> LockError {
 // Not `From`: with a second conversion into `LockError`, the compiler could not infer the error's type behind a user's `?`.
 impl Mistake {
     fn into_error(self) -> LockError {
-        LockError::InvalidSetting { setting: "URL", reason: reason(&self, cfg!(feature = "tls")) }
+        LockError::setting("URL", reason(&self, cfg!(feature = "tls")))
     }
 }
 

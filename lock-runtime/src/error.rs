@@ -181,6 +181,11 @@ impl Error for LockError {
 }
 
 impl LockError {
+    /// A setting with this name is out of its bounds.
+    pub(crate) fn setting(setting: &'static str, reason: impl Into<String>) -> Self {
+        Self::InvalidSetting { setting, reason: reason.into() }
+    }
+
     /// What a caller can do about this error: one kind for several variants. A `match` on it needs an arm for kinds to come.
     ///
     /// ```

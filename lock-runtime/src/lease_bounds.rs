@@ -22,7 +22,7 @@ pub(crate) fn check_lease(setting: &'static str, lease: Duration) -> Result<(), 
 
 fn refuse(setting: &'static str, time: Duration, problem: Option<&str>) -> Result<(), LockError> {
     let Some(problem) = problem else { return Ok(()) };
-    Err(LockError::InvalidSetting { setting, reason: format!("{problem} ({time:?})") })
+    Err(LockError::setting(setting, format!("{problem} ({time:?})")))
 }
 
 /// What is wrong with a longest hold of this many nanoseconds. The compiler runs it for constants.

@@ -183,7 +183,7 @@ impl LockOptions {
     }
 
     fn refuse(mut self, setting: &'static str, reason: &str) -> Self {
-        self.name = self.name.and(Err(LockError::InvalidSetting { setting, reason: reason.to_owned() }));
+        self.name = self.name.and(Err(LockError::setting(setting, reason)));
         self
     }
 
@@ -222,7 +222,7 @@ impl LockOptions {
         };
         if request.share.is_some() && !request.joins_readers() {
             if self.linger.is_some() && request.may_linger() {
-                return Err(LockError::InvalidSetting { setting: "linger", reason: NOT_USED_AGAIN.to_owned() });
+                return Err(LockError::setting("linger", NOT_USED_AGAIN));
             }
             request.linger_cs = 0;
         }
@@ -238,7 +238,7 @@ impl LockOptions {
             && let Some(reason) = engine.core().store().refuses_sharing()
         {
             let setting = if request.share == Some(Share::READ) { "read" } else { "permits" };
-            return Err(LockError::InvalidSetting { setting, reason: reason.to_owned() });
+            return Err(LockError::setting(setting, reason));
         }
         Ok(Entry { engine, request, set })
     }

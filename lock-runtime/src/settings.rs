@@ -92,34 +92,31 @@ impl Settings {
     /// Refuses settings that make no sense.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         if let Some(namespace) = &self.namespace {
-            key::check_text(namespace).map_err(|problem| LockError::InvalidSetting {
-                setting: "namespace",
-                reason: format!("it {problem}"),
-            })?;
+            key::check_text(namespace).map_err(|problem| LockError::setting("namespace", format!("it {problem}")))?;
         }
         let timeouts = [("command_timeout", self.command_timeout), ("connect_timeout", self.connect_timeout)];
         if let Some((setting, _)) = timeouts.into_iter().find(|(_, timeout)| timeout.is_zero()) {
-            return Err(LockError::InvalidSetting { setting, reason: "zero would let nothing through".to_owned() });
+            return Err(LockError::setting(setting, "zero would let nothing through"));
         }
         if self.min_replicas.is_some_and(|(count, _)| count > MOST_REPLICAS) {
             let reason = format!("no server has more than {MOST_REPLICAS} replicas that could confirm a lock");
-            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+            return Err(LockError::setting("min_replicas", reason));
         }
         if self.min_replicas.is_some_and(|(_, within)| within.is_zero() || within > self.command_timeout / 2) {
             let reason = format!(
                 "its timeout must be more than zero and at most half of the command timeout, {:?}: other commands wait for it",
                 self.command_timeout
             );
-            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+            return Err(LockError::setting("min_replicas", reason));
         }
         if self.max_waiters == 0 || self.max_waiters_per_key == 0 {
-            let reason = "nobody could wait at all; use a timeout of zero, or `try_acquire`, to try once".to_owned();
-            return Err(LockError::InvalidSetting { setting: "max_waiters", reason });
+            let reason = "nobody could wait at all; use a timeout of zero, or `try_acquire`, to try once";
+            return Err(LockError::setting("max_waiters", reason));
         }
         if self.grace > LONGEST_GRACE {
             let reason =
                 format!("{:?} is more than {LONGEST_GRACE:?}: it would keep others out for as long", self.grace);
-            return Err(LockError::InvalidSetting { setting: "grace", reason });
+            return Err(LockError::setting("grace", reason));
         }
         if Drift::of_ppm(self.max_clock_drift_ppm).is_none() {
             let reason = format!(
@@ -128,11 +125,11 @@ impl Settings {
                 Drift::LEAST_PPM,
                 Drift::MOST_PPM
             );
-            return Err(LockError::InvalidSetting { setting: "max_clock_drift_ppm", reason });
+            return Err(LockError::setting("max_clock_drift_ppm", reason));
         }
         if self.label.len() > LONGEST_LABEL {
             let reason = format!("it is longer than {LONGEST_LABEL} bytes, and part of every token");
-            return Err(LockError::InvalidSetting { setting: "label", reason });
+            return Err(LockError::setting("label", reason));
         }
         self.check_linger(self.default_linger)?;
         self.check_lease("default_expire", self.default_expire)
@@ -148,7 +145,7 @@ impl Settings {
             }
             None => return Ok(()),
         };
-        Err(LockError::InvalidSetting { setting: "linger", reason })
+        Err(LockError::setting("linger", reason))
     }
 
     /// Refuses a lease that makes no sense, or is longer than `max_lease`.
@@ -160,7 +157,7 @@ impl Settings {
                     if self.grace.is_zero() { String::new() } else { format!(" and a grace of {:?}", self.grace) };
                 let reason =
                     format!("a lease of {lease:?}{grace} is longer than the manager's `max_lease`, {longest:?}");
-                Err(LockError::InvalidSetting { setting, reason })
+                Err(LockError::setting(setting, reason))
             }
             _ => Ok(()),
         }
@@ -179,8 +176,7 @@ impl Settings {
     /// Refuses settings that make no sense for locks in this process.
     pub(crate) fn check_in_memory(&self) -> Result<(), LockError> {
         if self.min_replicas.is_some() {
-            let reason = "locks in this process have no replicas: leave it out".to_owned();
-            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+            return Err(LockError::setting("min_replicas", "locks in this process have no replicas: leave it out"));
         }
         self.check()
     }

@@ -51,7 +51,7 @@ fn check_names(endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, LockError> {
 }
 
 fn invalid(reason: String) -> LockError {
-    LockError::InvalidSetting { setting: "quorum", reason }
+    LockError::setting("quorum", reason)
 }
 
 #[cfg(test)]

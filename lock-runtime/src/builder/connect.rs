@@ -168,14 +168,14 @@ impl Builder {
             Some(Server::Quorum(urls)) => Address::Quorum(address::quorum::of_urls(&urls)?),
             None => {
                 let reason = format!("none was given; {}", address::FORMS);
-                return Err(LockError::InvalidSetting { setting: "URL", reason });
+                return Err(LockError::setting("URL", reason));
             }
         };
         match &address {
             Address::Memory => self.settings.check_in_memory()?,
             Address::Redis(target) if target.is_cluster() && self.settings.min_replicas.is_some() => {
-                let reason = "it is not supported for a cluster; leave it out".to_owned();
-                return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+                let reason = "it is not supported for a cluster; leave it out";
+                return Err(LockError::setting("min_replicas", reason));
             }
             Address::Quorum(_) | Address::Redis(_) => {}
         }
@@ -220,8 +220,8 @@ impl Builder {
     pub fn in_memory_with(self, other: &LockManager) -> Result<LockManager, LockError> {
         let store = other.core().store();
         if !store.is_immediate() {
-            let reason = "its locks live on a server; connect to that server instead".to_owned();
-            return Err(LockError::InvalidSetting { setting: "manager to share with", reason });
+            let reason = "its locks live on a server; connect to that server instead";
+            return Err(LockError::setting("manager to share with", reason));
         }
         Ok(over(self.settings, Arc::clone(store)))
     }

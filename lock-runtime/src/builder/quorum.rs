@@ -30,8 +30,8 @@ impl Settings {
     /// The settings as a quorum needs them; refuses settings that a quorum can't have.
     fn of_quorum(mut self) -> Result<Self, LockError> {
         if self.min_replicas.is_some() {
-            let reason = "a quorum has no replicas to wait for: its servers are independent".to_owned();
-            return Err(LockError::InvalidSetting { setting: "min_replicas", reason });
+            let reason = "a quorum has no replicas to wait for: its servers are independent";
+            return Err(LockError::setting("min_replicas", reason));
         }
         self.max_lease.get_or_insert(MAX_LEASE);
         self.reserved = Some(MARKER);

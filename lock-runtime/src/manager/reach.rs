@@ -151,7 +151,7 @@ pub(super) async fn inspect(core: &Core, name: &Arc<str>) -> Result<Option<LockI
 pub(super) async fn force_release(core: &Core, name: &Arc<str>) -> Result<bool, LockError> {
     refuse_fork(core, name)?;
     if let Some(reason) = core.store().refuses_force() {
-        return Err(LockError::InvalidSetting { setting: "force_release", reason: reason.to_owned() });
+        return Err(LockError::setting("force_release", reason));
     }
     match core.store().force(name, deadline(core)).await.map_err(|error| error.of_lock(name))? {
         Forced::Free => return Ok(false),
