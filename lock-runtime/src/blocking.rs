@@ -15,7 +15,7 @@ use tokio::task::coop::consume_budget;
 use crate::entry::Entry;
 use crate::held::Held;
 use crate::keeper::thread::KeeperThread;
-use crate::{BackendError, FencingToken, LockError, LockGuard};
+use crate::{BackendError, LockError, LockGuard};
 
 /// More than tokio allows a task to do in one poll.
 const MOST_BUDGET: usize = 256;
@@ -23,7 +23,8 @@ const MOST_BUDGET: usize = 256;
 /// A held lock around a closure.
 #[derive(Debug)]
 pub struct Blocking {
-    held: Held,
+    /// The body's guard and tokens come from it, and it runs the body.
+    pub held: Held,
     thread: Arc<KeeperThread>,
 }
 
@@ -33,32 +34,6 @@ impl Blocking {
         let thread = thread_of(entry)?;
         let held = thread.block_on(entry.enter())?;
         Ok(Self { held, thread })
-    }
-
-    /// The guard that `guard = NAME` binds.
-    pub fn guard(&self) -> &LockGuard {
-        self.held.guard()
-    }
-
-    /// The fencing token of a request with `fenced(true)`.
-    #[must_use]
-    pub fn fencing_token(&self) -> FencingToken {
-        self.held.fencing_token()
-    }
-
-    /// The fencing tokens of a request for several keys with `fenced(true)`, in the order of the keys.
-    #[must_use]
-    pub fn fencing_tokens(&self) -> Vec<FencingToken> {
-        self.held.fencing_tokens()
-    }
-
-    /// Runs `body`. It runs to its end, whatever becomes of the lock.
-    ///
-    /// # Errors
-    ///
-    /// [`LockError::Lost`] when the hold was lost before the body started.
-    pub fn run<T>(&self, body: impl FnOnce() -> T) -> Result<T, LockError> {
-        self.held.run(body)
     }
 
     /// Releases the lock and returns the outcome of the body.

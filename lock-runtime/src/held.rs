@@ -70,7 +70,7 @@ impl Held {
     /// # Errors
     ///
     /// [`LockError::Lost`] when the hold was lost before.
-    pub(crate) fn run<T>(&self, body: impl FnOnce() -> T) -> Result<T, LockError> {
+    pub fn run<T>(&self, body: impl FnOnce() -> T) -> Result<T, LockError> {
         if let Some(lost) = self.guard.handles().find(|handle| !handle.is_valid()) {
             return Err(lost.lost_error(false));
         }

@@ -170,15 +170,15 @@ fn prefix(lock: &Lock) -> TokenStream {
 //
 // In a fn that waits on its thread, beside what is the same:
 //     let held = match enter_blocking(options, manager) { … };
-//     let guard: &LockGuard = Blocking::guard(&held);
-//     let outcome = Blocking::run(&held, move || { let _ = (&user, &id); body });
+//     let guard: &LockGuard = Held::guard(&held.held);
+//     let outcome = Held::run(&held.held, move || { let _ = (&user, &id); body });
 //     Blocking::finish(held, outcome)
 fn run(lock: &Lock, body: &TokenStream, fail: &TokenStream) -> TokenStream {
     let site = Span::mixed_site();
     let (private, names, arguments) = (private(lock), names(lock), arguments(lock));
     let (enter, run) = if lock.shape.is_blocking() {
         let run = quote_spanned! {site=>
-            let __outcome = #private::Blocking::run(&__held, move || { #arguments #body });
+            let __outcome = #private::Held::run(&__held.held, move || { #arguments #body });
             #private::Blocking::finish(__held, __outcome)
         };
         (quote_spanned!(site=> #private::enter_blocking(__options, __manager)), run)
@@ -248,18 +248,19 @@ fn arguments(lock: &Lock) -> Option<TokenStream> {
 fn names(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let (runtime, private) = (&lock.runtime, private(lock));
-    let held = Ident::new(if lock.shape.is_blocking() { "Blocking" } else { "Held" }, site);
+    let held =
+        if lock.shape.is_blocking() { quote_spanned!(site=> __held.held) } else { quote_spanned!(site=> __held) };
     let guard = lock
         .guard
         .as_ref()
-        .map(|name| quote_spanned!(site=> let #name: &#runtime::LockGuard = #private::#held::guard(&__held);));
+        .map(|name| quote_spanned!(site=> let #name: &#runtime::LockGuard = #private::Held::guard(&#held);));
     let fenced = lock.fenced.as_ref().map(|name| {
         if matches!(lock.key, Key::Several(_)) {
             return quote_spanned! {site=>
-                let #name: #private::std::vec::Vec<#runtime::FencingToken> = #private::#held::fencing_tokens(&__held);
+                let #name: #private::std::vec::Vec<#runtime::FencingToken> = #private::Held::fencing_tokens(&#held);
             };
         }
-        quote_spanned!(site=> let #name: #runtime::FencingToken = #private::#held::fencing_token(&__held);)
+        quote_spanned!(site=> let #name: #runtime::FencingToken = #private::Held::fencing_token(&#held);)
     });
     quote!(#guard #fenced)
 }

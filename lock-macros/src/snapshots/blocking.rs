@@ -19,11 +19,11 @@ fn rebuild(id: u64) -> Result<(), ShopError> {
                 break 'lock { ::lock_runtime::__private::Err(__error) };
             }
         };
-        let token: ::lock_runtime::FencingToken = ::lock_runtime::__private::Blocking::fencing_token(
-            &__held,
+        let token: ::lock_runtime::FencingToken = ::lock_runtime::__private::Held::fencing_token(
+            &__held.held,
         );
-        let __outcome = ::lock_runtime::__private::Blocking::run(
-            &__held,
+        let __outcome = ::lock_runtime::__private::Held::run(
+            &__held.held,
             move || {
                 #[allow(clippy::used_underscore_binding)]
                 let _ = (&id,);

@@ -52,7 +52,7 @@ impl LockRequest {
     /// When `body` panics. The lock is released.
     pub fn run_blocking<T>(self, body: impl FnOnce() -> T) -> Result<T, LockError> {
         let held = Blocking::enter(&self.options.entry(Some(self.engine), true)?)?;
-        let outcome = held.run(body);
+        let outcome = held.held.run(body);
         held.finish(outcome)
     }
 }
