@@ -125,8 +125,8 @@ impl Builder {
     pub async fn connect(self) -> Result<LockManager, LockError> {
         match self.place()? {
             (settings, Address::Memory) => Ok(over(settings, in_this_process())),
-            (settings, Address::Quorum(endpoints)) => quorum::connect(settings, &endpoints).await,
-            (settings, Address::Redis(target)) => connect(settings, target).await,
+            (settings, Address::Quorum(endpoints)) => quorum::wire(settings, &endpoints)?.connect().await,
+            (settings, Address::Redis(target)) => wire(settings, target)?.connect().await,
         }
     }
 
@@ -152,10 +152,8 @@ impl Builder {
     pub fn connect_lazy(self) -> Result<LockManager, LockError> {
         match self.place()? {
             (settings, Address::Memory) => Ok(over(settings, in_this_process())),
-            (settings, Address::Quorum(endpoints)) => {
-                quorum::wire(settings, &endpoints).map(quorum::Wired::into_manager)
-            }
-            (settings, Address::Redis(target)) => wire(settings, target).map(Wired::into_manager),
+            (settings, Address::Quorum(endpoints)) => Ok(quorum::wire(settings, &endpoints)?.into_manager()),
+            (settings, Address::Redis(target)) => Ok(wire(settings, target)?.into_manager()),
         }
     }
 
@@ -280,78 +278,96 @@ fn stores(
 }
 
 /// All parts of a manager, before anything is sent.
-struct Wired {
+pub(super) struct Wired {
+    server: String,
+    is_tls: bool,
     settings: Settings,
     process: Process,
-    front: RedisStore,
-    back: RedisStore,
     thread: Arc<KeeperThread>,
+    front: AnyStore,
+    back: AnyStore,
+    /// The servers on which the keeper looks for a setting that evicts locks.
+    looks: Vec<RedisStore>,
 }
 
 fn wire(settings: Settings, target: Target) -> Result<Wired, LockError> {
-    if target.is_tls() {
-        choose_cryptography();
-    }
-    let thread = keeper_thread(&target.address())?;
-    let process = Process::new(&settings.label);
-    let (front, back) = stores(target, &process, &settings, &thread);
-    Ok(Wired { settings, process, front, back, thread })
-}
-
-pub(super) fn keeper_thread(server: &str) -> Result<Arc<KeeperThread>, LockError> {
-    KeeperThread::shared().map_err(|error| LockError::Connect {
-        server: server.to_owned(),
-        problem: BackendError::caused_by("the keeper's thread could not be started", error),
+    Wired::new(target.address(), target.is_tls(), settings, |settings, process, thread| {
+        let (front, back) = stores(target, process, settings, thread);
+        (AnyStore::Redis(front), AnyStore::Redis(back.clone()), vec![back])
     })
 }
 
 impl Wired {
-    /// Makes the keeper's connection on the keeper's thread. Resolves when that has succeeded or failed.
-    fn connect_keeper(&self) -> oneshot::Receiver<()> {
+    /// `stores` makes the callers' store, the keeper's, and the servers of the latter.
+    pub(super) fn new(
+        server: String,
+        is_tls: bool,
+        settings: Settings,
+        stores: impl FnOnce(&Settings, &Process, &Arc<KeeperThread>) -> (AnyStore, AnyStore, Vec<RedisStore>),
+    ) -> Result<Self, LockError> {
+        if is_tls {
+            choose_cryptography();
+        }
+        let thread = KeeperThread::shared().map_err(|error| LockError::Connect {
+            server: server.clone(),
+            problem: BackendError::caused_by("the keeper's thread could not be started", error),
+        })?;
+        let process = Process::new(&settings.label);
+        let (front, back, looks) = stores(&settings, &process, &thread);
+        Ok(Self { server, is_tls, settings, process, thread, front, back, looks })
+    }
+
+    async fn connect(self) -> Result<LockManager, LockError> {
+        let limit = self.settings.connect_timeout;
+        let connected = match &self.front {
+            AnyStore::Redis(front) => timeout(limit, front.connect()).await.unwrap_or_else(|_| {
+                let hint = if self.is_tls { ": does the server speak TLS on this port?" } else { "" };
+                Err(BackendError::new(format!("no answer within {limit:?}{hint}")))
+            }),
+            AnyStore::Quorum(front) => front.connect(Deadline::after(limit)).await.map_err(|error| error.problem),
+            // Nothing else is wired.
+            AnyStore::Memory(_) => Ok(()),
+            #[cfg(feature = "testing")]
+            AnyStore::Faulty(_) => Ok(()),
+        };
+        connected.map_err(|problem| LockError::Connect { server: self.server.clone(), problem })?;
+        let keeper_is_connected = self.connect_keeper();
+        let manager = self.into_manager();
+        if let Some(keeper_is_connected) = keeper_is_connected {
+            // So that the first hold may linger (rule L9), where the server is near. Nothing else needs it by now.
+            let _ = timeout(KEEPER_CONNECTS, keeper_is_connected).await;
+        }
+        Ok(manager)
+    }
+
+    /// Makes the keeper's connection on the keeper's thread. Resolves when that has succeeded or failed. `None` on a quorum, where
+    /// no lease lingers.
+    fn connect_keeper(&self) -> Option<oneshot::Receiver<()>> {
+        let AnyStore::Redis(back) = &self.back else { return None };
         let (done, is_done) = oneshot::channel();
-        let back = self.back.clone();
+        let back = back.clone();
         self.thread.spawn(async move {
             // The keeper tries again, and tells of it.
             let _ = back.connect().await;
             let _ = done.send(());
         });
-        is_done
+        Some(is_done)
     }
 
     fn into_manager(self) -> LockManager {
-        let Self { settings, process, front, back, thread } = self;
-        let (look, deadline) = (back.clone(), Deadline::after(settings.connect_timeout));
-        thread.spawn(async move { look.warn_of_eviction(deadline).await });
-        let store = |store| Arc::new(AnyStore::Redis(store));
-        LockManager::new(Engine::new(settings, process, store(front), store(back), Some(thread)))
-    }
-}
-
-async fn connect(settings: Settings, target: Target) -> Result<LockManager, LockError> {
-    let (server, is_tls) = (target.address(), target.is_tls());
-    let refused = |problem| LockError::Connect { server, problem };
-    let wired = wire(settings, target)?;
-    let limit = wired.settings.connect_timeout;
-    match timeout(limit, wired.front.connect()).await {
-        Ok(Ok(())) => {
-            let keeper_is_connected = wired.connect_keeper();
-            let manager = wired.into_manager();
-            // So that the first hold may linger (rule L9), where the server is near. Nothing else needs it by now.
-            let _ = timeout(KEEPER_CONNECTS, keeper_is_connected).await;
-            Ok(manager)
+        let Self { settings, process, thread, front, back, looks, .. } = self;
+        for look in looks {
+            let deadline = Deadline::after(settings.connect_timeout);
+            thread.spawn(async move { look.warn_of_eviction(deadline).await });
         }
-        Ok(Err(problem)) => Err(refused(problem)),
-        Err(_) => {
-            let hint = if is_tls { ": does the server speak TLS on this port?" } else { "" };
-            Err(refused(BackendError::new(format!("no answer within {limit:?}{hint}"))))
-        }
+        LockManager::new(Engine::new(settings, process, Arc::new(front), Arc::new(back), Some(thread)))
     }
 }
 
 /// Chooses the cryptography of the TLS library, unless the application has chosen. That library panics when no
 /// implementation of its cryptography is compiled in. It also panics when two are compiled in and none was chosen.
 #[cfg(feature = "tls")]
-pub(super) fn choose_cryptography() {
+fn choose_cryptography() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         // Another thread may choose at the same moment; that choice is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -360,4 +376,4 @@ pub(super) fn choose_cryptography() {
 
 /// Another crate has compiled TLS into the client, so the application makes the choice.
 #[cfg(not(feature = "tls"))]
-pub(super) fn choose_cryptography() {}
+fn choose_cryptography() {}

@@ -1,20 +1,16 @@
 //! How a manager connects to a quorum of servers.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Settings;
-use crate::clock::Deadline;
-use crate::engine::Engine;
-use crate::keeper::thread::KeeperThread;
+use super::connect::Wired;
+use crate::LockError;
 use crate::store::AnyStore;
 use crate::store::quorum::Quorum;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::{Channel, Link};
 use crate::store::voter::MARKER;
-use crate::token::Process;
-use crate::{LockError, LockManager};
 
 /// A server that restarts has no vote for this long, unless the user sets `max_lease`.
 pub(crate) const MAX_LEASE: Duration = Duration::from_hours(1);
@@ -41,64 +37,20 @@ impl Settings {
     }
 }
 
-/// All parts of a manager, before anything is sent.
-pub(super) struct Wired {
-    settings: Settings,
-    process: Process,
-    front: Quorum<RedisStore>,
-    back: Vec<RedisStore>,
-    thread: Arc<KeeperThread>,
-}
-
 pub(super) fn wire(settings: Settings, endpoints: &[Endpoint]) -> Result<Wired, LockError> {
-    let settings = settings.of_quorum()?;
-    if endpoints.iter().any(Endpoint::is_tls) {
-        super::connect::choose_cryptography();
-    }
-    let thread = super::connect::keeper_thread(&addresses(endpoints))?;
-    let process = Process::new(&settings.label);
-    let nodes = |channel: Option<Channel>| -> Vec<RedisStore> {
-        let node = |endpoint: &Endpoint| {
-            let (command, connect) = (settings.command_timeout, settings.connect_timeout);
-            RedisStore::new(Link::new(
-                endpoint.clone(),
-                channel.clone(),
-                None,
-                settings.max_lease,
-                settings.drift(),
-                (command, connect),
-            ))
+    let addresses = endpoints.iter().map(Endpoint::address).collect::<Vec<_>>().join(", ");
+    let is_tls = endpoints.iter().any(Endpoint::is_tls);
+    Wired::new(addresses, is_tls, settings.of_quorum()?, |settings, process, _| {
+        let nodes = |channel: Option<Channel>| -> Vec<RedisStore> {
+            let node = |endpoint: &Endpoint| {
+                let times = (settings.command_timeout, settings.connect_timeout);
+                let (channel, drift) = (channel.clone(), settings.drift());
+                RedisStore::new(Link::new(endpoint.clone(), channel, None, settings.max_lease, drift, times))
+            };
+            endpoints.iter().map(node).collect()
         };
-        endpoints.iter().map(node).collect()
-    };
-    let (front, back) = (quorum(nodes(Some(Channel::of_callers(process.id()))), &settings), nodes(None));
-    Ok(Wired { settings, process, front, back, thread })
-}
-
-fn quorum(nodes: Vec<RedisStore>, settings: &Settings) -> Quorum<RedisStore> {
-    Quorum::new(nodes, settings.command_timeout / PATIENCE)
-}
-
-fn addresses(endpoints: &[Endpoint]) -> String {
-    endpoints.iter().map(Endpoint::address).collect::<Vec<_>>().join(", ")
-}
-
-impl Wired {
-    pub(super) fn into_manager(self) -> LockManager {
-        let Self { settings, process, front, back, thread } = self;
-        for look in back.clone() {
-            let deadline = Deadline::after(settings.connect_timeout);
-            thread.spawn(async move { look.warn_of_eviction(deadline).await });
-        }
-        let back = quorum(back, &settings);
-        let store = |quorum| Arc::new(AnyStore::Quorum(quorum));
-        LockManager::new(Engine::new(settings, process, store(front), store(back), Some(thread)))
-    }
-}
-
-pub(super) async fn connect(settings: Settings, endpoints: &[Endpoint]) -> Result<LockManager, LockError> {
-    let wired = wire(settings, endpoints)?;
-    let connected = wired.front.connect(Deadline::after(wired.settings.connect_timeout)).await;
-    connected.map_err(|error| LockError::Connect { server: addresses(endpoints), problem: error.problem })?;
-    Ok(wired.into_manager())
+        let quorum = |nodes| AnyStore::Quorum(Quorum::new(nodes, settings.command_timeout / PATIENCE));
+        let (front, back) = (nodes(Some(Channel::of_callers(process.id()))), nodes(None));
+        (quorum(front), quorum(back.clone()), back)
+    })
 }
