@@ -11,7 +11,7 @@ use crate::local::{ResolvedRequest, answer_time};
 use crate::observe::Path;
 use crate::observe::spans::{HoldSpan, WaitSpan};
 use crate::scope::Frame;
-use crate::{LockError, LockGuard, OnLost};
+use crate::{LockError, LockGuard};
 
 mod key_set;
 
@@ -33,7 +33,7 @@ impl Entry {
         if let Some(set) = &self.set {
             return Box::pin(self.acquire_all(set)).await;
         }
-        if let Some(frame) = Frame::find(|hold| hold.is_of(engine.core(), &request.key)) {
+        if let Some(frame) = self.frame_of(request) {
             return Err(already_held(request, !frame.hold().covers(request.share)));
         }
         if let Some(span) = self.wait_span() {
@@ -47,7 +47,7 @@ impl Entry {
         if let Some(set) = &self.set {
             return Box::pin(self.enter_all(set)).await;
         }
-        if let Some(frame) = Frame::find(|hold| hold.is_of(engine.core(), &request.key)) {
+        if let Some(frame) = self.frame_of(request) {
             if !frame.hold().covers(request.share) {
                 return Err(already_held(request, true));
             }
@@ -56,15 +56,14 @@ impl Entry {
         }
         if let Some(span) = self.wait_span() {
             let guard = Box::pin(self.acquire_inside(span)).await?;
-            return Ok(Held::new(guard, self.on_lost(), None));
+            return Ok(Held::new(guard, request.body, None));
         }
-        let guard = LockGuard::owning(engine.acquire(request).await?);
-        Ok(Held::new(guard, self.on_lost(), None))
+        Ok(Held::new(LockGuard::owning(engine.acquire(request).await?), request.body, None))
     }
 
-    /// What happens to the body when the lock is lost.
-    fn on_lost(&self) -> OnLost {
-        if self.request.body { OnLost::Cancel } else { OnLost::Continue }
+    /// The innermost body of this task that holds the lock of `request` already.
+    fn frame_of(&self, request: &ResolvedRequest) -> Option<Frame> {
+        Frame::find(|hold| hold.is_of(self.engine.core(), &request.key))
     }
 
     /// The span of the wait, when somebody listens.
@@ -80,8 +79,9 @@ impl Entry {
         let path = outcome.as_ref().map(|hold| hold.handle().path());
         span.end(path);
         let path = path.ok().flatten();
-        let guard = LockGuard::owning(outcome?);
-        Ok(guard.inside(HoldSpan::begin(&self.request.key, self.request.prefix(), path)))
+        let mut guard = LockGuard::owning(outcome?);
+        guard.enter_span(HoldSpan::begin(&self.request.key, self.request.prefix(), path));
+        Ok(guard)
     }
 
     /// Enters the hold of an outer body, inside of a span when somebody listens.
@@ -90,7 +90,9 @@ impl Entry {
         let outcome = span.around(self.enter_again(outer)).await;
         span.end(outcome.as_ref().map(|_| Some(Path::ReEntry)));
         let span = HoldSpan::begin(&self.request.key, self.request.prefix(), Some(Path::ReEntry));
-        Ok(outcome?.inside(span))
+        let mut held = outcome?;
+        held.enter_span(span);
+        Ok(held)
     }
 
     /// Enters the hold of an outer body. Joined calls enter it one after another.
@@ -103,7 +105,7 @@ impl Entry {
         handle.confirm_for(request, by).await?;
         // The body starts without another wait. A call that failed, or was dropped, keeps nobody out.
         handle.keep_out(request, Moment::now());
-        Ok(Held::new(LockGuard::borrowing(handle), self.on_lost(), turn))
+        Ok(Held::new(LockGuard::borrowing(handle), request.body, turn))
     }
 
     /// The turn among the calls that are joined in an outer body.

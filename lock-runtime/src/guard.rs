@@ -91,11 +91,6 @@ impl LockGuard {
     }
 
     /// Gives the hold a span.
-    pub(crate) fn inside(self, span: HoldSpan) -> Self {
-        Self { span, ..self }
-    }
-
-    /// The same in place.
     pub(crate) fn enter_span(&mut self, span: HoldSpan) {
         self.span = span;
     }

@@ -2,7 +2,6 @@
 
 use tokio::sync::OwnedMutexGuard;
 
-use crate::OnLost;
 use crate::local::{Hold, HoldHandle, Protected};
 use crate::observe;
 use crate::observe::spans::HoldSpan;
@@ -13,19 +12,20 @@ use crate::{FencingToken, LockError, LockGuard};
 #[derive(Debug)]
 pub struct Held {
     guard: LockGuard,
-    on_lost: OnLost,
+    /// Whether the body is stopped when its lock is lost.
+    is_stopped: bool,
     /// Keeps out the joined calls that entered the same outer hold.
     _turn: Option<OwnedMutexGuard<()>>,
 }
 
 impl Held {
-    pub(crate) fn new(guard: LockGuard, on_lost: OnLost, turn: Option<OwnedMutexGuard<()>>) -> Self {
-        Self { guard, on_lost, _turn: turn }
+    pub(crate) fn new(guard: LockGuard, is_stopped: bool, turn: Option<OwnedMutexGuard<()>>) -> Self {
+        Self { guard, is_stopped, _turn: turn }
     }
 
     /// Gives the hold a span.
-    pub(crate) fn inside(self, span: HoldSpan) -> Self {
-        Self { guard: self.guard.inside(span), ..self }
+    pub(crate) fn enter_span(&mut self, span: HoldSpan) {
+        self.guard.enter_span(span);
     }
 
     /// The guard that `guard = NAME` binds.
@@ -61,7 +61,7 @@ impl Held {
         let body = self.frame().around(body);
         // A hold of its own began in this same poll. One that is borrowed began before.
         let has_just_begun = self.guard.owns_all();
-        Protected::new(handle, self.guard.span(), self.on_lost == OnLost::Cancel, has_just_begun, body)
+        Protected::new(handle, self.guard.span(), self.is_stopped, has_just_begun, body)
             .with_others(self.guard.other_handles())
     }
 

@@ -17,7 +17,6 @@ use crate::clock::{Deadline, Moment};
 use crate::held::Held;
 use crate::local::{Hold, HoldHandle, ResolvedRequest, Whole, answer_time};
 use crate::observe::spans::HoldSpan;
-use crate::scope::Frame;
 use crate::settings::Settings;
 use crate::timing::OVERTIME;
 use crate::{InvalidKey, LockError, LockGuard};
@@ -106,11 +105,7 @@ impl Entry {
         guards.sort_by(|a, b| a.handle().key().cmp(b.handle().key()));
         let mut guards = guards.into_iter();
         let first = guards.next().ok_or_else(|| self.no_key())?;
-        Ok(Held::new(first.with_others(guards.collect(), set.given.clone(), turns), self.on_lost(), None))
-    }
-
-    fn frame_of(&self, request: &ResolvedRequest) -> Option<Frame> {
-        Frame::find(|hold| hold.is_of(self.engine.core(), &request.key))
+        Ok(Held::new(first.with_others(guards.collect(), set.given.clone(), turns), self.request.body, None))
     }
 
     fn no_key(&self) -> LockError {
