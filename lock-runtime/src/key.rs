@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
+use crate::token::push_escaped;
 use crate::{InvalidKey, LockError};
 
 mod types;
@@ -151,10 +152,7 @@ impl NameParts {
 
 fn escape(name: &mut String, character: char) {
     if matches!(character, '%' | ':' | '{' | '}') || character.is_control() {
-        let mut utf8 = [0; 4];
-        for byte in character.encode_utf8(&mut utf8).bytes() {
-            let _ = write!(name, "%{byte:02X}");
-        }
+        push_escaped(name, character);
     } else {
         name.push(character);
     }

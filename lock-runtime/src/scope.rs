@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 
-use crate::LockError;
 use crate::engine::Engine;
 use crate::local::{Core, HoldHandle, Reentry};
 
@@ -17,14 +16,11 @@ mod task;
 mod tests;
 
 use inside::{Inside, Stack};
+pub(crate) use installed::install;
 
 thread_local! {
     static SCOPED: Stack<Arc<Engine>> = const { Stack::new() };
     static HELD: Stack<Frame> = const { Stack::new() };
-}
-
-pub(crate) fn install(engine: &Arc<Engine>) -> Result<(), LockError> {
-    installed::install(engine)
 }
 
 /// The manager of the enclosing scope, else the installed manager.

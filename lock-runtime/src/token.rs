@@ -119,16 +119,20 @@ fn escape(label: &str) -> String {
     let mut escaped = String::with_capacity(label.len());
     for character in label.chars() {
         if character.is_whitespace() || character.is_control() || matches!(character, '%' | '|') {
-            let mut utf8 = [0; 4];
-            for byte in character.encode_utf8(&mut utf8).bytes() {
-                // Writing to a `String` can't fail.
-                let _ = write!(escaped, "%{byte:02X}");
-            }
+            push_escaped(&mut escaped, character);
         } else {
             escaped.push(character);
         }
     }
     escaped
+}
+
+/// Appends a character as its UTF-8 bytes, each as `%` and two hex digits.
+pub(crate) fn push_escaped(text: &mut String, character: char) {
+    for byte in character.encode_utf8(&mut [0; 4]).bytes() {
+        // Writing to a `String` can't fail.
+        let _ = write!(text, "%{byte:02X}");
+    }
 }
 
 fn unescape(label: &str) -> String {

@@ -26,7 +26,7 @@ impl Installed {
     }
 }
 
-pub(super) fn install(engine: &Arc<Engine>) -> Result<(), LockError> {
+pub(crate) fn install(engine: &Arc<Engine>) -> Result<(), LockError> {
     let new = Installed { engine: Arc::clone(engine), in_child: OnceLock::new() };
     let Some(first) = INSTALLED.get() else {
         return INSTALLED.set(new).map_err(|_| LockError::AlreadyInstalled);
