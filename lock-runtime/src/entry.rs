@@ -89,9 +89,8 @@ impl Entry {
         let Some(span) = self.wait_span() else { return self.enter_again(outer).await };
         let outcome = span.around(self.enter_again(outer)).await;
         span.end(outcome.as_ref().map(|_| Some(Path::ReEntry)));
-        let span = HoldSpan::begin(&self.request.key, self.request.prefix(), Some(Path::ReEntry));
         let mut held = outcome?;
-        held.enter_span(span);
+        held.enter_span(HoldSpan::begin(&self.request.key, self.request.prefix(), Some(Path::ReEntry)));
         Ok(held)
     }
 
@@ -126,9 +125,7 @@ impl Entry {
         tokio::time::timeout(give_up.remaining(), inner.lock_owned()).await.map(Some).map_err(|_| {
             let core = self.engine.core();
             let label = &core.settings().label;
-            // The try of one of several keys is not counted by itself, and this one ends the whole request.
-            let counted = if request.is_try() { &self.request } else { request };
-            core.note_timeout(counted, request.timeout, Some(label), None);
+            core.note_timeout(request, request.timeout, Some(label), None);
             behind_itself(request, label)
         })
     }

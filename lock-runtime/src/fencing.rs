@@ -30,12 +30,6 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(u64);
 
-impl FencingToken {
-    pub(crate) fn new(number: u64) -> Self {
-        Self(number)
-    }
-}
-
 impl From<FencingToken> for u64 {
     fn from(token: FencingToken) -> Self {
         token.0
@@ -123,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_token_is_a_number_in_json() {
-        let token = FencingToken::new(1_767_225_600_000_000);
+        let token = FencingToken::from(1_767_225_600_000_000);
         assert_eq!(serde_json::to_string(&token).unwrap(), "1767225600000000");
         assert_eq!(serde_json::from_str::<FencingToken>("1767225600000000").unwrap(), token);
         assert!(serde_json::from_str::<FencingToken>("-1").is_err());

@@ -146,7 +146,7 @@ impl HoldHandle {
     }
 
     pub(crate) fn fencing_token(&self) -> Option<FencingToken> {
-        self.0.fence.get().copied().map(FencingToken::new)
+        self.0.fence.get().copied().map(FencingToken::from)
     }
 
     pub(crate) fn is_valid(&self) -> bool {

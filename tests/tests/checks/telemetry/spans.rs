@@ -56,6 +56,12 @@ async fn a_body_is_polled_inside_of_the_span_of_its_hold_and_a_guard_is_not() {
         let nested = last(&spans, HOLD);
         assert_eq!(fields(&nested, &["lock.path", "lock.outcome"]), ["re-entry", "released"]);
         assert_eq!(last(&spans, WAIT).field("lock.path"), "re-entry");
+        let holds = spans.named(HOLD).len();
+        let inner = || locks.lock("p", "k").timeout(Duration::ZERO).run(tokio::task::yield_now());
+        let (first, second) = tokio::join!(inner(), inner());
+        first.unwrap();
+        second.unwrap_err();
+        assert_eq!(spans.named(HOLD).len(), holds + 1, "a call that does not enter has no hold");
         5
     });
     assert_eq!(value.await.unwrap(), 5);
