@@ -61,8 +61,8 @@ pub(crate) trait Store {
     fn release(&self, releases: &[Release], deadline: Deadline) -> impl Future<Output = Answers<Released>> + Send;
 
     /// Withdraws an ask on the same path, behind the ask, and waits for no answer. It only saves time: the caller also has
-    /// the release repeated until it is answered.
-    fn withdraw_behind(&self, release: &Release);
+    /// the release repeated until it is answered. In memory the answer comes at once.
+    fn withdraw_behind(&self, _release: &Release) {}
 
     /// Takes in that a lease is about to be released on another path than that of its ask. A store of several servers may have
     /// granted it before each of them had the ask.
@@ -99,7 +99,9 @@ pub(crate) trait Store {
     }
 
     /// Finds out whether pushes can still arrive, and replaces a dead connection.
-    fn heartbeat(&self, deadline: Deadline) -> impl Future<Output = ()> + Send;
+    fn heartbeat(&self, _deadline: Deadline) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
 
     /// Replaces broken connections before they are needed.
     fn connect_again(&self, _deadline: Deadline) -> impl Future<Output = ()> + Send {
@@ -161,7 +163,9 @@ pub(crate) trait Store {
     fn attach(&self, process: &str, events: Weak<dyn Events>);
 
     /// Whether every verb completes at its first poll, on any thread.
-    fn is_immediate(&self) -> bool;
+    fn is_immediate(&self) -> bool {
+        false
+    }
 
     /// The number of the server that has `key`. A command to one server need not wait for another server.
     fn server_of(&self, _key: &str) -> usize {
@@ -175,7 +179,9 @@ pub(crate) trait Store {
 
     /// Whether an ask can draw fencing tokens together with its grant, which saves a round trip. Otherwise they are drawn
     /// afterwards.
-    fn draws_with_grants(&self) -> bool;
+    fn draws_with_grants(&self) -> bool {
+        true
+    }
 
     /// Whether a plain claim may be granted although another process waits, for a moment after a release: it waits at one server, and
     /// the others know nothing of it.

@@ -139,10 +139,6 @@ impl Store for FaultyStore {
         self.memory.release(releases, deadline).await
     }
 
-    fn withdraw_behind(&self, release: &Release) {
-        self.memory.withdraw_behind(release);
-    }
-
     async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
         self.reach(deadline).await?;
         self.lose_due(renewals);
@@ -171,8 +167,6 @@ impl Store for FaultyStore {
         self.memory.force(key, deadline).await
     }
 
-    async fn heartbeat(&self, _: Deadline) {}
-
     fn is_cut_off(&self, _: &str) -> bool {
         !self.is_connected()
     }
@@ -190,13 +184,5 @@ impl Store for FaultyStore {
     fn attach(&self, process: &str, events: Weak<dyn Events>) {
         self.faults().listeners.push(Weak::clone(&events));
         self.memory.attach(process, events);
-    }
-
-    fn is_immediate(&self) -> bool {
-        false
-    }
-
-    fn draws_with_grants(&self) -> bool {
-        self.memory.draws_with_grants()
     }
 }

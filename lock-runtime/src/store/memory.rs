@@ -126,10 +126,6 @@ impl Store for MemoryStore {
         Ok(self.with(|shared, pushes| releases.iter().map(|release| Ok(shared.release(release, pushes))).collect()))
     }
 
-    fn withdraw_behind(&self, _: &Release) {
-        // The caller repeats the release until it is answered, and here the answer comes at once.
-    }
-
     async fn renew(&self, renewals: &[Renewal], _: Deadline) -> Answers<Renewed> {
         Ok(self.with(|shared, _| renewals.iter().map(|renewal| Ok(shared.renew(renewal))).collect()))
     }
@@ -156,8 +152,6 @@ impl Store for MemoryStore {
         Ok(self.with(|shared, pushes| shared.force(&key.into(), pushes)))
     }
 
-    async fn heartbeat(&self, _: Deadline) {}
-
     fn attach(&self, process: &str, events: Weak<dyn Events>) {
         let mut shared = self.locked();
         shared.listeners.retain(|_, listener| listener.strong_count() > 0);
@@ -165,10 +159,6 @@ impl Store for MemoryStore {
     }
 
     fn is_immediate(&self) -> bool {
-        true
-    }
-
-    fn draws_with_grants(&self) -> bool {
         true
     }
 }

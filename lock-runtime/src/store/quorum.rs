@@ -345,10 +345,6 @@ impl<S: Voter> Store for Quorum<S> {
         names.join(", ")
     }
 
-    fn is_immediate(&self) -> bool {
-        false
-    }
-
     fn draws_with_grants(&self) -> bool {
         false
     }

@@ -305,14 +305,6 @@ impl Store for RedisStore {
     fn server_name(&self, key: &str) -> String {
         self.servers.server_name(key)
     }
-
-    fn is_immediate(&self) -> bool {
-        false
-    }
-
-    fn draws_with_grants(&self) -> bool {
-        true
-    }
 }
 
 /// The keys of one lock, in the order of the scripts. All are in the hash slot of the lock's name.

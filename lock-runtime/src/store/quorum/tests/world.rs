@@ -126,8 +126,6 @@ impl Store for Shared {
         self.play(by, async || self.store.release(releases, by).await).await
     }
 
-    fn withdraw_behind(&self, _: &Release) {}
-
     async fn renew(&self, renewals: &[Renewal], by: Deadline) -> Answers<Renewed> {
         self.play(by, async || self.store.renew(renewals, by).await).await
     }
@@ -151,18 +149,8 @@ impl Store for Shared {
         self.play(by, async || self.store.force(key, by).await).await
     }
 
-    async fn heartbeat(&self, _: Deadline) {}
-
     fn attach(&self, process: &str, events: Weak<dyn Events>) {
         self.store.attach(process, events);
-    }
-
-    fn is_immediate(&self) -> bool {
-        false
-    }
-
-    fn draws_with_grants(&self) -> bool {
-        true
     }
 }
 
