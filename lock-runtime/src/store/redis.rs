@@ -69,7 +69,10 @@ impl RedisStore {
     }
 
     pub(crate) async fn warn_of_eviction(&self, deadline: Deadline) {
-        self.servers.warn_of_eviction(deadline).await;
+        // Each server of a cluster is checked when it is first used.
+        if let Servers::One(link) = &self.servers {
+            link.warn_of_eviction(deadline).await;
+        }
     }
 
     /// Takes a free lock by a command of its own.
@@ -218,7 +221,7 @@ impl Store for RedisStore {
     }
 
     fn withdraw_behind(&self, release: &Release) {
-        self.servers.send_behind(&release.key, &release::withdrawal_command(release));
+        self.servers.at(&release.key, |link| link.send_behind(&release::withdrawal_command(release)));
     }
 
     async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
@@ -253,57 +256,91 @@ impl Store for RedisStore {
     }
 
     async fn heartbeat(&self, deadline: Deadline) {
-        self.servers.heartbeat(deadline).await;
+        match &self.servers {
+            Servers::One(link) => link.heartbeat(deadline).await,
+            Servers::Cluster(cluster) => cluster.heartbeat(deadline).await,
+        }
     }
 
     async fn connect_again(&self, deadline: Deadline) {
-        self.servers.connect_again(deadline).await;
+        match &self.servers {
+            Servers::One(link) => link.connect_again(deadline).await,
+            Servers::Cluster(cluster) => cluster.connect_again(deadline).await,
+        }
     }
 
     fn round_trip(&self) -> Duration {
-        self.servers.round_trip()
+        match &self.servers {
+            Servers::One(link) => link.round_trip(),
+            Servers::Cluster(cluster) => cluster.round_trip(),
+        }
     }
 
     fn is_cut_off(&self, key: &str) -> bool {
-        self.servers.is_cut_off(key)
+        match &self.servers {
+            Servers::One(link) => !link.is_connected(),
+            Servers::Cluster(cluster) => {
+                // A server that was not used yet does not count: its connection is made on first use.
+                cluster.link_of(key).is_some_and(|link| link.was_used() && !link.is_connected())
+            }
+        }
     }
 
     fn hears_of(&self, key: &str) -> bool {
-        self.servers.hears_of(key)
+        self.servers.at(key, |link| link.is_connected()).unwrap_or(false)
     }
 
     fn has_alarms(&self, key: &str) -> bool {
-        self.servers.has_alarms(key)
+        self.servers.at(key, |link| link.has_alarms()).unwrap_or(false)
     }
 
     fn is_connected(&self) -> bool {
-        self.servers.are_connected()
+        match &self.servers {
+            Servers::One(link) => link.is_connected(),
+            Servers::Cluster(cluster) => cluster.is_connected(),
+        }
     }
 
     fn begin_to_connect(&self) {
-        self.servers.begin_to_connect();
+        match &self.servers {
+            Servers::One(link) => link.begin_to_connect(),
+            Servers::Cluster(cluster) => cluster.begin_to_connect(),
+        }
     }
 
     fn outage(&self, key: &str) -> Option<(Duration, StoreError)> {
-        self.servers.outage(key).map(|(away, error)| (away, self.servers.name_failure(error)))
+        self.servers.at(key, |link| {
+            let (away, error) = link.outage()?;
+            Some((away, self.servers.failure_of(link, error)))
+        })?
     }
 
     fn unanswered(&self, key: &str, since: Duration) -> StoreError {
-        self.servers.name_failure(self.servers.unanswered(key, since))
+        let named = self.servers.at(key, |link| self.servers.failure_of(link, link.unanswered(since)));
+        named.unwrap_or_else(|| CallError::Silent(since).into())
     }
 
     fn attach(&self, _process: &str, events: Weak<dyn Events>) {
         // A link subscribes to the channel of its process when it connects.
         self.gather.attach(Weak::clone(&events));
-        self.servers.attach(events);
+        match &self.servers {
+            Servers::One(link) => link.attach(events),
+            Servers::Cluster(cluster) => cluster.attach(events),
+        }
     }
 
     fn server_of(&self, key: &str) -> usize {
-        self.servers.server_of(key)
+        match &self.servers {
+            Servers::One(_) => 0,
+            Servers::Cluster(cluster) => cluster.server_of(key),
+        }
     }
 
     fn server_name(&self, key: &str) -> String {
-        self.servers.server_name(key)
+        match &self.servers {
+            Servers::One(link) => link.server().to_owned(),
+            Servers::Cluster(cluster) => cluster.server_name(key),
+        }
     }
 }
 

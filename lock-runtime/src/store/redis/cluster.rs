@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
-use redis::Cmd;
 
 mod map;
 mod route;
@@ -99,6 +98,12 @@ impl Cluster {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The link to the master of the key's slot. `None` when the master is not known, or was not needed yet.
+    pub(super) fn link_of(&self, key: &str) -> Option<Arc<Link>> {
+        let (node, _) = self.topology.master(slot_of(key))?;
+        self.links().get(&node).cloned()
+    }
+
     /// The link to a node, made when there is none.
     fn link(&self, node: &Node) -> Result<Arc<Link>, CallError> {
         let mut links = self.links();
@@ -178,24 +183,6 @@ impl Cluster {
         self.links().values().map(|link| link.round_trip()).max().unwrap_or_default()
     }
 
-    /// Whether the connection for a key broke.
-    pub(super) fn is_cut_off(&self, key: &str) -> bool {
-        let Some((node, _)) = self.topology.master(slot_of(key)) else { return false };
-        self.links().get(&node).is_some_and(|link| link.was_used() && !link.is_connected())
-    }
-
-    /// Whether there is a connection to the master of a key.
-    pub(super) fn hears_of(&self, key: &str) -> bool {
-        let Some((node, _)) = self.topology.master(slot_of(key)) else { return false };
-        self.links().get(&node).is_some_and(|link| link.is_connected())
-    }
-
-    /// Whether the master of a key tells when the key is changed.
-    pub(super) fn has_alarms(&self, key: &str) -> bool {
-        let Some((node, _)) = self.topology.master(slot_of(key)) else { return false };
-        self.links().get(&node).is_some_and(|link| link.has_alarms())
-    }
-
     /// A link to each master.
     pub(super) fn to_all_masters(&self) -> Vec<Arc<Link>> {
         let masters = self.topology.masters();
@@ -221,32 +208,10 @@ impl Cluster {
         }
     }
 
-    /// As [`Link::outage`], for the master of the key's slot.
-    pub(super) fn outage(&self, key: &str) -> Option<(Duration, CallError)> {
-        let (node, _) = self.topology.master(slot_of(key))?;
-        let link = self.links().get(&node).cloned()?;
-        link.outage().map(|(away, error)| (away, error.of(link.server())))
-    }
-
-    /// As [`Link::unanswered`], for the master of the key's slot.
-    pub(super) fn unanswered(&self, key: &str, limit: Duration) -> CallError {
-        let master = self.topology.master(slot_of(key)).and_then(|(node, _)| self.links().get(&node).cloned());
-        master.map_or(CallError::Silent(limit), |link| link.unanswered(limit).of(link.server()))
-    }
-
     /// Replaces the connections that broke.
     pub(super) async fn connect_again(&self, deadline: Deadline) {
         let links: Vec<_> = self.links().values().filter(|link| link.was_used()).cloned().collect();
         join_all(links.iter().map(|link| link.connect_again(deadline))).await;
-    }
-
-    /// As [`Link::send_behind`].
-    pub(super) fn send_behind(&self, key: &str, command: &Cmd) {
-        let Some((node, _)) = self.topology.master(slot_of(key)) else { return };
-        let link = self.links().get(&node).cloned();
-        if let Some(link) = link {
-            link.send_behind(command);
-        }
     }
 
     /// Finds out which of the connections are alive.

@@ -1,17 +1,15 @@
 //! [`Servers`]: the connections, and which of them a command takes.
 
 use std::fmt;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use redis::Cmd;
 
 use super::cluster::Cluster;
 use super::failure::CallError;
 use super::link::{Called, Link, Outgoing};
 use crate::clock::Deadline;
-use crate::store::{Events, StoreError};
+use crate::store::StoreError;
 
 /// One server for all locks, or the masters of a cluster.
 #[derive(Clone)]
@@ -65,11 +63,19 @@ impl Servers {
         }
     }
 
-    /// As [`Link::send_behind`].
-    pub(super) fn send_behind(&self, key: &str, command: &Cmd) {
+    /// As [`name_failure`](Self::name_failure), for an error that no route has named.
+    pub(super) fn failure_of(&self, link: &Link, error: CallError) -> StoreError {
         match self {
-            Self::One(link) => link.send_behind(command),
-            Self::Cluster(cluster) => cluster.send_behind(key, command),
+            Self::One(_) => self.name_failure(error),
+            Self::Cluster(_) => error.of(link.server()).into(),
+        }
+    }
+
+    /// Looks at the link to the server of `key`; `None` when there is none.
+    pub(super) fn at<T>(&self, key: &str, look: impl FnOnce(&Arc<Link>) -> T) -> Option<T> {
+        match self {
+            Self::One(link) => Some(look(link)),
+            Self::Cluster(cluster) => cluster.link_of(key).as_ref().map(look),
         }
     }
 
@@ -106,120 +112,11 @@ impl Servers {
         }
     }
 
-    pub(super) fn server_of(&self, key: &str) -> usize {
-        match self {
-            Self::One(_) => 0,
-            Self::Cluster(cluster) => cluster.server_of(key),
-        }
-    }
-
-    /// The server of `key`, as people write it.
-    pub(super) fn server_name(&self, key: &str) -> String {
-        match self {
-            Self::One(link) => link.server().to_owned(),
-            Self::Cluster(cluster) => cluster.server_name(key),
-        }
-    }
-
-    pub(super) async fn heartbeat(&self, deadline: Deadline) {
-        match self {
-            Self::One(link) => link.heartbeat(deadline).await,
-            Self::Cluster(cluster) => cluster.heartbeat(deadline).await,
-        }
-    }
-
-    /// Replaces broken connections before they are needed.
-    pub(super) async fn connect_again(&self, deadline: Deadline) {
-        match self {
-            Self::One(link) => link.connect_again(deadline).await,
-            Self::Cluster(cluster) => cluster.connect_again(deadline).await,
-        }
-    }
-
-    /// How long a server takes to answer, as far as it is known.
-    pub(super) fn round_trip(&self) -> Duration {
-        match self {
-            Self::One(link) => link.round_trip(),
-            Self::Cluster(cluster) => cluster.round_trip(),
-        }
-    }
-
-    /// Whether the connection to the server of `key` is broken. A server that was not used yet does not count: its
-    /// connection is made on first use.
-    pub(super) fn is_cut_off(&self, key: &str) -> bool {
-        match self {
-            Self::One(link) => !link.is_connected(),
-            Self::Cluster(cluster) => cluster.is_cut_off(key),
-        }
-    }
-
-    /// Whether there is a connection on which the server of `key` can push.
-    pub(super) fn hears_of(&self, key: &str) -> bool {
-        match self {
-            Self::One(link) => link.is_connected(),
-            Self::Cluster(cluster) => cluster.hears_of(key),
-        }
-    }
-
-    /// Whether the server of `key` tells when the lock is changed.
-    pub(super) fn has_alarms(&self, key: &str) -> bool {
-        match self {
-            Self::One(link) => link.has_alarms(),
-            Self::Cluster(cluster) => cluster.has_alarms(key),
-        }
-    }
-
     /// A link to each server, also to those that were not used yet.
     pub(super) fn links(&self) -> Vec<Arc<Link>> {
         match self {
             Self::One(link) => vec![Arc::clone(link)],
             Self::Cluster(cluster) => cluster.to_all_masters(),
-        }
-    }
-
-    /// Whether each server that was used has a connection.
-    pub(super) fn are_connected(&self) -> bool {
-        match self {
-            Self::One(link) => link.is_connected(),
-            Self::Cluster(cluster) => cluster.is_connected(),
-        }
-    }
-
-    pub(super) fn begin_to_connect(&self) {
-        match self {
-            Self::One(link) => link.begin_to_connect(),
-            Self::Cluster(cluster) => cluster.begin_to_connect(),
-        }
-    }
-
-    /// As [`Link::outage`].
-    pub(super) fn outage(&self, key: &str) -> Option<(Duration, CallError)> {
-        match self {
-            Self::One(link) => link.outage(),
-            Self::Cluster(cluster) => cluster.outage(key),
-        }
-    }
-
-    /// As [`Link::unanswered`].
-    pub(super) fn unanswered(&self, key: &str, limit: Duration) -> CallError {
-        match self {
-            Self::One(link) => link.unanswered(limit),
-            Self::Cluster(cluster) => cluster.unanswered(key, limit),
-        }
-    }
-
-    pub(super) async fn warn_of_eviction(&self, deadline: Deadline) {
-        match self {
-            Self::One(link) => link.warn_of_eviction(deadline).await,
-            // Each server of a cluster is checked when it is first used.
-            Self::Cluster(_) => {}
-        }
-    }
-
-    pub(super) fn attach(&self, events: Weak<dyn Events>) {
-        match self {
-            Self::One(link) => link.attach(events),
-            Self::Cluster(cluster) => cluster.attach(events),
         }
     }
 }
