@@ -4,12 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{LockManager, reach};
-use crate::clock::Deadline;
 use crate::lock_info::LockInfo;
 use crate::options::LockOptions;
 use crate::store::AnyStore;
 use crate::store::redis::RedisStore;
-use crate::store::redis::nodes::Node;
+use crate::store::redis::link::Link;
 use crate::{BackendError, LockError, LockRequest, key};
 
 /// No part of the API: it may change with each version.
@@ -35,32 +34,27 @@ impl LockManager {
     /// The servers that have locks: one, the masters of a cluster, or the servers of a quorum. None in memory.
     #[must_use]
     pub fn servers(&self) -> Vec<LockServer> {
-        let core = self.core();
-        let nodes = match &**core.store() {
+        let links = match &**self.core().store() {
             AnyStore::Memory(_) => Vec::new(),
             #[cfg(feature = "testing")]
             AnyStore::Faulty(_) => Vec::new(),
             AnyStore::Redis(store) => store.nodes(),
             AnyStore::Quorum(quorum) => quorum.stores().flat_map(RedisStore::nodes).collect(),
         };
-        let command_timeout = core.settings().command_timeout;
-        nodes.into_iter().map(|node| LockServer { node, command_timeout }).collect()
+        links.into_iter().map(LockServer).collect()
     }
 }
 
 /// One server that has locks.
 #[doc(hidden)]
 #[derive(Clone)]
-pub struct LockServer {
-    node: Node,
-    command_timeout: std::time::Duration,
-}
+pub struct LockServer(Arc<Link>);
 
 impl LockServer {
     /// Its address, without credentials.
     #[must_use]
     pub fn address(&self) -> &str {
-        self.node.address()
+        self.0.server()
     }
 
     /// Sends a command to this server, and returns its reply.
@@ -69,7 +63,7 @@ impl LockServer {
     ///
     /// When the server did not answer in time, or refused.
     pub async fn ask(&self, words: &[&str]) -> Result<redis::Value, BackendError> {
-        self.node.ask(words, Deadline::after(self.command_timeout)).await.map_err(|error| error.problem)
+        self.0.ask(words).await
     }
 }
 

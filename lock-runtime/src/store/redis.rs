@@ -25,7 +25,6 @@ mod gather;
 mod greeting;
 mod hash_slot;
 pub(crate) mod link;
-pub(crate) mod nodes;
 mod push;
 mod reach;
 mod release;
@@ -66,6 +65,11 @@ impl RedisStore {
     /// Connects, or finds out where to.
     pub(crate) async fn connect(&self) -> Result<(), BackendError> {
         self.servers.connect().await.map_err(CallError::into_problem)
+    }
+
+    /// A link to the server, or to each master of a cluster.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Link>> {
+        self.servers.links()
     }
 
     pub(crate) async fn warn_of_eviction(&self, deadline: Deadline) {

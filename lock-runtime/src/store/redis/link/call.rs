@@ -14,6 +14,7 @@ use super::super::failure::CallError;
 use super::super::reply;
 use super::called::{Called, InFlight, Outgoing};
 use super::{Link, Live, Made};
+use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 
 /// While a server is loading or lacks replicas, another master is looked for at most this often.
@@ -262,6 +263,14 @@ impl Link {
     pub(in super::super) async fn heartbeat(self: &Arc<Self>, deadline: Deadline) {
         // An error reply is an answer, too. `await_reply` has drawn the conclusions from silence.
         let _ = self.call(redis::cmd("PING"), deadline).await;
+    }
+
+    /// Sends any command, for tools that look at servers and not at locks.
+    pub(crate) async fn ask(self: &Arc<Self>, words: &[&str]) -> Result<Value, BackendError> {
+        let mut command = Cmd::new();
+        command.arg(words);
+        let called = self.call(command, Deadline::after(self.command_timeout)).await;
+        called.map(|called| called.value).map_err(CallError::into_problem)
     }
 
     /// Whether commands of several tasks are on their way.
