@@ -96,6 +96,15 @@ impl<S: Voter> Quorum<S> {
         votes.too_few(|number| self.name(number))
     }
 
+    /// Whether the token owns the lock on a majority, when that is decided.
+    fn is_owned<Y, N>(&self, votes: &Votes<Y, N>) -> Result<bool, StoreError> {
+        match votes.owned() {
+            Verdict::Yes => Ok(true),
+            Verdict::No => Ok(false),
+            Verdict::Open | Verdict::Unknown => Err(self.too_few(votes)),
+        }
+    }
+
     /// Collects the answers for `count` items until each item is decided. Returns the votes in the order of the items, and the
     /// answers that are still under way.
     async fn decide<T, Y, N>(
@@ -149,7 +158,7 @@ fn record<T, Y, N>(
         };
         match answer {
             Ok(answer) => vote(votes, number, answer),
-            Err(error) => votes.failed(number, error),
+            Err(error) => votes.failed.push((number, error)),
         }
     }
 }
@@ -167,7 +176,7 @@ impl<S: Voter> Store for Quorum<S> {
         let (asks, ask) = ([ask.clone()], ask.clone());
         let pending = start_on(self.members.iter(), |member| {
             let ask = Ask { fences: 0, wait: false, ..ask.clone() };
-            async move { member.note(deadline, member.node.claim(&ask, deadline).await.map(|answer| vec![Ok(answer)])) }
+            async move { member.note_one(deadline, member.node.claim(&ask, deadline).await) }
         });
         exactly_one(self.resolve_try(&asks, pending).await)
     }
@@ -188,12 +197,7 @@ impl<S: Voter> Store for Quorum<S> {
         let alone = Release { unused_fences: None, again: None, ..release.clone() };
         let pending = self.background.start(|member| {
             let release = alone.clone();
-            async move {
-                member.note(
-                    deadline,
-                    member.node.release_one(&release, deadline).await.map(|released| vec![Ok(released)]),
-                )
-            }
+            async move { member.note_one(deadline, member.node.release_one(&release, deadline).await) }
         });
         let mut released = exactly_one(self.decide_releases(1, pending).await)?;
         if let Some((token, claim)) = &release.again
@@ -244,7 +248,7 @@ impl<S: Voter> Store for Quorum<S> {
         let (all, rest) = self.decide(renewals.len(), pending, vote, Votes::owned).await;
         detach(rest);
         let outcome = |votes: &Votes<Deadline, ()>| match votes.owned() {
-            Verdict::Yes => Ok(Renewed::Until(votes.until())),
+            Verdict::Yes => Ok(Renewed::Until(votes.until(|until| *until))),
             Verdict::No if votes.no.len() == self.members.len() => Ok(Renewed::NotOwned),
             Verdict::No => Ok(Renewed::Partial),
             Verdict::Open | Verdict::Unknown => Err(self.too_few(votes)),
@@ -367,12 +371,7 @@ impl<S: Voter> Quorum<S> {
             if answer.owned { votes.yes.push((number, ())) } else { votes.no.push((number, ())) }
         };
         let (all, _) = self.decide(count, pending, vote, Votes::owned).await;
-        let outcome = |votes: &Votes<(), ()>| match votes.owned() {
-            Verdict::Yes => Ok(Released { owned: true, again: None }),
-            Verdict::No => Ok(Released { owned: false, again: None }),
-            Verdict::Open | Verdict::Unknown => Err(self.too_few(votes)),
-        };
-        Ok(all.iter().map(outcome).collect())
+        Ok(all.iter().map(|votes| Ok(Released { owned: self.is_owned(votes)?, again: None })).collect())
     }
 }
 

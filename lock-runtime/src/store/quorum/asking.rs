@@ -29,7 +29,7 @@ fn vote(votes: &mut Polled, number: usize, answer: Answer) {
         Answer::Busy(busy) => votes.no.push((number, busy)),
         Answer::Late => {
             let problem = BackendError::new("the ask came too late");
-            votes.failed(number, StoreError { out_of_time: true, ..StoreError::later(problem) });
+            votes.failed.push((number, StoreError { out_of_time: true, ..StoreError::later(problem) }));
         }
     }
 }
@@ -37,9 +37,7 @@ fn vote(votes: &mut Polled, number: usize, answer: Answer) {
 /// The grant of a majority. When some servers granted long before the last one, their leases may end soon: then the grant is
 /// confirmed before use.
 fn granted(votes: &Polled, ask: &Ask) -> Answer {
-    let mut untils: Votes<Deadline, ()> = votes.same_size();
-    untils.yes = votes.yes.iter().map(|(number, grant)| (*number, grant.until)).collect();
-    let until = untils.until();
+    let until = votes.until(|grant| grant.until);
     let until = if until.remaining() < ask.claim / 2 { Deadline::after(Duration::ZERO) } else { until };
     let contended = votes.yes.iter().any(|(_, grant)| grant.contended);
     Answer::Granted(Grant { until, contended, fence: None })
@@ -193,7 +191,7 @@ impl<S: Voter> Quorum<S> {
         let mut order = order.into_iter();
         let mut asked: Option<&Arc<Member<S>>> = None;
         let mut asking: Pending<Answers<Answer>> = FuturesUnordered::new();
-        let mut failed: Votes<(), ()> = self.votes();
+        let mut votes: Votes<(), ()> = self.votes();
         loop {
             if let Some(slow) = asked.take() {
                 slow.mark_slow();
@@ -210,32 +208,32 @@ impl<S: Voter> Quorum<S> {
                     return Ok((number, answers));
                 }
                 Ok(Some((number, Err(error)))) => {
-                    failed.failed(number, error);
+                    votes.failed.push((number, error));
                     asked = None;
                 }
-                Ok(None) if next.is_none() => return Err(self.unanswered_error(failed, deadline)),
+                Ok(None) if next.is_none() => return Err(self.unanswered_error(votes, deadline)),
                 Err(_) if next.is_none() => {
                     // The last servers may have run out of time in the same instant.
                     while let Some(Some((number, Err(error)))) = asking.next().now_or_never() {
-                        failed.failed(number, error);
+                        votes.failed.push((number, error));
                     }
-                    return Err(self.unanswered_error(failed, deadline));
+                    return Err(self.unanswered_error(votes, deadline));
                 }
                 Ok(None) | Err(_) => {}
             }
         }
     }
 
-    /// The error of an ask that no server answered. The servers that have not `failed` are silent. What is known of a server from
+    /// The error of an ask that no server answered. The servers that have not failed are silent. What is known of a server from
     /// before is no measure: a command that had too little time says nothing about the server, but it failed all the same.
-    fn unanswered_error(&self, mut failed: Votes<(), ()>, deadline: Deadline) -> StoreError {
-        let reach = failed.reach();
+    fn unanswered_error(&self, mut votes: Votes<(), ()>, deadline: Deadline) -> StoreError {
+        let reach = votes.reach();
         for member in &*self.members {
-            if failed.lacks(member.number) {
-                failed.failed(member.number, member.node.unanswered("", deadline.span()));
+            if votes.lacks(member.number) {
+                votes.failed.push((member.number, member.node.unanswered("", deadline.span())));
             }
         }
-        StoreError { reach, ..self.too_few(&failed) }
+        StoreError { reach, ..self.too_few(&votes) }
     }
 
     /// Whether too few servers answer, or may vote.
@@ -249,7 +247,7 @@ impl<S: Voter> Quorum<S> {
         let mut votes: Votes<(), ()> = self.votes();
         for member in &*self.members {
             match member.failure() {
-                Some(error) => votes.failed(member.number, error),
+                Some(error) => votes.failed.push((member.number, error)),
                 None => votes.yes.push((member.number, ())),
             }
         }

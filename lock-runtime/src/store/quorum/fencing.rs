@@ -23,12 +23,7 @@ impl<S: Voter> Quorum<S> {
         let (key, token) = (Arc::clone(key), token.clone());
         let drawing = start_on(self.members.iter(), |member| {
             let (key, token) = (Arc::clone(&key), token.clone());
-            async move {
-                member.note(
-                    deadline,
-                    member.node.draw(&key, &token, None, count, deadline).await.map(|first| vec![Ok(first)]),
-                )
-            }
+            async move { member.note_one(deadline, member.node.draw(&key, &token, None, count, deadline).await) }
         });
         let vote = |votes: &mut Votes<u64, ()>, number, answer: Option<u64>| match answer {
             Some(first) => votes.yes.push((number, first)),
@@ -37,10 +32,8 @@ impl<S: Voter> Quorum<S> {
         let (drawn, rest) = self.decide(1, drawing, vote, Votes::owned).await;
         detach(rest);
         let Some(drawn) = drawn.first() else { return Err(StoreError::no_answer()) };
-        match drawn.owned() {
-            Verdict::Yes => {}
-            Verdict::No => return Ok(None),
-            Verdict::Open | Verdict::Unknown => return Err(self.too_few(drawn)),
+        if !self.is_owned(drawn)? {
+            return Ok(None);
         }
         let first = drawn.yes.iter().map(|(_, first)| *first).max().unwrap_or_default();
         let have_it = drawn.yes.iter().filter(|(_, own)| *own == first).map(|(number, _)| *number).collect();
@@ -72,14 +65,10 @@ impl<S: Voter> Quorum<S> {
             match outcome {
                 Ok(true) => raised.yes.push((number, ())),
                 Ok(false) => raised.no.push((number, ())),
-                Err(error) => raised.failed(number, error),
+                Err(error) => raised.failed.push((number, error)),
             }
         }
         detach(raising);
-        match raised.owned() {
-            Verdict::Yes => Ok(true),
-            Verdict::No => Ok(false),
-            Verdict::Open | Verdict::Unknown => Err(self.too_few(&raised)),
-        }
+        self.is_owned(&raised)
     }
 }

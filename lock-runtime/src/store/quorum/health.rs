@@ -53,13 +53,13 @@ impl<S: Voter> Quorum<S> {
             for (number, eligibility) in &found {
                 match eligibility {
                     Ok(_) => votes.yes.push((*number, ())),
-                    Err(error) => votes.failed(*number, error.clone()),
+                    Err(error) => votes.failed.push((*number, error.clone())),
                 }
             }
             for member in &*self.members {
                 if votes.lacks(member.number) {
                     let silence = || member.node.unanswered("", deadline.span());
-                    votes.failed(member.number, member.failure().unwrap_or_else(silence));
+                    votes.failed.push((member.number, member.failure().unwrap_or_else(silence)));
                 }
             }
             if let Some((one, other)) = self.one_named_twice() {

@@ -22,7 +22,7 @@ impl<S: Voter> Quorum<S> {
             match answer {
                 Ok(Some(seen)) => votes.yes.push((number, seen)),
                 Ok(None) => votes.no.push((number, ())),
-                Err(error) => votes.failed(number, error),
+                Err(error) => votes.failed.push((number, error)),
             }
         }
         if votes.yes.len() + votes.no.len() < votes.majority() {
@@ -45,7 +45,7 @@ impl<S: Voter> Quorum<S> {
         for member in &*self.members {
             if let Some((since, error)) = member.node.outage(key) {
                 away.push(since);
-                votes.failed(member.number, error);
+                votes.failed.push((member.number, error));
             }
         }
         away.sort_unstable_by(|one, other| other.cmp(one));

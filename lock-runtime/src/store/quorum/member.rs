@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::clock::{Deadline, Moment};
 use crate::observe;
-use crate::store::StoreError;
 use crate::store::voter::Voter;
+use crate::store::{Answers, StoreError};
 
 /// A server of the quorum.
 #[derive(Debug)]
@@ -58,6 +58,11 @@ impl<S: Voter> Member<S> {
             observe::member_failed(self.node.name(), &error.problem);
         }
         outcome
+    }
+
+    /// The same for a verb with one item.
+    pub(super) fn note_one<T>(&self, deadline: Deadline, outcome: Result<T, StoreError>) -> Answers<T> {
+        self.note(deadline, outcome).map(|answer| vec![Ok(answer)])
     }
 
     /// Notes that the server takes longer than the others.

@@ -37,15 +37,6 @@ impl<Y, N> Votes<Y, N> {
         majority(self.servers)
     }
 
-    pub(super) fn failed(&mut self, server: usize, error: StoreError) {
-        self.failed.push((server, error));
-    }
-
-    /// No votes yet, of the same number of servers.
-    pub(super) fn same_size<Z, M>(&self) -> Votes<Z, M> {
-        Votes::new(self.servers)
-    }
-
     fn pending(&self) -> usize {
         self.servers.saturating_sub(self.yes.len() + self.no.len() + self.failed.len())
     }
@@ -116,13 +107,11 @@ impl<Y, N> Votes<Y, N> {
             Reach::Unanswered
         }
     }
-}
 
-impl<N> Votes<Deadline, N> {
     /// The end of the lease on a majority. With the ends in descending order it is the third of five, or the second of three.
-    pub(super) fn until(&self) -> Deadline {
+    pub(super) fn until(&self, of: impl Fn(&Y) -> Deadline) -> Deadline {
         let now = Moment::now();
-        let mut untils: Vec<Deadline> = self.yes.iter().map(|(_, until)| *until).collect();
+        let mut untils: Vec<Deadline> = self.yes.iter().map(|(_, yes)| of(yes)).collect();
         untils.sort_by_key(|until| std::cmp::Reverse(until.remaining_at(now)));
         untils.get(self.majority() - 1).copied().unwrap_or_else(|| Deadline::after(std::time::Duration::ZERO))
     }
@@ -137,7 +126,7 @@ mod tests {
         votes.yes = (0..yes).map(|number| (number, ())).collect();
         votes.no = (yes..yes + no).map(|number| (number, ())).collect();
         for number in yes + no..yes + no + failed {
-            votes.failed(number, StoreError::no_answer());
+            votes.failed.push((number, StoreError::no_answer()));
         }
         votes
     }

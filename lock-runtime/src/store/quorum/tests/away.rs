@@ -201,7 +201,7 @@ fn too_few_votes_are_final_without_a_majority_to_come_and_late_when_time_was_all
             let silent = (0..late).map(|_| StoreError { out_of_time: true, ..StoreError::later(problem()) });
             let failed = (0..other).map(|_| StoreError::later(problem()));
             for (number, error) in refused.chain(silent).chain(failed).enumerate() {
-                votes.failed(number, error);
+                votes.failed.push((number, error));
             }
             votes.yes = (never + late + other..servers).map(|number| (number, ())).collect();
             let error = votes.too_few(|number| format!("s{number}"));
