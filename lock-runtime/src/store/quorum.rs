@@ -46,7 +46,7 @@ pub(crate) struct Quorum<S> {
     members: Arc<[Arc<Member<S>>]>,
     /// How long, at least, to wait for the answer of one server before the next server is asked to queue.
     patience: Duration,
-    health: Arc<HealthCheck>,
+    health: HealthCheck,
     /// Releases and withdrawals.
     background: Background<S>,
     lagging: Lagging,
@@ -72,7 +72,7 @@ impl<S: Voter> Quorum<S> {
         Self {
             members,
             patience,
-            health: Arc::default(),
+            health: HealthCheck::default(),
             background,
             lagging: Lagging::default(),
             relay: OnceLock::new(),
@@ -200,13 +200,8 @@ impl<S: Voter> Store for Quorum<S> {
             async move { member.note_one(deadline, member.node.release_one(&release, deadline).await) }
         });
         let mut released = exactly_one(self.decide_releases(1, pending).await)?;
-        if let Some((token, claim)) = &release.again
-            && released.owned
-        {
-            let deadline = deadline.counted_from(Moment::now());
-            let (key, token) = (Arc::clone(&release.key), token.clone());
-            let (claim, share, give_up) = (*claim, None, deadline);
-            let ask = Ask { key, token, share, claim, wait: true, fences: 0, give_up, cause: Cause::Task };
+        let deadline = deadline.counted_from(Moment::now());
+        if let Some(ask) = Ask::along(release, deadline).filter(|_| released.owned) {
             // Without an answer the caller asks again.
             released.again = exactly_one(self.ask(std::slice::from_ref(&ask), deadline).await).ok();
         }
@@ -285,7 +280,7 @@ impl<S: Voter> Store for Quorum<S> {
 
     async fn heartbeat(&self, deadline: Deadline) {
         self.probe_all(deadline).await;
-        if self.is_down()
+        if self.down().is_some()
             && let Some(relay) = self.relay.get()
         {
             // A process that waits in the queue of one server does not notice that the other servers are gone.

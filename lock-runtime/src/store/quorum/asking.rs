@@ -136,8 +136,8 @@ impl<S: Voter> Quorum<S> {
     pub(super) async fn queue(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer> {
         let (first, mut answers) = self.ask_first_responder(asks, deadline).await?;
         self.probe_failed_servers();
-        if self.is_down() {
-            return Err(self.down());
+        if let Some(error) = self.down() {
+            return Err(error);
         }
         let granted: Vec<usize> =
             (0..asks.len()).filter(|place| matches!(answers.get(*place), Some(Ok(Answer::Granted(_))))).collect();
@@ -149,8 +149,8 @@ impl<S: Voter> Quorum<S> {
         let others = self.members.iter().filter(|member| member.number != first);
         self.ask_on(asks, &mut answers, &granted, seeds, others, deadline).await?;
         let stale_minority = self.stale_minority(first, asks, &mut answers, deadline).await;
-        if self.is_down() {
-            return Err(self.down());
+        if let Some(error) = self.down() {
+            return Err(error);
         }
         self.ask_on(asks, &mut answers, &stale_minority, Vec::new(), self.members.iter(), deadline).await?;
         Ok(answers.into_iter().map(|answer| answer.map(without_anchor)).collect())
@@ -236,22 +236,11 @@ impl<S: Voter> Quorum<S> {
         StoreError { reach, ..self.too_few(&votes) }
     }
 
-    /// Whether too few servers answer, or may vote.
-    pub(super) fn is_down(&self) -> bool {
-        let failed = self.members.iter().filter(|member| member.failure().is_some()).count();
-        failed > self.members.len() - self.majority()
-    }
-
-    /// The error when too few servers answer.
-    fn down(&self) -> StoreError {
+    /// The error when too few servers answer, or may vote; `None` when enough do.
+    pub(super) fn down(&self) -> Option<StoreError> {
         let mut votes: Votes<(), ()> = self.votes();
-        for member in &*self.members {
-            match member.failure() {
-                Some(error) => votes.failed.push((member.number, error)),
-                None => votes.yes.push((member.number, ())),
-            }
-        }
-        self.too_few(&votes)
+        votes.failed = self.members.iter().filter_map(|member| Some((member.number, member.failure()?))).collect();
+        (votes.failed.len() > self.members.len() - self.majority()).then(|| self.too_few(&votes))
     }
 
     /// Collects the answers for `count` items until each item is decided, or only slow servers could still change it.

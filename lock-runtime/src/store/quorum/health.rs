@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
 use super::member::Member;
 use super::votes::{Votes, majority};
-use super::{Pending, Quorum, detach};
+use super::{Quorum, detach, start_on};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::store::StoreError;
@@ -106,19 +106,15 @@ async fn probe_members<S: Voter>(
     members: &Arc<[Arc<Member<S>>]>,
     deadline: Deadline,
 ) -> Vec<(usize, Result<Eligibility, StoreError>)> {
-    let look = |member: &Arc<Member<S>>| {
-        let member = Arc::clone(member);
-        let number = member.number;
+    let mut looking = start_on(members.iter(), |member| {
         // A task: it connects even when nobody waits for it any more.
         let looking = tokio::spawn(async move {
             let eligibility = member.note(deadline, member.node.probe(deadline).await)?;
             let _ = member.note(deadline, eligibility.vote());
             Ok(eligibility)
         });
-        async move { (number, looking.await.unwrap_or_else(|_| Err(StoreError::no_answer()))) }
-    };
-    let mut looking: Pending<Result<Eligibility, StoreError>> =
-        members.iter().map(look).map(|looking| -> BoxFuture<'static, _> { Box::pin(looking) }).collect();
+        async move { looking.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
+    });
     let mut found = Vec::new();
     let (mut reached, mut last) = (0, LAST_SERVERS_WAIT);
     loop {
