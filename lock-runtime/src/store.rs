@@ -39,6 +39,17 @@ pub(crate) fn exactly_one<T>(answers: Answers<T>) -> Result<T, StoreError> {
     answers?.pop().unwrap_or_else(|| Err(StoreError::no_answer()))
 }
 
+/// The answers to a verb with `count` items, one for each item also where the store gave none.
+pub(crate) fn each<T>(answers: Answers<T>, count: usize) -> Vec<Result<T, StoreError>> {
+    match answers {
+        Ok(mut answers) => {
+            answers.resize_with(count, || Err(StoreError::no_answer()));
+            answers
+        }
+        Err(error) => (0..count).map(|_| Err(error.clone())).collect(),
+    }
+}
+
 /// The verbs of a store.
 ///
 /// Each verb ends at its deadline. The deadline counts from the instant before the call, and leases are counted from that

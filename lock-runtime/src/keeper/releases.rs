@@ -4,7 +4,7 @@ use std::sync::Weak;
 
 use super::Keeper;
 use crate::local::{Batch, Core, Fate};
-use crate::store::{Reach, Release, Released, Retry, Store, StoreError};
+use crate::store::{Reach, Released, Retry, Store, StoreError, each};
 
 /// What events call the command.
 const RELEASE: &str = "release";
@@ -12,24 +12,21 @@ const RELEASE: &str = "release";
 /// Sends a batch, and notes the outcome of each release.
 pub(super) async fn send(keeper: &Keeper, core: &Weak<Core>, batch: Batch) {
     let releases = batch.releases();
-    let answers = match keeper.store.release(&releases, keeper.by()).await {
-        Ok(answers) => answers,
-        Err(error) => releases.iter().map(|_| Err(error.clone())).collect(),
-    };
-    let mut answers = answers.into_iter();
-    let told = |(release, was_denied): (&Release, bool)| fate(keeper, &release.key, was_denied, answers.next());
-    let fates: Vec<Fate> = releases.iter().zip(batch.were_denied()).map(told).collect();
+    let answers = each(keeper.store.release(&releases, keeper.by()).await, releases.len());
+    let told = releases.iter().zip(batch.were_denied()).zip(answers);
+    let told = told.map(|((release, was_denied), answer)| fate(keeper, &release.key, was_denied, answer));
+    let fates: Vec<Fate> = told.collect();
     keeper.schedule.on_released(batch, &fates);
     keeper.schedule.tell_if_quiet(core.strong_count() == 0);
 }
 
-fn fate(keeper: &Keeper, key: &str, was_denied: bool, answer: Option<Result<Released, StoreError>>) -> Fate {
+fn fate(keeper: &Keeper, key: &str, was_denied: bool, answer: Result<Released, StoreError>) -> Fate {
     match answer {
-        Some(Ok(_)) => {
+        Ok(_) => {
             keeper.on_success(key, RELEASE);
             Fate::Over
         }
-        Some(Err(error)) => {
+        Err(error) => {
             // A release that is refused for good is logged once.
             if error.retry == Retry::Later || !was_denied {
                 keeper.on_failure(key, RELEASE, &error);
@@ -40,6 +37,5 @@ fn fate(keeper: &Keeper, key: &str, was_denied: bool, answer: Option<Result<Rele
                 Retry::Later => Fate::Unanswered,
             }
         }
-        None => Fate::Unanswered,
     }
 }

@@ -12,7 +12,7 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 
 use super::{
-    Answer, Answers, Ask, Cause, Events, Forced, Release, Released, Renewal, Renewed, Seen, Store, StoreError,
+    Answer, Answers, Ask, Cause, Events, Forced, Release, Released, Renewal, Renewed, Seen, Store, StoreError, each,
     exactly_one,
 };
 use crate::BackendError;
@@ -147,15 +147,8 @@ fn record<T, Y, N>(
     answers: Answers<T>,
     vote: &impl Fn(&mut Votes<Y, N>, usize, T),
 ) {
-    let mut answers = match answers {
-        Ok(answers) => Ok(answers.into_iter()),
-        Err(error) => Err(error),
-    };
-    for votes in all {
-        let answer = match &mut answers {
-            Ok(answers) => answers.next().unwrap_or_else(|| Err(StoreError::no_answer())),
-            Err(error) => Err(error.clone()),
-        };
+    let answers = each(answers, all.len());
+    for (votes, answer) in all.iter_mut().zip(answers) {
         match answer {
             Ok(answer) => vote(votes, number, answer),
             Err(error) => votes.failed.push((number, error)),

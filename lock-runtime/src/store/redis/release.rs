@@ -12,7 +12,7 @@ use super::verb::{Verb, one_by_one};
 use super::{RedisStore, helper_key, keys_per_lock, lock_keys, millis};
 use crate::clock::{Deadline, Moment};
 use crate::share::Share;
-use crate::store::{Answer, Answers, Release, Released, Retry, StoreError};
+use crate::store::{Answer, Answers, Release, Released, Retry, StoreError, each};
 
 impl Verb for Release {
     type Answer = Released;
@@ -78,12 +78,11 @@ impl RedisStore {
     /// user has no right to must not keep the other locks.
     async fn release_or_split(&self, releases: &[Release], deadline: Deadline) -> Vec<Result<Released, StoreError>> {
         match self.run_release(releases, deadline).await {
-            Ok(answers) => answers,
             Err(error) if error.retry == Retry::Never && releases.len() > 1 => {
                 let deadline = deadline.counted_from(Moment::now());
                 one_by_one(releases, |release| self.run_release(release, deadline)).await
             }
-            Err(error) => releases.iter().map(|_| Err(error.clone())).collect(),
+            answers => each(answers, releases.len()),
         }
     }
 

@@ -5,7 +5,7 @@ use futures_util::future::{join, join_all};
 use super::RedisStore;
 use crate::clock::Deadline;
 use crate::share::Share;
-use crate::store::{Answers, StoreError, exactly_one};
+use crate::store::{Answers, StoreError, each, exactly_one};
 
 /// An item of a verb: an ask, a release or a renewal.
 pub(super) trait Verb: Clone + Sync {
@@ -52,16 +52,9 @@ impl RedisStore {
     /// Runs a verb for the shared leases among the items, and for the others.
     async fn run_apart<V: Verb>(&self, items: &[V], deadline: Deadline) -> Answers<V::Answer> {
         let (shared, others): (Vec<V>, Vec<V>) = items.iter().cloned().partition(V::is_shared);
-        let (shared, others) = join(self.run_together(&shared, deadline), self.run_together(&others, deadline)).await;
-        let unanswered = |answers: &Answers<V::Answer>| answers.as_ref().err().cloned();
-        let errors = (unanswered(&shared), unanswered(&others));
-        let (mut shared, mut others) = (shared.into_iter().flatten(), others.into_iter().flatten());
-        let answer_of = |item: &V| {
-            let (answer, error) =
-                if item.is_shared() { (shared.next(), &errors.0) } else { (others.next(), &errors.1) };
-            answer.unwrap_or_else(|| Err(error.clone().unwrap_or_else(StoreError::no_answer)))
-        };
-        Ok(items.iter().map(answer_of).collect())
+        let run = async |items: &[V]| each(self.run_together(items, deadline).await, items.len()).into_iter();
+        let (mut shared, mut others) = join(run(&shared), run(&others)).await;
+        Ok(items.iter().filter_map(|item| if item.is_shared() { shared.next() } else { others.next() }).collect())
     }
 
     /// Runs a verb on one server, and explains what the server refuses.

@@ -11,7 +11,7 @@ use super::super::release::free_arguments;
 use super::super::scripts;
 use super::{Batch, Entry, Item, by_link, longest};
 use crate::clock::Moment;
-use crate::store::{Release, Released, Store, StoreError, exactly_one};
+use crate::store::{Release, Released, Store, each, exactly_one};
 
 impl Item for Release {
     type Answer = Released;
@@ -41,13 +41,8 @@ pub(super) async fn send(store: &RedisStore, releases: Vec<Entry<Release>>, now:
 async fn send_as_script(store: &RedisStore, entries: Vec<Entry<Release>>, now: Moment) {
     let deadline = longest(&entries, now);
     let (releases, answers): (Vec<_>, Vec<_>) = entries.into_iter().map(|entry| (entry.item, entry.answer)).unzip();
-    let outcome = store.release(&releases, deadline).await;
-    let mut outcomes = outcome.map(Vec::into_iter);
-    for answer in answers {
-        let outcome = match &mut outcomes {
-            Ok(outcomes) => outcomes.next().unwrap_or_else(|| Err(StoreError::no_answer())),
-            Err(error) => Err(error.clone()),
-        };
+    let outcomes = each(store.release(&releases, deadline).await, releases.len());
+    for (answer, outcome) in answers.into_iter().zip(outcomes) {
         // When nobody waits for the answer any more, the keeper repeats the release.
         let _ = answer.send(outcome);
     }
