@@ -24,15 +24,6 @@ fn world() -> (Simulated, Arc<Network>) {
     (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)))
 }
 
-fn execute(network: &Network, command: &[&str]) {
-    let command: Vec<Vec<u8>> = command.iter().map(|word| word.as_bytes().to_vec()).collect();
-    network.server(|server, now| {
-        let client = server.connect();
-        server.execute(client, now, &command);
-        server.disconnect(client);
-    });
-}
-
 /// Runs a world of its own.
 fn alone<T>(world: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -45,7 +36,7 @@ async fn noticed_after(bug: Option<Mutant>, age: Duration, command: &[&str]) -> 
     let (_time, network) = world();
     let guard = connect(&network, "p").lock("k", &0).acquire().await.unwrap();
     sleep(age).await;
-    execute(&network, command);
+    network.execute(command);
     let start = Instant::now();
     guard.lost().await;
     start.elapsed()
@@ -74,7 +65,7 @@ async fn a_new_connection_has_new_alarms() {
     sleep(ARMED).await;
     network.cut(None);
     sleep(ARMED * 2).await;
-    execute(&network, &["DEL", "k:0"]);
+    network.execute(&["DEL", "k:0"]);
     let start = Instant::now();
     guard.lost().await;
     assert!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
@@ -90,7 +81,7 @@ async fn commands_under_fire(bug: Option<Mutant>) -> u64 {
     sleep(ARMED).await;
     let (before, seconds) = (locks.stats().commands, 5);
     for moment in 0..seconds * 200 {
-        execute(&network, &["PEXPIRE", "k:0", &(40_000 + moment).to_string()]);
+        network.execute(&["PEXPIRE", "k:0", &(40_000 + moment).to_string()]);
         sleep(Duration::from_millis(5)).await;
     }
     assert!(guard.is_valid());

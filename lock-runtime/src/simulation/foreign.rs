@@ -31,7 +31,7 @@ pub(super) async fn befall(network: &Arc<Network>, plan: &Plan, end: Instant, ra
         let lock = format!("k:{}", random.u64(..plan.keys));
         let from = time::now().unwrap_or_default();
         if random.bool() {
-            execute(network, &["SET", &format!("{{{lock}}}:queue"), "theirs", "PX", &span.to_string()]);
+            network.execute(&["SET", &format!("{{{lock}}}:queue"), "theirs", "PX", &span.to_string()]);
         } else {
             put_list(network, &format!("{{{lock}}}:fence"), span);
         }
@@ -52,16 +52,7 @@ async fn leave(network: &Arc<Network>) {
 }
 
 fn put_list(network: &Network, key: &str, span: u64) {
-    execute(network, &["DEL", key]);
-    execute(network, &["RPUSH", key, "theirs"]);
-    execute(network, &["PEXPIRE", key, &span.to_string()]);
-}
-
-fn execute(network: &Network, command: &[&str]) {
-    let command: Vec<Vec<u8>> = command.iter().map(|word| word.as_bytes().to_vec()).collect();
-    network.server(|server, now| {
-        let client = server.connect();
-        server.execute(client, now, &command);
-        server.disconnect(client);
-    });
+    network.execute(&["DEL", key]);
+    network.execute(&["RPUSH", key, "theirs"]);
+    network.execute(&["PEXPIRE", key, &span.to_string()]);
 }

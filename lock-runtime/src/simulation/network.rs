@@ -162,6 +162,16 @@ impl Network {
         changed
     }
 
+    /// Executes a command on a connection of its own, as another client does.
+    pub(super) fn execute(&self, words: &[&str]) {
+        let command: Vec<Vec<u8>> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        self.server(|server, now| {
+            let client = server.connect();
+            server.execute(client, now, &command);
+            server.disconnect(client);
+        });
+    }
+
     /// The server answers nobody for so long.
     pub(super) fn freeze(&self, span: Duration) {
         self.locked().frozen = Instant::now() + span;

@@ -36,15 +36,6 @@ async fn acquire_all(locks: &LockManager) -> Vec<Result<LockGuard, LockError>> {
     join_all((0..COUNT).map(|key| locks.lock("k", &key).timeout(Duration::from_secs(1)).acquire())).await
 }
 
-fn execute(network: &Network, command: &[&str]) {
-    let command: Vec<Vec<u8>> = command.iter().map(|word| word.as_bytes().to_vec()).collect();
-    network.server(|server, now| {
-        let client = server.connect();
-        server.execute(client, now, &command);
-        server.disconnect(client);
-    });
-}
-
 fn locks_of(network: &Network) -> Vec<String> {
     let keys = network.server(ModelServer::snapshot).into_iter();
     keys.map(|(key, _)| key).filter(|key| key.starts_with("k:")).collect()
@@ -54,7 +45,7 @@ fn locks_of(network: &Network) -> Vec<String> {
 async fn granted_beside_a_refused_one(bug: Option<Mutant>) -> usize {
     let (_time, network, locks) = world().await;
     let _seeded = Seeded::begin(bug);
-    execute(&network, &["RPUSH", "k:5", "theirs"]);
+    network.execute(&["RPUSH", "k:5", "theirs"]);
     let acquired = acquire_all(&locks).await;
     for (key, outcome) in acquired.iter().enumerate().filter(|(_, outcome)| outcome.is_err()) {
         assert!(key == 5 || bug.is_some(), "{key}: {outcome:?}");
