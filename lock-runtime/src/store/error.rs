@@ -44,7 +44,8 @@ pub(crate) enum Retry {
     /// Repeat it after a pause: the server is unreachable, loading, or out of memory. The verb may or may not have taken
     /// effect.
     Later,
-    /// Do not repeat it: it will fail again, because of a missing right or a key of another type, for example.
+    /// It will fail again, because of a missing right or a key of another type, for example. No caller waits for a repetition. The
+    /// keeper repeats it all the same: somebody may correct the reason while there is time.
     Never,
 }
 

@@ -22,7 +22,7 @@ use topology::Topology;
 
 use super::failure::CallError;
 use super::hash_slot::slot_of;
-use super::link::{Called, Channel, Link, Outgoing};
+use super::link::{Called, Channel, InFlight, Link, Outgoing};
 use crate::clock::{Deadline, Moment};
 use crate::store::Events;
 
@@ -142,7 +142,7 @@ impl Cluster {
         command: &(dyn Fn(&Link) -> Outgoing + Send + Sync),
         deadline: Deadline,
     ) -> Result<Called, CallError> {
-        let _calling = Calling::begin(&self.calls);
+        let _in_flight = InFlight::new(&self.calls, 1);
         Route::new(self, slot_of(key), deadline).follow(command, deadline).await
     }
 
@@ -218,22 +218,6 @@ impl Cluster {
     pub(super) async fn heartbeat(&self, deadline: Deadline) {
         let links: Vec<_> = self.links().values().filter(|link| link.is_connected()).cloned().collect();
         join_all(links.iter().map(|link| link.heartbeat(deadline))).await;
-    }
-}
-
-/// Counts a command while it is under way.
-struct Calling<'a>(&'a AtomicUsize);
-
-impl<'a> Calling<'a> {
-    fn begin(calls: &'a AtomicUsize) -> Self {
-        calls.fetch_add(1, Ordering::Relaxed);
-        Self(calls)
-    }
-}
-
-impl Drop for Calling<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

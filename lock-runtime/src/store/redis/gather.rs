@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use super::RedisStore;
 use super::link::Link;
 use super::servers::Servers;
+use super::verb::Verb;
 use crate::clock::{Deadline, Moment};
 use crate::store::{Ask, Events, Release, StoreError};
 
@@ -59,11 +60,7 @@ pub(super) struct Entry<I: Item> {
 }
 
 /// A claim or a release.
-pub(super) trait Item: Clone + Send + Sync + 'static {
-    type Answer: Send;
-
-    fn key(&self) -> &str;
-
+pub(super) trait Item: Verb + Send + 'static {
     fn list(batch: &mut Batch) -> &mut Vec<Entry<Self>>;
 
     /// The task is gone, and the item was certainly not sent. At the instant `_sent` it could have been sent for the last time.

@@ -37,7 +37,7 @@ mod server_clock;
 mod sharded;
 mod silence;
 
-pub(super) use called::{Called, Outgoing};
+pub(super) use called::{Called, InFlight, Outgoing};
 pub(crate) use channel::Channel;
 use connect::Attempt;
 use drifting::Drifting;

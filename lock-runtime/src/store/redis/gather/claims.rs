@@ -24,12 +24,6 @@ use crate::store::{Answer, Ask, Events, StoreError};
 const OLD: Duration = Duration::from_millis(10);
 
 impl Item for Ask {
-    type Answer = Answer;
-
-    fn key(&self) -> &str {
-        &self.key
-    }
-
     fn list(batch: &mut Batch) -> &mut Vec<Entry<Self>> {
         &mut batch.claims
     }

@@ -14,12 +14,6 @@ use crate::clock::Moment;
 use crate::store::{Release, Released, Store, each, exactly_one};
 
 impl Item for Release {
-    type Answer = Released;
-
-    fn key(&self) -> &str {
-        &self.key
-    }
-
     fn list(batch: &mut Batch) -> &mut Vec<Entry<Self>> {
         &mut batch.releases
     }

@@ -213,7 +213,7 @@ impl Link {
         let limit = self.limit(deadline);
         let sent = deadline.start();
         self.note_commands(count);
-        let in_flight = InFlight::new(self, count);
+        let in_flight = InFlight::new(&self.in_flight, count);
         let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), answer).await;
         drop(in_flight);
         if self.is_out_of_step(made.generation) {

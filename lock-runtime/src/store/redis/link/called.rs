@@ -54,12 +54,12 @@ impl Outgoing {
 }
 
 /// Counts commands while they are on their way.
-pub(super) struct InFlight<'a>(&'a AtomicUsize, usize);
+pub(in super::super) struct InFlight<'a>(&'a AtomicUsize, usize);
 
 impl<'a> InFlight<'a> {
-    pub(super) fn new(link: &'a Link, count: usize) -> Self {
-        link.in_flight.fetch_add(count, Ordering::Relaxed);
-        Self(&link.in_flight, count)
+    pub(in super::super) fn new(counter: &'a AtomicUsize, count: usize) -> Self {
+        counter.fetch_add(count, Ordering::Relaxed);
+        Self(counter, count)
     }
 }
 
