@@ -50,6 +50,9 @@ impl State {
         hold.renew = false;
         hold.is_long_told = true;
         hold.holding = None;
+        if let Some(readers) = &mut hold.readers {
+            readers.active = 0;
+        }
         self.turn = Some(id);
         self.offers.reset();
     }
