@@ -1,6 +1,7 @@
 //! The fns and types that the expansion of `#[cache_lock]` calls. They are not for direct use, and may change in any
 //! release.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 pub use ::core;
@@ -95,7 +96,8 @@ impl<M: ManagerRef + ?Sized> ManagerRef for Box<M> {
 ///
 /// As [`LockRequest::run`](crate::LockRequest::run), and [`LockError::NotInstalled`].
 pub async fn enter(options: LockOptions, manager: Option<LockManager>) -> Result<Held, LockError> {
-    options.entry(manager.map(LockManager::into_engine), true)?.enter().await
+    let entry = options.entry(manager.map(LockManager::into_engine), true)?;
+    pin!(entry.enter()).await
 }
 
 /// The same on the thread of a fn that is not async.

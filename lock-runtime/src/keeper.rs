@@ -45,8 +45,9 @@ pub(crate) struct Keeper {
     failing: AtomicU64,
     repeat_limit: RepeatLimit,
     thread: Option<Arc<KeeperThread>>,
-    /// Where the keeper runs: on its thread (`None`), or on these runtimes.
-    running: Mutex<Vec<Option<runtime::Id>>>,
+    is_on_thread: AtomicBool,
+    /// The runtimes that a keeper without a thread runs on.
+    runtimes: Mutex<Vec<runtime::Id>>,
 }
 
 impl Keeper {
@@ -65,7 +66,8 @@ impl Keeper {
             failing: AtomicU64::new(0),
             repeat_limit: RepeatLimit::default(),
             thread,
-            running: Mutex::default(),
+            is_on_thread: AtomicBool::new(false),
+            runtimes: Mutex::default(),
         })
     }
 
@@ -75,26 +77,21 @@ impl Keeper {
     /// Each runtime that the manager is used on has a keeper task, because another runtime may live and not be polled.
     /// All these tasks work from one schedule, and the task that is polled does what is due.
     pub(crate) fn start(self: &Arc<Self>, core: &Arc<Core>) {
-        let runtime = match self.thread {
-            Some(_) => None,
-            None => match Handle::try_current() {
-                Ok(runtime) => Some(runtime),
-                // Outside of a runtime there is no hold to look after yet. The next acquire starts the keeper.
-                Err(_) => return,
-            },
-        };
-        let place = runtime.as_ref().map(Handle::id);
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if running.contains(&place) {
+        if let Some(thread) = &self.thread {
+            // Each acquire asks this. While nothing is written, no thread waits here for another.
+            if !self.is_on_thread.load(Ordering::Relaxed) && !self.is_on_thread.swap(true, Ordering::Relaxed) {
+                thread.spawn(run(Arc::clone(self), Arc::downgrade(core), Running(Arc::clone(self), None)));
+            }
             return;
         }
-        running.push(place);
-        drop(running);
-        let work = run(Arc::clone(self), Arc::downgrade(core), Running(Arc::clone(self), place));
-        match (&self.thread, runtime) {
-            (Some(thread), _) => thread.spawn(work),
-            (None, Some(runtime)) => drop(runtime.spawn(work)),
-            (None, None) => drop(work),
+        // Outside of a runtime there is no hold to look after yet. The next acquire starts the keeper.
+        let Ok(runtime) = Handle::try_current() else { return };
+        let id = runtime.id();
+        let mut runtimes = self.runtimes.lock().unwrap_or_else(PoisonError::into_inner);
+        if !runtimes.contains(&id) {
+            runtimes.push(id);
+            drop(runtimes);
+            runtime.spawn(run(Arc::clone(self), Arc::downgrade(core), Running(Arc::clone(self), Some(id))));
         }
     }
 
@@ -116,13 +113,16 @@ impl Keeper {
     }
 }
 
-/// Marks the keeper as not running at a place, when its task there ends in any way.
+/// Marks the keeper as not running on this runtime, or on its thread, when its task there ends in any way.
 struct Running(Arc<Keeper>, Option<runtime::Id>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let mut running = self.0.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.retain(|place| *place != self.1);
+        let Self(keeper, runtime) = self;
+        match runtime {
+            None => keeper.is_on_thread.store(false, Ordering::Relaxed),
+            Some(id) => keeper.runtimes.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| other != id),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`LockRequest`]: one lock that a user asks for, its options, and the three ways to ask.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -384,11 +385,11 @@ impl LockRequest {
         let entry = self.options.entry(Some(self.engine), true);
         async move {
             let held = match entry {
-                Ok(ref entry) => entry.enter().await?,
+                Ok(ref entry) => pin!(entry.enter()).await?,
                 Err(error) => return Err(error),
             };
             // The future of `protect`, and with it `body`, is dropped at the end of this statement.
-            let outcome = held.protect(body).await;
+            let outcome = pin!(held.protect(body)).await;
             held.finish(outcome).await
         }
     }
