@@ -109,11 +109,6 @@ impl LockGuard {
         self.hold.is_none() && self.others.as_ref().is_none_or(|others| others.are_borrowed())
     }
 
-    /// Whether none of its holds is borrowed.
-    pub(crate) fn owns_all(&self) -> bool {
-        self.hold.is_some() && self.others.as_ref().is_none_or(|others| others.are_own())
-    }
-
     /// The lock's name in Redis, for logs and for a look at the server. Of several locks it is the first by name.
     ///
     /// ```

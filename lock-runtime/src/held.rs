@@ -59,10 +59,7 @@ impl Held {
     pub fn protect<F: Future>(&self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
         let handle = self.guard.handle();
         let body = self.frame().around(body);
-        // A hold of its own began in this same poll. One that is borrowed began before.
-        let has_just_begun = self.guard.owns_all();
-        Protected::new(handle, self.guard.span(), self.is_stopped, has_just_begun, body)
-            .with_others(self.guard.other_handles())
+        Protected::new(handle, self.guard.span(), self.is_stopped, body).with_others(self.guard.other_handles())
     }
 
     /// Runs `body` on this thread, to its end.

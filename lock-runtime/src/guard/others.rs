@@ -27,10 +27,6 @@ impl Others {
         self.members.iter().all(|(_, hold)| hold.is_none())
     }
 
-    pub(super) fn are_own(&self) -> bool {
-        self.members.iter().all(|(_, hold)| hold.is_some())
-    }
-
     /// Releases all locks at the same time, the first of the guard as well. A loss is told before any other error.
     pub(super) async fn release(self, first: HoldHandle, hold: Option<Hold>) -> Result<(), LockError> {
         let Self { members, turns, .. } = self;

@@ -163,11 +163,6 @@ impl HoldHandle {
         ends.map_or(Duration::ZERO, |ends| ends.remaining_at(now))
     }
 
-    /// Whether the slot still has the hold. Its deadline may have passed: this reads no clock.
-    pub(super) fn is_in_slot(&self) -> bool {
-        self.0.slot.locked().lease.as_ref().is_some_and(|lease| self.is_on(lease))
-    }
-
     /// How the task came by the hold. `None` when the hold has ended.
     pub(crate) fn path(&self) -> Option<Path> {
         let state = self.0.slot.locked();
@@ -177,7 +172,7 @@ impl HoldHandle {
 
     /// Resolves when the hold is lost.
     pub(crate) fn lost(&self) -> Lost<'_> {
-        Lost::new(self, false)
+        Lost::new(self)
     }
 
     pub(super) fn changed(&self) -> &Notify {

@@ -11,21 +11,18 @@ use crate::LockError;
 use crate::observe::spans::HoldSpan;
 
 pin_project! {
-    /// Resolves when a hold is lost. It reads the clock in each of its polls, except in the poll in which the hold began. The
-    /// keeper wakes it at the deadline.
+    /// Resolves when a hold is lost. It reads the clock in each of its polls. The keeper wakes it at the deadline.
     #[derive(Debug)]
     pub(crate) struct Lost<'a> {
         handle: &'a HoldHandle,
-        // The hold began in the poll that comes first: the clock was read for that.
-        has_just_begun: bool,
         #[pin]
         changed: Notified<'a>,
     }
 }
 
 impl<'a> Lost<'a> {
-    pub(super) fn new(handle: &'a HoldHandle, has_just_begun: bool) -> Self {
-        Self { handle, has_just_begun, changed: handle.changed().notified() }
+    pub(super) fn new(handle: &'a HoldHandle) -> Self {
+        Self { handle, changed: handle.changed().notified() }
     }
 }
 
@@ -35,9 +32,7 @@ impl Future for Lost<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let mut this = self.project();
         loop {
-            let is_held =
-                if std::mem::take(this.has_just_begun) { this.handle.is_in_slot() } else { this.handle.is_valid() };
-            if !is_held {
+            if !this.handle.is_valid() {
                 return Poll::Ready(());
             }
             if this.changed.as_mut().poll(context).is_pending() {
@@ -50,7 +45,7 @@ impl Future for Lost<'_> {
 
 pin_project! {
     /// A body under a hold. The deadline is checked before each of its polls (rule 13: no step starts after the
-    /// deadline). Its first poll belongs to the poll in which the hold began, on a lease with time left.
+    /// deadline).
     ///
     /// It is a struct and not an `async fn`, which would hold the body twice: as its argument and pinned.
     #[derive(Debug)]
@@ -68,22 +63,14 @@ pin_project! {
 }
 
 impl<'a, B> Protected<'a, B> {
-    /// `has_just_begun`: the hold begins in the poll that polls this future first.
-    pub(crate) fn new(
-        handle: &'a HoldHandle,
-        span: &'a HoldSpan,
-        stop_when_lost: bool,
-        has_just_begun: bool,
-        body: B,
-    ) -> Self {
-        let lost = is_stopped(stop_when_lost).then(|| Lost::new(handle, has_just_begun));
-        Self { lost, others: Box::default(), handle, span, body }
+    pub(crate) fn new(handle: &'a HoldHandle, span: &'a HoldSpan, stop_when_lost: bool, body: B) -> Self {
+        Self { lost: is_stopped(stop_when_lost).then(|| handle.lost()), others: Box::default(), handle, span, body }
     }
 
     /// The body needs these holds, too: it is stopped when one of them is lost.
     pub(crate) fn with_others(mut self, others: impl Iterator<Item = &'a HoldHandle>) -> Self {
-        if let Some(Lost { has_just_begun, .. }) = self.lost {
-            self.others = others.map(|handle| Box::pin(Lost::new(handle, has_just_begun))).collect();
+        if self.lost.is_some() {
+            self.others = others.map(|handle| Box::pin(handle.lost())).collect();
         }
         self
     }
