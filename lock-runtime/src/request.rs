@@ -389,7 +389,7 @@ impl LockRequest {
                 Err(error) => return Err(error),
             };
             // The future of `protect`, and with it `body`, is dropped at the end of this statement.
-            let outcome = pin!(held.protect(body)).await;
+            let outcome = held.protect(body).await;
             held.finish(outcome).await
         }
     }
