@@ -1,6 +1,5 @@
 //! [`Entry`]: from a request to a guard or a held body. A lock that the running task holds already is entered again.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::sync::OwnedMutexGuard;
@@ -59,7 +58,7 @@ impl Entry {
             let guard = Box::pin(self.acquire_inside(span)).await?;
             return Ok(Held::new(guard, request.body, None));
         }
-        Ok(Held::new(LockGuard::owning(pin!(engine.acquire(request)).await?), request.body, None))
+        Ok(Held::new(LockGuard::owning(engine.acquire(request).await?), request.body, None))
     }
 
     /// The innermost body of this task that holds the lock of `request` already.
