@@ -164,6 +164,8 @@ impl Entry {
             if !error.is_lost() || times.give_up.has_passed() {
                 return Err(self.refused(error, start));
             }
+            // What is asked for again does not begin with the whole.
+            times.is_begun = true;
         }
     }
 

@@ -118,7 +118,9 @@ impl Slot {
         let Some(lease) = state.lease.take_if(|lease| lease.has_ended(now)) else { return Ended::of(Ending::Joint) };
         // Rule L6: the hold outlived its deadline, so the whole lease ends. Rule 14: it is released when the last body is dropped.
         let hold = lease.hold.as_ref().map(ActiveHold::as_ended);
+        // The reader that ends its part now has left already.
         let users = hold.map_or(0, |hold| hold.users) + 1;
+        let hold = hold.map(|hold| EndedHold { users, ..hold });
         state.ending.push(EndingToken::new(lease.token, users));
         let entries = ScheduleKeys { tracked: state.tracked.take(), ..lease.upkeep.entries };
         self.changed.notify_waiters();
@@ -138,7 +140,13 @@ impl Slot {
     /// Ends a hold that has no user any more. Returns its id, which has the turn.
     fn end_unused(self: &Arc<Self>) -> Option<(u64, Ended)> {
         let (mut state, now) = (self.locked(), Moment::now());
-        let id = state.unused_hold(now)?;
+        let Some(id) = state.unused_hold(now) else {
+            // A reader came just before, or the rest goes on. The timer of the hold may be gone.
+            if state.is_held() {
+                state.track(self);
+            }
+            return None;
+        };
         Some((id, self.end_dropped_in(&mut state, id, now)))
     }
 

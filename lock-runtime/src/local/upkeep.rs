@@ -139,7 +139,8 @@ impl Slot {
             // The timer that has ended is removed here. Else no new timer would be set.
             lease.upkeep.entries.due.take_if(|(at, _)| *at <= Instant::now());
         }
-        let action = if calls == Calls::Abandoned {
+        let rests = state.lease.as_ref().is_some_and(Lease::rests);
+        let action = if calls == Calls::Abandoned && !rests {
             Action::EndUnused
         } else if let Some(lingered) = state.take_lingering_if_over(&self.key, trigger, now) {
             Action::ReleaseLingered(lingered)
