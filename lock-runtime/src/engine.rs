@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::LockError;
 use crate::fork::Origin;
@@ -11,6 +11,7 @@ use crate::keeper::Keeper;
 use crate::keeper::thread::KeeperThread;
 use crate::local::{self, Core, Hold, ResolvedRequest, Schedule};
 use crate::loss_reason::LossReason;
+use crate::mutex::Mutex;
 use crate::observe;
 use crate::settings::Settings;
 use crate::store::{AnyStore, Store};
@@ -54,7 +55,7 @@ impl Engine {
     pub(crate) fn thread(&self) -> io::Result<Arc<KeeperThread>> {
         // Not that of a parent of this process: a fork has no threads.
         let thread = KeeperThread::shared()?;
-        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&thread));
+        *self.thread.lock() = Some(Arc::clone(&thread));
         Ok(thread)
     }
 

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::{self, Handle};
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::clock::{Deadline, Moment};
 use crate::local::{Action, Batch, Core, OutstandingRelease, RepeatLimit, Round, Schedule, Slot, Trigger};
+use crate::mutex::Mutex;
 use crate::store::{AnyStore, Ask, Renewal, Store};
 use crate::timing::{FRESH_ANSWER, LONGEST_USUAL_ANSWER, MISSED_BY_TIMERS};
 
@@ -87,7 +88,7 @@ impl Keeper {
         // Outside of a runtime there is no hold to look after yet. The next acquire starts the keeper.
         let Ok(runtime) = Handle::try_current() else { return };
         let id = runtime.id();
-        let mut runtimes = self.runtimes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runtimes = self.runtimes.lock();
         if !runtimes.contains(&id) {
             runtimes.push(id);
             drop(runtimes);
@@ -121,7 +122,7 @@ impl Drop for Running {
         let Self(keeper, runtime) = self;
         match runtime {
             None => keeper.is_on_thread.store(false, Ordering::Relaxed),
-            Some(id) => keeper.runtimes.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| other != id),
+            Some(id) => keeper.runtimes.lock().retain(|other| other != id),
         }
     }
 }

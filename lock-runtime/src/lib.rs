@@ -31,6 +31,7 @@ mod local;
 mod lock_info;
 mod loss_reason;
 mod manager;
+mod mutex;
 mod observe;
 mod on_lost;
 mod options;

@@ -1,11 +1,12 @@
 //! [`KeeperThread`]: one thread per process for the keepers of all managers.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc;
 
 use crate::fork::Origin;
+use crate::mutex::Mutex;
 
 /// The thread. It ends when the last manager that needs it is gone, and its work is done.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ static THREAD: Mutex<Option<(Origin, Weak<KeeperThread>)>> = Mutex::new(None);
 impl KeeperThread {
     /// The thread of this process. It is started when there is none.
     pub(crate) fn shared() -> std::io::Result<Arc<Self>> {
-        let mut current = THREAD.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = THREAD.lock();
         let started = current.as_ref().filter(|(origin, _)| !origin.is_inherited());
         if let Some(thread) = started.and_then(|(_, thread)| thread.upgrade()) {
             return Ok(thread);

@@ -61,7 +61,7 @@ pub(super) enum ReleaseDone {
 impl Slot {
     /// Takes in a pushed grant. Returns `false` when no task here waits for its token or owns it.
     pub(crate) fn on_grant(self: &Arc<Self>, pushed: &Pushed) -> bool {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         if state.lease.as_ref().is_some_and(|lease| lease.token == pushed.token) {
             return true;
         }
@@ -80,23 +80,28 @@ impl Slot {
     pub(super) fn may_be_granted_a_share(&self) -> bool {
         mutant!(UnreadGrantNotTold => return false);
         let may_be = |pending: &PendingAsk| pending.is_granted() || !pending.pauses();
-        self.share.is_some() && self.locked().pending.as_deref().is_some_and(may_be)
+        self.share.is_some() && self.state.lock().pending.as_deref().is_some_and(may_be)
     }
 
     /// Whether a permit was asked for here, and others have the lock.
     pub(super) fn is_refused_permit(&self) -> bool {
         self.share.is_some_and(|share| share != Share::READ)
-            && self.locked().pending.as_ref().is_some_and(|pending| pending.busy().is_some() && !pending.is_granted())
+            && self
+                .state
+                .lock()
+                .pending
+                .as_ref()
+                .is_some_and(|pending| pending.busy().is_some() && !pending.is_granted())
     }
 
     /// Whether the slot has a lease.
     pub(crate) fn has_lease(&self) -> bool {
-        self.locked().lease.is_some()
+        self.state.lock().lease.is_some()
     }
 
     /// Marks the place in the store's queue as doubtful. The task that drives the store then asks again.
     pub(crate) fn on_interruption(&self) {
-        if let Some(pending) = &mut self.locked().pending {
+        if let Some(pending) = &mut self.state.lock().pending {
             pending.on_interruption();
         }
         self.changed.notify_waiters();
@@ -106,7 +111,7 @@ impl Slot {
     /// than `age`.
     pub(crate) fn repeatable_ask(&self, age: Duration, give_up: Deadline) -> Option<Ask> {
         mutant!(NoSafetyNet => return None);
-        let state = self.locked();
+        let state = self.state.lock();
         let pending = state.pending.as_ref()?;
         let is_old = pending.refused_for().is_some_and(|refused_for| refused_for >= age);
         let waits = pending.is_queued() && !pending.is_granted() && !pending.is_unanswered() && !pending.pauses();
@@ -115,23 +120,23 @@ impl Slot {
 
     /// Takes in that few others are in front of the ask that waits here.
     pub(super) fn on_near(&self, store_micros: u64) {
-        if let Some(pending) = &mut self.locked().pending {
+        if let Some(pending) = &mut self.state.lock().pending {
             pending.on_near(store_micros);
         }
     }
 
     /// Whether the ask in the store's queue need not be repeated yet.
     pub(crate) fn pauses(&self) -> bool {
-        self.locked().pending.as_ref().is_some_and(|pending| pending.pauses())
+        self.state.lock().pending.as_ref().is_some_and(|pending| pending.pauses())
     }
 
     pub(crate) fn is_queued(&self) -> bool {
-        self.locked().pending.as_ref().is_some_and(|pending| pending.is_queued() && !pending.is_granted())
+        self.state.lock().pending.as_ref().is_some_and(|pending| pending.is_queued() && !pending.is_granted())
     }
 
     /// Takes in an answer. Returns `false` when it grants a token that no task here waits for.
     pub(crate) fn on_answer(self: &Arc<Self>, ask: &Ask, answer: Answer) -> bool {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let granted = matches!(answer, Answer::Granted(_));
         let contended = matches!(answer, Answer::Granted(Grant { contended: true, .. }));
         (state.failure, state.unread_since) = (None, None);
@@ -164,14 +169,14 @@ impl Slot {
 
     /// Notes that one of those who waited for the release of `token` is gone.
     pub(super) fn note_release_done(self: &Arc<Self>, token: &Token) -> ReleaseDone {
-        let done = self.locked().end_use(token);
+        let done = self.state.lock().end_use(token);
         self.core.table().forget_if_unused(self);
         done
     }
 
     /// The holder that a task waited for until it gave up: the label of another process's manager.
     pub(super) fn holder_elsewhere(&self) -> Option<String> {
-        let state = self.locked();
+        let state = self.state.lock();
         let busy = state.pending.as_ref()?.busy()?;
         let label = busy.owner.label();
         if busy.endless && label.is_none() {
@@ -182,12 +187,12 @@ impl Slot {
 
     /// The rest of the lease that a task waited for, as the store last told it.
     pub(super) fn frees_in(&self, now: Moment) -> Option<Duration> {
-        self.locked().pending.as_ref()?.frees_in(now)
+        self.state.lock().pending.as_ref()?.frees_in(now)
     }
 
     /// Whether the ask was refused only because this process is just releasing a lease of the same lock.
     pub(super) fn is_blocked_by_own_release(&self) -> bool {
-        let state = self.locked();
+        let state = self.state.lock();
         let busy = state.pending.as_ref().filter(|pending| !pending.is_granted()).and_then(|pending| pending.busy());
         let is_own = busy.is_some_and(|busy| self.core.is_own_token(&busy.owner));
         drop(state);
@@ -197,19 +202,19 @@ impl Slot {
 
     /// Whether the process that has the lock may have no hold on it (rule L9): it yields when it hears that another one waits.
     pub(super) fn may_be_yielded(&self) -> bool {
-        let state = self.locked();
+        let state = self.state.lock();
         let owner = state.pending.as_ref().and_then(|pending| pending.busy()).map(|busy| &busy.owner);
         owner.is_some_and(|owner| owner.may_linger() && owner.unforced().is_none() && !self.core.is_own_token(owner))
     }
 
     /// How long the store took to grant the lease, when the lease was over before the grant came.
     pub(super) fn outlived_lease(&self, now: Moment) -> Option<Duration> {
-        self.locked().lease.as_ref()?.outlived(now, self.core.settings().drift())
+        self.state.lock().lease.as_ref()?.outlived(now, self.core.settings().drift())
     }
 
     /// Whether the last answer named another process as the owner.
     fn is_behind_another(&self) -> bool {
-        let state = self.locked();
+        let state = self.state.lock();
         let busy = state.pending.as_ref().and_then(|pending| pending.busy());
         busy.is_some_and(|busy| !self.core.is_own_token(&busy.owner))
     }
@@ -224,12 +229,12 @@ impl Slot {
 
     /// How many holds this slot has had.
     pub(super) fn holds(&self) -> u64 {
-        self.locked().counts.holds
+        self.state.lock().counts.holds
     }
 
     /// For how long the holder that a task waited for is known: by its hold here, or by the store's answers.
     pub(super) fn holder_seen_for(&self) -> Option<Duration> {
-        let state = self.locked();
+        let state = self.state.lock();
         let hold = state.lease.as_ref().and_then(|lease| lease.hold.as_ref());
         let since = match hold {
             Some(hold) => hold.since,
@@ -241,7 +246,7 @@ impl Slot {
 
     /// Whether the store has answered the pending ask.
     pub(super) fn was_answered(&self) -> bool {
-        self.locked().pending.as_ref().is_some_and(|pending| pending.busy().is_some())
+        self.state.lock().pending.as_ref().is_some_and(|pending| pending.busy().is_some())
     }
 
     /// Takes in that an ask failed.
@@ -265,7 +270,7 @@ impl Slot {
     /// An ask that was never sent needs no withdrawal. An earlier ask may still stand.
     fn on_unsent_ask(&self, ask: &Ask) {
         mutant!(UnsentWithdrawn => return);
-        if let Some(pending) = self.locked().pending.as_mut().filter(|pending| pending.token == ask.token) {
+        if let Some(pending) = self.state.lock().pending.as_mut().filter(|pending| pending.token == ask.token) {
             // An answer to an earlier ask may have come meanwhile.
             pending.on_unsent();
         }
@@ -273,7 +278,7 @@ impl Slot {
 
     /// The same for a claim that waited from `sent` on for its batch to be sent. Another task may have asked since.
     pub(super) fn on_unsent_claim(&self, ask: &Ask, sent: Moment) {
-        if let Some(pending) = self.locked().pending.as_mut().filter(|pending| pending.token == ask.token)
+        if let Some(pending) = self.state.lock().pending.as_mut().filter(|pending| pending.token == ask.token)
             && pending.unanswered_since().is_some_and(|since| since == sent)
         {
             pending.on_unsent();
@@ -282,14 +287,14 @@ impl Slot {
 
     /// Notes the failure of the last ask; `None` after a success.
     pub(super) fn record_failure(&self, failure: Option<StoreError>) {
-        self.locked().failure = failure.map(Box::new);
+        self.state.lock().failure = failure.map(Box::new);
         self.changed.notify_waiters();
     }
 
     /// What is known here of the lock. A task whose time is up says so. An ask without an answer for less than `silence` means
     /// nothing: its answer is on the way.
     pub(super) fn status(&self, silence: Duration) -> LockStatus {
-        let state = self.locked();
+        let state = self.state.lock();
         if state.is_held() {
             return LockStatus::HeldHere;
         }

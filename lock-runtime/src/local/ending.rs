@@ -53,7 +53,7 @@ impl Ended {
 impl Slot {
     /// Ends the hold `id`.
     pub(super) fn end(self: &Arc<Self>, id: u64, now: Moment) -> Ended {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         if self.share.is_some() && state.leave_readers(id) {
             return self.end_joint(&mut state, now);
         }
@@ -130,7 +130,7 @@ impl Slot {
     /// Ends the hold `id`, and keeps its lease for the next task, or for the keeper to release.
     pub(super) fn end_dropped(self: &Arc<Self>, id: u64) -> Ended {
         let now = Moment::now();
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         if self.share.is_some() && state.leave_readers(id) {
             return self.end_joint(&mut state, now);
         }
@@ -139,7 +139,7 @@ impl Slot {
 
     /// Ends a hold that has no user any more. Returns its id, which has the turn.
     fn end_unused(self: &Arc<Self>) -> Option<(u64, Ended)> {
-        let (mut state, now) = (self.locked(), Moment::now());
+        let (mut state, now) = (self.state.lock(), Moment::now());
         let Some(id) = state.unused_hold(now) else {
             // A reader came just before, or the rest goes on. The timer of the hold may be gone.
             if state.is_held() {

@@ -17,7 +17,7 @@ pub(super) enum ForcedToken {
 impl Slot {
     /// Takes in that the lock of `token` was released by force. Returns what the token is used for, if anything.
     pub(super) fn on_forced(&self, token: &Token) -> Option<ForcedToken> {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let State { lease, pending, ending, forced, .. } = &mut *state;
         if lease.as_ref().is_some_and(|lease| lease.token == *token) {
             return Some(ForcedToken::Leased);
@@ -35,7 +35,7 @@ impl Slot {
 
     /// Whether the lock of `token` was released by force.
     pub(super) fn was_forced(&self, token: &Token) -> bool {
-        self.locked().forced.contains(token)
+        self.state.lock().forced.contains(token)
     }
 
     /// Nothing uses `token` any more: what stands at the lock since the force is released.
@@ -49,7 +49,7 @@ impl Slot {
 
     /// The user of the token's hold is gone. Returns whether the lock was released by force.
     pub(super) fn forget_forced(&self, token: &Token) -> bool {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let place = state.forced.iter().position(|forced| forced == token);
         place.map(|place| state.forced.swap_remove(place)).is_some()
     }

@@ -1,6 +1,6 @@
 //! [`HoldHandle`]: a reference to a hold that may outlive the hold.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -16,6 +16,7 @@ use super::turn::Turn;
 use super::watch::Lost;
 use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
+use crate::mutex::Mutex;
 use crate::observe::{Path, metrics};
 use crate::share::Share;
 use crate::store::{Release, Renewed, Store, StoreError, exactly_one};
@@ -79,7 +80,7 @@ impl HoldHandle {
     pub(super) fn end_counting(&self) {
         if self.0.slot.share.is_some() {
             // Nothing that can panic runs under this lock.
-            let _ = self.0.holding.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let _ = self.0.holding.lock().take();
         }
     }
 
@@ -158,14 +159,14 @@ impl HoldHandle {
     }
 
     pub(crate) fn remaining_at(&self, now: Moment) -> Duration {
-        let state = self.0.slot.locked();
+        let state = self.0.slot.state.lock();
         let ends = state.lease.as_ref().filter(|lease| self.is_on(lease)).and_then(|lease| lease.ends(now));
         ends.map_or(Duration::ZERO, |ends| ends.remaining_at(now))
     }
 
     /// How the task came by the hold. `None` when the hold has ended.
     pub(crate) fn path(&self) -> Option<Path> {
-        let state = self.0.slot.locked();
+        let state = self.0.slot.state.lock();
         let hold = state.lease.as_ref()?.hold.as_ref()?;
         (hold.id == self.0.id).then_some(hold.path)
     }
@@ -188,7 +189,7 @@ impl HoldHandle {
     fn spent(&self) -> Option<Duration> {
         let terms = self.0.terms.as_ref()?;
         let now = Moment::now();
-        let state = self.0.slot.locked();
+        let state = self.0.slot.state.lock();
         // The deadline may have passed without anybody having taken note of that.
         let lease = state.lease.as_ref().filter(|lease| self.is_on(lease) && lease.has_ended(now));
         let _ = lease.and_then(Lease::ended_hold);
@@ -204,7 +205,7 @@ impl HoldHandle {
     /// Refuses an extension beyond the time that the hold is allowed.
     fn check_extension(&self, lease: Duration) -> Result<(), LockError> {
         let now = Moment::now();
-        let state = self.0.slot.locked();
+        let state = self.0.slot.state.lock();
         let hold = state.lease.as_ref().filter(|lease| self.is_on(lease)).and_then(|lease| lease.hold.as_ref());
         let left = hold.and_then(ActiveHold::latest_end).map(|latest| latest.remaining_at(now));
         drop(state);
@@ -234,7 +235,7 @@ impl HoldHandle {
     async fn renew(&self, lease: Duration, own: Deadline, deadline: Deadline) -> Result<(), LockError> {
         let HoldInner { slot, token, .. } = &*self.0;
         let renewal = slot.renewal(token.clone(), lease);
-        if let Some(lease) = slot.locked().lease.as_mut().filter(|lease| lease.token == *token) {
+        if let Some(lease) = slot.state.lock().lease.as_mut().filter(|lease| lease.token == *token) {
             lease.note_renewal_sent(&renewal, own.start());
         }
         match exactly_one(slot.core.store().renew(std::slice::from_ref(&renewal), deadline).await) {
@@ -266,7 +267,7 @@ impl HoldHandle {
 
     /// Lengthens the hold if it still exists. The store has confirmed it until `until`, and its own end moves to `own`.
     fn lengthen(&self, until: Deadline, own: Deadline) -> Extended {
-        let mut state = self.0.slot.locked();
+        let mut state = self.0.slot.state.lock();
         let now = Moment::now();
         let lease = state.lease.as_mut().filter(|lease| lease.token == self.0.token);
         let Some(lease) = lease.filter(|lease| self.is_on(lease)) else {
@@ -285,7 +286,7 @@ impl HoldHandle {
     /// Begins the time of a hold that was one of several keys until `now`.
     pub(crate) fn begin(&self, request: &ResolvedRequest, now: Moment) {
         let slot = &self.0.slot;
-        let mut state = slot.locked();
+        let mut state = slot.state.lock();
         let Some(lease) = state.lease.as_mut().filter(|lease| self.is_on(lease)) else { return };
         let Some(mut hold) = lease.hold.take() else { return };
         hold.begin(request, now);
@@ -307,7 +308,7 @@ impl HoldHandle {
         let (sent, patience) = (Moment::now(), self.core().settings().command_timeout);
         let needed = request.at_least().saturating_add(patience);
         let is_short = |lease: &Lease| self.is_on(lease) && lease.until.remaining_at(sent) < needed;
-        if !self.0.slot.locked().lease.as_ref().is_some_and(is_short) {
+        if !self.0.slot.state.lock().lease.as_ref().is_some_and(is_short) {
             return Ok(());
         }
         let deadline = deadline.min_at(Deadline::new(sent, patience), sent);
@@ -318,7 +319,7 @@ impl HoldHandle {
     /// Keeps others out for as long as the nested `request` wants, counted from `now`. The lease is confirmed for that time.
     pub(crate) fn keep_out(&self, request: &ResolvedRequest, now: Moment) {
         let Some(terms) = &request.terms else { return };
-        let mut state = self.0.slot.locked();
+        let mut state = self.0.slot.state.lock();
         if let Some(hold) = state.lease.as_mut().filter(|lease| self.is_on(lease)).and_then(|lease| lease.hold.as_mut())
             && hold.kept_until.as_ref().is_none_or(|until| until.remaining_at(now) < terms.at_least)
         {
@@ -352,7 +353,7 @@ impl HoldHandle {
             return Ok(false);
         };
         // Rule 20: the reserved fencing tokens are forgotten, because they are smaller than the token just drawn.
-        if let Some(lease) = inner.slot.locked().lease.as_mut().filter(|lease| lease.token == inner.token) {
+        if let Some(lease) = inner.slot.state.lock().lease.as_mut().filter(|lease| lease.token == inner.token) {
             lease.fences = Fences::default();
         }
         // Two joined calls may both have drawn a token. The first token that arrives here stays.

@@ -36,7 +36,7 @@ impl Hold {
     /// Starts the hold on the slot's lease. `None` when the lease is gone, is not good enough (rule L1), or has no
     /// fencing token left.
     pub(super) fn start(turn: &Turn, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
-        let mut state = turn.slot().locked();
+        let mut state = turn.slot().state.lock();
         if !state.may_act(turn.id()) {
             return None;
         }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -19,6 +19,7 @@ use super::lease::Lease;
 use super::slot::{Slot, State};
 use super::upkeep::{ScheduleKeys, Trigger};
 use crate::clock::{Deadline, Moment};
+use crate::mutex::Mutex;
 use crate::observe::{Path, metrics};
 use crate::store::Release;
 use crate::timing::{RENEWALS_PER_LEASE, lengthened_at};
@@ -186,7 +187,7 @@ impl State {
 impl Slot {
     /// Takes in that another process waits. Returns the lease that has to yield to it.
     pub(super) fn on_contention(&self) -> Option<Lingered> {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         if let Some(lease) = &mut state.lease {
             lease.note_contention();
         } else if state.pending.as_mut().is_some_and(|pending| pending.note_contention()) {
@@ -201,12 +202,12 @@ impl Slot {
 
     /// Whether the lease lingers. `false` as well when the slot has none.
     pub(crate) fn lingers(&self) -> bool {
-        self.locked().lingers()
+        self.state.lock().lingers()
     }
 
     /// Takes the lease from the slot that was the first of the list at `place`, unless it was used since.
     fn evict(self: &Arc<Self>, place: PlaceKey) -> Option<Lingered> {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let lease = state.lease.as_mut()?;
         let facts = lease.linger.facts();
         facts.place.take_if(|listed| listed.key == place)?;
@@ -252,7 +253,7 @@ impl Core {
 
     /// Releases the lease of `slot` if it lingers.
     pub(super) fn release_if_lingering(&self, slot: &Arc<Slot>) {
-        let lingered = slot.locked().take_lingering(slot.key());
+        let lingered = slot.state.lock().take_lingering(slot.key());
         if let Some(lingered) = lingered {
             self.release_lingered(slot, lingered);
         }
@@ -300,14 +301,9 @@ impl LingeringLeases {
         Arc::new(Self { limit, is_closed: AtomicBool::new(false), bias: Bias::default(), places: Mutex::default() })
     }
 
-    fn locked(&self) -> MutexGuard<'_, Places> {
-        // Nothing that can panic runs under this lock.
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether no lease lingers.
     pub(super) fn is_empty(&self) -> bool {
-        self.locked().places.is_empty()
+        self.places.lock().places.is_empty()
     }
 
     fn is_open(&self) -> bool {
@@ -315,7 +311,7 @@ impl LingeringLeases {
     }
 
     fn add(self: &Arc<Self>, slot: &Arc<Slot>, at: Instant) -> Place {
-        let mut places = self.locked();
+        let mut places = self.places.lock();
         places.last += 1;
         let key = (at, places.last);
         places.places.insert(key, Arc::downgrade(slot));
@@ -324,7 +320,7 @@ impl LingeringLeases {
 
     /// Takes the first of the list when there are too many.
     fn take_excess(&self) -> Option<(Weak<Slot>, PlaceKey)> {
-        let mut places = self.locked();
+        let mut places = self.places.lock();
         if places.places.len() <= self.limit {
             return None;
         }
@@ -340,7 +336,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.list.locked().places.remove(&self.key);
+        self.list.places.lock().places.remove(&self.key);
     }
 }
 

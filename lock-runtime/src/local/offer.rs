@@ -314,7 +314,7 @@ impl Slot {
     pub(crate) fn pass_over(self: &Arc<Self>) -> Option<Release> {
         mutant!(LateTurnKept => return None);
         let now = Moment::now();
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let id = state.turn.filter(|_| !state.is_held())?;
         match state.offers.offer {
             Offer::Noticed(deadline) | Offer::Acting(deadline) if deadline.remaining_at(now).is_zero() => {}
@@ -361,7 +361,7 @@ impl Slot {
         let id = turn.id();
         turn.defuse();
         let now = Moment::now();
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let since = state.offers.late.remove(&id);
         let patience = patience_with(since, now);
         if request.joins_readers() {

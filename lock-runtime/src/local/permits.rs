@@ -4,9 +4,10 @@
 //! free takes the first task.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::slot::{Slot, State, Waiter};
+
+use crate::mutex::Mutex;
 
 /// The ids of a slot's own waiters never grow so large.
 const OF_PERMITS: u64 = 1 << 63;
@@ -22,13 +23,8 @@ struct Queue {
 }
 
 impl PermitQueue {
-    fn locked(&self) -> MutexGuard<'_, Queue> {
-        // Nothing that can panic runs under this lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn add(&self, waiter: Waiter) -> u64 {
-        let mut queue = self.locked();
+        let mut queue = self.0.lock();
         queue.last_id += 1;
         let id = queue.last_id | OF_PERMITS;
         queue.waiters.insert(id, waiter);
@@ -42,21 +38,21 @@ impl PermitQueue {
 
     /// Removes a task that waits. `false` when a slot has taken it already.
     pub(super) fn remove(&self, id: u64) -> bool {
-        self.locked().waiters.remove(&id).is_some()
+        self.0.lock().waiters.remove(&id).is_some()
     }
 
     fn pop(&self) -> Option<Waiter> {
         mutant!(PermitQueueForgotten => return None);
-        self.locked().waiters.pop_first().map(|(_, waiter)| waiter)
+        self.0.lock().waiters.pop_first().map(|(_, waiter)| waiter)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.locked().waiters.len()
+        self.0.lock().waiters.len()
     }
 
     /// Fails all who wait.
     pub(super) fn close(&self) {
-        let waiters = std::mem::take(&mut self.locked().waiters);
+        let waiters = std::mem::take(&mut self.0.lock().waiters);
         drop(waiters);
     }
 }
@@ -77,7 +73,7 @@ impl Slot {
     /// Takes the turn when no task has it, or has taken it up. A task that waits in the queue already leaves the queue in the
     /// same step: `None` when another slot has taken it.
     pub(super) fn take_idle_turn(&self, waiting: Option<u64>) -> Option<u64> {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         if state.turn.is_some() && !state.offers.is_missed() {
             return None;
         }

@@ -153,7 +153,7 @@ impl State {
 impl Slot {
     /// Calls the readers that wait here only because the lease was too short for them.
     pub(super) fn call_waiting_readers(self: &Arc<Self>) {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let now = Moment::now();
         let is_open = state.lease.as_ref().is_some_and(|lease| lease.contention.is_none() && !lease.has_ended(now));
         let waiters = if is_open { state.take_readers_to_call(now) } else { BTreeMap::new() };

@@ -1,10 +1,10 @@
 //! [`RepeatLimit`]: a warning about one key is not told again and again.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::mutex::Mutex;
 
 /// A warning about a key is told at most once in this time.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -43,7 +43,7 @@ impl RepeatLimit {
         let now = Moment::now();
         let is_old = |told: &Told| now.since(told.at) >= PAUSE;
         // Nothing that can panic runs under this lock.
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         if let Some(told) = all.iter_mut().find(|told| told.hash == hash) {
             if !is_old(told) {
                 told.left_out += 1;
@@ -87,6 +87,6 @@ mod tests {
         assert_eq!(told(10 * MOST), MOST);
         tokio::time::advance(PAUSE).await;
         assert_eq!(limit.admit(Warning::Lost, "another"), Some(0));
-        assert!(limit.0.lock().unwrap().capacity() <= 2 * MOST);
+        assert!(limit.0.lock().capacity() <= 2 * MOST);
     }
 }

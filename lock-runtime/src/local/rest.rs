@@ -61,13 +61,13 @@ impl State {
 impl Slot {
     /// For how long the lock still rests. `None` when it does not.
     pub(super) fn rests_for(&self) -> Option<Duration> {
-        let state = self.locked();
+        let state = self.state.lock();
         state.lease.as_ref().filter(|lease| lease.rests()).map(|lease| lease.rest(Moment::now()))
     }
 
     /// Leaves the lease of a hold that rests to its end in the store.
     fn leave_rest(&self) -> Option<ScheduleKeys> {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let lease = state.lease.take_if(|lease| lease.rests())?;
         state.turn = None;
         state.offers.reset();

@@ -1,6 +1,6 @@
 //! [`Schedule`]: what the keeper must look at and send, and when. Tasks write it, and the keeper reads it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::slot::Slot;
 use super::upkeep::ScheduleKeys;
+use crate::mutex::Mutex;
 use crate::store::{AnyStore, Release, Store};
 
 mod backlog;
@@ -41,11 +42,6 @@ impl Schedule {
         Self { state: Mutex::default(), wake: Notify::new(), quiet: Notify::new(), store }
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic runs under this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Wakes every keeper task: each of them may be on a runtime that is not polled.
     fn wake_up(&self) {
         self.wake.notify_waiters();
@@ -53,7 +49,7 @@ impl Schedule {
 
     /// Changes the schedule. Wakes the keeper when the change brings work earlier than the keeper would wake.
     fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let result = change(&mut state);
         let wake = state.has_to_wake();
         drop(state);
@@ -65,7 +61,7 @@ impl Schedule {
 
     /// Adds a slot whose hold is new.
     pub(crate) fn track(&self, slot: &Arc<Slot>) -> u64 {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let entry = state.track(slot);
         let wake = state.has_to_tick();
         drop(state);
@@ -78,7 +74,7 @@ impl Schedule {
     /// Removes the entries of a hold that ended.
     pub(crate) fn cancel(&self, entries: ScheduleKeys) {
         if entries.tracked.is_some() || entries.due.is_some() {
-            self.locked().cancel(entries);
+            self.state.lock().cancel(entries);
         }
     }
 
@@ -118,7 +114,7 @@ impl Schedule {
 
     /// Notes that a release was answered. Returns whether its task was in time: the keeper has not taken the release over.
     pub(super) fn end_release(&self, number: u64) -> bool {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let ended = state.outstanding.remove(number);
         let is_quiet = state.is_quiet();
         drop(state);
@@ -157,13 +153,13 @@ impl Schedule {
 
     /// How many releases of the background work have no answer yet.
     pub(super) fn unreleased(&self) -> usize {
-        self.locked().backlog.unreleased()
+        self.state.lock().backlog.unreleased()
     }
 
     /// How many releases wait, and how many batches of releases were sent so far.
     #[cfg(test)]
     pub(crate) fn releases(&self) -> (usize, u64) {
-        let state = self.locked();
+        let state = self.state.lock();
         (state.backlog.len(), state.backlog.sent())
     }
 
@@ -185,7 +181,7 @@ impl Schedule {
     pub(crate) async fn wait_until_quiet(&self) {
         loop {
             let quiet = self.quiet.notified();
-            if self.locked().is_quiet() {
+            if self.state.lock().is_quiet() {
                 break;
             }
             quiet.await;
@@ -203,39 +199,39 @@ impl Schedule {
 
     /// Takes what is due at `now`. Until [`on_dispatch`](Self::on_dispatch) is called, nothing of it counts as released.
     pub(crate) fn take_due(&self, now: Instant) -> Found {
-        self.locked().take_due(now)
+        self.state.lock().take_due(now)
     }
 
     /// Takes the releases that are due.
     pub(crate) fn take_releases(&self) -> Vec<Batch> {
-        self.locked().backlog.take_due(Instant::now())
+        self.state.lock().backlog.take_due(Instant::now())
     }
 
     /// The work that is left for a manager that is gone.
     pub(crate) fn last_work(&self) -> LastWork {
-        self.locked().last_work()
+        self.state.lock().last_work()
     }
 
     /// Whether a connection broke, or was made again, since the last call.
     pub(crate) fn take_interruption(&self) -> bool {
-        std::mem::take(&mut self.locked().is_interrupted)
+        std::mem::take(&mut self.state.lock().is_interrupted)
     }
 
     /// Removes a slot from the list of slots to look at soon.
     pub(crate) fn untrack(&self, entry: u64) {
-        self.locked().tracked.remove(&entry);
+        self.state.lock().tracked.remove(&entry);
     }
 
     /// Notes that everything taken is on its way. Returns whether there were young holds since the last call.
     pub(crate) fn on_dispatch(&self) -> bool {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         state.is_dispatching = false;
         state.had_tracked()
     }
 
     /// How long the keeper may sleep. `None` until it is woken.
     pub(crate) fn pause(&self, idle_ticks: u32) -> Option<Duration> {
-        self.locked().pause(idle_ticks)
+        self.state.lock().pause(idle_ticks)
     }
 
     /// Takes in the outcomes of a batch of releases.
@@ -246,7 +242,7 @@ impl Schedule {
     /// Notifies the shutdown when nothing is left to release. Also wakes the keeper when its manager `is_gone`.
     pub(crate) fn tell_if_quiet(&self, is_gone: bool) {
         let (is_quiet, is_done) = {
-            let state = self.locked();
+            let state = self.state.lock();
             (state.is_quiet(), state.is_done())
         };
         if !is_quiet {

@@ -1,8 +1,8 @@
 //! [`Slot`]: one key in use, with its queue of tasks and the state of its lease.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
@@ -22,6 +22,7 @@ use super::upkeep::ScheduleKeys;
 use super::waiter_limit::{WaiterLimit, WaiterPermit};
 use crate::clock::Moment;
 use crate::loss_reason::LossReason;
+use crate::mutex::Mutex;
 use crate::observe::Path;
 use crate::share::Share;
 use crate::store::{Release, StoreError};
@@ -41,7 +42,7 @@ pub(crate) struct Slot {
     pub(super) number: u32,
     /// Where tasks wait for this permit, or another of the same name.
     pub(super) permits: Option<Arc<PermitQueue>>,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// Wakes the task that drives the store, and the tasks that watch the hold. A wake-up is a hint to look again.
     pub(super) changed: Notify,
     /// How often a turn was taken from a late task (rule L7).
@@ -121,11 +122,6 @@ impl Slot {
         Self { share: Some(share), number, permits, ..Self::new(core, key) }
     }
 
-    pub(super) fn locked(&self) -> MutexGuard<'_, State> {
-        // No change of the state can panic half-way.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn key(&self) -> &Arc<str> {
         &self.key
     }
@@ -141,7 +137,7 @@ impl Slot {
         request: &ResolvedRequest,
         now: Moment,
     ) -> Entered<'a> {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         if request.joins_readers()
             && let Some(joined) = state.join(self, request, now)
         {
@@ -173,23 +169,23 @@ impl Slot {
             permits.remove(id);
             return;
         }
-        self.locked().remove_waiter(id);
+        self.state.lock().remove_waiter(id);
     }
 
     /// Whether a task here has the turn.
     pub(super) fn is_taken(&self) -> bool {
-        self.locked().turn.is_some()
+        self.state.lock().turn.is_some()
     }
 
     /// Whether a task here has the turn, and no lease yet: it asks, or is about to.
     pub(super) fn waits(&self) -> bool {
-        let state = self.locked();
+        let state = self.state.lock();
         state.turn.is_some() && state.lease.is_none()
     }
 
     /// What the slot has counted, when no task uses it.
     pub(super) fn counts_if_unused(&self) -> Option<SlotCounts> {
-        let state = self.locked();
+        let state = self.state.lock();
         let State { turn, waiters, offers, pending, lease, ending, .. } = &*state;
         let is_unused = turn.is_none()
             && waiters.is_empty()
@@ -202,14 +198,14 @@ impl Slot {
 
     /// What the slot has counted, how many tasks hold the lock, and whether its lease lingers.
     pub(super) fn counts(&self) -> (SlotCounts, u32, bool) {
-        let state = self.locked();
+        let state = self.state.lock();
         let hold = state.lease.as_ref().and_then(|lease| lease.hold.as_ref()).filter(|hold| !hold.rests);
         (state.counts, hold.map_or(0, ActiveHold::users), state.lingers())
     }
 
     /// Whether a task here holds the lock.
     pub(super) fn is_held(&self) -> bool {
-        self.locked().is_held()
+        self.state.lock().is_held()
     }
 
     /// Passes the turn `id` to the next waiter.
@@ -218,7 +214,7 @@ impl Slot {
     fn pass(self: &Arc<Self>, id: u64, passed_by: PassedBy) -> Passed {
         let mut id = id;
         loop {
-            let mut state = self.locked();
+            let mut state = self.state.lock();
             let was_late = passed_by == PassedBy::Task && state.offers.forget(id);
             if self.share.is_some() && state.forget_called(id) {
                 return Passed::LeftNobody;
@@ -284,7 +280,7 @@ impl Slot {
     /// Fails all waiters.
     pub(crate) fn close(&self) {
         let waiters = {
-            let mut state = self.locked();
+            let mut state = self.state.lock();
             state.offers.forget_all();
             state.take_waiters()
         };
@@ -297,7 +293,7 @@ impl Slot {
 
     /// Takes a lease that no task uses, for its release.
     pub(crate) fn take_unused_lease(&self) -> Option<Release> {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         if state.turn.is_some() {
             return None;
         }
@@ -310,7 +306,7 @@ impl Slot {
     /// The turn is taken from the hold in the same step, because a hold that ends by itself meanwhile passes its turn
     /// on.
     pub(crate) fn revoke(&self, token: Option<&Token>, reason: LossReason) -> Option<Revoked> {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
         let rests = lease.rests();
         let hold = match reason {

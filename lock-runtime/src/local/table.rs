@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
@@ -13,6 +13,7 @@ use super::family::Family;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{Entered, Slot};
 use crate::clock::Moment;
+use crate::mutex::Mutex;
 use crate::share::Share;
 
 #[cfg(not(test))]
@@ -46,11 +47,6 @@ struct Keys {
 }
 
 impl Table {
-    fn locked(&self) -> MutexGuard<'_, Keys> {
-        // No code that can panic runs under this lock.
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the turn for a key, or a place in its queue when the request waits. Or joins the readers who hold it at `now`.
     ///
     /// Also returns the slot that keeps this request out because its lease lingers here for another mode.
@@ -61,7 +57,7 @@ impl Table {
         now: Moment,
     ) -> (Arc<Slot>, Entered<'a>, Option<Arc<Slot>>) {
         let key = &request.key;
-        let Keys { slots, sharing, .. } = &mut *self.locked();
+        let Keys { slots, sharing, .. } = &mut *self.keys.lock();
         if let Some(share) = request.share {
             let family = match sharing.get_mut(key) {
                 Some(family) => family,
@@ -81,7 +77,7 @@ impl Table {
     /// Whether a task here waits for the lock of the readers in `slot` in another mode.
     pub(super) fn is_wanted_beside(&self, slot: &Arc<Slot>) -> bool {
         mutant!(LingersBesideOthers => return false);
-        let keys = self.locked();
+        let keys = self.keys.lock();
         let family = keys.sharing.get(&slot.key).map_or(&[][..], Family::slots);
         let others = family.iter().filter(|other| other.share != Some(Share::READ));
         keys.slots.get(&slot.key).into_iter().chain(others).any(|other| other.waits())
@@ -89,31 +85,31 @@ impl Table {
 
     /// The slot of readers that keep a lease of `key` for the next of them.
     pub(super) fn lingering_readers(&self, key: &str) -> Option<Arc<Slot>> {
-        self.locked().sharing.get(key).and_then(Family::lingering)
+        self.keys.lock().sharing.get(key).and_then(Family::lingering)
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Slot>> {
-        self.locked().slots.get(key).cloned()
+        self.keys.lock().slots.get(key).cloned()
     }
 
     /// The slots whose leases share the lock `key`.
     pub(super) fn sharing(&self, key: &str) -> Vec<Arc<Slot>> {
-        self.locked().sharing.get(key).map(|family| family.slots().to_vec()).unwrap_or_default()
+        self.keys.lock().sharing.get(key).map(|family| family.slots().to_vec()).unwrap_or_default()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
-        self.locked().all()
+        self.keys.lock().all()
     }
 
     /// The keys in use, and what those that are not in use any more have counted.
     pub(super) fn all_with_counts(&self) -> (SlotCounts, Vec<Arc<Slot>>) {
-        let keys = self.locked();
+        let keys = self.keys.lock();
         (keys.forgotten, keys.all())
     }
 
     /// Forgets `slot` when no task uses it.
     pub(crate) fn forget_if_unused(&self, slot: &Arc<Slot>) {
-        let Keys { slots, sharing, forgotten } = &mut *self.locked();
+        let Keys { slots, sharing, forgotten } = &mut *self.keys.lock();
         if slot.share.is_some() {
             let Some(family) = sharing.get_mut(&slot.key) else { return };
             let Some(counts) = family.forget_if_unused(slot) else { return };
@@ -149,7 +145,7 @@ impl Table {
         self.rest.fetch_max(own.len(), Ordering::Relaxed);
         loop {
             let emptied = self.emptied.notified();
-            if self.locked().names().all(|key| own.contains(key)) {
+            if self.keys.lock().names().all(|key| own.contains(key)) {
                 return;
             }
             emptied.await;

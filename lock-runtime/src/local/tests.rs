@@ -137,7 +137,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
     // Each guard is dropped while no task waits here. Its lease is taken over before the keeper has released it.
     let mut streak = 0;
     while let Ending::Kept = slot.end_dropped(1).ending {
-        assert!(slot.locked().start(1, &request, Moment::now()).is_some());
+        assert!(slot.state.lock().start(1, &request, Moment::now()).is_some());
         streak += 1;
     }
     assert_eq!(streak, 64);
@@ -148,7 +148,7 @@ async fn reserved_fencing_tokens_do_not_outlive_a_lease_that_lapsed() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let slot = locks.core().table().get(guard.key()).unwrap();
-    let mut state = slot.locked();
+    let mut state = slot.state.lock();
     let lease = state.lease.as_mut().unwrap();
     lease.fences = Fences::new(5, 3);
     assert!(lease.confirm(Deadline::after(Duration::from_secs(9))));
@@ -164,7 +164,7 @@ async fn a_hold_whose_deadline_has_passed_does_not_come_back() {
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let slot = locks.core().table().get(guard.key()).unwrap();
     let token = {
-        let mut state = slot.locked();
+        let mut state = slot.state.lock();
         let lease = state.lease.as_mut().unwrap();
         lease.until = Deadline::after(Duration::ZERO);
         lease.token.clone()
@@ -185,7 +185,7 @@ async fn a_hold_stays_young_while_the_renewal_of_the_one_before_it_is_on_its_way
     let slot = locks.core().table().get(guard.key()).unwrap();
     tokio::time::sleep(Duration::from_millis(20)).await;
     let forget_confirmation = |renewing| {
-        let mut state = slot.locked();
+        let mut state = slot.state.lock();
         let lease = state.lease.as_mut().unwrap();
         lease.hold.as_mut().unwrap().confirmed = None;
         lease.upkeep.renewing = renewing;
@@ -234,7 +234,7 @@ async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
     let mut body = Box::pin(locks.lock("p", "k").run(std::future::pending::<()>()));
     assert!((&mut body).now_or_never().is_none());
     let slot = locks.core().table().get("p:k").unwrap();
-    let token = slot.locked().lease.as_ref().unwrap().token.clone();
+    let token = slot.state.lock().lease.as_ref().unwrap().token.clone();
     locks.core().revoke(&slot, None, LossReason::ShutDown);
     let pushed = Pushed {
         token,

@@ -91,7 +91,7 @@ impl Turn {
     /// Decides on the next step, and notes it before it is done. So a turn that is dropped at any point knows what to
     /// withdraw.
     pub(super) fn step(&self, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> Step {
-        let state = &mut *self.slot.locked();
+        let state = &mut *self.slot.state.lock();
         if !state.may_act(self.id) {
             return if attempt.is_over(now) { Step::GiveUp } else { Step::Rejoin };
         }
@@ -200,7 +200,7 @@ impl Turn {
     pub(super) fn on_answer(&self, ask: &Ask, answer: Answer) {
         let granted = matches!(answer, Answer::Granted(_));
         // When this task was passed over, the other tasks know better by now who has the lock.
-        if (granted || self.slot.locked().has_turn(self.id)) && !self.slot.on_answer(ask, answer) {
+        if (granted || self.slot.state.lock().has_turn(self.id)) && !self.slot.on_answer(ask, answer) {
             // The ask was withdrawn meanwhile, perhaps before the server executed it.
             self.core().withdraw(ask.withdrawal());
         }
@@ -213,7 +213,7 @@ impl Turn {
 
     /// Takes in the answer to a confirmation.
     pub(super) fn on_confirm_answer(&self, outcome: Renewed) {
-        let mut state = self.slot.locked();
+        let mut state = self.slot.state.lock();
         if !state.acts(self.id) {
             return;
         }
@@ -233,7 +233,7 @@ impl Turn {
 
     /// Takes in the answer to a draw.
     pub(super) fn on_draw_answer(&self, first: Option<u64>, count: u32) {
-        let mut state = self.slot.locked();
+        let mut state = self.slot.state.lock();
         if !state.acts(self.id) {
             return;
         }
@@ -254,7 +254,7 @@ impl Turn {
     ///
     /// The next hold may want its lease to linger as that of `ended` might have.
     pub(super) fn note_yield(&self, ended: &Token, claim: Duration, now: Moment) -> Token {
-        let mut state = self.slot.locked();
+        let mut state = self.slot.state.lock();
         let token = self.slot.core.next_token(ended.may_linger());
         state.offers.awaits_since = Some(now);
         state.offers.is_releasing = true;

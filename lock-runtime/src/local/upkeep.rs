@@ -127,7 +127,7 @@ impl Slot {
     /// Decides what the lease needs from the keeper now.
     pub(crate) fn next_action(self: &Arc<Self>, trigger: Trigger, round: &Round<'_>) -> Action {
         let now = Moment::now();
-        let mut locked = self.locked();
+        let mut locked = self.state.lock();
         let state = &mut *locked;
         let long = self.core.settings().warn_held_for;
         let hold = state.lease.as_mut().and_then(|lease| lease.hold.as_mut());
@@ -260,7 +260,7 @@ impl Slot {
 
     /// Takes in an alarm. Returns whether it was armed, and the lease is to be verified. One alarm causes one verification.
     pub(crate) fn on_alarm(&self) -> bool {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         state.lease.as_mut().is_some_and(|lease| std::mem::take(&mut lease.upkeep.is_armed))
     }
 
@@ -275,7 +275,7 @@ impl Slot {
 
     fn judge_renewal(&self, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Action {
         let now = Moment::now();
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == renewal.token) else {
             return Action::Done;
         };
@@ -329,7 +329,7 @@ impl Slot {
 
     /// Notes the timer that the keeper's schedule has for the hold, or for a lease that lingers. Returns the timer that is no longer needed.
     pub(crate) fn note_timer(&self, due: TimerKey) -> Option<TimerKey> {
-        match self.locked().lease.as_mut().filter(|lease| lease.hold.is_some() || lease.lingers()) {
+        match self.state.lock().lease.as_mut().filter(|lease| lease.hold.is_some() || lease.lingers()) {
             Some(lease) => lease.upkeep.entries.due.replace(due),
             None => Some(due),
         }

@@ -37,7 +37,7 @@ impl Slot {
     ) -> Option<T> {
         poll_fn(|context| match command.as_mut().poll(context) {
             Poll::Pending if self.is_given_up(takings, &ask.token) => {
-                if !self.locked().leave_to_release(&ask.token) {
+                if !self.state.lock().leave_to_release(&ask.token) {
                     self.core.withdraw(ask.withdrawal());
                 }
                 Poll::Ready(None)
@@ -50,14 +50,14 @@ impl Slot {
     /// Leaves what the store may grant under `token` to the task here that uses the token: for an ask, a lease, or the release of one.
     /// Returns `false` when no task does. Then the token is to be withdrawn.
     pub(crate) fn leave_to_user(&self, token: &Token) -> bool {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         state.wants(token) || state.leave_to_release(token)
     }
 
     /// The state is locked only when a turn was taken from a task: this runs at each poll.
     fn is_given_up(&self, takings: u32, token: &Token) -> bool {
         mutant!(GivenUpIsSent => return false);
-        self.takings() != takings && !self.locked().wants(token)
+        self.takings() != takings && !self.state.lock().wants(token)
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`FaultyStore`]: an embedded store that fails when a test tells it to.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout_at};
@@ -11,6 +11,7 @@ use super::{
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
+use crate::mutex::Mutex;
 use crate::share::Share;
 use crate::token::Token;
 
@@ -42,7 +43,7 @@ impl FaultyStore {
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
         // Nothing that can panic runs under this lock.
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        self.faults.lock()
     }
 
     /// Makes the server unreachable, or reachable again. Leases are verified when the connection is back.

@@ -4,12 +4,13 @@
 //! under paused time. Each verb completes at its first poll.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use super::{
     Answer, Answers, Ask, Events, Forced, Pushed, Release, Released, Renewal, Renewed, Seen, Store, StoreError,
 };
 use crate::clock::{Deadline, Moment};
+use crate::mutex::Mutex;
 use crate::share::Share;
 use crate::token::Token;
 
@@ -31,15 +32,10 @@ enum Push {
 }
 
 impl MemoryStore {
-    fn locked(&self) -> MutexGuard<'_, Shared> {
-        // Every change is complete before anything can panic.
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Makes a change, and then sends the messages that it caused.
     fn with<T>(&self, change: impl FnOnce(&mut Shared, &mut Vec<Push>) -> T) -> T {
         let mut pushes = Vec::new();
-        let result = change(&mut self.locked(), &mut pushes);
+        let result = change(&mut self.shared.lock(), &mut pushes);
         for push in pushes {
             match push {
                 Push::Granted(listener, key, pushed) => {
@@ -82,12 +78,12 @@ impl MemoryStore {
     /// A store whose clock is ahead of the host's clock.
     pub(crate) fn ahead(micros: u64) -> Self {
         let store = Self::default();
-        store.locked().start_micros += micros;
+        store.shared.lock().start_micros += micros;
         store
     }
 
     pub(crate) fn raise(&self, key: &str, token: &Token, fence: u64) -> bool {
-        let mut shared = self.locked();
+        let mut shared = self.shared.lock();
         let owned = shared.owner(key).is_some_and(|(owner, _)| owner == *token);
         if owned {
             shared.last_fence = shared.last_fence.max(fence);
@@ -97,7 +93,7 @@ impl MemoryStore {
 
     /// The owner of a lock, and how many tokens wait for it.
     pub(crate) fn look(&self, key: &str) -> (Option<Token>, usize) {
-        let mut shared = self.locked();
+        let mut shared = self.shared.lock();
         let owner = shared.owner(key).map(|(owner, _)| owner);
         (owner, shared.locks.get(key).map_or(0, |lock| lock.queue.len()))
     }
@@ -105,7 +101,7 @@ impl MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("locks", &self.locked().locks.len()).finish_non_exhaustive()
+        f.debug_struct("MemoryStore").field("locks", &self.shared.lock().locks.len()).finish_non_exhaustive()
     }
 }
 
@@ -153,7 +149,7 @@ impl Store for MemoryStore {
     }
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {
-        let mut shared = self.locked();
+        let mut shared = self.shared.lock();
         shared.listeners.retain(|_, listener| listener.strong_count() > 0);
         shared.listeners.insert(process.to_owned(), events);
     }

@@ -1,9 +1,10 @@
 //! [`Age`]: how long a server process has certainly been running.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::mutex::Mutex;
 
 /// A server reports its age in whole seconds.
 const ROUNDING: Duration = Duration::from_secs(1);
@@ -19,7 +20,7 @@ pub(crate) struct Sighting(Mutex<Option<(String, Instant)>>);
 impl Sighting {
     /// When the process `run_id` was first seen. For a new process this is now.
     pub(crate) fn first(&self, run_id: &str) -> Instant {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.lock();
         match &*seen {
             Some((known, first)) if known == run_id => *first,
             _ => {

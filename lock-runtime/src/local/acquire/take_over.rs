@@ -19,7 +19,7 @@ pub(super) fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now:
     }
     if request.joins_readers() {
         let slot = Arc::clone(turn.slot());
-        let joined = slot.locked().join_called(&slot, turn.id(), request, now);
+        let joined = slot.state.lock().join_called(&slot, turn.id(), request, now);
         if let Some(joined) = joined {
             turn.defuse();
             return Ok(Hold::joined(joined, request.body));

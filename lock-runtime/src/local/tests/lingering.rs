@@ -28,7 +28,7 @@ async fn linger(locks: &LockManager, key: &str) {
 fn token(locks: &LockManager, key: &str) -> Option<String> {
     let (table, name) = (locks.core().table(), format!("p:{key}"));
     let mut slots = table.get(&name).into_iter().chain(table.sharing(&name));
-    slots.find_map(|slot| slot.locked().lease.as_ref().map(|lease| lease.token.as_str().to_owned()))
+    slots.find_map(|slot| slot.state.lock().lease.as_ref().map(|lease| lease.token.as_str().to_owned()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -349,7 +349,7 @@ async fn a_task_that_is_refused_a_permit_makes_readers_of_its_process_yield() {
     tokio::task::yield_now().await;
     let slots = locks.core().table().sharing("p:k");
     let [readers, permit] = slots.as_slice() else { panic!("{slots:?}") };
-    let turn = readers.locked().turn.unwrap();
+    let turn = readers.state.lock().turn.unwrap();
     readers.end(turn, Moment::now());
     std::mem::forget(reader);
     assert_eq!(locks.stats().lingering, 1);
@@ -420,7 +420,7 @@ async fn a_token_that_no_reader_took_is_not_taken_after_other_owners_have_drawn(
         let reader = |locks: &LockManager, fenced| request(locks, "k").read().fenced(fenced).acquire();
         reader(&locks, false).await.unwrap().release().await.unwrap();
         let slot = locks.core().table().all().pop().unwrap();
-        slot.locked().lease.as_mut().unwrap().fences = Fences::new(1, 1);
+        slot.state.lock().lease.as_mut().unwrap().fences = Fences::new(1, 1);
         reader(&locks, false).await.unwrap().release().await.unwrap();
         let theirs = [reader(&other, true).await.unwrap(), reader(&other, true).await.unwrap()];
         let ours = reader(&locks, true).await.unwrap();

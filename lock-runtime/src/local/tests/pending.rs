@@ -47,18 +47,18 @@ async fn what_a_refused_claim_was_asked_under_is_not_asked_under_again() {
     for (wait, is_kept) in [(false, false), (true, true)] {
         let (locks, _guard, slot) = held().await;
         let token = locks.core().next_token(false);
-        slot.locked().pending = Some(Box::new(PendingAsk::new(token.clone(), None, CLAIM)));
+        slot.state.lock().pending = Some(Box::new(PendingAsk::new(token.clone(), None, CLAIM)));
         assert!(slot.on_answer(&ask(&token, wait), refused()));
-        assert_eq!(slot.locked().pending.take().unwrap().token == token, is_kept, "rule L3");
+        assert_eq!(slot.state.lock().pending.take().unwrap().token == token, is_kept, "rule L3");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_nobody_waits_for_is_told_from_one_that_somebody_has() {
     let (locks, _guard, slot) = held().await;
-    let own = slot.locked().lease.as_ref().unwrap().token.clone();
+    let own = slot.state.lock().lease.as_ref().unwrap().token.clone();
     let [given_up, ending] = [(); 2].map(|()| locks.core().next_token(false));
-    slot.locked().note_release_begun(&ending);
+    slot.state.lock().note_release_begun(&ending);
     for (token, is_known) in [(&own, true), (&given_up, false), (&ending, true)] {
         let (claim, token) = (CLAIM, token.clone());
         assert_eq!(slot.on_answer(&ask(&token, true), granted()), is_known);
@@ -79,10 +79,10 @@ async fn a_grant_that_nobody_waits_for_is_told_from_one_that_somebody_has() {
 async fn a_token_that_a_task_is_just_releasing_is_withdrawn_only_then() {
     for is_releasing in [true, false] {
         let (locks, guard, slot) = held().await;
-        let (takings, token) = (slot.takings(), slot.locked().lease.take().unwrap().token);
+        let (takings, token) = (slot.takings(), slot.state.lock().lease.take().unwrap().token);
         slot.note_taking();
         if is_releasing {
-            slot.locked().note_release_begun(&token);
+            slot.state.lock().note_release_begun(&token);
         }
         let ask = ask(&token, true);
         let mut unanswered = pin!(std::future::pending::<()>());
@@ -100,10 +100,10 @@ async fn a_token_that_a_task_is_just_releasing_is_withdrawn_only_then() {
 async fn a_token_is_known_as_being_released_when_its_lease_is_gone() {
     for is_queued in [true, false] {
         let (_locks, guard, slot) = held().await;
-        let turn = slot.locked().turn.unwrap();
-        let token = slot.locked().lease.as_ref().unwrap().token.clone();
+        let turn = slot.state.lock().turn.unwrap();
+        let token = slot.state.lock().lease.as_ref().unwrap().token.clone();
         if is_queued {
-            slot.locked().lease.as_mut().unwrap().expose();
+            slot.state.lock().lease.as_mut().unwrap().expose();
         }
         slot.end(turn, Moment::now());
         assert!(!slot.has_lease());
@@ -125,16 +125,16 @@ async fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
     ] {
         let mut pending = PendingAsk::new(locks.core().next_token(false), None, CLAIM);
         pending.on_answer(&ask(&pending.token, true), Answer::Busy(busy));
-        slot.locked().pending = Some(Box::new(pending));
+        slot.state.lock().pending = Some(Box::new(pending));
         assert_eq!(slot.holder_elsewhere().as_deref(), holder);
     }
-    slot.locked().pending = None;
+    slot.state.lock().pending = None;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_without_an_answer_is_owed_and_sent_again_ever_more_slowly_until_the_hold_ends() {
     let (locks, guard, slot) = held().await;
-    let (key, token) = (guard.key().into(), slot.locked().lease.as_ref().unwrap().token.clone());
+    let (key, token) = (guard.key().into(), slot.state.lock().lease.as_ref().unwrap().token.clone());
     let renewal =
         Renewal { key, token, share: None, lease: Duration::from_secs(30), grace: Duration::ZERO, arms: false };
     let confirmed = Renewed::Until(Deadline::after(renewal.lease));
@@ -145,6 +145,6 @@ async fn a_renewal_without_an_answer_is_owed_and_sent_again_ever_more_slowly_unt
         let action = slot.next_action(Trigger::Timer, &round(&locks));
         assert!(matches!(action, Action::Renew(..)), "{action:?}");
     }
-    slot.locked().lease.as_mut().unwrap().until = Deadline::after(Duration::ZERO);
+    slot.state.lock().lease.as_mut().unwrap().until = Deadline::after(Duration::ZERO);
     assert!(matches!(slot.on_renewal(&renewal, Moment::now(), None), Action::Lost(..)));
 }

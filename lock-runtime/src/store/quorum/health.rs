@@ -1,7 +1,7 @@
 //! [`HealthCheck`]: which servers answer, and which of them may vote.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -13,6 +13,7 @@ use super::votes::{Votes, majority};
 use super::{Quorum, detach, start_on};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
+use crate::mutex::Mutex;
 use crate::store::StoreError;
 use crate::store::voter::{Eligibility, Voter};
 
@@ -31,7 +32,7 @@ pub(super) struct HealthCheck(Mutex<Option<Moment>>);
 
 impl HealthCheck {
     fn is_due(&self) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         let is_due = last.is_none_or(|last| last.elapsed() >= INTERVAL);
         if is_due {
             *last = Some(Moment::now());

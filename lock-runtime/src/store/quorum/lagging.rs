@@ -4,26 +4,22 @@
 //! another connection then overtakes the ask on that server, and the lock stays there until the claim ends. So such a release
 //! is also sent behind the ask.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::StreamExt;
 
 use super::{Pending, detach};
+use crate::mutex::Mutex;
 use crate::token::Token;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lagging(Arc<Mutex<Vec<Token>>>);
 
 impl Lagging {
-    fn locked(&self) -> MutexGuard<'_, Vec<Token>> {
-        // Nothing that can panic runs under this lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether an ask for the token may still be on its way to a server.
     pub(super) fn has(&self, token: &Token) -> bool {
         mutant!(LaggingForgotten => return false);
-        self.locked().contains(token)
+        self.0.lock().contains(token)
     }
 
     /// Lets the `rest` of the asks end by themselves. Until then these tokens, which a majority granted, are known.
@@ -31,7 +27,7 @@ impl Lagging {
         if rest.is_empty() || tokens.is_empty() {
             return detach(rest);
         }
-        self.locked().extend(tokens.iter().cloned());
+        self.0.lock().extend(tokens.iter().cloned());
         let followed = Followed { lagging: self.clone(), tokens };
         tokio::spawn(async move {
             rest.for_each(|_| std::future::ready(())).await;
@@ -48,6 +44,6 @@ struct Followed {
 
 impl Drop for Followed {
     fn drop(&mut self) {
-        self.lagging.locked().retain(|token| !self.tokens.contains(token));
+        self.lagging.0.lock().retain(|token| !self.tokens.contains(token));
     }
 }

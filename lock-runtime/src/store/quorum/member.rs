@@ -1,9 +1,10 @@
 //! [`Member`]: what a quorum knows of one of its servers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Deadline, Moment};
+use crate::mutex::Mutex;
 use crate::observe;
 use crate::store::voter::Voter;
 use crate::store::{Answers, StoreError};
@@ -34,11 +35,6 @@ impl<S: Voter> Member<S> {
         Arc::new(Self { node, number, failed: Mutex::default() })
     }
 
-    fn locked(&self) -> MutexGuard<'_, Option<Failed>> {
-        // Nothing that can panic runs under this lock.
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes the outcome of a verb with this deadline.
     pub(super) fn note<T>(&self, deadline: Deadline, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         let error = outcome.as_ref().err().cloned();
@@ -47,7 +43,7 @@ impl<S: Voter> Member<S> {
         {
             return outcome;
         }
-        let mut failed = self.locked();
+        let mut failed = self.failed.lock();
         let is_news = failed.as_ref().is_none_or(|failed| failed.error.is_none());
         if error.is_some() || failed.is_some() {
             *failed = error.clone().map(|error| Failed { at: Moment::now(), error: Some(error) });
@@ -67,16 +63,16 @@ impl<S: Voter> Member<S> {
 
     /// Notes that the server takes longer than the others.
     pub(super) fn mark_slow(&self) {
-        self.locked().get_or_insert_with(|| Failed { at: Moment::now(), error: None });
+        self.failed.lock().get_or_insert_with(|| Failed { at: Moment::now(), error: None });
     }
 
     /// The failure of a server that does not answer.
     pub(super) fn failure(&self) -> Option<StoreError> {
-        self.locked().as_ref()?.error.clone()
+        self.failed.lock().as_ref()?.error.clone()
     }
 
     /// Whether others should be asked first.
     pub(super) fn is_doubtful(&self) -> bool {
-        self.locked().as_ref().is_some_and(|failed| failed.error.is_some() || failed.at.elapsed() < SLOW_FOR)
+        self.failed.lock().as_ref().is_some_and(|failed| failed.error.is_some() || failed.at.elapsed() < SLOW_FOR)
     }
 }

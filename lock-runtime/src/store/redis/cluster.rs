@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
@@ -24,6 +24,7 @@ use super::failure::CallError;
 use super::hash_slot::slot_of;
 use super::link::{Called, Channel, InFlight, Link, Outgoing};
 use crate::clock::{Deadline, Moment};
+use crate::mutex::Mutex;
 use crate::store::Events;
 
 /// Connections to the masters of a cluster.
@@ -95,7 +96,7 @@ impl Cluster {
 
     fn links(&self) -> MutexGuard<'_, BTreeMap<Node, Arc<Link>>> {
         // Nothing that can panic runs under this lock.
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+        self.links.lock()
     }
 
     /// The link to the master of the key's slot. `None` when the master is not known, or was not needed yet.

@@ -10,7 +10,7 @@
 //! Each item has its own answer. Rule 1 (what was sent and not answered is withdrawn): the claim of a task that is gone is taken
 //! out of the batch while the batch is not sent. Then there is nothing to withdraw.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::runtime;
 use tokio::sync::oneshot;
@@ -20,6 +20,7 @@ use super::link::Link;
 use super::servers::Servers;
 use super::verb::Verb;
 use crate::clock::{Deadline, Moment};
+use crate::mutex::Mutex;
 use crate::store::{Ask, Events, Release, StoreError};
 
 mod claims;
@@ -84,7 +85,7 @@ impl Gather {
         (item, deadline): (I, Deadline),
         answer: oneshot::Sender<Result<I::Answer, StoreError>>,
     ) -> (u64, Option<Moment>) {
-        let Pending { last, batches } = &mut *self.locked();
+        let Pending { last, batches } = &mut *self.pending.lock();
         *last += 1;
         let entry = Entry { number: *last, item, deadline, answer };
         if let Some((_, batch)) = batches.iter_mut().find(|(id, _)| *id == runtime) {
@@ -98,14 +99,14 @@ impl Gather {
     }
 
     fn take(&self, runtime: runtime::Id) -> Option<Batch> {
-        let Pending { batches, .. } = &mut *self.locked();
+        let Pending { batches, .. } = &mut *self.pending.lock();
         let place = batches.iter().position(|(id, _)| *id == runtime)?;
         Some(batches.swap_remove(place).1)
     }
 
     /// Takes an item out of its batch. `None` when the batch was taken to be sent.
     fn remove<I: Item>(&self, runtime: runtime::Id, number: u64) -> Option<Entry<I>> {
-        let Pending { batches, .. } = &mut *self.locked();
+        let Pending { batches, .. } = &mut *self.pending.lock();
         let (_, batch) = batches.iter_mut().find(|(id, _)| *id == runtime)?;
         let entries = I::list(batch);
         let place = entries.iter().position(|entry| entry.number == number)?;
@@ -113,14 +114,9 @@ impl Gather {
     }
 
     fn has<I: Item>(&self, runtime: runtime::Id, number: u64) -> bool {
-        let Pending { batches, .. } = &mut *self.locked();
+        let Pending { batches, .. } = &mut *self.pending.lock();
         let batch = batches.iter_mut().find(|(id, _)| *id == runtime);
         batch.is_some_and(|(_, batch)| I::list(batch).iter().any(|entry| entry.number == number))
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Pending> {
-        // Nothing that can panic runs under this lock.
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -21,6 +21,7 @@ use super::replicas::Replicas;
 use super::vote::Vote;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::fork::Origin;
+use crate::mutex::Mutex;
 use crate::observe;
 use crate::store::server_age::Sighting;
 use crate::store::{Anchor, Events, Traffic};
@@ -187,23 +188,18 @@ impl Link {
     }
 
     pub(super) fn is_connected(&self) -> bool {
-        self.locked().live.is_some()
+        self.state.lock().live.is_some()
     }
 
     /// Whether a renewal on the connection can arm an alarm.
     pub(super) fn has_alarms(&self) -> bool {
-        self.locked().live.as_ref().is_some_and(|live| live.has_alarms)
+        self.state.lock().live.as_ref().is_some_and(|live| live.has_alarms)
     }
 
     /// Connects when there is no connection.
     pub(super) async fn connect_again(&self, deadline: Deadline) {
         // The next command reports why there is no connection.
         let _ = self.live(deadline).await;
-    }
-
-    fn locked(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic runs under this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in a message that came on the connection of `generation`.
@@ -234,7 +230,7 @@ impl Link {
         if self.origin.is_inherited_at(deadline.start()) {
             return Err(CallError::Inherited);
         }
-        let live = self.locked().live.clone();
+        let live = self.state.lock().live.clone();
         if let Some(live) = live {
             return Ok((live, deadline));
         }
@@ -256,13 +252,13 @@ impl Link {
 
     /// The vote of the server that is connected.
     pub(super) fn live_vote(&self) -> Option<Arc<Vote>> {
-        self.locked().live.as_ref()?.vote.clone()
+        self.state.lock().live.as_ref()?.vote.clone()
     }
 
     /// Gives up the connection of `generation`. Everybody who waits for a push has to ask again.
     pub(super) fn drop_connection(&self, generation: u64) {
         let dropped = {
-            let mut state = self.locked();
+            let mut state = self.state.lock();
             if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
                 return;
             }

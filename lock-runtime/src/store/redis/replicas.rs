@@ -1,13 +1,11 @@
 //! [`Replicas`]: how many replicas must have a grant before it counts.
 
-use std::sync::PoisonError;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
-
 use super::failure::CallError;
 use crate::clock::Deadline;
+use crate::mutex::Mutex;
 use crate::store::StoreError;
 
 /// Reserved so that "too few replicas" still reaches the caller before its deadline.
@@ -19,9 +17,9 @@ pub(crate) struct Replicas {
     pub(super) within: Duration,
     /// How many callers have asked so far.
     pub(super) asked: AtomicU64,
-    pub(super) last: Mutex<Last>,
+    pub(super) last: tokio::sync::Mutex<Last>,
     /// When the server will have answered the `WAIT` that is under way; `None` when there is no `WAIT`.
-    waiting: std::sync::Mutex<Option<Deadline>>,
+    waiting: Mutex<Option<Deadline>>,
 }
 
 /// The last confirmation. All callers that asked before it was sent share it. There is never more than one: a `WAIT` delays
@@ -36,18 +34,18 @@ pub(super) struct Last {
 
 impl Replicas {
     pub(crate) fn new(count: u32, within: Duration) -> Self {
-        let last = Mutex::new(Last { generation: 0, covers: 0, outcome: Ok(()) });
-        Self { count, within, asked: AtomicU64::new(0), last, waiting: std::sync::Mutex::default() }
+        let last = tokio::sync::Mutex::new(Last { generation: 0, covers: 0, outcome: Ok(()) });
+        Self { count, within, asked: AtomicU64::new(0), last, waiting: Mutex::default() }
     }
 
     /// Whether a `WAIT` delays everything else on the connection.
     pub(super) fn keep_waiting(&self) -> bool {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = self.waiting.lock();
         waiting.is_some_and(|until| !until.has_passed())
     }
 
     pub(super) fn wait_until(&self, answered: Option<Deadline>) {
-        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = answered;
+        *self.waiting.lock() = answered;
     }
 
     pub(super) fn unconfirmed(&self, limit: Duration) -> CallError {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::future::pending;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -22,6 +22,7 @@ use tokio::time::timeout;
 use super::failure::CallError;
 use super::greeting::{Greeted, OnFailover, greet, is_tls, with_settings};
 use crate::clock::Moment;
+use crate::mutex::Mutex;
 use listener::{Choice, Listener, Said};
 use search::Search;
 
@@ -129,13 +130,13 @@ impl Sentinels {
 
     fn known(&self) -> MutexGuard<'_, Option<ConnectionInfo>> {
         // Nothing that can panic runs under this lock.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Whether no sentinel has reported a later choice.
     fn is_latest(&self, choice: &Choice) -> bool {
         // Nothing that can panic runs under this lock.
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.latest.lock();
         if latest.is_some_and(|(epoch, told)| choice.epoch < epoch && told.elapsed() < MEMORY) {
             return false;
         }

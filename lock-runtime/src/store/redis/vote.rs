@@ -4,12 +4,12 @@
 //! has no vote until every lease that it may have forgotten has ended. A marker on the server shows whether the server is
 //! new or has lost its data: docs/protocol.md.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::{FromRedisValue, Pipeline, Value};
 
 use super::failure::CallError;
+use crate::mutex::Mutex;
 use crate::store::server_age::{Age, Sighting};
 use crate::store::voter::{Eligibility, MARKER};
 
@@ -42,7 +42,7 @@ impl Vote {
     }
 
     pub(super) fn eligibility(&self) -> Eligibility {
-        let marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner);
+        let marker = self.marker.lock();
         if marker.as_ref() == Some(&self.run_id) {
             return Eligibility::InService;
         }
@@ -55,7 +55,7 @@ impl Vote {
     }
 
     pub(super) fn mark(&self, marker: Option<String>) {
-        *self.marker.lock().unwrap_or_else(PoisonError::into_inner) = marker;
+        *self.marker.lock() = marker;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -16,6 +16,7 @@ use super::super::hash_slot::{SLOTS, slot_of};
 use super::map::{Map, Node};
 use super::seeds::Seeds;
 use crate::clock::{Drift, Moment};
+use crate::mutex::Mutex;
 use crate::store::Events;
 
 /// The nodes are asked for the map at most this often.
@@ -76,43 +77,38 @@ impl Topology {
         self.seeds.endpoint(node)
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic runs under this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The slot's master, and since when it is doubtful.
     pub(super) fn master(&self, slot: u16) -> Option<(Node, Option<Moment>)> {
-        let state = self.locked();
+        let state = self.state.lock();
         let master = state.map.master(slot)?;
         Some((master.clone(), state.doubtful.get(master).copied()))
     }
 
     /// The number of the master of the key's slot.
     pub(super) fn index(&self, key: &str) -> usize {
-        self.locked().map.index(slot_of(key))
+        self.state.lock().map.index(slot_of(key))
     }
 
     pub(super) fn lives_at(&self, key: &str, node: &Node) -> bool {
-        self.locked().map.master(slot_of(key)) == Some(node)
+        self.state.lock().map.master(slot_of(key)) == Some(node)
     }
 
     pub(super) fn is_master(&self, node: &Node) -> bool {
-        self.locked().map.is_master(node)
+        self.state.lock().map.is_master(node)
     }
 
     /// All masters.
     pub(super) fn masters(&self) -> Vec<Node> {
-        let state = self.locked();
+        let state = self.state.lock();
         state.map.nodes().filter(|node| state.map.is_master(node)).cloned().collect()
     }
 
     pub(super) fn doubt(&self, node: &Node) {
-        self.locked().doubtful.entry(node.clone()).or_insert_with(Moment::now);
+        self.state.lock().doubtful.entry(node.clone()).or_insert_with(Moment::now);
     }
 
     pub(super) fn trust(&self, node: &Node) {
-        self.locked().doubtful.remove(node);
+        self.state.lock().doubtful.remove(node);
     }
 
     /// A node named the slot's new master. Most likely more slots have moved, and the new master knows them.
@@ -148,13 +144,13 @@ impl Topology {
                 topology.end();
             });
             let _ = timeout(limit, asked).await;
-        } else if self.locked().asked.is_some_and(|(_, is_over)| !is_over) {
+        } else if self.state.lock().asked.is_some_and(|(_, is_over)| !is_over) {
             let _ = timeout(limit.min(PAUSE), asked).await;
         }
     }
 
     async fn ask_for(&self, slot: u16) {
-        let before = self.locked().map.clone();
+        let before = self.state.lock().map.clone();
         let is_news = |map: &Map| {
             let master = map.master(slot);
             map.epoch >= before.epoch && master.is_some() && master != before.master(slot)
@@ -167,7 +163,7 @@ impl Topology {
     /// Whether it is time to ask. It is not while another task asks, or has just asked. That task may be blocked, or may ask
     /// nodes that are. So nobody waits for its end for longer than the command timeout.
     fn begin(&self) -> bool {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let quiet = |is_over| if is_over { PAUSE } else { PAUSE.max(self.command_timeout) };
         if state.asked.is_some_and(|(at, is_over)| at.elapsed() < quiet(is_over)) {
             return false;
@@ -177,7 +173,7 @@ impl Topology {
     }
 
     fn end(&self) {
-        if let Some((_, is_over)) = &mut self.locked().asked {
+        if let Some((_, is_over)) = &mut self.state.lock().asked {
             *is_over = true;
         }
         self.asked.notify_waiters();
@@ -185,7 +181,7 @@ impl Topology {
 
     /// The nodes to ask: those that answer, or all nodes when none does.
     fn witnesses(&self) -> Vec<Node> {
-        let state = self.locked();
+        let state = self.state.lock();
         let mut nodes: Vec<Node> = state.map.nodes().cloned().collect();
         for seed in self.seeds.nodes() {
             if !nodes.contains(seed) {
@@ -231,7 +227,7 @@ impl Topology {
     /// Takes over a node's map, unless the map is older: it may name an old master that still takes writes.
     fn learn(&self, map: Map) {
         {
-            let mut state = self.locked();
+            let mut state = self.state.lock();
             if map.epoch < state.map.epoch && state.told.is_some_and(|told| told.elapsed() < MEMORY) {
                 return;
             }
@@ -244,7 +240,7 @@ impl Topology {
     /// to be repeated at the new master.
     fn change(&self, change: impl FnOnce(&mut Map)) {
         let moved: HashSet<u16> = {
-            let mut state = self.locked();
+            let mut state = self.state.lock();
             let before = state.map.clone();
             change(&mut state.map);
             let State { map, doubtful, .. } = &mut *state;
@@ -331,7 +327,7 @@ mod tests {
         fn on_contention(&self, _: &str) {}
 
         fn on_interruption(&self, affects: &dyn Fn(&str) -> bool) {
-            *self.0.lock().unwrap() = Some(["b", "foo"].map(affects));
+            *self.0.lock() = Some(["b", "foo"].map(affects));
         }
     }
 
@@ -349,7 +345,7 @@ mod tests {
             (5, 40, 50, Some([true, true])),
         ] {
             topology.learn(map(epoch, first, second));
-            assert_eq!(heard.0.lock().unwrap().take(), affected, "{epoch}");
+            assert_eq!(heard.0.lock().take(), affected, "{epoch}");
         }
     }
 

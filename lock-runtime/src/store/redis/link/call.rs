@@ -284,7 +284,7 @@ impl Link {
         if self.origin.is_inherited() {
             return;
         }
-        let Some(mut live) = self.locked().live.clone() else {
+        let Some(mut live) = self.state.lock().live.clone() else {
             return;
         };
         self.note_commands(1);

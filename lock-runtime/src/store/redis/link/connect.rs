@@ -80,7 +80,7 @@ impl Link {
     /// Ends the attempts that are under way.
     #[cfg(test)]
     fn abort_attempts(&self) {
-        let attempts = std::mem::take(&mut self.locked().attempts);
+        let attempts = std::mem::take(&mut self.state.lock().attempts);
         attempts.into_iter().for_each(Attempt::abort);
     }
 
@@ -97,7 +97,7 @@ impl Link {
             if timeout_at(another.min(end), changed).await.is_err() && Instant::now() >= end {
                 mutant!(AttemptEndsWithCaller => self.abort_attempts());
                 // This task may have been late, while the connection was in time.
-                return self.locked().live.clone().ok_or(CallError::NoConnection(deadline.span()));
+                return self.state.lock().live.clone().ok_or(CallError::NoConnection(deadline.span()));
             }
         }
     }
@@ -109,7 +109,7 @@ impl Link {
     /// ready wins.
     pub(super) fn live_or_attempt(&self) -> Outlook {
         let (generation, oldest, pause) = {
-            let mut state = self.locked();
+            let mut state = self.state.lock();
             if let Some(live) = state.live.clone() {
                 return Outlook::Live(live);
             }
@@ -150,14 +150,14 @@ impl Link {
         };
         let task = tokio::spawn(opening.run()).abort_handle();
         // A runtime that ends has already dropped the task, and then the attempt is not noted any more.
-        if let Some(attempt) = self.locked().attempts.iter_mut().find(|attempt| attempt.generation == generation) {
+        if let Some(attempt) = self.state.lock().attempts.iter_mut().find(|attempt| attempt.generation == generation) {
             attempt.task = Some(task);
         }
     }
 
     /// Takes in the outcome of an attempt.
     fn on_attempt(&self, generation: u64, outcome: Result<Opened, CallError>) {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let Some(place) = state.attempts.iter().position(|attempt| attempt.generation == generation) else {
             // Another attempt took the place of this one, and its connection is closed.
             return;
@@ -215,7 +215,7 @@ impl Link {
 
     /// An attempt ended with its runtime. This says nothing about the server.
     fn on_attempt_gone(&self, generation: u64) {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         let before = state.attempts.len();
         state.attempts.retain(|attempt| attempt.generation != generation);
         let was_noted = state.attempts.len() < before;
@@ -227,7 +227,7 @@ impl Link {
 
     /// The connection of `generation` leads to the wrong server, whether it is in use or still being made.
     fn on_overtaken(&self, generation: u64) {
-        for attempt in self.locked().attempts.iter_mut().filter(|attempt| attempt.generation == generation) {
+        for attempt in self.state.lock().attempts.iter_mut().filter(|attempt| attempt.generation == generation) {
             attempt.is_overtaken = true;
         }
         self.drop_connection(generation);
@@ -237,7 +237,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         // A dropped manager leaves no half-open connections.
-        let attempts = std::mem::take(&mut self.locked().attempts);
+        let attempts = std::mem::take(&mut self.state.lock().attempts);
         attempts.into_iter().for_each(Attempt::abort);
     }
 }

@@ -13,13 +13,13 @@ const FAR: Duration = Duration::from_millis(10);
 impl Link {
     /// Whether the connection was made after `moment`.
     pub(in super::super) fn was_made_after(&self, moment: Moment) -> bool {
-        let made = self.locked().live.as_ref().map(|live| live.made.at);
+        let made = self.state.lock().live.as_ref().map(|live| live.made.at);
         made.is_some_and(|made| !made.since(moment).is_zero())
     }
 
     /// Whether there has ever been a connection.
     pub(in super::super) fn was_used(&self) -> bool {
-        self.locked().was_connected
+        self.state.lock().was_connected
     }
 
     /// How long the server takes to answer, as far as it is known.

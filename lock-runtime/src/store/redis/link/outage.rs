@@ -13,7 +13,7 @@ const FRESH: Duration = Duration::from_secs(1);
 impl Link {
     /// Why the server can't be reached now, and for how long nobody has reached it. `None` when it may be there.
     pub(in super::super) fn outage(&self) -> Option<(Duration, CallError)> {
-        let state = self.locked();
+        let state = self.state.lock();
         let now = Moment::now();
         if state.live.is_some() {
             let silent = now.since(state.silent_since?);

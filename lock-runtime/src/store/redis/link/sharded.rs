@@ -3,13 +3,13 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use redis::{Cmd, PushKind, Value};
 
 use super::super::hash_slot::{slot_of, tag_of};
 use super::super::reply::text;
 use super::{Channel, Link, Live};
+use crate::mutex::Mutex;
 use crate::store::NodeId;
 
 /// A connection subscribes to the channels of this number of slots at most. For other slots the server uses the process's own channel.
@@ -34,7 +34,7 @@ impl Shard {
 
     fn heard(&self) -> std::sync::MutexGuard<'_, HashSet<u16>> {
         // Nothing that can panic runs under this lock.
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.heard.lock()
     }
 
     /// The command that subscribes to the channel of `slot`; `None` when this need not be, or can't be.
@@ -69,14 +69,14 @@ impl Link {
     /// What a script needs to know in order to publish on the sharded channels of the slot of `key`: the text in their braces.
     /// `None` without a connection to a node of a cluster.
     pub(in super::super) fn shard_tag(&self, key: &str) -> Option<u32> {
-        let is_sharded = || self.locked().live.as_ref().is_some_and(|live| live.shard.is_some());
+        let is_sharded = || self.state.lock().live.as_ref().is_some_and(|live| live.shard.is_some());
         (self.endpoint.is_node() && is_sharded()).then(|| tag_of(slot_of(key)))
     }
 
     /// Whether the node at the other end of the connection of `generation` is `sender`.
     pub(super) fn leads_to(&self, sender: NodeId, generation: u64) -> bool {
         mutant!(RelayedGrantTrusted => return true);
-        let state = self.locked();
+        let state = self.state.lock();
         let live = state.live.as_ref().filter(|live| live.made.generation == generation);
         live.and_then(|live| live.shard.as_ref()).is_some_and(|shard| shard.node == sender)
     }

@@ -12,7 +12,7 @@ impl Link {
     pub(super) fn on_reply(&self) {
         if self.is_silent.load(Ordering::Relaxed) {
             self.is_silent.store(false, Ordering::Relaxed);
-            if self.locked().silent_since.take().is_some() {
+            if self.state.lock().silent_since.take().is_some() {
                 observe::answers_again(&self.server);
             }
         }
@@ -21,7 +21,7 @@ impl Link {
     /// A command went unanswered. After twice the command timeout without any answer the connection is given up. So a slow
     /// server is not flooded with new connections, and a dead connection is replaced soon.
     pub(super) fn on_silence(&self, generation: u64, sent: Moment, limit: Duration) {
-        let mut state = self.locked();
+        let mut state = self.state.lock();
         if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
             return;
         }
