@@ -289,7 +289,7 @@ impl PendingAsk {
     ///
     /// The time to ask is the end of the owner's lease. The repetitions by the keeper are the safety net. An owner that
     /// renews is left to that safety net, because otherwise each of its renewals would cause an ask.
-    pub(super) fn next_ask(&self, now: Moment) -> Option<Duration> {
+    pub(super) fn pause_before_ask(&self, now: Moment) -> Option<Duration> {
         let refusal = self.refusal.as_ref();
         let frees_in = refusal.and_then(|refusal| refusal.frees).map_or(Duration::MAX, |frees| frees.remaining_at(now));
         let quiet = match refusal {

@@ -143,7 +143,7 @@ impl Turn {
             return step;
         }
         if pending.only_waits()
-            && let Some(pause) = pending.next_ask(now)
+            && let Some(pause) = pending.pause_before_ask(now)
             // A single try asks once, even when it took up a turn that another task had left.
             && let left = attempt.give_up().remaining_at(now)
             && !left.is_zero()

@@ -69,7 +69,7 @@ fn an_ask_that_came_just_before_the_end_of_a_lease_is_repeated_at_that_end() {
     for frees_in in [0, 1, 10] {
         refuse(&mut pending, busy("x", 1, 0));
         refuse(&mut pending, busy("x", 1, frees_in));
-        let next = pending.next_ask(Moment::now());
+        let next = pending.pause_before_ask(Moment::now());
         assert!(next.is_none_or(|next| next <= Duration::from_millis(frees_in)), "{frees_in}: {next:?}");
     }
 }
