@@ -24,6 +24,7 @@ over_every_store![
     opposite_orders_never_block_each_other,
     tokens_come_in_the_order_of_the_keys_given,
     a_body_is_stopped_when_one_lock_is_lost_and_the_others_are_released,
+    a_request_that_lost_a_key_begins_again_with_the_time_that_is_left,
     keys_that_the_task_holds_are_entered,
     a_body_of_several_keys_is_entered_for_each,
     a_plain_acquire_of_a_held_key_is_refused,
@@ -212,6 +213,30 @@ async fn a_body_is_stopped_when_one_lock_is_lost_and_the_others_are_released(wor
     assert!(matches!(error, LockError::Lost { completed: false, forced: true, .. }), "{error:?}");
     assert_eq!(error.key(), Some("p:b"));
     assert_free(&other, &["a", "b", "c"]).await;
+}
+
+async fn a_request_that_lost_a_key_begins_again_with_the_time_that_is_left(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    if world.is_quorum() {
+        return;
+    }
+    let busy = hold(&other, "b").await;
+    let request = async { manager.lock_all("p", ["a", "b"]).timeout(SHORT * 5).acquire().await.unwrap() };
+    let sibling = async {
+        let guard = hold(&manager, "a").await;
+        busy.release().await.unwrap();
+        sleep(SHORT / 2).await;
+        guard.release().await.unwrap();
+    };
+    let lose = async {
+        // More than half of the request's time.
+        sleep(SHORT * 3).await;
+        assert!(other.force_release("p", "a").await.unwrap());
+    };
+    let (guard, (), ()) = tokio::join!(request, sibling, lose);
+    assert!(guard.is_valid());
+    guard.release().await.unwrap();
+    assert_free(&other, &["a", "b"]).await;
 }
 
 async fn keys_that_the_task_holds_are_entered(world: World) {
