@@ -16,6 +16,7 @@ mod late;
 mod lingering;
 mod managers;
 mod pending;
+mod readers;
 mod views;
 mod waiters;
 
