@@ -31,7 +31,7 @@ pub(super) enum Ending {
     /// The hold rests for this time, and keeps others out (`rest.rs`). It keeps the turn, too.
     Rests(Duration),
     /// The lease is left to its end in the store: the manager is shut down, and others are to be kept out.
-    Left,
+    LeftToExpire,
 }
 
 /// The outcome of [`Slot::end`].
@@ -185,7 +185,7 @@ impl Turn {
         match ending {
             // The turn is that of the hold.
             Ending::Joint => self.defuse(),
-            Ending::Kept | Ending::Left => {}
+            Ending::Kept | Ending::LeftToExpire => {}
             Ending::Lingers(lingering) => core.on_linger_began(self.slot(), lingering),
             // The keeper ends the hold after its rest.
             Ending::Rests(rest) => {
@@ -222,7 +222,7 @@ impl State {
     fn end_to_rest(&mut self, rest: Duration, entries: ScheduleKeys, is_closed: bool) -> Ended {
         let ending = if is_closed {
             self.lease = None;
-            Ending::Left
+            Ending::LeftToExpire
         } else {
             self.begin_rest();
             Ending::Rests(rest)

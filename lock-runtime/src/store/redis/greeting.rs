@@ -21,7 +21,7 @@ pub(super) struct Greeted {
     pub(super) listening: Option<Arc<JoinSet<()>>>,
     pub(super) hello: Value,
     /// The answers to the commands that were sent along with the greeting.
-    pub(super) told: Vec<Value>,
+    pub(super) replies: Vec<Value>,
     /// The instant before everything was sent.
     pub(super) asked: Moment,
     /// How long the answer took.
@@ -102,11 +102,11 @@ pub(super) async fn greet_over(
         all.add_command(command.clone());
     }
     let asked = Moment::now();
-    let mut told = connection.send_packed_commands(&all, 0, all.len()).await.map_err(of_setup)?;
+    let mut replies = connection.send_packed_commands(&all, 0, all.len()).await.map_err(of_setup)?;
     let round_trip = asked.elapsed();
-    let hello = if told.is_empty() { Value::Nil } else { told.remove(0) };
+    let hello = if replies.is_empty() { Value::Nil } else { replies.remove(0) };
     let hello = hello.extract_error().map_err(of_setup)?;
-    Ok(Greeted { connection, listening: None, hello, told, asked, round_trip })
+    Ok(Greeted { connection, listening: None, hello, replies, asked, round_trip })
 }
 
 /// The settings that the protocol needs, and the settings that find a dead connection.

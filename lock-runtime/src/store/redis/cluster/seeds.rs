@@ -83,7 +83,7 @@ impl Seeds {
                 let text = "a server without cluster mode answers there: write redis://host:port";
                 return Err(CallError::Unsuitable(text.to_owned()));
             }
-            let mut answers = greeted.told.into_iter();
+            let mut answers = greeted.replies.into_iter();
             let (slots, info) = (answers.next().unwrap_or(Value::Nil), answers.next().unwrap_or(Value::Nil));
             let slots = slots.extract_error().map_err(|error| match error.code() {
                 Some("NOPERM") => CallError::Unsuitable("its user lacks +cluster|slots".to_owned()),

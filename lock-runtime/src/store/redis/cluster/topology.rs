@@ -37,7 +37,7 @@ pub(crate) struct Topology {
     pub(super) connect_timeout: Duration,
     state: Mutex<State>,
     /// An answer came, or the time for an answer is over.
-    asked: Notify,
+    ask_ended: Notify,
     /// The node where the next question begins.
     turn: AtomicUsize,
     events: OnceLock<Weak<dyn Events>>,
@@ -51,7 +51,7 @@ struct State {
     /// Since when a master is doubtful. A connection that was made later ends the doubt.
     doubtful: BTreeMap<Node, Moment>,
     /// When the nodes were last asked for the map, and whether that has ended.
-    asked: Option<(Moment, bool)>,
+    last_ask: Option<(Moment, bool)>,
 }
 
 impl Topology {
@@ -62,7 +62,7 @@ impl Topology {
             command_timeout,
             connect_timeout,
             state: Mutex::default(),
-            asked: Notify::new(),
+            ask_ended: Notify::new(),
             turn: AtomicUsize::new(0),
             events: OnceLock::new(),
         })
@@ -136,16 +136,16 @@ impl Topology {
     /// nodes that are far away may take longer to answer than the caller waits.
     pub(super) async fn look_for(self: &Arc<Self>, slot: u16, limit: Duration) {
         let limit = limit.min(self.command_timeout / 2);
-        let asked = self.asked.notified();
+        let ask_ended = self.ask_ended.notified();
         if self.begin() {
             let topology = Arc::clone(self);
             tokio::spawn(async move {
                 topology.ask_for(slot).await;
                 topology.end();
             });
-            let _ = timeout(limit, asked).await;
-        } else if self.state.lock().asked.is_some_and(|(_, is_over)| !is_over) {
-            let _ = timeout(limit.min(PAUSE), asked).await;
+            let _ = timeout(limit, ask_ended).await;
+        } else if self.state.lock().last_ask.is_some_and(|(_, is_over)| !is_over) {
+            let _ = timeout(limit.min(PAUSE), ask_ended).await;
         }
     }
 
@@ -165,18 +165,18 @@ impl Topology {
     fn begin(&self) -> bool {
         let mut state = self.state.lock();
         let quiet = |is_over| if is_over { PAUSE } else { PAUSE.max(self.command_timeout) };
-        if state.asked.is_some_and(|(at, is_over)| at.elapsed() < quiet(is_over)) {
+        if state.last_ask.is_some_and(|(at, is_over)| at.elapsed() < quiet(is_over)) {
             return false;
         }
-        state.asked = Some((Moment::now(), false));
+        state.last_ask = Some((Moment::now(), false));
         true
     }
 
     fn end(&self) {
-        if let Some((_, is_over)) = &mut self.state.lock().asked {
+        if let Some((_, is_over)) = &mut self.state.lock().last_ask {
             *is_over = true;
         }
-        self.asked.notify_waiters();
+        self.ask_ended.notify_waiters();
     }
 
     /// The nodes to ask: those that answer, or all nodes when none does.

@@ -305,24 +305,24 @@ impl Opening {
         });
         let greeted = self.endpoint.connect(config, &self.commands(), self.connect_timeout, &on_failover).await?;
         greeted.check()?;
-        let mut told = greeted.told.into_iter();
-        let time: (u64, u64) = redis::from_redis_value(told.next().unwrap_or(Value::Nil).extract_error()?)
+        let mut replies = greeted.replies.into_iter();
+        let time: (u64, u64) = redis::from_redis_value(replies.next().unwrap_or(Value::Nil).extract_error()?)
             .map_err(redis::RedisError::from)?;
         let anchor = Anchor { sent: greeted.asked, store_micros: micros(time), drift: self.drift, node: None };
         let vote = match self.max_lease {
             Some(max_lease) => {
                 let link = link.upgrade().ok_or(CallError::NoConnection(Duration::ZERO))?;
-                Some(Arc::new(Vote::read((told.next(), told.next()), max_lease, &link.sighting)?))
+                Some(Arc::new(Vote::read((replies.next(), replies.next()), max_lease, &link.sighting)?))
             }
             None => None,
         };
         let has_alarms =
-            !self.is_of_callers() && [told.next(), told.next()].iter().all(|told| *told == Some(Value::Okay));
+            !self.is_of_callers() && [replies.next(), replies.next()].iter().all(|reply| *reply == Some(Value::Okay));
         // Without its channel the keeper renews all the same, and its messages go to the callers' channel.
         if self.is_of_callers() {
-            told.next().unwrap_or(Value::Nil).extract_error()?;
+            replies.next().unwrap_or(Value::Nil).extract_error()?;
         }
-        let shard = self.endpoint.is_node().then(|| Shard::of(told.next())).flatten();
+        let shard = self.endpoint.is_node().then(|| Shard::of(replies.next())).flatten();
         let live = Live {
             connection: greeted.connection,
             made: Made { generation, at: Moment::now() },
