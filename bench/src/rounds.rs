@@ -122,11 +122,12 @@ fn takes_part(arguments: &Arguments, case: &Case, who: Who, round: u32, rounds: 
 fn weighing_program(this: &Path) -> Option<PathBuf> {
     let program = this.with_file_name(format!("weigh{}", std::env::consts::EXE_SUFFIX));
     if let Some(cargo) = std::env::var_os("CARGO") {
-        let build =
-            Command::new(cargo).args(["build", "--quiet", "--release", "-p", "bench", "--bin", "weigh"]).status();
-        if !build.is_ok_and(|status| status.success()) {
-            eprintln!("the program that counts allocations can't be built: no such columns");
-        }
+        // A build that fails says why.
+        let _ = Command::new(cargo).args(["build", "--quiet", "--release", "-p", "bench", "--bin", "weigh"]).status();
     }
-    program.exists().then_some(program)
+    if !program.exists() {
+        eprintln!("the program that counts allocations is missing ({}): no such columns", program.display());
+        return None;
+    }
+    Some(program)
 }
