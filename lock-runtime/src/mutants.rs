@@ -80,6 +80,7 @@ mod seeded {
         PartKnowsNoWhole,
         PermitQueueForgotten,
         QueueBehindPartForgotten,
+        QueueBesideUntold,
         ReadersOvertakeWriter,
         ReleasePerHold,
         RenewedPastMaxHold,

@@ -325,12 +325,7 @@ fn on_outcome(
                 slot.record_failure(None);
             }
             attempt.record_success();
-            if slot.is_refused_permit()
-                && let Some(readers) = core.table().lingering_readers(&request.key)
-            {
-                // Rule S7: their lease began to linger before this task asked.
-                core.note_others_wait(&readers);
-            }
+            core.tell_queues_beside(slot, !request.is_try());
             if request.is_try() && slot.is_blocked_by_own_release() {
                 attempt.restart();
             }

@@ -85,6 +85,21 @@ impl Core {
         }
     }
 
+    /// Tells the other queues of this process when `slot` was refused a permit: the store tells other processes only (rule S5).
+    /// For a single try, which does not wait, only a lease that lingers is released.
+    pub(crate) fn tell_queues_beside(&self, slot: &Slot, waits: bool) {
+        if !slot.is_refused_permit() {
+            return;
+        }
+        mutant!(QueueBesideUntold => return);
+        mutant!(LingersBesideOthers => return);
+        for other in self.table.beside(slot) {
+            if let Some(lingered) = other.on_waiter_beside(waits) {
+                self.release_lingered(&other, lingered);
+            }
+        }
+    }
+
     /// Whether a task here has the lock `key` alone, or asks for it alone.
     pub(crate) fn has_turn_here(&self, key: &str) -> bool {
         self.table.get(key).is_some_and(|slot| slot.is_taken())
@@ -293,7 +308,7 @@ impl Events for Core {
                 mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)));
                 self.revoke(&slot, Some(token), LossReason::Forced);
             }
-            // What is still to be granted ends with its claim.
+            // It is released when its use ends, or ends with its claim.
             Some((ForcedToken::Awaited, _)) => {}
             // Nobody here uses the lock any more: its release came after the force.
             None => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)),

@@ -10,7 +10,7 @@ use crate::token::Token;
 pub(super) enum ForcedToken {
     /// It has the lease of the slot.
     Leased,
-    /// Its grant is still to come, or what it is used for is about to end.
+    /// Its grant was not read yet, or what it is used for is about to end. What stands at the lock is released after that.
     Awaited,
 }
 
@@ -22,15 +22,18 @@ impl Slot {
         if lease.as_ref().is_some_and(|lease| lease.token == *token) {
             return Some(ForcedToken::Leased);
         }
-        if ending.iter().any(|ending| ending.token == *token) {
-            // A refused renewal may have told of the loss before the message came.
-            mutant!(ForcedAfterLoss => return Some(ForcedToken::Awaited));
-            if !forced.contains(token) {
-                forced.push(token.clone());
-            }
-            return Some(ForcedToken::Awaited);
+        // A refused renewal may have told of the loss before the message came. Or the task reads its grant after the message.
+        let is_used = |token: &Token| {
+            ending.iter().any(|ending| ending.token == *token)
+                || pending.as_ref().is_some_and(|pending| pending.token == *token)
+        };
+        if !is_used(token) {
+            return None;
         }
-        pending.as_ref().is_some_and(|pending| pending.token == *token).then_some(ForcedToken::Awaited)
+        mutant!(ForcedAfterLoss => return Some(ForcedToken::Awaited));
+        forced.retain(|earlier| earlier != token && is_used(earlier));
+        forced.push(token.clone());
+        Some(ForcedToken::Awaited)
     }
 
     /// Whether the lock of `token` was released by force.

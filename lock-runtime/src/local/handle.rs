@@ -113,6 +113,11 @@ impl HoldHandle {
         }
     }
 
+    /// Releases what stands at the lock, if it was released by force before the hold ended.
+    pub(super) fn release_forced(&self) {
+        self.0.slot.release_forced(&self.0.token);
+    }
+
     pub(crate) fn key(&self) -> &str {
         &self.0.slot.key
     }

@@ -172,9 +172,13 @@ impl Hold {
                     return Err(LockError::Backend { key: self.handle.key().to_owned(), problem: error.problem });
                 }
             };
-            if pending_release.on_answer() && was_lost(&released) {
+            let lost = was_lost(&released).then(|| self.handle.lost_error(true));
+            if pending_release.on_answer()
+                && let Some(lost) = lost
+            {
+                self.handle.release_forced();
                 self.note_loss(hold.map(|hold| EndedHold { reason: LossReason::NotKnown, ..hold }));
-                return Err(self.handle.lost_error(true));
+                return Err(lost);
             }
             if let (Some((turn, _)), Some(ask), Some(answer)) = (turn, again, released.again) {
                 turn.on_answer(&ask, answer);

@@ -193,6 +193,22 @@ impl Slot {
         } else if state.pending.as_mut().is_some_and(|pending| pending.note_contention()) {
             self.changed.notify_waiters();
         }
+        self.yield_lingering(&mut state)
+    }
+
+    /// Takes in that another queue of this process waits for the lock. Returns the lease that has to yield to it.
+    pub(super) fn on_waiter_beside(&self, waits: bool) -> Option<Lingered> {
+        let mut state = self.state.lock();
+        match (&mut state.lease, waits) {
+            (Some(lease), true) => lease.note_contention(),
+            // It may be in front in the store's queue, and its grant is on its way.
+            (None, true) => state.pending.iter_mut().for_each(|pending| pending.note_waiter_behind()),
+            (_, false) => {}
+        }
+        self.yield_lingering(&mut state)
+    }
+
+    fn yield_lingering(&self, state: &mut State) -> Option<Lingered> {
         mutant!(LingersOn => return None);
         if let Some(lease) = state.lease.as_ref().filter(|lease| lease.lingers()) {
             self.core.lingering.bias.on_yield(&self.key, lease.linger.was_used());

@@ -167,10 +167,15 @@ impl PendingAsk {
         self.contended |= pushed.partial && pushed.contended;
     }
 
+    /// Notes that what is granted is wanted by others, too.
+    pub(super) fn note_waiter_behind(&mut self) {
+        self.contended = true;
+    }
+
     /// Notes that another process waits, too. Returns whether to ask at once.
     pub(super) fn note_contention(&mut self) -> bool {
         // The store tells owners alone: the grant of this ask was sent, but is not read yet.
-        self.contended = true;
+        self.note_waiter_behind();
         // An ask that pauses would find out late that the grant was lost.
         let is_lost = self.pauses() && !self.is_granted();
         if is_lost {

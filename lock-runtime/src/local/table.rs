@@ -83,9 +83,11 @@ impl Table {
         keys.slots.get(&slot.key).into_iter().chain(others).any(|other| other.waits())
     }
 
-    /// The slot of readers that keep a lease of `key` for the next of them.
-    pub(super) fn lingering_readers(&self, key: &str) -> Option<Arc<Slot>> {
-        self.keys.lock().sharing.get(key).and_then(Family::lingering)
+    /// The slots that share the lock of `slot`, and have a queue of their own: readers, and other numbers of permits.
+    pub(super) fn beside(&self, slot: &Slot) -> Vec<Arc<Slot>> {
+        let keys = self.keys.lock();
+        let family = keys.sharing.get(&slot.key).map_or(&[][..], Family::slots);
+        family.iter().filter(|other| other.share != slot.share).cloned().collect()
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Slot>> {

@@ -144,6 +144,30 @@ fn a_holder_that_is_cut_off_keeps_the_lock_for_a_claim() {
     }
 }
 
+/// The message of the force comes before the task has read its grant. Its hold is short, so that no renewal tells of the loss.
+#[test]
+fn a_grant_that_is_read_after_the_force_does_not_keep_others_out() {
+    for bug in [None, Some(Mutant::ForcedMarkLeft)] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let _seeded = Seeded::begin(bug);
+            let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+            let (one, other) = (connect(&network, "p"), connect(&network, "q"));
+            one.lock("k", &0).run(async {}).await.unwrap();
+            let mut acquiring = std::pin::pin!(one.lock("k", &0).acquire());
+            assert!(acquiring.as_mut().now_or_never().is_none());
+            sleep(BUSY).await;
+            let start = Instant::now();
+            let force = tokio::spawn(async move { other.force_release("k", &0).await });
+            sleep(BUSY).await;
+            let error = acquiring.await.unwrap().release().await.unwrap_err();
+            assert!(matches!(error, LockError::Lost { completed: true, forced: true, .. }), "{error:?}");
+            assert!(force.await.unwrap().unwrap());
+            assert_eq!(start.elapsed() < SOON, bug.is_none(), "{:?}", start.elapsed());
+        });
+    }
+}
+
 /// A bug, where it is, whether the holder is cut off, and what shows the bug.
 type Case = (&'static str, Bug, bool, &'static str, fn(&Shown) -> bool);
 

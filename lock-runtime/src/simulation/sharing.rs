@@ -42,6 +42,8 @@ enum Mode {
     Alone,
     Read,
     Permit,
+    /// The only permit: another number of them.
+    Only,
 }
 
 /// What a world is about.
@@ -57,6 +59,8 @@ struct Scene {
     is_dense: bool,
     /// Whether the leases of readers and writers linger.
     lingers: bool,
+    /// Whether all tasks are of one process.
+    is_one_process: bool,
 }
 
 const READERS: Scene = Scene::of(&[Mode::Read, Mode::Read, Mode::Read, Mode::Alone]);
@@ -66,10 +70,16 @@ const MIXED: Scene = Scene::of(&[Mode::Read, Mode::Read, Mode::Alone, Mode::Perm
 /// Each process has some readers at any time.
 const CROWDED: Scene =
     Scene { is_dense: true, ..Scene::of(&[Mode::Read, Mode::Read, Mode::Read, Mode::Read, Mode::Read, Mode::Alone]) };
+/// Two numbers of permits in one process: nobody but the process itself can tell the one queue of the other.
+const NUMBERS: Scene = Scene {
+    is_dense: true,
+    is_one_process: true,
+    ..Scene::of(&[Mode::Permit, Mode::Permit, Mode::Permit, Mode::Permit, Mode::Only])
+};
 
 impl Scene {
     const fn of(modes: &'static [Mode]) -> Self {
-        Self { modes, is_troubled: false, is_late: false, is_dense: false, lingers: false }
+        Self { modes, is_troubled: false, is_late: false, is_dense: false, lingers: false, is_one_process: false }
     }
 
     const fn troubled(self) -> Self {
@@ -143,8 +153,10 @@ impl Board {
         let others = self.holds.len();
         let is_alone = mode == Mode::Alone || self.holds.iter().any(|(mode, _)| *mode == Mode::Alone);
         self.shown.overlap |= is_alone && others > 0;
-        let permits = self.holds.iter().filter(|(mode, _)| *mode == Mode::Permit).count();
-        self.shown.too_many |= mode == Mode::Permit && permits >= PERMITS as usize;
+        // A request for the larger number may come beside the only permit.
+        let is_permit = |mode| matches!(mode, Mode::Permit | Mode::Only);
+        let permits = self.holds.iter().filter(|(mode, _)| is_permit(*mode)).count();
+        self.shown.too_many |= is_permit(mode) && permits >= PERMITS as usize;
         self.shown.shared += u64::from(others > 0);
         self.holds.push((mode, Arc::downgrade(guard)));
         // Of those who share the lock, one may look later at a token that it drew earlier.
@@ -199,6 +211,7 @@ impl Task {
             Mode::Read if self.random.u8(..8) == 0 => request.read().renew(false),
             Mode::Read => request.read().linger(self.linger()),
             Mode::Permit => request.permits(PERMITS),
+            Mode::Only => request.permits(1),
         };
         let start = Instant::now();
         let cancelled = self.scene.is_troubled && !is_last && self.random.u8(..6) == 0;
@@ -286,7 +299,7 @@ async fn play(seed: u64, scene: Scene, bug: Option<Bug>) -> (Shown, Weak<Network
     let processes = ["p", "q", "r"].map(|name| connect(&network, name));
     let tasks_each = if scene.is_dense { 12 } else { random.usize(2..6) };
     let mut tasks: Vec<Vec<JoinHandle<()>>> = Vec::new();
-    for locks in &processes {
+    for locks in processes.iter().take(if scene.is_one_process { 1 } else { processes.len() }) {
         let mut begin = || begin(scene, &board, locks, random.usize(..8), &mut random.fork());
         tasks.push((0..tasks_each).map(|_| begin()).collect());
     }
@@ -325,9 +338,10 @@ fn shown(seed: u64, scene: Scene, bug: Option<Bug>) -> Shown {
     shown
 }
 
-const SCENES: [Scene; 11] = [
+const SCENES: [Scene; 12] = [
     READERS,
     CROWDED,
+    NUMBERS,
     PERMITTED,
     MIXED,
     READERS.lingering(),
@@ -374,7 +388,7 @@ fn each_bug_of_shared_leases_shows() {
         "local removed = redis.call('ZSCORE', shared, member)",
     )];
     let untold: &[(&str, &str)] = &[("if channel(owner) ~= but then", "if false then")];
-    let cases: [Case; 11] = [
+    let cases: [Case; 12] = [
         ("a writer beside a reader", Bug::Scripts(beside), READERS, |shown| shown.overlap),
         ("one permit too many", Bug::Scripts(too_many), PERMITTED, |shown| shown.too_many),
         ("readers overtake a writer on the server", Bug::Scripts(overtaken), CROWDED, |shown| {
@@ -393,6 +407,12 @@ fn each_bug_of_shared_leases_shows() {
             shown.longest > SOON
         }),
         ("those who keep a lease are not told of a writer", Bug::Scripts(untold), MIXED, |shown| shown.longest > SOON),
+        (
+            "a queue of the same process is not told of a waiter",
+            Bug::Code(Mutant::QueueBesideUntold),
+            NUMBERS,
+            |shown| shown.longest > SOON_IN_A_CROWD,
+        ),
         ("tasks that wait for a permit are forgotten", Bug::Code(Mutant::PermitQueueForgotten), PERMITTED, |shown| {
             shown.starved
         }),

@@ -350,6 +350,7 @@ async fn a_task_that_is_refused_a_permit_makes_readers_of_its_process_yield() {
     let slots = locks.core().table().sharing("p:k");
     let [readers, permit] = slots.as_slice() else { panic!("{slots:?}") };
     let turn = readers.state.lock().turn.unwrap();
+    readers.state.lock().lease.as_mut().unwrap().contention = None;
     readers.end(turn, Moment::now());
     std::mem::forget(reader);
     assert_eq!(locks.stats().lingering, 1);

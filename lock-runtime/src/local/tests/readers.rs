@@ -1,12 +1,15 @@
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{Instant, sleep};
 
 use crate::clock::Deadline;
 use crate::local::upkeep::ScheduleKeys;
-use crate::{LockGuard, LockManager};
+use crate::mutants::{Mutant, Seeded};
+use crate::{LockGuard, LockManager, LockRequest};
 
 const EXPIRE: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(10);
 
 async fn read(locks: &LockManager) -> LockGuard {
     locks.lock("p", "k").read().expire(EXPIRE).acquire().await.unwrap()
@@ -40,4 +43,35 @@ async fn each_reader_of_a_lost_hold_counts_as_lost() {
     }
     drop(readers);
     assert_eq!((locks.stats().lost, locks.stats().held), (3, 0));
+}
+
+/// Tasks hold the lock by turns, so that it is never free. Returns how long a task that wants its only permit waits meanwhile.
+async fn wait_beside(crowd: fn(LockRequest) -> LockRequest) -> Option<Duration> {
+    let locks = LockManager::in_memory();
+    let request = |locks: &LockManager| locks.lock("p", "k").timeout(LONG);
+    let mut tasks = JoinSet::new();
+    for millis in [5, 7, 11, 13, 17, 19] {
+        let locks = locks.clone();
+        tasks.spawn(async move {
+            loop {
+                crowd(request(&locks)).run(sleep(Duration::from_millis(millis))).await.unwrap();
+                yield_now().await;
+            }
+        });
+    }
+    sleep(LONG / 100).await;
+    let start = Instant::now();
+    request(&locks).permits(1).timeout(LONG / 2).acquire().await.is_ok().then(|| start.elapsed())
+}
+
+/// The store tells other processes of a waiter for a permit. Other queues of the same process have to be told by the process.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_for_a_permit_is_served_beside_other_queues_of_its_process() {
+    for bug in [None, Some(Mutant::QueueBesideUntold)] {
+        let _seeded = Seeded::begin(bug);
+        for crowd in [(|lock| lock.permits(3)) as fn(LockRequest) -> LockRequest, LockRequest::read] {
+            let waited = wait_beside(crowd).await;
+            assert_eq!(waited.is_some_and(|waited| waited < LONG / 100), bug.is_none(), "{waited:?}");
+        }
+    }
 }
