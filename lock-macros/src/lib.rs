@@ -79,7 +79,8 @@ mod snapshots;
 ///   `&mut` too.
 /// - An argument `ids: impl Iterator<…>` or `impl IntoIterator<…>`, or of a generic type with such a bound, is used up: the body can't
 ///   use it.
-/// - Any other expression is used as it is: `order.lines.iter().map(|line| line.article)`.
+/// - Any other expression is used as it is: `order.lines.iter().map(|line| line.article)`. So is an argument in braces, `{ range }`, which
+///   the body can't use then: for what gives its items only when it is moved.
 ///
 /// # Marks
 ///

@@ -226,8 +226,9 @@ impl LockRequest {
     /// Asks for one of `permits` permits: at most this number of tasks hold the lock at once, over all processes. Each of them has a
     /// lease of its own.
     ///
-    /// When requests for one lock name different numbers, each is granted only while fewer than its own number are held. A
-    /// request without permits waits until all are released, and has the lock alone.
+    /// When requests for one lock name different numbers, each is granted only while fewer than its own number are held. The readers
+    /// of one process count as one, since they have one lease together. A request without permits waits until all are released, and has
+    /// the lock alone.
     ///
     /// A body inside a body with a permit of the same lock starts at once, with the permit of the outer body.
     ///

@@ -17,13 +17,13 @@ use crate::store::Release;
 pub(super) enum Ending {
     /// The hold was lost before. The release is that of a lease whose hold outlived its deadline: the store may still have it.
     Lost(Option<Release>),
-    /// The lease stays, for the next task here.
+    /// The lease stays: for the next task here, or for the keeper to release when a guard was dropped.
     Kept,
     /// Other readers here still have the hold.
     Joint,
     /// The lease stays without a hold. The turn has ended, too.
     Lingers(Lingering),
-    /// The lease ends with this release. No task here waits.
+    /// The lease ends with this release. No task here waits that is not late.
     Free(Release),
     /// The lease ends with this release although tasks here wait (rule L4: a streak of hand-overs is bounded, and
     /// another process waits).

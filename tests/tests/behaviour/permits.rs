@@ -8,6 +8,7 @@ use lock_runtime::{LockError, LockGuard, LockManager, LockMode};
 use tests::over_every_store;
 use tests::patience::NOISE;
 use tests::stores::World;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{LONG, SHORT, is_free, refuses_sharing};
@@ -18,6 +19,7 @@ over_every_store![
     a_permit_that_comes_free_goes_to_the_next,
     tasks_of_one_process_get_permits_in_the_order_in_which_they_came,
     each_number_of_permits_counts_all_holders,
+    a_waiter_is_served_beside_other_queues_of_its_process,
     who_wants_the_lock_alone_waits_for_all_permits,
     a_permit_lasts_beyond_its_lease_and_is_lost_alone,
     a_body_inside_of_a_permit_has_the_same_permit,
@@ -150,6 +152,35 @@ async fn each_number_of_permits_counts_all_holders(world: World) {
     assert!(!can_have(&north, 2).await && !can_have(&south, 1).await);
     let _third = permit(&north, 3).await;
     assert!(can_have(&south, 4).await && !can_have(&south, 3).await);
+}
+
+async fn a_waiter_is_served_beside_other_queues_of_its_process(world: World) {
+    if refuses_sharing(&world).await {
+        return;
+    }
+    let manager = world.manager().await;
+    for numbers in [None, Some(3)] {
+        let mut crowd = JoinSet::new();
+        for millis in [5, 7, 11, 13, 17, 19] {
+            let manager = manager.clone();
+            crowd.spawn(async move {
+                loop {
+                    let request = manager.lock("p", "k").timeout(LONG);
+                    let request = match numbers {
+                        Some(permits) => request.permits(permits),
+                        None => request.read(),
+                    };
+                    request.run(sleep(Duration::from_millis(millis))).await.unwrap();
+                }
+            });
+        }
+        sleep(SHORT).await;
+        let start = Instant::now();
+        permit(&manager, 1).await.release().await.unwrap();
+        assert!(start.elapsed() < NOISE * 2, "{:?}", start.elapsed());
+        crowd.shutdown().await;
+    }
+    is_free_soon(&manager).await;
 }
 
 async fn who_wants_the_lock_alone_waits_for_all_permits(world: World) {
