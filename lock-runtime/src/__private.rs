@@ -13,7 +13,7 @@ mod constant;
 
 pub use constant::{
     check_expire, check_expire_ms, check_expire_s, check_linger, check_linger_ms, check_linger_s, check_max_hold,
-    check_max_hold_ms, check_max_hold_s, check_prefix,
+    check_max_hold_ms, check_max_hold_s, check_permits, check_prefix,
 };
 
 pub use crate::blocking::Blocking;

@@ -69,7 +69,7 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let key = key::key(&mut options, function, shape.as_ref(), mistakes);
     let mut settings = duration::settings(&mut options, function, mistakes);
     settings.extend(renew(&mut options));
-    settings.extend(mode::sharing(&mut options, mistakes));
+    settings.extend(mode::sharing(&mut options, function, mistakes));
     mode::check_lease_can_linger(&settings, mistakes);
     let is_blocking = shape.as_ref().is_some_and(Shape::is_blocking);
     let on_lost = on_lost(&mut options, is_blocking, mistakes);

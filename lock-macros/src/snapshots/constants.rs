@@ -1,6 +1,7 @@
 async fn pay(id: u64) -> Result<(), ShopError> {
     const _: () = ::lock_runtime::__private::check_prefix(names::ORDER);
     const _: () = ::lock_runtime::__private::check_expire_ms((EXPIRE) as _);
+    const _: () = ::lock_runtime::__private::check_permits((PERMITS) as _);
     let __options = ::lock_runtime::__private::LockOptions::new(names::ORDER, &(id))
         .timeout_s(TIMEOUT)
         .expire_ms(EXPIRE)

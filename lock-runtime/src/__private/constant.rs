@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::lease_bounds::{problem_of_lease, problem_of_linger, problem_of_max_hold};
+use crate::share::Share;
 
 /// Checks `prefix = PREFIX`. Other mistakes in a prefix are found at run time: a `const fn` sees only bytes.
 ///
@@ -62,6 +63,17 @@ checks! {
     check_expire, check_expire_ms, check_expire_s: problem_of_lease, "a lease can't be negative";
     check_max_hold, check_max_hold_ms, check_max_hold_s: problem_of_max_hold, "a hold can't be negative";
     check_linger, check_linger_ms, check_linger_s: problem_of_linger, "a linger time can't be negative";
+}
+
+/// Checks a constant number of permits.
+///
+/// # Panics
+///
+/// At compile time, with the mistake.
+#[track_caller]
+pub const fn check_permits(permits: i128) {
+    let is_possible = permits > 0 && permits.unsigned_abs() <= Share::MOST_PERMITS as u128;
+    assert!(is_possible, "the number of permits is zero, negative, or more than 4,294,967,294: write at least 1");
 }
 
 #[track_caller]

@@ -1,16 +1,18 @@
 //! `mode` and `permits`: whether the lock is shared.
 
-use proc_macro2::{Literal, TokenStream};
-use quote::ToTokens;
+use proc_macro2::{Literal, Span, TokenStream};
+use quote::{ToTokens, quote_spanned};
+use syn::spanned::Spanned as _;
 use syn::{Expr, ExprLit, ExprUnary, Lit, LitStr, UnOp};
 
 use super::duration::Setting;
 use super::options::Options;
-use super::{plain, text};
+use super::{is_const, plain, text};
+use crate::cache_lock::parse::Function;
 use crate::mistakes::Mistakes;
 
 /// The call that makes the request a shared one. A lock that is not shared needs none.
-pub(super) fn sharing(options: &mut Options, mistakes: &mut Mistakes) -> Option<Setting> {
+pub(super) fn sharing(options: &mut Options, function: &Function, mistakes: &mut Mistakes) -> Option<Setting> {
     let mode = options.value("mode", "\"read\"", mistakes);
     let permits = options.value("permits", "4", mistakes);
     if let (Some(_), Some(permits)) = (&mode, &permits) {
@@ -22,7 +24,12 @@ pub(super) fn sharing(options: &mut Options, mistakes: &mut Mistakes) -> Option<
     }
     match (mode, permits) {
         (Some(mode), _) => reads(&mode, mistakes).then(|| setting("read", TokenStream::new())),
-        (None, Some(written)) => permits_of(&written, mistakes).map(|value| setting("permits", value)),
+        (None, Some(written)) => {
+            let value = permits_of(&written, mistakes)?;
+            let span = written.span().resolved_at(Span::mixed_site());
+            let checked = is_const(&written, function).then(|| quote_spanned!(span=> (#written) as _));
+            Some(Setting { checked, ..setting("permits", value) })
+        }
         (None, None) => None,
     }
 }
@@ -64,7 +71,7 @@ fn reads(mode: &Expr, mistakes: &mut Mistakes) -> bool {
     }
 }
 
-/// A number that is written down is checked here, and any other when the lock is asked for.
+/// A number that is written down is checked here, a constant by the compiler, and any other number when the lock is asked for.
 fn permits_of(written: &Expr, mistakes: &mut Mistakes) -> Option<TokenStream> {
     let problem = match plain(written) {
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => match number.base10_parse::<u32>() {
