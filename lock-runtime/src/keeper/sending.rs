@@ -112,9 +112,6 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
                 let is_queued = matches!(answer, Answer::Busy(_)) && ask.wait;
                 let is_known = slot.on_answer(ask, answer);
                 let Some(core) = core.upgrade() else { continue };
-                if is_queued {
-                    core.tell_queues_beside(slot, true);
-                }
                 if !is_known || (is_queued && is_left(&core, slot, ask)) {
                     // Rules 12 and L3: the token was given up meanwhile, so nobody waits for this grant or has a use for this
                     // place in the queue. The withdrawal may have come before the repetition: a cluster redirects commands.

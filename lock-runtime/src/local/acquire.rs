@@ -325,7 +325,6 @@ fn on_outcome(
                 slot.record_failure(None);
             }
             attempt.record_success();
-            core.tell_queues_beside(slot, !request.is_try());
             if request.is_try() && slot.is_blocked_by_own_release() {
                 attempt.restart();
             }

@@ -83,17 +83,6 @@ impl Slot {
         self.share.is_some() && self.state.lock().pending.as_deref().is_some_and(may_be)
     }
 
-    /// Whether a permit was asked for here, and others have the lock.
-    pub(super) fn is_refused_permit(&self) -> bool {
-        self.share.is_some_and(|share| share != Share::READ)
-            && self
-                .state
-                .lock()
-                .pending
-                .as_ref()
-                .is_some_and(|pending| pending.busy().is_some() && !pending.is_granted())
-    }
-
     /// Whether the slot has a lease.
     pub(crate) fn has_lease(&self) -> bool {
         self.state.lock().lease.is_some()
@@ -151,11 +140,16 @@ impl Slot {
                 // them granted.
                 pending.token = self.core.next_token(pending.token.may_linger());
             }
+            let is_permit = self.share.is_some_and(|share| share != Share::READ);
+            let is_refused_permit = is_permit && pending.busy().is_some() && !pending.is_granted();
             if granted {
                 state.offer(self);
             }
             drop(state);
             self.changed.notify_waiters();
+            if is_refused_permit {
+                self.core.tell_queues_beside(self, ask.wait);
+            }
             return true;
         }
         if let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == ask.token) {

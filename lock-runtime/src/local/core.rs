@@ -85,12 +85,9 @@ impl Core {
         }
     }
 
-    /// Tells the other queues of this process when `slot` was refused a permit: the store tells other processes only (rule S5).
+    /// Tells the other queues of this process that `slot` was refused a permit: the store tells other processes only (rule S5).
     /// For a single try, which does not wait, only a lease that lingers is released.
-    pub(crate) fn tell_queues_beside(&self, slot: &Slot, waits: bool) {
-        if !slot.is_refused_permit() {
-            return;
-        }
+    pub(super) fn tell_queues_beside(&self, slot: &Slot, waits: bool) {
         mutant!(QueueBesideUntold => return);
         mutant!(LingersBesideOthers => return);
         for other in self.table.beside(slot) {
