@@ -272,11 +272,11 @@ step 'cargo-nextest' install_nextest
 step 'formatting' cargo fmt --all --check
 step 'build with lints' build
 step 'tests' cargo nextest run "${lints[@]}" --workspace --exclude bench --profile "$profile"
-step 'doctests' cargo test --quiet "${lints[@]}" --workspace --exclude bench --doc
 # Another seed each time; a violation is printed with it.
 # The program is the one that the tests have built: `cargo run -p tests` would build it again for its own set of packages.
 # The soak and the stories mostly wait. What compiles gets only the processor time that they leave.
 [ -n "$all" ] || begin 'soak for a minute' "$target/debug/soak" --minutes 1 --seed "$RANDOM"
+begin 'doctests' nice -n 19 cargo test --quiet "${lints[@]}" --workspace --exclude bench --doc
 begin 'docs' nice -n 19 env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --exclude bench --no-deps
 # Its links are checked by tests/checks/pages.rs, its Rust by the tests of the package `guide`.
 step 'the guide' .venv/bin/mdbook build docs/guide
