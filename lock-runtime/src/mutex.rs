@@ -2,7 +2,7 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-/// A mutex of which a panic takes nothing away. What it guards has to be whole wherever code under its lock can panic.
+/// After a panic under its lock the mutex goes on. So its value has to be in order wherever code under the lock can panic.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 

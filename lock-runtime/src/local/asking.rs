@@ -7,7 +7,6 @@ use super::pending_ask::PendingAsk;
 use super::slot::{Slot, State};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
-use crate::share::Share;
 use crate::store::{Answer, Ask, Grant, Pushed, Reach, Store as _, StoreError};
 use crate::token::Token;
 
@@ -140,7 +139,7 @@ impl Slot {
                 // them granted.
                 pending.token = self.core.next_token(pending.token.may_linger());
             }
-            let is_permit = self.share.is_some_and(|share| share != Share::READ);
+            let is_permit = self.share.is_some_and(|share| share.permits().is_some());
             let is_refused_permit = is_permit && pending.busy().is_some() && !pending.is_granted();
             if granted {
                 state.offer(self);

@@ -305,7 +305,7 @@ impl Events for Core {
                 mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)));
                 self.revoke(&slot, Some(token), LossReason::Forced);
             }
-            // It is released when its use ends, or ends with its claim.
+            // The mark is released when an awaited release or a loss ends its use. Otherwise it ends with its claim.
             Some((ForcedToken::Awaited, _)) => {}
             // Nobody here uses the lock any more: its release came after the force.
             None => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)),

@@ -10,7 +10,7 @@ use crate::token::Token;
 pub(super) enum ForcedToken {
     /// It has the lease of the slot.
     Leased,
-    /// Its grant was not read yet, or what it is used for is about to end. What stands at the lock is released after that.
+    /// Its grant was not read yet, or what it is used for is about to end.
     Awaited,
 }
 
@@ -24,7 +24,8 @@ impl Slot {
         }
         // A refused renewal may have told of the loss before the message came. Or the task reads its grant after the message.
         let is_used = |token: &Token| {
-            ending.iter().any(|ending| ending.token == *token)
+            lease.as_ref().is_some_and(|lease| lease.token == *token)
+                || ending.iter().any(|ending| ending.token == *token)
                 || pending.as_ref().is_some_and(|pending| pending.token == *token)
         };
         if !is_used(token) {

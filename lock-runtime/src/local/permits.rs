@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use super::slot::{Slot, State, Waiter};
-
 use crate::mutex::Mutex;
 
 /// The ids of a slot's own waiters never grow so large.
