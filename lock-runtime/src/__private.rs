@@ -95,9 +95,15 @@ impl<M: ManagerRef + ?Sized> ManagerRef for Box<M> {
 /// # Errors
 ///
 /// As [`LockRequest::run`](crate::LockRequest::run), and [`LockError::NotInstalled`].
-pub async fn enter(options: LockOptions, manager: Option<LockManager>) -> Result<Held, LockError> {
-    let entry = options.entry(manager.map(LockManager::into_engine), true)?;
-    pin!(entry.enter()).await
+pub fn enter(options: LockOptions, manager: Option<LockManager>) -> impl Future<Output = Result<Held, LockError>> {
+    let entry = options.entry(manager.map(LockManager::into_engine), true);
+    // A block, which has no room for the options.
+    async move {
+        match entry {
+            Ok(ref entry) => pin!(entry.enter()).await,
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// The same on the thread of a fn that is not async.

@@ -303,15 +303,20 @@ impl LockGuard {
     /// # Cancel safety
     ///
     /// Cancel safe: the lock is released in the background.
-    pub async fn release(self) -> Result<(), LockError> {
+    pub fn release(self) -> impl Future<Output = Result<(), LockError>> {
         let Self { handle, hold, others, mut span } = self;
-        let outcome = match (hold, others) {
-            (Some(hold), None) => hold.release().await,
-            (None, None) => Ok(()),
-            (hold, Some(others)) => Box::pin(others.release(handle, hold)).await,
-        };
-        span.end(&outcome);
-        outcome
+        // A block and not an `async fn`, which would hold its arguments twice. Every waiter has room for this.
+        async move {
+            let outcome = match others {
+                Some(others) => Box::pin(others.release(handle, hold)).await,
+                None => match hold {
+                    Some(hold) => hold.release().await,
+                    None => Ok(()),
+                },
+            };
+            span.end(&outcome);
+            outcome
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`Held`]: a held lock around a body.
 
+use futures_util::future::{Either, ready};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::local::{Hold, HoldHandle, Protected};
@@ -85,30 +86,30 @@ impl Held {
     /// # Errors
     ///
     /// [`LockError::Lost`] when the hold did not last until now.
-    pub async fn finish<T>(mut self, outcome: Result<T, LockError>) -> Result<T, LockError> {
-        let value = match outcome {
-            Ok(value) => value,
-            Err(error) => {
-                let outcome = Err(error);
-                self.guard.end_span(&outcome);
-                return outcome;
+    pub fn finish<T>(mut self, outcome: Result<T, LockError>) -> impl Future<Output = Result<T, LockError>> {
+        let ended = match outcome {
+            Ok(value) if self.guard.is_borrowed() => {
+                let lost = self.guard.handles().find(|handle| !handle.is_valid());
+                lost.map_or(Ok(value), |handle| Err(handle.lost_error(true)))
             }
+            Ok(value) => {
+                // A block and not an `async fn`, which would hold its arguments twice. Every waiter has room for this.
+                return Either::Left(async move {
+                    match self.guard.release().await {
+                        Err(error) if error.is_lost() => Err(error),
+                        Err(error) => {
+                            // The work was done under the lock, so the caller gets its value.
+                            observe::unreleased(&error);
+                            Ok(value)
+                        }
+                        Ok(()) => Ok(value),
+                    }
+                });
+            }
+            Err(error) => Err(error),
         };
-        if self.guard.is_borrowed() {
-            let lost = self.guard.handles().find(|handle| !handle.is_valid());
-            let outcome = lost.map_or(Ok(value), |handle| Err(handle.lost_error(true)));
-            self.guard.end_span(&outcome);
-            return outcome;
-        }
-        match self.guard.release().await {
-            Err(error) if error.is_lost() => Err(error),
-            Err(error) => {
-                // The work was done under the lock, so the caller gets its value.
-                observe::unreleased(&error);
-                Ok(value)
-            }
-            Ok(()) => Ok(value),
-        }
+        self.guard.end_span(&ended);
+        Either::Right(ready(ended))
     }
 }
 

@@ -385,10 +385,12 @@ impl LockRequest {
     pub fn run<F: Future>(self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
         let entry = self.options.entry(Some(self.engine), true);
         async move {
-            let held = match entry {
-                Ok(ref entry) => pin!(entry.enter()).await?,
-                Err(error) => return Err(error),
+            // In two steps: else there would be room for what waits and for the hold at once.
+            let entered = match entry {
+                Ok(ref entry) => pin!(entry.enter()).await,
+                Err(error) => Err(error),
             };
+            let held = entered?;
             // The future of `protect`, and with it `body`, is dropped at the end of this statement.
             let outcome = held.protect(body).await;
             held.finish(outcome).await

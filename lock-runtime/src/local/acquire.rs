@@ -1,10 +1,13 @@
 //! [`acquire`]: one task's way from a request to a hold.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Timeout;
+use tokio::time::error::Elapsed;
 
 mod failures;
 mod take_over;
@@ -41,64 +44,47 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     }
     // A task that need not wait reads the clock once.
     let mut now = attempt.started;
-    loop {
+    let (turn, waiting) = loop {
         let (slot, entered, lingering) = core.table().enter(core, request, now);
         if let Some(lingering) = lingering {
             core.note_others_wait(&lingering);
         }
         let hold = match entered {
             Entered::Turn { id, has_lease } => {
-                let mut turn = Turn::new(&slot, id);
-                if has_lease {
-                    // No command is sent that would find out about a fork. The process has the lease, and its child does not.
-                    if core.is_inherited() {
-                        return Err(forked_error(request));
-                    }
-                    match take_over(core, turn, request, now) {
-                        Ok(hold) => {
-                            metrics::waited(request.prefix(), Duration::ZERO);
-                            return Ok(hold);
-                        }
-                        Err(without) => turn = without,
-                    }
+                let turn = Turn::new(&slot, id);
+                if !has_lease {
+                    break (turn, None);
                 }
-                // Boxed: else the future of every waiter would have room for the store's commands, and most waiters
-                // send none.
-                return Box::pin(drive(core, turn, request, &mut attempt, now, None)).await;
+                // No command is sent that would find out about a fork. The process has the lease, and its child does not.
+                if core.is_inherited() {
+                    return Err(forked_error(request));
+                }
+                match take_over(core, turn, request, now) {
+                    Ok(hold) => {
+                        metrics::waited(request.prefix(), Duration::ZERO);
+                        return Ok(hold);
+                    }
+                    Err(turn) => break (turn, None),
+                }
             }
             Entered::Joined(joined) => Hold::joined(joined, request.body),
             Entered::Waiting(id, receiver, waiting) => {
                 let waiting = waiting.of(request.prefix());
                 let place = QueuePlace { slot: &slot, id, receiver };
-                let turn = wait(core, request, &mut attempt, now, place).await?;
+                let turn = turn_of(pin!(place.wait(&mut attempt, now)).await, &slot, request, &attempt)?;
                 now = Moment::now();
                 if attempt.is_over(now) {
                     return Err(error_at_timeout(core, &slot, request, &attempt));
                 }
                 match take_over(core, turn, request, now) {
                     Ok(hold) => hold,
-                    Err(turn) => return Box::pin(drive(core, turn, request, &mut attempt, now, Some(waiting))).await,
+                    Err(turn) => break (turn, Some(waiting)),
                 }
             }
             // A sibling task has just asked. Its answer will say whether the lock is taken or the store unreachable.
             Entered::Taken if slot.status(SILENCE).is_pending() && !attempt.by().has_passed() => {
-                attempt.counts_from(core.answers());
-                let holds = slot.holds();
-                let changed = slot.changed.notified();
-                if slot.status(SILENCE).is_pending() {
-                    let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
-                }
-                attempt.note_siblings_hold(slot.holds() != holds);
-                // The task that asked may have failed. Then this slot knows the failure, but the table may no longer
-                // have the slot.
-                let is_silent = match slot.status(SILENCE) {
-                    LockStatus::Unreachable(_) => true,
-                    LockStatus::Silent(_) => attempt.by().has_passed(),
-                    _ => false,
-                };
-                if is_silent {
-                    return Err(error_at_timeout(core, &slot, request, &attempt));
-                }
+                // Boxed, like everything that few waiters need: every waiter has room for the largest of what may wait here.
+                Box::pin(wait_for_sibling(core, &slot, request, &mut attempt)).await?;
                 now = Moment::now();
                 continue;
             }
@@ -118,35 +104,71 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
             continue;
         }
         return drawn.ok_or_else(|| error_at_timeout(core, &slot, request, &attempt));
-    }
+    };
+    // Boxed: most waiters send no command.
+    Box::pin(drive(core, turn, request, &mut attempt, now, waiting)).await
 }
 
-/// Waits for the turn in the queue of the process.
-async fn wait(
+/// Waits until the sibling that has just asked for the lock knows more. An error when the store does not answer the sibling.
+async fn wait_for_sibling(
     core: &Core,
+    slot: &Slot,
     request: &ResolvedRequest,
     attempt: &mut Attempt,
-    now: Moment,
-    mut place: QueuePlace<'_>,
-) -> Result<Turn, LockError> {
-    // `close` may have emptied the queue just before this task joined it.
-    if core.is_closed() {
-        return Err(shut_down(request));
+) -> Result<(), LockError> {
+    attempt.counts_from(core.answers());
+    let holds = slot.holds();
+    let changed = slot.changed.notified();
+    if slot.status(SILENCE).is_pending() {
+        let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
     }
-    attempt.waited = true;
-    let give_up = attempt.give_up().counted_from(now).on_timer();
-    match tokio::time::timeout_at(give_up, &mut place.receiver).await {
-        Ok(Ok(turn)) => Ok(turn),
-        Ok(Err(_)) => Err(shut_down(request)),
-        Err(_) => Err(error_at_timeout(core, place.slot, request, attempt)),
-    }
+    attempt.note_siblings_hold(slot.holds() != holds);
+    // The task that asked may have failed. Then this slot knows the failure, but the table may no longer have the slot.
+    let is_silent = match slot.status(SILENCE) {
+        LockStatus::Unreachable(_) => true,
+        LockStatus::Silent(_) => attempt.by().has_passed(),
+        _ => false,
+    };
+    if is_silent { Err(error_at_timeout(core, slot, request, attempt)) } else { Ok(()) }
 }
 
-/// A place in the queue of a slot, or in the queue of all permits of a name.
+/// A place in the queue of a slot, or in the queue of all permits of a name. As a future it waits for the turn, and yields `None`
+/// when nobody will pass on the turn any more.
 struct QueuePlace<'a> {
     slot: &'a Slot,
     id: u64,
     receiver: oneshot::Receiver<Turn>,
+}
+
+impl QueuePlace<'_> {
+    /// Waits for the turn until the attempt is given up. [`turn_of`] takes in the end of the wait.
+    fn wait(self, attempt: &mut Attempt, now: Moment) -> Timeout<Self> {
+        attempt.waited = true;
+        tokio::time::timeout_at(attempt.give_up().counted_from(now).on_timer(), self)
+    }
+}
+
+impl Future for QueuePlace<'_> {
+    type Output = Option<Turn>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Turn>> {
+        // `close` may have emptied the queue just before this task joined it.
+        if self.slot.core.is_closed() {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.receiver).poll(context).map(Result::ok)
+    }
+}
+
+/// The turn that a task has waited for, or why the task gets none. It leaves its place only after this.
+fn turn_of(
+    waited: Result<Option<Turn>, Elapsed>,
+    slot: &Slot,
+    request: &ResolvedRequest,
+    attempt: &Attempt,
+) -> Result<Turn, LockError> {
+    let turn = waited.map_err(|_| error_at_timeout(&slot.core, slot, request, attempt))?;
+    turn.ok_or_else(|| shut_down(request))
 }
 
 impl Drop for QueuePlace<'_> {
@@ -211,7 +233,8 @@ async fn drive(
                         if waiting.is_none() {
                             waiting = Some(admit(core, request)?);
                         }
-                        wait(core, request, attempt, now, QueuePlace { slot: &slot, id, receiver }).await?
+                        let place = QueuePlace { slot: &slot, id, receiver };
+                        turn_of(pin!(place.wait(attempt, now)).await, &slot, request, attempt)?
                     }
                 };
             }

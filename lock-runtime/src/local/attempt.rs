@@ -27,15 +27,13 @@ pub(super) struct Attempt {
     pub(super) tried: bool,
     /// Whether the task spent its time in the queue of the process.
     pub(super) waited: bool,
-    /// How long the store took to grant a lease that was over before the grant came, and how often in a row this
-    /// happened.
-    pub(super) outlived: Option<(Duration, u32)>,
     /// How many answers the store had given when this task began to wait for a sibling.
     before: Option<u64>,
     /// Whether this process had the lock meanwhile: a sibling held it, or its release was still on its way.
     was_held_here: bool,
-    /// Boxed: every waiter has room for this, and few waiters need it.
+    // Boxed, both: every waiter has room for this, and few waiters need it.
     failures: Option<Box<Failures>>,
+    outlived: Option<Box<Outlived>>,
 }
 
 /// Failures in a row.
@@ -43,6 +41,14 @@ pub(super) struct Attempt {
 struct Failures {
     count: u32,
     retry_at: Deadline,
+}
+
+/// Leases that were over before their grants came, one after another.
+#[derive(Debug)]
+struct Outlived {
+    count: u32,
+    /// How long the store took for the first of these grants.
+    took: Duration,
 }
 
 impl Attempt {
@@ -57,10 +63,10 @@ impl Attempt {
             answer_time: whole.map_or(answer_time, |whole| answer_time.min(whole.latest.remaining_at(started))),
             tried: false,
             waited: false,
-            outlived: None,
             before: None,
             was_held_here: false,
             failures: None,
+            outlived: None,
         }
     }
 
@@ -142,10 +148,14 @@ impl Attempt {
     pub(super) fn note_outlived(&mut self, took: Option<Duration>) -> bool {
         if let Some(took) = took {
             // The time of the first grant is kept. When no time is left, later grants are counted from the same start.
-            let (took, before) = self.outlived.unwrap_or((took, 0));
-            self.outlived = Some((took, before + 1));
+            self.outlived.get_or_insert_with(|| Box::new(Outlived { count: 0, took })).count += 1;
         }
-        self.outlived.is_some_and(|(_, count)| count >= MOST_OUTLIVED)
+        self.outlived.as_ref().is_some_and(|outlived| outlived.count >= MOST_OUTLIVED)
+    }
+
+    /// How long the store took to grant a lease that was over before its grant came.
+    pub(super) fn outlived(&self) -> Option<Duration> {
+        self.outlived.as_ref().map(|outlived| outlived.took)
     }
 
     pub(super) fn has_failed(&self) -> bool {
