@@ -224,9 +224,12 @@ start_postgres() {
 # As an option and not by the environment, which the compile-fail tests would hand on to their own builds.
 lints=(--config 'build.rustc-workspace-wrapper="clippy-driver"')
 
+# Built together, lock-runtime has the feature `metrics`, which yardstick has to know of.
+packages=(--workspace --exclude bench --features yardstick/metrics)
+
 # All programs and tests. A warning is a mistake, also one that cargo has kept from an earlier build.
 build() {
-  cargo build "${lints[@]}" --workspace --exclude bench --all-targets 2>&1 | tee "$scratch/build" || return 1
+  cargo build "${lints[@]}" "${packages[@]}" --all-targets 2>&1 | tee "$scratch/build" || return 1
   ! grep -q '^warning' "$scratch/build"
 }
 
@@ -271,17 +274,15 @@ step 'cargo-nextest' install_nextest
 
 step 'formatting' cargo fmt --all --check
 step 'build with lints' build
-step 'tests' cargo nextest run "${lints[@]}" --workspace --exclude bench --profile "$profile"
+step 'tests' cargo nextest run "${lints[@]}" "${packages[@]}" --profile "$profile"
 # Another seed each time; a violation is printed with it.
-# The program is the one that the tests have built: `cargo run -p tests` would build it again for its own set of packages.
+# The programs are those that the tests have built: `cargo run -p tests` would build again for its own set of packages.
 # The soak and the stories mostly wait. What compiles gets only the processor time that they leave.
 [ -n "$all" ] || begin 'soak for a minute' "$target/debug/soak" --minutes 1 --seed "$RANDOM"
 begin 'doctests' nice -n 19 cargo test --quiet "${lints[@]}" --workspace --exclude bench --doc
 begin 'docs' nice -n 19 env RUSTDOCFLAGS='-D warnings' cargo doc --quiet --workspace --exclude bench --no-deps
 # Its links are checked by tests/checks/pages.rs, its Rust by the tests of the package `guide`.
 step 'the guide' .venv/bin/mdbook build docs/guide
-
-begin 'allocations per lock' nice -n 19 cargo run --quiet -p yardstick -- --allocations
 
 step 'a redis for the stories' start_redis
 step 'a postgres for the stories' start_postgres
@@ -300,6 +301,7 @@ step 'default_address without a lock' exits_with 1 story default_address --no-lo
 step 'transfer on sqlite' story transfer
 step 'transfer on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/examples/transfer"
 step 'transfer without a lock' exits_with 1 story transfer --no-lock
+step 'allocations per lock' "$target/debug/yardstick" --allocations
 step 'shop on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/load" --stock 50
 end
 

@@ -9,6 +9,8 @@ pub use ::core::option::Option::{None, Some};
 pub use ::core::result::Result::{Err, Ok};
 pub use ::std;
 
+use futures_util::future::{FutureExt as _, lazy};
+
 mod constant;
 
 pub use constant::{
@@ -96,14 +98,13 @@ impl<M: ManagerRef + ?Sized> ManagerRef for Box<M> {
 ///
 /// As [`LockRequest::run`](crate::LockRequest::run), and [`LockError::NotInstalled`].
 pub fn enter(options: LockOptions, manager: Option<LockManager>) -> impl Future<Output = Result<Held, LockError>> {
-    let entry = options.entry(manager.map(LockManager::into_engine), true);
-    // A block, which has no room for the options.
-    async move {
+    // The current manager is that of the first poll. In one `async` block the options would keep their room while the task waits.
+    lazy(|_| options.entry(manager.map(LockManager::into_engine), true)).then(|entry| async move {
         match entry {
             Ok(ref entry) => pin!(entry.enter()).await,
             Err(error) => Err(error),
         }
-    }
+    })
 }
 
 /// The same on the thread of a fn that is not async.

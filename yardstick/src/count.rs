@@ -17,7 +17,7 @@ pub(crate) enum Wanted {
 }
 
 /// What one operation costs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
     /// `None` when they were not counted.
     pub(crate) instructions: Option<f64>,

@@ -4,6 +4,7 @@
 //! $ cargo run --release -p yardstick                    # needs valgrind and redis-server; fails when something grew
 //! $ cargo run --release -p yardstick -- --write         # keeps what it counts in yardstick/counts.txt
 //! $ cargo run -p yardstick -- --allocations             # allocations alone, without valgrind
+//! $ cargo run -p yardstick --features metrics -- --allocations    # the same of locks that count for metrics
 //! ```
 //!
 //! Each case runs in a process of its own. Instructions are those in user space, counted by valgrind's `callgrind`, of all threads
