@@ -47,6 +47,8 @@ enum Delivery {
         before: bool,
         /// The last command does not wait in the store's queue.
         is_try: bool,
+        /// Whether a connection broke meanwhile. Then the answer may be one that came just before that.
+        is_interrupted: bool,
     },
 }
 
@@ -92,7 +94,7 @@ impl PendingAsk {
 
     /// The ask that goes along with a release at `now`.
     pub(super) fn sent_along(token: Token, share: Option<Share>, claim: Duration, now: Moment) -> Self {
-        let delivery = Delivery::Unanswered { sent: now, before: false, is_try: false };
+        let delivery = Delivery::Unanswered { sent: now, before: false, is_try: false, is_interrupted: false };
         Self { delivery, ..Self::new(token, share, claim) }
     }
 
@@ -109,7 +111,8 @@ impl PendingAsk {
 
     fn await_answer(&mut self, now: Moment, is_try: bool) {
         mutant!(NotedAfterSending => return);
-        self.delivery = Delivery::Unanswered { sent: now, before: self.is_unanswered(), is_try };
+        let before = self.is_unanswered();
+        self.delivery = Delivery::Unanswered { sent: now, before, is_try, is_interrupted: false };
     }
 
     /// Notes that the last command was certainly not sent. The answer to an earlier command may have come meanwhile.
@@ -122,11 +125,14 @@ impl PendingAsk {
     /// Takes in the answer to `ask`.
     pub(super) fn on_answer(&mut self, ask: &Ask, answer: Answer) {
         self.fences = ask.fences;
-        self.delivery = Delivery::Settled;
+        let delivery = std::mem::replace(&mut self.delivery, Delivery::Settled);
         match answer {
             Answer::Granted(grant) => self.grant = Granted::Whole(grant),
             Answer::Busy(busy) => self.on_refusal(busy, ask.wait),
             Answer::Late => self.doubt_queue(),
+        }
+        if matches!(delivery, Delivery::Unanswered { is_interrupted: true, .. }) {
+            self.on_interruption();
         }
     }
 
@@ -210,6 +216,9 @@ impl PendingAsk {
 
     /// Notes that pushes may have been missed.
     pub(super) fn on_interruption(&mut self) {
+        if let Delivery::Unanswered { is_interrupted, .. } = &mut self.delivery {
+            *is_interrupted = true;
+        }
         self.doubt_queue();
         self.end_pause();
         // The next push may come from another server. The clock of the server that answered can't date that push.

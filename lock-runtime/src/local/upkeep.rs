@@ -221,8 +221,8 @@ impl Slot {
             // A renewal or verification that failed is still due.
             _ if trigger == Trigger::Verify || lease.upkeep.failures > 0 => Duration::ZERO,
             None => Duration::ZERO,
-            // No lease is lengthened beyond what the hold is allowed. It may be that long from the start, for `at_least`: then each
-            // renewal still moves the end of the hold.
+            // No lease is lengthened beyond what the hold is allowed. With `at_least` the lease is that long from the start. Then
+            // its renewals only move the end of the hold.
             Some(_) if hold.is_covered_by(lease.until) && hold.is_covered_by(hold.own) => left,
             Some(at) => renews_in(hold, at, now).unwrap_or(left),
         };

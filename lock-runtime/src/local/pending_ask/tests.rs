@@ -34,6 +34,27 @@ fn a_try_that_is_still_to_be_answered_is_told_from_an_ask_that_waits() {
 }
 
 #[test]
+fn an_answer_that_is_read_after_its_connection_broke_is_not_the_last_word() {
+    for is_interrupted in [false, true] {
+        let mut pending = pending();
+        pending.note_sent(Moment::now(), 0, false);
+        if is_interrupted {
+            pending.on_interruption();
+        }
+        refuse(&mut pending, busy("x", 1, 9000));
+        assert!(pending.is_queued());
+        assert_eq!(
+            pending.only_waits(),
+            !is_interrupted,
+            "the task asks again, and so finds out whether the server is there"
+        );
+        pending.note_sent(Moment::now(), 0, false);
+        refuse(&mut pending, busy("x", 2, 9000));
+        assert!(pending.only_waits());
+    }
+}
+
+#[test]
 fn a_pushed_grant_is_over_when_the_server_says_later_that_another_has_the_lock() {
     for (asked_at, is_granted) in [(99, true), (100, true), (101, false)] {
         let mut pending = pending();
