@@ -160,6 +160,13 @@ impl Future for QueuePlace<'_> {
     }
 }
 
+impl Drop for QueuePlace<'_> {
+    fn drop(&mut self) {
+        // A turn that was sent but not received is dropped with the receiver, and passes on.
+        self.slot.leave(self.id);
+    }
+}
+
 /// The turn that a task has waited for, or why the task gets none. It leaves its place only after this.
 fn turn_of(
     waited: Result<Option<Turn>, Elapsed>,
@@ -169,13 +176,6 @@ fn turn_of(
 ) -> Result<Turn, LockError> {
     let turn = waited.map_err(|_| error_at_timeout(&slot.core, slot, request, attempt))?;
     turn.ok_or_else(|| shut_down(request))
-}
-
-impl Drop for QueuePlace<'_> {
-    fn drop(&mut self) {
-        // A turn that was sent but not received is dropped with the receiver, and passes on.
-        self.slot.leave(self.id);
-    }
 }
 
 /// Does one step after another until the hold starts. The first step is taken at `now`, and reads no clock.
