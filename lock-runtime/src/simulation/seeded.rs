@@ -418,7 +418,7 @@ pub(super) const ALL: &[Seeded] = &[
         )),
     ),
     seen_in(
-        8939,
+        21111,
         in_a_cluster(code("a process waits where the master can't reach it", Mutant::WaitsUnreachable, PASSES_ON)),
     ),
 ];
