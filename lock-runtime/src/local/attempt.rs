@@ -154,7 +154,7 @@ impl Attempt {
     }
 
     /// How long the store took to grant a lease that was over before its grant came.
-    pub(super) fn outlived(&self) -> Option<Duration> {
+    pub(super) fn time_of_outlived_grant(&self) -> Option<Duration> {
         self.outlived.as_ref().map(|outlived| outlived.took)
     }
 

@@ -64,7 +64,7 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
 /// The error of a task whose time is up. A busy lock and an unreachable store never look alike.
 pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
     let key = request.key.to_string();
-    if let Some(error) = slot.too_short(request.expire, attempt.outlived()) {
+    if let Some(error) = slot.too_short(request.expire, attempt.time_of_outlived_grant()) {
         return error.of_lock(&key);
     }
     // A task whose timeout is shorter than the usual silence heard nothing in all its time.
