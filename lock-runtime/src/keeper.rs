@@ -236,16 +236,10 @@ impl Visit<'_> {
 fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Action, work: Option<&mut Work>) {
     match action {
         Action::Done | Action::LookAgain => {}
-        Action::LookIn(pause) => keeper.schedule.set_timer(&slot, pause),
-        Action::Renew(renewal, left) => {
-            if let Some(left) = left {
-                keeper.schedule.set_timer(&slot, left);
-            }
-            match work {
-                Some(work) => work.renewals.push((slot, renewal)),
-                None => send_renewals(keeper, &Arc::downgrade(core), vec![(slot, renewal)]),
-            }
-        }
+        Action::Renew(renewal) => match work {
+            Some(work) => work.renewals.push((slot, renewal)),
+            None => send_renewals(keeper, &Arc::downgrade(core), vec![(slot, renewal)]),
+        },
         Action::Ask(ask) => {
             if let Some(work) = work {
                 work.asks.push((slot, ask));

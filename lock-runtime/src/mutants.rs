@@ -107,6 +107,7 @@ mod seeded {
         StreakOfDropsUncounted,
         StreakWithoutBound,
         SuspendUnseen,
+        TimerSetLater,
         TimesOfKeysAddUp,
         TryDoesNotWait,
         TryStartsPatienceAnew,

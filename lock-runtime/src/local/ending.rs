@@ -28,8 +28,8 @@ pub(super) enum Ending {
     /// The lease ends with this release although tasks here wait (rule L4: a streak of hand-overs is bounded, and
     /// another process waits).
     Yield(Release),
-    /// The hold rests for this time, and keeps others out (`rest.rs`). It keeps the turn, too.
-    Rests(Duration),
+    /// The hold rests, and keeps others out (`rest.rs`). It keeps the turn, too. The keeper ends it after its rest.
+    Rests,
     /// The lease is left to its end in the store: the manager is shut down, and others are to be kept out.
     LeftToExpire,
 }
@@ -71,7 +71,7 @@ impl Slot {
     }
 
     /// Ends the hold `id` for good: nobody else has it, and its lease does not linger.
-    fn end_in(&self, state: &mut State, id: u64, now: Moment) -> Ended {
+    fn end_in(self: &Arc<Self>, state: &mut State, id: u64, now: Moment) -> Ended {
         if !state.lease.as_ref().is_some_and(|lease| lease.keeps_out(now)) {
             state.take_from_queue(self);
         }
@@ -92,7 +92,7 @@ impl Slot {
         }
         let rest = lease.rest(now);
         if !rest.is_zero() {
-            return state.end_to_rest(rest, entries, self.core.is_closed());
+            return state.end_to_rest(rest, entries, self);
         }
         // The lease is kept for a late task, but not when another process waits.
         let is_last = waiters.is_empty() && (!offers.has_late() || lease.contention.is_some());
@@ -184,14 +184,9 @@ impl Turn {
         core.schedule().cancel(entries);
         match ending {
             // The turn is that of the hold.
-            Ending::Joint => self.defuse(),
+            Ending::Joint | Ending::Rests => self.defuse(),
             Ending::Kept | Ending::LeftToExpire => {}
             Ending::Lingers(lingering) => core.on_linger_began(self.slot(), lingering),
-            // The keeper ends the hold after its rest.
-            Ending::Rests(rest) => {
-                core.schedule().set_timer(self.slot(), rest);
-                self.defuse();
-            }
             Ending::Lost(stale) => lost(stale, hold),
             Ending::Free(release) | Ending::Yield(release) => core.release_by_keeper(release),
         }
@@ -219,13 +214,13 @@ impl State {
     }
 
     /// Ends a hold that others are to be kept out behind, for this `rest`.
-    fn end_to_rest(&mut self, rest: Duration, entries: ScheduleKeys, is_closed: bool) -> Ended {
-        let ending = if is_closed {
+    fn end_to_rest(&mut self, rest: Duration, entries: ScheduleKeys, slot: &Arc<Slot>) -> Ended {
+        let ending = if slot.core.is_closed() {
             self.lease = None;
             Ending::LeftToExpire
         } else {
-            self.begin_rest();
-            Ending::Rests(rest)
+            self.begin_rest(rest, slot);
+            Ending::Rests
         };
         Ended { entries, ..Ended::of(ending) }
     }

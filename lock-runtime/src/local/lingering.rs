@@ -45,8 +45,6 @@ struct Facts {
 /// What is to be done for a lease that begins to linger.
 #[derive(Debug)]
 pub(super) struct Lingering {
-    /// The keeper has to look at the lease after this time. `None` when it looks sooner anyhow.
-    look_in: Option<Duration>,
     /// Whether one more lease lingers.
     is_new: bool,
 }
@@ -164,9 +162,12 @@ impl State {
         facts.place.get_or_insert_with(|| list.add(slot, began));
         let look_in = lease.lengthen_due_in(now).unwrap_or(Duration::MAX).min(until.remaining_at(now));
         let looks_sooner = lease.upkeep.entries.due.is_some_and(|(at, _)| at <= began + look_in);
+        if !looks_sooner {
+            lease.look_in(slot, look_in);
+        }
         self.turn = None;
         self.offers.reset();
-        Some(Lingering { look_in: (!looks_sooner).then_some(look_in), is_new })
+        Some(Lingering { is_new })
     }
 
     /// Takes the lease if it lingers, for its release.
@@ -241,12 +242,10 @@ impl Slot {
 
 impl Core {
     /// Sees to a lease that has begun to linger.
-    pub(super) fn on_linger_began(&self, slot: &Arc<Slot>, Lingering { look_in, is_new }: Lingering) {
+    pub(super) fn on_linger_began(&self, slot: &Arc<Slot>, Lingering { is_new }: Lingering) {
         // Rule S7: the store tells only other processes of a permit that this process waits for. So this process looks itself.
         if slot.share.is_some() && self.table().is_wanted_beside(slot) {
             self.note_others_wait(slot);
-        } else if let Some(pause) = look_in {
-            self.schedule().set_timer(slot, pause);
         }
         if !is_new {
             return;

@@ -38,9 +38,10 @@ impl Lease {
 
 impl State {
     /// Makes the hold that ends now rest. It gets another number, so nobody takes it for the hold that it was.
-    pub(super) fn begin_rest(&mut self) {
+    pub(super) fn begin_rest(&mut self, rest: Duration, slot: &Arc<Slot>) {
         let id = self.new_id();
         let Some(lease) = self.lease.as_mut() else { return };
+        lease.look_in(slot, rest);
         let Some(hold) = lease.hold.as_mut() else { return };
         hold.id = id;
         hold.rests = true;

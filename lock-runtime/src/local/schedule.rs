@@ -8,7 +8,7 @@ use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::slot::Slot;
-use super::upkeep::ScheduleKeys;
+use super::upkeep::{ScheduleKeys, TimerKey};
 use crate::mutex::Mutex;
 use crate::store::{AnyStore, Release, Store};
 
@@ -78,11 +78,12 @@ impl Schedule {
         }
     }
 
-    /// Makes the keeper look at `slot` after `pause`, in place of an earlier timer.
-    pub(crate) fn set_timer(&self, slot: &Arc<Slot>, pause: Duration) {
-        let due = self.change(|state| state.set_timer(Instant::now() + pause, slot));
-        let replaced = slot.note_timer(due);
-        self.cancel(ScheduleKeys { due: replaced, tracked: None });
+    /// Makes the keeper look at `slot` after `pause`, in place of the timer `due` that the slot has.
+    pub(super) fn set_timer(&self, slot: &Arc<Slot>, pause: Duration, due: &mut Option<TimerKey>) {
+        self.change(|state| {
+            state.cancel(ScheduleKeys { due: due.take(), tracked: None });
+            *due = Some(state.set_timer(Instant::now() + pause, slot));
+        });
     }
 
     /// Makes the keeper repeat the ask of `slot` while it waits in the store's queue.

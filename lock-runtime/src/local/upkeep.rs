@@ -36,10 +36,8 @@ pub(crate) enum Action {
     Done,
     /// Another look soon, because the hold is young.
     LookAgain,
-    /// Another look after this time.
-    LookIn(Duration),
-    /// A renewal now, and another look when the hold ends, because the answer may not have come by then.
-    Renew(Renewal, Option<Duration>),
+    /// A renewal now.
+    Renew(Renewal),
     /// The hold has no user any more: its rest is over, or none of the called readers came.
     EndUnused,
     /// The hold on the lease of this token has ended.
@@ -115,6 +113,15 @@ impl Lease {
         mutant!(UnansweredRenewalForgotten => return self.until);
         self.upkeep.requested.as_deref().copied().unwrap_or(self.until)
     }
+
+    /// Makes the keeper look at the lease after `pause`, in place of an earlier timer.
+    ///
+    /// A timer is set under the slot's lock, in the step that decides on it. So what was decided first never replaces what was
+    /// decided later.
+    pub(super) fn look_in(&mut self, slot: &Arc<Slot>, pause: Duration) {
+        mutant!(TimerSetLater => return super::tests::timers::postpone(slot, pause));
+        slot.core.schedule().set_timer(slot, pause, &mut self.upkeep.entries.due);
+    }
 }
 
 impl Slot {
@@ -165,9 +172,12 @@ impl Slot {
         action
     }
 
-    fn action(&self, lease: &mut Lease, trigger: Trigger, now: Moment) -> Action {
-        let action = self.need(lease, trigger, now);
-        if let Action::Renew(renewal, _) = &action {
+    fn action(self: &Arc<Self>, lease: &mut Lease, trigger: Trigger, now: Moment) -> Action {
+        let (action, look_in) = self.need(lease, trigger, now);
+        if let Some(pause) = look_in {
+            lease.look_in(self, pause);
+        }
+        if let Action::Renew(renewal) = &action {
             lease.upkeep.renewing = true;
             // The alarm may come before the answer.
             lease.upkeep.is_armed = renewal.arms;
@@ -176,46 +186,49 @@ impl Slot {
         action
     }
 
-    fn need(&self, lease: &Lease, trigger: Trigger, now: Moment) -> Action {
+    /// What the lease needs now, and in how long another look. What is renewed needs a look when its hold ends: the answer may
+    /// not have come by then.
+    fn need(&self, lease: &Lease, trigger: Trigger, now: Moment) -> (Action, Option<Duration>) {
         let renew = |wanted, left| {
             let renewal = self.renewal(lease.token.clone(), wanted);
-            Action::Renew(Renewal { arms: self.arms(lease, trigger), ..renewal }, left)
+            (Action::Renew(Renewal { arms: self.arms(lease, trigger), ..renewal }), left)
         };
+        let look_in = |pause| (Action::Done, Some(pause));
         let Some((hold, ends)) = lease.hold.as_ref().zip(lease.ends(now)) else {
             if lease.lingers() {
                 let left = lease.lingers_for(now);
                 return match lease.lengthen_due_in(now) {
                     Some(Duration::ZERO) => renew(lease.claim, Some(left)),
-                    pause => Action::LookIn(pause.unwrap_or(left).min(left)),
+                    pause => look_in(pause.unwrap_or(left).min(left)),
                 };
             }
             // Between two holds there is nothing to lengthen. But a lease that the store has forgotten must not be
             // handed over.
-            return if trigger == Trigger::Verify { renew(lease.claim, None) } else { Action::Done };
+            return if trigger == Trigger::Verify { renew(lease.claim, None) } else { (Action::Done, None) };
         };
         if hold.rests {
             let rest = lease.rest(now);
-            return if rest.is_zero() { Action::EndUnused } else { Action::LookIn(rest) };
+            return if rest.is_zero() { (Action::EndUnused, None) } else { look_in(rest) };
         }
         let left = ends.remaining_at(now);
         if left.is_zero() {
-            mutant!(LateHandOver => return Action::Done);
-            return Action::Lost(lease.token.clone(), LossReason::Deadline);
+            mutant!(LateHandOver => return (Action::Done, None));
+            return (Action::Lost(lease.token.clone(), LossReason::Deadline), None);
         }
         if trigger == Trigger::Tick && hold.confirmed.is_none() && is_young(hold, now) {
-            return Action::LookAgain;
+            return (Action::LookAgain, None);
         }
         if trigger == Trigger::Timer && hold.path == Path::Linger && hold.confirmed.is_none() && is_young(hold, now) {
             // The timer is of the time when the lease lingered. The next ticks look after the hold.
             return match lease.lengthen_due_in(now) {
                 Some(Duration::ZERO) => renew(lease.claim, Some(left)),
-                pause => Action::LookIn(pause.unwrap_or(left).min(left)),
+                pause => look_in(pause.unwrap_or(left).min(left)),
             };
         }
         if lease.upkeep.renewing {
             // A renewal that was sent for the previous hold does not confirm this hold.
             let is_tracked = trigger == Trigger::Tick && hold.confirmed.is_none();
-            return if is_tracked { Action::LookAgain } else { Action::LookIn(left) };
+            return if is_tracked { (Action::LookAgain, None) } else { look_in(left) };
         }
         let pause = match hold.confirmed {
             // A renewal or verification that failed is still due.
@@ -229,7 +242,7 @@ impl Slot {
         let pause = self.arms_in(lease, now).map_or(pause, |arms_in| arms_in.min(pause));
         if !pause.is_zero() {
             let long_hold_due_in = hold.long_hold_due_in(self.core.settings().warn_held_for, now);
-            return Action::LookIn(pause.min(left).min(long_hold_due_in.unwrap_or(left)));
+            return look_in(pause.min(left).min(long_hold_due_in.unwrap_or(left)));
         }
         renew(hold.wanted(now, self.core.settings().drift()), Some(left))
     }
@@ -273,7 +286,7 @@ impl Slot {
         action
     }
 
-    fn judge_renewal(&self, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Action {
+    fn judge_renewal(self: &Arc<Self>, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Action {
         let now = Moment::now();
         let mut state = self.state.lock();
         let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == renewal.token) else {
@@ -317,21 +330,15 @@ impl Slot {
                 lease.upkeep.failures = lease.upkeep.failures.saturating_add(1);
                 let pause = RENEWAL_BACKOFF.pause(lease.upkeep.failures);
                 let left = lease.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
-                match &lease.hold {
-                    None if lease.lingers() => Action::LookIn(pause.min(lease.lingers_for(now))),
-                    None => Action::Done,
-                    Some(_) if left.is_zero() => Action::Lost(lease.token.clone(), LossReason::Deadline),
-                    Some(_) => Action::LookIn(pause.min(left)),
-                }
+                let look_in = match &lease.hold {
+                    None if lease.lingers() => lease.lingers_for(now),
+                    None => return Action::Done,
+                    Some(_) if left.is_zero() => return Action::Lost(lease.token.clone(), LossReason::Deadline),
+                    Some(_) => left,
+                };
+                lease.look_in(self, pause.min(look_in));
+                Action::Done
             }
-        }
-    }
-
-    /// Notes the timer that the keeper's schedule has for the hold, or for a lease that lingers. Returns the timer that is no longer needed.
-    pub(crate) fn note_timer(&self, due: TimerKey) -> Option<TimerKey> {
-        match self.state.lock().lease.as_mut().filter(|lease| lease.hold.is_some() || lease.lingers()) {
-            Some(lease) => lease.upkeep.entries.due.replace(due),
-            None => Some(due),
         }
     }
 }

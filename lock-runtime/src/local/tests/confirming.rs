@@ -22,7 +22,7 @@ async fn a_renewal_that_was_decided_on_for_one_hold_does_not_confirm_the_longer_
         let slot = locks.core().table().get(first.key()).unwrap();
         let next = tokio::spawn(request(long).acquire());
         tokio::task::yield_now().await;
-        let Action::Renew(renewal, _) = slot.next_action(Trigger::Verify, &round(&locks)) else {
+        let Action::Renew(renewal) = slot.next_action(Trigger::Verify, &round(&locks)) else {
             panic!("it is to be renewed")
         };
         first.release().await.unwrap();
@@ -31,7 +31,7 @@ async fn a_renewal_that_was_decided_on_for_one_hold_does_not_confirm_the_longer_
         slot.on_renewal(&renewal, sent, Some(Renewed::Until(Deadline::new(sent, short))));
         advance(Duration::from_millis(6)).await;
         let action = slot.next_action(Trigger::Tick, &round(&locks));
-        let Action::Renew(renewal, _) = &action else { panic!("{renew}: {action:?}") };
+        let Action::Renew(renewal) = &action else { panic!("{renew}: {action:?}") };
         assert!(renewal.lease > long / 2, "{renew}: {renewal:?}");
         drop(next);
     }

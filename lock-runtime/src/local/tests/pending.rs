@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::time::Instant;
 
 use super::super::asking::ReleaseDone;
 use super::super::pending_ask::PendingAsk;
@@ -138,10 +139,11 @@ async fn a_renewal_without_an_answer_is_owed_and_sent_again_ever_more_slowly_unt
     let renewal =
         Renewal { key, token, share: None, lease: Duration::from_secs(30), grace: Duration::ZERO, arms: false };
     let confirmed = Renewed::Until(Deadline::after(renewal.lease));
-    assert!(matches!(slot.on_renewal(&renewal, Moment::now(), Some(confirmed)), Action::LookIn(_)));
+    let timer = || slot.state.lock().lease.as_ref().unwrap().upkeep.entries.due.map(|(at, _)| at - Instant::now());
+    assert!(matches!(slot.on_renewal(&renewal, Moment::now(), Some(confirmed)), Action::Done));
     for millis in [50, 100, 200, 400, 800, 800] {
-        let action = slot.on_renewal(&renewal, Moment::now(), None);
-        assert!(matches!(action, Action::LookIn(pause) if pause == Duration::from_millis(millis)), "{action:?}");
+        assert!(matches!(slot.on_renewal(&renewal, Moment::now(), None), Action::Done));
+        assert_eq!(timer(), Some(Duration::from_millis(millis)));
         let action = slot.next_action(Trigger::Timer, &round(&locks));
         assert!(matches!(action, Action::Renew(..)), "{action:?}");
     }

@@ -1,0 +1,128 @@
+//! Tests: in whatever order two threads come to the timer of a lease, what was decided last stands.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::round;
+use crate::LockManager;
+use crate::clock::{Deadline, Moment};
+use crate::local::slot::Slot;
+use crate::local::upkeep::{Action, ScheduleKeys, TimerKey, Trigger};
+use crate::mutants::{Mutant, Seeded};
+use crate::store::Renewed;
+
+/// A timer that is set after the decision on it, and in two steps: into the schedule, then into the slot. Another thread may do
+/// anything between the steps.
+struct Later {
+    slot: Arc<Slot>,
+    pause: Duration,
+    due: Option<TimerKey>,
+}
+
+thread_local! {
+    static POSTPONED: RefCell<Vec<Later>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What [`Mutant::TimerSetLater`] does in place of setting the timer.
+pub(in crate::local) fn postpone(slot: &Arc<Slot>, pause: Duration) {
+    POSTPONED.with_borrow_mut(|postponed| postponed.push(Later { slot: Arc::clone(slot), pause, due: None }));
+}
+
+/// A thread that decides on a timer. Without the bug its first step is all that it does.
+struct Thread<'a> {
+    bug: Option<Mutant>,
+    decide: Option<Box<dyn FnOnce() + 'a>>,
+    later: Vec<Later>,
+}
+
+impl<'a> Thread<'a> {
+    const STEPS: usize = 3;
+
+    fn new(bug: Option<Mutant>, decide: impl FnOnce() + 'a) -> Self {
+        Self { bug, decide: Some(Box::new(decide)), later: Vec::new() }
+    }
+
+    fn step(&mut self) {
+        if let Some(decide) = self.decide.take() {
+            let _seeded = Seeded::begin(self.bug);
+            decide();
+            self.later = POSTPONED.take();
+        } else if self.later.iter().any(|later| later.due.is_none()) {
+            for Later { slot, pause, due } in &mut self.later {
+                slot.core.schedule().set_timer(slot, *pause, due);
+            }
+        } else {
+            for Later { slot, due, .. } in self.later.drain(..) {
+                let mut state = slot.state.lock();
+                let noted = state.lease.as_mut().map(|lease| &mut lease.upkeep.entries.due);
+                let due = noted.map_or(due, |noted| std::mem::replace(noted, due));
+                slot.core.schedule().cancel(ScheduleKeys { due, tracked: None });
+            }
+        }
+    }
+}
+
+/// Whether a lease that lingers is released in time. Its hold ends while the keeper has the answer to a renewal. `order` has a 1
+/// for each step of the keeper, and a 0 for each step of the task.
+async fn lingers_in_time(order: u32, bug: Option<Mutant>) -> bool {
+    const LINGER: Duration = Duration::from_millis(100);
+    let locks = LockManager::in_memory();
+    let guard = locks.lock("p", "k").linger(LINGER).acquire().await.unwrap();
+    sleep(Duration::from_millis(20)).await;
+    let slot = locks.core().table().get("p:k").unwrap();
+    let Action::Renew(renewal) = slot.next_action(Trigger::Verify, &round(&locks)) else { panic!("it is verified") };
+    let confirmed = Renewed::Until(Deadline::after(renewal.lease));
+    let mut keeper =
+        Thread::new(bug, || assert!(matches!(slot.on_renewal(&renewal, Moment::now(), Some(confirmed)), Action::Done)));
+    let mut task = Thread::new(bug, || drop(guard));
+    for step in 0..2 * Thread::STEPS {
+        if order >> step & 1 == 1 { keeper.step() } else { task.step() }
+    }
+    sleep(LINGER + Duration::from_millis(5)).await;
+    !slot.has_lease()
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_each_order_of_the_keeper_and_a_task_a_lease_lingers_for_its_time() {
+    for (bug, is_caught) in [(None, false), (Some(Mutant::TimerSetLater), true)] {
+        let (mut orders, mut late) = (0, 0);
+        for order in (0..1_u32 << (2 * Thread::STEPS)).filter(|order| order.count_ones() == 3) {
+            orders += 1;
+            late += u32::from(!lingers_in_time(order, bug).await);
+        }
+        assert_eq!((orders, late > 0), (20, is_caught), "{bug:?}: {late} orders of {orders}");
+    }
+}
+
+/// Whether the next hold lasts. The hold before it rests for a moment, and the thread that ended it stands still before this step.
+async fn next_hold_lasts(before: usize, bug: Option<Mutant>) -> bool {
+    let locks = LockManager::in_memory();
+    let request = || locks.lock("p", "k").expire(Duration::from_secs(1));
+    let guard = request().at_least(Duration::from_millis(30)).acquire().await.unwrap();
+    let next = tokio::spawn(request().acquire());
+    sleep(Duration::from_millis(29)).await;
+    let mut task = Thread::new(bug, || drop(guard));
+    for step in 0..Thread::STEPS {
+        if step == before {
+            sleep(Duration::from_millis(50)).await;
+        }
+        task.step();
+    }
+    let next = next.await.unwrap().unwrap();
+    sleep(Duration::from_secs(3)).await;
+    next.is_valid()
+}
+
+#[tokio::test(start_paused = true)]
+async fn wherever_a_thread_stands_still_that_ends_a_hold_the_next_hold_is_renewed() {
+    for (bug, is_caught) in [(None, false), (Some(Mutant::TimerSetLater), true)] {
+        let mut lost = 0;
+        for before in 0..=Thread::STEPS {
+            lost += u32::from(!next_hold_lasts(before, bug).await);
+        }
+        assert_eq!(lost > 0, is_caught, "{bug:?}: {lost} holds");
+    }
+}
