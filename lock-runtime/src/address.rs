@@ -61,7 +61,7 @@ pub(crate) fn of_url(url: &str) -> Result<Address, LockError> {
     match &read.place {
         Place::Memory => Ok(Address::Memory),
         Place::Quorum { servers, db } => quorum::of_hosts(&read.scheme, servers, *db).map(Address::Quorum),
-        Place::Server | Place::Sentinels { .. } | Place::Cluster(_) => target(url, read).map(Address::Redis),
+        Place::Server | Place::Sentinels { .. } | Place::Cluster(_) => target(read).map(Address::Redis),
     }
 }
 
@@ -74,12 +74,12 @@ pub(crate) fn of_client(client: &redis::Client) -> Result<Target, LockError> {
 }
 
 /// The target of a URL that was read. `memory://` and a quorum have none.
-fn target(url: &str, read: Url) -> Result<Target, LockError> {
+fn target(read: Url<'_>) -> Result<Target, LockError> {
     // Neither the URL nor the cause of a failure, which may quote the URL, is shown: a URL may hold a password.
-    let Url { scheme, place } = read;
+    let Url { text, scheme, place } = read;
     let unreadable = || unreadable(&scheme);
     match place {
-        Place::Server => of_client(&redis::Client::open(url).map_err(|_| unreadable())?),
+        Place::Server => of_client(&redis::Client::open(text).map_err(|_| unreadable())?),
         Place::Sentinels { sentinels, master, db } => {
             let connections = sentinels.connections(Some(db)).map_err(|_| unreadable())?;
             Ok(Target::Server(Endpoint::Master(Box::new(Sentinels::new(connections, &master)))))

@@ -121,7 +121,8 @@ impl Builder {
     /// with [`InvalidSetting`](crate::LockError::InvalidSetting).
     ///
     /// On a quorum the default is one hour, and all managers must set the same value: a server that restarted may have
-    /// forgotten a lock, so it has no vote for this long. Everywhere else there is no limit by default.
+    /// forgotten a lock, so it has no vote for this long. Everywhere else there is no limit by default. From 10 ms to one
+    /// year.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -199,7 +200,7 @@ impl Builder {
     }
 
     /// How long one command may take before the manager doubts its connection. A single try waits for its answer this
-    /// long. By default 500 ms. Zero is refused.
+    /// long. By default 500 ms. From 1 ms to one hour.
     ///
     /// For a server that is farther away than 400 ms it must be longer than one and a half round trips.
     ///
@@ -215,7 +216,7 @@ impl Builder {
     }
 
     /// How long [`connect`](Self::connect) may take: three round trips to the server, four with TLS, six with
-    /// sentinels. By default 2 s. Zero is refused.
+    /// sentinels. By default 2 s. From 1 ms to one hour.
     ///
     /// When a connection breaks later, the manager connects again in the background. Such an attempt is given up after
     /// four times this long.

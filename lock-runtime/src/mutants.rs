@@ -99,6 +99,7 @@ mod seeded {
         SharedFencesKept,
         ShiftedRepliesCount,
         SiblingsHoldForgotten,
+        SilenceNotAsked,
         SlowIsFar,
         SplitDecidedEarly,
         StaleTurnActs,

@@ -8,6 +8,14 @@ use crate::lease_bounds::check_lease;
 use crate::timing::LONGEST_LINGER;
 use crate::{InvalidKey, LockError, key};
 
+/// The shortest timeout of a command and of a connection. A shorter timeout would let nothing through: it would be over before an
+/// answer comes, even from the same machine.
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
+
+/// The longest timeout of a command and of a connection. A longer timeout would be none. What is a multiple of it, or is added to
+/// an instant, can't overflow.
+const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
+
 /// The longest grace. A longer allowance for a late holder would be a lease of its own.
 const LONGEST_GRACE: Duration = Duration::from_hours(1);
 
@@ -88,16 +96,28 @@ impl Default for Settings {
     }
 }
 
+/// Refuses a timeout of a command or of a connection that is out of bounds.
+fn check_timeout(setting: &'static str, timeout: Duration) -> Result<(), LockError> {
+    if (SHORTEST_TIMEOUT..=LONGEST_TIMEOUT).contains(&timeout) {
+        return Ok(());
+    }
+    let reason = if timeout < SHORTEST_TIMEOUT {
+        format!("{timeout:?} would let nothing through: the shortest is {SHORTEST_TIMEOUT:?}")
+    } else {
+        format!("{timeout:?} would never doubt a connection that is dead: the longest is {LONGEST_TIMEOUT:?}")
+    };
+    Err(LockError::setting(setting, reason))
+}
+
 impl Settings {
     /// Refuses settings that make no sense.
     pub(crate) fn check(&self) -> Result<(), LockError> {
         if let Some(namespace) = &self.namespace {
             key::check_text(namespace).map_err(|problem| LockError::setting("namespace", format!("it {problem}")))?;
         }
-        let timeouts = [("command_timeout", self.command_timeout), ("connect_timeout", self.connect_timeout)];
-        if let Some((setting, _)) = timeouts.into_iter().find(|(_, timeout)| timeout.is_zero()) {
-            return Err(LockError::setting(setting, "zero would let nothing through"));
-        }
+        check_timeout("command_timeout", self.command_timeout)?;
+        check_timeout("connect_timeout", self.connect_timeout)?;
+        self.max_lease.map_or(Ok(()), |longest| check_lease("max_lease", longest))?;
         if self.min_replicas.is_some_and(|(count, _)| count > MOST_REPLICAS) {
             let reason = format!("no server has more than {MOST_REPLICAS} replicas that could confirm a lock");
             return Err(LockError::setting("min_replicas", reason));

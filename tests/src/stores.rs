@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lock_runtime::{Builder, LockManager};
+use lock_runtime::{Builder, LockError, LockManager};
 
 use crate::cluster::Cluster;
 use crate::patience::eventually;
@@ -83,14 +83,23 @@ impl World {
 
     /// A manager with the given settings.
     pub async fn manager_with(&self, builder: Builder) -> LockManager {
+        self.try_manager_with(builder).await.expect("the test's servers are up")
+    }
+
+    /// The same for settings that may be refused. In memory the first request refuses them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Builder::connect`].
+    pub async fn try_manager_with(&self, builder: Builder) -> Result<LockManager, LockError> {
         let url = match &self.store {
-            Store::Memory(first) => return builder.in_memory_with(first).expect("the first is in memory"),
+            Store::Memory(first) => return builder.in_memory_with(first),
             Store::Redis(server) => server.url(),
             Store::Sentinel(sentinels) => sentinels.url(),
             Store::Cluster(cluster) => cluster.url(),
             Store::Quorum(servers) => servers.url(),
         };
-        builder.url(&url).connect().await.expect("the test's servers are up")
+        builder.url(&url).connect().await
     }
 
     /// Whether a lock needs a majority of independent servers.

@@ -25,7 +25,7 @@ pub(crate) fn of_urls(urls: &[String]) -> Result<Vec<Endpoint>, LockError> {
 
 fn of_url(url: &str) -> Result<Endpoint, LockError> {
     let read = Url::read(url).map_err(Mistake::into_error)?;
-    match super::target(url, read)? {
+    match super::target(read)? {
         Target::Server(endpoint) if !endpoint.moves() => Ok(endpoint),
         target => Err(invalid(format!("{} is not one server", target.address()))),
     }

@@ -40,6 +40,41 @@ fn a_url_says_where_the_locks_live() {
     assert!(matches!(of_url("redlock://a,b,c"), Ok(Address::Quorum(_))));
 }
 
+/// A URL of each kind.
+const URLS: [&str; 7] = [
+    "redis://one",
+    "valkey://ada:secret@one/3",
+    "unix:///socket",
+    "redis-sentinel://one/till",
+    "redis-cluster://one",
+    "redlock://a,b,c",
+    "memory://",
+];
+
+#[test]
+fn white_space_around_a_url_is_ignored_and_a_control_character_in_it_is_refused_in_words() {
+    let is_read = |url: &str| match of_url(url) {
+        Ok(Address::Memory) => "memory".to_owned(),
+        Ok(Address::Quorum(servers)) => servers.len().to_string(),
+        Ok(Address::Redis(target)) => target.address(),
+        Err(error) => panic!("{url:?}: {error}"),
+    };
+    for url in URLS {
+        for written in [format!("{url}\n"), format!("{url}\r\n"), format!(" {url} "), format!("\t{url}\n\n")] {
+            assert_eq!(is_read(&written), is_read(url), "{written:?}");
+        }
+        let (scheme, rest) = url.split_once("://").unwrap();
+        for written in
+            [format!("{scheme}\n://{rest}"), format!("{scheme}\t://{rest}"), format!("{url}\nx"), format!("{url}\0")]
+        {
+            let error = of_url(&written).err().unwrap_or_else(|| panic!("{written:?} is read")).to_string();
+            assert!(error.contains("control character") && !error.contains("secret"), "{written:?}: {error}");
+        }
+    }
+    let servers = ["redis://a\n", "redis://b ", "\tredis://c"].map(str::to_owned);
+    assert_eq!(quorum::of_urls(&servers).map(|servers| servers.len()).ok(), Some(3));
+}
+
 #[test]
 fn what_names_no_host_or_no_master_is_refused() {
     let urls = ["", "/till", ",/till", "one", "one/", "one//", "one,/till", "one,,two/till", "one/till/x", "one/till/"];

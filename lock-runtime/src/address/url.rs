@@ -9,7 +9,9 @@ use super::host_list::HostList;
 const SENTINEL_PORT: u16 = 26_379;
 
 /// What a URL says.
-pub(super) struct Url {
+pub(super) struct Url<'a> {
+    /// The URL without the white space around it. A URL that comes from a file often ends with the end of a line.
+    pub(super) text: &'a str,
     /// In lower case.
     pub(super) scheme: String,
     pub(super) place: Place,
@@ -40,12 +42,19 @@ pub(super) struct Mistake {
     pub(super) problem: Option<&'static str>,
 }
 
-impl Url {
-    pub(super) fn read(url: &str) -> Result<Self, Mistake> {
-        let (scheme, rest) = url.split_once("://").unwrap_or(("no scheme", ""));
+impl<'a> Url<'a> {
+    pub(super) fn read(url: &'a str) -> Result<Self, Mistake> {
+        let text = url.trim();
+        // The parser of the `redis` crate leaves these out without a word.
+        if text.contains(char::is_control) {
+            let problem =
+                "it has a line end or another control character in it; in a password these are written as %0A";
+            return Err(Mistake { scheme: "unknown".to_owned(), problem: Some(problem) });
+        }
+        let (scheme, rest) = text.split_once("://").unwrap_or(("no scheme", ""));
         let scheme = scheme.to_ascii_lowercase();
         match Place::read(&scheme, rest) {
-            Ok(place) => Ok(Self { scheme, place }),
+            Ok(place) => Ok(Self { text, scheme, place }),
             Err(problem) => Err(Mistake { scheme, problem }),
         }
     }

@@ -147,6 +147,21 @@ async fn a_connection_on_which_something_was_answered_meanwhile_is_kept() {
     assert_eq!(scene.interruptions(), 0);
 }
 
+/// Requests that fail at once send nothing. One of them has the server asked whether it is back.
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_that_is_back_is_noticed_by_requests_that_do_not_wait_for_it() {
+    for (bug, is_away) in [(None, false), (Some(Mutant::SilenceNotAsked), true)] {
+        let scene = Scene::begin().await;
+        let _seeded = Seeded::begin(bug);
+        scene.network.freeze(COMMAND / 2);
+        scene.store.claim(&scene.ask(COMMAND), Deadline::after(COMMAND / 5)).await.unwrap_err();
+        assert!(scene.store.outage("p:k").is_some());
+        scene.store.begin_to_connect();
+        sleep(COMMAND / 2).await;
+        assert_eq!(scene.store.outage("p:k").is_some(), is_away, "{bug:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_no_reason_to_give_up_a_connection() {
     let scene = Scene::begin().await;

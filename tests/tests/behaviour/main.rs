@@ -23,6 +23,7 @@ mod readers;
 mod reentry;
 mod several_keys;
 mod spawned;
+mod times;
 mod waiting;
 
 use std::sync::Arc;

@@ -1,9 +1,11 @@
 //! How long the server of a [`Link`] has been away, for callers that do not want to wait for it.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::super::failure::CallError;
 use super::Link;
+use super::connect::Outlook;
 use crate::clock::Moment;
 
 /// What attempts to connect have shown counts for this long. Nobody tries while nobody needs the server, so an older failure
@@ -33,11 +35,18 @@ impl Link {
         (oldest >= self.command_timeout).then_some((away, CallError::NoConnection(oldest)))
     }
 
-    /// Begins to connect again when there is no connection, and waits for nothing. It must be called inside a runtime.
+    /// Begins to find out whether the server is back, and waits for nothing: connects again when there is no connection, and
+    /// asks for any answer when the connection is silent. It must be called inside a runtime.
     pub(in super::super) fn begin_to_connect(&self) {
-        if !self.origin.is_inherited() {
-            // Whoever needs the connection looks at the outcome.
-            let _ = self.live_or_attempt();
+        if self.origin.is_inherited() {
+            return;
+        }
+        // Whoever needs the connection looks at the outcome.
+        if let Outlook::Live(_) = self.live_or_attempt()
+            && self.is_silent.load(Ordering::Relaxed)
+        {
+            mutant!(SilenceNotAsked => return);
+            self.probe();
         }
     }
 }

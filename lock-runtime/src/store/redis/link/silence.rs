@@ -53,7 +53,7 @@ impl Link {
 
     /// Asks the server for any answer, with all the time that a command may have. When this goes unanswered, too, the
     /// connection is dead.
-    fn probe(&self) {
+    pub(super) fn probe(&self) {
         let Some(link) = self.this.upgrade() else { return };
         if self.is_probing.swap(true, Ordering::Relaxed) {
             return;
