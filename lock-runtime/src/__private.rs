@@ -1,15 +1,12 @@
 //! The fns and types that the expansion of `#[cache_lock]` calls. They are not for direct use, and may change in any
 //! release.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 pub use ::core;
 pub use ::core::option::Option::{None, Some};
 pub use ::core::result::Result::{Err, Ok};
 pub use ::std;
-
-use futures_util::future::{FutureExt as _, lazy};
 
 mod constant;
 
@@ -98,13 +95,7 @@ impl<M: ManagerRef + ?Sized> ManagerRef for Box<M> {
 ///
 /// As [`LockRequest::run`](crate::LockRequest::run), and [`LockError::NotInstalled`].
 pub fn enter(options: LockOptions, manager: Option<LockManager>) -> impl Future<Output = Result<Held, LockError>> {
-    // The current manager is that of the first poll. In one `async` block the options would keep their room while the task waits.
-    lazy(|_| options.entry(manager.map(LockManager::into_engine), true)).then(|entry| async move {
-        match entry {
-            Ok(ref entry) => pin!(entry.enter()).await,
-            Err(error) => Err(error),
-        }
-    })
+    options.enter(manager.map(LockManager::into_engine))
 }
 
 /// The same on the thread of a fn that is not async.

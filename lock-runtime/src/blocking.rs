@@ -42,8 +42,18 @@ impl Blocking {
     ///
     /// [`LockError::Lost`] when the hold did not last until now.
     pub fn finish<T>(self, outcome: Result<T, LockError>) -> Result<T, LockError> {
+        match outcome {
+            Ok(value) => self.release().map(|()| value),
+            Err(error) => {
+                self.held.end_lost(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn release(self) -> Result<(), LockError> {
         let Self { held, thread } = self;
-        thread.block_on(held.finish(outcome))
+        thread.block_on(async { held.release().await })
     }
 }
 

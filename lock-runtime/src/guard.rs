@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use futures_util::future::{join_all, select_all};
+use futures_util::future::{BoxFuture, Either, FutureExt as _, join_all, lazy, ready, select_all};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::local::{Hold, HoldHandle};
+use crate::local::{Hold, HoldHandle, Releasing};
 use crate::observe::spans::HoldSpan;
 use crate::{FencingToken, LockError};
 
@@ -99,9 +99,9 @@ impl LockGuard {
         &self.span
     }
 
-    /// Ends the hold's span with this outcome.
-    pub(crate) fn end_span<T>(&mut self, outcome: &Result<T, LockError>) {
-        self.span.end(outcome);
+    /// Ends the hold's span, perhaps with an error.
+    pub(crate) fn end_span(&mut self, error: Option<&LockError>) {
+        self.span.end(error);
     }
 
     /// Whether the hold is borrowed from an outer body of the same task.
@@ -242,8 +242,13 @@ impl LockGuard {
     pub async fn lost(&self) {
         match &self.others {
             None => self.handle.lost().await,
-            Some(_) => drop(select_all(self.handles().map(|handle| Box::pin(handle.lost()))).await),
+            Some(_) => self.any_lost().await,
         }
+    }
+
+    /// Boxed, and so compiled here once.
+    fn any_lost(&self) -> BoxFuture<'_, ()> {
+        select_all(self.handles().map(|handle| Box::pin(handle.lost()))).map(drop).boxed()
     }
 
     /// Moves the deadline to `lease` from now, less the allowance for clock drift (by default 1 % and 2 ms). It never
@@ -270,9 +275,15 @@ impl LockGuard {
     ///
     /// Cancel safe: at worst Redis keeps the lock for longer than this process uses it.
     pub async fn extend(&self, lease: Duration) -> Result<(), LockError> {
+        self.extending(lease).await
+    }
+
+    /// Boxed, and so compiled here once.
+    fn extending(&self, lease: Duration) -> BoxFuture<'_, Result<(), LockError>> {
+        let all = move || join_all(self.handles().map(move |handle| handle.extend(lease)));
         match &self.others {
-            None => self.handle.extend(lease).await,
-            Some(_) => join_all(self.handles().map(|handle| handle.extend(lease))).await.into_iter().collect(),
+            None => Box::pin(self.handle.extend(lease)),
+            Some(_) => Box::pin(async move { all().await.into_iter().collect() }),
         }
     }
 
@@ -304,19 +315,21 @@ impl LockGuard {
     ///
     /// Cancel safe: the lock is released in the background.
     pub fn release(self) -> impl Future<Output = Result<(), LockError>> {
+        lazy(|_| self.begin_release()).flatten()
+    }
+
+    /// Begins to release the lock. What is left to wait for is boxed, and so compiled here once.
+    pub(crate) fn begin_release(self) -> Releasing {
         let Self { handle, hold, others, mut span } = self;
-        // A block and not an `async fn`, which would hold its arguments twice. Every waiter has room for this.
-        async move {
-            let outcome = match others {
-                Some(others) => Box::pin(others.release(handle, hold)).await,
-                None => match hold {
-                    Some(hold) => hold.release().await,
-                    None => Ok(()),
-                },
-            };
-            span.end(&outcome);
-            outcome
+        let releasing = match (others, hold) {
+            (Some(others), hold) => Either::Right(others.release(handle, hold).boxed()),
+            (None, Some(hold)) => hold.release(),
+            (None, None) => Either::Left(ready(Ok(()))),
+        };
+        if !span.is_open() {
+            return releasing;
         }
+        Either::Right(releasing.inspect(move |outcome| span.end(outcome.as_ref().err())).boxed())
     }
 }
 

@@ -1,9 +1,9 @@
 //! [`Held`]: a held lock around a body.
 
-use futures_util::future::{Either, ready};
+use futures_util::future::{Either, FutureExt as _, ready};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::local::{Hold, HoldHandle, Protected};
+use crate::local::{Hold, HoldHandle, Protected, Releasing, Watch};
 use crate::observe;
 use crate::observe::spans::HoldSpan;
 use crate::scope::Frame;
@@ -58,9 +58,7 @@ impl Held {
     ///
     /// [`LockError::Lost`] when the hold was lost, and the body was dropped for that reason.
     pub fn protect<F: Future>(&self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
-        let handle = self.guard.handle();
-        let body = self.frame().around(body);
-        Protected::new(handle, self.guard.span(), self.is_stopped, body).with_others(self.guard.other_handles())
+        Protected::new(self.watch(), self.guard.span(), self.frame().around(body))
     }
 
     /// Runs `body` on this thread, to its end.
@@ -69,11 +67,18 @@ impl Held {
     ///
     /// [`LockError::Lost`] when the hold was lost before.
     pub fn run<T>(&self, body: impl FnOnce() -> T) -> Result<T, LockError> {
-        if let Some(lost) = self.guard.handles().find(|handle| !handle.is_valid()) {
-            return Err(lost.lost_error(false));
-        }
+        self.check()?;
         let _inside = self.guard.span().enter();
         Ok(self.frame().run(body))
+    }
+
+    fn check(&self) -> Result<(), LockError> {
+        let lost = self.guard.handles().find(|handle| !handle.is_valid());
+        lost.map_or(Ok(()), |handle| Err(handle.lost_error(false)))
+    }
+
+    fn watch(&self) -> Watch<'_> {
+        Watch::new(self.guard.handle(), self.guard.other_handles(), self.is_stopped)
     }
 
     fn frame(&self) -> Frame {
@@ -81,35 +86,46 @@ impl Held {
         frame(self.guard.first()).with_others(self.guard.others().map(frame).collect())
     }
 
-    /// Releases the lock and returns the outcome of the body.
+    /// Releases the lock and returns the outcome of the body. The release begins at once, and the future waits for its answer.
     ///
     /// # Errors
     ///
     /// [`LockError::Lost`] when the hold did not last until now.
-    pub fn finish<T>(mut self, outcome: Result<T, LockError>) -> impl Future<Output = Result<T, LockError>> {
-        let ended = match outcome {
-            Ok(value) if self.guard.is_borrowed() => {
-                let lost = self.guard.handles().find(|handle| !handle.is_valid());
-                lost.map_or(Ok(value), |handle| Err(handle.lost_error(true)))
+    pub fn finish<T>(self, outcome: Result<T, LockError>) -> impl Future<Output = Result<T, LockError>> {
+        match outcome {
+            Ok(value) => Either::Left(self.release().map(|released| released.map(|()| value))),
+            Err(error) => {
+                self.end_lost(&error);
+                Either::Right(ready(Err(error)))
             }
-            Ok(value) => {
-                // A block and not an `async fn`, which would hold its arguments twice. Every waiter has room for this.
-                return Either::Left(async move {
-                    match self.guard.release().await {
-                        Err(error) if error.is_lost() => Err(error),
-                        Err(error) => {
-                            // The work was done under the lock, so the caller gets its value.
-                            observe::unreleased(&error);
-                            Ok(value)
-                        }
-                        Ok(()) => Ok(value),
-                    }
-                });
+        }
+    }
+
+    /// Releases the lock after its body has run to its end. The work was done under the lock, so only a loss is an error.
+    pub(crate) fn release(self) -> impl Future<Output = Result<(), LockError>> {
+        self.begin_release().map(|released| match released {
+            Err(error) if !error.is_lost() => {
+                observe::unreleased(&error);
+                Ok(())
             }
-            Err(error) => Err(error),
-        };
-        self.guard.end_span(&ended);
-        Either::Right(ready(ended))
+            released => released,
+        })
+    }
+
+    /// A borrowed hold goes on: only whether it lasts is told.
+    fn begin_release(mut self) -> Releasing {
+        if !self.guard.is_borrowed() {
+            return self.guard.begin_release();
+        }
+        let lost = self.guard.handles().find(|handle| !handle.is_valid());
+        let ended = lost.map_or(Ok(()), |handle| Err(handle.lost_error(true)));
+        self.guard.end_span(ended.as_ref().err());
+        Either::Left(ready(ended))
+    }
+
+    /// Drops the hold of a body that was stopped.
+    pub(crate) fn end_lost(mut self, error: &LockError) {
+        self.guard.end_span(Some(error));
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::{BoxFuture, FutureExt as _};
+
 use crate::engine::Engine;
 use crate::local::Core;
 use crate::options::LockOptions;
@@ -180,8 +182,13 @@ impl LockManager {
     ///
     /// Cancel safe: call it again to continue.
     pub async fn shutdown(&self) {
+        self.shutting_down().await;
+    }
+
+    /// Boxed, and so compiled here once.
+    fn shutting_down(&self) -> BoxFuture<'_, ()> {
         let own = scope::held_keys(self.core());
-        self.engine.shutdown(&own).await;
+        async move { self.engine.shutdown(&own).await }.boxed()
     }
 }
 

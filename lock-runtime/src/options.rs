@@ -1,15 +1,19 @@
 //! [`LockOptions`]: the options of one lock as the user wrote them, before the defaults of a manager are known.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{BoxFuture, FutureExt as _, lazy};
+
 use crate::engine::Engine;
 use crate::entry::{Entry, KeySet};
+use crate::held::Held;
 use crate::local::{PrefixPlace, ResolvedRequest, Terms};
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::store::Store as _;
-use crate::{LockError, LockKey, OnLost, key, scope};
+use crate::{LockError, LockGuard, LockKey, OnLost, key, scope};
 
 /// Why `linger` is refused beside other options.
 const NOT_USED_AGAIN: &str = "nobody else could use a permit that is kept, and a reader with `renew = false`, `max_hold` or \
@@ -241,6 +245,33 @@ impl LockOptions {
             return Err(LockError::setting(setting, reason));
         }
         Ok(Entry { engine, request, set })
+    }
+}
+
+/// The two ways to wait for the lock.
+///
+/// Both are boxed: so all that is behind them is compiled in this crate, once. What an `async fn` does is compiled again in each
+/// program that awaits it. The options are resolved in the first poll: in one `async` block they would keep their room while
+/// the task waits.
+impl LockOptions {
+    /// Waits for the guard.
+    pub(crate) fn acquire(self, engine: Arc<Engine>) -> BoxFuture<'static, Result<LockGuard, LockError>> {
+        Box::pin(lazy(|_| self.entry(Some(engine), false)).then(|entry| async move {
+            match entry {
+                Ok(ref entry) => pin!(entry.acquire()).await,
+                Err(error) => Err(error),
+            }
+        }))
+    }
+
+    /// Waits for the hold of a body. Without an `engine` the manager is the current one of the first poll.
+    pub(crate) fn enter(self, engine: Option<Arc<Engine>>) -> BoxFuture<'static, Result<Held, LockError>> {
+        Box::pin(lazy(|_| self.entry(engine, true)).then(|entry| async move {
+            match entry {
+                Ok(ref entry) => pin!(entry.enter()).await,
+                Err(error) => Err(error),
+            }
+        }))
     }
 }
 

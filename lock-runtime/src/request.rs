@@ -1,6 +1,5 @@
 //! [`LockRequest`]: one lock that a user asks for, its options, and the three ways to ask.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -319,13 +318,7 @@ impl LockRequest {
     ///
     /// Cancel safe: dropping the future gives up the place in the queue, and withdraws the ask from Redis.
     pub fn acquire(self) -> impl Future<Output = Result<LockGuard, LockError>> {
-        let entry = self.options.entry(Some(self.engine), false);
-        async move {
-            match entry {
-                Ok(ref entry) => entry.acquire().await,
-                Err(error) => Err(error),
-            }
-        }
+        self.options.acquire(self.engine)
     }
 
     /// Tries once and returns `None` when the lock is held.
@@ -383,14 +376,9 @@ impl LockRequest {
     ///
     /// Dropping the future drops `body` and then releases the lock in the background.
     pub fn run<F: Future>(self, body: F) -> impl Future<Output = Result<F::Output, LockError>> {
-        let entry = self.options.entry(Some(self.engine), true);
+        let entered = self.options.enter(Some(self.engine));
         async move {
-            // In two steps: else there would be room for what waits and for the hold at once.
-            let entered = match entry {
-                Ok(ref entry) => pin!(entry.enter()).await,
-                Err(error) => Err(error),
-            };
-            let held = entered?;
+            let held = entered.await?;
             // The future of `protect`, and with it `body`, is dropped at the end of this statement.
             let outcome = held.protect(body).await;
             held.finish(outcome).await

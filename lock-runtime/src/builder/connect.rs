@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::{BoxFuture, FutureExt as _};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -123,11 +124,19 @@ impl Builder {
     ///
     /// Cancel safe: connecting takes no lock.
     pub async fn connect(self) -> Result<LockManager, LockError> {
-        match self.place()? {
-            (settings, Address::Memory) => Ok(over(settings, in_this_process())),
-            (settings, Address::Quorum(endpoints)) => quorum::wire(settings, &endpoints)?.connect().await,
-            (settings, Address::Redis(target)) => wire(settings, target)?.connect().await,
+        self.connecting().await
+    }
+
+    /// Boxed, and so compiled here once.
+    fn connecting(self) -> BoxFuture<'static, Result<LockManager, LockError>> {
+        async move {
+            match self.place()? {
+                (settings, Address::Memory) => Ok(over(settings, in_this_process())),
+                (settings, Address::Quorum(endpoints)) => quorum::wire(settings, &endpoints)?.connect().await,
+                (settings, Address::Redis(target)) => wire(settings, target)?.connect().await,
+            }
         }
+        .boxed()
     }
 
     /// A manager that connects when it is first needed, so that a service can start without its server. Each request waits

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
-use futures_util::future::{Either, ready};
+use futures_util::future::{BoxFuture, Either, Ready, ready};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::active_hold::EndedHold;
@@ -20,6 +20,10 @@ use crate::loss_reason::LossReason;
 use crate::observe;
 use crate::store::{Ask, Release, Released, Store};
 use crate::timing::{CLAIM, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
+
+/// The release of a hold: done, or on its way. What waits for the store is boxed, and so compiled here and not in each
+/// user's crate.
+pub(crate) type Releasing = Either<Ready<Result<(), LockError>>, BoxFuture<'static, Result<(), LockError>>>;
 
 /// A held lock. Dropping it hands the lock over to the next task here at once, or releases it for other processes in
 /// the background.
@@ -86,16 +90,16 @@ impl Hold {
     }
 
     /// Releases the lock. The future waits for the store's answer. It is done at once when the lease stays here.
-    pub(crate) fn release(self) -> impl Future<Output = Result<(), LockError>> {
+    pub(crate) fn release(self) -> Releasing {
         self.end(false, Moment::now())
     }
 
     /// The same for one of several locks of a guard: the release goes together with theirs.
-    pub(crate) fn release_beside_others(self, now: Moment) -> impl Future<Output = Result<(), LockError>> {
+    pub(crate) fn release_beside_others(self, now: Moment) -> Releasing {
         self.end(true, now)
     }
 
-    fn end(mut self, beside_others: bool, now: Moment) -> impl Future<Output = Result<(), LockError>> {
+    fn end(mut self, beside_others: bool, now: Moment) -> Releasing {
         let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
         let ended = turn.slot().end(turn.id(), now);
         self.handle.end_counting();
@@ -127,7 +131,6 @@ impl Hold {
                 return Either::Left(ready(lost.map_or(Ok(()), Err)));
             }
         };
-        // Boxed, like everything else that waits for the store.
         Either::Right(Box::pin(self.settle(pending_release, turn, now, hold)))
     }
 

@@ -1,4 +1,4 @@
-//! [`Lost`] and [`Protected`]: watching a hold, and running a body only while it lasts.
+//! [`Lost`], [`Watch`] and [`Protected`]: watching a hold, and running a body only while it lasts.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -44,35 +44,44 @@ impl Future for Lost<'_> {
 }
 
 pin_project! {
-    /// A body under a hold. The deadline is checked before each of its polls (rule 13: no step starts after the
-    /// deadline).
+    /// What is looked at before each step of a body: the deadlines of its holds, and whether they are lost.
     ///
-    /// It is a struct and not an `async fn`, which would hold the body twice: as its argument and pinned.
+    /// It knows nothing of the body, so it is compiled here once, and not again for each locked fn.
     #[derive(Debug)]
-    pub(crate) struct Protected<'a, B> {
-        // Polled before the body. `None` for a body that runs on when its hold is lost.
+    pub(crate) struct Watch<'a> {
+        handle: &'a HoldHandle,
+        // `None` for a body that runs on when its hold is lost.
         #[pin]
         lost: Option<Lost<'a>>,
         // The holds of other keys that the body needs, too.
         others: Box<[Pin<Box<Lost<'a>>>]>,
-        handle: &'a HoldHandle,
-        span: &'a HoldSpan,
-        #[pin]
-        body: B,
     }
 }
 
-impl<'a, B> Protected<'a, B> {
-    pub(crate) fn new(handle: &'a HoldHandle, span: &'a HoldSpan, stop_when_lost: bool, body: B) -> Self {
-        Self { lost: is_stopped(stop_when_lost).then(|| handle.lost()), others: Box::default(), handle, span, body }
+impl<'a> Watch<'a> {
+    /// Watches `handle`, and with it the `others` that the body needs, unless the body runs on when they are lost.
+    pub(crate) fn new(
+        handle: &'a HoldHandle,
+        others: impl Iterator<Item = &'a HoldHandle>,
+        stop_when_lost: bool,
+    ) -> Self {
+        if !is_stopped(stop_when_lost) {
+            return Self { handle, lost: None, others: Box::default() };
+        }
+        Self { handle, lost: Some(handle.lost()), others: others.map(|handle| Box::pin(handle.lost())).collect() }
     }
 
-    /// The body needs these holds, too: it is stopped when one of them is lost.
-    pub(crate) fn with_others(mut self, others: impl Iterator<Item = &'a HoldHandle>) -> Self {
-        if self.lost.is_some() {
-            self.others = others.map(|handle| Box::pin(handle.lost())).collect();
+    /// The error of the first hold that is lost. Wakes the task when one is lost later.
+    fn poll_lost(self: Pin<&mut Self>, context: &mut Context<'_>) -> Option<LockError> {
+        let this = self.project();
+        if let Some(lost) = this.lost.as_pin_mut()
+            && lost.poll(context).is_ready()
+        {
+            return Some(this.handle.lost_error(false));
         }
-        self
+        let lost =
+            this.others.iter_mut().find_map(|lost| lost.as_mut().poll(context).is_ready().then_some(lost.handle));
+        lost.map(|handle| handle.lost_error(false))
     }
 }
 
@@ -82,20 +91,34 @@ fn is_stopped(stop_when_lost: bool) -> bool {
     stop_when_lost
 }
 
+pin_project! {
+    /// A body under a hold. The deadline is checked before each of its polls (rule 13: no step starts after the
+    /// deadline).
+    ///
+    /// It is a struct and not an `async fn`, which would hold the body twice: as its argument and pinned.
+    #[derive(Debug)]
+    pub(crate) struct Protected<'a, B> {
+        #[pin]
+        watch: Watch<'a>,
+        span: &'a HoldSpan,
+        #[pin]
+        body: B,
+    }
+}
+
+impl<'a, B> Protected<'a, B> {
+    pub(crate) fn new(watch: Watch<'a>, span: &'a HoldSpan, body: B) -> Self {
+        Self { watch, span, body }
+    }
+}
+
 impl<B: Future> Future for Protected<'_, B> {
     type Output = Result<B::Output, LockError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if let Some(lost) = this.lost.as_pin_mut()
-            && lost.poll(context).is_ready()
-        {
-            return Poll::Ready(Err(this.handle.lost_error(false)));
-        }
-        for lost in &mut *this.others {
-            if lost.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Err(lost.handle.lost_error(false)));
-            }
+        if let Some(lost) = this.watch.poll_lost(context) {
+            return Poll::Ready(Err(lost));
         }
         let _inside = this.span.enter();
         this.body.poll(context).map(Ok)

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{BoxFuture, FutureExt as _};
+
 use super::LockManager;
 use crate::clock::Deadline;
 use crate::local::Core;
@@ -43,8 +45,7 @@ impl LockManager {
     ///
     /// Cancel safe: it only looks.
     pub async fn inspect<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> Result<Option<LockInfo>, LockError> {
-        let name = self.name_of(prefix, key)?;
-        inspect(self.core(), &name).await
+        inspect(self.core(), self.name_of(prefix, key)?).await
     }
 
     /// Whether anybody holds the lock `prefix:key`. It is one command to the server, as for [`inspect`](Self::inspect).
@@ -108,8 +109,7 @@ impl LockManager {
     ///
     /// Cancel safe: once the command was sent, the lock is taken away all the same.
     pub async fn force_release<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> Result<bool, LockError> {
-        let name = self.name_of(prefix, key)?;
-        force_release(self.core(), &name).await
+        force_release(self.core(), self.name_of(prefix, key)?).await
     }
 
     /// Whether the manager has its connections, as far as it knows: to the server, to each master of a cluster that it has
@@ -142,23 +142,30 @@ impl LockManager {
     }
 }
 
-pub(super) async fn inspect(core: &Core, name: &Arc<str>) -> Result<Option<LockInfo>, LockError> {
-    refuse_fork(core, name)?;
-    let seen = core.store().inspect(name, deadline(core)).await.map_err(|error| error.of_lock(name))?;
-    Ok(seen.map(|seen| info(core, name, &seen)))
+/// Boxed, and so compiled here once, as [`force_release`] is.
+pub(super) fn inspect(core: &Core, name: Arc<str>) -> BoxFuture<'_, Result<Option<LockInfo>, LockError>> {
+    async move {
+        refuse_fork(core, &name)?;
+        let seen = core.store().inspect(&name, deadline(core)).await.map_err(|error| error.of_lock(&name))?;
+        Ok(seen.map(|seen| info(core, &name, &seen)))
+    }
+    .boxed()
 }
 
-pub(super) async fn force_release(core: &Core, name: &Arc<str>) -> Result<bool, LockError> {
-    refuse_fork(core, name)?;
-    if let Some(reason) = core.store().refuses_force() {
-        return Err(LockError::setting("force_release", reason));
+pub(super) fn force_release(core: &Core, name: Arc<str>) -> BoxFuture<'_, Result<bool, LockError>> {
+    async move {
+        refuse_fork(core, &name)?;
+        if let Some(reason) = core.store().refuses_force() {
+            return Err(LockError::setting("force_release", reason));
+        }
+        match core.store().force(&name, deadline(core)).await.map_err(|error| error.of_lock(&name))? {
+            Forced::Free => return Ok(false),
+            Forced::Gone => {}
+            Forced::Leaving(mark) => wait_until_left(core, &name, &mark).await,
+        }
+        Ok(true)
     }
-    match core.store().force(name, deadline(core)).await.map_err(|error| error.of_lock(name))? {
-        Forced::Free => return Ok(false),
-        Forced::Gone => {}
-        Forced::Leaving(mark) => wait_until_left(core, name, &mark).await,
-    }
-    Ok(true)
+    .boxed()
 }
 
 /// Waits until the lock has left the holder that was told to stop: for a claim and a bit, because then the lock has ended.

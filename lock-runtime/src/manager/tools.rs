@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::future::{BoxFuture, FutureExt as _};
+
 use super::{LockManager, reach};
 use crate::lock_info::LockInfo;
 use crate::options::LockOptions;
@@ -20,11 +22,11 @@ impl LockManager {
     }
 
     pub async fn inspect_named(&self, name: &str) -> Result<Option<LockInfo>, LockError> {
-        reach::inspect(self.core(), &self.whole_name(name)?).await
+        reach::inspect(self.core(), self.whole_name(name)?).await
     }
 
     pub async fn force_release_named(&self, name: &str) -> Result<bool, LockError> {
-        reach::force_release(self.core(), &self.whole_name(name)?).await
+        reach::force_release(self.core(), self.whole_name(name)?).await
     }
 
     fn whole_name(&self, name: &str) -> Result<Arc<str>, LockError> {
@@ -63,7 +65,11 @@ impl LockServer {
     ///
     /// When the server did not answer in time, or refused.
     pub async fn ask(&self, words: &[&str]) -> Result<redis::Value, BackendError> {
-        self.0.ask(words).await
+        self.asking(words).await
+    }
+
+    fn asking<'a>(&'a self, words: &'a [&'a str]) -> BoxFuture<'a, Result<redis::Value, BackendError>> {
+        self.0.ask(words).boxed()
     }
 }
 

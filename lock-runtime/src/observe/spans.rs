@@ -94,19 +94,24 @@ impl HoldSpan {
         Self(self.0.take().or_else(|| other.0.take()))
     }
 
+    /// Whether it has begun, and has not ended.
+    pub(crate) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Enters the span for the time of one poll.
     pub(crate) fn enter(&self) -> Option<Entered<'_>> {
         self.0.as_ref().map(|span| span.enter())
     }
 
-    /// Ends the span after the release of the lock, or after its loss.
-    pub(crate) fn end<T>(&mut self, outcome: &Result<T, LockError>) {
+    /// Ends the span after the release of the lock, which may have failed, or after its loss.
+    pub(crate) fn end(&mut self, error: Option<&LockError>) {
         if let Some(span) = self.0.take() {
-            let outcome = match outcome {
-                Ok(_) => "released",
-                Err(error) if error.is_lost() => "lost",
+            let outcome = match error {
+                None => "released",
+                Some(error) if error.is_lost() => "lost",
                 // It is repeated in the background.
-                Err(_) => "unreleased",
+                Some(_) => "unreleased",
             };
             span.record("lock.outcome", outcome);
         }
