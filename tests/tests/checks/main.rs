@@ -8,3 +8,4 @@ mod pages;
 mod proxy;
 mod secrets;
 mod telemetry;
+mod users_build;
