@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use futures_util::future::BoxFuture;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc;
 
@@ -44,6 +45,11 @@ impl KeeperThread {
     }
 
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_boxed(Box::pin(work));
+    }
+
+    /// One kind of task for all work: the compiler makes all of tokio's code about a task again for each kind.
+    fn spawn_boxed(&self, work: BoxFuture<'static, ()>) {
         let alive = self.alive.clone();
         self.runtime.spawn(async move {
             work.await;

@@ -294,7 +294,7 @@ fn answer_deadline(core: &Core, attempt: &Attempt, now: Moment) -> Deadline {
 
 /// Sends the command of a step, and gives its answer to the turn. `None` when the ask was withdrawn meanwhile.
 ///
-/// Only a claim has its room here, since most locks need nothing else. The other commands are boxed.
+/// Only a claim has its room here, since most locks need nothing else. The store boxes the other commands.
 async fn send(
     core: &Core,
     turn: &Turn,
@@ -312,8 +312,8 @@ async fn send(
             claimed.inspect_err(|error| slot.on_failed_ask(ask, error))
         }
         Step::Ask(ask) => {
-            let mut command = Box::pin(store.ask(std::slice::from_ref(ask), deadline));
-            let answers = slot.while_wanted(takings, ask, command.as_mut()).await?;
+            let command = pin!(store.ask(std::slice::from_ref(ask), deadline));
+            let answers = slot.while_wanted(takings, ask, command).await?;
             let answered = exactly_one(answers).map(|answer| {
                 turn.on_answer(ask, answer);
                 core.schedule().watch_queue(slot);
@@ -321,11 +321,11 @@ async fn send(
             answered.inspect_err(|error| slot.on_failed_ask(ask, error))
         }
         Step::Confirm(renewal) => {
-            let answers = Box::pin(store.renew(std::slice::from_ref(renewal), deadline)).await;
+            let answers = store.renew(std::slice::from_ref(renewal), deadline).await;
             exactly_one(answers).map(|outcome| turn.on_confirm_answer(outcome))
         }
         Step::Draw(token, count) => {
-            let drawn = Box::pin(store.draw(&request.key, token, request.share, *count, deadline)).await;
+            let drawn = store.draw(&request.key, token, request.share, *count, deadline).await;
             drawn.map(|first| turn.on_draw_answer(first, *count))
         }
         Step::Hold | Step::Withdraw(_) | Step::Wait(_) | Step::Rejoin | Step::GiveUp => Ok(()),

@@ -3,6 +3,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+
 #[cfg(feature = "testing")]
 use super::faulty::FaultyStore;
 use super::memory::MemoryStore;
@@ -15,8 +17,9 @@ use crate::token::Token;
 
 /// One of all kinds of stores. It is an enum and not a trait object: a boxed future per verb would slow down each lock.
 ///
-/// A verb of a quorum is boxed all the same. Its future is the largest, a caller has room for the largest of them, and one
-/// allocation is nothing beside the commands to several servers.
+/// A verb that few locks need is boxed all the same, so that its code is made once and not for each caller. A verb of a quorum is
+/// always boxed: its future is the largest, a caller has room for the largest of them, and one allocation is nothing beside the
+/// commands to several servers.
 #[derive(Debug)]
 pub(crate) enum AnyStore {
     Memory(MemoryStore),
@@ -41,7 +44,27 @@ macro_rules! of_any {
     };
 }
 
-/// The same for async methods.
+/// The same for async methods, boxed. An argument that is borrowed is written `@& name: kind`.
+macro_rules! box_any {
+    ($(async fn $name:ident($($(@$and:tt)? $argument:ident: $kind:ty),* $(,)?) $(-> $answer:ty)?;)*) => {
+        $(async fn $name(&self $(, $argument: $($and)? $kind)*) $(-> $answer)? {
+            fn boxed<'a>(any: &'a AnyStore $(, $argument: $($and 'a)? $kind)*) -> BoxFuture<'a, box_any!(@ $($answer)?)> {
+                match any {
+                    AnyStore::Memory(store) => Box::pin(store.$name($($argument),*)),
+                    AnyStore::Redis(store) => Box::pin(store.$name($($argument),*)),
+                    AnyStore::Quorum(store) => Box::pin(store.$name($($argument),*)),
+                    #[cfg(feature = "testing")]
+                    AnyStore::Faulty(store) => Box::pin(store.$name($($argument),*)),
+                }
+            }
+            boxed(self $(, $argument)*).await
+        })*
+    };
+    (@) => { () };
+    (@ $answer:ty) => { $answer };
+}
+
+/// The same for async methods, not boxed but on a quorum.
 macro_rules! await_any {
     ($(async fn $name:ident(&$any:ident $(, $argument:ident: $kind:ty)* $(,)?) $(-> $answer:ty)?;)*) => {
         $(async fn $name(&$any $(, $argument: $kind)*) $(-> $answer)? {
@@ -59,23 +82,25 @@ macro_rules! await_any {
 impl Store for AnyStore {
     await_any! {
         async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError>;
-        async fn ask(&self, asks: &[Ask], deadline: Deadline) -> Answers<Answer>;
         async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError>;
-        async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released>;
-        async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed>;
+    }
+
+    box_any! {
+        async fn ask(@& asks: [Ask], deadline: Deadline) -> Answers<Answer>;
+        async fn release(@& releases: [Release], deadline: Deadline) -> Answers<Released>;
+        async fn renew(@& renewals: [Renewal], deadline: Deadline) -> Answers<Renewed>;
         async fn draw(
-            &self,
-            key: &Arc<str>,
-            token: &Token,
+            @& key: Arc<str>,
+            @& token: Token,
             share: Option<Share>,
             count: u32,
             deadline: Deadline,
         ) -> Result<Option<u64>, StoreError>;
-        async fn inspect(&self, key: &str, deadline: Deadline) -> Result<Option<Seen>, StoreError>;
-        async fn force(&self, key: &str, deadline: Deadline) -> Result<Forced, StoreError>;
-        async fn heartbeat(&self, deadline: Deadline);
-        async fn connect_again(&self, deadline: Deadline);
-        async fn wait_for_releases(&self);
+        async fn inspect(@& key: str, deadline: Deadline) -> Result<Option<Seen>, StoreError>;
+        async fn force(@& key: str, deadline: Deadline) -> Result<Forced, StoreError>;
+        async fn heartbeat(deadline: Deadline);
+        async fn connect_again(deadline: Deadline);
+        async fn wait_for_releases();
     }
 
     of_any! {

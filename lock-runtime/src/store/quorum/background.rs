@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 use tokio_util::task::TaskTracker;
 
@@ -48,7 +49,9 @@ impl<S: Voter> Background<S> {
         F: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         start_on(self.members.iter(), |member| {
-            let task = self.tasks.spawn(verb(member));
+            // Boxed: the compiler makes all of tokio's code about a task again for each kind of task.
+            let verb: BoxFuture<'static, Result<T, StoreError>> = Box::pin(verb(member));
+            let task = self.tasks.spawn(verb);
             // A task fails only with its runtime.
             async move { task.await.unwrap_or_else(|_| Err(StoreError::no_answer())) }
         })

@@ -137,14 +137,16 @@ impl Cluster {
     }
 
     /// Sends a command to the master of the key's slot, and follows the slot when it moves.
-    pub(super) async fn call(
-        &self,
-        key: &str,
-        command: &(dyn Fn(&Link) -> Outgoing + Send + Sync),
+    pub(super) fn call<'a>(
+        &'a self,
+        key: &'a str,
+        command: &'a (dyn Fn(&Link) -> Outgoing + Send + Sync),
         deadline: Deadline,
-    ) -> Result<Called, CallError> {
-        let _in_flight = InFlight::new(&self.calls, 1);
-        Route::new(self, slot_of(key), deadline).follow(command, deadline).await
+    ) -> BoxFuture<'a, Result<Called, CallError>> {
+        Box::pin(async move {
+            let _in_flight = InFlight::new(&self.calls, 1);
+            Route::new(self, slot_of(key), deadline).follow(command, deadline).await
+        })
     }
 
     /// Whether several tasks wait for answers of the master of `key`. A lone task reads one number, and looks for no master.

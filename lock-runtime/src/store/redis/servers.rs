@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
-
 use super::cluster::Cluster;
 use super::failure::CallError;
 use super::link::{Called, Link, Outgoing};
@@ -47,8 +45,7 @@ impl Servers {
             Self::One(link) => link.call(command(link), deadline).await,
             Self::Cluster(cluster) => {
                 let command = |link: &Link| command(link).into();
-                let called: BoxFuture<'_, _> = Box::pin(async move { cluster.call(key, &command, deadline).await });
-                called.await
+                cluster.call(key, &command, deadline).await
             }
         }
     }
