@@ -48,6 +48,7 @@ macro_rules! of_any {
 macro_rules! box_any {
     ($(async fn $name:ident($($(@$and:tt)? $argument:ident: $kind:ty),* $(,)?) $(-> $answer:ty)?;)*) => {
         $(async fn $name(&self $(, $argument: $($and)? $kind)*) $(-> $answer)? {
+            #[allow(clippy::elidable_lifetime_names, reason = "only where no argument is borrowed")]
             fn boxed<'a>(any: &'a AnyStore $(, $argument: $($and 'a)? $kind)*) -> BoxFuture<'a, box_any!(@ $($answer)?)> {
                 match any {
                     AnyStore::Memory(store) => Box::pin(store.$name($($argument),*)),

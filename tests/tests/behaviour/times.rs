@@ -69,7 +69,7 @@ fn times_of_a_manager(world: &World) -> [Time<OfManager>; 11] {
     let time = |name, set: OfManager, accepted| Time { name, set, accepted };
     let expire = Duration::from_secs(30);
     // On a quorum the longest lease is an hour, and the grace is a part of it.
-    let grace = if world.is_quorum() { HOUR - expire } else { HOUR };
+    let grace = if world.is_quorum() { HOUR.saturating_sub(expire) } else { HOUR };
     let confirms = world.servers().len() < 3;
     let replicas = if confirms && !world.servers().is_empty() { NANO..=Duration::from_millis(250) } else { NOTHING };
     [

@@ -30,7 +30,8 @@ fn library() -> PathBuf {
 fn a_users_crate_compiles_little_of_the_lock() {
     let bytes = fs::read(library()).unwrap();
     let archive = ArchiveFile::parse(&*bytes).unwrap();
-    let objects = archive.members().filter_map(|member| object::File::parse(member.unwrap().data(&*bytes).unwrap()).ok());
+    let objects =
+        archive.members().filter_map(|member| object::File::parse(member.unwrap().data(&*bytes).unwrap()).ok());
     let (mut functions, mut size) = (0, 0);
     for object in objects {
         for symbol in object.symbols().filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text) {
