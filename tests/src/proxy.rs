@@ -1,5 +1,6 @@
 //! [`Proxy`]: a connection to the server that misbehaves on purpose, command by command.
 
+mod disguise;
 mod distance;
 mod line;
 
@@ -10,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+pub use disguise::Disguise;
 pub use distance::Distance;
 use line::Line;
 
@@ -67,6 +69,8 @@ struct Shared {
     records: bool,
     /// Whether what comes by can be read at all: not with TLS.
     reads: bool,
+    /// Whether the server seems to be another one.
+    disguise: Option<Disguise>,
     state: Mutex<State>,
     let_go: Condvar,
     closed: AtomicBool,
@@ -101,20 +105,26 @@ impl Proxy {
     /// In front of whatever listens at the address `target`.
     #[must_use]
     pub fn to(target: String, records: bool) -> Self {
-        Self::launch(target, records, true)
+        Self::launch(target, records, true, None)
+    }
+
+    /// In front of `server`, which seems to be another kind of server.
+    #[must_use]
+    pub fn disguised(server: &Server, disguise: Disguise) -> Self {
+        Self::launch(server.address(), true, true, Some(disguise))
     }
 
     /// In front of a server that speaks TLS: no command can be told from another, so no fault hits a single one.
     #[must_use]
     pub fn blind(target: String) -> Self {
-        Self::launch(target, false, false)
+        Self::launch(target, false, false, None)
     }
 
-    fn launch(target: String, records: bool, reads: bool) -> Self {
+    fn launch(target: String, records: bool, reads: bool, disguise: Option<Disguise>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("its address").port();
         let (state, let_go, closed) = (Mutex::default(), Condvar::new(), AtomicBool::new(false));
-        let shared = Arc::new(Shared { target, records, reads, state, let_go, closed });
+        let shared = Arc::new(Shared { target, records, reads, disguise, state, let_go, closed });
         let accepting = Arc::clone(&shared);
         thread::spawn(move || {
             for client in listener.incoming() {

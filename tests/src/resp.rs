@@ -53,6 +53,20 @@ pub fn words(request: &[u8]) -> Vec<String> {
     words
 }
 
+/// One text of a message.
+#[must_use]
+pub fn bulk(text: &str) -> Vec<u8> {
+    format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+}
+
+/// A request of these words.
+#[must_use]
+pub fn request(words: &[String]) -> Vec<u8> {
+    let mut request = format!("*{}\r\n", words.len()).into_bytes();
+    words.iter().for_each(|word| request.extend(bulk(word)));
+    request
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,6 +88,12 @@ mod tests {
                 assert_eq!(length(&bytes[..cut]), None, "{message:?} cut at {cut}");
             }
         }
+    }
+
+    #[test]
+    fn a_request_is_written_as_it_is_read() {
+        let words = ["SET", "a b", ""].map(str::to_owned);
+        assert_eq!(super::words(&request(&words)), words);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::output::{BAD, DOUBT, GOOD, Output};
 use crate::place::Place;
 
 mod checks;
+mod clock;
 mod trial;
 
 /// How a check came out.

@@ -39,7 +39,7 @@ impl LockManager {
     /// # Errors
     ///
     /// [`InvalidSetting`](LockError::InvalidSetting) for a URL that can't be read, [`Connect`](LockError::Connect) when
-    /// the server refuses, is too old, or does not answer within 2 s (see [`Builder::connect_timeout`]).
+    /// the server refuses, lacks what locks need, or does not answer within 2 s (see [`Builder::connect_timeout`]).
     ///
     /// # Cancel safety
     ///
@@ -81,7 +81,7 @@ impl LockManager {
     ///
     /// # Errors
     ///
-    /// [`Connect`](LockError::Connect) when the server refuses, is too old, or does not answer within 2 s.
+    /// [`Connect`](LockError::Connect) when the server refuses, lacks what locks need, or does not answer within 2 s.
     ///
     /// # Cancel safety
     ///
@@ -117,7 +117,7 @@ impl Builder {
     /// # Errors
     ///
     /// [`InvalidSetting`](LockError::InvalidSetting) for a missing URL, a URL that can't be read, or any setting out of
-    /// bounds; [`Connect`](LockError::Connect) when the server refuses, is too old, or does not answer within the
+    /// bounds; [`Connect`](LockError::Connect) when the server refuses, lacks what locks need, or does not answer within the
     /// [`connect_timeout`](Self::connect_timeout).
     ///
     /// # Cancel safety

@@ -155,7 +155,8 @@ fn carry_requests(shared: &Shared, line: &Line) -> std::io::Result<()> {
         if !name.ends_with("SUBSCRIBE") {
             line.expected().push_back(reply);
         }
-        line.up.send(request, shared.distance())
+        let disguised = shared.disguise.map(|disguise| disguise.of_request(request));
+        line.up.send(disguised.as_deref().unwrap_or(request), shared.distance())
     })
 }
 
@@ -173,7 +174,8 @@ fn carry_replies(shared: &Shared, line: &Line) -> std::io::Result<()> {
         if line.mute.load(Ordering::SeqCst) {
             return Ok(());
         }
-        line.down.send(message, shared.distance())
+        let disguised = shared.disguise.map(|disguise| disguise.of_reply(message));
+        line.down.send(disguised.as_deref().unwrap_or(message), shared.distance())
     })
 }
 

@@ -165,19 +165,37 @@ fn pretend(answer: fn(&[String]) -> String) -> String {
 }
 
 #[tokio::test]
-async fn an_old_server_is_refused_by_name_of_its_version() {
+async fn an_old_server_is_refused_by_name_of_its_version_and_of_what_it_lacks() {
     let url = pretend(|words| match words[0].as_str() {
         "HELLO" => {
-            let start = if words.len() > 1 { "%3\r\n" } else { "*6\r\n" };
-            format!("{start}$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n6.2.14\r\n$5\r\nproto\r\n:3\r\n")
+            "%3\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n6.2.14\r\n$5\r\nproto\r\n:3\r\n".to_owned()
         }
-        "INFO" => "$24\r\nredis_version:6.2.14\r\n\r\n\r\n".to_owned(),
+        // As Redis 6.2 has it: one of the two may stand there.
+        "SET" if words.contains(&"NX".to_owned()) && words.contains(&"GET".to_owned()) => {
+            "-ERR syntax error\r\n".to_owned()
+        }
+        "PEXPIRE" if words.len() > 3 => "-ERR wrong number of arguments for 'pexpire' command\r\n".to_owned(),
         _ => "+OK\r\n".to_owned(),
     });
     let error = refused(&url).await;
     assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
     let text = everything(&error);
-    assert!(text.contains("6.2.14") && text.contains("7.0"), "{text}");
+    assert!(text.contains("redis 6.2.14 lacks `SET … NX GET`") && text.contains("7.0"), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_with_no_room_for_another_client_says_so() {
+    let server = Server::start();
+    let known = LockManager::connect(&server.url()).await.unwrap();
+    known.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    server.tell("CONFIG SET maxclients 5");
+    let crowd: Vec<_> = (0..8).map(|_| std::net::TcpStream::connect(server.address()).unwrap()).collect();
+    for url in [server.url(), format!("{}/3", server.url())] {
+        let text = everything(&refused(&url).await);
+        assert!(text.contains("no room for another client") && text.contains("maxclients"), "{url}: {text}");
+        assert!(!text.contains("TLS"), "{url}: {text}");
+    }
+    drop((known, crowd));
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Where locks live: what each place adds to one server, and what happens when its servers fail.
 
+mod abilities;
 mod alarms;
 mod away;
 mod cluster;

@@ -1,11 +1,11 @@
 //! What one server tells about itself, and what that means for locks.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use lock_runtime::LockServer;
 
-use super::{Finding, Verdict};
+use super::{Finding, Verdict, clock};
 use crate::output::brief;
 use crate::sample::Sample;
 use crate::server::{facts, items, setting, text};
@@ -16,11 +16,6 @@ type Facts = BTreeMap<String, String>;
 const PINGS: u32 = 50;
 /// The default command timeout leaves this much for a round trip.
 const FAR: Duration = Duration::from_millis(300);
-/// Clocks need not agree, but so much is a clock that nobody sets.
-const WRONG_CLOCK: Duration = Duration::from_secs(2);
-/// The time over which clocks are compared, and how much faster the server's may run (the default is 1 %).
-const COMPARED: Duration = Duration::from_millis(1500);
-const DRIFT: f64 = 0.005;
 
 /// All checks of one server out of `servers`.
 pub(super) async fn all(server: &LockServer, servers: usize) -> Vec<Finding> {
@@ -31,7 +26,11 @@ pub(super) async fn all(server: &LockServer, servers: usize) -> Vec<Finding> {
     findings.push(persistence(server, &info).await);
     findings.push(eviction(server, &info).await);
     findings.push(latency(server).await);
-    findings.push(clock(server).await);
+    findings.push(clock::check(server).await);
+    findings.push(alarms(server).await);
+    if servers == 1 {
+        findings.push(replica_waits(server).await);
+    }
     findings
 }
 
@@ -41,13 +40,8 @@ fn version(address: &str, info: &Facts) -> Finding {
         (None, Some(version)) => ("Redis", version),
         (None, None) => return unknown(address, "version", "+info"),
     };
-    let major = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0_u32);
-    let found = format!("{name} {version}");
-    if major >= 7 {
-        Finding::new(address, "version", Verdict::Good, found)
-    } else {
-        Finding::new(address, "version", Verdict::Bad, found).advise("use Redis 7.0 or newer, or any Valkey")
-    }
+    // A server that lacks what locks need was refused when the doctor connected, whatever its version.
+    Finding::new(address, "version", Verdict::Good, format!("{name} {version}"))
 }
 
 fn role(address: &str, info: &Facts, servers: usize) -> Finding {
@@ -152,37 +146,50 @@ async fn latency(server: &LockServer) -> Finding {
     }
 }
 
-async fn clock(server: &LockServer) -> Finding {
-    let (address, check) = (server.address(), "clock");
-    let Some((first, begun)) = time(server).await else { return unknown(address, check, "+time") };
-    let here = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    tokio::time::sleep(COMPARED).await;
-    let Some((second, ended)) = time(server).await else { return unknown(address, check, "+time") };
-    let passed = ended.duration_since(begun).as_secs_f64();
-    let rate = second.saturating_sub(first).as_secs_f64() / passed - 1.0;
-    let apart = first.abs_diff(here);
-    let found = format!("{} from this machine's clock, {:+.2} % as fast", brief(apart), rate * 100.0);
-    if rate.abs() > DRIFT {
-        Finding::new(address, check, Verdict::Bad, found)
-            .advise("clocks must be slewed slowly: see `max_clock_drift_ppm`, and chrony's `maxslewrate`")
-    } else if apart > WRONG_CLOCK {
-        Finding::new(address, check, Verdict::Doubt, found).advise(
-            "locks do not compare clocks, but a clock that is set right later ends leases early: run chrony or ntpd",
-        )
-    } else {
-        Finding::new(address, check, Verdict::Good, found)
+/// Whether the server tells when somebody else changes a lock.
+async fn alarms(server: &LockServer) -> Finding {
+    let (address, check) = (server.address(), "alarms");
+    // Nothing is tracked on this connection, so this changes nothing.
+    let refused = match server.ask(&["CLIENT", "TRACKING", "OFF"]).await {
+        Err(refused) => Some(refused.to_string()),
+        // On a connection without tracking the second command is refused, with words of its own.
+        Ok(_) => server.ask(&["CLIENT", "CACHING", "YES"]).await.err().map(|refused| refused.to_string()),
+    };
+    match refused {
+        Some(refused) if is_denied(&refused) => Finding::new(address, check, Verdict::Doubt, "no alarms: the user lacks rights")
+            .advise("give the user +client|tracking +client|caching, or a lock that is deleted by hand is noticed only when it is renewed"),
+        Some(refused) if is_unable(&refused) => Finding::new(address, check, Verdict::Doubt, "no alarms: the server has no CLIENT TRACKING")
+            .advise("a lock that is deleted by hand is noticed only when it is renewed: choose a shorter lease where that matters"),
+        _ => Finding::new(address, check, Verdict::Good, "the server tells when a lock is deleted"),
     }
 }
 
-/// The server's time, and about when it was that time here.
-async fn time(server: &LockServer) -> Option<(Duration, Instant)> {
-    let begun = Instant::now();
-    let reply = items(server.ask(&["TIME"]).await.ok()?);
-    let middle = begun + begun.elapsed() / 2;
-    let mut numbers = reply.iter().filter_map(text).filter_map(|number| number.parse::<u64>().ok());
-    Some((Duration::from_secs(numbers.next()?) + Duration::from_micros(numbers.next()?), middle))
+/// Whether replicas can confirm a lock.
+async fn replica_waits(server: &LockServer) -> Finding {
+    let (address, check) = (server.address(), "replica waits");
+    match server.ask(&["WAIT", "0", "0"]).await {
+        Ok(_) => Finding::new(address, check, Verdict::Good, "replicas can confirm a lock"),
+        Err(refused) if is_denied(&refused.to_string()) => {
+            Finding::new(address, check, Verdict::Doubt, "no replica waits: the user lacks a right")
+                .advise("give the user +wait if you use `min_replicas`; nothing else needs it")
+        }
+        Err(_) => Finding::new(address, check, Verdict::Doubt, "no replica waits: the server has no WAIT")
+            .advise("`min_replicas` can't be used there; nothing else needs it"),
+    }
 }
 
-fn unknown(address: &str, check: &'static str, right: &str) -> Finding {
+fn is_denied(refused: &str) -> bool {
+    refused.contains("NOPERM")
+}
+
+/// Whether the server does not know the command, or this form of it.
+fn is_unable(refused: &str) -> bool {
+    let refused = refused.to_ascii_lowercase();
+    ["unknown", "syntax error", "wrong number of arguments", "not supported"]
+        .iter()
+        .any(|saying| refused.contains(saying))
+}
+
+pub(super) fn unknown(address: &str, check: &'static str, right: &str) -> Finding {
     Finding::new(address, check, Verdict::Unknown, format!("the server does not tell; that needs {right}"))
 }

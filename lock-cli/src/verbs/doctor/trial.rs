@@ -14,8 +14,20 @@ const ENOUGH: Duration = Duration::from_millis(500);
 pub(super) async fn run(one: &LockManager, other: &LockManager) -> Finding {
     match of_all(one, other).await {
         Ok(()) => Finding::new("all", "locks", Verdict::Good, "taken, extended, waited for, passed on, released"),
-        Err(error) => Finding::new("all", "locks", Verdict::Bad, error.to_string())
-            .advise("give the user the rights of \"Rights\" in docs/protocol.md, or see the other findings"),
+        Err(error) => {
+            let found = error.to_string();
+            let advice = advice(&found);
+            Finding::new("all", "locks", Verdict::Bad, found).advise(advice)
+        }
+    }
+}
+
+/// Only a server that refused for a missing right is helped by rights. Its errors name them.
+fn advice(found: &str) -> &'static str {
+    if found.contains("\"Rights\"") {
+        "give the user the rights of \"Rights\" in docs/protocol.md"
+    } else {
+        "see the other findings, and the message in docs/runbook.md"
     }
 }
 

@@ -9,8 +9,10 @@ use crate::BackendError;
 use crate::error::within;
 use crate::store::{Reach, Retry, StoreError};
 
-/// The oldest server with everything that the protocol uses (`SET … NX GET`, `PEXPIRE … GT`).
-pub(super) const OLDEST: (u64, u64) = (7, 0);
+/// What the protocol needs first of all.
+pub(super) const RESP3: &str = "RESP3 (`HELLO 3`)";
+/// A server that has not told its name.
+const NAMELESS: &str = "what answers there";
 
 /// A call without a usable reply.
 #[derive(Clone, Debug)]
@@ -23,8 +25,8 @@ pub(crate) enum CallError {
     NoConnection(Duration),
     /// The connection belongs to a parent process, and this process is a fork of it.
     Inherited,
-    /// The server is older than what the protocol needs.
-    TooOld(String),
+    /// The server of this name can't do something that the protocol needs.
+    Lacks(String, &'static str),
     /// What answers there can't hold locks, for this reason.
     Unsuitable(String),
     /// There was no connection for this reason, and nothing was sent.
@@ -46,7 +48,8 @@ impl CallError {
     pub(super) fn of_setup(error: RedisError, is_tls: bool) -> Self {
         let error = Arc::new(without_arguments(error));
         match error.kind() {
-            ErrorKind::RESP3NotSupported => Self::TooOld("a server without RESP3".to_owned()),
+            ErrorKind::RESP3NotSupported => Self::Lacks(NAMELESS.to_owned(), RESP3),
+            _ if error.code() == Some("NOPROTO") || is_no_hello(&error) => Self::Lacks(NAMELESS.to_owned(), RESP3),
             ErrorKind::Io if error.is_connection_refusal() => Self::Failed(error),
             // The error's type differs for each TLS library. Only the text is usable.
             ErrorKind::Io if is_tls && error.to_string().contains("certificate") => Self::Setup(
@@ -126,11 +129,11 @@ impl CallError {
             // The next time it may be another server.
             | Self::Of(..) => false,
             Self::Unsent(error) | Self::Before(error) => error.is_final(),
-            Self::Inherited | Self::TooOld(_) => true,
+            Self::Inherited | Self::Lacks(..) => true,
             Self::Failed(error) => {
                 matches!(error.kind(), ErrorKind::AuthenticationFailed | ErrorKind::InvalidClientConfig)
                     || matches!(error.code(), Some("NOPERM" | "NOAUTH" | "WRONGPASS" | "WRONGTYPE"))
-                    || error.code() == Some("ERR") && !error.to_string().contains("max number of clients")
+                    || error.code() == Some("ERR") && !is_full(error)
             }
         }
     }
@@ -154,9 +157,8 @@ impl CallError {
             Self::Inherited => BackendError::new(
                 "this process is a fork of the one that made the lock manager: make a new manager in the child",
             ),
-            Self::TooOld(found) => BackendError::new(format!(
-                "{found} is too old: needs Redis {}.{} or newer, or any Valkey",
-                OLDEST.0, OLDEST.1
+            Self::Lacks(server, what) => BackendError::new(format!(
+                "{server} lacks {what}: locks need Redis 7.0 or newer, any Valkey, or a server that can do the same"
             )),
             Self::Unsuitable(text) => BackendError::new(text),
             Self::UnknownScript { .. } => BackendError::new("the server does not know the script"),
@@ -176,6 +178,11 @@ impl CallError {
                                            first host, as in redis://:password@host, redis://user:password@host or \
                                            redis-sentinel://:password@host/master-name (NOAUTH)"
                             .to_owned(),
+                        Some("ERR") if is_full(&error) => {
+                            "the server has no room for another client: close some, or raise its `maxclients` (ERR max \
+                             number of clients reached)"
+                                .to_owned()
+                        }
                         Some("ERR") if is_no_sentinel(&error) => {
                             "a server answers there, and no sentinel: write redis://host:port".to_owned()
                         }
@@ -192,6 +199,16 @@ impl CallError {
 /// Whether the other side behaves as a server without TLS.
 fn is_no_tls(error: &RedisError) -> bool {
     error.is_connection_dropped() || error.is_timeout() || error.to_string().contains("corrupt message")
+}
+
+/// Whether the server has as many clients as it takes.
+fn is_full(error: &RedisError) -> bool {
+    error.detail().is_some_and(|said| said.contains("max number of clients"))
+}
+
+/// Whether the server does not know how to change the protocol.
+fn is_no_hello(error: &RedisError) -> bool {
+    error.detail().is_some_and(|said| said.to_ascii_lowercase().contains("unknown command 'hello'"))
 }
 
 /// Whether a server that is no sentinel got a command for sentinels.

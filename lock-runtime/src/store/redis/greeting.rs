@@ -1,15 +1,33 @@
-//! [`Greeted`]: a new connection, and what the server says about itself.
+//! [`Greeted`]: a new connection, what the server says about itself, and whether it can hold locks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Pipeline, ProtocolVersion, RedisResult, Value};
+use redis::{
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Pipeline, ProtocolVersion, RedisError, RedisResult,
+    ServerError, Value,
+};
 use tokio::task::JoinSet;
 
-use super::failure::{CallError, OLDEST};
+use super::failure::{CallError, RESP3};
 use crate::clock::Moment;
+
+/// The oldest Redis with everything that the protocol uses.
+const OLDEST: (u64, u64) = (7, 0);
+
+/// The name in [`ABILITIES`].
+const PROBE: &str = "cache_lock:probe";
+
+/// What the protocol needs and a server may lack, and a command that shows it. None of the commands can change anything, not even
+/// where something has the name: no server takes `?` for a number, `GT` shortens nothing, and `0` takes nothing away.
+const ABILITIES: [(&str, &[&str]); 4] = [
+    ("`SET … NX GET`", &["SET", PROBE, "", "NX", "GET", "PX", "?"]),
+    ("`PEXPIRE … GT`", &["PEXPIRE", PROBE, "1", "GT"]),
+    ("`ZPOPMIN`", &["ZPOPMIN", PROBE, "0"]),
+    ("Lua scripts (`EVAL`)", &["EVAL", "return 1", "0"]),
+];
 
 /// Called when a connection leads to the wrong server from now on.
 pub(super) type OnFailover = Arc<dyn Fn() + Send + Sync>;
@@ -34,8 +52,41 @@ impl Greeted {
         hello_field(&self.hello, name)
     }
 
-    pub(super) fn check(&self) -> Result<(), CallError> {
-        check(&self.hello)
+    /// Refuses a server that can't hold locks. Most servers are known by their names. Any other server is asked what it can do,
+    /// which takes one more round trip.
+    pub(super) async fn check(&mut self) -> Result<(), CallError> {
+        check(&self.hello)?;
+        if is_known(&self.hello) {
+            return Ok(());
+        }
+        let mut probes = redis::pipe();
+        for (_, words) in ABILITIES {
+            let mut command = redis::Cmd::new();
+            command.arg(words);
+            probes.add_command(command);
+        }
+        let replies = self.connection.send_packed_commands(&probes, 0, probes.len()).await?;
+        replies.into_iter().zip(ABILITIES).try_for_each(|(reply, (what, _))| match self.need(what, Some(reply)) {
+            Err(error @ CallError::Lacks(..)) => Err(error),
+            // The server is busy, the user lacks a right, another node has the slot: the first lock shows it.
+            _ => Ok(()),
+        })
+    }
+
+    /// The server's `reply` to a command, which shows whether the server can do `what`.
+    pub(super) fn need(&self, what: &'static str, reply: Option<Value>) -> Result<Value, CallError> {
+        match reply {
+            Some(Value::ServerError(error)) if is_unable(&error) => Err(CallError::Lacks(name(&self.hello), what)),
+            reply => Ok(reply.unwrap_or(Value::Nil).extract_error()?),
+        }
+    }
+
+    /// Refuses a server that pushes nothing, by its `reply` to `SUBSCRIBE`.
+    pub(super) fn need_pushes(&self, reply: Option<Value>) -> Result<(), CallError> {
+        match self.need("`SUBSCRIBE`", reply)? {
+            Value::Push { .. } => Ok(()),
+            _ => Err(CallError::Lacks(name(&self.hello), "pushes (RESP3): it answers `SUBSCRIBE` as in RESP2")),
+        }
     }
 
     /// Refuses a server that shares its hash slots with others: it would refuse most locks.
@@ -63,20 +114,42 @@ pub(super) fn hello_field(hello: &Value, name: &str) -> Option<String> {
     })
 }
 
-/// Refuses a server that can't hold locks, or is too old.
+/// Refuses a sentinel, and a server that does not speak the protocol it was asked for.
 fn check(hello: &Value) -> Result<(), CallError> {
     if hello_field(hello, "mode").as_deref() == Some("sentinel") {
         let text = "a sentinel answers there: write redis-sentinel://host:port/master-name";
         return Err(CallError::Unsuitable(text.to_owned()));
     }
-    let (server, version) =
-        (hello_field(hello, "server").unwrap_or_default(), hello_field(hello, "version").unwrap_or_default());
+    let is_proto = |(key, value): (&Value, &Value)| {
+        super::text(key.clone()).as_deref() == Some("proto") && *value == Value::Int(3)
+    };
+    if hello.as_map_iter().is_some_and(|mut fields| fields.any(is_proto)) {
+        Ok(())
+    } else {
+        Err(CallError::Lacks(name(hello), RESP3))
+    }
+}
+
+/// The name and the version that the server gives itself.
+fn name(hello: &Value) -> String {
+    let field = |name, unknown: &str| hello_field(hello, name).unwrap_or_else(|| unknown.to_owned());
+    format!("{} {}", field("server", "a server"), field("version", "of no version"))
+}
+
+/// Whether what the server can do is known by its name and its version. Servers of other names count in their own way.
+fn is_known(hello: &Value) -> bool {
+    let version = hello_field(hello, "version").unwrap_or_default();
     let mut numbers = version.split('.').map_while(|number| number.parse::<u64>().ok());
     let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if found >= OLDEST {
-        return Ok(());
-    }
-    Err(CallError::TooOld(format!("{} {version}", if server.is_empty() { "server" } else { &server })))
+    matches!(hello_field(hello, "server").as_deref(), Some("redis" | "valkey")) && found >= OLDEST
+}
+
+/// Whether the server does not know the command, or not in this form.
+fn is_unable(error: &ServerError) -> bool {
+    const SAYINGS: [&str; 5] =
+        ["unknown command", "syntax error", "wrong number of arguments", "not supported", "unsupported"];
+    let said = error.details().unwrap_or_default().to_ascii_lowercase();
+    SAYINGS.iter().any(|saying| said.contains(saying))
 }
 
 /// Connects to the client's server. The greeting and the `commands` take one round trip together.
@@ -85,8 +158,23 @@ pub(super) async fn greet(
     config: &AsyncConnectionConfig,
     commands: &Pipeline,
 ) -> Result<Greeted, CallError> {
-    let connection = client.get_multiplexed_async_connection_with_config(config).await;
+    let connection = match client.get_multiplexed_async_connection_with_config(config).await {
+        Err(error) if error.is_connection_dropped() => Err(last_words(client).await.unwrap_or(error)),
+        connection => connection,
+    };
     greet_over(connection, is_tls(client.get_connection_info()), commands).await
+}
+
+/// What a server says that closes each new connection. A server with too many clients says so, and answers nothing. The crate
+/// loses these words when it waits for several answers. Here it waits for one.
+async fn last_words(client: &redis::Client) -> Option<RedisError> {
+    let info = client.get_connection_info().clone();
+    let settings = info.redis_settings().clone().set_db(0).set_skip_set_lib_name();
+    let client = redis::Client::open(info.set_redis_settings(settings)).ok()?;
+    // The caller has its own limit.
+    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+    let error = client.get_multiplexed_async_connection_with_config(&config).await.err()?;
+    error.code().is_some().then_some(error)
 }
 
 pub(super) async fn greet_over(
@@ -97,7 +185,8 @@ pub(super) async fn greet_over(
     let of_setup = |error| CallError::of_setup(error, is_tls);
     let mut connection = connection.map_err(of_setup)?;
     let mut all = redis::pipe();
-    all.cmd("HELLO");
+    // As the crate has asked before, and has not looked at the answer. `HELLO` without a number makes some servers go back to RESP2.
+    all.cmd("HELLO").arg(3);
     for command in commands.cmd_iter() {
         all.add_command(command.clone());
     }
@@ -134,8 +223,9 @@ mod tests {
         #[test]
         fn no_greeting_makes_it_panic(version in "[0-9]{0,25}(\\.[0-9a-z]{0,25}){0,3}|.*", other in super::super::tests::value()) {
             let version = (Value::SimpleString("version".into()), Value::BulkString(version.into_bytes()));
-            let _ = check(&Value::Map(vec![(other.clone(), other.clone()), version]));
-            let _ = check(&other);
+            for hello in [Value::Map(vec![(other.clone(), other.clone()), version]), other] {
+                let _ = (check(&hello), is_known(&hello), name(&hello));
+            }
         }
     }
 }

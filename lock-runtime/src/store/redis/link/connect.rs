@@ -303,11 +303,11 @@ impl Opening {
                 link.on_overtaken(generation);
             }
         });
-        let greeted = self.endpoint.connect(config, &self.commands(), self.connect_timeout, &on_failover).await?;
-        greeted.check()?;
-        let mut replies = greeted.replies.into_iter();
-        let time: (u64, u64) = redis::from_redis_value(replies.next().unwrap_or(Value::Nil).extract_error()?)
-            .map_err(redis::RedisError::from)?;
+        let mut greeted = self.endpoint.connect(config, &self.commands(), self.connect_timeout, &on_failover).await?;
+        greeted.check().await?;
+        let mut replies = std::mem::take(&mut greeted.replies).into_iter();
+        let time = greeted.need("`TIME`", replies.next())?;
+        let time: (u64, u64) = redis::from_redis_value(time).map_err(redis::RedisError::from)?;
         let anchor = Anchor { sent: greeted.asked, store_micros: micros(time), drift: self.drift, node: None };
         let vote = match self.max_lease {
             Some(max_lease) => {
@@ -318,11 +318,16 @@ impl Opening {
         };
         let has_alarms =
             !self.is_of_callers() && [replies.next(), replies.next()].iter().all(|reply| *reply == Some(Value::Okay));
-        // Without its channel the keeper renews all the same, and its messages go to the callers' channel.
-        if self.is_of_callers() {
-            replies.next().unwrap_or(Value::Nil).extract_error()?;
+        if self.channel.is_some() {
+            match greeted.need_pushes(replies.next()) {
+                // Without its channel the keeper renews all the same, and its messages go to the callers' channel.
+                Err(CallError::Failed(_)) if !self.is_of_callers() => {}
+                subscribed => subscribed?,
+            }
         }
-        let shard = self.endpoint.is_node().then(|| Shard::of(replies.next())).flatten();
+        // The keeper's connection is of no shard: what the keeper releases is told to all nodes.
+        let is_in_shard = self.endpoint.is_node() && self.is_of_callers();
+        let shard = is_in_shard.then(|| Shard::of(replies.next())).flatten();
         let live = Live {
             connection: greeted.connection,
             made: Made { generation, at: Moment::now() },

@@ -1,0 +1,141 @@
+//! What a server has to be able to do. It is judged by that, and not by its name or its version.
+
+use std::time::Duration;
+
+use lock_runtime::{LockError, LockManager};
+use tests::proxy::{Disguise, Proxy};
+use tests::server::Server;
+
+const LONG: Duration = Duration::from_secs(10);
+
+/// A server that calls itself something else and can do everything.
+const ABLE: Disguise = Disguise { name: "kevy", version: "1.39.0", instead: |_| None };
+
+fn is(words: &[String], start: &[&str]) -> bool {
+    words.len() >= start.len() && words.iter().zip(start).all(|(word, wanted)| word == wanted)
+}
+
+fn words(text: &str) -> Option<Vec<String>> {
+    Some(text.split(' ').map(str::to_owned).collect())
+}
+
+/// A command that no server knows.
+fn unknown() -> Option<Vec<String>> {
+    words("LACKING it")
+}
+
+/// The same command in RESP2.
+fn in_resp2(words: &[String]) -> Option<Vec<String>> {
+    let mut words = words.to_vec();
+    if words.len() == 1 {
+        words.push("2".to_owned());
+    } else {
+        "2".clone_into(&mut words[1]);
+    }
+    Some(words)
+}
+
+/// Takes a lock, waits for it elsewhere, and passes it on.
+async fn use_it(url: &str) {
+    let [one, other] = [LockManager::connect(url).await.unwrap(), LockManager::connect(url).await.unwrap()];
+    let guard = one.lock("p", "k").fenced(true).acquire().await.unwrap();
+    let waiting = other.lock("p", "k").timeout(LONG).acquire();
+    let releasing = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        guard.extend(LONG).await.unwrap();
+        guard.release().await.unwrap();
+    };
+    let (next, ()) = tokio::join!(waiting, releasing);
+    next.unwrap().release().await.unwrap();
+}
+
+async fn refused(url: &str) -> String {
+    let error = LockManager::connect(url).await.expect_err("it lacks something");
+    assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn a_server_of_any_name_that_can_do_everything_holds_locks() {
+    for (name, version) in [("kevy", "1.39.0"), ("redis", "6.2.14"), ("redis", "unstable"), ("other", ""), ("", "v2")] {
+        let server = Server::start();
+        let proxy = Proxy::disguised(&server, Disguise { name, version, ..ABLE });
+        use_it(&proxy.url()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_goes_back_to_resp2_when_it_is_asked_for_its_name_holds_locks() {
+    let server = Server::start();
+    let falls_back = Disguise {
+        name: "redis",
+        version: "7.0.15",
+        instead: |words| if is(words, &["HELLO"]) && words.len() == 1 { in_resp2(words) } else { None },
+    };
+    use_it(&Proxy::disguised(&server, falls_back).url()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_in_resp2_is_refused_and_named() {
+    let server = Server::start();
+    for (name, version) in [("kevy", "1.39.0"), ("redis", "7.2.0")] {
+        let instead = |words: &[String]| if is(words, &["HELLO"]) { in_resp2(words) } else { None };
+        let proxy = Proxy::disguised(&server, Disguise { name, version, instead });
+        let error = refused(&proxy.url()).await;
+        assert!(error.contains(&format!("{name} {version} lacks RESP3")), "{error}");
+    }
+    // It says that it speaks RESP3, and answers a subscription with something that is no push.
+    let instead = |told: &[String]| if is(told, &["SUBSCRIBE"]) { words("ECHO subscribed") } else { None };
+    let error = refused(&Proxy::disguised(&server, Disguise { instead, ..ABLE }).url()).await;
+    assert!(error.contains("kevy 1.39.0 lacks pushes"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_lacks_something_is_refused_at_connect_and_both_are_named() {
+    type Instead = fn(&[String]) -> Option<Vec<String>>;
+    let lacks: [(&str, Instead); 7] = [
+        ("`SET … NX GET`", |told| if is(told, &["SET"]) && told.len() > 5 { words("SET k v NX XX") } else { None }),
+        ("`PEXPIRE … GT`", |told| if is(told, &["PEXPIRE"]) { words("PEXPIRE k") } else { None }),
+        ("`ZPOPMIN`", |told| if is(told, &["ZPOPMIN"]) { unknown() } else { None }),
+        ("Lua scripts (`EVAL`)", |told| if is(told, &["EVAL"]) { unknown() } else { None }),
+        ("`TIME`", |told| if is(told, &["TIME"]) { unknown() } else { None }),
+        ("`SUBSCRIBE`", |told| if is(told, &["SUBSCRIBE"]) { unknown() } else { None }),
+        ("RESP3 (`HELLO 3`)", |told| if is(told, &["HELLO"]) { words("HELLO 9") } else { None }),
+    ];
+    let server = Server::start();
+    for (what, instead) in lacks {
+        let proxies = [(); 3].map(|()| Proxy::disguised(&server, Disguise { instead, ..ABLE }));
+        let error = refused(&proxies[0].url()).await;
+        let name = if what.starts_with("RESP3") { "what answers there" } else { "kevy 1.39.0" };
+        assert!(error.contains(&format!("{name} lacks {what}")) && error.contains("Redis 7.0"), "{what}: {error}");
+        let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
+        let error = refused(&format!("redlock://{}", addresses.join(","))).await;
+        assert!(error.contains(&format!("lacks {what}")), "{what}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_can_do_is_found_out_without_a_change_and_a_known_server_is_not_asked() {
+    let server = Server::start();
+    let changes = || {
+        let facts: String = server.ask("INFO persistence");
+        facts.lines().find(|line| line.starts_with("rdb_changes_since_last_save")).unwrap().to_owned()
+    };
+    let before = changes();
+    let asked = |proxy: &Proxy| {
+        let seen = proxy.seen();
+        ["SET", "PEXPIRE", "ZPOPMIN", "EVAL"].map(|name| seen.iter().filter(|words| words[0] == name).count())
+    };
+    let known = Proxy::before(&server);
+    let locks = LockManager::connect(&known.url()).await.unwrap();
+    assert_eq!(asked(&known), [0; 4]);
+    let other = Proxy::disguised(&server, ABLE);
+    let locks = (locks, LockManager::connect(&other.url()).await.unwrap());
+    assert!(asked(&other).iter().all(|count| *count > 0), "{:?}", asked(&other));
+    assert_eq!(changes(), before);
+    assert!(server.keys().is_empty(), "{:?}", server.keys());
+    drop(locks);
+    // A user who may use one prefix alone is not taken for a server that lacks something.
+    server.tell("ACL SETUSER poor on >canary ~p:* ~{p:* &cache_lock:* +@all");
+    use_it(&other.url().replace("redis://", "redis://poor:canary@")).await;
+}
