@@ -67,18 +67,21 @@ impl TryFrom<i64> for FencingToken {
     }
 }
 
-/// For databases whose integers have a sign. Tokens are the server's time in microseconds, and fit for 290,000 years.
+/// For databases whose integers have a sign.
+///
+/// Nothing is lost: a token is the server's time in microseconds, which fits for 290,000 years. A number that no server draws, above
+/// `i64::MAX`, becomes `i64::MAX`.
 ///
 /// ```
 /// use lock_runtime::FencingToken;
 ///
-/// assert_eq!(i64::try_from(FencingToken::from(7)), Ok(7));
+/// let token = FencingToken::from(1_767_225_600_000_000);
+/// assert_eq!(i64::from(token), 1_767_225_600_000_000);
+/// assert_eq!(i64::from(FencingToken::from(u64::MAX)), i64::MAX);
 /// ```
-impl TryFrom<FencingToken> for i64 {
-    type Error = TryFromIntError;
-
-    fn try_from(token: FencingToken) -> Result<Self, TryFromIntError> {
-        Self::try_from(token.0)
+impl From<FencingToken> for i64 {
+    fn from(token: FencingToken) -> Self {
+        Self::try_from(token.0).unwrap_or(Self::MAX)
     }
 }
 

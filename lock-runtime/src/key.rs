@@ -47,8 +47,9 @@ pub const MAX_NAME_BYTES: usize = 1024;
 #[diagnostic::on_unimplemented(
     message = "`{Self}` can't be the key of a lock",
     label = "this type has no `LockKey`",
-    note = "keys are integers, `bool`, `char`, text, `Uuid`, `Option` and tuples of them, and references to them",
+    note = "keys are integers, `bool`, `char`, text, `Uuid`, IP addresses, `Option` and tuples of them, and references to them",
     note = "for a type of your own write `#[derive(LockKey)]` above it, or name the field that is the key",
+    note = "for a type of another crate write its text, as in `key = day.to_string()`; above a field of a derive, `#[lock_key(display)]`",
     note = "a list is no key: `keys = …` locks each of its items"
 )]
 pub trait LockKey {
@@ -136,6 +137,13 @@ impl NameParts {
             escape(&mut self.name, character);
         }
         Ok(())
+    }
+
+    /// Appends the value's text as one part.
+    pub(crate) fn displayed(&mut self, value: &dyn fmt::Display) -> Result<(), InvalidKey> {
+        let mut text = String::new();
+        write!(text, "{value}").map_err(|_| self.problem("can't be written as a text"))?;
+        self.part(&text)
     }
 
     /// Appends one part whose text needs no escaping: digits, signs, ASCII letters and `-`.
@@ -248,6 +256,7 @@ pub(crate) fn check_text(text: &str) -> Result<(), &'static str> {
 #[cfg(test)]
 mod tests {
     use std::borrow::Cow;
+    use std::net::{IpAddr, SocketAddr};
 
     use super::*;
     use proptest::prelude::*;
@@ -268,6 +277,34 @@ mod tests {
         ] {
             assert!(error.to_string().contains("strangers share"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_address_is_its_text() {
+        let (v4, v6): (IpAddr, IpAddr) = ("10.0.0.7".parse().unwrap(), "fe80::1".parse().unwrap());
+        let sockets: [SocketAddr; 2] = [(v4, 80).into(), (v6, 80).into()];
+        assert_eq!(*name("p", &(v4, v6)).unwrap(), *"p:10.0.0.7:fe80%3A%3A1");
+        assert_eq!(*name("p", &(sockets[0], sockets[1])).unwrap(), *"p:10.0.0.7%3A80:[fe80%3A%3A1]%3A80");
+    }
+
+    struct Unwritable;
+
+    impl fmt::Display for Unwritable {
+        fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+            Err(fmt::Error)
+        }
+    }
+
+    impl LockKey for Unwritable {
+        fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+            name.displayed(self)
+        }
+    }
+
+    #[test]
+    fn a_value_whose_text_fails_is_refused() {
+        let error = name("p", &Unwritable).unwrap_err();
+        assert!(error.to_string().contains("can't be written"), "{error}");
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) async fn claim(
             ("UPDATE orders SET fence = $1 WHERE id = $2 AND fence <= $1", "SELECT COUNT(*) FROM orders WHERE id = $1")
         }
     };
-    let token = i64::try_from(token).map_err(|_| Failure::Fenced)?;
+    let token = i64::from(token);
     let raised = sqlx::query(raise).bind(token).bind(id).execute(&mut **transaction).await?;
     if raised.rows_affected() == 1 {
         return Ok(token);

@@ -1,6 +1,7 @@
 //! The types of the standard library, and `Uuid`, as [`LockKey`]s.
 
 use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::num::{
     NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64, NonZeroI128, NonZeroIsize, NonZeroU8, NonZeroU16, NonZeroU32,
     NonZeroU64, NonZeroU128, NonZeroUsize,
@@ -27,6 +28,19 @@ macro_rules! plain_keys {
 plain_keys!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, bool, Uuid);
 plain_keys!(NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64, NonZeroU128, NonZeroUsize);
 plain_keys!(NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64, NonZeroI128, NonZeroIsize);
+
+macro_rules! displayed_keys {
+    ($($key:ty),*) => {$(
+        impl LockKey for $key {
+            fn write_parts(&self, name: &mut NameParts) -> Result<(), InvalidKey> {
+                name.displayed(self)
+            }
+        }
+    )*};
+}
+
+// As they are written, with escaped colons. What is not written is no part: the flow information of an IPv6 socket.
+displayed_keys!(IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6);
 
 macro_rules! borrowed_keys {
     ($($key:ty),*) => {$(

@@ -29,7 +29,7 @@ async fn stale_and_fresh(server: &Server) -> (FencingToken, FencingToken) {
 
 /// SQL has no unsigned numbers; a token is its server's time in µs, or a little more.
 fn number(token: FencingToken) -> i64 {
-    i64::try_from(u64::from(token)).unwrap()
+    token.into()
 }
 
 /// A database with the table of the examples.
