@@ -10,8 +10,13 @@ mod mistakes;
 mod random_input;
 #[cfg(test)]
 mod snapshots;
+#[cfg(test)]
+mod trait_snapshots;
 
 /// Runs a fn's body while holding a distributed lock, and releases the lock afterwards.
+///
+/// It stands on a fn, on a [trait](#on-a-trait) whose methods a proxy locks, or on an [`impl` block](#on-an-impl-block) for the options
+/// that its fns share.
 ///
 /// ```ignore (the runtime depends on this crate)
 /// use lock_runtime::{LockError, LockManager, cache_lock};
@@ -51,6 +56,7 @@ mod snapshots;
 /// | `manager = EXPR` | the `LockManager`, or a reference or `Arc` to a manager; borrowed, never moved | the manager of the enclosing `LockManager::scope`, else the installed manager |
 /// | `guard = NAME` | binds `NAME: &LockGuard` in the body | no binding |
 /// | `fenced = NAME` | draws a fencing token and binds `NAME: FencingToken` in the body; with `keys`, `NAME: Vec<FencingToken>`, one for each key in the order in which they are given | no token |
+/// | `proxy = NAME` | on a trait: the type that locks its methods ([more](#on-a-trait)) | a compile error on a trait |
 /// | `crate = PATH` | where the runtime is, for a renamed or re-exported dependency | `::lock_runtime` |
 ///
 /// A time in quotes is an integer and its unit, `ms`, `s`, `m` or `h`: `"1500ms"`. Where the table says `INTEGER`, `BOOL` or `Duration`,
@@ -59,6 +65,9 @@ mod snapshots;
 /// # The key
 ///
 /// The key is borrowed as `&(EXPR)` and never moved. The parts of a tuple are borrowed one by one.
+///
+/// A text is taken as it is. One that names an argument, such as `"id"`, `"#id"` or `"order-{id}"`, is a compile error: every call
+/// would share one lock.
 ///
 /// `key = (from, to)` is *one* lock, of the pair. A body for `(to, from)`, or for `from` alone, may run at the same time. To lock
 /// both accounts, write `keys`.
@@ -87,7 +96,7 @@ mod snapshots;
 /// Instead of `key`, arguments can be marked. Several marks make a key of several parts, in order.
 ///
 /// - `#[locked_object]`: the argument itself. Of a pattern such as `Path(id): Path<u64>` it is the one name that the pattern binds.
-/// - `#[locked_complex_object(field = "order.id")]` on `request`: the field `request.order.id`.
+/// - `#[locked_complex_object(field = "order.id")]` on `request`: the field `request.order.id`. `field = order.id` is the same.
 ///
 /// # Readers and permits
 ///
@@ -176,6 +185,61 @@ mod snapshots;
 /// A locked fn of the same lock that the body awaits, or calls on the same thread, enters the lock that the body holds, and does not
 /// wait. What the body spawns waits for the lock like anybody else.
 ///
+/// # On a trait
+///
+/// The interface is annotated, and its implementation knows nothing of locks. The attribute leaves the trait as it is, and makes a proxy
+/// beside it: a type that implements the trait around any implementation.
+///
+/// ```ignore (the runtime depends on this crate)
+/// #[cache_lock(proxy = LockedSeckill)]
+/// pub trait Seckill {
+///     #[cache_lock(prefix = "seckill", timeout_ms = 2000)]
+///     async fn sec_kill(&self, user: &str, #[locked_object] commodity_id: u64) -> Result<u64, ShopError>;
+///     async fn stock(&self, commodity_id: u64) -> Result<u64, ShopError>;      // no lock: passed on as it is
+/// }
+///
+/// impl Seckill for Shop { /* not a word about locks: testable without one */ }
+///
+/// let shop = LockedSeckill::new(Shop);                             // the scoped or installed manager
+/// let shop = LockedSeckill::with_manager(Shop, locks.clone());     // or this one
+/// shop.sec_kill("ada", 7).await?;
+/// let shop: Shop = shop.into_inner();                              // `inner()` borrows it
+/// ```
+///
+/// The proxy `LockedSeckill<T>` has the visibility of the trait, `Clone` and `Debug` when `T` has them, and implements the trait for every
+/// `T: Seckill`. A call of a marked method takes the lock, calls the implementation, and releases the lock.
+///
+/// - The options stand on the methods. Those that several methods share may stand beside `proxy`; a method's own go before.
+/// - `guard` and `fenced` are refused: there is no body in which a name could be bound. Put these on the fn that implements the
+///   method. If its lock has the same name, the fn enters the lock that the proxy holds.
+/// - In `key`, `manager` and the others `self` is the proxy, which has the trait's methods and no fields: `key = self.id()`. A `manager`
+///   on a method goes before the proxy's own. A marked fn without `self` has the scoped or installed manager.
+/// - A provided method may be marked, too. The implementation's own version is called, if it has one.
+/// - The trait may be generic, and have associated types and constants, `unsafe` and blocking methods, and methods that return futures.
+///   `#[async_trait]` may stand above or below; then the proxy is an `Arc<dyn Seckill>`, too.
+/// - `self`, `&self`, `&mut self` and `self: Box<Self>` are passed on. With `self: Arc<Self>` in the trait, the proxy has its implementation
+///   in an `Arc`, and no method may take `self` or `&mut self`.
+/// - `Self` may be an argument, also `&Self`, and may be returned, also as `Option<Self>` or `Result<Self, E>`: that gets a proxy with the same
+///   manager. Other types with `Self` in them are a compile error.
+/// - A supertrait that is not an auto trait has to be implemented for the proxy, by you:
+///   `impl<T: Named> Named for LockedSeckill<T> { … }`. Where it is not, the proxy does not implement the trait.
+/// - A marked method that returns a future which is `Send` needs a `T` that can move to another thread: `T: Sync` for `&self`, `T: Send` for `&mut self`.
+/// - The methods of the type itself, such as `inner` and `new`, hide methods of the trait that have the same name.
+///
+/// # On an `impl` block
+///
+/// ```ignore (the runtime depends on this crate)
+/// #[cache_lock(prefix = "shop", manager = &self.locks, timeout_ms = 500)]
+/// impl Shop {
+///     #[cache_lock(key = id)]                                   // has the block's options; its own go before
+///     async fn buy(&self, id: u64) -> Result<(), ShopError> { /* … */ }
+///     async fn stock(&self) -> u64 { /* … */ }                  // not marked: no lock
+/// }
+/// ```
+///
+/// The block may implement a trait, and `#[async_trait]` may stand above or below. Another spelling of a time on the fn replaces the
+/// block's, and so does `permits` a `mode`. What is about one fn is refused on the block: `key`, `keys`, `guard`, `fenced`.
+///
 /// # Two methods of one name
 ///
 /// The default prefix has no type name: `A::run` and `B::run` in one module share it. Give each method a `prefix` when they must not
@@ -202,6 +266,7 @@ pub fn cache_lock(options: TokenStream, item: TokenStream) -> TokenStream {
 /// - The parts of the key are the fields marked `#[lock_key]`, in the order of the fields.
 /// - A struct or variant with a single field needs no mark. With several fields and no mark it is a compile error.
 /// - The key of an enum begins with the variant's name, so no two variants share a lock.
+/// - `#[lock_key(display)]` on a field takes the text that its `Display` writes. That is for types of other crates, such as a date.
 /// - When the type of a marked field depends on a type parameter, the impl has the bound that this type is a `LockKey`.
 ///
 /// `#[lock_key(crate = PATH)]` on the type says where the runtime is, for a renamed or re-exported dependency.

@@ -10,13 +10,14 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use quote::{ToTokens, quote};
 use syn::visit_mut::VisitMut;
-use syn::{Expr, FnArg, ImplItemFn};
+use syn::{Attribute, Expr, FnArg, ImplItemFn, Item, ItemImpl, ItemTrait, Signature, TraitItem};
 
 use crate::{cache_lock, lock_key};
 
 mod corpus;
 mod options;
 mod tokens;
+mod traits;
 
 /// What comes before the errors, and what these say.
 fn split(expansion: TokenStream) -> (TokenStream, Vec<String>) {
@@ -53,6 +54,13 @@ fn check_attribute(options: &TokenStream, item: &TokenStream) -> Result<(), Test
     prop_assert_eq!(expansion.to_string(), again.to_string());
     let (kept, told) = split(expansion);
     prop_assert!(told.iter().all(|message| !message.is_empty()));
+    if let Ok(interface) = syn::parse2::<ItemTrait>(item.clone()) {
+        return check_interface(kept, &told, interface);
+    }
+    if syn::parse2::<ItemImpl>(item.clone()).is_ok() {
+        prop_assert_eq!(syn::parse2::<ItemImpl>(kept)?.items.len(), syn::parse2::<ItemImpl>(item.clone())?.items.len());
+        return Ok(());
+    }
     // The compiler reads the item before the attribute sees it, a body too.
     let Ok(function) = syn::parse2::<ImplItemFn>(item.clone()) else {
         return Ok(());
@@ -62,9 +70,68 @@ fn check_attribute(options: &TokenStream, item: &TokenStream) -> Result<(), Test
     if told.is_empty() {
         prop_assert_eq!(head(kept), head(function));
     } else {
-        prop_assert_eq!(kept.to_token_stream().to_string(), function.to_token_stream().to_string());
+        let function = quote!(#[allow(unused_variables)] #function);
+        prop_assert_eq!(kept.to_token_stream().to_string(), function.to_string());
     }
     Ok(())
+}
+
+/// The trait stays as it was, and its proxy has all that the trait has.
+fn check_interface(kept: TokenStream, told: &[String], mut interface: ItemTrait) -> Result<(), TestCaseError> {
+    let is_async_trait = |attribute: &Attribute| attribute.path().segments.last().unwrap().ident == "async_trait";
+    if interface.attrs.iter().any(is_async_trait) {
+        // The attribute moves below, and all else comes later.
+        interface.attrs.clear();
+        let mut moved: ItemTrait = syn::parse2(kept)?;
+        moved.attrs.clear();
+        prop_assert_eq!(moved.to_token_stream().to_string(), interface.to_token_stream().to_string());
+        return Ok(());
+    }
+    for member in &mut interface.items {
+        if let TraitItem::Fn(method) = member {
+            *method = without_marks_of_trait(method.clone());
+        }
+        let (TraitItem::Fn(syn::TraitItemFn { attrs, .. })
+        | TraitItem::Type(syn::TraitItemType { attrs, .. })
+        | TraitItem::Const(syn::TraitItemConst { attrs, .. })) = member
+        else {
+            continue;
+        };
+        attrs.retain(|attribute| attribute.path().segments.last().unwrap().ident != "cache_lock");
+    }
+    let items = syn::parse2::<syn::File>(kept)?.items;
+    prop_assert_eq!(items[0].to_token_stream().to_string(), interface.to_token_stream().to_string());
+    if told.is_empty() {
+        let Some(Item::Impl(proxy)) = items.last() else { return Err(TestCaseError::fail("no proxy")) };
+        prop_assert_eq!(proxy.items.len(), interface.items.len());
+        for (ours, theirs) in proxy.items.iter().zip(&interface.items) {
+            if let (syn::ImplItem::Fn(ours), TraitItem::Fn(theirs)) = (ours, theirs) {
+                prop_assert_eq!(without_patterns(ours.sig.clone()), without_patterns(theirs.sig.clone()));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn without_marks_of_trait(mut method: syn::TraitItemFn) -> syn::TraitItemFn {
+    for input in &mut method.sig.inputs {
+        let (FnArg::Receiver(syn::Receiver { attrs, .. }) | FnArg::Typed(syn::PatType { attrs, .. })) = input;
+        attrs.retain(|a| !a.path().is_ident("locked_object") && !a.path().is_ident("locked_complex_object"));
+    }
+    method
+}
+
+fn without_patterns(mut signature: Signature) -> String {
+    for input in &mut signature.inputs {
+        match input {
+            FnArg::Typed(argument) => *argument.pat = syn::parse_quote!(_),
+            FnArg::Receiver(receiver) if !matches!(receiver.kind, syn::ReceiverKind::Reference(..)) => {
+                receiver.mutability = None;
+            }
+            FnArg::Receiver(_) => {}
+        }
+    }
+    signature.to_token_stream().to_string()
 }
 
 fn check_derive(item: &TokenStream) -> Result<(), TestCaseError> {
@@ -107,6 +174,20 @@ proptest! {
     fn the_options_with_mistakes(text in options::options()) {
         if let Ok(options) = text.parse() {
             check_attribute(&options, &valid_fn())?;
+        }
+    }
+
+    #[test]
+    fn any_trait((options, item) in traits::interface()) {
+        if let (Ok(options), Ok(item)) = (options.parse(), item.parse()) {
+            check_attribute(&options, &item)?;
+        }
+    }
+
+    #[test]
+    fn any_block((options, item) in traits::block()) {
+        if let (Ok(options), Ok(item)) = (options.parse(), item.parse()) {
+            check_attribute(&options, &item)?;
         }
     }
 

@@ -11,7 +11,7 @@ use quote::quote;
 use crate::{cache_lock, lock_key};
 
 #[expect(clippy::needless_pass_by_value, reason = "the callers read better without borrows")]
-fn check(expansion: TokenStream, expected: ExpectFile) {
+pub(crate) fn check(expansion: TokenStream, expected: ExpectFile) {
     expected.assert_eq(&prettyplease::unparse(&syn::parse2(expansion).unwrap()));
 }
 

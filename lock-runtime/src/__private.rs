@@ -19,7 +19,7 @@ pub use crate::blocking::Blocking;
 pub use crate::held::Held;
 pub use crate::options::{Amount, LockOptions};
 
-use crate::{InvalidKey, LockError, LockManager};
+use crate::{InvalidKey, LockError, LockManager, NameParts};
 
 /// Calls the closure of `on_fail = |err| …`. The closure is an argument here, so the compiler knows the type of `err`.
 pub fn on_fail<T>(error: LockError, on_fail: impl FnOnce(LockError) -> T) -> T {
@@ -146,3 +146,23 @@ pub trait RunsUnderTheLock {}
 
 /// The return type of the derived `write_parts`.
 pub type KeyResult = Result<(), InvalidKey>;
+
+/// The implementation that a proxy had in an `Arc` or `Rc`, when nobody else has it any more.
+///
+/// # Panics
+///
+/// When somebody has.
+#[track_caller]
+#[expect(clippy::panic, reason = "the docs of `into_inner` say when")]
+pub fn unshared<T, P>(inner: Result<T, P>) -> T {
+    inner.unwrap_or_else(|_| panic!("a method that took the implementation as `self: Arc<Self>` has it still"))
+}
+
+/// Writes a field marked `#[lock_key(display)]`.
+///
+/// # Errors
+///
+/// [`InvalidKey`] when the text is empty, or when the value can't be written as a text.
+pub fn displayed<T: std::fmt::Display + ?Sized>(value: &T, name: &mut NameParts) -> KeyResult {
+    name.displayed(&value)
+}

@@ -10,11 +10,16 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Block, Type, token};
 
-use super::model::{Key, Lock, OnFail, Prefix, Setting, Shape, Start};
+use super::model::{Key, Lock, Manager, OnFail, Prefix, Setting, Shape, Start};
 use super::parse::Function;
 use crate::any_token;
 
 mod key;
+mod moved;
+mod proxy;
+
+pub(super) use moved::{below, with_inherited};
+pub(super) use proxy::proxy;
 
 use key::{borrowed, key, keys};
 
@@ -130,7 +135,8 @@ fn manager(lock: &Lock) -> TokenStream {
     let private = private(lock);
     match &lock.manager {
         None => quote_spanned!(site=> #private::None),
-        Some(manager) => {
+        Some(Manager::OfProxy(this)) => quote_spanned!(site=> #private::core::clone::Clone::clone(&#this.manager)),
+        Some(Manager::Given(manager)) => {
             let span = manager.span().resolved_at(site);
             let borrowed = borrowed(&manager.to_token_stream());
             quote_spanned!(span=> #private::Some(#private::ManagerRef::manager(#borrowed)))
@@ -232,16 +238,19 @@ fn returned(lock: &Lock) -> Option<TokenStream> {
 
 /// Moves every argument into the body as a whole. Otherwise an argument that the body does not mention, and the fields
 /// that it leaves of another one, would be dropped after the release: a transaction would be rolled back without the lock.
-fn arguments(lock: &Lock) -> Option<TokenStream> {
+fn arguments(lock: &Lock) -> TokenStream {
     let site = Span::mixed_site();
     let arguments = &lock.arguments;
-    (!arguments.is_empty()).then(|| {
+    let used = (!arguments.is_empty()).then(|| {
         quote_spanned! {site=>
             // An argument that is there to be dropped late may well be called `_transaction`.
             #[allow(clippy::used_underscore_binding)]
             let _ = (#(&#arguments,)*);
         }
-    })
+    });
+    // A new variable takes twice the room, so only these are one.
+    let unused = lock.unused.iter().map(|argument| quote_spanned!(site=> let #argument = #argument;));
+    quote_spanned!(site=> #used #(#unused)*)
 }
 
 /// The variables that the user asked for.

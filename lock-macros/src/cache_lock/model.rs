@@ -1,29 +1,37 @@
 //! What was meant: every rule of the attribute, one function each.
 
-use proc_macro2::TokenTree;
+use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
-use syn::{Expr, ExprLit, Ident, Lit, LitStr, Path, parse_quote};
+use syn::{Expr, ExprLit, Ident, Lit, LitStr, Path, Token, parse_quote};
 
 use super::parse::{Function, Written};
 use crate::any_token;
 use crate::mistakes::Mistakes;
 pub(super) use bindings::bindings;
-use bindings::variables;
+use bindings::{mentions, variables};
 use constant::is_const;
 pub(super) use duration::Setting;
+pub(super) use inherited::{beside, of_block};
 pub(super) use key::Key;
 pub(super) use keys::Keys;
 use options::Options;
+pub(super) use proxy::{Proxy, ProxyMember, proxy, runtime_of};
 pub(super) use shape::{Shape, Start};
 
 mod bindings;
 mod constant;
 mod duration;
+mod inherited;
 mod key;
 mod keys;
 mod mode;
 mod options;
+mod proxy;
+mod quoted;
 mod shape;
+
+const PROXY_GOES_ON_A_TRAIT: &str =
+    "`proxy` goes on a trait: write `#[cache_lock(proxy = LockedShop)]` above `trait Shop`, and leave it out here";
 
 /// A use of the attribute without mistakes.
 pub(super) struct Lock {
@@ -35,7 +43,8 @@ pub(super) struct Lock {
     pub(super) settings: Vec<Setting>,
     /// A variant of the runtime's `OnLost`.
     pub(super) on_lost: Option<&'static str>,
-    pub(super) manager: Option<Expr>,
+    /// The scoped or installed manager when there is none.
+    pub(super) manager: Option<Manager>,
     pub(super) on_fail: OnFail,
     /// The name of the guard in the body.
     pub(super) guard: Option<Ident>,
@@ -44,6 +53,8 @@ pub(super) struct Lock {
     pub(super) shape: Shape,
     /// The variables that move into the body.
     pub(super) arguments: Vec<Ident>,
+    /// Those that move into the body, too, and that nobody uses: the compiler is to say so.
+    pub(super) unused: Vec<Ident>,
 }
 
 pub(super) enum Prefix {
@@ -51,6 +62,12 @@ pub(super) enum Prefix {
     Written { text: Expr, is_const: bool },
     /// The module's path and this name.
     FnName(String),
+}
+
+pub(super) enum Manager {
+    Given(Expr),
+    /// The field `manager` of this `self`.
+    OfProxy(Token![self]),
 }
 
 /// What the fn returns when the lock failed.
@@ -63,6 +80,7 @@ pub(super) enum OnFail {
 
 /// `None` when the fn can't be locked at all; other mistakes are only added.
 pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut Mistakes) -> Option<Lock> {
+    let used_outside = used_outside(&written, function);
     let mut options = Options::new(written, mistakes);
     let shape = shape::shape(function, mistakes);
     let prefix = prefix(&mut options, function, mistakes);
@@ -73,7 +91,10 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     mode::check_lease_can_linger(&settings, mistakes);
     let is_blocking = shape.as_ref().is_some_and(Shape::is_blocking);
     let on_lost = on_lost(&mut options, is_blocking, mistakes);
-    let manager = options.value("manager", "self.locks", mistakes);
+    let manager = options.value("manager", "self.locks", mistakes).map(Manager::Given);
+    if let Some(proxy) = options.take("proxy") {
+        mistakes.at(proxy.name, PROXY_GOES_ON_A_TRAIT);
+    }
     let on_fail = on_fail(&mut options, mistakes);
     let guard = name(&mut options, "guard", "guard", mistakes);
     let fenced = name(&mut options, "fenced", "token", mistakes);
@@ -83,7 +104,9 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     check_failure_can_be_returned(&shape, &on_fail, function, mistakes);
     let key = key?;
     let arguments = arguments(&shape, &key, &on_fail, function);
-    Some(Lock { runtime, prefix, key, settings, on_lost, manager, on_fail, guard, fenced, shape, arguments })
+    let is_unused = |argument: &Ident| is_unused(argument, &used_outside, function);
+    let (unused, arguments) = arguments.into_iter().partition(is_unused);
+    Some(Lock { runtime, prefix, key, settings, on_lost, manager, on_fail, guard, fenced, shape, arguments, unused })
 }
 
 /// The expression without parentheses and without the invisible group that `macro_rules!` puts around a fragment.
@@ -250,6 +273,23 @@ fn arguments(shape: &Shape, key: &Key, on_fail: &OnFail, function: &Function) ->
         });
     }
     arguments
+}
+
+/// What of the arguments is used outside of the body: by options and marks.
+fn used_outside(written: &[Written], function: &Function) -> TokenStream {
+    let values = written.iter().filter_map(|option| option.value.as_ref()).map(ToTokens::to_token_stream);
+    let marked = function.marks.iter().filter_map(|mark| function.signature.inputs.get(mark.argument));
+    let marked = marked.flat_map(bindings).map(ToTokens::into_token_stream);
+    values.chain(marked).collect()
+}
+
+/// Whether the compiler would say that the argument is unused, if the attribute were not there.
+fn is_unused(argument: &Ident, used_outside: &TokenStream, function: &Function) -> bool {
+    let body = function.body.as_ref().map(|body| body.tokens.clone()).unwrap_or_default();
+    *argument != "self"
+        && !argument.to_string().starts_with('_')
+        && !mentions(used_outside.clone(), argument)
+        && !mentions(body, argument)
 }
 
 /// The type system tells most of these by the runtime's `FromLockError`; a fn that returns nothing has no return type

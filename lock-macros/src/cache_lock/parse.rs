@@ -1,14 +1,28 @@
-//! What was written: the options of the attribute, and the fn below it.
+//! What was written: the options of the attribute, and the item below it.
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Attribute, Expr, FnArg, Ident, LitStr, Signature, Token, Visibility, braced, token};
+use syn::{Attribute, Expr, FnArg, Ident, LitStr, Path, Signature, Token, Visibility, braced, token};
 
 use crate::mistakes::Mistakes;
+pub(super) use block::Block;
+pub(super) use interface::{AboveAsyncTrait, Interface, Member, Method};
+
+mod block;
+mod interface;
+
+/// What the attribute may stand on.
+pub(super) enum Item {
+    Function(Box<Function>),
+    Interface(Box<Interface>),
+    AboveAsyncTrait(AboveAsyncTrait),
+    Block(Block),
+}
 
 /// `name = value`, or `name` alone.
+#[derive(Clone)]
 pub(super) struct Written {
     pub(super) name: Ident,
     pub(super) value: Option<Expr>,
@@ -16,6 +30,8 @@ pub(super) struct Written {
 
 /// The fn that the attribute stands on, without the marks on its arguments. Its body stays as it is, unread.
 pub(super) struct Function {
+    /// Where the attribute stands: the place of a mistake that is not about one of its tokens.
+    pub(super) place: Span,
     pub(super) attributes: Vec<Attribute>,
     pub(super) visibility: Visibility,
     pub(super) defaultness: Option<Token![default]>,
@@ -32,6 +48,7 @@ pub(super) struct Body {
 }
 
 /// `#[locked_object]` or `#[locked_complex_object(...)]` on an argument.
+#[derive(Clone)]
 pub(super) struct Mark {
     pub(super) attribute: Attribute,
     pub(super) is_complex: bool,
@@ -79,8 +96,15 @@ fn option(input: ParseStream) -> syn::Result<Written> {
     if input.is_empty() || input.peek(Token![,]) {
         return Err(syn::Error::new(name.span(), format!("`{name} =` lacks its value")));
     }
-    let value = Some(input.parse()?);
-    Ok(Written { name, value })
+    let last = input.cursor().token_stream().into_iter().last();
+    let value = input.parse().map_err(|mistake: syn::Error| match last {
+        // The end of the options has no place of its own: the compiler would show the attribute as a whole.
+        Some(last) if mistake.to_string().starts_with("unexpected end of input") => {
+            syn::Error::new(last.span(), format!("the value of `{name}` ends too early"))
+        }
+        _ => mistake,
+    })?;
+    Ok(Written { name, value: Some(value) })
 }
 
 fn end_of_option(input: ParseStream) -> syn::Result<()> {
@@ -103,8 +127,22 @@ fn skip_to_comma(input: ParseStream) -> syn::Result<()> {
     Ok(())
 }
 
-pub(super) fn function(item: TokenStream) -> syn::Result<Function> {
-    read_function.parse2(item)
+pub(super) fn item(tokens: TokenStream, mistakes: &mut Mistakes) -> syn::Result<Item> {
+    if interface::starts(tokens.clone()) {
+        if let Some(above) = AboveAsyncTrait::read(tokens.clone()) {
+            return Ok(Item::AboveAsyncTrait(above));
+        }
+        return interface::read(tokens, mistakes).map(|interface| Item::Interface(Box::new(interface)));
+    }
+    if let Some(block) = Block::read(&tokens) {
+        return Ok(Item::Block(block));
+    }
+    read_function.parse2(tokens).map(|function| Item::Function(Box::new(function)))
+}
+
+/// Whether the path ends with the attribute's name.
+fn is_cache_lock(path: &Path) -> bool {
+    path.segments.last().is_some_and(|last| last.ident == "cache_lock")
 }
 
 fn read_function(input: ParseStream) -> syn::Result<Function> {
@@ -112,7 +150,9 @@ fn read_function(input: ParseStream) -> syn::Result<Function> {
     let visibility = input.parse()?;
     let defaultness = input.parse()?;
     if !starts_a_fn(input) {
-        return Err(input.error("`#[cache_lock]` goes on a fn: put it above each fn that needs the lock"));
+        return Err(input.error(
+            "`#[cache_lock]` goes on a fn, or above the fns' `impl` block or trait: put it above each fn that needs the lock",
+        ));
     }
     let mut signature: Signature = input.parse()?;
     let marks = take_marks(&mut signature);
@@ -125,7 +165,7 @@ fn read_function(input: ParseStream) -> syn::Result<Function> {
         None
     };
     let rest = input.parse()?;
-    Ok(Function { attributes, visibility, defaultness, signature, marks, body, rest })
+    Ok(Function { place: Span::call_site(), attributes, visibility, defaultness, signature, marks, body, rest })
 }
 
 fn starts_a_fn(input: ParseStream) -> bool {
@@ -161,6 +201,16 @@ fn take_marks(signature: &mut Signature) -> Vec<Mark> {
         });
     }
     marks
+}
+
+impl ToTokens for Written {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        self.name.to_tokens(tokens);
+        if let Some(value) = &self.value {
+            Token![=](self.name.span()).to_tokens(tokens);
+            value.to_tokens(tokens);
+        }
+    }
 }
 
 impl Function {

@@ -7,7 +7,7 @@ use syn::parse_quote_spanned;
 use syn::spanned::Spanned;
 
 use super::model::{Alternative, Keyed};
-use super::parse::Item;
+use super::parse::{Item, PartOfKey};
 
 // Input:
 //     enum Room { Lobby, Seat { #[lock_key] row: u32, price: u64 } }
@@ -32,9 +32,12 @@ pub(super) fn expand(keyed: &Keyed<'_>, item: &Item) -> TokenStream {
     let runtime = &keyed.runtime;
     let type_name = &item.name;
     let mut generics = item.generics.clone();
-    for bound in &keyed.bounds {
+    for (bound, part) in &keyed.bounds {
         let span = bound.span().resolved_at(site);
-        let predicate = parse_quote_spanned!(span=> #bound: #runtime::LockKey);
+        let predicate = match part {
+            PartOfKey::Itself => parse_quote_spanned!(span=> #bound: #runtime::LockKey),
+            PartOfKey::Text => parse_quote_spanned!(span=> #bound: #runtime::__private::core::fmt::Display),
+        };
         generics.make_where_clause().predicates.push(predicate);
     }
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
@@ -76,7 +79,10 @@ fn arm(keyed: &Keyed<'_>, alternative: &Alternative<'_>) -> TokenStream {
     let field_parts = (alternative.fields.iter().enumerate()).map(|(i, field)| {
         let (ty, binding) = (&field.ty, format_ident!("__part{i}", span = site));
         let span = ty.span().resolved_at(site);
-        quote_spanned!(span=> <#ty as #runtime::LockKey>::write_parts(#binding, __name)?;)
+        match field.part() {
+            PartOfKey::Itself => quote_spanned!(span=> <#ty as #runtime::LockKey>::write_parts(#binding, __name)?;),
+            PartOfKey::Text => quote_spanned!(span=> #runtime::__private::displayed::<#ty>(#binding, __name)?;),
+        }
     });
     quote_spanned! {site=>
         Self #path { #(#bindings)* .. } => {

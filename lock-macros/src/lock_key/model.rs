@@ -4,7 +4,7 @@ use proc_macro2::TokenTree;
 use quote::ToTokens;
 use syn::{Generics, Ident, Path, Type, parse_quote};
 
-use super::parse::{Item, Part, Shape};
+use super::parse::{Item, Part, PartOfKey, Shape};
 use crate::any_token;
 use crate::mistakes::Mistakes;
 
@@ -13,8 +13,8 @@ pub(super) struct Keyed<'a> {
     /// Where the runtime is.
     pub(super) runtime: Path,
     pub(super) alternatives: Vec<Alternative<'a>>,
-    /// Field types that depend on the type's parameters: whether they are keys is only known where it is used.
-    pub(super) bounds: Vec<&'a Type>,
+    /// Field types that depend on the type's parameters: whether they are keys, or have a text, is only known where it is used.
+    pub(super) bounds: Vec<(&'a Type, PartOfKey)>,
 }
 
 /// The struct, or one variant.
@@ -44,10 +44,17 @@ pub(super) fn model<'a>(item: &'a Item, mistakes: &mut Mistakes) -> Keyed<'a> {
         }
     };
     let bounds = (alternatives.iter().flat_map(|alternative| &alternative.fields))
-        .map(|field| &field.ty)
-        .filter(|ty| mentions_a_parameter(ty, &item.generics))
+        .map(|field| (&field.ty, field.part()))
+        .filter(|(ty, _)| mentions_a_parameter(ty, &item.generics))
         .collect();
     Keyed { runtime: item.runtime.clone().unwrap_or_else(|| parse_quote!(::lock_runtime)), alternatives, bounds }
+}
+
+impl Part {
+    /// A single field needs no mark.
+    pub(super) fn part(&self) -> PartOfKey {
+        self.mark.unwrap_or(PartOfKey::Itself)
+    }
 }
 
 fn check_not_empty(name: &Ident, fields: &[Part], mistakes: &mut Mistakes) {
@@ -64,7 +71,7 @@ fn alternative<'a>(
     fields: &'a [Part],
     mistakes: &mut Mistakes,
 ) -> Alternative<'a> {
-    let mut key: Vec<&Part> = fields.iter().filter(|field| field.is_marked).collect();
+    let mut key: Vec<&Part> = fields.iter().filter(|field| field.mark.is_some()).collect();
     if key.is_empty() {
         key.extend(fields.first());
         if fields.len() > 1 {

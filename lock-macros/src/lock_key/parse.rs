@@ -29,7 +29,16 @@ pub(super) struct Variant {
 pub(super) struct Part {
     pub(super) member: syn::Member,
     pub(super) ty: Type,
-    pub(super) is_marked: bool,
+    pub(super) mark: Option<PartOfKey>,
+}
+
+/// How a marked field becomes a part of the key.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum PartOfKey {
+    /// `#[lock_key]`: by its `LockKey`.
+    Itself,
+    /// `#[lock_key(display)]`: as the text that its `Display` writes.
+    Text,
 }
 
 pub(super) fn item(tokens: TokenStream, mistakes: &mut Mistakes) -> syn::Result<Item> {
@@ -80,22 +89,34 @@ fn fields(fields: Fields, mistakes: &mut Mistakes) -> Vec<Part> {
     members
         .into_iter()
         .zip(fields)
-        .map(|(member, field)| Part { member, is_marked: is_marked(&field, mistakes), ty: field.ty })
+        .map(|(member, field)| Part { member, mark: mark(&field, mistakes), ty: field.ty })
         .collect()
 }
 
-fn is_marked(field: &Field, mistakes: &mut Mistakes) -> bool {
-    let mut is_marked = false;
+fn mark(field: &Field, mistakes: &mut Mistakes) -> Option<PartOfKey> {
+    let mut found = None;
     for mark in marks(&field.attrs) {
-        if !matches!(mark.meta, Meta::Path(_)) {
-            mistakes
-                .at(mark, "on a field write `#[lock_key]` alone; the parts of a key are in the order of the fields");
-        } else if is_marked {
+        if found.is_some() {
             mistakes.at(mark, "this field is marked twice: keep one `#[lock_key]`");
         }
-        is_marked = true;
+        found = Some(part_of_key(mark, mistakes));
     }
-    is_marked
+    found
+}
+
+fn part_of_key(mark: &Attribute, mistakes: &mut Mistakes) -> PartOfKey {
+    if matches!(mark.meta, Meta::Path(_)) {
+        return PartOfKey::Itself;
+    }
+    let word = mark.parse_args::<Ident>();
+    if !word.is_ok_and(|word| word == "display") {
+        mistakes.at(
+            mark,
+            "on a field write `#[lock_key]`, or `#[lock_key(display)]` for the text that its `Display` writes; the parts of a \
+             key are in the order of the fields",
+        );
+    }
+    PartOfKey::Text
 }
 
 fn marks(attributes: &[Attribute]) -> impl Iterator<Item = &Attribute> {

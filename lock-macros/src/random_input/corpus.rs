@@ -16,12 +16,14 @@ pub(super) struct Use {
     pub(super) item: TokenStream,
 }
 
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 7] = [
     "src/snapshots.rs",
+    "src/trait_snapshots.rs",
     "../tests/compile_fail/ui",
     "../tests/tests/macros/shapes",
     "../tests/tests/macros/behaviour",
     "../tests/tests/macros/futures.rs",
+    "../tests/tests/macros/proxies",
 ];
 
 thread_local! {

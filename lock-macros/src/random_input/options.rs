@@ -6,7 +6,7 @@ use proptest::sample::select;
 const NAMES: &str = "
     prefix  key  keys  timeout_ms  timeout_s  timeout  expire_ms  expire_s  expire  linger_ms  linger_s  linger  renew
     max_hold_ms  max_hold_s  max_hold  at_least_ms  at_least_s  at_least  mode  permits  on_fail  on_lost  manager
-    guard  fenced  crate
+    guard  fenced  proxy  crate
 ";
 
 const WRONG_NAMES: &str = "

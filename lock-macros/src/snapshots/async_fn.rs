@@ -19,7 +19,8 @@ pub async fn sec_kill(user_id: &str, mut commodity_id: u64) -> Result<u64, ShopE
                 &__held,
                 async move {
                     #[allow(clippy::used_underscore_binding)]
-                    let _ = (&user_id, &commodity_id);
+                    let _ = (&commodity_id,);
+                    let user_id = user_id;
                     #[allow(unreachable_code)]
                     if let ::lock_runtime::__private::Some(__never) = ::lock_runtime::__private::None::<
                         Result<u64, ShopError>,

@@ -1,8 +1,10 @@
 //! What a locked fn does: each option, seen from outside.
 
+mod arguments;
 mod async_traits;
 mod beside_other_attributes;
 mod blocking;
+mod blocks;
 mod bodies;
 mod failures;
 mod futures;

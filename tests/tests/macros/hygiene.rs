@@ -105,6 +105,60 @@ mod locked {
     }
 }
 
+#[allow(non_upper_case_globals, unused_imports, reason = "the traps are named after the expansion's locals")]
+mod proxied {
+    use super::locked::Outcome;
+    use super::shadowed::*;
+    use super::shadowed::{Err, None, Ok, Option, Result, Some};
+
+    #[::lock_runtime::cache_lock(proxy = LockedShop, prefix = "hygiene", crate = crate::hygiene::reexport::deep::locks)]
+    pub(crate) trait Shop {
+        type Item;
+        #[::lock_runtime::cache_lock(key = inner)]
+        async fn buy(&self, inner: u64, __inner: u64, _: u64) -> Outcome<u64>;
+        #[::lock_runtime::cache_lock(key = manager)]
+        fn pay(&self, manager: u64) -> impl ::std::future::Future<Output = Outcome<u64>> + ::std::marker::Send;
+        fn open() -> ::std::result::Result<Self, u8>
+        where
+            Self: ::std::marker::Sized;
+        fn share(self: ::std::boxed::Box<Self>) -> u64;
+    }
+
+    pub(crate) struct Plain;
+
+    impl Shop for Plain {
+        type Item = u8;
+
+        async fn buy(&self, inner: u64, __inner: u64, _: u64) -> Outcome<u64> {
+            ::std::result::Result::Ok(inner + __inner)
+        }
+
+        async fn pay(&self, manager: u64) -> Outcome<u64> {
+            ::std::result::Result::Ok(manager)
+        }
+
+        fn open() -> ::std::result::Result<Self, u8> {
+            ::std::result::Result::Ok(Plain)
+        }
+
+        fn share(self: ::std::boxed::Box<Self>) -> u64 {
+            4
+        }
+    }
+
+    #[::lock_runtime::cache_lock(proxy = LockedShared, prefix = "hygiene")]
+    pub(crate) trait Shared {
+        #[::lock_runtime::cache_lock(key = 1)]
+        async fn run(self: ::std::sync::Arc<Self>) -> Outcome<u64>;
+    }
+
+    impl Shared for Plain {
+        async fn run(self: ::std::sync::Arc<Self>) -> Outcome<u64> {
+            ::std::result::Result::Ok(5)
+        }
+    }
+}
+
 /// The body may use the very names that the expansion has.
 mod same_names {
     use super::locked::Outcome;
@@ -136,6 +190,13 @@ fn nothing_of_the_users_scope_is_picked_up() -> locked::Outcome<()> {
         ::std::assert_eq!(locked::renamed(&seat, &seat, locked::Room::Lobby).await?, 4);
         ::std::assert_eq!(locked::renamed(&seat, &seat, locked::Room::Numbered(1)).await?, 4);
         ::std::assert_eq!(same_names::arguments_named_like_locals(1, &locks, 2, 3, 4, 5, 6).await?, 21);
+        let shop = <proxied::LockedShop<proxied::Plain> as proxied::Shop>::open();
+        let shop = ::std::result::Result::unwrap(shop);
+        ::std::assert_eq!(proxied::Shop::buy(&shop, 1, 2, 3).await?, 3);
+        ::std::assert_eq!(proxied::Shop::pay(&shop, 3).await?, 3);
+        ::std::assert_eq!(proxied::Shop::share(::std::boxed::Box::new(shop)), 4);
+        let shared = proxied::LockedShared::with_manager(proxied::Plain, ::std::clone::Clone::clone(&locks));
+        ::std::assert_eq!(proxied::Shared::run(::std::sync::Arc::new(shared)).await?, 5);
         ::std::result::Result::Ok(())
     };
     let runtime = ::tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -3,4 +3,5 @@
 mod behaviour;
 mod futures;
 mod hygiene;
+mod proxies;
 mod shapes;

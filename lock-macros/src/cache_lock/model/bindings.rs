@@ -1,5 +1,6 @@
 //! The variables that a fn's argument introduces.
 
+use proc_macro2::{TokenStream, TokenTree};
 use syn::punctuated::Punctuated;
 use syn::visit_mut::VisitMut;
 use syn::{FnArg, Ident, Pat, PatIdent, ReceiverKind, Token};
@@ -27,6 +28,38 @@ pub(super) fn bindings_of_pattern(pattern: &Pat) -> Vec<Ident> {
     let mut bindings = Bindings(Vec::new());
     bindings.visit_pat_mut(&mut pattern.clone());
     bindings.0
+}
+
+/// Whether the tokens may use the variable. A field, a method, a part of a path and a new variable of that name don't count.
+pub(super) fn mentions(tokens: TokenStream, variable: &Ident) -> bool {
+    let name = variable.to_string();
+    let in_text = [format!("{{{name}}}"), format!("{{{name}:"), format!("{name}$")];
+    let (mut before, mut tokens) = (String::new(), tokens.into_iter().peekable());
+    while let Some(token) = tokens.next() {
+        let is_mention = match &token {
+            TokenTree::Group(group) => mentions(group.stream(), variable),
+            TokenTree::Ident(ident) => {
+                let is_member = before.ends_with(['.', '\'']) && !before.ends_with("..") || before.ends_with("::");
+                // `id::f()`, `Order { id: 7 }` and `let id: u64`.
+                let is_before_colon = matches!(tokens.peek(), Some(TokenTree::Punct(next)) if next.as_char() == ':');
+                ident == variable && !is_member && !is_before_colon
+            }
+            // `format!("{name}")`
+            TokenTree::Literal(literal) => {
+                let literal = literal.to_string();
+                in_text.iter().any(|mention| literal.contains(mention))
+            }
+            TokenTree::Punct(_) => false,
+        };
+        if is_mention {
+            return true;
+        }
+        match token {
+            TokenTree::Punct(punct) => before.push(punct.as_char()),
+            _ => before.clear(),
+        }
+    }
+    false
 }
 
 struct Bindings(Vec<Ident>);

@@ -8,7 +8,7 @@ use syn::parse::ParseStream;
 use syn::spanned::Spanned;
 use syn::{Expr, ExprTuple, FnArg, Ident, LitStr, Member, Meta, Token};
 
-use super::{Keys, Options, Shape, bindings, plain, text};
+use super::{Keys, Options, Shape, bindings, plain, quoted, text};
 use crate::cache_lock::parse::{Function, Mark};
 use crate::mistakes::Mistakes;
 
@@ -30,7 +30,7 @@ pub(super) fn key(
     mistakes: &mut Mistakes,
 ) -> Option<Key> {
     if let Some(several) = options.take("keys") {
-        return Keys::read(several, options, function, mistakes).map(Key::Several);
+        return Keys::read(several, options, function, shape, mistakes).map(Key::Several);
     }
     let is_given = options.written.iter().any(|option| option.name == "key");
     let written = options.value("key", "id", mistakes);
@@ -44,6 +44,7 @@ pub(super) fn key(
         }
         (Some(written), None) => {
             check_written(written, mistakes);
+            quoted::check("key", written, function, shape, mistakes);
             Some(of_expression(written))
         }
         (None, Some(mark)) => {
@@ -53,8 +54,7 @@ pub(super) fn key(
         (None, None) if is_given || options.has_unknown => None,
         (None, None) => {
             mistakes.add(syn::Error::new(
-                // The attribute as a whole.
-                Span::call_site(),
+                function.place,
                 "what does the lock protect? write `key = id`, or mark an argument with `#[locked_object]`; \
                  `key = \"all\"` is one lock for every call",
             ));
@@ -143,7 +143,7 @@ fn no_fields(mark: &Mark) -> syn::Result<Vec<Member>> {
     }
 }
 
-/// `field = "order.id"`: the parts of the path, shown at the literal when the compiler finds no such field.
+/// `field = "order.id"` or `field = order.id`: the parts of the path, shown there when the compiler finds no such field.
 fn fields(mark: &Mark) -> syn::Result<Vec<Member>> {
     let read = |input: ParseStream| {
         let name: Ident = input.parse()?;
@@ -151,7 +151,7 @@ fn fields(mark: &Mark) -> syn::Result<Vec<Member>> {
             return Err(syn::Error::new(name.span(), "expected `field`"));
         }
         input.parse::<Token![=]>()?;
-        let path: LitStr = input.parse()?;
+        let path: Expr = input.parse()?;
         input.parse::<Option<Token![,]>>()?;
         Ok(path)
     };
@@ -161,16 +161,18 @@ fn fields(mark: &Mark) -> syn::Result<Vec<Member>> {
             "write `#[locked_complex_object(field = \"order.id\")]`, with the path of the field that is the key",
         )
     })?;
+    // `order . id`, and `pair . 0 . 1`, where `0.1` is one token.
+    let written = text(&path).map_or_else(|| path.to_token_stream().to_string().replace(' ', ""), LitStr::value);
     let member = |name: &str| {
-        let mut member = syn::parse_str::<Member>(name)
-            .map_err(|_| syn::Error::new(path.span(), not_a_field(name, &path.value())))?;
+        let mut member =
+            syn::parse_str::<Member>(name).map_err(|_| syn::Error::new(path.span(), not_a_field(name, &written)))?;
         match &mut member {
             Member::Named(name) => name.set_span(path.span()),
             Member::Unnamed(index) => index.span = path.span(),
         }
         Ok(member)
     };
-    path.value().split('.').map(member).collect()
+    written.split('.').map(member).collect()
 }
 
 fn not_a_field(name: &str, path: &str) -> String {

@@ -8,7 +8,7 @@ use syn::{Expr, FnArg, GenericParam, Ident, Pat, Signature, Token, Type, TypePar
 
 use super::key::{Key, of_expression};
 use super::shape::plain_type;
-use super::{Options, plain};
+use super::{Options, Shape, plain, quoted};
 use crate::cache_lock::parse::{Function, Written};
 use crate::mistakes::Mistakes;
 
@@ -30,6 +30,7 @@ impl Keys {
         option: Written,
         options: &mut Options,
         function: &Function,
+        shape: Option<&Shape>,
         mistakes: &mut Mistakes,
     ) -> Option<Self> {
         if options.take("key").is_some() {
@@ -45,6 +46,7 @@ impl Keys {
         let advice = match plain(&written) {
             Expr::Array(array) if array.elems.is_empty() => "an empty list names nothing: write `keys = [from, to]`",
             Expr::Array(array) => {
+                quoted::check("keys", &written, function, shape, mistakes);
                 return Some(Self::Listed(array.elems.iter().map(of_expression).collect(), written.span()));
             }
             Expr::Tuple(_) => {
@@ -53,6 +55,7 @@ impl Keys {
             Expr::Closure(_) => "the keys are the values themselves: write `keys = [from, to]`, without a closure",
             Expr::Lit(_) => "`keys` takes several keys, such as `keys = [from, to]`: for one lock write `key = …`",
             place @ (Expr::Path(_) | Expr::Field(_) | Expr::Index(_)) => {
+                check_is_list(place, &function.signature, mistakes);
                 return Some(of_place(place, &function.signature));
             }
             value => return Some(Self::Value(quote!(#value))),
@@ -61,6 +64,35 @@ impl Keys {
         None
     }
 }
+
+/// Of an argument whose type is no list by its name alone, the compiler would say that it is no iterator.
+fn check_is_list(place: &Expr, signature: &Signature, mistakes: &mut Mistakes) {
+    let name = if let Expr::Path(path) = place { path.path.get_ident() } else { None };
+    if let Some(name) = name
+        && type_of(name, signature).is_some_and(is_one_key)
+    {
+        mistakes.at(
+            name,
+            format!("`{name}` is one key: write `key = {name}`, or a list of keys, such as `keys = [{name}]`"),
+        );
+    }
+}
+
+fn is_one_key(argument: &Type) -> bool {
+    match plain_type(argument) {
+        Type::Reference(reference) => is_one_key(&reference.elem),
+        Type::Path(path) => {
+            path.path.segments.last().is_some_and(|last| ONE_KEY.split_whitespace().any(|name| last.ident == name))
+        }
+        _ => false,
+    }
+}
+
+/// Types whose values are one key.
+const ONE_KEY: &str = "
+    u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize bool char str String Uuid IpAddr Ipv4Addr Ipv6Addr SocketAddr SocketAddrV4
+    SocketAddrV6
+";
 
 /// A place is borrowed. Two kinds of arguments can't be read through a borrow: a `&mut` is borrowed again, and an iterator is used up.
 fn of_place(place: &Expr, signature: &Signature) -> Keys {

@@ -8,7 +8,7 @@ use crate::mistakes::Mistakes;
 const OPTIONS: &str = "
     prefix  key  keys  timeout_ms  timeout_s  timeout  expire_ms  expire_s  expire  linger_ms  linger_s  linger  renew
     mode  permits  max_hold_ms  max_hold_s  max_hold  at_least_ms  at_least_s  at_least  on_fail  on_lost  manager
-    guard  fenced  crate
+    guard  fenced  proxy  crate
 ";
 
 /// The options by name, each at most once.

@@ -45,7 +45,8 @@ pub(super) fn shape(function: &Function, mistakes: &mut Mistakes) -> Option<Shap
     if function.body.is_none() {
         mistakes.at(
             &signature.ident,
-            "a fn without a body has nothing to run under the lock: put the attribute on the fns that implement it",
+            "a fn without a body has nothing to run under the lock: write `#[cache_lock(proxy = LockedShop)]` above the trait \
+             `Shop`, which makes a proxy that locks, or put this attribute on the fns that implement it",
         );
         return None;
     }
@@ -150,7 +151,7 @@ impl Shape {
 }
 
 /// `impl Future<Output = T> + …` or `Pin<Box<dyn Future<Output = T> + …>>`: `T`, and whether it is boxed.
-fn returned_future(returns: &Type) -> Option<(&Type, bool)> {
+pub(super) fn returned_future(returns: &Type) -> Option<(&Type, bool)> {
     match plain_type(returns) {
         Type::ImplTrait(future) => future.bounds.iter().find_map(future_output).map(|output| (output, false)),
         Type::Path(_) => {
@@ -175,7 +176,7 @@ fn future_output(bound: &TypeParamBound) -> Option<&Type> {
 }
 
 /// `T` in `name<T>`, with any path before the name.
-fn only_argument<'a>(outer: &'a Type, name: &str) -> Option<&'a Type> {
+pub(super) fn only_argument<'a>(outer: &'a Type, name: &str) -> Option<&'a Type> {
     let Type::Path(path) = plain_type(outer) else {
         return None;
     };

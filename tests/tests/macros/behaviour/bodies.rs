@@ -73,6 +73,7 @@ struct Unit<'a> {
 }
 
 #[cache_lock(prefix = "body", key = "tx")]
+#[expect(unused_variables, reason = "the compiler says so, as it would without the attribute")]
 async fn not_mentioned(transaction: Transaction<'_>) -> Result<()> {
     Ok(())
 }

@@ -1,0 +1,167 @@
+//! A trait's proxy.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::{Attribute, GenericParam, Meta, TraitItemConst, TraitItemType, parse_quote};
+
+use super::expand;
+use crate::cache_lock::model::{Proxy, ProxyMember};
+use crate::cache_lock::parse::Interface;
+
+// Input:
+//     #[cache_lock(proxy = LockedShop)]
+//     pub trait Shop: Named {
+//         type Item;
+//         #[cache_lock(prefix = "shop", key = id)]
+//         async fn buy(&self, id: u64) -> Result<Self::Item, ShopError>;
+//         async fn stock(&self, id: u64) -> u64;
+//     }
+//
+// Output, beside the trait:
+//     pub struct LockedShop<T> { inner: T, manager: Option<LockManager> }
+//
+//     impl<T> LockedShop<T> { pub fn new(inner: T) -> Self { … } … }
+//
+//     impl<T> Shop for LockedShop<T> where T: Shop, Self: Named {
+//         type Item = <T as Shop>::Item;
+//         async fn buy(&self, id: u64) -> Result<Self::Item, ShopError> {
+//             … the lock, around `<T as Shop>::buy(&self.inner, id).await` …
+//         }
+//         async fn stock(&self, id: u64) -> u64 {
+//             <T as Shop>::stock(&self.inner, id).await
+//         }
+//     }
+pub(in crate::cache_lock) fn proxy(proxy: &Proxy, interface: &Interface) -> TokenStream {
+    let definition = structure(proxy, interface);
+    let implementation = proxy.is_whole.then(|| implementation(proxy, interface));
+    quote!(#definition #implementation)
+}
+
+/// The type, how it is made, and how it is taken apart.
+fn structure(proxy: &Proxy, interface: &Interface) -> TokenStream {
+    let site = Span::mixed_site();
+    let Proxy { runtime, name, sharing, .. } = proxy;
+    let (of_trait, visibility) = (interface.name(), &interface.definition.vis);
+    let private = quote_spanned!(site=> #runtime::__private);
+    let (docs, conditions) = (attributes(interface, "doc"), conditions(&interface.definition.attrs));
+    let title =
+        format!("[`{of_trait}`] with its locks: each locked method holds its lock while the implementation runs.");
+    let (field, new, inside, constness) = match sharing {
+        None => {
+            let (new, inside) = (quote_spanned!(site=> inner), quote_spanned!(site=> self.inner));
+            (quote!(T), new, inside, Some(quote!(const)))
+        }
+        Some(sharing) => {
+            let pointer = sharing.pointer(runtime);
+            let inside = quote_spanned!(site=> #private::unshared(#pointer::try_unwrap(self.inner)));
+            (quote_spanned!(site=> #pointer<T>), quote_spanned!(site=> #pointer::new(inner)), inside, None)
+        }
+    };
+    let panics = sharing.as_ref().map(|_| {
+        quote! {
+            ///
+            /// # Panics
+            ///
+            /// While anybody else has the implementation: a method that takes an `Arc` or `Rc` of it may have kept that.
+        }
+    });
+    quote_spanned! {site=>
+        #(#conditions)*
+        #[doc = #title]
+        ///
+        #(#docs)*
+        #[derive(#private::core::clone::Clone, #private::core::fmt::Debug)]
+        #visibility struct #name<T> {
+            inner: #field,
+            manager: #private::core::option::Option<#runtime::LockManager>,
+        }
+
+        #(#conditions)*
+        #[allow(dead_code)]
+        impl<T> #name<T> {
+            /// Puts the locks around an implementation. They come from the manager of the enclosing `LockManager::scope`, else from
+            /// the installed manager.
+            #[must_use]
+            #visibility #constness fn new(inner: T) -> Self {
+                Self { inner: #new, manager: #private::None }
+            }
+
+            /// Puts the locks of this manager around an implementation.
+            #[must_use]
+            #visibility fn with_manager(inner: T, manager: #runtime::LockManager) -> Self {
+                Self { inner: #new, manager: #private::Some(manager) }
+            }
+
+            /// The implementation, without locks.
+            #[must_use]
+            #visibility fn inner(&self) -> &T {
+                &self.inner
+            }
+
+            /// Gives the implementation back.
+            #panics
+            #[must_use]
+            #visibility fn into_inner(self) -> T {
+                #inside
+            }
+        }
+    }
+}
+
+fn attributes<'a>(interface: &'a Interface, name: &'a str) -> impl Iterator<Item = &'a Attribute> {
+    interface.definition.attrs.iter().filter(move |attribute| attribute.path().is_ident(name))
+}
+
+/// What is not there without the trait.
+fn conditions(attributes: &[Attribute]) -> Vec<&Attribute> {
+    attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("cfg") && matches!(attribute.meta, Meta::List(_)))
+        .collect()
+}
+
+fn implementation(proxy: &Proxy, interface: &Interface) -> TokenStream {
+    let site = Span::mixed_site();
+    let Proxy { name, inner, bounds, .. } = proxy;
+    let (definition, of_trait) = (&interface.definition, interface.path());
+    let conditions = conditions(&definition.attrs);
+    let mut generics = definition.generics.clone();
+    generics.params.push(GenericParam::Type(parse_quote!(#inner)));
+    let clauses = &mut generics.make_where_clause().predicates;
+    clauses.push(parse_quote!(#inner: #of_trait #(+ #bounds)*));
+    if !definition.supertraits.is_empty() {
+        let supertraits = &definition.supertraits;
+        clauses.push(parse_quote!(Self: #supertraits));
+    }
+    let (generics, _, clause) = generics.split_for_impl();
+    let unsafety = &definition.unsafety;
+    let members = proxy.members.iter().map(|member| match member {
+        ProxyMember::Method(function, Some(lock)) => expand(lock, function),
+        ProxyMember::Method(function, None) => function.to_token_stream(),
+        ProxyMember::Type(associated) => same_type(associated, proxy, interface),
+        ProxyMember::Const(constant) => same_constant(constant, proxy, interface),
+    });
+    quote_spanned! {site=>
+        #(#conditions)*
+        #[allow(deprecated)]
+        #unsafety impl #generics #of_trait for #name<#inner> #clause {
+            #(#members)*
+        }
+    }
+}
+
+// `type Item<'a> where Self: 'a = <T as Shop>::Item<'a>`
+fn same_type(associated: &TraitItemType, proxy: &Proxy, interface: &Interface) -> TokenStream {
+    let (of_trait, inner) = (interface.path(), &proxy.inner);
+    let TraitItemType { attrs, ident, generics, .. } = associated;
+    let conditions = conditions(attrs);
+    let (parameters, arguments, clause) = generics.split_for_impl();
+    quote!(#(#conditions)* type #ident #parameters = <#inner as #of_trait>::#ident #arguments #clause;)
+}
+
+fn same_constant(constant: &TraitItemConst, proxy: &Proxy, interface: &Interface) -> TokenStream {
+    let (of_trait, inner) = (interface.path(), &proxy.inner);
+    let TraitItemConst { attrs, ident, ty, .. } = constant;
+    let conditions = conditions(attrs);
+    quote!(#(#conditions)* const #ident: #ty = <#inner as #of_trait>::#ident;)
+}

@@ -1,0 +1,188 @@
+//! A trait and its proxy: a type that implements the trait by passing each call on, the marked ones under their locks.
+
+use proc_macro2::{Span, TokenTree};
+use quote::ToTokens;
+use syn::{Expr, Ident, Path, TraitItemConst, TraitItemType, TypeParamBound};
+
+use super::inherited::{beside, inherited};
+use super::options::Options;
+use super::{Lock, Manager, model, plain, runtime, text};
+use crate::any_token;
+use crate::cache_lock::parse::{Function, Interface, Member, Method, Written};
+use crate::mistakes::Mistakes;
+pub(in crate::cache_lock) use forward::Sharing;
+use forward::Through;
+use locked::check_options;
+
+mod forward;
+mod locked;
+
+/// What the attribute on a trait makes beside the trait.
+pub(in crate::cache_lock) struct Proxy {
+    /// Where the runtime is.
+    pub(in crate::cache_lock) runtime: Path,
+    pub(in crate::cache_lock) name: Ident,
+    /// The type parameter that stands for the implementation.
+    pub(in crate::cache_lock) inner: Ident,
+    pub(in crate::cache_lock) sharing: Option<Sharing>,
+    /// What the implementation has to be beside the trait.
+    pub(in crate::cache_lock) bounds: Vec<TypeParamBound>,
+    pub(in crate::cache_lock) members: Vec<ProxyMember>,
+    /// Whether it has all that the trait has. Otherwise there is a mistake, and the compiler would call that incomplete, too.
+    pub(in crate::cache_lock) is_whole: bool,
+}
+
+pub(in crate::cache_lock) enum ProxyMember {
+    /// A method, and its lock.
+    Method(Box<Function>, Option<Box<Lock>>),
+    Type(TraitItemType),
+    Const(TraitItemConst),
+}
+
+/// `None` when there can be no proxy; other mistakes are only added.
+pub(in crate::cache_lock) fn proxy(
+    written: Vec<Written>,
+    interface: &Interface,
+    mistakes: &mut Mistakes,
+) -> Option<Proxy> {
+    let mut options = Options::new(written, mistakes);
+    let name = name(&mut options, interface, mistakes);
+    let inherited = inherited(options, mistakes);
+    let runtime = runtime_of(&inherited);
+    check_has_locked_method(interface, mistakes);
+    let methods = interface.members.iter().filter_map(|member| match member {
+        Member::Method(method) => Some(method),
+        _ => None,
+    });
+    let inner = unused_name(interface);
+    let sharing = forward::sharing(methods);
+    let through =
+        Through { interface, name: name.as_ref(), inner: &inner, runtime: &runtime, sharing: sharing.as_ref() };
+    let mut bounds = Vec::new();
+    let mut members = Vec::new();
+    let mut is_whole = true;
+    for member in &interface.members {
+        match member {
+            Member::Type(associated) => members.push(ProxyMember::Type(associated.clone())),
+            Member::Const(constant) => {
+                forward::check_constant(constant, mistakes);
+                members.push(ProxyMember::Const(constant.clone()));
+            }
+            Member::Other(other) => {
+                is_whole = false;
+                mistakes.at(
+                    other,
+                    "the proxy can't see which methods this makes: write them out, or put them into a trait of their own",
+                );
+            }
+            Member::Method(method) => {
+                let Some(function) = forward::function(method, &through, mistakes) else {
+                    is_whole = false;
+                    continue;
+                };
+                let lock = lock(method, &function, &inherited, name.as_ref(), mistakes);
+                bounds.extend(forward::bounds(method, &runtime));
+                members.push(ProxyMember::Method(Box::new(function), lock.map(Box::new)));
+            }
+        }
+    }
+    Some(Proxy { runtime, name: name?, inner, sharing, bounds, members, is_whole })
+}
+
+/// `proxy = LockedShop` introduces a type.
+fn name(options: &mut Options, interface: &Interface, mistakes: &mut Mistakes) -> Option<Ident> {
+    let of_trait = interface.name();
+    let Some(option) = options.take("proxy") else {
+        mistakes.at(
+            of_trait,
+            format!(
+                "a trait is locked by a proxy around its implementation: write `#[cache_lock(proxy = Locked{of_trait})]`, which \
+                 makes the type `Locked{of_trait}`"
+            ),
+        );
+        return None;
+    };
+    let written = option.value;
+    let name = match written.as_ref().map(plain) {
+        Some(Expr::Path(path)) if path.attrs.is_empty() => path.path.get_ident().cloned(),
+        _ => None,
+    };
+    let place = written.as_ref().map_or_else(|| option.name.to_token_stream(), ToTokens::to_token_stream);
+    let Some(name) = name else {
+        let example = written.as_ref().and_then(text).map_or_else(|| format!("Locked{of_trait}"), syn::LitStr::value);
+        mistakes.at(
+            place,
+            format!("`proxy` is the name of a new type, without quotes and parameters: write `proxy = {example}`"),
+        );
+        return None;
+    };
+    if name == *of_trait {
+        mistakes.at(place, format!("this is the trait's own name: write `proxy = Locked{of_trait}`"));
+        return None;
+    }
+    Some(name)
+}
+
+/// Its mistakes are told where a fn needs the runtime.
+pub(in crate::cache_lock) fn runtime_of(written: &[Written]) -> Path {
+    let of_crate = written.iter().filter(|option| option.name == "crate").cloned().collect();
+    let mut untold = Mistakes::default();
+    runtime(&mut Options::new(of_crate, &mut untold), &mut untold)
+}
+
+impl Proxy {
+    /// Of options with mistakes no lock can be made.
+    pub(in crate::cache_lock) fn remove_locks(&mut self) {
+        for member in &mut self.members {
+            if let ProxyMember::Method(_, lock) = member {
+                *lock = None;
+            }
+        }
+    }
+}
+
+fn check_has_locked_method(interface: &Interface, mistakes: &mut Mistakes) {
+    let is_locked = |member: &Member| matches!(member, Member::Method(Method { lock: Some(_), .. }));
+    if !interface.members.iter().any(is_locked) {
+        mistakes.at(
+            interface.name(),
+            "no method of this trait is locked: put `#[cache_lock(key = id)]` above each method that needs the lock",
+        );
+    }
+}
+
+/// `T`, unless the trait uses that name.
+fn unused_name(interface: &Interface) -> Ident {
+    let definition = interface.definition.to_token_stream();
+    let is_used =
+        |name: &str| any_token(definition.clone(), &|token| matches!(token, TokenTree::Ident(ident) if ident == name));
+    let name = ["T", "Inner", "Implementation"].into_iter().find(|name| !is_used(name)).unwrap_or("__T");
+    Ident::new(name, Span::call_site())
+}
+
+/// The lock of a marked method. It is that of a fn whose body passes the call on.
+fn lock(
+    method: &Method,
+    function: &Function,
+    inherited: &[Written],
+    proxy: Option<&Ident>,
+    mistakes: &mut Mistakes,
+) -> Option<Lock> {
+    let Some((own, _)) = &method.lock else {
+        for mark in &method.marks {
+            mistakes.at(
+                &mark.attribute,
+                "this mark does nothing: put `#[cache_lock(…)]` above the method, or remove the mark",
+            );
+        }
+        return None;
+    };
+    let mut written = own.clone();
+    written.extend(beside(own, inherited).into_iter().cloned());
+    let written = check_options(written, method, proxy, mistakes);
+    let mut lock = model(written, function, mistakes)?;
+    if let (None, Some(receiver)) = (&lock.manager, function.signature.receiver()) {
+        lock.manager = Some(Manager::OfProxy(receiver.self_token));
+    }
+    Some(lock)
+}

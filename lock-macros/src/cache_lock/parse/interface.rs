@@ -1,0 +1,128 @@
+//! A trait, and which of its methods are locked.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens, quote};
+use syn::parse::{ParseStream, Parser};
+use syn::{
+    Attribute, Ident, ItemTrait, Meta, Signature, Token, TraitItem, TraitItemConst, TraitItemFn, TraitItemType,
+    Visibility,
+};
+
+use super::{Mark, Written, is_cache_lock, options, take_marks};
+use crate::mistakes::Mistakes;
+
+/// The trait that the attribute stands on.
+pub(in crate::cache_lock) struct Interface {
+    /// As it was written, without our attributes and marks.
+    pub(in crate::cache_lock) definition: ItemTrait,
+    pub(in crate::cache_lock) members: Vec<Member>,
+}
+
+pub(in crate::cache_lock) enum Member {
+    Method(Method),
+    Type(TraitItemType),
+    Const(TraitItemConst),
+    Other(TokenStream),
+}
+
+pub(in crate::cache_lock) struct Method {
+    pub(in crate::cache_lock) attributes: Vec<Attribute>,
+    pub(in crate::cache_lock) signature: Signature,
+    pub(in crate::cache_lock) marks: Vec<Mark>,
+    /// The options of its `#[cache_lock(…)]`, and where that stands.
+    pub(in crate::cache_lock) lock: Option<(Vec<Written>, Span)>,
+}
+
+pub(super) fn starts(tokens: TokenStream) -> bool {
+    let read = |input: ParseStream| {
+        input.call(Attribute::parse_outer)?;
+        input.parse::<Visibility>()?;
+        input.parse::<Option<Token![unsafe]>>()?;
+        input.parse::<Option<Token![auto]>>()?;
+        let is_trait = input.peek(Token![trait]);
+        input.parse::<TokenStream>()?;
+        Ok(is_trait)
+    };
+    read.parse2(tokens).unwrap_or(false)
+}
+
+pub(super) fn read(tokens: TokenStream, mistakes: &mut Mistakes) -> syn::Result<Interface> {
+    let mut definition: ItemTrait = syn::parse2(tokens)?;
+    let members = definition.items.iter_mut().map(|item| member(item, mistakes)).collect();
+    Ok(Interface { definition, members })
+}
+
+fn member(item: &mut TraitItem, mistakes: &mut Mistakes) -> Member {
+    match item {
+        TraitItem::Fn(method) => Member::Method(read_method(method, mistakes)),
+        TraitItem::Type(associated) => {
+            refuse(&mut associated.attrs, mistakes);
+            Member::Type(associated.clone())
+        }
+        TraitItem::Const(constant) => {
+            refuse(&mut constant.attrs, mistakes);
+            Member::Const(constant.clone())
+        }
+        other => Member::Other(other.to_token_stream()),
+    }
+}
+
+fn read_method(method: &mut TraitItemFn, mistakes: &mut Mistakes) -> Method {
+    let marks = take_marks(&mut method.sig);
+    let mut locks = take(&mut method.attrs).into_iter();
+    let lock = locks.next().map(|attribute| (options_of(&attribute, mistakes), attribute.bracket_token.span.join()));
+    for second in locks {
+        mistakes.at(second, "this method has its lock already: for several locks write `keys = [from, to]`");
+    }
+    Method { attributes: method.attrs.clone(), signature: method.sig.clone(), marks, lock }
+}
+
+fn options_of(attribute: &Attribute, mistakes: &mut Mistakes) -> Vec<Written> {
+    match &attribute.meta {
+        Meta::Path(_) => Vec::new(),
+        Meta::List(list) => options(list.tokens.clone(), mistakes),
+        Meta::NameValue(_) => {
+            mistakes.at(attribute, "write the options in parentheses: `#[cache_lock(key = id)]`");
+            Vec::new()
+        }
+    }
+}
+
+fn refuse(attributes: &mut Vec<Attribute>, mistakes: &mut Mistakes) {
+    for attribute in take(attributes) {
+        mistakes
+            .at(attribute, "only a method can be locked: put `#[cache_lock(…)]` above the methods that need the lock");
+    }
+}
+
+/// Takes our attributes away: the compiler would expand them once more.
+fn take(attributes: &mut Vec<Attribute>) -> Vec<Attribute> {
+    attributes.extract_if(.., |attribute| is_cache_lock(attribute.path())).collect()
+}
+
+impl Interface {
+    pub(in crate::cache_lock) fn name(&self) -> &Ident {
+        &self.definition.ident
+    }
+}
+
+/// A trait with `#[async_trait]` below our attribute. It has to come first: it makes of an `async fn` what the proxy passes on.
+pub(in crate::cache_lock) struct AboveAsyncTrait {
+    /// `#[async_trait]`, and what stands above it.
+    pub(in crate::cache_lock) first: Vec<Attribute>,
+    pub(in crate::cache_lock) rest: TokenStream,
+}
+
+impl AboveAsyncTrait {
+    pub(super) fn read(tokens: TokenStream) -> Option<Self> {
+        let read = |input: ParseStream| {
+            let attributes = input.call(Attribute::parse_outer)?;
+            Ok((attributes, input.parse::<TokenStream>()?))
+        };
+        let (mut first, after) = read.parse2(tokens).ok()?;
+        let is_async_trait =
+            |attribute: &Attribute| attribute.path().segments.last().is_some_and(|last| last.ident == "async_trait");
+        let below = first.split_off(first.iter().position(is_async_trait)? + 1);
+        Some(Self { first, rest: quote!(#(#below)* #after) })
+    }
+}

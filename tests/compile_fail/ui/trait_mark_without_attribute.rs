@@ -1,0 +1,10 @@
+use lock_runtime::{LockError, cache_lock};
+
+#[cache_lock(proxy = LockedShop)]
+trait Shop {
+    #[cache_lock(prefix = "shop", key = id)]
+    async fn buy(&self, id: u64) -> Result<u64, LockError>;
+    async fn pay(&self, #[locked_object] id: u64) -> Result<u64, LockError>;
+}
+
+fn main() {}

@@ -1,0 +1,110 @@
+//! Traits of `async-trait`: behind `Arc<dyn …>`.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lock_runtime::{LockManager, cache_lock};
+
+use super::{ShopError, Stock, everywhere};
+
+#[async_trait]
+#[cache_lock(proxy = LockedBelow)]
+trait Below: Send + Sync {
+    #[cache_lock(prefix = "dynamic", timeout_s = 5)]
+    async fn buy(&self, user: &str, #[locked_object] item: u64) -> Result<u64, ShopError>;
+
+    #[cache_lock(prefix = "dynamic:default", key = "all")]
+    async fn by_default(&self, user: String) -> Result<u64, ShopError> {
+        self.buy(&user, 1).await
+    }
+
+    async fn stock(&self) -> u64;
+}
+
+#[cache_lock(proxy = LockedAbove)]
+#[async_trait]
+trait Above {
+    #[cache_lock(prefix = "dynamic", key = item, timeout_s = 5)]
+    async fn buy(&self, user: &str, item: u64) -> Result<u64, ShopError>;
+
+    #[cache_lock(prefix = "dynamic", key = *item, timeout_s = 5)]
+    async fn by_default(&mut self, item: &u64) -> Result<u64, ShopError>
+    where
+        Self: Sync,
+    {
+        Ok(self.stock().await + item)
+    }
+
+    async fn stock(&self) -> u64;
+}
+
+#[cache_lock(proxy = LockedLocal)]
+#[async_trait(?Send)]
+trait Local {
+    #[cache_lock(prefix = "dynamic", key = item)]
+    async fn buy(&self, item: Rc<u64>) -> Result<u64, ShopError>;
+}
+
+struct Shop(Stock);
+
+#[async_trait]
+impl Below for Shop {
+    async fn buy(&self, user: &str, _: u64) -> Result<u64, ShopError> {
+        assert_eq!(user, "ada");
+        self.0.take_one().await
+    }
+
+    async fn stock(&self) -> u64 {
+        self.0.left()
+    }
+}
+
+#[async_trait]
+impl Above for Shop {
+    async fn buy(&self, user: &str, _: u64) -> Result<u64, ShopError> {
+        Below::buy(self, user, 1).await
+    }
+
+    async fn stock(&self) -> u64 {
+        self.0.left()
+    }
+}
+
+#[async_trait(?Send)]
+impl Local for Shop {
+    async fn buy(&self, _: Rc<u64>) -> Result<u64, ShopError> {
+        self.0.take_one().await
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_is_an_object_and_moves_between_threads() {
+    everywhere(async |locks| {
+        let shop: Arc<dyn Below> = Arc::new(LockedBelow::with_manager(Shop(Stock::of(100)), locks.clone()));
+        let buyers: Vec<_> = (0..20)
+            .map(|_| {
+                let shop = shop.clone();
+                tokio::spawn(async move { shop.buy("ada", 1).await.unwrap() })
+            })
+            .collect();
+        for buyer in buyers {
+            buyer.await.unwrap();
+        }
+        shop.by_default("ada".to_owned()).await.unwrap();
+        assert_eq!(shop.stock().await, 79);
+        let shop: Box<dyn Above> = Box::new(LockedAbove::with_manager(Shop(Stock::of(9)), locks));
+        assert_eq!(shop.buy("ada", 1).await.unwrap(), 8);
+        assert_eq!(shop.stock().await, 8);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_method_may_demand_more_of_the_implementation() {
+    let locks = LockManager::in_memory();
+    let mut shop = LockedAbove::with_manager(Shop(Stock::of(9)), locks.clone());
+    assert_eq!(shop.by_default(&1).await.unwrap(), 10);
+    let shop: Rc<dyn Local> = Rc::new(LockedLocal::with_manager(Shop(Stock::of(9)), locks));
+    assert_eq!(shop.buy(Rc::new(1)).await.unwrap(), 8);
+}

@@ -1,0 +1,113 @@
+//! Generic traits and methods, associated types and constants.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use lock_runtime::{LockError, LockKey, LockManager, cache_lock};
+use tokio::sync::Mutex;
+
+/// Rows by their key, in a table that has room for `ROOM`.
+#[cache_lock(proxy = LockedRepository, prefix = "repository", timeout_s = 5)]
+trait Repository<K: LockKey + Eq + Hash + Clone, const ROOM: usize = 4>
+where
+    K: Debug,
+{
+    type Row: Clone + Debug + 'static;
+    type Rows<'a>: Iterator<Item = &'a Self::Row>
+    where
+        Self: 'a;
+    type Error: From<LockError> + Debug;
+    const NAME: &'static str;
+    const MOST: usize = ROOM;
+
+    /// Reads, changes and writes.
+    #[cache_lock(key = key)]
+    async fn update<F>(&self, key: &K, change: F) -> Result<Self::Row, Self::Error>
+    where
+        F: FnOnce(Option<Self::Row>) -> Self::Row;
+
+    #[cache_lock(keys = keys, timeout_s = 1)]
+    async fn sum<N: From<u8> + std::ops::AddAssign>(&self, keys: &[K]) -> Result<N, Self::Error>;
+
+    fn capacity<const EXTRA: usize>(&self) -> usize {
+        ROOM + EXTRA
+    }
+
+    fn name_of<T: ?Sized>() -> String;
+
+    fn rows<'a>(rows: &'a [Self::Row]) -> Self::Rows<'a>
+    where
+        Self: 'a;
+}
+
+#[derive(Clone, Debug, Default)]
+struct Table<K>(std::sync::Arc<Mutex<HashMap<K, u8>>>);
+
+impl<K: LockKey + Eq + Hash + Clone + Debug> Repository<K, 8> for Table<K> {
+    type Row = u8;
+    type Rows<'a>
+        = std::slice::Iter<'a, u8>
+    where
+        Self: 'a;
+    type Error = LockError;
+    const NAME: &'static str = "table";
+
+    async fn update<F>(&self, key: &K, change: F) -> Result<u8, LockError>
+    where
+        F: FnOnce(Option<u8>) -> u8,
+    {
+        let old = self.0.lock().await.get(key).copied();
+        tokio::task::yield_now().await;
+        let new = change(old);
+        self.0.lock().await.insert(key.clone(), new);
+        Ok(new)
+    }
+
+    async fn sum<N: From<u8> + std::ops::AddAssign>(&self, keys: &[K]) -> Result<N, LockError> {
+        let mut sum = N::from(0);
+        for key in keys {
+            sum += N::from(self.0.lock().await.get(key).copied().unwrap_or_default());
+        }
+        Ok(sum)
+    }
+
+    fn name_of<T: ?Sized>() -> String {
+        std::any::type_name::<T>().to_owned()
+    }
+
+    fn rows<'a>(rows: &'a [u8]) -> std::slice::Iter<'a, u8>
+    where
+        Self: 'a,
+    {
+        rows.iter()
+    }
+}
+
+async fn use_it<R: Repository<String, 8, Row = u8>>(rows: &R) -> u64
+where
+    R::Error: From<LockError>,
+{
+    let (a, b) = ("a".to_owned(), "b".to_owned());
+    let updates = (0..20).map(|_| rows.update(&a, |old| old.unwrap_or_default() + 1));
+    futures_util::future::join_all(updates).await;
+    rows.update(&b, |_| 5).await.unwrap();
+    rows.sum::<u64>(&[a, b]).await.unwrap()
+}
+
+#[tokio::test]
+async fn generics_are_passed_on() {
+    let locks = LockManager::in_memory();
+    let table = Table::<String>::default();
+    let locked = LockedRepository::with_manager(table.clone(), locks);
+    assert_eq!(use_it(&table).await, 6);
+    table.0.lock().await.clear();
+    assert_eq!(use_it(&locked).await, 25);
+    assert_eq!(Repository::<String, 8>::capacity::<2>(&locked), 10);
+    type Locked = LockedRepository<Table<String>>;
+    assert_eq!(<Locked as Repository<String, 8>>::name_of::<str>(), "str");
+    assert_eq!((Locked::NAME, Locked::MOST), ("table", 8));
+    assert_eq!(<Locked as Repository<String, 8>>::rows(&[1, 2]).sum::<u8>(), 3);
+    let copy = locked.clone();
+    assert!(format!("{copy:?}").starts_with("LockedRepository { inner: Table("), "{copy:?}");
+}

@@ -1,0 +1,38 @@
+//! A library that has the runtime under another name, and its user, who has not.
+
+#![deny(missing_docs, unreachable_pub, warnings)]
+
+use lock_runtime::LockManager;
+
+/// The library.
+pub(crate) mod billing {
+    pub(crate) mod dependencies {
+        pub(crate) use ::lock_runtime as locks;
+    }
+
+    use dependencies::locks::{LockError, cache_lock};
+
+    /// Sends invoices.
+    #[cache_lock(proxy = LockedBilling, crate = crate::proxies::library::billing::dependencies::locks)]
+    pub(crate) trait Billing {
+        /// Sends the invoice of an order, once.
+        #[cache_lock(prefix = "billing", timeout_ms = 0)]
+        async fn invoice(&self, #[locked_object] order: u64) -> Result<bool, LockError>;
+    }
+}
+
+use billing::{Billing, LockedBilling};
+
+struct Printer;
+
+impl Billing for Printer {
+    async fn invoice(&self, order: u64) -> Result<bool, lock_runtime::LockError> {
+        Ok(order == 7)
+    }
+}
+
+#[tokio::test]
+async fn a_renamed_dependency_is_named_once() {
+    let billing = LockedBilling::with_manager(Printer, LockManager::in_memory());
+    assert!(billing.invoice(7).await.unwrap());
+}
