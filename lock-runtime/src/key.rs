@@ -29,6 +29,27 @@ pub const MAX_NAME_BYTES: usize = 1024;
 /// Under one prefix, equal keys share a lock. Different keys never share a lock, whatever text they contain: each part
 /// is escaped before the parts are joined.
 ///
+/// A type of another crate has no `LockKey`, and may have a text. As a field it is marked `#[lock_key(display)]`:
+///
+/// ```
+/// # use lock_runtime::{LockError, LockKey, LockManager};
+/// # struct Date;
+/// # impl std::fmt::Display for Date {
+/// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str("2026-11-22") }
+/// # }
+/// #[derive(LockKey)]
+/// struct Report {
+///     #[lock_key(display)]
+///     day: Date, // of a crate for dates
+///     #[lock_key]
+///     shop: u64,
+/// }
+/// # fn main() -> Result<(), LockError> {
+/// # let locks = LockManager::in_memory();
+/// assert_eq!(locks.lock("report", &Report { day: Date, shop: 7 }).key()?, "report:2026-11-22:7");
+/// # Ok(()) }
+/// ```
+///
 /// Floats and whole collections have no `LockKey`, on purpose: two floats that print alike may differ.
 ///
 /// ```

@@ -16,10 +16,11 @@ pub enum Payment {
     MadeBefore,
 }
 
+#[cache_lock(prefix = "payment", manager = &self.locks, timeout_s = 5, expire_s = 3)]
 impl Shop {
     /// The instance that dies between the bank's answer and the commit leaves the order open, and the next call pays it. A real
     /// bank takes the number of the order as its idempotency key, so that the customer does not pay twice then.
-    #[cache_lock(prefix = "payment", key = order, manager = &self.locks, timeout_s = 5, expire_s = 3, fenced = token)]
+    #[cache_lock(key = order, fenced = token)]
     pub(crate) async fn pay_locked(&self, order: i64) -> Result<Payment, Failure> {
         let (is_paid, fence) = self.claim_order(order, token).await?;
         if is_paid {

@@ -20,18 +20,11 @@ pub struct Receipt {
     pub item: i64,
 }
 
+/// A sale takes milliseconds, so a lease of 3 s is plenty: an instance that dies keeps its item unsold for no longer. A
+/// crowd is usual before an item, so a customer waits for up to 5 s.
+#[cache_lock(prefix = "sale", manager = &self.locks, timeout_s = 5, expire_s = 3)]
 impl Shop {
-    /// A sale takes milliseconds, so a lease of 3 s is plenty: an instance that dies keeps its item unsold for no longer. A
-    /// crowd is usual before an item, so a customer waits for up to 5 s.
-    #[cache_lock(
-        prefix = "sale",
-        key = item,
-        manager = &self.locks,
-        timeout_s = 5,
-        expire_s = 3,
-        fenced = token,
-        on_fail = |error| Err(Failure::Lock(LockProblem::of_crowd(error)))
-    )]
+    #[cache_lock(key = item, fenced = token, on_fail = |error| Err(Failure::Lock(LockProblem::of_crowd(error))))]
     pub(crate) async fn buy_locked(&self, item: i64) -> Result<Receipt, Failure> {
         let (stock, fence) = self.claim_stock(item, token).await?;
         if stock < 1 {

@@ -124,6 +124,7 @@ fn implementation(proxy: &Proxy, interface: &Interface) -> TokenStream {
     let site = Span::mixed_site();
     let Proxy { name, inner, bounds, .. } = proxy;
     let (definition, of_trait) = (&interface.definition, interface.path());
+    let allowed = attributes(interface, "allow");
     let conditions = conditions(&definition.attrs);
     let mut generics = definition.generics.clone();
     generics.params.push(GenericParam::Type(parse_quote!(#inner)));
@@ -143,6 +144,7 @@ fn implementation(proxy: &Proxy, interface: &Interface) -> TokenStream {
     });
     quote_spanned! {site=>
         #(#conditions)*
+        #(#allowed)*
         #[allow(deprecated)]
         #unsafety impl #generics #of_trait for #name<#inner> #clause {
             #(#members)*

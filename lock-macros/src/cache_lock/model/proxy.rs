@@ -6,7 +6,7 @@ use syn::{Expr, Ident, Path, TraitItemConst, TraitItemType, TypeParamBound};
 
 use super::inherited::{beside, inherited};
 use super::options::Options;
-use super::{Lock, Manager, model, plain, runtime, text};
+use super::{Key, Keys, Lock, Manager, model, plain, runtime, text};
 use crate::any_token;
 use crate::cache_lock::parse::{Function, Interface, Member, Method, Written};
 use crate::mistakes::Mistakes;
@@ -181,6 +181,12 @@ fn lock(
     written.extend(beside(own, inherited).into_iter().cloned());
     let written = check_options(written, method, proxy, mistakes);
     let mut lock = model(written, function, mistakes)?;
+    if let Key::Several(Keys::Iterator(used_up)) = &lock.key {
+        mistakes.at(
+            used_up,
+            format!("the keys would use `{used_up}` up, and the implementation needs it: take a list, such as `{used_up}: &[u64]`"),
+        );
+    }
     if let (None, Some(receiver)) = (&lock.manager, function.signature.receiver()) {
         lock.manager = Some(Manager::OfProxy(receiver.self_token));
     }
