@@ -32,18 +32,18 @@ impl<T> Locked<T> {
     /// Puts the locks around an implementation. They come from the manager of the enclosing `LockManager::scope`, else from
     /// the installed manager.
     #[must_use]
-    const fn new(inner: T) -> Self {
+    const fn new(__inner: T) -> Self {
         Self {
-            inner: inner,
+            inner: __inner,
             manager: ::lock_runtime::__private::None,
         }
     }
     /// Puts the locks of this manager around an implementation.
     #[must_use]
-    fn with_manager(inner: T, manager: ::lock_runtime::LockManager) -> Self {
+    fn with_manager(__inner: T, __manager: ::lock_runtime::LockManager) -> Self {
         Self {
-            inner: inner,
-            manager: ::lock_runtime::__private::Some(manager),
+            inner: __inner,
+            manager: ::lock_runtime::__private::Some(__manager),
         }
     }
     /// The implementation, without locks.

@@ -18,18 +18,18 @@ impl<T> LockedCatalog<T> {
     /// Puts the locks around an implementation. They come from the manager of the enclosing `LockManager::scope`, else from
     /// the installed manager.
     #[must_use]
-    fn new(inner: T) -> Self {
+    fn new(__inner: T) -> Self {
         Self {
-            inner: ::lock_runtime::__private::std::sync::Arc::new(inner),
+            inner: ::lock_runtime::__private::std::sync::Arc::new(__inner),
             manager: ::lock_runtime::__private::None,
         }
     }
     /// Puts the locks of this manager around an implementation.
     #[must_use]
-    fn with_manager(inner: T, manager: ::lock_runtime::LockManager) -> Self {
+    fn with_manager(__inner: T, __manager: ::lock_runtime::LockManager) -> Self {
         Self {
-            inner: ::lock_runtime::__private::std::sync::Arc::new(inner),
-            manager: ::lock_runtime::__private::Some(manager),
+            inner: ::lock_runtime::__private::std::sync::Arc::new(__inner),
+            manager: ::lock_runtime::__private::Some(__manager),
         }
     }
     /// The implementation, without locks.

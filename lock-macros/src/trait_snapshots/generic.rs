@@ -35,18 +35,21 @@ impl<T> LockedRepository<T> {
     /// Puts the locks around an implementation. They come from the manager of the enclosing `LockManager::scope`, else from
     /// the installed manager.
     #[must_use]
-    pub(crate) const fn new(inner: T) -> Self {
+    pub(crate) const fn new(__inner: T) -> Self {
         Self {
-            inner: inner,
+            inner: __inner,
             manager: ::lock_runtime::__private::None,
         }
     }
     /// Puts the locks of this manager around an implementation.
     #[must_use]
-    pub(crate) fn with_manager(inner: T, manager: ::lock_runtime::LockManager) -> Self {
+    pub(crate) fn with_manager(
+        __inner: T,
+        __manager: ::lock_runtime::LockManager,
+    ) -> Self {
         Self {
-            inner: inner,
-            manager: ::lock_runtime::__private::Some(manager),
+            inner: __inner,
+            manager: ::lock_runtime::__private::Some(__manager),
         }
     }
     /// The implementation, without locks.

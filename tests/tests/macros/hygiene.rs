@@ -116,8 +116,8 @@ mod proxied {
         type Item;
         #[::lock_runtime::cache_lock(key = inner)]
         async fn buy(&self, inner: u64, __inner: u64, _: u64) -> Outcome<u64>;
-        #[::lock_runtime::cache_lock(key = manager)]
-        fn pay(&self, manager: u64) -> impl ::std::future::Future<Output = Outcome<u64>> + ::std::marker::Send;
+        #[::lock_runtime::cache_lock(key = __manager)]
+        fn pay(&self, __manager: u64) -> impl ::std::future::Future<Output = Outcome<u64>> + ::std::marker::Send;
         fn open() -> ::std::result::Result<Self, u8>
         where
             Self: ::std::marker::Sized;
@@ -133,8 +133,8 @@ mod proxied {
             ::std::result::Result::Ok(inner + __inner)
         }
 
-        async fn pay(&self, manager: u64) -> Outcome<u64> {
-            ::std::result::Result::Ok(manager)
+        async fn pay(&self, __manager: u64) -> Outcome<u64> {
+            ::std::result::Result::Ok(__manager)
         }
 
         fn open() -> ::std::result::Result<Self, u8> {

@@ -20,7 +20,7 @@ use crate::cache_lock::parse::Interface;
 // Output, beside the trait:
 //     pub struct LockedShop<T> { inner: T, manager: Option<LockManager> }
 //
-//     impl<T> LockedShop<T> { pub fn new(inner: T) -> Self { … } … }
+//     impl<T> LockedShop<T> { pub fn new(__inner: T) -> Self { … } … }
 //
 //     impl<T> Shop for LockedShop<T> where T: Shop, Self: Named {
 //         type Item = <T as Shop>::Item;
@@ -48,13 +48,13 @@ fn structure(proxy: &Proxy, interface: &Interface) -> TokenStream {
         format!("[`{of_trait}`] with its locks: each locked method holds its lock while the implementation runs.");
     let (field, new, inside, constness) = match sharing {
         None => {
-            let (new, inside) = (quote_spanned!(site=> inner), quote_spanned!(site=> self.inner));
+            let (new, inside) = (quote_spanned!(site=> __inner), quote_spanned!(site=> self.inner));
             (quote!(T), new, inside, Some(quote!(const)))
         }
         Some(sharing) => {
             let pointer = sharing.pointer(runtime);
             let inside = quote_spanned!(site=> #private::unshared(#pointer::try_unwrap(self.inner)));
-            (quote_spanned!(site=> #pointer<T>), quote_spanned!(site=> #pointer::new(inner)), inside, None)
+            (quote_spanned!(site=> #pointer<T>), quote_spanned!(site=> #pointer::new(__inner)), inside, None)
         }
     };
     let panics = sharing.as_ref().map(|_| {
@@ -82,14 +82,14 @@ fn structure(proxy: &Proxy, interface: &Interface) -> TokenStream {
             /// Puts the locks around an implementation. They come from the manager of the enclosing `LockManager::scope`, else from
             /// the installed manager.
             #[must_use]
-            #visibility #constness fn new(inner: T) -> Self {
+            #visibility #constness fn new(__inner: T) -> Self {
                 Self { inner: #new, manager: #private::None }
             }
 
             /// Puts the locks of this manager around an implementation.
             #[must_use]
-            #visibility fn with_manager(inner: T, manager: #runtime::LockManager) -> Self {
-                Self { inner: #new, manager: #private::Some(manager) }
+            #visibility fn with_manager(__inner: T, __manager: #runtime::LockManager) -> Self {
+                Self { inner: #new, manager: #private::Some(__manager) }
             }
 
             /// The implementation, without locks.
