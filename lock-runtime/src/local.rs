@@ -31,6 +31,7 @@ mod repeat_limit;
 mod resolved_request;
 mod rest;
 mod schedule;
+mod sibling;
 mod slot;
 mod table;
 mod terms;

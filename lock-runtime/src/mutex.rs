@@ -12,6 +12,29 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(test)]
+        if let Some(guard) = self.lock_in_a_play() {
+            return guard;
+        }
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same in a play of several threads: any of them may be the next to lock.
+    #[cfg(test)]
+    fn lock_in_a_play(&self) -> Option<MutexGuard<'_, T>> {
+        use std::sync::TryLockError;
+
+        use crate::simulation::orders;
+
+        let mut is_blocked = false;
+        while orders::is_played() {
+            orders::before_lock(is_blocked);
+            match self.0.try_lock() {
+                Ok(guard) => return Some(guard),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => is_blocked = true,
+            }
+        }
+        None
     }
 }

@@ -18,6 +18,7 @@ mod late;
 mod links;
 mod majority;
 mod network;
+pub(crate) mod orders;
 mod outage;
 mod overload;
 mod process;

@@ -427,17 +427,23 @@ impl Ask {
 
     /// The release that withdraws this ask.
     pub(crate) fn withdrawal(&self) -> Release {
-        Release::withdrawal(&self.key, &self.token, self.claim).of_share(self.share)
+        Release { share: self.share, ..Release::withdrawal(&self.key, &self.token, self.claim) }
     }
 }
 
+/// How the lease of a token shares its lock.
+fn share_of(token: &Token) -> Option<Share> {
+    mutant!(StrayShareIsExclusive => return None);
+    token.share()
+}
+
 impl Release {
-    /// Withdraws an ask, whatever its effect was.
+    /// Withdraws an ask, whatever its effect was. The token knows how its lease shares the lock.
     pub(crate) fn withdrawal(key: &Arc<str>, token: &Token, claim: Duration) -> Self {
         Self {
             key: Arc::clone(key),
             token: token.clone(),
-            share: None,
+            share: share_of(token),
             claim,
             unused_fences: None,
             again: None,
@@ -449,16 +455,11 @@ impl Release {
         }
     }
 
-    /// The same for a lease of this share.
-    pub(crate) fn of_share(self, share: Option<Share>) -> Self {
-        Self { share, ..self }
-    }
-
     /// The release of what stands at the lock's key once the lock was released by force (rule 21).
     pub(crate) fn of_forced(&self) -> Self {
         // A shared lease keeps its token.
         let token = if self.share.is_some() { self.token.clone() } else { self.token.to_forced() };
-        Self::withdrawal(&self.key, &token, self.claim).of_share(self.share)
+        Self { share: self.share, ..Self::withdrawal(&self.key, &token, self.claim) }
     }
 
     /// Whether this may be forgotten when too many releases wait to be sent: what it would release soon ends by itself.

@@ -7,12 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use uuid::Uuid;
 
+use crate::share::Share;
+
 /// How long a token with a label of usual length is.
 const SHORT: usize = 128;
+/// How many digits the capacity of a share has in a sequence, and how many there are in front of it at least. No other sequence is
+/// so long: the largest number that counts leases has 20 digits, and nobody counts as far as that.
+const CAPACITY_DIGITS: usize = 10;
 /// Stands behind a token in the store while its lock is taken away by force (rule 21). No label contains `|`.
 const FORCED: &str = "|forced";
 
-/// An owner token: `<process: 32 hex digits>.<sequence>@<label>`. The sequence begins with a 0 when the lease may linger.
+/// An owner token: `<process: 32 hex digits>.<sequence>@<label>`. The sequence begins with a 0 when the lease may linger. The sequence
+/// of a shared lease ends with the capacity of its share: so each release of a token knows what it releases.
 ///
 /// It can't be guessed, so another client with access to the key can't release the lock by chance. It is unique per
 /// lease. People can read it: its label tells a waiter who holds the lock.
@@ -55,6 +61,16 @@ impl Token {
         self.0.split_once('.').is_some_and(|(_, rest)| rest.starts_with('0'))
     }
 
+    /// How its lease shares the lock. `None` for the lock alone, and for what another client made.
+    pub(crate) fn share(&self) -> Option<Share> {
+        let (_, rest) = self.0.split_once('.')?;
+        let (sequence, _) = rest.split_once('@')?;
+        let sequence = sequence.strip_prefix('0').unwrap_or(sequence);
+        let (number, capacity) = sequence.split_at_checked(sequence.len().checked_sub(CAPACITY_DIGITS)?)?;
+        let is_of_shared = number.len() > CAPACITY_DIGITS && number.bytes().all(|byte| byte.is_ascii_digit());
+        is_of_shared.then(|| capacity.parse().ok().map(Share::of_capacity))?
+    }
+
     /// The label of the manager that made the token. `None` when another client made it.
     pub(crate) fn label(&self) -> Option<String> {
         let token = self.0.strip_suffix(FORCED).unwrap_or(&self.0);
@@ -94,22 +110,41 @@ impl Process {
         &self.id
     }
 
-    /// A token of which another process sees whether its lease `may_linger`.
-    pub(crate) fn next_token(&self, may_linger: bool) -> Token {
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        // A leading zero: whoever does not know of it reads the same number.
-        let zero = if may_linger { "0" } else { "" };
+    /// A token of which another process sees whether its lease `may_linger`, and this one how it shares the lock.
+    pub(crate) fn next_token(&self, may_linger: bool, share: Option<Share>) -> Token {
+        let number = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+        let sequence = Sequence { number, may_linger, share };
         // A token that fits is written on the stack, so that it costs one allocation.
         let mut short = [0; SHORT];
         let mut rest = &mut short[..];
-        let text = match write!(rest, "{}.{zero}{sequence}@{}", self.id, self.label) {
+        let text = match write!(rest, "{}.{sequence}@{}", self.id, self.label) {
             Ok(()) => {
                 let left = rest.len();
                 short.get(..SHORT - left).and_then(|bytes| std::str::from_utf8(bytes).ok())
             }
             Err(_) => None,
         };
-        Token(text.map_or_else(|| format!("{}.{zero}{sequence}@{}", self.id, self.label).into(), Arc::from))
+        Token(text.map_or_else(|| format!("{}.{sequence}@{}", self.id, self.label).into(), Arc::from))
+    }
+}
+
+/// What tells the tokens of one process apart. Others read it as a number.
+struct Sequence {
+    number: u64,
+    may_linger: bool,
+    share: Option<Share>,
+}
+
+impl fmt::Display for Sequence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.may_linger {
+            f.write_char('0')?;
+        }
+        match self.share {
+            None => self.number.fmt(f),
+            // The 1 is no zero in front, which would say that the lease may linger.
+            Some(share) => write!(f, "1{:010}{:010}", self.number, share.capacity()),
+        }
     }
 }
 
@@ -158,7 +193,7 @@ mod tests {
     #[test]
     fn tokens_differ_and_name_their_manager() {
         let process = Process::new("host 1|%:7 ü");
-        let (first, second) = (process.next_token(false), process.next_token(true));
+        let (first, second) = (process.next_token(false, None), process.next_token(true, None));
         assert_ne!(first, second);
         assert!(first.is_of(&process) && !first.is_of(&Process::new("host 1|%:7 ü")));
         assert_eq!(first.label().as_deref(), Some("host 1|%:7 ü"));
@@ -174,7 +209,27 @@ mod tests {
         for length in [0, 1, 60, 73, 74, 75, 90, 500] {
             let label = "x".repeat(length);
             let process = Process::new(&label);
-            assert_eq!(process.next_token(false).as_str(), format!("{}.1@{label}", process.id()));
+            assert_eq!(process.next_token(false, None).as_str(), format!("{}.1@{label}", process.id()));
+        }
+    }
+
+    #[test]
+    fn a_token_of_a_shared_lease_tells_its_share() {
+        let process = Process::new("h");
+        let shares = [1, 2, 4096, Share::MOST_PERMITS].map(|of| Share::permit(of.into()).unwrap());
+        for share in shares.into_iter().chain([Share::READ]) {
+            for may_linger in [false, true] {
+                let token = process.next_token(may_linger, Some(share));
+                assert_eq!((token.share(), token.may_linger()), (Some(share), may_linger));
+                assert_eq!(token.to_forced().share(), Some(share));
+                assert_eq!(token.label().as_deref(), Some("h"));
+            }
+        }
+        assert_eq!(process.next_token(true, None).share(), None);
+        for text in
+            ["", "x", "0123456789abcdef0123456789abcdef.18446744073709551615@h", "a.@", "a.ü123456789012345678901@"]
+        {
+            assert_eq!(Token::foreign(text).share(), None, "{text}");
         }
     }
 
@@ -189,7 +244,7 @@ mod tests {
     #[test]
     fn a_debug_text_does_not_give_the_token_away() {
         let process = Process::new("h");
-        let token = process.next_token(false);
+        let token = process.next_token(false, None);
         assert!(!format!("{token:?}").contains(process.id()));
     }
 }

@@ -1,34 +1,35 @@
 //! [`acquire`]: one task's way from a request to a hold.
 
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-use tokio::time::Timeout;
-use tokio::time::error::Elapsed;
+use tokio::sync::futures::Notified;
 
 mod failures;
+mod place;
 mod take_over;
 
-use failures::{error_at_timeout, fail_fast, far_answer, forked_error, shut_down, too_many};
+use failures::{error_at_timeout, fail_fast, far_answer, forked_error, shut_down, taken, too_many};
+use place::{QueuePlace, turn_of};
 use take_over::{draw_fence, take_over};
 
-use super::asking::LockStatus;
 use super::attempt::Attempt;
 use super::core::Core;
 use super::hold::Hold;
 use super::offer::Rejoined;
+use super::permits::OldPlace;
 use super::resolved_request::ResolvedRequest;
+use super::sibling::TurnOutcome;
 use super::slot::{Entered, Slot};
 use super::turn::{Step, Turn};
 use super::waiter_limit::WaiterPermit;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::observe::metrics;
+use crate::share::Share;
 use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
-use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER, YIELD_PATIENCE};
+use crate::timing::{SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER, YIELD_PATIENCE};
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
 ///
@@ -81,14 +82,13 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     Err(turn) => break (turn, Some(waiting)),
                 }
             }
-            // A sibling task has just asked. Its answer will say whether the lock is taken or the store unreachable.
-            Entered::Taken if slot.status(SILENCE).is_pending() && !attempt.by().has_passed() => {
+            Entered::Asked { holds } => {
                 // Boxed, like everything that few waiters need: every waiter has room for the largest of what may wait here.
-                Box::pin(wait_for_sibling(core, &slot, request, &mut attempt)).await?;
+                Box::pin(wait_for_sibling(core, &slot, holds, request, &mut attempt)).await?;
                 now = Moment::now();
                 continue;
             }
-            Entered::Taken => return Err(error_at_timeout(core, &slot, request, &attempt)),
+            Entered::Taken => return Err(taken(core, &slot, request, &attempt, true)),
             Entered::Full(limit) => return Err(too_many(request, limit)),
         };
         if !hold.lacks_fence(request) {
@@ -109,79 +109,35 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     Box::pin(drive(core, turn, request, &mut attempt, now, waiting)).await
 }
 
-/// Waits until the sibling that has just asked for the lock knows more. An error when the store does not answer the sibling.
+/// A single try waits for the outcome of a sibling's turn: what the sibling is told is true for the try, too. So it gets an error,
+/// unless that turn ends without an outcome, or the sibling is a reader beside whom the try may read.
 async fn wait_for_sibling(
     core: &Core,
     slot: &Slot,
+    holds: u64,
     request: &ResolvedRequest,
     attempt: &mut Attempt,
 ) -> Result<(), LockError> {
     attempt.counts_from(core.answers());
-    let holds = slot.holds();
-    let changed = slot.changed.notified();
-    if slot.status(SILENCE).is_pending() {
-        let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
-    }
-    attempt.note_siblings_hold(slot.holds() != holds);
-    // The task that asked may have failed. Then this slot knows the failure, but the table may no longer have the slot.
-    let is_silent = match slot.status(SILENCE) {
-        LockStatus::Unreachable(_) => true,
-        LockStatus::Silent(_) => attempt.by().has_passed(),
-        _ => false,
-    };
-    if is_silent { Err(error_at_timeout(core, slot, request, attempt)) } else { Ok(()) }
-}
-
-/// A place in the queue of a slot, or in the queue of all permits of a name. As a future it waits for the turn, and yields `None`
-/// when nobody will pass on the turn any more.
-struct QueuePlace<'a> {
-    slot: &'a Slot,
-    id: u64,
-    receiver: oneshot::Receiver<Turn>,
-}
-
-impl QueuePlace<'_> {
-    /// Waits for the turn until the attempt is given up. [`turn_of`] takes in the end of the wait.
-    fn wait(self, attempt: &mut Attempt, now: Moment) -> Timeout<Self> {
-        attempt.waited = true;
-        tokio::time::timeout_at(attempt.give_up().counted_from(now).on_timer(), self)
-    }
-}
-
-impl Future for QueuePlace<'_> {
-    type Output = Option<Turn>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Turn>> {
-        // `close` may have emptied the queue just before this task joined it.
-        if self.slot.core.is_closed() {
-            return Poll::Ready(None);
+    let _waiting = slot.wait_as_try();
+    loop {
+        // A change that comes after the look at the slot ends the wait.
+        let changed = slot.changed.notified();
+        match slot.outcome_of_turn(holds) {
+            TurnOutcome::Open if !attempt.by().has_passed() => {
+                let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
+            }
+            TurnOutcome::Held if !request.joins_readers() => return Err(taken(core, slot, request, attempt, true)),
+            TurnOutcome::Held | TurnOutcome::Left => return Ok(()),
+            TurnOutcome::Open | TurnOutcome::Refused => return Err(error_at_timeout(core, slot, request, attempt)),
         }
-        Pin::new(&mut self.receiver).poll(context).map(Result::ok)
     }
-}
-
-impl Drop for QueuePlace<'_> {
-    fn drop(&mut self) {
-        // A turn that was sent but not received is dropped with the receiver, and passes on.
-        self.slot.leave(self.id);
-    }
-}
-
-/// The turn that a task has waited for, or why the task gets none. It leaves its place only after this.
-fn turn_of(
-    waited: Result<Option<Turn>, Elapsed>,
-    slot: &Slot,
-    request: &ResolvedRequest,
-    attempt: &Attempt,
-) -> Result<Turn, LockError> {
-    let turn = waited.map_err(|_| error_at_timeout(&slot.core, slot, request, attempt))?;
-    turn.ok_or_else(|| shut_down(request))
 }
 
 /// Does one step after another until the hold starts. The first step is taken at `now`, and reads no clock.
 /// Without a permit in `waiting`, the task gets one before its first step that waits.
 async fn drive(
-    core: &Core,
+    core: &Arc<Core>,
     mut turn: Turn,
     request: &ResolvedRequest,
     attempt: &mut Attempt,
@@ -193,10 +149,7 @@ async fn drive(
     let tried = request;
     loop {
         let request = patient.as_deref().unwrap_or(tried);
-        if core.is_closed() {
-            return Err(shut_down(request));
-        }
-        let changed = slot.changed.notified();
+        let changed = register(core, &slot, request)?;
         let takings = slot.takings();
         let step = turn.step(request, attempt, now);
         if let Some(error) = step.needs_store().then(|| fail_fast(core, request)).flatten() {
@@ -236,6 +189,10 @@ async fn drive(
                         let place = QueuePlace { slot: &slot, id, receiver };
                         turn_of(pin!(place.wait(attempt, now)).await, &slot, request, attempt)?
                     }
+                    Rejoined::AnyPermit(share, place) => {
+                        drop(waiting);
+                        return Box::pin(wait_for_any_permit(core, share, place, request, attempt)).await;
+                    }
                 };
             }
             Step::GiveUp if patient.is_none() && tried.is_try() && slot.may_be_yielded() => {
@@ -261,6 +218,47 @@ async fn drive(
             }
         }
         now = Moment::now();
+    }
+}
+
+/// Registers for what changes in the slot, and only then looks whether the manager is shut down: the shutdown wakes a task once.
+fn register<'a>(core: &Core, slot: &'a Slot, request: &ResolvedRequest) -> Result<Notified<'a>, LockError> {
+    mutant!(LooksBeforeRegistering => {
+        let is_closed = core.is_closed();
+        crate::simulation::orders::before_lock(false);
+        return if is_closed { Err(shut_down(request)) } else { Ok(slot.changed.notified()) };
+    });
+    let changed = slot.changed.notified();
+    if core.is_closed() { Err(shut_down(request)) } else { Ok(changed) }
+}
+
+/// A task that came late to a permit waits for any permit again: at its old place, and with what is left of its time.
+async fn wait_for_any_permit(
+    core: &Arc<Core>,
+    share: Share,
+    place: OldPlace,
+    request: &ResolvedRequest,
+    attempt: &mut Attempt,
+) -> Result<Hold, LockError> {
+    let now = Moment::now();
+    let (slot, entered) = core.table().enter_again(core, request, share, place, now);
+    let (turn, waiting) = match entered {
+        Entered::Turn { id, .. } => (Turn::new(&slot, id), None),
+        Entered::Waiting(id, receiver, waiting) => {
+            let place = QueuePlace { slot: &slot, id, receiver };
+            let waited = pin!(place.wait(attempt, now)).await;
+            (turn_of(waited, &slot, request, attempt)?, Some(waiting.of(request.prefix())))
+        }
+        Entered::Full(limit) => return Err(too_many(request, limit)),
+        // A single try that came too late. No permit is joined.
+        Entered::Taken | Entered::Asked { .. } | Entered::Joined(_) => {
+            return Err(error_at_timeout(core, &slot, request, attempt));
+        }
+    };
+    let now = Moment::now();
+    match take_over(core, turn, request, now) {
+        Ok(hold) => Ok(hold),
+        Err(turn) => Box::pin(drive(core, turn, request, attempt, now, waiting)).await,
     }
 }
 

@@ -22,26 +22,32 @@ pub(super) enum LockStatus {
     Unknown,
 }
 
-impl LockStatus {
-    /// Whether the store's answer may still come.
-    pub(super) fn is_pending(&self) -> bool {
-        matches!(self, Self::Unknown | Self::Silent(_))
-    }
-}
-
 /// A token that is being released: either a task waits for the release, or the bodies of a lost hold are not dropped yet.
 #[derive(Debug)]
 pub(super) struct EndingToken {
     pub(super) token: Token,
     /// Whether the store granted it again in the meantime, or may do so.
     may_be_granted_again: bool,
+    user: EndingUser,
     /// How many tasks wait, or have a body.
     users: u32,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndingUser {
+    /// A task waits for the release.
+    Release,
+    /// The bodies of a lost hold.
+    Bodies,
+}
+
 impl EndingToken {
-    pub(super) fn new(token: Token, users: u32) -> Self {
-        Self { token, may_be_granted_again: false, users }
+    fn of_release(token: Token) -> Self {
+        Self { token, may_be_granted_again: false, user: EndingUser::Release, users: 1 }
+    }
+
+    pub(super) fn of_bodies(token: Token, users: u32) -> Self {
+        Self { token, may_be_granted_again: false, user: EndingUser::Bodies, users }
     }
 }
 
@@ -137,7 +143,7 @@ impl Slot {
             if !ask.wait && !pending.may_stand() {
                 // Rule L3: the token is not used again. A store of several servers may still be withdrawing what one of
                 // them granted.
-                pending.token = self.core.next_token(pending.token.may_linger());
+                pending.token = self.core.next_token(pending.token.may_linger(), self.share);
             }
             let is_permit = self.share.is_some_and(|share| share.permits().is_some());
             let is_refused_permit = is_permit && pending.busy().is_some() && !pending.is_granted();
@@ -183,14 +189,23 @@ impl Slot {
         self.state.lock().pending.as_ref()?.frees_in(now)
     }
 
-    /// Whether the ask was refused only because this process is just releasing a lease of the same lock.
+    /// Whether the ask was refused only because this process is just releasing a lease of the same lock: its token is used for nothing
+    /// else here, in no mode.
     pub(super) fn is_blocked_by_own_release(&self) -> bool {
         let state = self.state.lock();
         let busy = state.pending.as_ref().filter(|pending| !pending.is_granted()).and_then(|pending| pending.busy());
-        let is_own = busy.is_some_and(|busy| self.core.is_own_token(&busy.owner));
+        let owner = busy.map(|busy| busy.owner.clone());
         drop(state);
-        // A task here may hold the lock in another mode.
-        is_own && !self.core.is_held_here(&self.key)
+        owner.is_some_and(|owner| {
+            self.core.is_own_token(&owner) && owner.unforced().is_none() && !self.core.uses(&self.key, &owner)
+        })
+    }
+
+    /// Whether `token` is used here: for an ask, for a lease that does not linger, or by a body whose hold was lost.
+    pub(super) fn uses(&self, token: &Token) -> bool {
+        let state = self.state.lock();
+        let of_body = |ending: &EndingToken| ending.token == *token && ending.user == EndingUser::Bodies;
+        state.wants(token) && !state.lingers() || state.ending.iter().any(of_body)
     }
 
     /// Whether the process that has the lock may have no hold on it (rule L9): it yields when it hears that another one waits.
@@ -218,11 +233,6 @@ impl Slot {
         let text =
             format!("the lease of {expire:?} was over when its grant came, after {took:?}: ask for a longer one");
         Some(StoreError::later(BackendError::new(text)))
-    }
-
-    /// How many holds this slot has had.
-    pub(super) fn holds(&self) -> u64 {
-        self.state.lock().counts.holds
     }
 
     /// For how long the holder that a task waited for is known: by its hold here, or by the store's answers.
@@ -287,21 +297,24 @@ impl Slot {
     /// What is known here of the lock. A task whose time is up says so. An ask without an answer for less than `silence` means
     /// nothing: its answer is on the way.
     pub(super) fn status(&self, silence: Duration) -> LockStatus {
-        let state = self.state.lock();
-        if state.is_held() {
+        self.state.lock().status(silence)
+    }
+}
+
+impl State {
+    pub(super) fn status(&self, silence: Duration) -> LockStatus {
+        if self.is_held() {
             return LockStatus::HeldHere;
         }
-        let is_busy = state.pending.as_ref().is_some_and(|pending| pending.busy().is_some());
-        match state.outage(silence) {
+        let is_busy = self.pending.as_ref().is_some_and(|pending| pending.busy().is_some());
+        match self.outage(silence) {
             Some(unreachable @ LockStatus::Unreachable(_)) => unreachable,
             _ if is_busy => LockStatus::HeldElsewhere,
             Some(silent) => silent,
             None => LockStatus::Unknown,
         }
     }
-}
 
-impl State {
     /// Why the store can't be asked: it failed lately, or has not answered for longer than `silence`. When a try was given up
     /// without an answer, the time counts from that try on.
     fn outage(&self, silence: Duration) -> Option<LockStatus> {
@@ -316,7 +329,7 @@ impl State {
 
     /// Notes that a task is about to release the lease of `token`.
     pub(super) fn note_release_begun(&mut self, token: &Token) {
-        self.ending.push(EndingToken::new(token.clone(), 1));
+        self.ending.push(EndingToken::of_release(token.clone()));
     }
 
     /// Leaves a grant of `token` to the task that is about to release the lease of that token. Returns `false` when no task is.

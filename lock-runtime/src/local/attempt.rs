@@ -29,7 +29,7 @@ pub(super) struct Attempt {
     pub(super) waited: bool,
     /// How many answers the store had given when this task began to wait for a sibling.
     before: Option<u64>,
-    /// Whether this process had the lock meanwhile: a sibling held it, or its release was still on its way.
+    /// Whether this process had the lock meanwhile: its release was still on its way.
     was_held_here: bool,
     // Boxed, both: every waiter has room for this, and few waiters need it.
     failures: Option<Box<Failures>>,
@@ -119,14 +119,9 @@ impl Attempt {
         self.before == Some(answers)
     }
 
-    /// Notes whether a sibling held the lock while the task waited for it. The slot may be gone with the sibling.
-    pub(super) fn note_siblings_hold(&mut self, was_held: bool) {
-        self.was_held_here |= was_held;
-    }
-
     /// Whether this process is known to have had the lock during the attempt.
     pub(super) fn was_held_here(&self) -> bool {
-        mutant!(SiblingsHoldForgotten => return false);
+        mutant!(OwnReleaseForgotten => return false);
         self.was_held_here
     }
 

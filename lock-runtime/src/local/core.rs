@@ -22,6 +22,7 @@ use crate::fork::Origin;
 use crate::loss_reason::LossReason;
 use crate::observe::{self, metrics};
 use crate::settings::Settings;
+use crate::share::Share;
 use crate::store::{AnyStore, Ask, Events, Pushed, Release, Store, Traffic};
 use crate::timing::CLAIM;
 use crate::token::{Process, Token};
@@ -175,8 +176,8 @@ impl Core {
         token.is_of(&self.process)
     }
 
-    pub(crate) fn next_token(&self, may_linger: bool) -> Token {
-        self.process.next_token(may_linger)
+    pub(crate) fn next_token(&self, may_linger: bool, share: Option<Share>) -> Token {
+        self.process.next_token(may_linger, share)
     }
 
     /// Rule 1: withdraws an ask, at once on the connection that it took, and again until the store has answered.
@@ -240,6 +241,12 @@ impl Core {
     /// Whether a task of this process holds the lock, alone or shared.
     pub(super) fn is_held_here(&self, key: &str) -> bool {
         self.slots_of(key).any(|slot| slot.is_held())
+    }
+
+    /// Whether this process uses `token`, in whatever mode it has the lock or asks for it.
+    pub(super) fn uses(&self, key: &str, token: &Token) -> bool {
+        mutant!(OtherModeIsReleased => return self.is_held_here(key));
+        self.slots_of(key).any(|slot| slot.uses(token))
     }
 
     /// Whether this process keeps a lease of the lock, and no task of it holds the lock.
@@ -308,7 +315,7 @@ impl Events for Core {
             // The mark is released when an awaited release or a loss ends its use. Otherwise it ends with its claim.
             Some((ForcedToken::Awaited, _)) => {}
             // Nobody here uses the lock any more: its release came after the force.
-            None => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)),
+            None => self.release_later(Release::withdrawal(&key.into(), token, CLAIM).of_forced()),
         }
     }
 

@@ -73,7 +73,7 @@ impl Slot {
     /// Ends the hold `id` for good: nobody else has it, and its lease does not linger.
     fn end_in(self: &Arc<Self>, state: &mut State, id: u64, now: Moment) -> Ended {
         if !state.lease.as_ref().is_some_and(|lease| lease.keeps_out(now)) {
-            state.take_from_queue(self);
+            state.take_from_queue(id, self);
         }
         let State { waiters, offers, tracked, lease: slot_lease, has_yielded, .. } = state;
         let Some(lease) = slot_lease.as_mut().filter(|lease| lease.hold.as_ref().is_some_and(|t| t.id == id)) else {
@@ -121,7 +121,7 @@ impl Slot {
         // The reader that ends its part now has left already.
         let users = hold.map_or(0, |hold| hold.users) + 1;
         let hold = hold.map(|hold| EndedHold { users, ..hold });
-        state.ending.push(EndingToken::new(lease.token, users));
+        state.ending.push(EndingToken::of_bodies(lease.token, users));
         let entries = ScheduleKeys { tracked: state.tracked.take(), ..lease.upkeep.entries };
         self.changed.notify_waiters();
         Ended { ending: Ending::Lost(None), entries, hold }
@@ -155,7 +155,7 @@ impl Slot {
             return Ended::of(Ending::Lingers(lingering));
         }
         if !state.lease.as_ref().is_some_and(|lease| lease.keeps_out(now)) {
-            state.take_from_queue(self);
+            state.take_from_queue(id, self);
         }
         let State { waiters, offers, tracked, lease, .. } = state;
         if waiters.is_empty()

@@ -1,12 +1,13 @@
 //! [`Family`]: the slots of one name whose leases share the lock.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::oneshot;
 
 use super::core::Core;
 use super::counters::SlotCounts;
-use super::permits::PermitQueue;
+use super::permits::{OldPlace, PermitQueue};
 use super::resolved_request::ResolvedRequest;
 use super::slot::{Entered, Slot, Waiter};
 use crate::clock::Moment;
@@ -20,6 +21,35 @@ use crate::timing::TURN_PATIENCE;
 pub(super) struct Family {
     slots: Vec<Arc<Slot>>,
     last_number: u32,
+    leases: SharedLeases,
+}
+
+/// How many leases of this process share the lock of one name, in whatever mode.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedLeases(Arc<AtomicUsize>);
+
+/// One of these leases. It counts until it ends.
+#[derive(Debug)]
+pub(super) struct CountedLease(SharedLeases);
+
+impl SharedLeases {
+    pub(super) fn count(&self) -> CountedLease {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        CountedLease(self.clone())
+    }
+}
+
+impl CountedLease {
+    /// How many there are besides this one.
+    pub(super) fn others(&self) -> usize {
+        self.0.0.load(Ordering::Relaxed).saturating_sub(1)
+    }
+}
+
+impl Drop for CountedLease {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The number of the slot whose readers have one lease together.
@@ -38,22 +68,24 @@ impl Family {
         now: Moment,
     ) -> (Arc<Slot>, Entered<'a>) {
         if share != Share::READ {
-            return self.enter_permit(core, request, share, now);
+            return self.enter_permit(core, request, share, None, now);
         }
         let slot = match self.together().filter(|_| request.joins_readers()).map(Arc::clone) {
             Some(slot) => slot,
-            None if request.joins_readers() => self.add(Slot::sharing(core, &request.key, share, TOGETHER, None)),
+            None if request.joins_readers() => self.add(core, request, share, TOGETHER, None),
             None => self.add_numbered(core, request, share, None),
         };
         let entered = slot.enter(&core.waiter_limit, request, now);
         (slot, entered)
     }
 
-    fn enter_permit<'a>(
+    /// Enters for any of the permits, at the old `place` of a task that came late.
+    pub(super) fn enter_permit<'a>(
         &mut self,
         core: &'a Arc<Core>,
         request: &ResolvedRequest,
         share: Share,
+        place: Option<OldPlace>,
         now: Moment,
     ) -> (Arc<Slot>, Entered<'a>) {
         if let Some((slot, id)) = self.idle_permit(share, None) {
@@ -68,7 +100,9 @@ impl Family {
             return (slot, entered);
         };
         let slot = Arc::clone(first);
-        let Some(permits) = slot.permits.as_ref().filter(|_| !request.is_try()) else { return (slot, Entered::Taken) };
+        let Some(permits) = slot.permits.as_ref().filter(|_| !request.is_try()) else {
+            return self.refuse_try(slot, share);
+        };
         let others =
             permits.len() + self.slots.iter().filter(|slot| slot.share == Some(share) && !slot.is_held()).count();
         let waiting = match core.waiter_limit.admit(others) {
@@ -76,12 +110,21 @@ impl Family {
             Err(limit) => return (slot, Entered::Full(limit)),
         };
         let (sender, receiver) = oneshot::channel();
-        let id = permits.add(Waiter { sender, fenced: request.fenced, patience: TURN_PATIENCE });
+        let patience = place.map_or(TURN_PATIENCE, |place| place.patience);
+        let id = permits.add(Waiter { sender, fenced: request.fenced, patience }, place);
         // A slot that came free just before may not have seen this task.
         if let Some((idle, turn)) = self.idle_permit(share, Some(id)) {
             return (idle, Entered::Turn { id: turn, has_lease: false });
         }
         (slot, Entered::Waiting(id, receiver, waiting))
+    }
+
+    /// How a single try finds the permits when all of them are in use here: it waits for a task that has only asked for its permit.
+    fn refuse_try<'a>(&self, first: Arc<Slot>, share: Share) -> (Arc<Slot>, Entered<'a>) {
+        let of_share = self.slots.iter().filter(|slot| slot.share == Some(share));
+        let mut found = of_share.map(|slot| (slot, slot.state.lock().refuse_try()));
+        let asked = found.find(|(_, entered)| matches!(entered, Entered::Asked { .. }));
+        asked.map_or((first, Entered::Taken), |(slot, entered)| (Arc::clone(slot), entered))
     }
 
     /// A slot whose turn no task has, and the turn. For a task that waits as `waiting`, its place in the queue ends with that.
@@ -98,10 +141,19 @@ impl Family {
         permits: Option<Arc<PermitQueue>>,
     ) -> Arc<Slot> {
         self.last_number = self.last_number.checked_add(1).unwrap_or(TOGETHER + 1);
-        self.add(Slot::sharing(core, &request.key, share, self.last_number, permits))
+        self.add(core, request, share, self.last_number, permits)
     }
 
-    fn add(&mut self, slot: Slot) -> Arc<Slot> {
+    fn add(
+        &mut self,
+        core: &Arc<Core>,
+        request: &ResolvedRequest,
+        share: Share,
+        number: u32,
+        permits: Option<Arc<PermitQueue>>,
+    ) -> Arc<Slot> {
+        let leases = Some(self.leases.clone());
+        let slot = Slot { share: Some(share), number, permits, leases, ..Slot::new(core, &request.key) };
         let slot = Arc::new(slot);
         self.slots.push(Arc::clone(&slot));
         slot

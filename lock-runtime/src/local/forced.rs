@@ -46,7 +46,7 @@ impl Slot {
     pub(super) fn release_forced(&self, token: &Token) {
         mutant!(ForcedMarkLeft => return);
         if self.forget_forced(token) {
-            let release = Release::withdrawal(&self.key, token, CLAIM).of_share(self.share);
+            let release = Release::withdrawal(&self.key, token, CLAIM);
             self.core.release_later(release.of_forced());
         }
     }

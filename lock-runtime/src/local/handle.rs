@@ -94,7 +94,7 @@ impl HoldHandle {
 
     pub(super) fn release_again(&self) {
         let HoldInner { slot, token, .. } = &*self.0;
-        slot.core.release_later(Release::withdrawal(&slot.key, token, CLAIM).of_share(slot.share));
+        slot.core.release_later(Release::withdrawal(&slot.key, token, CLAIM));
     }
 
     /// Releases the lease of a hold that was lost (rule 14: once the body is dropped). The slot has forgotten the

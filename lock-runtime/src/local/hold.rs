@@ -37,14 +37,15 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Starts the hold on the slot's lease. `None` when the lease is gone, is not good enough (rule L1), or has no
-    /// fencing token left.
+    /// Starts the hold on the slot's lease. `None` when the lease is gone, is not good enough (rule L1), would be one permit too many
+    /// (rule S8), or has no fencing token left.
     pub(super) fn start(turn: &Turn, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
         let mut state = turn.slot().state.lock();
         if !state.may_act(turn.id()) {
             return None;
         }
-        if !state.lease.as_ref()?.is_good_for(request, now) {
+        if !state.lease.as_ref().is_some_and(|lease| lease.is_good_for(request, now) && turn.slot().has_room_on(lease))
+        {
             return None;
         }
         let fence = OnceLock::new();
@@ -60,7 +61,11 @@ impl Hold {
         let called = lease.share.is_some().then(|| state.take_readers_to_call(now));
         state.offers.take_up(turn.id());
         state.track(turn.slot());
+        let is_awaited = state.is_awaited_by_tries();
         drop(state);
+        if is_awaited {
+            turn.slot().wake();
+        }
         if let Some(called) = called {
             turn.slot().call(called);
         }
@@ -291,8 +296,7 @@ impl Slot {
             return;
         }
         if self.note_release_done(&release.token) == (ReleaseDone::Done { may_be_granted_again: true }) {
-            let Release { key, token, share, claim, .. } = release;
-            self.core.withdraw(Release::withdrawal(key, token, *claim).of_share(*share));
+            self.core.withdraw(Release::withdrawal(&release.key, &release.token, release.claim));
         }
         self.release_forced(&release.token);
     }

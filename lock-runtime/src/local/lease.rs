@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::active_hold::{ActiveHold, EndedHold};
+use super::family::CountedLease;
 use super::lingering::Linger;
 use super::pending_ask::PendingAsk;
 use super::resolved_request::ResolvedRequest;
@@ -42,6 +43,8 @@ pub(super) struct Lease {
     /// Whether its ask waited in the store's queue, or was repeated by the keeper.
     queued: bool,
     pub(super) upkeep: RenewalState,
+    /// Counts a lease that shares the lock.
+    pub(super) counted: Option<CountedLease>,
 }
 
 /// The state of the keeper's work on a lease.
@@ -117,6 +120,7 @@ impl Lease {
             // The answer to the ask may still come, and grant the token once more: a task that is late reads it.
             queued: pending.may_be_asked_for_again() || pending.is_unanswered(),
             upkeep: RenewalState::default(),
+            counted: None,
         }
     }
 

@@ -13,11 +13,13 @@ use tokio::sync::oneshot;
 
 use super::handle::HoldHandle;
 use super::pending_ask::PendingAsk;
+use super::permits::OldPlace;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{PassedBy, Slot, State, Waiter};
 use super::turn::Turn;
 use super::upkeep::{Action, Round};
 use crate::clock::{Deadline, Moment};
+use crate::share::Share;
 use crate::store::{Ask, Cause, Release, Store};
 use crate::timing::{ASK_INTERVAL, STEP_PATIENCE, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
@@ -188,10 +190,12 @@ pub(super) enum Rejoined {
     Joined(HoldHandle),
     /// The task waits at its old place.
     Waiting(u64, oneshot::Receiver<Turn>),
+    /// The task may have any permit of this share, and keeps its place among those who wait.
+    AnyPermit(Share, OldPlace),
 }
 
 impl State {
-    /// Whether there is a lease, or the grant of a lease, that no task holds.
+    /// Whether there is a lease, or the grant of a lease.
     fn is_granted(&self) -> bool {
         self.lease.is_some() || self.pending.as_ref().is_some_and(|pending| pending.is_granted())
     }
@@ -388,6 +392,9 @@ impl Slot {
             state.reuse_lingering();
             state.offers.patience = patience;
             return Rejoined::Turn(Turn::new(self, id));
+        }
+        if let Some(share) = self.share.filter(|_| self.is_one_of_permits()) {
+            return Rejoined::AnyPermit(share, OldPlace { id, patience });
         }
         let (sender, receiver) = oneshot::channel();
         state.add_waiter(id, Waiter { sender, fenced: request.fenced, patience });

@@ -384,7 +384,7 @@ impl PendingAsk {
     }
 
     pub(super) fn withdrawal(&self, key: &Arc<str>) -> Release {
-        Release::withdrawal(key, &self.token, self.claim).of_share(self.share)
+        Release { share: self.share, ..Release::withdrawal(key, &self.token, self.claim) }
     }
 }
 

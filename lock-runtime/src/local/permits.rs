@@ -4,12 +4,17 @@
 //! free takes the first task.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use super::lease::Lease;
 use super::slot::{Slot, State, Waiter};
 use crate::mutex::Mutex;
+use crate::observe::Path;
 
 /// The ids of a slot's own waiters never grow so large.
 const OF_PERMITS: u64 = 1 << 63;
+/// The first place in a queue. Tasks that come back to the front get the places below it.
+const FIRST: u64 = OF_PERMITS | 1 << 62;
 
 /// Locked inside of a slot's lock, and never around it.
 #[derive(Debug, Default)]
@@ -18,14 +23,33 @@ pub(super) struct PermitQueue(Mutex<Queue>);
 #[derive(Debug, Default)]
 struct Queue {
     last_id: u64,
+    /// How many late tasks have come back in front of all others.
+    in_front: u64,
     waiters: BTreeMap<u64, Waiter>,
 }
 
+/// The place of a late task (rule L7: it keeps its place): the number of its turn, and how long others wait for it the next time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OldPlace {
+    pub(super) id: u64,
+    pub(super) patience: Duration,
+}
+
 impl PermitQueue {
-    pub(super) fn add(&self, waiter: Waiter) -> u64 {
-        let mut queue = self.0.lock();
-        queue.last_id += 1;
-        let id = queue.last_id | OF_PERMITS;
+    /// Adds a task at the end, or at the place that it had: who had the turn without having waited comes before all who wait.
+    pub(super) fn add(&self, waiter: Waiter, place: Option<OldPlace>) -> u64 {
+        let queue = &mut *self.0.lock();
+        let id = match place {
+            Some(place) if Self::has_made(place.id) => place.id,
+            Some(_) => {
+                queue.in_front += 1;
+                FIRST - queue.in_front
+            }
+            None => {
+                queue.last_id += 1;
+                FIRST + queue.last_id
+            }
+        };
         queue.waiters.insert(id, waiter);
         id
     }
@@ -40,9 +64,9 @@ impl PermitQueue {
         self.0.lock().waiters.remove(&id).is_some()
     }
 
-    fn pop(&self) -> Option<Waiter> {
+    fn pop(&self) -> Option<(u64, Waiter)> {
         mutant!(PermitQueueForgotten => return None);
-        self.0.lock().waiters.pop_first().map(|(_, waiter)| waiter)
+        self.0.lock().waiters.pop_first()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -57,23 +81,44 @@ impl PermitQueue {
 }
 
 impl State {
-    /// Takes the first task of the queue of all permits, when no task waits for this one.
-    pub(super) fn take_from_queue(&mut self, slot: &Slot) {
-        if let Some(permits) = slot.permits.as_ref().filter(|_| self.waiters.is_empty())
-            && let Some(waiter) = permits.pop()
+    /// Takes the first task of the queue of all permits for this one, which the task with the turn `turn` is about to pass on, when
+    /// no task waits for this one alone. A permit that was lost is another task's by now: its end calls nobody.
+    pub(super) fn take_from_queue(&mut self, turn: u64, slot: &Slot) {
+        if self.passes(turn)
+            && let Some(permits) = slot.permits.as_ref().filter(|_| self.waiters.is_empty())
+            && let Some((id, waiter)) = permits.pop()
         {
-            let id = self.new_id();
             self.add_waiter(id, waiter);
         }
     }
 }
 
+impl State {
+    fn passes(&self, turn: u64) -> bool {
+        mutant!(LostPermitBinds => return true);
+        self.has_turn(turn)
+    }
+}
+
 impl Slot {
+    /// Whether a task may have another permit as well as this one.
+    pub(super) fn is_one_of_permits(&self) -> bool {
+        mutant!(LatePermitBinds => return false);
+        self.permits.is_some()
+    }
+
+    /// Rule S8: whether one more hold may start on a lease without a command. For the first hold the store has decided.
+    pub(super) fn has_room_on(&self, lease: &Lease) -> bool {
+        mutant!(HandOverUncounted => return true);
+        let sharing = self.share.zip(lease.counted.as_ref()).filter(|_| lease.path == Path::HandOver);
+        sharing.is_none_or(|(share, counted)| share.fits_beside(counted.others()))
+    }
+
     /// Takes the turn when no task has it, or has taken it up. A task that waits in the queue already leaves the queue in the
     /// same step: `None` when another slot has taken it.
     pub(super) fn take_idle_turn(&self, waiting: Option<u64>) -> Option<u64> {
         let mut state = self.state.lock();
-        if state.turn.is_some() && !state.offers.is_missed() {
+        if !state.is_turn_free() {
             return None;
         }
         if let Some((id, permits)) = waiting.zip(self.permits.as_ref())

@@ -11,6 +11,7 @@ use super::active_hold::{ActiveHold, EndedHold};
 use super::asking::EndingToken;
 use super::core::Core;
 use super::counters::SlotCounts;
+use super::family::SharedLeases;
 use super::handle::HoldHandle;
 use super::lease::Lease;
 use super::offer::Offers;
@@ -42,6 +43,8 @@ pub(crate) struct Slot {
     pub(super) number: u32,
     /// Where tasks wait for this permit, or another of the same name.
     pub(super) permits: Option<Arc<PermitQueue>>,
+    /// Counts the leases of this process that share the lock. `None` for the lock alone.
+    pub(super) leases: Option<SharedLeases>,
     pub(super) state: Mutex<State>,
     /// Wakes the task that drives the store, and the tasks that watch the hold. A wake-up is a hint to look again.
     pub(super) changed: Notify,
@@ -53,6 +56,8 @@ pub(crate) struct Slot {
 pub(super) struct State {
     pub(super) waiters: BTreeMap<u64, Waiter>,
     fenced_waiters: u32,
+    /// How many single tries wait for the outcome of the turn.
+    pub(super) waiting_tries: u32,
     last_id: u64,
     /// The id of the task that has the turn.
     pub(super) turn: Option<u64>,
@@ -91,8 +96,11 @@ pub(super) enum Entered<'a> {
     Joined(HoldHandle),
     /// The task waits under this id, in the slot's queue or in that of all permits.
     Waiting(u64, oneshot::Receiver<Turn>, WaiterPermit<'a>),
-    /// Another task has the turn, and this task does not want to wait.
+    /// A task here holds the lock, and this task does not want to wait.
     Taken,
+    /// The same, but the task with the turn does not hold the lock yet. A single try waits for the outcome of that turn. So many
+    /// holds there were before.
+    Asked { holds: u64 },
     /// The waiter limit is reached.
     Full(usize),
 }
@@ -105,21 +113,11 @@ impl Slot {
             share: None,
             number: 0,
             permits: None,
+            leases: None,
             state: Mutex::default(),
             changed: Notify::new(),
             takings: AtomicU32::new(0),
         }
-    }
-
-    /// A slot for a lease that shares the lock.
-    pub(super) fn sharing(
-        core: &Arc<Core>,
-        key: &Arc<str>,
-        share: Share,
-        number: u32,
-        permits: Option<Arc<PermitQueue>>,
-    ) -> Self {
-        Self { share: Some(share), number, permits, ..Self::new(core, key) }
     }
 
     pub(crate) fn key(&self) -> &Arc<str> {
@@ -144,12 +142,12 @@ impl Slot {
             return Entered::Joined(joined);
         }
         // A turn that no task here has taken up goes to the first task that comes.
-        if state.turn.is_none() || state.offers.is_missed() {
+        if state.is_turn_free() {
             let id = state.take_turn();
             return Entered::Turn { id, has_lease: state.reuse_lingering() };
         }
         if request.is_try() {
-            return Entered::Taken;
+            return state.refuse_try();
         }
         // The task with the turn waits, too, unless it holds the lock.
         let others = state.waiters.len() + usize::from(!state.is_held());
@@ -225,7 +223,7 @@ impl Slot {
             if let Some(lease) = &mut state.lease {
                 lease.fresh = false;
             }
-            state.take_from_queue(self);
+            state.take_from_queue(id, self);
             let Some((&next, _)) = state.waiters.first_key_value() else {
                 if state.offer_to_late(self) {
                     return Passed::On;
@@ -332,7 +330,7 @@ impl Slot {
         if body_ends_first && !is_left {
             // Rule 14: the lease is released when the body is dropped. Rule 17: until then a new grant for its token is
             // not a stray.
-            state.ending.push(EndingToken::new(lease.token, users));
+            state.ending.push(EndingToken::of_bodies(lease.token, users));
         }
         Some(Revoked { release, entries: lease.upkeep.entries, turn, hold })
     }
@@ -403,6 +401,11 @@ impl State {
     pub(super) fn may_act(&self, id: u64) -> bool {
         mutant!(StaleTurnActs => return true);
         self.has_turn(id)
+    }
+
+    /// Whether a task that comes now gets the turn.
+    pub(super) fn is_turn_free(&self) -> bool {
+        self.turn.is_none() || self.offers.is_missed()
     }
 
     pub(super) fn has_turn(&self, id: u64) -> bool {

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::core::Core;
 use super::counters::SlotCounts;
 use super::family::Family;
+use super::permits::OldPlace;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{Entered, Slot};
 use crate::clock::Moment;
@@ -72,6 +73,19 @@ impl Table {
         // This runs under the table's lock, so the slot can't be forgotten before it is entered.
         let entered = slot.enter(&core.waiter_limit, request, now);
         (slot, entered, sharing.get(key).and_then(Family::lingering))
+    }
+
+    /// The same for a task that came late to the permit to which it was called, and keeps its place among those who wait for any.
+    pub(super) fn enter_again<'a>(
+        &self,
+        core: &'a Arc<Core>,
+        request: &ResolvedRequest,
+        share: Share,
+        place: OldPlace,
+        now: Moment,
+    ) -> (Arc<Slot>, Entered<'a>) {
+        let Keys { sharing, .. } = &mut *self.keys.lock();
+        sharing.entry(Arc::clone(&request.key)).or_default().enter_permit(core, request, share, Some(place), now)
     }
 
     /// Whether a task here waits for the lock of the readers in `slot` in another mode.

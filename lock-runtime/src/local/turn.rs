@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::attempt::Attempt;
 use super::core::Core;
+use super::family::SharedLeases;
 use super::lease::{Fences, Lease};
 use super::pending_ask::PendingAsk;
 use super::resolved_request::ResolvedRequest;
@@ -37,7 +38,7 @@ pub(super) enum Step {
     Confirm(Renewal),
     /// Draw fencing tokens.
     Draw(Token, u32),
-    /// Withdraw an ask.
+    /// Withdraw an ask, or release a lease that no hold may start on.
     Withdraw(Release),
     /// Wait for a change, at most for this time.
     Wait(Duration),
@@ -96,7 +97,10 @@ impl Turn {
             return if attempt.is_over(now) { Step::GiveUp } else { Step::Rejoin };
         }
         state.offers.take_up(self.id);
-        state.start_granted_lease(request);
+        state.start_granted_lease(request, &self.slot);
+        if let Some(crowded) = state.lease.take_if(|lease| !self.slot.has_room_on(lease)) {
+            return Step::Withdraw(crowded.release(&request.key));
+        }
         if state.lease.is_some() {
             self.step_with_lease(state, request, attempt, now)
         } else {
@@ -126,13 +130,12 @@ impl Turn {
             state.pending = None;
         });
         let fences = state.fences_for(request);
-        let new = || {
-            Box::new(PendingAsk::new(self.core().next_token(request.may_linger()), self.slot.share, claim_of(request)))
-        };
+        let new_token = |may_linger| self.core().next_token(may_linger, self.slot.share);
+        let new = || Box::new(PendingAsk::new(new_token(request.may_linger()), self.slot.share, claim_of(request)));
         let pending = state.pending.get_or_insert_with(new);
         if pending.must_yield() || self.is_given_up_try(pending) {
             let withdrawal = pending.withdrawal(&request.key);
-            pending.restart(self.core().next_token(pending.token.may_linger()));
+            pending.restart(new_token(pending.token.may_linger()));
             return Step::Withdraw(withdrawal);
         }
         if let Some(step) = attempt.pause(now, false) {
@@ -255,7 +258,7 @@ impl Turn {
     /// The next hold may want its lease to linger as that of `ended` might have.
     pub(super) fn note_yield(&self, ended: &Token, claim: Duration, now: Moment) -> Token {
         let mut state = self.slot.state.lock();
-        let token = self.slot.core.next_token(ended.may_linger());
+        let token = self.slot.core.next_token(ended.may_linger(), self.slot.share);
         state.offers.awaits_since = Some(now);
         state.offers.is_releasing = true;
         state.track(&self.slot);
@@ -279,7 +282,7 @@ fn lease_before(request: &ResolvedRequest) -> Duration {
 
 impl State {
     /// Makes a lease from what the store has granted.
-    fn start_granted_lease(&mut self, request: &ResolvedRequest) {
+    fn start_granted_lease(&mut self, request: &ResolvedRequest, slot: &Slot) {
         if let Some(grant) = self.pending.as_mut().and_then(|pending| pending.take_grant())
             && let Some(pending) = self.pending.take()
         {
@@ -287,6 +290,7 @@ impl State {
             // The lease may have been asked for by a task that wanted less and gave up. Then it is good for this task
             // only once it is confirmed.
             lease.fresh &= lease.claim >= request.lease().min(CLAIM);
+            lease.counted = slot.leases.as_ref().map(SharedLeases::count);
             self.lease = Some(lease);
         }
     }

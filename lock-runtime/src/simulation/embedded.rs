@@ -105,7 +105,7 @@ impl<'a, S: Store> Side<'a, S> {
             heard
         };
         let heard = stores.iter().zip(callers).map(listen).collect();
-        let first = ask("p:first", callers[0].next_token(false), HALF, 1);
+        let first = ask("p:first", callers[0].next_token(false, None), HALF, 1);
         let Ok(Answer::Granted(grant)) = exactly_one(stores[0].ask(&[first], by()).await) else {
             unreachable!("it is free")
         };
@@ -210,7 +210,7 @@ struct Script<'a> {
 impl Script<'_> {
     fn new_token(&mut self) -> (Token, Duration) {
         let caller = &self.callers[self.random.usize(..self.callers.len())];
-        self.tokens.push((caller.next_token(false), BEAT * self.random.u32(1..12) + HALF));
+        self.tokens.push((caller.next_token(false, None), BEAT * self.random.u32(1..12) + HALF));
         self.tokens[self.tokens.len() - 1].clone()
     }
 

@@ -20,6 +20,7 @@ use super::seeded::Bug;
 use super::tests::in_each_world;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
+use crate::observe::Path;
 use crate::{LockError, LockGuard, LockManager};
 
 mod scenes;
@@ -144,7 +145,7 @@ struct Board {
 }
 
 impl Board {
-    fn note(&mut self, mode: Mode, guard: &Arc<LockGuard>, waited: Duration) {
+    fn note(&mut self, mode: Mode, guard: &Arc<LockGuard>, path: Option<Path>, waited: Duration) {
         self.shown.longest = self.shown.longest.max(waited);
         self.holds.retain(|(_, hold)| hold.upgrade().is_some_and(|hold| hold.is_valid()));
         if !guard.is_valid() {
@@ -157,6 +158,8 @@ impl Board {
         let is_permit = |mode| matches!(mode, Mode::Permit | Mode::Only);
         let permits = self.holds.iter().filter(|(mode, _)| is_permit(*mode)).count();
         self.shown.too_many |= is_permit(mode) && permits >= PERMITS as usize;
+        // What the store has granted may be heard of after another grant. A hand-over is seen as it is.
+        self.shown.too_many |= mode == Mode::Only && path == Some(Path::HandOver) && permits > 0;
         self.shown.shared += u64::from(others > 0);
         self.holds.push((mode, Arc::downgrade(guard)));
         // Of those who share the lock, one may look later at a token that it drew earlier.
@@ -220,8 +223,9 @@ impl Task {
         let waited = start.elapsed();
         match outcome {
             Ok(Ok(guard)) => {
+                let path = guard.handle().path();
                 let guard = Arc::new(guard);
-                self.board.lock().unwrap().note(self.mode, &guard, waited);
+                self.board.lock().unwrap().note(self.mode, &guard, path, waited);
                 sleep(Duration::from_micros(self.random.u64(0..30_000))).await;
                 let guard = Arc::into_inner(guard).unwrap();
                 if self.random.bool() {
@@ -388,7 +392,7 @@ fn each_bug_of_shared_leases_shows() {
         "local removed = redis.call('ZSCORE', shared, member)",
     )];
     let untold: &[(&str, &str)] = &[("if channel(owner) ~= but then", "if false then")];
-    let cases: [Case; 12] = [
+    let cases: [Case; 13] = [
         ("a writer beside a reader", Bug::Scripts(beside), READERS, |shown| shown.overlap),
         ("one permit too many", Bug::Scripts(too_many), PERMITTED, |shown| shown.too_many),
         ("readers overtake a writer on the server", Bug::Scripts(overtaken), CROWDED, |shown| {
@@ -413,6 +417,9 @@ fn each_bug_of_shared_leases_shows() {
             NUMBERS,
             |shown| shown.longest > SOON_IN_A_CROWD,
         ),
+        ("the only permit is handed over beside another", Bug::Code(Mutant::HandOverUncounted), NUMBERS, |shown| {
+            shown.too_many
+        }),
         ("tasks that wait for a permit are forgotten", Bug::Code(Mutant::PermitQueueForgotten), PERMITTED, |shown| {
             shown.starved
         }),

@@ -24,7 +24,7 @@ proptest! {
             let really = |server: Duration| server.div_f64(rate);
             advance(really(Duration::from_micros(passed)) + underway).await;
             let pushed = Pushed {
-                token: Process::new("p").next_token(false),
+                token: Process::new("p").next_token(false, None),
                 claim,
                 store_micros: anchor.store_micros + passed,
                 contended: false,

@@ -24,6 +24,7 @@ mod reentry;
 mod several_keys;
 mod spawned;
 mod times;
+mod tries;
 mod waiting;
 
 use std::sync::Arc;

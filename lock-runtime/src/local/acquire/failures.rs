@@ -94,6 +94,18 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
         LockStatus::HeldHere => true,
         LockStatus::HeldElsewhere => false,
     };
+    taken(core, slot, request, attempt, was_here)
+}
+
+/// The error of a task that did not get the lock because somebody else had it.
+pub(super) fn taken(
+    core: &Core,
+    slot: &Slot,
+    request: &ResolvedRequest,
+    attempt: &Attempt,
+    was_here: bool,
+) -> LockError {
+    let key = request.key.to_string();
     // A task here may hold the lock in another mode.
     let held_here = was_here || core.is_held_here(&request.key);
     let holder = if held_here { Some(core.label().to_owned()) } else { slot.holder_elsewhere() };

@@ -47,7 +47,7 @@ fn granted() -> Answer {
 async fn what_a_refused_claim_was_asked_under_is_not_asked_under_again() {
     for (wait, is_kept) in [(false, false), (true, true)] {
         let (locks, _guard, slot) = held().await;
-        let token = locks.core().next_token(false);
+        let token = locks.core().next_token(false, None);
         slot.state.lock().pending = Some(Box::new(PendingAsk::new(token.clone(), None, CLAIM)));
         assert!(slot.on_answer(&ask(&token, wait), refused()));
         assert_eq!(slot.state.lock().pending.take().unwrap().token == token, is_kept, "rule L3");
@@ -58,7 +58,7 @@ async fn what_a_refused_claim_was_asked_under_is_not_asked_under_again() {
 async fn a_grant_that_nobody_waits_for_is_told_from_one_that_somebody_has() {
     let (locks, _guard, slot) = held().await;
     let own = slot.state.lock().lease.as_ref().unwrap().token.clone();
-    let [given_up, ending] = [(); 2].map(|()| locks.core().next_token(false));
+    let [given_up, ending] = [(); 2].map(|()| locks.core().next_token(false, None));
     slot.state.lock().note_release_begun(&ending);
     for (token, is_known) in [(&own, true), (&given_up, false), (&ending, true)] {
         let (claim, token) = (CLAIM, token.clone());
@@ -116,7 +116,7 @@ async fn a_token_is_known_as_being_released_when_its_lease_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
     let (locks, _guard, slot) = held().await;
-    let ours = Process::new("ada").next_token(false);
+    let ours = Process::new("ada").next_token(false, None);
     let stranger = || Token::foreign("a stranger's");
     for (busy, holder) in [
         (busy(ours.clone(), false), Some("ada")),
@@ -124,7 +124,7 @@ async fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
         (busy(stranger(), false), None),
         (busy(stranger(), true), Some("another client, without an expiry")),
     ] {
-        let mut pending = PendingAsk::new(locks.core().next_token(false), None, CLAIM);
+        let mut pending = PendingAsk::new(locks.core().next_token(false, None), None, CLAIM);
         pending.on_answer(&ask(&pending.token, true), Answer::Busy(busy));
         slot.state.lock().pending = Some(Box::new(pending));
         assert_eq!(slot.holder_elsewhere().as_deref(), holder);

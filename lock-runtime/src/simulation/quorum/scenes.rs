@@ -101,7 +101,7 @@ async fn a_fenced_lock_is_had_from_far_away() {
 /// A single try has half a second. A release of its own process that it overtook leaves it no time for a fencing token.
 #[tokio::test(start_paused = true)]
 async fn a_fenced_try_that_its_own_release_left_too_little_time_is_told_of_a_busy_lock() {
-    for (bug, is_told) in [(None, true), (Some(Mutant::SiblingsHoldForgotten), false)] {
+    for (bug, is_told) in [(None, true), (Some(Mutant::OwnReleaseForgotten), false)] {
         let (mut granted, mut refused) = (0, 0);
         for seed in 0..16 {
             let (_time, servers) = quorum_of(seed, 110);

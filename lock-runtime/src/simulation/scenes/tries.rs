@@ -4,10 +4,12 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::world;
 use crate::LockError;
+use crate::loss_reason::LossReason;
 use crate::mutants::{Mutant, Seeded};
 use crate::simulation::process::connect;
 
@@ -125,4 +127,56 @@ async fn a_single_try_that_the_owner_left_too_little_time_is_told_of_a_busy_lock
     let _connected = other.lock("warm", &0).timeout(Duration::from_secs(3)).acquire().await.unwrap();
     let tried = other.lock("k", &0).fenced(true).try_acquire().await;
     assert!(matches!(tried, Ok(None)), "{tried:?}");
+}
+
+/// Who of its process keeps a single try from the lock, and for how long the try is told nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sibling {
+    /// It was called, and is not polled.
+    Late,
+    /// Its hold was lost, and its body is not dropped yet.
+    Lost,
+    /// Its lock was taken by force, and its body is not dropped yet.
+    Forced,
+}
+
+/// How long a try waits that reads, behind a sibling that has the lock alone, or had it and is not gone.
+async fn try_waits_behind(sibling: Sibling, bug: Option<Mutant>) -> Duration {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = world();
+    let (locks, other) = (connect(&network, "p"), connect(&network, "q"));
+    let request = || locks.lock("k", &0).timeout(Duration::from_secs(9));
+    let held = request().acquire().await.unwrap();
+    let mut late = std::pin::pin!(request().acquire());
+    let mut body = std::pin::pin!(request().run(std::future::pending::<()>()));
+    if sibling == Sibling::Late {
+        assert!(late.as_mut().now_or_never().is_none());
+        held.release().await.unwrap();
+    } else {
+        held.release().await.unwrap();
+        assert!(timeout(Duration::from_millis(20), body.as_mut()).await.is_err());
+        if sibling == Sibling::Lost {
+            let slot = locks.core().table().get("k:0").unwrap();
+            locks.core().revoke(&slot, None, LossReason::ShutDown);
+        } else {
+            // It waits for the body.
+            assert!(timeout(Duration::from_millis(5), other.force_release("k", &0)).await.is_err());
+        }
+    }
+    let begin = Instant::now();
+    let tried = locks.lock("k", &0).read().try_acquire().await;
+    assert!(matches!(tried, Ok(None)), "{sibling:?}: {tried:?}");
+    begin.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_try_does_not_take_what_a_sibling_has_in_another_mode_for_a_lock_that_is_just_released() {
+    for sibling in [Sibling::Late, Sibling::Lost, Sibling::Forced] {
+        let waited = try_waits_behind(sibling, None).await;
+        assert!(waited < Duration::from_millis(10), "{sibling:?}: {waited:?}");
+    }
+    for sibling in [Sibling::Late, Sibling::Lost] {
+        let waited = try_waits_behind(sibling, Some(Mutant::OtherModeIsReleased)).await;
+        assert!(waited > Duration::from_millis(40), "{sibling:?}: {waited:?}");
+    }
 }

@@ -1,0 +1,111 @@
+//! Tests: the queue of all permits of a name.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::time::{sleep, timeout};
+
+use crate::mutants::{Mutant, Seeded};
+use crate::{LockGuard, LockManager, LockRequest};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// What is free is had within this time.
+const SOON: Duration = Duration::from_millis(20);
+
+fn permit(locks: &LockManager) -> LockRequest {
+    locks.lock("p", "k").permits(2).timeout(SECOND * 60)
+}
+
+fn waiting(locks: &LockManager) -> tokio::task::JoinHandle<LockGuard> {
+    let acquiring = permit(locks).acquire();
+    tokio::spawn(async { acquiring.await.unwrap() })
+}
+
+/// Whether the second of two waiters gets the permit that comes free, when the guard of a lost permit ended before.
+async fn second_waiter_is_served(is_released: bool, bug: Option<Mutant>) -> bool {
+    let _seeded = Seeded::begin(bug);
+    let locks = LockManager::in_memory();
+    let lost = permit(&locks).renew(false).expire(SECOND).acquire().await.unwrap();
+    let held = permit(&locks).acquire().await.unwrap();
+    let (first, second) = (waiting(&locks), waiting(&locks));
+    timeout(SECOND + SOON, lost.lost()).await.unwrap();
+    let _first = timeout(SOON, first).await.expect("it has the permit that was lost");
+    if is_released {
+        assert!(lost.release().await.is_err());
+    } else {
+        drop(lost);
+    }
+    sleep(SOON).await;
+    drop(held);
+    timeout(SOON, second).await.is_ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_guard_whose_permit_was_lost_binds_no_waiter() {
+    for is_released in [true, false] {
+        assert!(second_waiter_is_served(is_released, None).await, "released: {is_released}");
+        assert!(!second_waiter_is_served(is_released, Some(Mutant::LostPermitBinds)).await, "released: {is_released}");
+    }
+}
+
+/// Whether the only waiter for two permits starts beside these that are held: one of two, and two of four.
+async fn starts_beside_two(is_released: bool, bug: Option<Mutant>) -> bool {
+    let _seeded = Seeded::begin(bug);
+    let locks = LockManager::in_memory();
+    let (ended, held) = (permit(&locks).acquire().await.unwrap(), permit(&locks).acquire().await.unwrap());
+    let of_four = || locks.lock("p", "k").permits(4).timeout(SECOND).acquire();
+    let beside = [of_four().await.unwrap(), of_four().await.unwrap()];
+    let mut waiting = waiting(&locks);
+    sleep(SOON).await;
+    if is_released {
+        ended.release().await.unwrap();
+    } else {
+        drop(ended);
+    }
+    for guard in beside {
+        if timeout(SOON, &mut waiting).await.is_ok() {
+            return true;
+        }
+        guard.release().await.unwrap();
+    }
+    // The one that is held now is one less than there may be.
+    let granted = timeout(SOON, waiting).await.expect("there is room").unwrap();
+    drop((held, granted));
+    assert!(locks.core().table().all().is_empty());
+    false
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_permit_is_not_handed_over_beside_as_many_others_as_there_may_be() {
+    for is_released in [true, false] {
+        assert!(!starts_beside_two(is_released, None).await, "released: {is_released}");
+        assert!(starts_beside_two(is_released, Some(Mutant::HandOverUncounted)).await, "released: {is_released}");
+    }
+}
+
+/// Whether a task that did not come when it was called to a permit gets the next one that is free, while another task holds that
+/// first permit for long.
+async fn late_task_is_served(bug: Option<Mutant>) -> bool {
+    let _seeded = Seeded::begin(bug);
+    let locks = LockManager::in_memory();
+    let (first, second) = (permit(&locks).acquire().await.unwrap(), permit(&locks).acquire().await.unwrap());
+    let mut late = std::pin::pin!(permit(&locks).acquire());
+    assert!(late.as_mut().now_or_never().is_none());
+    let next = waiting(&locks);
+    sleep(SOON).await;
+    drop(first);
+    let _held = timeout(SECOND, next).await.expect("the late one is passed over");
+    assert!(late.as_mut().now_or_never().is_none(), "both permits are held");
+    let behind = waiting(&locks);
+    sleep(SOON).await;
+    drop(second);
+    let is_served = timeout(SOON, late).await.is_ok();
+    behind.abort();
+    is_served
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_came_late_to_one_permit_gets_another_that_comes_free() {
+    assert!(late_task_is_served(None).await);
+    assert!(!late_task_is_served(Some(Mutant::LatePermitBinds)).await);
+}
