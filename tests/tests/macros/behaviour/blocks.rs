@@ -36,6 +36,7 @@ impl Shop {
     }
 
     async fn stock(&self) -> u64 {
+        tokio::task::yield_now().await;
         Self::ITEM
     }
 }

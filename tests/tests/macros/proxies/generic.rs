@@ -97,6 +97,8 @@ where
 
 #[tokio::test]
 async fn generics_are_passed_on() {
+    type Locked = LockedRepository<Table<String>>;
+
     let locks = LockManager::in_memory();
     let table = Table::<String>::default();
     let locked = LockedRepository::with_manager(table.clone(), locks);
@@ -104,7 +106,6 @@ async fn generics_are_passed_on() {
     table.0.lock().await.clear();
     assert_eq!(use_it(&locked).await, 25);
     assert_eq!(Repository::<String, 8>::capacity::<2>(&locked), 10);
-    type Locked = LockedRepository<Table<String>>;
     assert_eq!(<Locked as Repository<String, 8>>::name_of::<str>(), "str");
     assert_eq!((Locked::NAME, Locked::MOST), ("table", 8));
     assert_eq!(<Locked as Repository<String, 8>>::rows(&[1, 2]).sum::<u8>(), 3);

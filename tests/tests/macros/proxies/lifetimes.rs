@@ -12,7 +12,7 @@ trait Texts<'t> {
     #[cache_lock(key = (id, name))]
     async fn put(
         &mut self,
-        #[allow(unused)] id: impl LockKey + Copy,
+        #[allow(unused, reason = "an attribute on an argument stays where it is")] id: impl LockKey + Copy,
         name: &str,
         text: impl Into<Cow<'t, str>>,
         _: u64,

@@ -9,7 +9,9 @@ trait Counter: Sized {
     fn new(start: u64) -> Self;
 
     #[cache_lock(key = "all")]
-    async fn describe(#[allow(unused_variables)] of: &str) -> Result<String, LockError>;
+    async fn describe(
+        #[allow(unused_variables, reason = "an attribute on an argument stays where it is")] of: &str,
+    ) -> Result<String, LockError>;
 
     #[cache_lock(key = by)]
     async fn add(&mut self, by: u64) -> Result<&mut u64, LockError>;
