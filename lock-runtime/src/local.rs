@@ -15,6 +15,7 @@ mod attempt;
 mod bias;
 mod core;
 mod counters;
+mod early;
 mod ending;
 mod family;
 mod forced;
@@ -44,9 +45,10 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use acquire::acquire;
+pub(crate) use acquire::{acquire, polled_late};
 pub(crate) use attempt::answer_time;
 pub(crate) use core::Core;
+pub(crate) use early::Attendance;
 pub(crate) use handle::{HoldHandle, Reentry};
 pub(crate) use hold::{Hold, Releasing};
 pub(crate) use repeat_limit::{RepeatLimit, Warning};

@@ -34,6 +34,7 @@ mod terms;
 mod tests;
 pub(crate) mod time;
 mod together;
+mod unpolled;
 mod world;
 
 pub(crate) use host::Host;

@@ -45,6 +45,10 @@ pub(crate) const TURN_PATIENCE: Duration = Duration::from_millis(50);
 pub(crate) const STEP_PATIENCE: Duration = Duration::from_millis(500);
 /// A lease that no task here takes up is released after this time.
 pub(crate) const UNUSED_LEASE_KEPT_FOR: Duration = Duration::from_millis(900);
+/// The keeper calls a task that has a hold early (rule L7), and again so long after the task has come.
+pub(crate) const CALLED_EVERY: Duration = Duration::from_millis(200);
+/// An early hold whose task does not come when it is called is taken back after this time, also when nobody is known to wait.
+pub(crate) const EARLY_HOLD_KEPT_FOR: Duration = Duration::from_millis(700);
 /// A lease is handed over when it is good for this long, or for half of what the next hold asks for (rule L1).
 pub(crate) const ENOUGH_LEASE: Duration = Duration::from_secs(1);
 /// A hold does not start on a lease with less time left than this, also when the lease was just granted (rule L1). Its body
@@ -120,6 +124,8 @@ const _: () = fits(&[ASK_INTERVAL, FRESH_ANSWER, TICK, ROUND_TRIP], SECOND);
 const _: () = fits(&[CLAIM, TICK, ROUND_TRIP], Duration::from_secs(3));
 // Promise 4: a turn that is not taken up delays everybody by at most a second.
 const _: () = fits(&[UNUSED_LEASE_KEPT_FOR, TICK, TICK, ROUND_TRIP], SECOND);
+// Promise 4: a hold whose acquire is not polled delays everybody by at most a second.
+const _: () = fits(&[CALLED_EVERY, EARLY_HOLD_KEPT_FOR, TICK, TICK, ROUND_TRIP], SECOND);
 // Promise 4: a release whose task is not polled delays everybody by at most a second (rule L8).
 const _: () = fits(&[UNUSED_LEASE_KEPT_FOR, TURN_PATIENCE, TICK, ROUND_TRIP], SECOND);
 // Promise 5: an acquire that fails leaves nothing that blocks others for more than 3 s.

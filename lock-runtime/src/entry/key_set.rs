@@ -4,7 +4,8 @@
 //! (in the order of the names) is released, and the task waits for the busy key. Then it goes on behind it. So a task that waits
 //! for a key holds only keys before it, and no tasks wait for each other in a circle.
 //!
-//! While the keys are gathered, each lease is renewed. The time of the holds begins when all keys are held.
+//! While the keys are gathered, each lease is renewed, and each hold is early (`local/early.rs`): a task that is not polled keeps
+//! nobody out. The time of the holds begins when all keys are held.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use super::{Entry, already_held};
 use crate::clock::{Deadline, Moment};
 use crate::held::Held;
-use crate::local::{Hold, HoldHandle, ResolvedRequest, Whole, answer_time};
+use crate::local::{Attendance, Hold, HoldHandle, ResolvedRequest, Whole, answer_time, polled_late};
 use crate::observe::spans::HoldSpan;
 use crate::settings::Settings;
 use crate::timing::OVERTIME;
@@ -143,18 +144,33 @@ impl Entry {
     ) -> Result<Vec<Hold>, LockError> {
         let start = times.give_up.start();
         let mut held = Vec::with_capacity(requests.len());
+        let attendance = Attendance::new();
         loop {
-            let outcome = match self.gather_more(requests, &mut held, times).await {
-                Ok(()) if held.len() < requests.len() => {
+            let gathering = async {
+                self.gather_more(requests, &mut held, times, &attendance).await?;
+                if held.len() == requests.len() {
+                    self.begin(requests, &held, borrowed, times.latest).await?;
+                }
+                Ok(held.len())
+            };
+            let outcome = attendance.attend(gathering).await;
+            let error = match outcome {
+                Some(Ok(had)) if had == requests.len() => return Ok(held),
+                Some(Ok(_)) => {
                     times.is_begun = true;
                     continue;
                 }
-                Ok(()) => self.begin(requests, &held, borrowed, times.latest).await,
-                Err(error) => Err(error),
-            };
-            let error = match outcome {
-                Ok(()) => return Ok(held),
-                Err(error) => error,
+                Some(Err(error)) => error,
+                None => {
+                    // Rule L7: this task did not come. It goes on with the first key that was taken back.
+                    let left = held.iter().position(|hold| hold.handle().is_taken_back()).unwrap_or(held.len());
+                    held.truncate(left);
+                    times.is_begun = true;
+                    if !times.give_up.has_passed() {
+                        continue;
+                    }
+                    self.came_late(requests.get(left), times)
+                }
             };
             mutant!(HalfTakenSetKept => std::mem::forget(std::mem::take(&mut held)));
             // Others may wait for what is released: its release is on its way before the caller goes on.
@@ -175,6 +191,7 @@ impl Entry {
         requests: &[&ResolvedRequest],
         held: &mut Vec<Hold>,
         mut times: Whole,
+        attendance: &Arc<Attendance>,
     ) -> Result<(), LockError> {
         let rest = requests.get(held.len()..).unwrap_or_default();
         // What a task here holds is not worth a command.
@@ -182,7 +199,7 @@ impl Entry {
         let tried = rest.get(..rest.iter().position(has_turn_here).unwrap_or(rest.len())).unwrap_or_default();
         if tried.len() > 1 {
             let mut behind = None;
-            for outcome in self.try_all(tried, times).await {
+            for outcome in self.try_all(tried, times, attendance).await {
                 match outcome {
                     Ok(hold) if behind.is_none() => held.push(hold),
                     // Who waits for a key holds no key behind it.
@@ -203,14 +220,31 @@ impl Entry {
         }
         let Some(next) = requests.get(held.len()) else { return Ok(()) };
         let left = if times.is_try() { Duration::ZERO } else { times.give_up.remaining().max(LEAST) };
-        held.push(self.engine.acquire(&next.part_of(times, left)).await?);
+        held.push(self.engine.acquire(&next.part_of(times, left, attendance)).await?);
         Ok(())
     }
 
     /// Tries each of `requests` once, all at the same time.
-    async fn try_all(&self, requests: &[&ResolvedRequest], times: Whole) -> Vec<Result<Hold, LockError>> {
-        let requests: Vec<_> = requests.iter().map(|request| request.part_of(times, Duration::ZERO)).collect();
+    async fn try_all(
+        &self,
+        requests: &[&ResolvedRequest],
+        times: Whole,
+        attendance: &Arc<Attendance>,
+    ) -> Vec<Result<Hold, LockError>> {
+        let requests: Vec<_> =
+            requests.iter().map(|request| request.part_of(times, Duration::ZERO, attendance)).collect();
         join_all(requests.iter().map(|request| self.engine.acquire(request))).await
+    }
+
+    /// The error of a request whose task came too late, and that lacks this `key`.
+    fn came_late(&self, key: Option<&&ResolvedRequest>, times: Whole) -> LockError {
+        let (key, waited) =
+            (key.map_or(&self.request.key, |request| &request.key).to_string(), times.give_up.start().elapsed());
+        if times.is_try() {
+            return polled_late(waited).of_lock(&key);
+        }
+        self.engine.core().note_timeout(&self.request, waited, None, None);
+        LockError::Timeout { key, waited, holder: None, held_here: false, frees_in: None }
     }
 
     /// Counts a request that ends with the `error` of the try of a key. A try is not counted by itself.
@@ -245,6 +279,10 @@ impl Entry {
         if !self.request.at_least().is_zero() {
             let confirmed = own().chain(nested()).map(|(handle, request)| handle.confirm_for(request, by));
             join_all(confirmed).await.into_iter().collect::<Result<(), _>>()?;
+        }
+        // From here on the keeper takes none of them back.
+        if let Some((taken, _)) = own().find(|(handle, _)| !handle.end_early()) {
+            return Err(taken.lost_error(false));
         }
         let now = Moment::now();
         if let Some((lost, _)) = own().find(|(handle, _)| handle.remaining_at(now).is_zero()) {

@@ -1,11 +1,11 @@
 //! [`Others`]: the locks of a guard behind its first.
 
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, ready};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::LockError;
 use crate::clock::Moment;
-use crate::local::{Hold, HoldHandle};
+use crate::local::{Hold, HoldHandle, Releasing};
 
 /// The locks of a guard behind its first.
 pub(super) struct Others {
@@ -40,10 +40,11 @@ impl Others {
     }
 }
 
-async fn release(handle: HoldHandle, hold: Option<Hold>, now: Moment) -> Result<(), LockError> {
+/// Ends the hold at once: what is not polled again keeps no lock. The future waits for the answers of the store.
+fn release(handle: HoldHandle, hold: Option<Hold>, now: Moment) -> Releasing {
     match hold {
-        Some(hold) => hold.release_beside_others(now).await,
-        None if handle.is_valid() => Ok(()),
-        None => Err(handle.lost_error(true)),
+        Some(hold) => hold.release_beside_others(now),
+        None if handle.is_valid() => Either::Left(ready(Ok(()))),
+        None => Either::Left(ready(Err(handle.lost_error(true)))),
     }
 }

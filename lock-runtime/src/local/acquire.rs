@@ -2,7 +2,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::futures::Notified;
 
@@ -10,7 +9,8 @@ mod failures;
 mod place;
 mod take_over;
 
-use failures::{error_at_timeout, fail_fast, far_answer, forked_error, shut_down, taken, too_many};
+pub(crate) use failures::polled_late;
+use failures::{comes_late, error_at_timeout, fail_fast, far_answer, forked_error, shut_down, taken, too_many};
 use place::{QueuePlace, turn_of};
 use take_over::{draw_fence, take_over};
 
@@ -45,68 +45,86 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     }
     // A task that need not wait reads the clock once.
     let mut now = attempt.started;
-    let (turn, waiting) = loop {
+    loop {
         let (slot, entered, lingering) = core.table().enter(core, request, now);
         if let Some(lingering) = lingering {
             core.note_others_wait(&lingering);
         }
-        let hold = match entered {
-            Entered::Turn { id, has_lease } => {
-                let turn = Turn::new(&slot, id);
-                if !has_lease {
-                    break (turn, None);
-                }
-                // No command is sent that would find out about a fork. The process has the lease, and its child does not.
-                if core.is_inherited() {
-                    return Err(forked_error(request));
-                }
-                match take_over(core, turn, request, now) {
-                    Ok(hold) => {
-                        metrics::waited(request.prefix(), Duration::ZERO);
-                        return Ok(hold);
+        let completing = {
+            let begun = match entered {
+                Entered::Turn { id, has_lease } => {
+                    let turn = Turn::new(&slot, id);
+                    // No command is sent that would find out about a fork. The process has the lease, and its child does not.
+                    if has_lease && core.is_inherited() {
+                        return Err(forked_error(request));
                     }
-                    Err(turn) => break (turn, None),
+                    let begun = if has_lease { take_over(core, turn, request, now) } else { Err(turn) };
+                    begun.map_err(|turn| (turn, None))
                 }
-            }
-            Entered::Joined(joined) => Hold::joined(joined, request.body),
-            Entered::Waiting(id, receiver, waiting) => {
-                let waiting = waiting.of(request.prefix());
-                let place = QueuePlace { slot: &slot, id, receiver };
-                let turn = turn_of(pin!(place.wait(&mut attempt, now)).await, &slot, request, &attempt)?;
-                now = Moment::now();
-                if attempt.is_over(now) {
-                    return Err(error_at_timeout(core, &slot, request, &attempt));
+                Entered::Joined(joined) => Ok(Hold::joined(joined, request.body)),
+                Entered::Waiting(id, receiver, waiting) => {
+                    let waiting = waiting.of(request.prefix());
+                    let place = QueuePlace { slot: &slot, id, receiver };
+                    let turn = turn_of(pin!(place.wait(&mut attempt, now)).await, &slot, request, &attempt)?;
+                    now = Moment::now();
+                    if attempt.is_over(now) {
+                        return Err(error_at_timeout(core, &slot, request, &attempt));
+                    }
+                    take_over(core, turn, request, now).map_err(|turn| (turn, Some(waiting)))
                 }
-                match take_over(core, turn, request, now) {
-                    Ok(hold) => hold,
-                    Err(turn) => break (turn, Some(waiting)),
+                Entered::Asked { holds } => {
+                    // Boxed, like everything that few waiters need: every waiter has room for the largest of what may wait here.
+                    Box::pin(wait_for_sibling(core, &slot, holds, request, &mut attempt)).await?;
+                    now = Moment::now();
+                    continue;
                 }
+                Entered::Taken => return Err(taken(core, &slot, request, &attempt, true)),
+                Entered::Full(limit) => return Err(too_many(request, limit)),
+            };
+            match begun {
+                Ok(hold) if !hold.lacks_fence(request) => {
+                    metrics::waited(request.prefix(), now.since(attempt.started));
+                    return Ok(hold);
+                }
+                // Boxed: most waiters send no command. In a block: what is moved into the box takes no room in the future.
+                begun => Box::pin(complete(core, &slot, begun, request, &mut attempt, now)),
             }
-            Entered::Asked { holds } => {
-                // Boxed, like everything that few waiters need: every waiter has room for the largest of what may wait here.
-                Box::pin(wait_for_sibling(core, &slot, holds, request, &mut attempt)).await?;
-                now = Moment::now();
-                continue;
-            }
-            Entered::Taken => return Err(taken(core, &slot, request, &attempt, true)),
-            Entered::Full(limit) => return Err(too_many(request, limit)),
         };
-        if !hold.lacks_fence(request) {
-            metrics::waited(request.prefix(), now.since(attempt.started));
+        if let Some(hold) = completing.await? {
             return Ok(hold);
         }
-        let drawn = Box::pin(draw_fence(hold, attempt.by())).await?;
         now = Moment::now();
-        if drawn.is_some() {
-            metrics::waited(request.prefix(), now.since(attempt.started));
-        } else if !attempt.is_over(now) {
-            // The hold of the readers was lost.
-            continue;
-        }
-        return drawn.ok_or_else(|| error_at_timeout(core, &slot, request, &attempt));
+    }
+}
+
+/// A hold, or the turn by which the task gets one, with its permit to wait.
+type Begun<'a> = Result<Hold, (Turn, Option<WaiterPermit<'a>>)>;
+
+/// Makes a complete hold of what the task has: with the turn it asks the store, and who joined other readers draws its fencing token.
+/// `None` when the task has to begin anew: the hold of the readers was lost, or this reader came late.
+async fn complete(
+    core: &Arc<Core>,
+    slot: &Slot,
+    begun: Begun<'_>,
+    request: &ResolvedRequest,
+    attempt: &mut Attempt,
+    mut now: Moment,
+) -> Result<Option<Hold>, LockError> {
+    let mut hold = match begun {
+        Ok(hold) => hold,
+        Err((turn, waiting)) => drive(core, turn, request, attempt, &mut now, waiting).await?,
     };
-    // Boxed: most waiters send no command.
-    Box::pin(drive(core, turn, request, &mut attempt, now, waiting)).await
+    if hold.lacks_fence(request) {
+        let drawn = Box::pin(draw_fence(hold, request, attempt.by())).await?;
+        now = Moment::now();
+        hold = match drawn {
+            Some(hold) => hold,
+            None if attempt.is_over(now) => return Err(error_at_timeout(core, slot, request, attempt)),
+            None => return Ok(None),
+        };
+    }
+    metrics::waited(request.prefix(), now.since(attempt.started));
+    Ok(Some(hold))
 }
 
 /// A single try waits for the outcome of a sibling's turn: what the sibling is told is true for the try, too. So it gets an error,
@@ -134,14 +152,15 @@ async fn wait_for_sibling(
     }
 }
 
-/// Does one step after another until the hold starts. The first step is taken at `now`, and reads no clock.
+/// Does one step after another until the hold starts, or the task joins a hold. The first step is taken at `now`, and reads no
+/// clock. The last one is then `now`.
 /// Without a permit in `waiting`, the task gets one before its first step that waits.
 async fn drive(
     core: &Arc<Core>,
     mut turn: Turn,
     request: &ResolvedRequest,
     attempt: &mut Attempt,
-    mut now: Moment,
+    now: &mut Moment,
     mut waiting: Option<WaiterPermit<'_>>,
 ) -> Result<Hold, LockError> {
     let slot = Arc::clone(turn.slot());
@@ -151,7 +170,7 @@ async fn drive(
         let request = patient.as_deref().unwrap_or(tried);
         let changed = register(core, &slot, request)?;
         let takings = slot.takings();
-        let step = turn.step(request, attempt, now);
+        let step = turn.step(request, attempt, *now);
         if let Some(error) = step.needs_store().then(|| fail_fast(core, request)).flatten() {
             return Err(error);
         }
@@ -160,8 +179,7 @@ async fn drive(
         }
         match step {
             Step::Hold => {
-                if let Some(handle) = Hold::start(&turn, request, now) {
-                    metrics::waited(request.prefix(), now.since(attempt.started));
+                if let Some(handle) = Hold::start(&turn, request, *now) {
                     return Ok(Hold::new(turn, handle, request.body));
                 }
             }
@@ -173,30 +191,22 @@ async fn drive(
             Step::Rejoin => {
                 turn = match slot.rejoin(turn, request) {
                     Rejoined::Turn(turn) => turn,
-                    Rejoined::Joined(joined) => {
-                        metrics::waited(request.prefix(), now.since(attempt.started));
-                        let hold = Hold::joined(joined, request.body);
-                        if !hold.lacks_fence(request) {
-                            return Ok(hold);
-                        }
-                        let drawn = Box::pin(draw_fence(hold, attempt.by())).await?;
-                        return drawn.ok_or_else(|| error_at_timeout(core, &slot, request, attempt));
-                    }
+                    Rejoined::Joined(joined) => return Ok(Hold::joined(joined, request.body)),
                     Rejoined::Waiting(id, receiver) => {
                         if waiting.is_none() {
                             waiting = Some(admit(core, request)?);
                         }
                         let place = QueuePlace { slot: &slot, id, receiver };
-                        turn_of(pin!(place.wait(attempt, now)).await, &slot, request, attempt)?
+                        turn_of(pin!(place.wait(attempt, *now)).await, &slot, request, attempt)?
                     }
                     Rejoined::AnyPermit(share, place) => {
                         drop(waiting);
-                        return Box::pin(wait_for_any_permit(core, share, place, request, attempt)).await;
+                        return Box::pin(wait_for_any_permit(core, share, place, request, attempt, now)).await;
                     }
                 };
             }
             Step::GiveUp if patient.is_none() && tried.is_try() && slot.may_be_yielded() => {
-                patient = wait_for_yield(core, tried, attempt, now);
+                patient = wait_for_yield(core, tried, attempt, *now);
                 match admit(core, tried) {
                     Ok(permit) if patient.is_some() => waiting = Some(permit),
                     _ => return Err(error_at_timeout(core, &slot, tried, attempt)),
@@ -205,19 +215,19 @@ async fn drive(
             Step::GiveUp => return Err(error_at_timeout(core, &slot, tried, attempt)),
             // A token is made once per ask, so a system call beside the round trip is acceptable.
             Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked_error(request)),
-            Step::Confirm(_) if attempt.note_outlived(slot.outlived_lease(now)) => {
+            Step::Confirm(_) if attempt.note_outlived(slot.outlived_lease(*now)) => {
                 attempt.tried = true;
                 return Err(error_at_timeout(core, &slot, request, attempt));
             }
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
                 attempt.tried = true;
-                let deadline = answer_deadline(core, attempt, now);
+                let deadline = answer_deadline(core, attempt, *now);
                 if let Some(outcome) = send(core, &turn, request, &step, takings, deadline).await {
-                    on_outcome(core, &slot, request, attempt, now, outcome)?;
+                    on_outcome(core, &slot, request, attempt, deadline, outcome)?;
                 }
             }
         }
-        now = Moment::now();
+        *now = Moment::now();
     }
 }
 
@@ -239,14 +249,15 @@ async fn wait_for_any_permit(
     place: OldPlace,
     request: &ResolvedRequest,
     attempt: &mut Attempt,
+    now: &mut Moment,
 ) -> Result<Hold, LockError> {
-    let now = Moment::now();
-    let (slot, entered) = core.table().enter_again(core, request, share, place, now);
+    *now = Moment::now();
+    let (slot, entered) = core.table().enter_again(core, request, share, place, *now);
     let (turn, waiting) = match entered {
         Entered::Turn { id, .. } => (Turn::new(&slot, id), None),
         Entered::Waiting(id, receiver, waiting) => {
             let place = QueuePlace { slot: &slot, id, receiver };
-            let waited = pin!(place.wait(attempt, now)).await;
+            let waited = pin!(place.wait(attempt, *now)).await;
             (turn_of(waited, &slot, request, attempt)?, Some(waiting.of(request.prefix())))
         }
         Entered::Full(limit) => return Err(too_many(request, limit)),
@@ -255,8 +266,8 @@ async fn wait_for_any_permit(
             return Err(error_at_timeout(core, &slot, request, attempt));
         }
     };
-    let now = Moment::now();
-    match take_over(core, turn, request, now) {
+    *now = Moment::now();
+    match take_over(core, turn, request, *now) {
         Ok(hold) => Ok(hold),
         Err(turn) => Box::pin(drive(core, turn, request, attempt, now, waiting)).await,
     }
@@ -330,13 +341,14 @@ async fn send(
     })
 }
 
-/// Takes in the outcome of a command that was sent at `sent`. Returns the error that ends the attempt.
+/// Takes in the outcome of a command that had to be answered by `deadline`, which counts from when it was sent. Returns the error that
+/// ends the attempt.
 fn on_outcome(
     core: &Core,
     slot: &Slot,
     request: &ResolvedRequest,
     attempt: &mut Attempt,
-    sent: Moment,
+    deadline: Deadline,
     outcome: Result<(), StoreError>,
 ) -> Result<(), LockError> {
     match outcome {
@@ -359,7 +371,8 @@ fn on_outcome(
             // Without a connection nothing was asked, so a short time does not excuse the failure.
             let is_unsent = error.reach == Reach::Unsent;
             // A command that the timeout cut short says nothing about the server.
-            if !error.out_of_time || is_unsent || sent.elapsed() >= brief || !attempt.give_up().has_passed() {
+            let is_cut_short = deadline.start().elapsed() < brief && attempt.give_up().has_passed();
+            if !error.out_of_time || is_unsent || !(is_cut_short || comes_late(deadline)) {
                 slot.record_failure(Some(error));
             }
             attempt.record_failure();

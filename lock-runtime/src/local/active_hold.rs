@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::early::Early;
 use super::readers::Readers;
 use super::resolved_request::{PrefixPlace, ResolvedRequest};
 use super::terms::Terms;
@@ -38,6 +39,8 @@ pub(super) struct ActiveHold {
     pub(super) confirmed: Option<Moment>,
     /// Whether that was for a hold before this one: the rest of the lease is shorter than this hold may last.
     pub(super) is_inherited: bool,
+    /// While its acquire goes on. Readers have theirs in `readers`.
+    pub(super) early: Option<Arc<Early>>,
     /// Counts the hold for as long as it lasts. Each of several readers has its own.
     pub(super) holding: Option<metrics::Holding>,
 }
@@ -60,6 +63,7 @@ impl ActiveHold {
         if request.is_part() {
             hold.own = Deadline::new(now, request.expire);
             (hold.renew, hold.body, hold.terms, hold.kept_until) = (true, false, None, None);
+            hold.note_early(request.early().as_ref());
         }
         hold
     }
@@ -94,6 +98,7 @@ impl ActiveHold {
             own,
             confirmed: None,
             is_inherited: false,
+            early: None,
             holding: Some(holding),
         }
     }

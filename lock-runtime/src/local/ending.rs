@@ -204,12 +204,12 @@ impl Core {
 }
 
 impl State {
-    /// A hold whose rest is over, or to which none of the called readers came.
+    /// A hold whose rest is over, to which none of the called readers came, or whose task did not come while it was early.
     fn unused_hold(&self, now: Moment) -> Option<u64> {
         let lease = self.lease.as_ref()?;
         let hold = lease.hold.as_ref()?;
         let has_no_reader = hold.readers.as_ref().is_some_and(|readers| readers.is_empty());
-        let is_unused = if hold.rests { !lease.keeps_out(now) } else { has_no_reader };
+        let is_unused = if hold.rests { !lease.keeps_out(now) } else { has_no_reader || hold.is_taken_back() };
         is_unused.then_some(hold.id)
     }
 

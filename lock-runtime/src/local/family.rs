@@ -116,6 +116,9 @@ impl Family {
         if let Some((idle, turn)) = self.idle_permit(share, Some(id)) {
             return (idle, Entered::Turn { id: turn, has_lease: false });
         }
+        for slot in self.slots.iter().filter(|slot| slot.share == Some(share)) {
+            slot.state.lock().note_waiter_for_early(slot);
+        }
         (slot, Entered::Waiting(id, receiver, waiting))
     }
 

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use super::active_hold::ActiveHold;
 use super::asking::ReleaseDone;
 use super::core::Core;
+use super::early::Early;
 use super::lease::{Fences, Lease};
 use super::resolved_request::ResolvedRequest;
 use super::slot::Slot;
@@ -49,6 +50,8 @@ struct HoldInner {
     terms: Option<Arc<Terms>>,
     /// For the calls that enter the hold again inside of its body.
     reentry: Reentry,
+    /// While the acquire goes on (see `early.rs`).
+    early: Option<Arc<Early>>,
     /// Counts the hold of one of several readers until it ends.
     holding: Mutex<Option<metrics::Holding>>,
 }
@@ -58,17 +61,38 @@ impl HoldHandle {
         turn: &Turn,
         token: Token,
         fence: OnceLock<u64>,
-        terms: Option<Arc<Terms>>,
+        request: &ResolvedRequest,
         holding: Option<metrics::Holding>,
     ) -> Self {
         let (slot, id, holding) = (Arc::clone(turn.slot()), turn.id(), Mutex::new(holding));
-        Self(Arc::new(HoldInner { slot, id, token, fence, terms, reentry: Reentry::new(), holding }))
+        let (terms, early) = (request.terms.clone(), request.early());
+        Self(Arc::new(HoldInner { slot, id, token, fence, terms, reentry: Reentry::new(), early, holding }))
     }
 
     /// For a reader that has joined the hold `id` of others.
-    pub(super) fn of_reader(slot: &Arc<Slot>, id: u64, token: Token, holding: metrics::Holding) -> Self {
+    pub(super) fn of_reader(
+        slot: &Arc<Slot>,
+        id: u64,
+        token: Token,
+        holding: metrics::Holding,
+        early: Option<Arc<Early>>,
+    ) -> Self {
         let (slot, fence, holding) = (Arc::clone(slot), OnceLock::new(), Mutex::new(Some(holding)));
-        Self(Arc::new(HoldInner { slot, id, token, fence, terms: None, reentry: Reentry::new(), holding }))
+        Self(Arc::new(HoldInner { slot, id, token, fence, terms: None, reentry: Reentry::new(), early, holding }))
+    }
+
+    pub(super) fn early(&self) -> Option<&Arc<Early>> {
+        self.0.early.as_ref()
+    }
+
+    /// Ends the time in which the keeper may take the hold back. Returns `false` when the keeper has done so.
+    pub(crate) fn end_early(&self) -> bool {
+        self.0.early.as_ref().is_none_or(|early| early.end())
+    }
+
+    /// Whether the keeper has taken the hold back, because its task did not come (rule L7).
+    pub(crate) fn is_taken_back(&self) -> bool {
+        self.0.early.as_ref().is_some_and(|early| early.is_taken_back())
     }
 
     /// The turn that the hold has.

@@ -72,7 +72,7 @@ impl Hold {
         if let Some(owner) = dead_owner.filter(|owner| !turn.core().is_own_token(owner)) {
             observe::took_over(&request.key, owner.label().as_deref());
         }
-        Some(HoldHandle::new(turn, token, fence, request.terms.clone(), holding))
+        Some(HoldHandle::new(turn, token, fence, request, holding))
     }
 
     pub(super) fn new(turn: Turn, handle: HoldHandle, body: bool) -> Self {
@@ -104,8 +104,20 @@ impl Hold {
         self.end(true, now)
     }
 
+    /// Takes the turn of the hold, to end it. `None` when that is done, by the task or by the keeper.
+    fn take_turn(&mut self) -> Option<Turn> {
+        let turn = self.turn.take()?;
+        if self.handle.end_early() {
+            return Some(turn);
+        }
+        // The turn and the lease may be another task's by now.
+        turn.defuse();
+        self.handle.end_counting();
+        None
+    }
+
     fn end(mut self, beside_others: bool, now: Moment) -> Releasing {
-        let Some(turn) = self.turn.take() else { return Either::Left(ready(Ok(()))) };
+        let Some(turn) = self.take_turn() else { return Either::Left(ready(Ok(()))) };
         let ended = turn.slot().end(turn.id(), now);
         self.handle.end_counting();
         if matches!(ended.ending, Ending::Joint) {
@@ -224,7 +236,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let Some(turn) = self.turn.take() else { return };
+        let Some(turn) = self.take_turn() else { return };
         let ended = turn.slot().end_dropped(turn.id());
         self.handle.end_counting();
         turn.conclude(ended, |stale, hold| self.release_lost(stale, hold));

@@ -187,10 +187,11 @@ impl State {
 
 impl Slot {
     /// Takes in that another process waits. Returns the lease that has to yield to it.
-    pub(super) fn on_contention(&self) -> Option<Lingered> {
+    pub(super) fn on_contention(self: &Arc<Self>) -> Option<Lingered> {
         let mut state = self.state.lock();
         if let Some(lease) = &mut state.lease {
             lease.note_contention();
+            state.note_waiter_for_early(self);
         } else if state.pending.as_mut().is_some_and(|pending| pending.note_contention()) {
             self.changed.notify_waiters();
         }
@@ -198,7 +199,7 @@ impl Slot {
     }
 
     /// Takes in that another queue of this process waits for the lock. Returns the lease that has to yield to it.
-    pub(super) fn on_waiter_beside(&self, waits: bool) -> Option<Lingered> {
+    pub(super) fn on_waiter_beside(self: &Arc<Self>, waits: bool) -> Option<Lingered> {
         let mut state = self.state.lock();
         match (&mut state.lease, waits) {
             (Some(lease), true) => lease.note_contention(),
@@ -206,6 +207,7 @@ impl Slot {
             (None, true) => state.pending.iter_mut().for_each(|pending| pending.note_waiter_behind()),
             (_, false) => {}
         }
+        state.note_waiter_for_early(self);
         self.yield_lingering(&mut state)
     }
 

@@ -159,7 +159,7 @@ impl Offers {
 
 /// A task came late, at `now`. The next time others wait for twice as long as it needed. So a process whose tasks are all polled
 /// late gets the lock, too. More than a second would help nobody.
-fn patience_with(since: Option<Moment>, now: Moment) -> Duration {
+pub(super) fn patience_with(since: Option<Moment>, now: Moment) -> Duration {
     let needed = since.map_or(Duration::ZERO, |since| (now.since(since) + TURN_PATIENCE) * 2);
     if needed > UNUSED_LEASE_KEPT_FOR * 2 { TURN_PATIENCE } else { needed.clamp(TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR) }
 }

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::early::{Attendance, Early};
 use super::handle::HoldHandle;
 use super::resolved_request::ResolvedRequest;
 use super::slot::{Slot, State, Waiter};
@@ -22,6 +23,8 @@ pub(super) struct Readers {
     /// The waiters that were called to the hold, and have not come yet.
     called: BTreeSet<u64>,
     called_at: Moment,
+    /// Those whose acquire is not over yet.
+    pub(super) early: Vec<Arc<Early>>,
 }
 
 /// What the keeper finds about the waiters that were called.
@@ -38,7 +41,7 @@ pub(super) enum Calls {
 impl Readers {
     /// The hold of one reader.
     pub(super) fn first(now: Moment) -> Self {
-        Self { active: 1, called: BTreeSet::new(), called_at: now }
+        Self { active: 1, called: BTreeSet::new(), called_at: now, early: Vec::new() }
     }
 
     /// Whether nobody has the hold, and nobody may still come.
@@ -94,13 +97,16 @@ impl State {
             // The keeper confirms the longer lease.
             hold.confirmed = None;
         }
+        // Without its token a reader has the hold early.
+        let early = request.early().or_else(|| request.fenced.then(|| Early::new(&Attendance::new())));
+        hold.note_early(early.as_ref());
         let (id, token) = (hold.id, lease.token.clone());
         let holding = lease.holds.begin(request.prefix(), Path::HandOver);
         self.counts.count(Path::HandOver);
-        if is_longer || rested {
+        if is_longer || rested || early.is_some() {
             self.track(slot);
         }
-        Some(HoldHandle::of_reader(slot, id, token, holding))
+        Some(HoldHandle::of_reader(slot, id, token, holding, early))
     }
 
     /// Takes all waiters, to call them to the hold. The caller sends the calls when the state is unlocked.

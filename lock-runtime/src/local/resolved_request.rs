@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::early::{Attendance, Early};
 use super::terms::{Terms, Whole};
 use crate::share::Share;
 
@@ -63,9 +64,14 @@ impl ResolvedRequest {
         self.terms.as_ref()?.whole.as_ref()
     }
 
+    /// What the keeper knows the hold of such a part by, until all keys are held.
+    pub(super) fn early(&self) -> Option<Arc<Early>> {
+        self.terms.as_ref()?.early.clone()
+    }
+
     /// The same request as a part of one for several keys, which wants `timeout` for this key.
-    pub(crate) fn part_of(&self, whole: Whole, timeout: Duration) -> Self {
-        Self { timeout, terms: Some(Terms::of_part(self.terms.as_deref(), whole)), ..self.clone() }
+    pub(crate) fn part_of(&self, whole: Whole, timeout: Duration, attendance: &Arc<Attendance>) -> Self {
+        Self { timeout, terms: Some(Terms::of_part(self.terms.as_deref(), whole, attendance)), ..self.clone() }
     }
 
     /// Whether the lease may be kept for the next hold here.

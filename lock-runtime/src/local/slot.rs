@@ -158,6 +158,7 @@ impl Slot {
         let (sender, receiver) = oneshot::channel();
         let id = state.new_id();
         state.add_waiter(id, Waiter { sender, fenced: request.fenced, patience: TURN_PATIENCE });
+        state.note_waiter_for_early(self);
         Entered::Waiting(id, receiver, waiting)
     }
 

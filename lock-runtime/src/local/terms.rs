@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::early::{Attendance, Early};
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::lease_bounds::check_max_hold;
@@ -37,6 +38,8 @@ pub(crate) struct Terms {
     /// Of a request for one of several keys: the time of the request for all of them. It is here because every waiter has room for
     /// what is in the request itself.
     pub(super) whole: Option<Whole>,
+    /// The hold of such a part is early until all keys are held.
+    pub(super) early: Option<Arc<Early>>,
     /// Whether the hold was lost because it had lasted for `max_hold`.
     is_spent: AtomicBool,
 }
@@ -58,14 +61,22 @@ impl Terms {
             kept_lease = settings.drift().lease_for(at_least.saturating_add(settings.command_timeout));
             settings.check_lease("at_least", kept_lease)?;
         }
-        Ok(Some(Arc::new(Self { max_hold, at_least, kept_lease, whole: None, is_spent: AtomicBool::new(false) })))
+        Ok(Some(Arc::new(Self {
+            max_hold,
+            at_least,
+            kept_lease,
+            whole: None,
+            early: None,
+            is_spent: AtomicBool::new(false),
+        })))
     }
 
     /// The terms of a request for one of several keys, which has these `terms`. All of the requests together have the time `whole`.
-    pub(super) fn of_part(terms: Option<&Self>, whole: Whole) -> Arc<Self> {
+    pub(super) fn of_part(terms: Option<&Self>, whole: Whole, attendance: &Arc<Attendance>) -> Arc<Self> {
         let (max_hold, at_least, kept_lease) =
             terms.map_or_else(Default::default, |terms| (terms.max_hold, terms.at_least, terms.kept_lease));
-        Arc::new(Self { max_hold, at_least, kept_lease, whole: Some(whole), is_spent: AtomicBool::new(false) })
+        let (whole, early) = (Some(whole), Some(Early::new(attendance)));
+        Arc::new(Self { max_hold, at_least, kept_lease, whole, early, is_spent: AtomicBool::new(false) })
     }
 
     /// Whether they say nothing of the time of the hold.

@@ -1,11 +1,13 @@
 //! The keeper's upkeep of a slot's lease: when it looks, and what it decides.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::active_hold::ActiveHold;
+use super::early::Present;
 use super::lease::Lease;
 use super::lingering::Lingered;
 use super::readers::Calls;
@@ -38,7 +40,7 @@ pub(crate) enum Action {
     LookAgain,
     /// A renewal now.
     Renew(Renewal),
-    /// The hold has no user any more: its rest is over, or none of the called readers came.
+    /// The hold has no user any more: its rest is over, none of the called readers came, or its task did not come while it was early.
     EndUnused,
     /// The hold on the lease of this token has ended.
     Lost(Token, LossReason),
@@ -140,6 +142,8 @@ impl Slot {
         let hold = state.lease.as_mut().and_then(|lease| lease.hold.as_mut());
         let held_long = hold.and_then(|hold| hold.note_long(long, now));
         let calls = if self.share.is_some() { state.check_calls(now) } else { Calls::Answered };
+        let mut called = Vec::new();
+        let present = state.check_early(self, now, &mut called);
         if trigger == Trigger::Timer
             && let Some(lease) = &mut state.lease
         {
@@ -147,7 +151,7 @@ impl Slot {
             lease.upkeep.entries.due.take_if(|(at, _)| *at <= Instant::now());
         }
         let rests = state.lease.as_ref().is_some_and(Lease::rests);
-        let action = if calls == Calls::Abandoned && !rests {
+        let action = if (calls == Calls::Abandoned || present == Present::Nobody) && !rests {
             Action::EndUnused
         } else if let Some(lingered) = state.take_lingering_if_over(&self.key, trigger, now) {
             Action::ReleaseLingered(lingered)
@@ -165,7 +169,11 @@ impl Slot {
                 state.track(self);
             }
         }
+        if present == Present::Wanted {
+            state.track(self);
+        }
         drop(locked);
+        called.into_iter().for_each(Waker::wake);
         if let Some(held_for) = held_long {
             self.core.note_long_hold(self, held_for);
         }
@@ -215,6 +223,7 @@ impl Slot {
             mutant!(LateHandOver => return (Action::Done, None));
             return (Action::Lost(lease.token.clone(), LossReason::Deadline), None);
         }
+        let left = hold.attendance_due_in(now).map_or(left, |due_in| due_in.min(left));
         if trigger == Trigger::Tick && hold.confirmed.is_none() && is_young(hold, now) {
             return (Action::LookAgain, None);
         }

@@ -226,3 +226,45 @@ async fn a_kept_release_whose_connection_was_cut_delays_nobody_for_more_than_a_s
     let late = kept.await;
     assert!(!late.as_ref().is_err_and(LockError::is_lost), "{late:?}");
 }
+
+/// Polls `acquiring` for a while, and no more.
+async fn poll_for_a_while<T>(acquiring: &mut Pin<Box<dyn Future<Output = T> + Send>>) {
+    assert!(tokio::time::timeout(Duration::from_millis(300), acquiring).await.is_err());
+}
+
+#[tokio::test]
+async fn a_kept_future_that_has_some_of_its_keys_delays_nobody() {
+    let server = Server::start();
+    let (locks, other) = (manager(&server, "north").await, manager(&server, "south").await);
+    let last = other.lock("p", "l").acquire().await.unwrap();
+    let mut kept =
+        Box::pin(locks.lock_all("p", ["k", "l"]).timeout(LONG).acquire()) as Pin<Box<dyn Future<Output = _> + Send>>;
+    poll_for_a_while(&mut kept).await;
+    assert!(server.keys().contains_key("p:k"));
+    let process = waited(&other).await;
+    assert!(process < PASSED_ON + NOISE, "{process:?}");
+    poll_for_a_while(&mut kept).await;
+    assert!(server.keys().contains_key("p:k"), "it has taken its first key again");
+    let sibling = waited(&locks).await;
+    assert!(sibling < PASSED_ON + NOISE, "{sibling:?}");
+    poll_for_a_while(&mut kept).await;
+    eventually("the key is free although nobody asks", EVERYBODY + NOISE, || !server.keys().contains_key("p:k")).await;
+    last.release().await.unwrap();
+    kept.await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_kept_reader_that_has_no_fencing_token_yet_delays_no_writer() {
+    let server = Server::start();
+    let (locks, other) = (manager(&server, "north").await, manager(&server, "south").await);
+    let first = locks.lock("p", "k").read().acquire().await.unwrap();
+    let mut kept = Box::pin(locks.lock("p", "k").read().fenced(true).timeout(EVERYBODY).acquire());
+    // It has joined the first reader, and draws its token.
+    assert!(kept.as_mut().now_or_never().is_none());
+    first.release().await.unwrap();
+    let writer = waited(&other).await;
+    assert!(writer < PASSED_ON + NOISE, "{writer:?}");
+    tokio::time::sleep(EVERYBODY).await;
+    let late = kept.await;
+    assert!(late.as_ref().is_err_and(LockError::is_timeout), "{late:?}");
+}

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::clock::Moment;
+use crate::clock::{Deadline, Moment};
 use crate::local::asking::LockStatus;
 use crate::local::attempt::Attempt;
 use crate::local::core::Core;
 use crate::local::resolved_request::ResolvedRequest;
 use crate::local::slot::Slot;
 use crate::store::{Store, StoreError};
-use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER};
+use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, TURN_PATIENCE};
 use crate::{BackendError, LockError};
 
 /// The error of a task that does not wait for a store that was away for as long as the user set.
@@ -42,6 +42,21 @@ pub(super) fn forked_error(request: &ResolvedRequest) -> LockError {
     LockError::Forked { key: request.key.to_string() }
 }
 
+/// Whether a task was not polled when its command had to be answered, by `deadline`. Then it says nothing of the store that the task
+/// read no answer.
+pub(super) fn comes_late(deadline: Deadline) -> bool {
+    mutant!(UnreadIsSilence => return false);
+    deadline.start().elapsed() > deadline.span().saturating_add(TURN_PATIENCE)
+}
+
+/// The error of a single try whose task was not polled for so long that its time is up.
+pub(crate) fn polled_late(waited: Duration) -> StoreError {
+    StoreError::later(BackendError::new(format!(
+        "the task was polled again only {waited:?} after its call, when its time was up: it is not known whether the lock \
+         is free; something blocks the runtime's threads"
+    )))
+}
+
 /// Why a single try can't say whether the lock is taken, or why siblings can't: they read no answer in time. A try that says
 /// "busy" means that somebody has the lock. A longer wait that ends says only that its time is over.
 fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> Option<StoreError> {
@@ -52,10 +67,7 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
     let is_unread_try = attempt.is_try() && attempt.tried && !waits;
     if is_unread_try && attempt.is_over(Moment::now()) {
         // The lock may have been granted meanwhile, and passed on because this task did not come (rule L7).
-        return Some(StoreError::later(BackendError::new(format!(
-            "the task was polled again only {waited:?} after its call, when its time was up: it is not known whether the \
-             lock is free; something blocks the runtime's threads"
-        ))));
+        return Some(polled_late(waited));
     }
     // Siblings may have asked one after another, each of them gone before the store answered.
     (is_unread_try || attempt.has_counted_none(core.answers())).then(|| core.store().unanswered(&request.key, waited))

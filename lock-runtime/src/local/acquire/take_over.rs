@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::failures::comes_late;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::local::core::Core;
@@ -31,15 +32,27 @@ pub(super) fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now:
     }
 }
 
-/// Draws a fencing token for a reader that has joined the hold of others. A hold that starts has its token already. A draw that
-/// fails is repeated while there is time. `None` when the hold was lost meanwhile.
-pub(super) async fn draw_fence(hold: Hold, by: Deadline) -> Result<Option<Hold>, LockError> {
+/// Draws a fencing token for a reader that has joined the hold of others. A hold that starts has its token already. `None` when the
+/// hold was lost meanwhile, or the reader did not come for so long that its part was taken back (rule L7).
+pub(super) async fn draw_fence(hold: Hold, request: &ResolvedRequest, by: Deadline) -> Result<Option<Hold>, LockError> {
+    // Whoever gathers several keys is called for all of them, and has them all later.
+    let early = hold.handle().early().filter(|_| !request.is_part()).map(Arc::clone);
+    let drawing = repeat_draw(hold, by);
+    let Some(early) = early else { return drawing.await };
+    let drawn = early.attendance().attend(drawing).await.transpose()?.flatten();
+    Ok(drawn.filter(|_| early.end()))
+}
+
+/// A draw that fails is repeated while there is time.
+async fn repeat_draw(hold: Hold, by: Deadline) -> Result<Option<Hold>, LockError> {
     mutant!(FailedDrawNotRepeated => return hold.handle().borrow(true, by).await.map(|_| Some(hold)));
     let mut failures = 0;
     while hold.handle().is_valid() {
         match hold.handle().draw(by.counted_from(Moment::now())).await {
             Ok(true) => return Ok(Some(hold)),
             Ok(false) => return Ok(None),
+            // An answer that the task did not come to read says nothing of the store.
+            Err(_) if comes_late(by) => return Ok(None),
             Err(error) => {
                 failures += 1;
                 let pause = ASK_BACKOFF.pause(failures);

@@ -1,0 +1,231 @@
+//! [`Early`]: a hold that is there before its acquire is over. It is one of several keys while the task waits for the others, or the
+//! part of a reader that still draws its fencing token.
+//!
+//! Rule L7 counts for it as for a turn: a task that does not come when it is called keeps nobody out. A task that waits is not
+//! polled while nothing happens. So the keeper calls it, again and again, and the task comes by being polled ([`Attendance::attend`]).
+//! When the task does not come, the keeper ends the hold as the task itself would by a drop.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::active_hold::ActiveHold;
+use super::offer::patience_with;
+use super::slot::{Slot, State};
+use crate::clock::Moment;
+use crate::mutex::Mutex;
+use crate::timing::{CALLED_EVERY, EARLY_HOLD_KEPT_FOR, TURN_PATIENCE};
+
+/// Whether the task of early holds comes when it is called. All keys of a request have one.
+#[derive(Debug)]
+pub(crate) struct Attendance(Mutex<Roll>);
+
+#[derive(Debug)]
+struct Roll {
+    /// Calls the task. `None` before its first poll.
+    waker: Option<Waker>,
+    /// When the task was called, if it has not come since.
+    called: Option<Moment>,
+    /// When it last came because it was called.
+    came: Option<Moment>,
+    /// How long the task may take to come when others wait.
+    patience: Duration,
+    /// Whether one of its holds was taken back, and the task does not know it yet.
+    is_short: bool,
+}
+
+impl Attendance {
+    pub(crate) fn new() -> Arc<Self> {
+        let roll = Roll { waker: None, called: None, came: None, patience: TURN_PATIENCE, is_short: false };
+        Arc::new(Self(Mutex::new(roll)))
+    }
+
+    /// Polls `future`. `None` when one of the holds was taken back because nothing was polled.
+    pub(crate) async fn attend<F: Future>(&self, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        poll_fn(|context| match self.come(context.waker()) {
+            Comes::InTime => future.as_mut().poll(context).map(Some),
+            Comes::TooLate => Poll::Ready(None),
+        })
+        .await
+    }
+
+    /// The task is polled.
+    fn come(&self, waker: &Waker) -> Comes {
+        let mut roll = self.0.lock();
+        if let Some(called) = roll.called.take() {
+            let now = Moment::now();
+            roll.came = Some(now);
+            // Who comes late has more time from then on (rule L7), and so a set of keys is had in the end.
+            if now.since(called) > TURN_PATIENCE {
+                roll.patience = patience_with(Some(called), now);
+            }
+        }
+        let is_known = roll.waker.as_ref().is_some_and(|known| known.will_wake(waker));
+        // A waker may be the last that knows of its task. So it is dropped without the lock.
+        let replaced = if is_known { None } else { roll.waker.replace(waker.clone()) };
+        let comes = if std::mem::take(&mut roll.is_short) { Comes::TooLate } else { Comes::InTime };
+        drop(roll);
+        drop(replaced);
+        comes
+    }
+
+    /// Whether the task has not come for so long that others can't wait for it. Calls the task, if it was not called since it came.
+    /// While nobody waits, it is called from time to time.
+    fn is_absent(&self, is_wanted: bool, now: Moment, calls: &mut Vec<Waker>) -> bool {
+        let mut roll = self.0.lock();
+        let Some(called) = roll.called else {
+            if is_wanted || roll.called_again_in(now).is_zero() {
+                roll.called = Some(now);
+                calls.extend(roll.waker.clone());
+            }
+            return false;
+        };
+        let absent_for = now.since(called);
+        absent_for >= EARLY_HOLD_KEPT_FOR || (is_wanted && absent_for > roll.patience)
+    }
+
+    /// When the keeper has to look again although nobody is known to wait.
+    fn due_in(&self, now: Moment) -> Duration {
+        let roll = self.0.lock();
+        roll.called
+            .map_or_else(|| roll.called_again_in(now), |called| EARLY_HOLD_KEPT_FOR.saturating_sub(now.since(called)))
+    }
+}
+
+impl Roll {
+    fn called_again_in(&self, now: Moment) -> Duration {
+        self.came.map_or(Duration::ZERO, |came| CALLED_EVERY.saturating_sub(now.since(came)))
+    }
+}
+
+/// How a task comes that is polled.
+enum Comes {
+    InTime,
+    /// One of its holds was taken back meanwhile.
+    TooLate,
+}
+
+/// A hold that is early, from the view of its task and of the keeper. One of the two decides how that ends.
+#[derive(Debug)]
+pub(crate) struct Early {
+    attendance: Arc<Attendance>,
+    fate: OnceLock<Fate>,
+}
+
+/// How a hold stops being early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Its task has it for good, or has ended it.
+    Ended,
+    /// The keeper took it back.
+    TakenBack,
+}
+
+impl Early {
+    pub(crate) fn new(attendance: &Arc<Attendance>) -> Arc<Self> {
+        Arc::new(Self { attendance: Arc::clone(attendance), fate: OnceLock::new() })
+    }
+
+    pub(super) fn attendance(&self) -> &Attendance {
+        &self.attendance
+    }
+
+    /// From here on the keeper does not take the hold back. Returns `false` when it has done so already.
+    pub(super) fn end(&self) -> bool {
+        *self.fate.get_or_init(|| Fate::Ended) == Fate::Ended
+    }
+
+    pub(super) fn is_taken_back(&self) -> bool {
+        self.fate.get() == Some(&Fate::TakenBack)
+    }
+
+    /// Takes the hold back when its task is absent. Returns whether it did.
+    fn take_if_absent(&self, is_wanted: bool, now: Moment, calls: &mut Vec<Waker>) -> bool {
+        let is_absent = self.attendance.is_absent(is_wanted, now, calls);
+        let is_taken = is_absent && *self.fate.get_or_init(|| Fate::TakenBack) == Fate::TakenBack;
+        if is_taken {
+            self.attendance.0.lock().is_short = true;
+        }
+        is_taken
+    }
+
+    fn is_open(&self) -> bool {
+        self.fate.get().is_none()
+    }
+}
+
+impl ActiveHold {
+    /// Notes that the hold, or the part that one reader has in it, is early.
+    pub(super) fn note_early(&mut self, early: Option<&Arc<Early>>) {
+        mutant!(EarlyHoldsKept => return);
+        match &mut self.readers {
+            Some(readers) => readers.early.extend(early.cloned()),
+            None => self.early = early.cloned(),
+        }
+    }
+
+    fn early(&self) -> impl Iterator<Item = &Arc<Early>> {
+        let of_readers = self.readers.iter().flat_map(|readers| &readers.early);
+        self.early.iter().chain(of_readers).filter(|early| early.is_open())
+    }
+
+    /// Whether somebody has it early.
+    pub(super) fn is_early(&self) -> bool {
+        self.early().next().is_some()
+    }
+
+    /// Whether the keeper has taken it back from its only task.
+    pub(super) fn is_taken_back(&self) -> bool {
+        self.early.as_ref().is_some_and(|early| early.is_taken_back())
+    }
+
+    /// In how long the keeper has to see whether the tasks come that have it early.
+    pub(super) fn attendance_due_in(&self, now: Moment) -> Option<Duration> {
+        self.early().map(|early| early.attendance.due_in(now)).min()
+    }
+}
+
+/// What the keeper finds about the tasks that have a hold early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Present {
+    /// All have come so far, or nobody waits.
+    Yes,
+    /// Others wait, so the keeper looks again soon.
+    Wanted,
+    /// None came, and nobody else has the hold.
+    Nobody,
+}
+
+impl State {
+    /// Takes the hold back from tasks that do not come. `calls` has the calls of the others: they are sent when the state is unlocked.
+    pub(super) fn check_early(&mut self, slot: &Slot, now: Moment, calls: &mut Vec<Waker>) -> Present {
+        let waits_here = !self.waiters.is_empty() || slot.permits.as_ref().is_some_and(|permits| permits.len() > 0);
+        let Some(lease) = &mut self.lease else { return Present::Yes };
+        let is_wanted = lease.contention.is_some() || waits_here;
+        let Some(hold) = lease.hold.as_mut().filter(|hold| hold.is_early()) else { return Present::Yes };
+        let is_abandoned = match &mut hold.readers {
+            Some(readers) => {
+                let taken = readers.early.extract_if(.., |early| early.take_if_absent(is_wanted, now, calls)).count();
+                readers.early.retain(|early| early.is_open());
+                readers.active = readers.active.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX));
+                readers.is_empty()
+            }
+            None => hold.early.as_ref().is_some_and(|early| early.take_if_absent(is_wanted, now, calls)),
+        };
+        match is_abandoned {
+            true => Present::Nobody,
+            false if is_wanted => Present::Wanted,
+            false => Present::Yes,
+        }
+    }
+
+    /// Others begin to wait. When the hold is early, the keeper looks whether its task comes.
+    pub(super) fn note_waiter_for_early(&mut self, slot: &Arc<Slot>) {
+        if self.lease.as_ref().and_then(|lease| lease.hold.as_ref()).is_some_and(ActiveHold::is_early) {
+            self.track(slot);
+        }
+    }
+}
