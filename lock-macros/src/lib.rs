@@ -81,7 +81,7 @@ mod trait_snapshots;
 ///
 /// The body runs when all locks are held. They are taken in the order of their names, so fns that lock several keys never wait for
 /// each other in a circle. A key that is given twice is one lock, and has the same token twice with `fenced`. No key at all is a
-/// `LockError::InvalidKey`. More about several keys: `LockManager::lock_all`.
+/// `LockError::InvalidKey`, and so are more than 1,000. More about several keys: `LockManager::lock_all`.
 ///
 /// - `[from, to]`: each key is borrowed, and all keys have one type.
 /// - `ids` or `order.ids`: the collection is borrowed for the names alone. It may be a `Vec`, a slice, a set, or a reference to one,

@@ -131,7 +131,7 @@ impl LockManager {
     ///
     /// - The locks are taken in the order of their names. So fns that lock several keys never block each other for ever, in
     ///   whatever order they name the keys and in whatever process they run.
-    /// - A key that is given twice counts once. No key at all is [`InvalidKey`](LockError::InvalidKey).
+    /// - A key that is given twice counts once. No key at all is [`InvalidKey`](LockError::InvalidKey), and so are more than 1,000 keys.
     /// - One timeout is for all. When it is over, nothing stays locked, and the error names the key that was busy.
     /// - When one lock is lost, the hold is lost: a body is stopped, and the other locks are released.
     /// - Locks that are free are taken in one round trip, if they are on one server.

@@ -25,6 +25,10 @@ use crate::{InvalidKey, LockError, LockGuard};
 /// A hold of an outer body, and the nested request that has it as well.
 type Borrowed<'a> = (HoldHandle, &'a ResolvedRequest);
 
+/// A request has at most so many keys. Tens of thousands would not be had in time on a machine that has other work: the answers to
+/// their commands come so late that the asks are repeated.
+const MOST_KEYS: usize = 1000;
+
 /// The requests for several keys.
 #[derive(Debug)]
 pub(crate) struct KeySet {
@@ -45,6 +49,10 @@ impl KeySet {
     pub(crate) fn new(names: Vec<Arc<str>>, like: &ResolvedRequest, settings: &Settings) -> Result<Self, LockError> {
         let given = names.into_iter().map(|name| settings.full_name(name)).collect::<Result<Vec<_>, _>>()?;
         let keys = in_order(&given);
+        if let Some(first) = keys.first().filter(|_| keys.len() > MOST_KEYS) {
+            let reason = format!("a request locks at most {MOST_KEYS} keys together, and these are {}", keys.len());
+            return Err(LockError::InvalidKey { key: first.to_string(), reason: InvalidKey::new(reason) });
+        }
         let given = given.iter().filter_map(|key| keys.binary_search(key).ok()).collect();
         let requests = keys.into_iter().map(|key| ResolvedRequest { key, ..like.clone() }).collect();
         Ok(Self { requests, given })
