@@ -388,8 +388,8 @@ fn each_bug_of_shared_leases_shows() {
     let overtaken: &[(&str, &str)] =
         &[("if shares.head_lives(lock, head) then", "if not shares.head_lives(lock, head) then")];
     let lost: &[(&str, &str)] = &[(
-        "local removed = redis.call('ZREM', shared, member) == 1",
-        "local removed = redis.call('ZSCORE', shared, member)",
+        "local removed = is_left and redis.call('ZREM', shares.of(lock), member) == 1",
+        "local removed = redis.call('ZSCORE', shares.of(lock), member)",
     )];
     let untold: &[(&str, &str)] = &[("if channel(owner) ~= but then", "if false then")];
     let cases: [Case; 13] = [

@@ -6,7 +6,7 @@ use crate::share::Share;
 use crate::token::Token;
 
 /// What stands in place of an owner's token while a lock is shared.
-pub(crate) const SHARED: &str = "shared";
+pub(crate) const SHARED: &str = "cache_lock|shared";
 
 /// What a store knows about a lock that somebody has.
 #[derive(Clone, Debug)]

@@ -38,7 +38,7 @@ pub enum End {
 }
 
 /// What the key of a lock holds while it is shared, instead of a token.
-const SHARED: &str = "shared";
+const SHARED: &str = "cache_lock|shared";
 
 /// How far the server's clock, in whole milliseconds, and ours may tell different times.
 pub const ROUNDING: u64 = 5_000_000;

@@ -93,7 +93,7 @@ impl Sample {
 
     /// The server has the lock for those that share it, until the instant `until`.
     pub(crate) fn shared(self, at: u64, until: u64) -> Self {
-        self.changed(at, Change::Owned { token: "shared".into(), until: until * 1_000_000, next: false })
+        self.changed(at, Change::Owned { token: "cache_lock|shared".into(), until: until * 1_000_000, next: false })
     }
 
     pub(crate) fn gone(self, at: u64) -> Self {

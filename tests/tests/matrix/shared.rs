@@ -19,7 +19,7 @@ fn dead_lease(server: &Server, capacity: u32) {
     let end = (now + LEASE).as_millis();
     server.tell(&format!("ZADD {{p:k}}:shared {end} {capacity}|{DEAD}"));
     server.tell(&format!("PEXPIREAT {{p:k}}:shared {end}"));
-    server.tell(&format!("SET p:k shared PXAT {end}"));
+    server.tell(&format!("SET p:k cache_lock|shared PXAT {end}"));
 }
 
 #[tokio::test]

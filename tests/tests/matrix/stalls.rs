@@ -127,7 +127,7 @@ fn row_51_a_server_that_stands_still_inside_a_renewal_of_a_shared_lease_keeps_no
         let turns = Stalled::new(&server, &[]).turns;
         let before = "redis.call('PEXPIREAT', lock, till)";
         let slow = Stalled::of(&server, file, &[(before, &format!("for _ = 1, {turns} do end {before}"))]).text;
-        server.tell("SET p:k shared PX 60000");
+        server.tell("SET p:k cache_lock|shared PX 60000");
         server.tell(&format!("ZADD {{p:k}}:shared {} {member}", i64::MAX / 4096));
         // The longest lease counts for the keys: it is this one, and is over when the server goes on.
         let end = format!(

@@ -2,13 +2,33 @@
 
 use std::time::{Duration, Instant};
 
-use lock_runtime::LockError;
+use lock_runtime::{LockError, LockRequest};
 use tests::events::Events;
 use tests::patience::{NOISE, eventually};
 use tests::server::Server;
 use tokio::time::sleep;
 
 use crate::{LATE, LONG, TIMEOUT, is_confirmed, is_had_soon, is_lost, manager};
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug)]
+enum Share {
+    Alone,
+    Read,
+    Permit,
+}
+
+const SHARES: [Share; 3] = [Share::Alone, Share::Read, Share::Permit];
+
+impl Share {
+    fn of(self, request: LockRequest) -> LockRequest {
+        match self {
+            Self::Alone => request,
+            Self::Read => request.read(),
+            Self::Permit => request.permits(2),
+        }
+    }
+}
 
 #[tokio::test]
 async fn a_late_release_never_frees_the_lock_of_another() {
@@ -107,29 +127,73 @@ async fn a_value_of_any_other_type_is_named_and_left_as_it_is() {
     is_had_soon(&manager).await.release().await.unwrap();
 }
 
-/// A hold that finds something else in its place is lost, and what is there is left alone.
+/// A hold that finds something else in its place is lost, of whatever kind the hold and the value are, and what is there is left
+/// alone.
 #[tokio::test]
-async fn a_lock_that_was_overwritten_is_lost_and_what_is_there_stays() {
+async fn row_19_a_lock_that_was_overwritten_is_lost_and_what_is_there_stays() {
     let server = Server::start();
     let manager = manager(&server.url()).await;
+    let lease = Duration::from_millis(900);
     for (overwrite, look) in [("SET p:k somebody", "GET p:k"), ("RPUSH p:k a", "LRANGE p:k 0 -1")] {
-        for is_dropped in [false, true] {
-            let guard = manager.lock("p", "k").acquire().await.unwrap();
-            is_confirmed(&guard, LONG).await;
-            server.tell("DEL p:k");
-            server.tell(overwrite);
-            let before: redis::Value = server.ask(look);
-            if is_dropped {
-                drop(guard);
-                // Its release is answered before the shutdown of its manager ends.
-                sleep(Duration::from_millis(200)).await;
-            } else {
-                let error = guard.release().await.unwrap_err();
-                assert!(error.is_lost() || error.to_string().contains("WRONGTYPE"), "{overwrite}: {error}");
+        for share in SHARES {
+            for how in ["release", "drop", "run", "extend"] {
+                let case = format!("{overwrite}, {share:?}, {how}");
+                let request = || share.of(manager.lock("p", "k").expire(lease));
+                let put = || {
+                    server.tell("DEL p:k");
+                    server.tell(overwrite);
+                };
+                if how == "run" {
+                    let start = Instant::now();
+                    let body = async {
+                        sleep(Duration::from_millis(50)).await;
+                        put();
+                        sleep(LONG).await;
+                    };
+                    let error = request().run(body).await.unwrap_err();
+                    assert!(matches!(error, LockError::Lost { completed: false, .. }), "{case}: {error:?}");
+                    // By the next renewal, and not by the deadline of the hold.
+                    assert!(start.elapsed() < lease / 3 + 2 * LATE + NOISE, "{case}: {:?}", start.elapsed());
+                } else {
+                    let guard = request().fenced(true).acquire().await.unwrap();
+                    is_confirmed(&guard, lease / 2).await;
+                    put();
+                    match how {
+                        "release" => assert!(guard.release().await.unwrap_err().is_lost(), "{case}"),
+                        "extend" => assert!(guard.extend(LONG).await.unwrap_err().is_lost(), "{case}"),
+                        _ => drop(guard),
+                    }
+                }
+                let before: redis::Value = server.ask(look);
+                // The release of a dropped guard is answered by then.
+                sleep(Duration::from_millis(100)).await;
+                assert_eq!(server.ask::<redis::Value>(look), before, "{case}");
+                assert_eq!(server.ask::<i64>("PTTL p:k"), -1, "{case}");
+                server.tell("DEL p:k");
             }
-            assert_eq!(server.ask::<redis::Value>(look), before, "{overwrite}");
-            server.tell("DEL p:k");
         }
+    }
+}
+
+/// Somebody took the end of a lock away, or copied it without its end.
+#[tokio::test]
+async fn row_71_a_held_lock_without_an_end_gets_one_at_its_next_renewal() {
+    let server = Server::start();
+    let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
+    let lease = Duration::from_millis(900);
+    for share in SHARES {
+        let guard = share.of(north.lock("p", "k").expire(lease)).acquire().await.unwrap();
+        is_confirmed(&guard, lease / 2).await;
+        for key in ["p:k", "{p:k}:shared"] {
+            server.tell(&format!("PERSIST {key}"));
+        }
+        assert_eq!(server.ask::<i64>("PTTL p:k"), -1);
+        let ends = || ["p:k", "{p:k}:shared"].iter().all(|key| server.ask::<i64>(&format!("PTTL {key}")) != -1);
+        eventually("it ends again", lease / 3 + LATE + NOISE, ends).await;
+        assert!(guard.is_valid(), "{share:?}");
+        guard.release().await.unwrap();
+        assert!(south.lock("p", "k").try_acquire().await.unwrap().is_some(), "{share:?}");
+        eventually("it is released", LATE + NOISE, || server.owner("p:k").is_none()).await;
     }
 }
 
@@ -241,4 +305,60 @@ async fn row_52_a_release_that_was_refused_for_good_is_repeated_until_the_lease_
         server.tell("ACL SETUSER least +eval +evalsha");
         eventually("it is free", Duration::from_secs(1) + LATE + NOISE, || server.owner("p:k").is_none()).await;
     }
+}
+
+/// What another client has put at the list of shared leases, or at the note about the first waiter, keeps nothing.
+#[tokio::test]
+async fn row_52_a_shared_lock_is_free_when_its_owner_releases_it_whatever_is_at_its_helper_keys() {
+    let server = Server::start();
+    let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
+    for share in [Share::Read, Share::Permit] {
+        for name in ["shared", "queue", "head", "fence"] {
+            for how in ["release", "drop"] {
+                let case = format!("{share:?}, {name}, {how}");
+                let request = share.of(north.lock("p", "k").expire(Duration::from_secs(20)));
+                let guard = request.acquire().await.unwrap();
+                is_confirmed(&guard, Duration::from_secs(15)).await;
+                server.tell(&format!("DEL {{p:k}}:{name}"));
+                server.tell(&format!("RPUSH {{p:k}}:{name} x"));
+                let released = Instant::now();
+                if how == "drop" {
+                    drop(guard);
+                } else {
+                    // Without its list there is no shared lease.
+                    let outcome = guard.release().await;
+                    assert_eq!(outcome.is_ok(), name != "shared", "{case}: {outcome:?}");
+                    assert!(outcome.err().is_none_or(|error| error.is_lost()), "{case}");
+                }
+                eventually(&case, LATE + NOISE, || server.owner("p:k").is_none()).await;
+                assert!(released.elapsed() < Duration::from_secs(1), "{case}");
+                // The next one of any kind gets it at once.
+                for next in SHARES {
+                    let guard = next.of(south.lock("p", "k").timeout(Duration::ZERO)).acquire().await;
+                    guard.unwrap_or_else(|error| panic!("{case}, {next:?}: {error}")).release().await.unwrap();
+                }
+                server.tell(&format!("DEL {{p:k}}:{name}"));
+            }
+        }
+    }
+}
+
+/// Whatever word another client has for its own lock.
+#[tokio::test]
+async fn row_20_a_foreign_value_that_is_a_word_of_the_protocol_is_respected() {
+    let server = Server::start();
+    let manager = manager(&server.url()).await;
+    for word in ["shared", "shared|forced", "forced", "|forced", "arm", "0", "1", "-1", "cache_lock", "grant", "false"]
+    {
+        server.tell(&format!("SET p:k {word} PX 60000"));
+        for share in SHARES {
+            let error = share.of(manager.lock("p", "k").timeout(TIMEOUT / 3)).acquire().await.unwrap_err();
+            assert!(error.is_timeout(), "{word}, {share:?}: {error:?}");
+            assert!(share.of(manager.lock("p", "k")).try_acquire().await.unwrap().is_none(), "{word}, {share:?}");
+        }
+        assert!(manager.is_locked("p", &"k").await.unwrap(), "{word}");
+        assert_eq!(server.owner("p:k").as_deref(), Some(word));
+    }
+    server.tell("SET p:k shared PX 100");
+    is_had_soon(&manager).await.release().await.unwrap();
 }

@@ -19,23 +19,23 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "8cd0e6d2a1d5cad8df41907e50c0ba0552aa1171");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "2cef52ace821b72fc46794e3eb63969b35f6c043");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "de3e395950ae6893d8379bc03e0db1c9c516bca3");
-pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "b6c2e1bed6a40f82b48018a993cf0662d9d599dc");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "ad59adfbb5865f171045e6c39f89e1eb5a5818fd");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "e5cd5a26381ddddda06bbdc559cd0a3b9915919f");
-pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "31896bf8929c41845ce1dbae81fdd803c7f03158");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "879c5ee22dd8f3da5c34afa5d9c033adcbf195d7");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "6f568ba13455c75e1b15c37aabdc29610e95e288");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "d9e47aa904d9cb680104646433d1057a2292f1f2");
+pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "3fdb158c2d65bb050ba481ef44c76dc58a751a2b");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "215e071fd27b593309e3f9aa392cf7591927e7eb");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "b1df3e4f680385a826a68b857deeed2aec0813e4");
+pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "2898aa7ce6b1c975881ecae7b2afc0847e535c7d");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "b92ef621715ebe0cb8dde290a68f93032e8bd8c1");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "d5c5b3d416a7ee4a7edc51f16d4f247b108e4921");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "e511f778486b7f5d399625121b91be8398d6d6c2");
+    script!(9, "shared_ask.lua", "22ecc8dc9014ef89058e52d8bdf1170bdd7c708f");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "784679ded471b6ae2f82114d7b281d22658936c6");
+    script!(10, "shared_release.lua", "0d00805e0eea0891734a78511eea5c1bb6b8960b");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "d367168a936513efaa1f10429af4b71f458f4fc9");
+    script!(11, "shared_renew.lua", "a1672a12959012b7f25c749f672ef452c689d2e7");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "3044d2a8f05a8cab4931014e71366df22ddc6f6d");
+    script!(12, "shared_draw.lua", "01df549388714bbb666dfbedcdc09803bc9092a3");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

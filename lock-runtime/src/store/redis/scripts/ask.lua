@@ -42,7 +42,7 @@ local function ask(lock, queue, fence, token, claim, wait, fences, not_after)
       first = draw(fence, fences)
     end
     if redis.call('EXISTS', queue) == 1 then
-      leave(queue, entry)
+      pcall(leave, queue, entry) -- rule 9: what concerns the queue may fail
     end
     return { 1, redis.call('PTTL', lock), redis.call('EXISTS', queue), first }
   end
@@ -66,6 +66,6 @@ for i = 1, #KEYS / 3 do
   local ran, answer = pcall(ask, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3],
     ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5]))
   tell_near(KEYS[k + 1], KEYS[k + 2])
-  replies[i + 1] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
+  replies[i + 1] = ran and answer or { -2, message_of(answer) }
 end
 return replies

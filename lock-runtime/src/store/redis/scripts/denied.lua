@@ -20,8 +20,8 @@ if ARGV[1] ~= '' and ARGV[2] ~= '' then
     redis.pcall('ZADD', shared, '0', member) -- a lease whose end has come is not there any more
   end
   local last = redis.pcall('ZRANGE', shared, '-1', '-1', 'WITHSCORES')
-  local is_left = redis.pcall('EXISTS', shared) == 1 and last[2] ~= '0'
-  if not is_left and redis.pcall('GET', lock) == 'shared' then
+  local is_none = last[2] == '0' or string.find(last.err or '', '^WRONGTYPE') or redis.pcall('EXISTS', shared) == 0
+  if is_none and redis.pcall('GET', lock) == 'cache_lock|shared' then
     redis.pcall('DEL', lock)
   end
 end

@@ -6,7 +6,7 @@
 
 -- include queue.lua
 
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+if value_of(KEYS[1]) ~= ARGV[1] then
   return 0
 end
 return draw(KEYS[2], tonumber(ARGV[2]))

@@ -22,11 +22,11 @@ if owner == SHARED and not shares().has(lock) then
   return 0
 end
 if owner == SHARED or owner == SHARED .. FORCED then
+  redis.call('PEXPIRE', lock, ARGV[1], 'LT')
   if owner == SHARED then
-    redis.call('PEXPIRE', lock, ARGV[1], 'LT')
     redis.call('SET', lock, SHARED .. FORCED, 'KEEPTTL')
   end
-  for _, member in ipairs(redis.call('ZRANGE', shares().of(lock), 0, -1)) do
+  for _, member in ipairs(call_or({}, 'ZRANGE', shares().of(lock), 0, -1)) do
     local token = string.match(member, '|(.+)$') or ''
     tell(token, 'forced ' .. token .. ' ' .. lock)
   end
@@ -39,12 +39,13 @@ if not channel(owner) then
   tell_near(lock, queue)
   return 1
 end
+-- The end comes first: a script that has written may also write while memory is full. A lock that is forced already has its end,
+-- unless somebody took it away.
+redis.call('PEXPIRE', lock, ARGV[1], 'LT')
 local token = owner
 if string.sub(owner, -#FORCED) == FORCED then
   token = string.sub(owner, 1, -#FORCED - 1)
 else
-  -- The end comes first: a script that has written may also write while memory is full.
-  redis.call('PEXPIRE', lock, ARGV[1], 'LT')
   redis.call('SET', lock, token .. FORCED, 'KEEPTTL')
 end
 tell(token, 'forced ' .. token .. ' ' .. lock)

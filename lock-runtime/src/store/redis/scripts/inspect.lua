@@ -16,7 +16,7 @@ local waiting = redis.pcall('ZRANGE', KEYS[2], 0, ARGV[1] - 1)
 local seen = { owner, redis.call('PTTL', KEYS[1]), waiting.err and {} or waiting }
 if owner == SHARED or owner == SHARED .. FORCED then
   local after = '(' .. number(math.floor(now() / 1000))
-  seen[4] = redis.call('ZRANGE', KEYS[3], after, '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1])
+  seen[4] = call_or({}, 'ZRANGE', KEYS[3], after, '+inf', 'BYSCORE', 'LIMIT', 0, ARGV[1])
   if #seen[4] == 0 then
     return {}
   end

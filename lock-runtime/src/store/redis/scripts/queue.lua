@@ -77,6 +77,28 @@ local function tell(owner, message, for_keeper)
   end
 end
 
+-- Runs a command on a key that another client may have overwritten. A value of another type has nothing of ours in it: then
+-- this returns `nothing`. Any other error is raised.
+local function call_or(nothing, ...)
+  local answer = redis.pcall(...)
+  if type(answer) ~= 'table' or not answer.err then
+    return answer
+  end
+  if not string.find(answer.err, '^WRONGTYPE') then
+    error(answer)
+  end
+  return nothing
+end
+
+local function message_of(problem)
+  return type(problem) == 'table' and problem.err or tostring(problem)
+end
+
+-- What the lock's own key holds. A value of another type is nobody's token, as the empty text is.
+local function value_of(lock)
+  return call_or('', 'GET', lock)
+end
+
 local function number(value)
   return string.format('%.0f', value) -- tostring would lose digits
 end
@@ -107,10 +129,7 @@ end
 
 -- Takes the first waiter from the queue; nil when there is none, or when the key is of another type.
 local function pop(queue)
-  local first = redis.pcall('ZPOPMIN', queue)
-  if first.err and not string.find(first.err, '^WRONGTYPE') then
-    error(first)
-  end
+  local first = call_or({}, 'ZPOPMIN', queue)
   gone = gone + #first / 2
   return first[1]
 end
@@ -129,8 +148,8 @@ local function tell_near(lock, queue)
   gone = 0
 end
 
--- What the lock's key holds while the lock is shared: a mark that is no token.
-local SHARED = 'shared'
+-- What the lock's key holds while the lock is shared: a mark that is no token, and that no other client would write.
+local SHARED = 'cache_lock|shared'
 local FORCED = '|forced' -- stands behind what the lock's key holds while the lock is released by force (rule 21)
 
 -- The functions for shared leases. They are made when a script first needs one of them: a server makes a script's functions anew

@@ -7,7 +7,7 @@
 
 -- include queue.lua
 
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+if value_of(KEYS[1]) ~= ARGV[1] then
   return 0
 end
 if (tonumber(redis.call('GET', KEYS[2])) or 0) < tonumber(ARGV[2]) then

@@ -47,12 +47,8 @@ local function pass_on(lock, queue, owner, token, claim, again, again_claim)
   return { owned and 1 or 0, now(), left, holder, redis.call('EXISTS', queue) }
 end
 
-local function message_of(problem)
-  return type(problem) == 'table' and problem.err or tostring(problem)
-end
-
 local function release(lock, queue, fence, token, claim, reserved, used, again, again_claim)
-  local owner = redis.call('GET', lock)
+  local owner = value_of(lock)
   local owned = owner == token
   local queued = redis.call('EXISTS', queue) == 1
   if owned and reserved ~= '0' and redis.pcall('GET', fence) == reserved then

@@ -1,6 +1,7 @@
 -- Lengthens leases that are still owned: confirms claims, renews, and verifies after a reconnect.
 -- Rules of docs/protocol.md: 6 (PEXPIRE GT never shortens a lease, so a late or repeated renewal does no harm), 10 (only the
--- owner's token renews).
+-- owner's token renews). GT never gives an end to a key that has none, because somebody took its end away: NX does.
+-- A value of another type is nobody's token.
 --
 -- The last read arms the alarms, when `CLIENT CACHING YES` came before the script. A write of the same connection disarms an
 -- alarm, so the read comes after all writes.
@@ -13,11 +14,14 @@ local replies = {}
 for i = 1, #KEYS do
   local owner = redis.pcall('GET', KEYS[i])
   if type(owner) == 'table' then
-    replies[i] = owner.err
+    replies[i] = string.find(owner.err, '^WRONGTYPE') and 0 or owner.err
   elseif owner ~= ARGV[2 * i - 1] then
     replies[i] = 0
   else
     local done = redis.pcall('PEXPIRE', KEYS[i], ARGV[2 * i], 'GT')
+    if done == 0 then
+      done = redis.pcall('PEXPIRE', KEYS[i], ARGV[2 * i], 'NX')
+    end
     replies[i] = type(done) == 'table' and done.err or 1
   end
 end

@@ -13,7 +13,7 @@ local HEAD_TTL = 5000 -- in ms
 local MOST_TOLD = 100 -- how many owners hear of a waiter at once; an ask that is repeated tells more of them
 
 local function first_of(queue)
-  return redis.call('ZRANGE', queue, 0, 0)[1]
+  return call_or({}, 'ZRANGE', queue, 0, 0)[1]
 end
 
 function shares.of(lock)
@@ -24,10 +24,10 @@ function shares.head_of(lock)
   return '{' .. lock .. '}:head'
 end
 
--- Removes the shared leases that have ended. Returns whether any is left.
+-- Removes the shared leases that have ended. Returns whether any is left: none is in a value of another type.
 function shares.has(lock)
-  redis.call('ZREMRANGEBYSCORE', shares.of(lock), '-inf', number(math.floor(now() / 1000)))
-  return redis.call('EXISTS', shares.of(lock)) == 1
+  local over = number(math.floor(now() / 1000))
+  return call_or(nil, 'ZREMRANGEBYSCORE', shares.of(lock), '-inf', over) and redis.call('EXISTS', shares.of(lock)) == 1
 end
 
 -- Makes the lock, and the list of its shared leases, last until the last of these leases ends.
@@ -105,7 +105,7 @@ function shares.note_head(lock, entry)
 end
 
 function shares.head_lives(lock, entry)
-  local till, noted = string.match(redis.call('GET', shares.head_of(lock)) or '', '^(%d+) (.*)$')
+  local till, noted = string.match(call_or(false, 'GET', shares.head_of(lock)) or '', '^(%d+) (.*)$')
   if noted ~= entry then
     shares.note_head(lock, entry)
     return true

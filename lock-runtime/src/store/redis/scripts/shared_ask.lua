@@ -32,7 +32,7 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
   elseif owner == SHARED and not redis.call('ZSCORE', shared, member) then
     shares.admit(lock, queue, token) -- a lease that has ended by itself may have left room
     if not redis.call('ZSCORE', shared, member) and shares.fits(lock, capacity) and shares.is_next(lock, queue, entry) then
-      leave(queue, entry)
+      pcall(leave, queue, entry)
       shares.add(lock, member, claim)
       shares.keep(lock)
       shares.admit(lock, queue)
@@ -45,7 +45,7 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
       first = draw(fence, 1)
     end
     if redis.call('EXISTS', queue) == 1 then
-      leave(queue, entry)
+      pcall(leave, queue, entry) -- rule 9: what concerns the queue may fail
     end
     return { 1, ends - math.ceil(now() / 1000), redis.call('EXISTS', queue), first }
   end
@@ -70,6 +70,6 @@ for i = 1, #KEYS / 5 do
   local ran, answer = pcall(ask, KEYS[k + 1], KEYS[k + 2], KEYS[k + 3], ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3]),
     tonumber(ARGV[a + 4]), tonumber(ARGV[a + 5]), tonumber(ARGV[a + 6]))
   tell_near(KEYS[k + 1], KEYS[k + 2])
-  replies[i + 1] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
+  replies[i + 1] = ran and answer or { -2, message_of(answer) }
 end
 return replies

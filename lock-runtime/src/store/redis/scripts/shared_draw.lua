@@ -6,7 +6,7 @@
 
 -- include queue.lua
 
-local ends = redis.call('GET', KEYS[1]) == SHARED and redis.call('ZSCORE', KEYS[3], ARGV[3] .. '|' .. ARGV[1])
+local ends = value_of(KEYS[1]) == SHARED and call_or(false, 'ZSCORE', KEYS[3], ARGV[3] .. '|' .. ARGV[1])
 if not ends or tonumber(ends) <= math.floor(now() / 1000) then
   return 0
 end

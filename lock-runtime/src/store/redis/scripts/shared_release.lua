@@ -12,22 +12,10 @@
 
 local shares = shares()
 
-local function release(lock, queue, token, claim, capacity, again, again_claim)
-  local shared, member = shares.of(lock), capacity .. '|' .. token
-  local again_member = capacity .. '|' .. again
-  local again_entry = again_claim .. 's' .. again_member
-  local owner, owned = redis.call('GET', lock), false
-  if owner == SHARED or owner == SHARED .. FORCED then
-    shares.has(lock)
-    local removed = redis.call('ZREM', shared, member) == 1
-    owned = removed and owner == SHARED
-    if redis.call('EXISTS', shared) == 0 then
-      owner = nil
-    elseif owned then
-      shares.keep(lock)
-    end
-  end
-  leave(queue, claim .. 's' .. member)
+-- Everything that needs the queue, as in release.lua. `owner` has the lock besides the lease that ends here; nil when nobody has.
+local function pass_on(lock, queue, owner, owned, entry, again, again_member, again_claim)
+  local shared, again_entry = shares.of(lock), again_claim .. 's' .. again_member
+  leave(queue, entry)
   -- Otherwise this release was executed before, and the token that asks again has its lease.
   if again ~= '' and not (owner == SHARED and redis.call('ZSCORE', shared, again_member)) then
     join(queue, again_entry)
@@ -57,12 +45,38 @@ local function release(lock, queue, token, claim, capacity, again, again_claim)
   return { owned and 1 or 0, now(), left, holder, redis.call('EXISTS', queue) }
 end
 
+local function release(lock, queue, token, claim, capacity, again, again_claim)
+  local member = capacity .. '|' .. token
+  local value, owned = value_of(lock), false
+  local owner = value
+  if value == SHARED or value == SHARED .. FORCED then
+    local is_left = shares.has(lock)
+    local removed = is_left and redis.call('ZREM', shares.of(lock), member) == 1
+    owned = removed and value == SHARED
+    if not is_left or redis.call('EXISTS', shares.of(lock)) == 0 then
+      owner = nil
+    elseif owned then
+      shares.keep(lock)
+    end
+  end
+  local ran, answer =
+    pcall(pass_on, lock, queue, owner, owned, claim .. 's' .. member, again, capacity .. '|' .. again, again_claim)
+  if ran then
+    return answer
+  end
+  -- The last lease frees the lock, whatever is wrong with the queue; but not when the lock was already passed on to a waiter.
+  if not owner and value_of(lock) == value and not shares.has(lock) then
+    redis.call('DEL', lock)
+  end
+  return { owned and -3 or -2, message_of(answer) }
+end
+
 shard = ARGV[#KEYS + 1]
 local replies = {}
 for i = 1, #KEYS / 5 do
   local k, a = 5 * i - 5, 5 * i - 5
   local ran, answer = pcall(release, KEYS[k + 1], KEYS[k + 2], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5])
   tell_near(KEYS[k + 1], KEYS[k + 2])
-  replies[i] = ran and answer or { -2, type(answer) == 'table' and answer.err or tostring(answer) }
+  replies[i] = ran and answer or { -2, message_of(answer) }
 end
 return replies

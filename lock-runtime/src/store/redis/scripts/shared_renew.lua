@@ -11,7 +11,7 @@ local shares = shares()
 
 local function renew(lock, member, lease)
   local shared = shares.of(lock)
-  local ends = redis.call('GET', lock) == SHARED and redis.call('ZSCORE', shared, member)
+  local ends = value_of(lock) == SHARED and call_or(false, 'ZSCORE', shared, member)
   if not ends or tonumber(ends) <= math.floor(now() / 1000) then
     return 0
   end
@@ -29,6 +29,6 @@ local replies = {}
 for i = 1, #KEYS / 2 do
   local a = 3 * i - 3
   local ran, answer = pcall(renew, KEYS[2 * i - 1], ARGV[a + 2] .. '|' .. ARGV[a + 1], tonumber(ARGV[a + 3]))
-  replies[i] = ran and answer or (type(answer) == 'table' and answer.err or tostring(answer))
+  replies[i] = ran and answer or message_of(answer)
 end
 return replies
