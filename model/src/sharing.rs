@@ -11,7 +11,12 @@ use stateright::{Model, Property};
 
 mod client;
 mod properties;
+mod rules;
+mod searches;
 mod server;
+
+pub use rules::Rule;
+pub use searches::searches;
 
 /// Time, coarsely.
 pub type Ticks = u8;
@@ -20,6 +25,8 @@ pub type Ticks = u8;
 pub const LEASE: Ticks = 3;
 /// How long a first waiter counts as alive after its last ask.
 pub const HEAD_LIFE: Ticks = 2;
+/// For how long a waiter pauses that is not one of the first.
+pub const PAUSE: Ticks = 6;
 
 /// What a process wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,64 +49,13 @@ impl Mode {
     }
 }
 
-/// A rule of "Shared leases" in docs/protocol.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// S1: a lease whose end has come is not there any more.
-    Ended,
-    /// S1: what is left of earlier leases does not come back.
-    Fresh,
-    /// S2: an exclusive ask waits for all shared leases.
-    AloneWaits,
-    /// S2: a shared ask waits for the exclusive lease.
-    SharedWaits,
-    /// A shared lease is granted while fewer than its capacity share the lock.
-    Capacity,
-    /// S3: nobody is granted past a waiter.
-    OneQueue,
-    /// S3: those behind the first who fit are granted together with it.
-    Together,
-    /// S4: a dead waiter does not keep others from sharing.
-    DeadHead,
-    /// S5: readers that come after a waiting writer wait for it.
-    Phases,
-    /// The last reader of a process ends the lease, and no other one.
-    LastReader,
-    /// S6: a shared lease draws one fencing token at a time.
-    OneToken,
-    /// S7: a lease of readers that lingers is released when another process is known to wait.
-    LingerYields,
-}
-
-impl Rule {
-    /// All of them, with their numbers.
-    pub const ALL: [(&'static str, Self); 12] = [
-        ("S1", Self::Ended),
-        ("S1b", Self::Fresh),
-        ("S2", Self::AloneWaits),
-        ("S2b", Self::SharedWaits),
-        ("S2c", Self::Capacity),
-        ("S3", Self::OneQueue),
-        ("S3b", Self::Together),
-        ("S4", Self::DeadHead),
-        ("S5", Self::Phases),
-        ("S5b", Self::LastReader),
-        ("S6", Self::OneToken),
-        ("S7", Self::LingerYields),
-    ];
-
-    /// The rule of this number.
-    #[must_use]
-    pub fn numbered(number: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(of, _)| *of == number).map(|(_, rule)| *rule)
-    }
-}
-
 /// How many of each fault there may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
-    /// Processes that crash. The server counts them as listeners all the same.
+    /// Processes that are stopped or cut off. The server counts them as listeners all the same.
     pub vanishes: u8,
+    /// Processes that crash, which the server notices.
+    pub crashes: u8,
     /// Pushes that are lost.
     pub lost_pushes: u8,
     /// Tasks that give up.
@@ -121,6 +77,8 @@ pub struct Sharing {
     pub rounds: u8,
     /// What may go wrong.
     pub faults: Faults,
+    /// How many of the first waiters repeat their asks all the time; the others pause (rule 5).
+    pub near: usize,
     /// The rule that is missing.
     pub without: Option<Rule>,
 }
@@ -147,8 +105,19 @@ pub struct Server {
     pub shared: Vec<(usize, Ticks)>,
     /// Who waits, first come first.
     pub queue: Vec<usize>,
-    /// Until when the first waiter counts as alive.
-    pub head: Option<(usize, Ticks)>,
+    /// The note about the first waiter.
+    pub head: Option<Head>,
+}
+
+/// The note about the first waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Head {
+    /// Who it is.
+    pub waiter: usize,
+    /// For how long it counts as alive.
+    pub left: Ticks,
+    /// Whether it has asked itself since it is the first.
+    pub has_asked: bool,
 }
 
 /// What the lock's own key holds.
@@ -166,8 +135,10 @@ pub enum Lock {
 /// One client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Whether it has vanished.
+    /// Whether it has vanished or crashed.
     pub is_gone: bool,
+    /// Whether the server counts it as a listener.
+    pub is_heard: bool,
     /// Its tasks.
     pub tasks: Vec<Task>,
     /// What its lease has left. `None`: it has no lease.
@@ -178,6 +149,8 @@ pub struct Process {
     pub is_contended: bool,
     /// It waits in the server's queue, and has asked so long ago.
     pub asked: Option<Ticks>,
+    /// For how long it need not ask again, unless it is one of the first.
+    pub pause: Ticks,
     /// Messages that it has not read.
     pub pushes: Vec<Push>,
     /// It has a fencing token in reserve, and whether another process has drawn since.
@@ -260,6 +233,8 @@ pub enum Action {
     LosePush(usize),
     /// A process vanishes.
     Vanish(usize),
+    /// A process crashes.
+    Crash(usize),
     /// Somebody deletes the lock's own key.
     Delete,
     /// Time passes.
@@ -272,12 +247,13 @@ impl Sharing {
     }
 
     /// What somebody will do without delay, unless time passes as a fault.
-    fn urgent(world: &World, actions: &mut Vec<Action>) {
+    fn urgent(&self, world: &World, actions: &mut Vec<Action>) {
         for (process, me) in world.processes.iter().enumerate().filter(|(_, me)| !me.is_gone) {
             if !me.pushes.is_empty() {
                 actions.push(Action::Read(process));
             }
-            if me.asked.is_some_and(|asked| asked > 0) {
+            let pauses = me.pause > 0 && !world.server.queue.iter().take(self.near).any(|near| *near == process);
+            if me.asked.is_some_and(|asked| asked > 0) && !pauses {
                 actions.push(Action::AskAgain(process));
             }
             // A lease that lingers unused is not lengthened.
@@ -315,6 +291,9 @@ impl Sharing {
             if world.faults.vanishes > 0 {
                 actions.push(Action::Vanish(process));
             }
+            if world.faults.crashes > 0 {
+                actions.push(Action::Crash(process));
+            }
         }
         if world.faults.deletes > 0 && world.server.lock != Lock::Free {
             actions.push(Action::Delete);
@@ -336,7 +315,7 @@ impl Sharing {
         if server.lock == Lock::Shared && server.shared.iter().all(|(_, left)| *left == 0) {
             server.lock = Lock::Free;
         }
-        server.head = server.head.map(|(head, left)| (head, pass(left)));
+        server.head = server.head.map(|head| Head { left: pass(head.left), ..head });
         for process in world.processes.iter_mut().filter(|process| !process.is_gone) {
             process.tick();
         }
@@ -359,7 +338,7 @@ impl Model for Sharing {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        Self::urgent(world, actions);
+        self.urgent(world, actions);
         let is_late = !actions.is_empty();
         self.optional(world, actions);
         if !is_late || world.faults.lags > 0 {
@@ -399,6 +378,14 @@ impl Model for Sharing {
                 world.seen.allowed += 2 * LEASE + HEAD_LIFE + 2;
                 world.processes[process].is_gone = true;
             }
+            Action::Crash(process) => {
+                world.faults.crashes -= 1;
+                // What it has, or the time for which it is noted as the first waiter; and the next look of somebody else.
+                let noted = world.server.head.filter(|head| head.waiter == process).map_or(0, |head| head.left);
+                world.seen.allowed += world.server.left(process).max(noted) + 1;
+                let me = &mut world.processes[process];
+                (me.is_gone, me.is_heard) = (true, false);
+            }
             Action::Delete => {
                 world.faults.deletes -= 1;
                 // Nobody tells those who wait.
@@ -413,7 +400,7 @@ impl Model for Sharing {
             }
             Action::Tick => {
                 let mut urgent = Vec::new();
-                Self::urgent(world, &mut urgent);
+                self.urgent(world, &mut urgent);
                 if !urgent.is_empty() {
                     world.faults.lags -= 1;
                     world.seen.is_late = true;
@@ -428,29 +415,4 @@ impl Model for Sharing {
     fn properties(&self) -> Vec<Property<Self>> {
         properties::all()
     }
-}
-
-/// The searches that the tests exhaust.
-#[must_use]
-pub fn searches() -> Vec<(&'static str, Sharing)> {
-    let of = |modes: &[Mode], rounds, faults| Sharing { modes: modes.to_vec(), rounds, faults, without: None };
-    let none = Faults::default();
-    let (alone, read, permit) = (Mode::Alone, Mode::Read(1), Mode::Permit(2));
-    vec![
-        ("readers and a writer", of(&[Mode::Read(2), read, alone], 2, none)),
-        ("readers and two writers", of(&[Mode::Read(2), alone, alone], 2, none)),
-        ("permits", of(&[permit, permit, permit, permit], 1, none)),
-        ("permits and one alone", of(&[permit, permit, permit, alone], 1, none)),
-        ("permits of several numbers", of(&[Mode::Permit(1), permit, Mode::Permit(3)], 2, none)),
-        ("vanished", of(&[Mode::Read(2), alone, read], 1, Faults { vanishes: 1, ..none })),
-        ("vanished permits", of(&[permit, permit, permit], 2, Faults { vanishes: 1, ..none })),
-        ("lost pushes", of(&[Mode::Read(2), read, alone], 1, Faults { lost_pushes: 2, ..none })),
-        ("cancels", of(&[Mode::Read(2), permit, alone], 2, Faults { cancels: 2, ..none })),
-        ("deletes", of(&[read, read, alone], 2, Faults { deletes: 1, ..none })),
-        ("lags", of(&[Mode::Read(2), permit, alone], 1, Faults { lags: 3, ..none })),
-        ("lingering", of(&[Mode::Read(2), read, alone], 2, Faults { lingers: 2, ..none })),
-        ("lingering beside a permit", of(&[read, permit, alone], 2, Faults { lingers: 2, lags: 1, ..none })),
-        ("lingering, vanished", of(&[read, read, alone], 2, Faults { lingers: 2, vanishes: 1, ..none })),
-        ("lingering, lost pushes", of(&[read, read, alone], 2, Faults { lingers: 2, lost_pushes: 1, ..none })),
-    ]
 }

@@ -1,6 +1,6 @@
 //! The scripts about shared leases, each as one step, in the words of the Lua files.
 
-use super::{HEAD_LIFE, LEASE, Lock, Mode, Push, Rule, Server, Sharing, Ticks, World};
+use super::{HEAD_LIFE, Head, LEASE, Lock, Mode, PAUSE, Push, Rule, Server, Sharing, Ticks, World};
 
 impl Server {
     /// What the lease of a process has left.
@@ -48,12 +48,20 @@ impl Sharing {
             world.server.queue.retain(|waiter| *waiter != process);
             return Some(!world.server.queue.is_empty());
         }
-        if !world.server.queue.contains(&process) {
+        let is_new = !world.server.queue.contains(&process);
+        if is_new {
             world.server.queue.push(process);
+            // It waits under another token than before.
+            world.server.head.take_if(|head| head.waiter == process);
         }
         if world.server.lock == Lock::Shared && world.server.queue.first() == Some(&process) {
-            world.server.head = Some((process, HEAD_LIFE));
+            world.server.head = Some(Head { waiter: process, left: HEAD_LIFE, has_asked: true });
         }
+        let is_far = !world.server.queue.iter().take(self.near).any(|near| *near == process);
+        let looks = self.keeps(Rule::SomebodyLooks) && world.server.lock == Lock::Shared && self.fits(world, mode);
+        let head_asks = world.server.head.is_some_and(|head| head.has_asked && head.left > 0);
+        let pauses = is_far && !is_new && (head_asks || !looks);
+        world.processes[process].pause = if pauses { PAUSE } else { 0 };
         let told: Vec<usize> = match world.server.lock {
             Lock::Alone(owner, _) => vec![owner],
             _ => world.server.shared.iter().map(|(owner, _)| *owner).filter(|owner| *owner != process).collect(),
@@ -73,23 +81,20 @@ impl Sharing {
     }
 
     /// Whether nobody waits in front.
-    fn is_next(&self, world: &mut World, process: usize) -> bool {
-        while let Some(head) = world.server.queue.first().copied().filter(|head| *head != process) {
-            if !self.keeps(Rule::OneQueue) {
-                return true;
-            }
-            match world.server.head {
-                Some((noted, left)) if noted == head && left == 0 && self.keeps(Rule::DeadHead) => {
-                    world.server.queue.remove(0);
-                }
-                Some((noted, _)) if noted == head => return false,
-                _ => {
-                    world.server.head = Some((head, HEAD_LIFE));
-                    return false;
-                }
-            }
+    fn is_next(&self, world: &World, process: usize) -> bool {
+        !self.keeps(Rule::OneQueue) || world.server.queue.first().is_none_or(|head| *head == process)
+    }
+
+    /// Whether the first waiter counts as alive.
+    fn head_lives(&self, world: &mut World, waiter: usize) -> bool {
+        if let Some(head) = world.server.head.filter(|head| head.waiter == waiter) {
+            return head.left > 0 || !self.keeps(Rule::DeadHead);
         }
-        true
+        let is_heard = world.processes[waiter].is_heard || !self.keeps(Rule::UnheardHead);
+        if is_heard {
+            world.server.head = Some(Head { waiter, left: HEAD_LIFE, has_asked: false });
+        }
+        is_heard
     }
 
     /// Gives a lease that fits.
@@ -118,6 +123,7 @@ impl Sharing {
 
     /// `hand_off` of `queue.lua`: the lock is free, and goes to the first waiters. Returns whether somebody has it now.
     fn hand_off(&self, world: &mut World, caller: Option<usize>) -> bool {
+        Self::pass_over(world);
         let Some(first) = world.server.queue.first().copied() else { return false };
         if self.modes[first] == Mode::Alone {
             world.server.queue.remove(0);
@@ -131,8 +137,26 @@ impl Sharing {
         !world.server.shared.is_empty()
     }
 
+    /// Rule 3: who can't be told is passed over.
+    fn pass_over(world: &mut World) {
+        while world.server.queue.first().is_some_and(|first| !world.processes[*first].is_heard) {
+            world.server.queue.remove(0);
+        }
+    }
+
     /// `admit` of `shared.lua`.
     fn admit(&self, world: &mut World, caller: Option<usize>) {
+        loop {
+            self.admit_those_that_fit(world, caller);
+            let Some(head) = world.server.queue.first().copied() else { return };
+            if world.server.shared.is_empty() || caller == Some(head) || self.head_lives(world, head) {
+                return;
+            }
+            world.server.queue.remove(0);
+        }
+    }
+
+    fn admit_those_that_fit(&self, world: &mut World, caller: Option<usize>) {
         let mut granted = Vec::new();
         while let Some(first) = world.server.queue.first().copied() {
             let mode = self.modes[first];
@@ -140,6 +164,9 @@ impl Sharing {
                 break;
             }
             world.server.queue.remove(0);
+            if !world.processes[first].is_heard {
+                continue;
+            }
             world.server.shared.retain(|(owner, _)| *owner != first);
             world.server.shared.push((first, LEASE));
             granted.push(first);

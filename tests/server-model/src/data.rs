@@ -33,7 +33,7 @@ pub(crate) type Outcome = Result<Reply, Reply>;
 
 type List = VecDeque<Vec<u8>>;
 
-const NAMES: [&[u8]; 32] = [
+const NAMES: [&[u8]; 33] = [
     b"DEL",
     b"ECHO",
     b"EXISTS",
@@ -47,6 +47,7 @@ const NAMES: [&[u8]; 32] = [
     b"LPUSH",
     b"LRANGE",
     b"LREM",
+    b"PERSIST",
     b"PEXPIRE",
     b"PEXPIREAT",
     b"PING",
@@ -96,6 +97,7 @@ impl Data {
             (b"STRLEN", [key]) => self.text(key).map(|text| Reply::count(text.map_or(0, <[u8]>::len))),
             (b"TYPE", [key]) => Ok(Reply::Simple(type_of(self.keys.get(key)).to_owned())),
             (b"PTTL", [key]) => Ok(self.pttl(key)),
+            (b"PERSIST", [key]) => Ok(Reply::count(usize::from(self.keys.persist(key)))),
             (b"PEXPIRE", [key, left, options @ ..]) => self.pexpire("pexpire", key, left, options),
             (b"PEXPIREAT", [key, end, options @ ..]) => self.pexpire("pexpireat", key, end, options),
             (b"ZADD", [key, words @ ..]) if words.len() >= 2 => self.zadd(key, words),

@@ -78,6 +78,13 @@ impl Keyspace {
         }
     }
 
+    /// Takes the end of a key away. Returns whether it had one.
+    pub(crate) fn persist(&mut self, key: &[u8]) -> bool {
+        let had_end = self.slots.get_mut(key).is_some_and(|slot| slot.end.take().is_some());
+        self.changed.extend(had_end.then(|| key.to_vec()));
+        had_end
+    }
+
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         let was_there = self.slots.remove(key).is_some();
         self.changed.extend(was_there.then(|| key.to_vec()));

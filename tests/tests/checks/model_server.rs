@@ -2,6 +2,7 @@
 //! that are made at random. It is a model of Redis 7.0, and has the script time of newer servers as well; the words in which
 //! Valkey refuses are told apart in `pair`.
 
+mod foreign;
 mod pair;
 mod real;
 mod script_time;

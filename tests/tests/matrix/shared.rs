@@ -59,11 +59,42 @@ async fn row_67_a_dead_writer_in_front_of_readers_delays_them_by_three_seconds_a
     let held = north.lock("p", "k").read().acquire().await.unwrap();
     server.tell(&format!("ZADD {{p:k}}:queue 1 2500|{DEAD}"));
     server.tell("PEXPIRE {p:k}:queue 5000");
+    // The server has not noticed yet.
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let mut listener = connection.as_pubsub();
+    listener.subscribe("cache_lock:0123456789abcdef0123456789abcdef").unwrap();
     let start = Instant::now();
     let reader = south.lock("p", "k").read().timeout(LONG).acquire().await.unwrap();
     let waited = start.elapsed();
     assert!(waited > Duration::from_secs(1) && waited < Duration::from_secs(3) + NOISE, "{waited:?}");
     drop((held, reader));
+}
+
+/// Of crashed processes, which nobody listens for, and of a process that is stopped, which the server counts as a listener.
+#[tokio::test]
+async fn row_67_forty_dead_waiters_of_a_shared_lock_are_gone_in_one_look_and_a_stopped_one_costs_three_seconds() {
+    let server = Server::start();
+    let (north, south) = (manager(&server.url()).await, manager(&server.url()).await);
+    let held = north.lock("p", "k").permits(1).acquire().await.unwrap();
+    for (stopped, bound) in [(0, Duration::from_secs(1)), (1, Duration::from_secs(3))] {
+        let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+        let mut listener = connection.as_pubsub();
+        for number in 0..40 {
+            let process = format!("{number:032x}");
+            let kind = if number % 2 == 0 { "" } else { "s1" };
+            server.tell(&format!("ZADD {{p:k}}:queue {} 2500{kind}|{process}.1@dead", number + 1));
+            if number < stopped {
+                listener.subscribe(format!("cache_lock:{process}")).unwrap();
+            }
+        }
+        let start = Instant::now();
+        let permit = south.lock("p", "k").permits(2).timeout(LONG).acquire().await.unwrap();
+        let waited = start.elapsed();
+        assert!(waited < bound + LATE + NOISE, "{stopped}: {waited:?}");
+        permit.release().await.unwrap();
+        assert!(!server.keys().contains_key("{p:k}:queue"));
+    }
+    held.release().await.unwrap();
 }
 
 #[tokio::test]

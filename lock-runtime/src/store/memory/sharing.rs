@@ -14,6 +14,8 @@ use crate::token::Token;
 
 /// A first waiter that has not asked for this long is dead.
 const HEAD_LIFE: Duration = Duration::from_secs(2);
+/// The same until its first ask as the first waiter.
+const NEW_HEAD_LIFE: Duration = Duration::from_millis(1750);
 
 /// The shared leases of one lock.
 #[derive(Default)]
@@ -70,17 +72,8 @@ impl Sharing {
         self.leases.iter().max_by_key(|lease| lease.until.remaining())
     }
 
-    /// Whether the first waiter has asked lately, or is the first only since now.
-    fn head_lives(&mut self, head: &Token) -> bool {
-        if let Some((_, until)) = self.head.as_ref().filter(|(noted, _)| noted == head) {
-            return !until.has_passed();
-        }
-        self.note_head(head);
-        true
-    }
-
-    fn note_head(&mut self, head: &Token) {
-        self.head = Some((head.clone(), Deadline::after(HEAD_LIFE)));
+    fn note_head(&mut self, head: &Token, life: Duration) {
+        self.head = Some((head.clone(), Deadline::after(life)));
     }
 }
 
@@ -91,6 +84,34 @@ impl Shared {
 
     /// `admit` of shared.lua. Returns whether the lock is shared now.
     pub(super) fn admit(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) -> bool {
+        loop {
+            self.admit_those_that_fit(key, caller, pushes);
+            let lock = self.locks.get(key);
+            let is_shared = lock.is_some_and(|lock| !lock.sharing.is_none());
+            let Some(head) = lock.and_then(|lock| lock.queue.front()).map(|waiter| waiter.token.clone()) else {
+                return is_shared;
+            };
+            if !is_shared || caller == Some(&head) || self.head_lives(key, &head) {
+                return is_shared;
+            }
+            self.leave_queue(key, &head);
+        }
+    }
+
+    /// Whether the first waiter is alive (rule S4): it has asked lately; or it has just come to be the first, and can hear that.
+    fn head_lives(&mut self, key: &str, head: &Token) -> bool {
+        let is_heard = self.listener(head).is_some();
+        let Some(lock) = self.locks.get_mut(key) else { return false };
+        if let Some((_, until)) = lock.sharing.head.as_ref().filter(|(noted, _)| noted == head) {
+            return !until.has_passed();
+        }
+        if is_heard {
+            lock.sharing.note_head(head, NEW_HEAD_LIFE);
+        }
+        is_heard
+    }
+
+    fn admit_those_that_fit(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) {
         let (now, mut granted) = (Moment::now(), Vec::new());
         while let Some(lock) = self.locks.get_mut(key)
             && lock.sharing.forced.is_none()
@@ -109,7 +130,6 @@ impl Shared {
         for (listener, token, claim) in granted {
             self.push_grant(listener, key, token, claim, now, pushes);
         }
-        self.locks.get(key).is_some_and(|lock| !lock.sharing.is_none())
     }
 
     fn add_share(&mut self, key: &Arc<str>, share: Share, token: &Token, claim: Duration, now: Moment) {
@@ -155,18 +175,9 @@ impl Shared {
     }
 
     /// Whether nobody waits in front of `token`.
-    fn is_next(&mut self, key: &str, token: &Token) -> bool {
-        let Some(lock) = self.locks.get_mut(key) else { return true };
-        while let Some(head) = lock.queue.front().map(|waiter| waiter.token.clone()) {
-            if head == *token {
-                return true;
-            }
-            if lock.sharing.head_lives(&head) {
-                return false;
-            }
-            lock.queue.pop_front();
-        }
-        true
+    fn is_next(&self, key: &str, token: &Token) -> bool {
+        let head = self.locks.get(key).and_then(|lock| lock.queue.front());
+        head.is_none_or(|waiter| waiter.token == *token)
     }
 
     /// Refuses an ask when one of the two is shared, the ask or the lock. An ask that waits joins the queue, and the owners hear
@@ -177,7 +188,7 @@ impl Shared {
             self.join_queue(key, &ask.token, ask.share, ask.claim);
             let lock = self.locks.entry(Arc::clone(key)).or_default();
             if lock.queue.front().is_some_and(|waiter| waiter.token == ask.token) {
-                lock.sharing.note_head(&ask.token);
+                lock.sharing.note_head(&ask.token, HEAD_LIFE);
             }
             // The other permits of the same process are no reason to end what it does.
             let is_told = |token: &Token| ask.share.is_none() || !token.is_of_same_process(&ask.token);

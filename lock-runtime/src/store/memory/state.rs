@@ -210,7 +210,7 @@ impl Shared {
             self.hand_off(key, again, pushes);
         } else if owner.is_none() {
             // The token may have stood in front of others that fit.
-            self.admit(key, None, pushes);
+            self.admit(key, again, pushes);
         } else if let (Some(_), Some((owner, _))) = (again, owner)
             && let Some(listener) = self.listener(&owner)
         {

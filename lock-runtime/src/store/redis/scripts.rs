@@ -19,23 +19,23 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "2cef52ace821b72fc46794e3eb63969b35f6c043");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "f86c78c0e12ef79172b9de493246f0c83817423b");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "d9e47aa904d9cb680104646433d1057a2292f1f2");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "7db7f84c176875df25628cc6d84027b9da9287de");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "3fdb158c2d65bb050ba481ef44c76dc58a751a2b");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "215e071fd27b593309e3f9aa392cf7591927e7eb");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "b1df3e4f680385a826a68b857deeed2aec0813e4");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "ae6841f1d9870a48950c2766f49e1143d9c6ccbf");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "078f4aab26a74123a1475c3221df000c2965ce75");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "2898aa7ce6b1c975881ecae7b2afc0847e535c7d");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "b92ef621715ebe0cb8dde290a68f93032e8bd8c1");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "d5c5b3d416a7ee4a7edc51f16d4f247b108e4921");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "138762e0780cb603fbcabcf18bdaf5cceb7d3003");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "3d5dd3ad12a6dafcc38eceae6c815a58bf500a6e");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "22ecc8dc9014ef89058e52d8bdf1170bdd7c708f");
+    script!(9, "shared_ask.lua", "165611356fdfb934832a6a4edfa83a8fad1a3e47");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "0d00805e0eea0891734a78511eea5c1bb6b8960b");
+    script!(10, "shared_release.lua", "15118ddc48f8f27baffac10286c9a17150c8bcc2");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "a1672a12959012b7f25c749f672ef452c689d2e7");
+    script!(11, "shared_renew.lua", "2583c6e437c28719c5772c0e1d75201a03427b47");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "01df549388714bbb666dfbedcdc09803bc9092a3");
+    script!(12, "shared_draw.lua", "a0df19e44bd433680ab0dc4d455686f583a01ff7");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

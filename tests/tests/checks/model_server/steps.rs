@@ -185,7 +185,7 @@ pub(crate) struct Known {
     pub(crate) drawn: HashMap<String, u64>,
 }
 
-struct Script {
+pub(crate) struct Script {
     text: String,
     digest: String,
 }
@@ -203,21 +203,21 @@ macro_rules! script {
     };
 }
 
-static ASK: LazyLock<Script> = script!("ask.lua");
-static FREE: LazyLock<Script> = script!("free.lua");
-static RELEASE: LazyLock<Script> = script!("release.lua");
-static RENEW: LazyLock<Script> = script!("renew.lua");
-static DRAW: LazyLock<Script> = script!("draw.lua");
-static DENIED: LazyLock<Script> = script!("denied.lua");
-static SHARED_ASK: LazyLock<Script> = script!("shared_ask.lua");
-static SHARED_RELEASE: LazyLock<Script> = script!("shared_release.lua");
-static SHARED_RENEW: LazyLock<Script> = script!("shared_renew.lua");
-static SHARED_DRAW: LazyLock<Script> = script!("shared_draw.lua");
-static FORCE: LazyLock<Script> = script!("force.lua");
-static INSPECT: LazyLock<Script> = script!("inspect.lua");
+pub(crate) static ASK: LazyLock<Script> = script!("ask.lua");
+pub(crate) static FREE: LazyLock<Script> = script!("free.lua");
+pub(crate) static RELEASE: LazyLock<Script> = script!("release.lua");
+pub(crate) static RENEW: LazyLock<Script> = script!("renew.lua");
+pub(crate) static DRAW: LazyLock<Script> = script!("draw.lua");
+pub(crate) static DENIED: LazyLock<Script> = script!("denied.lua");
+pub(crate) static SHARED_ASK: LazyLock<Script> = script!("shared_ask.lua");
+pub(crate) static SHARED_RELEASE: LazyLock<Script> = script!("shared_release.lua");
+pub(crate) static SHARED_RENEW: LazyLock<Script> = script!("shared_renew.lua");
+pub(crate) static SHARED_DRAW: LazyLock<Script> = script!("shared_draw.lua");
+pub(crate) static FORCE: LazyLock<Script> = script!("force.lua");
+pub(crate) static INSPECT: LazyLock<Script> = script!("inspect.lua");
 
 impl Script {
-    fn command(&self, by_text: bool, keys: Vec<String>, arguments: Vec<String>) -> Vec<String> {
+    pub(crate) fn command(&self, by_text: bool, keys: Vec<String>, arguments: Vec<String>) -> Vec<String> {
         let (name, script) = if by_text { ("EVAL", &self.text) } else { ("EVALSHA", &self.digest) };
         let mut words = vec![name.to_owned(), script.clone(), keys.len().to_string()];
         words.extend(keys);

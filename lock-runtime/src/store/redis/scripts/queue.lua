@@ -61,20 +61,23 @@ local function publish(address, message, is_grant)
   return redis.pcall('PUBLISH', address, message)
 end
 
+-- Whether a message was heard, by what `publish` returns. Where the server refuses to publish, nobody knows (rule 3).
+local function is_heard(told)
+  return type(told) == 'table' or told > 0
+end
+
 -- Tells the process of `owner` something about its lock; a foreign value has nobody to tell. A sequence that begins with 0
 -- belongs to a lease that may linger (rule L9). Then no task of the process need be awake, so its keeper is told: on a channel
--- of its own, unless it is not connected just now. The same when the message is `for_keeper`.
+-- of its own, unless it is not connected just now. The same when the message is `for_keeper`. Returns whether it was heard.
 local function tell(owner, message, for_keeper)
   local address = channel(owner)
   if address and (for_keeper or string.find(owner, '^%x+%.0')) then
     local listeners = redis.pcall('PUBLISH', address .. ':keeper', message)
     if type(listeners) == 'number' and listeners > 0 then
-      return
+      return true
     end
   end
-  if address then
-    publish(address, message)
-  end
+  return address and is_heard(publish(address, message))
 end
 
 -- Runs a command on a key that another client may have overwritten. A value of another type has nothing of ours in it: then
@@ -134,14 +137,23 @@ local function pop(queue)
   return first[1]
 end
 
--- Rule 5: who has come to be among the first waiters, because others left the queue, is told: it may pause. Its keeper is told,
--- which hears it whatever the tasks do.
+local function token_of(entry)
+  return string.match(entry, '|(.+)$') or ''
+end
+
+-- Tells a waiter that it is among the first: it may pause. Its keeper is told, which hears it whatever the tasks do. Returns
+-- whether it was heard.
+local function tell_one_near(lock, entry)
+  return tell(token_of(entry), 'near ' .. number(now()) .. ' ' .. lock, true)
+end
+
+-- Rule 5: who has come to be among the first waiters, because others left the queue, is told.
 local function tell_near(lock, queue)
   if gone > 0 then
     local near = redis.pcall('ZRANGE', queue, math.max(NEAR - gone, 0), NEAR - 1, 'WITHSCORES')
     for i = 1, #near, 2 do
       if now() - near[i + 1] >= YOUNG then
-        tell(string.match(near[i], '|(.+)$') or '', 'near ' .. number(now()) .. ' ' .. lock, true)
+        tell_one_near(lock, near[i])
       end
     end
   end
@@ -218,7 +230,7 @@ local function hand_off(lock, queue, caller)
       end
       local told = publish(address,
         'grant ' .. claim .. ' ' .. number(granted_at) .. ' ' .. waiting .. ' ' .. token .. ' ' .. lock, true)
-      if type(told) == 'table' or told > 0 then
+      if is_heard(told) then
         return token -- also when PUBLISH failed: the waiter finds its grant when it asks again
       end
     end

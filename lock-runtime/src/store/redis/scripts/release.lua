@@ -33,7 +33,7 @@ local function pass_on(lock, queue, owner, token, claim, again, again_claim)
     end
   elseif owner == SHARED then
     -- The token may have stood in front of others that fit.
-    shares().admit(lock, queue)
+    shares().admit(lock, queue, again)
   elseif again ~= '' and owner ~= again then
     tell(owner, 'wait ' .. lock)
   end

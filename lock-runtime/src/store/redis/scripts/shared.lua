@@ -2,14 +2,15 @@
 --
 -- While a lock is shared, its own key holds a mark that is no token. Two more keys are in the same cluster slot:
 --   {<lock>}:shared  zset: one "<capacity>|<token>" per shared lease, by the end of the lease in ms of the server's clock
---   {<lock>}:head    string: "<µs> <queue entry>", until when the first waiter counts as alive
+--   {<lock>}:head    string: "<µs> <1 if it has asked since> <queue entry>", until when the first waiter counts as alive
 -- The capacity of a reader is 0: there is no limit. A waiter for a shared lease is "<claim ms>s<capacity>|<token>" in the queue.
 -- A shared lease is there while the lock has the mark, and the lease's end has not come (rule S1).
 
 local shares = {}
 
-local HEAD_LIFE = 2000000 -- in µs; the first waiter repeats its ask every second
-local HEAD_TTL = 5000 -- in ms
+local HEAD_LIFE = 2000000 -- in µs; the first waiter repeats its ask every 0.9 s
+local NEW_HEAD_LIFE = 1750000 -- the same until its first ask: the second beat of another waiter finds out
+local HEAD_TTL = 15000 -- in ms; longer than a waiter pauses that looks at the note
 local MOST_TOLD = 100 -- how many owners hear of a waiter at once; an ask that is repeated tells more of them
 
 local function first_of(queue)
@@ -64,9 +65,9 @@ end
 -- Grants shared leases to the first waiters, as many as fit (rule S3: the queue has one order for all). Call it only when the
 -- lock is shared, or after `start`. `first` is an entry that was taken from the queue already. `caller` is a token that
 -- reads the outcome from this script's reply. Returns whether the lock is shared now.
--- As in `hand_off`, waiters whose channel has no listener are passed over (rule 3).
+-- As in `hand_off`, waiters whose channel has no listener are passed over (rule 3). A dead first waiter leaves (rule S4).
 function shares.admit(lock, queue, caller, first)
-  repeat
+  while true do
     local granted, is_passed_over = {}, false
     local entry = first or first_of(queue)
     local claim, member, capacity, token = shares.parse(entry)
@@ -79,7 +80,8 @@ function shares.admit(lock, queue, caller, first)
         shares.add(lock, member, claim)
         granted[#granted + 1] = { claim, member, token }
       end
-      claim, member, capacity, token = shares.parse(first_of(queue))
+      entry = first_of(queue)
+      claim, member, capacity, token = shares.parse(entry)
     end
     if #granted > 0 then
       shares.keep(lock)
@@ -95,43 +97,54 @@ function shares.admit(lock, queue, caller, first)
         end
       end
     end
-  until not is_passed_over
-  return redis.call('EXISTS', shares.of(lock)) == 1
+    local is_shared = redis.call('EXISTS', shares.of(lock)) == 1
+    if not is_passed_over then
+      if not (is_shared and entry) or token_of(entry) == caller or shares.head_lives(lock, entry) then
+        return is_shared
+      end
+      pop(queue)
+    end
+  end
 end
 
--- Notes that the first waiter is alive: its ask has just come, or it has just become the first.
-function shares.note_head(lock, entry)
-  redis.call('SET', shares.head_of(lock), number(now() + HEAD_LIFE) .. ' ' .. entry, 'PX', HEAD_TTL)
+-- The note about the first waiter: until when it counts as alive, whether it has asked itself since it is the first, and its entry.
+local function read_head(lock)
+  return string.match(call_or(false, 'GET', shares.head_of(lock)) or '', '^(%d+) ([01]) (.*)$')
 end
 
+local function note_head(lock, entry, life, has_asked)
+  redis.call('SET', shares.head_of(lock), number(now() + life) .. ' ' .. has_asked .. ' ' .. entry, 'PX', HEAD_TTL)
+end
+
+-- Whether the first waiter is alive (rule S4): it has asked lately; or it has just come to be the first, and hears that.
 function shares.head_lives(lock, entry)
-  local till, noted = string.match(call_or(false, 'GET', shares.head_of(lock)) or '', '^(%d+) (.*)$')
-  if noted ~= entry then
-    shares.note_head(lock, entry)
-    return true
+  local till, _, noted = read_head(lock)
+  if noted == entry then
+    return now() <= tonumber(till)
   end
-  return now() <= tonumber(till)
+  local lives = tell_one_near(lock, entry)
+  if lives then
+    note_head(lock, entry, NEW_HEAD_LIFE, 0)
+  end
+  return lives
 end
 
--- Whether nobody waits in front of `entry`. A first waiter that does not repeat its ask is dead, and leaves the queue: nobody
--- may have to wait for it until all shared leases have ended (rule S4).
-function shares.is_next(lock, queue, entry)
-  while true do
-    local head = first_of(queue)
-    if not head or head == entry then
-      return true
-    end
-    if shares.head_lives(lock, head) then
-      return false
-    end
-    pop(queue)
-  end
+-- Whether the first waiter asks: then others need not look whether it is alive.
+function shares.head_asks(lock)
+  local till, has_asked = read_head(lock)
+  return has_asked == '1' and now() <= tonumber(till)
+end
+
+-- Whether nobody waits in front of `entry`. Call `admit` before.
+function shares.is_next(queue, entry)
+  local head = first_of(queue)
+  return not head or head == entry
 end
 
 -- Tells the owners of shared leases that `entry` waits. The process `but` is not told.
 function shares.tell(lock, queue, entry, but)
   if first_of(queue) == entry then
-    shares.note_head(lock, entry)
+    note_head(lock, entry, HEAD_LIFE, 1)
   end
   for _, member in ipairs(redis.call('ZRANGE', shares.of(lock), 0, MOST_TOLD - 1)) do
     local owner = string.match(member, '|(.+)$') or ''

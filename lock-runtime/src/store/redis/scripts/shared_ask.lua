@@ -31,7 +31,7 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
     end
   elseif owner == SHARED and not redis.call('ZSCORE', shared, member) then
     shares.admit(lock, queue, token) -- a lease that has ended by itself may have left room
-    if not redis.call('ZSCORE', shared, member) and shares.fits(lock, capacity) and shares.is_next(lock, queue, entry) then
+    if not redis.call('ZSCORE', shared, member) and shares.fits(lock, capacity) and shares.is_next(queue, entry) then
       pcall(leave, queue, entry)
       shares.add(lock, member, claim)
       shares.keep(lock)
@@ -52,6 +52,10 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
   local pause, is_to_tell = 0, false
   if wait == 1 then
     pause, is_to_tell = join(queue, entry)
+  end
+  -- Rule S4: who would fit but for those in front looks after the first of them, unless that one asks itself.
+  if pause > 0 and owner == SHARED and shares.fits(lock, capacity) and not shares.head_asks(lock) then
+    pause = 0
   end
   if is_to_tell and owner == SHARED then
     -- The other permits of the same process are no reason to end what it does.

@@ -106,6 +106,8 @@ fn by_hand() -> impl Strategy<Value = What> {
         "SET KEY 7 PXAT 1 PX 1",
         "SET KEY 7 NX XX",
         "SET KEY 7 PX",
+        "PERSIST KEY",
+        "PERSIST KEY",
         "PEXPIRE KEY -1",
         "PEXPIRE KEY soon",
         "PEXPIRE KEY 1 NX GT",
