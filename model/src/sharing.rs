@@ -25,8 +25,6 @@ pub type Ticks = u8;
 pub const LEASE: Ticks = 3;
 /// How long a first waiter counts as alive after its last ask.
 pub const HEAD_LIFE: Ticks = 2;
-/// For how long a waiter pauses that is not one of the first.
-pub const PAUSE: Ticks = 6;
 
 /// What a process wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,8 +75,6 @@ pub struct Sharing {
     pub rounds: u8,
     /// What may go wrong.
     pub faults: Faults,
-    /// How many of the first waiters repeat their asks all the time; the others pause (rule 5).
-    pub near: usize,
     /// The rule that is missing.
     pub without: Option<Rule>,
 }
@@ -116,8 +112,6 @@ pub struct Head {
     pub waiter: usize,
     /// For how long it counts as alive.
     pub left: Ticks,
-    /// Whether it has asked itself since it is the first.
-    pub has_asked: bool,
 }
 
 /// What the lock's own key holds.
@@ -149,8 +143,6 @@ pub struct Process {
     pub is_contended: bool,
     /// It waits in the server's queue, and has asked so long ago.
     pub asked: Option<Ticks>,
-    /// For how long it need not ask again, unless it is one of the first.
-    pub pause: Ticks,
     /// Messages that it has not read.
     pub pushes: Vec<Push>,
     /// It has a fencing token in reserve, and whether another process has drawn since.
@@ -247,13 +239,12 @@ impl Sharing {
     }
 
     /// What somebody will do without delay, unless time passes as a fault.
-    fn urgent(&self, world: &World, actions: &mut Vec<Action>) {
+    fn urgent(world: &World, actions: &mut Vec<Action>) {
         for (process, me) in world.processes.iter().enumerate().filter(|(_, me)| !me.is_gone) {
             if !me.pushes.is_empty() {
                 actions.push(Action::Read(process));
             }
-            let pauses = me.pause > 0 && !world.server.queue.iter().take(self.near).any(|near| *near == process);
-            if me.asked.is_some_and(|asked| asked > 0) && !pauses {
+            if me.asked.is_some_and(|asked| asked > 0) {
                 actions.push(Action::AskAgain(process));
             }
             // A lease that lingers unused is not lengthened.
@@ -338,7 +329,7 @@ impl Model for Sharing {
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
-        self.urgent(world, actions);
+        Self::urgent(world, actions);
         let is_late = !actions.is_empty();
         self.optional(world, actions);
         if !is_late || world.faults.lags > 0 {
@@ -400,7 +391,7 @@ impl Model for Sharing {
             }
             Action::Tick => {
                 let mut urgent = Vec::new();
-                self.urgent(world, &mut urgent);
+                Self::urgent(world, &mut urgent);
                 if !urgent.is_empty() {
                     world.faults.lags -= 1;
                     world.seen.is_late = true;

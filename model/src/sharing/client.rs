@@ -12,7 +12,6 @@ impl Process {
             lingers: false,
             is_contended: false,
             asked: None,
-            pause: 0,
             pushes: Vec::new(),
             reserve: None,
         }
@@ -59,7 +58,6 @@ impl Process {
             self.lose();
         }
         self.asked = self.asked.map(|asked| (asked + 1).min(1));
-        self.pause = self.pause.saturating_sub(1);
         for push in &mut self.pushes {
             if let Push::Grant(age, _) = push {
                 *age = (*age + 1).min(LEASE);
@@ -74,7 +72,7 @@ impl Sharing {
         let me = &mut world.processes[process];
         me.lease = Some(left);
         me.is_contended = is_contended;
-        (me.asked, me.pause) = (None, 0);
+        me.asked = None;
         for task in 0..me.tasks.len() {
             if world.processes[process].tasks[task].phase == Phase::Waiting {
                 self.hold(world, process, task);
@@ -188,7 +186,7 @@ impl Sharing {
         let me = &mut world.processes[process];
         me.tasks[task].phase = Phase::Idle;
         if me.asked.is_some() && !me.wants() {
-            (me.asked, me.pause) = (None, 0);
+            me.asked = None;
             self.release(world, process);
         }
     }

@@ -21,8 +21,6 @@ pub enum Rule {
     DeadHead,
     /// S4: a first waiter that nobody listens for leaves at once.
     UnheardHead,
-    /// S4: who would fit does not pause behind a first waiter that does not ask.
-    SomebodyLooks,
     /// S5: readers that come after a waiting writer wait for it.
     Phases,
     /// The last reader of a process ends the lease, and no other one.
@@ -35,7 +33,7 @@ pub enum Rule {
 
 impl Rule {
     /// All of them, with their numbers.
-    pub const ALL: [(&'static str, Self); 14] = [
+    pub const ALL: [(&'static str, Self); 13] = [
         ("S1", Self::Ended),
         ("S1b", Self::Fresh),
         ("S2", Self::AloneWaits),
@@ -45,7 +43,6 @@ impl Rule {
         ("S3b", Self::Together),
         ("S4", Self::DeadHead),
         ("S4b", Self::UnheardHead),
-        ("S4c", Self::SomebodyLooks),
         ("S5", Self::Phases),
         ("S5b", Self::LastReader),
         ("S6", Self::OneToken),

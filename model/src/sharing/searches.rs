@@ -5,14 +5,9 @@ use super::{Faults, Mode, Sharing};
 /// All of them, with their names.
 #[must_use]
 pub fn searches() -> Vec<(&'static str, Sharing)> {
-    let of = |modes: &[Mode], rounds, faults| {
-        let near = modes.len();
-        Sharing { modes: modes.to_vec(), rounds, faults, near, without: None }
-    };
+    let of = |modes: &[Mode], rounds, faults| Sharing { modes: modes.to_vec(), rounds, faults, without: None };
     let none = Faults::default();
     let (alone, read, permit) = (Mode::Alone, Mode::Read(1), Mode::Permit(2));
-    let only = Mode::Permit(1);
-    let far = |sharing| Sharing { near: 1, ..sharing };
     vec![
         ("readers and a writer", of(&[Mode::Read(2), read, alone], 2, none)),
         ("readers and two writers", of(&[Mode::Read(2), alone, alone], 2, none)),
@@ -22,7 +17,6 @@ pub fn searches() -> Vec<(&'static str, Sharing)> {
         ("vanished", of(&[Mode::Read(2), alone, read], 1, Faults { vanishes: 1, ..none })),
         ("crashed", of(&[read, alone, alone, read], 1, Faults { crashes: 1, cancels: 1, ..none })),
         ("vanished permits", of(&[permit, permit, permit], 2, Faults { vanishes: 1, ..none })),
-        ("vanished, far behind", far(of(&[only, only, permit], 1, Faults { vanishes: 1, ..none }))),
         ("lost pushes", of(&[Mode::Read(2), read, alone], 1, Faults { lost_pushes: 2, ..none })),
         ("cancels", of(&[Mode::Read(2), permit, alone], 2, Faults { cancels: 2, ..none })),
         ("deletes", of(&[read, read, alone], 2, Faults { deletes: 1, ..none })),

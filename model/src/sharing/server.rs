@@ -1,6 +1,6 @@
 //! The scripts about shared leases, each as one step, in the words of the Lua files.
 
-use super::{HEAD_LIFE, Head, LEASE, Lock, Mode, PAUSE, Push, Rule, Server, Sharing, Ticks, World};
+use super::{HEAD_LIFE, Head, LEASE, Lock, Mode, Push, Rule, Server, Sharing, Ticks, World};
 
 impl Server {
     /// What the lease of a process has left.
@@ -48,20 +48,14 @@ impl Sharing {
             world.server.queue.retain(|waiter| *waiter != process);
             return Some(!world.server.queue.is_empty());
         }
-        let is_new = !world.server.queue.contains(&process);
-        if is_new {
+        if !world.server.queue.contains(&process) {
             world.server.queue.push(process);
             // It waits under another token than before.
             world.server.head.take_if(|head| head.waiter == process);
         }
         if world.server.lock == Lock::Shared && world.server.queue.first() == Some(&process) {
-            world.server.head = Some(Head { waiter: process, left: HEAD_LIFE, has_asked: true });
+            world.server.head = Some(Head { waiter: process, left: HEAD_LIFE });
         }
-        let is_far = !world.server.queue.iter().take(self.near).any(|near| *near == process);
-        let looks = self.keeps(Rule::SomebodyLooks) && world.server.lock == Lock::Shared && self.fits(world, mode);
-        let head_asks = world.server.head.is_some_and(|head| head.has_asked && head.left > 0);
-        let pauses = is_far && !is_new && (head_asks || !looks);
-        world.processes[process].pause = if pauses { PAUSE } else { 0 };
         let told: Vec<usize> = match world.server.lock {
             Lock::Alone(owner, _) => vec![owner],
             _ => world.server.shared.iter().map(|(owner, _)| *owner).filter(|owner| *owner != process).collect(),
@@ -92,7 +86,7 @@ impl Sharing {
         }
         let is_heard = world.processes[waiter].is_heard || !self.keeps(Rule::UnheardHead);
         if is_heard {
-            world.server.head = Some(Head { waiter, left: HEAD_LIFE, has_asked: false });
+            world.server.head = Some(Head { waiter, left: HEAD_LIFE });
         }
         is_heard
     }
