@@ -228,7 +228,7 @@ async fn a_kept_release_whose_connection_was_cut_delays_nobody_for_more_than_a_s
 }
 
 /// Polls `acquiring` for a while, and no more.
-async fn poll_for_a_while<T>(acquiring: &mut Pin<Box<dyn Future<Output = T> + Send>>) {
+async fn poll_for_a_while(acquiring: &mut Pin<Box<dyn Future<Output = Acquired> + Send>>) {
     assert!(tokio::time::timeout(Duration::from_millis(300), acquiring).await.is_err());
 }
 
@@ -237,8 +237,8 @@ async fn a_kept_future_that_has_some_of_its_keys_delays_nobody() {
     let server = Server::start();
     let (locks, other) = (manager(&server, "north").await, manager(&server, "south").await);
     let last = other.lock("p", "l").acquire().await.unwrap();
-    let mut kept =
-        Box::pin(locks.lock_all("p", ["k", "l"]).timeout(LONG).acquire()) as Pin<Box<dyn Future<Output = _> + Send>>;
+    let request = locks.lock_all("p", ["k", "l"]).timeout(LONG);
+    let mut kept: Pin<Box<dyn Future<Output = Acquired> + Send>> = Box::pin(request.acquire());
     poll_for_a_while(&mut kept).await;
     assert!(server.keys().contains_key("p:k"));
     let process = waited(&other).await;
