@@ -30,7 +30,8 @@ const TIMES: [Duration; 13] = [
     NONE,
     NANO,
     MILLI,
-    Duration::from_secs(1),
+    // Longer than a busy machine needs for a hold: a shorter `max_hold` would end it.
+    Duration::from_secs(30),
     HOUR,
     Duration::from_nanos(3_600_000_000_001),
     YEAR,
