@@ -63,7 +63,9 @@ pub fn bulk(text: &str) -> Vec<u8> {
 #[must_use]
 pub fn request(words: &[String]) -> Vec<u8> {
     let mut request = format!("*{}\r\n", words.len()).into_bytes();
-    words.iter().for_each(|word| request.extend(bulk(word)));
+    for word in words {
+        request.extend(bulk(word));
+    }
     request
 }
 

@@ -32,7 +32,7 @@ impl Others {
         let Self { members, turns, .. } = self;
         let all = [(first, hold)].into_iter().chain(members);
         let now = Moment::now();
-        let outcomes = join_all(all.map(|(handle, hold)| release(handle, hold, now))).await;
+        let outcomes = join_all(all.map(|(handle, hold)| release(&handle, hold, now))).await;
         drop(turns);
         let mut errors: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
         let told = errors.iter().position(LockError::is_lost).unwrap_or_default();
@@ -41,7 +41,7 @@ impl Others {
 }
 
 /// Ends the hold at once: what is not polled again keeps no lock. The future waits for the answers of the store.
-fn release(handle: HoldHandle, hold: Option<Hold>, now: Moment) -> Releasing {
+fn release(handle: &HoldHandle, hold: Option<Hold>, now: Moment) -> Releasing {
     match hold {
         Some(hold) => hold.release_beside_others(now),
         None if handle.is_valid() => Either::Left(ready(Ok(()))),
