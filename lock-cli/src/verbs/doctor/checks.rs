@@ -8,7 +8,7 @@ use lock_runtime::LockServer;
 use super::{Finding, Verdict, clock};
 use crate::output::brief;
 use crate::sample::Sample;
-use crate::server::{facts, items, setting, text};
+use crate::server::{facts, setting};
 
 type Facts = BTreeMap<String, String>;
 
