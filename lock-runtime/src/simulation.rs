@@ -22,6 +22,7 @@ pub(crate) mod orders;
 mod outage;
 mod overload;
 mod process;
+mod pushes;
 mod quorum;
 mod record;
 mod scenes;

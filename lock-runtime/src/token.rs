@@ -102,8 +102,11 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn new(label: &str) -> Self {
-        // Version 4: 122 bits from the operating system's random source.
-        Self { id: Uuid::new_v4().simple().to_string(), label: escape(label), sequence: AtomicU64::new(0) }
+        // The channel of the process has this id for a name, so nobody may guess it. Two ids of version 4 are 128 random bits: where
+        // one of them has its fixed bits, the other is random.
+        let [one, other] = [Uuid::new_v4(), Uuid::new_v4()].map(|id| id.as_u128());
+        let id = format!("{:032x}", one ^ other.rotate_left(64));
+        Self { id, label: escape(label), sequence: AtomicU64::new(0) }
     }
 
     pub(crate) fn id(&self) -> &str {
@@ -202,6 +205,14 @@ mod tests {
         assert!(!first.as_str().contains([' ', '|']));
         assert_eq!(first.to_forced().label(), first.label());
         assert!(first.to_forced().is_of(&process) && first.to_forced() != first);
+    }
+
+    /// Whoever knows the label of a manager, and all ids before, knows no bit of the next id.
+    #[test]
+    fn each_bit_of_an_id_is_random() {
+        let ids: Vec<_> = (0..200).map(|_| u128::from_str_radix(Process::new("h").id(), 16).unwrap()).collect();
+        let (always, ever) = ids.iter().fold((u128::MAX, 0), |(always, ever), id| (always & id, ever | id));
+        assert_eq!((always, ever), (0, u128::MAX));
     }
 
     #[test]

@@ -161,6 +161,9 @@ impl Slot {
             if contended {
                 lease.note_contention();
             }
+            if granted {
+                lease.hinted = None;
+            }
             return true;
         }
         !granted || state.leave_to_release(&ask.token)

@@ -176,6 +176,12 @@ impl Core {
         token.is_of(&self.process)
     }
 
+    /// Whether a message about this token can be for this process.
+    fn may_be_told_of(&self, token: &Token) -> bool {
+        mutant!(ToldOfOthers => return true);
+        self.is_own_token(token)
+    }
+
     pub(crate) fn next_token(&self, may_linger: bool, share: Option<Share>) -> Token {
         self.process.next_token(may_linger, share)
     }
@@ -272,6 +278,10 @@ impl Core {
 
 impl Events for Core {
     fn on_grant(&self, key: &str, pushed: &Pushed) {
+        // Rule 22: what belongs to another process is not for this one to release, whoever says so.
+        if !self.may_be_told_of(&pushed.token) {
+            return;
+        }
         if self.slots_of(key).any(|slot| slot.on_grant(pushed)) {
             return;
         }
@@ -307,11 +317,16 @@ impl Events for Core {
     }
 
     fn on_forced(&self, key: &str, token: &Token) {
+        if !self.may_be_told_of(token) {
+            return;
+        }
         match self.slots_of(key).find_map(|slot| Some((slot.on_forced(token)?, slot))) {
             Some((ForcedToken::Leased, slot)) => {
                 mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)));
-                self.revoke(&slot, Some(token), LossReason::Forced);
+                mutant!(ForcedUnchecked => self.revoke(&slot, Some(token), LossReason::Forced));
+                self.schedule.verify(vec![slot]);
             }
+            Some((ForcedToken::Lingers, slot)) => self.revoke(&slot, Some(token), LossReason::Forced),
             // The mark is released when an awaited release or a loss ends its use. Otherwise it ends with its claim.
             Some((ForcedToken::Awaited, _)) => {}
             // Nobody here uses the lock any more: its release came after the force.

@@ -8,19 +8,27 @@ use crate::token::Token;
 /// What a token is used for in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ForcedToken {
-    /// It has the lease of the slot.
+    /// It has the lease of the slot. Whether the message is true, the store knows.
     Leased,
+    /// It has the lease of the slot, which lingers: nothing runs under it.
+    Lingers,
     /// Its grant was not read yet, or what it is used for is about to end.
     Awaited,
 }
 
 impl Slot {
-    /// Takes in that the lock of `token` was released by force. Returns what the token is used for, if anything.
+    /// Takes in a message that the lock of `token` was released by force. Returns what the token is used for, if anything.
     pub(super) fn on_forced(&self, token: &Token) -> Option<ForcedToken> {
         let mut state = self.state.lock();
         let State { lease, pending, ending, forced, .. } = &mut *state;
-        if lease.as_ref().is_some_and(|lease| lease.token == *token) {
-            return Some(ForcedToken::Leased);
+        let leased = lease.as_mut().filter(|lease| lease.token == *token);
+        let is_leased = leased.is_some();
+        if let Some(lease) = leased {
+            if lease.lingers() {
+                return Some(ForcedToken::Lingers);
+            }
+            // A renewal that is on its way may have been executed before the force.
+            lease.upkeep.doubtful |= lease.upkeep.renewing;
         }
         // A refused renewal may have told of the loss before the message came. Or the task reads its grant after the message.
         let is_used = |token: &Token| {
@@ -31,10 +39,10 @@ impl Slot {
         if !is_used(token) {
             return None;
         }
-        mutant!(ForcedAfterLoss => return Some(ForcedToken::Awaited));
+        mutant!(ForcedAfterLoss => if !is_leased { return Some(ForcedToken::Awaited) });
         forced.retain(|earlier| earlier != token && is_used(earlier));
         forced.push(token.clone());
-        Some(ForcedToken::Awaited)
+        Some(if is_leased { ForcedToken::Leased } else { ForcedToken::Awaited })
     }
 
     /// Whether the lock of `token` was released by force.

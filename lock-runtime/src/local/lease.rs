@@ -28,6 +28,8 @@ pub(super) struct Lease {
     pub(super) claim: Duration,
     /// The store has confirmed the lease until this time.
     pub(super) until: Deadline,
+    /// Since when a push alone tells of the lease. `None` when an answer of the store does.
+    pub(super) hinted: Option<Moment>,
     /// Whether the task with the turn got the lease, or its confirmation, from the store itself.
     pub(super) fresh: bool,
     pub(super) hold: Option<ActiveHold>,
@@ -109,6 +111,7 @@ impl Lease {
             share: pending.share,
             claim: pending.claim,
             until: grant.until,
+            hinted: None,
             fresh: true,
             hold: None,
             path: if pending.was_pushed() { Path::HandOff } else { Path::Store },
@@ -126,7 +129,17 @@ impl Lease {
 
     /// Whether the lease needs no confirmation for `hold`, which starts `now`.
     pub(super) fn is_whole_for(&self, hold: &ActiveHold, now: Moment) -> bool {
-        self.until.remaining_at(now) >= hold.expire || (!hold.renew && self.fresh && self.claim >= hold.expire)
+        self.hinted.is_none() && self.covers(hold.expire, hold.renew, now)
+    }
+
+    fn covers(&self, expire: Duration, renew: bool, now: Moment) -> bool {
+        self.until.remaining_at(now) >= expire || (!renew && self.fresh && self.claim >= expire)
+    }
+
+    /// Rule 22: whether the keeper confirms a hold for `request` soon after it has started. The others are confirmed before, when a
+    /// push alone tells of the lease: the keeper has no reason to, or it may not see a hold that is over at once.
+    fn is_confirmed_later(&self, request: &ResolvedRequest, now: Moment) -> bool {
+        self.path != Path::Linger && !self.covers(request.expire, request.renew, now)
     }
 
     /// Rule L1: whether the lease has enough time left for a hold to start on it.
@@ -135,6 +148,10 @@ impl Lease {
         mutant!(LingerUnchecked => if self.path == Path::Linger {
             return true;
         });
+        if self.hinted.is_some() && !self.is_confirmed_later(request, now) {
+            mutant!(PushCountsAsAnswer => return true);
+            return false;
+        }
         let enough = if self.fresh { SHORTEST_HOLD } else { (request.expire / 2).min(ENOUGH_LEASE) };
         self.until.remaining_at(now) >= enough.max(request.at_least())
     }
@@ -169,6 +186,7 @@ impl Lease {
     /// come back).
     #[must_use]
     pub(super) fn confirm(&mut self, until: Deadline) -> bool {
+        self.hinted = None;
         let now = Moment::now();
         if self.ends(now).is_some_and(|ends| ends.remaining_at(now).is_zero()) {
             return false;

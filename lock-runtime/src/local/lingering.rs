@@ -136,6 +136,7 @@ impl State {
             || lease.contention.is_some()
             || lease.has_ended(now)
             || lease.keeps_out(now)
+            || self.forced.contains(&lease.token)
         {
             return None;
         }

@@ -154,16 +154,23 @@ impl PendingAsk {
         }
     }
 
-    /// Takes in a pushed grant.
+    /// Takes in a pushed grant. Rule 22: it is for no longer than was asked for, whatever it says.
     pub(super) fn on_push(&mut self, pushed: &Pushed) {
         self.was_pushed = true;
         self.note_queue_behind(pushed);
+        let claim = self.believable(pushed.claim);
         self.grant = match std::mem::replace(&mut self.grant, Granted::No) {
             whole @ Granted::Whole(_) => whole,
             Granted::No | Granted::InPart if pushed.partial => Granted::InPart,
             before if pushed.partial => before,
-            _ => Granted::Pushed(pushed.clone()),
+            _ => Granted::Pushed(Pushed { claim, ..pushed.clone() }),
         };
+    }
+
+    /// How much of the `claim` that a push names was asked for.
+    fn believable(&self, claim: Duration) -> Duration {
+        mutant!(PushedClaimBelieved => return claim);
+        claim.min(self.claim)
     }
 
     /// Notes that another process waits behind the part of a lock that one server granted. The other servers may have no queue,
@@ -337,6 +344,11 @@ impl PendingAsk {
 
     pub(super) fn is_granted(&self) -> bool {
         matches!(self.grant, Granted::Pushed(_) | Granted::Whole(_))
+    }
+
+    /// Whether a push tells of the grant, and no answer does.
+    pub(super) fn is_hinted(&self) -> bool {
+        matches!(self.grant, Granted::Pushed(_))
     }
 
     /// The grant, if there is one. A pushed grant that no answered ask can date is not certain for any time. So it is

@@ -141,6 +141,11 @@ impl Schedule {
         self.store.hears_of(key)
     }
 
+    /// Whether what the keeper sends about `key` has to wait for a connection.
+    pub(super) fn is_cut_off(&self, key: &str) -> bool {
+        self.store.is_cut_off(key)
+    }
+
     /// Whether a renewal by the keeper can arm the alarm of `key`.
     pub(super) fn has_alarms(&self, key: &str) -> bool {
         self.store.has_alarms(key)
@@ -149,6 +154,11 @@ impl Schedule {
     /// Has the leases of these slots verified: somebody else may have changed their locks.
     pub(super) fn on_alarms(&self, slots: Vec<Arc<Slot>>) {
         mutant!(AlarmsUnheeded => return);
+        self.verify(slots);
+    }
+
+    /// Has the leases of these slots verified.
+    pub(super) fn verify(&self, slots: Vec<Arc<Slot>>) {
         self.change(|state| state.verify.extend(slots));
     }
 

@@ -76,7 +76,8 @@ pub(super) struct State {
     pub(super) unread_since: Option<Box<Moment>>,
     /// Tokens that are being released.
     pub(super) ending: Vec<EndingToken>,
-    /// The tokens whose lock was released by force. Each stays here until the user of its hold is gone.
+    /// The tokens whose lock was released by force, as a message says. Each stays here until the user of its hold is gone, or
+    /// until the store says that the message was wrong.
     pub(super) forced: Vec<Token>,
 }
 
@@ -315,7 +316,7 @@ impl Slot {
             _ => lease.hold.as_ref().map(|hold| EndedHold { reason, ..hold.as_ended() }),
         };
         let turn = lease.hold.is_some().then(|| state.new_id());
-        if hold.is_some() && reason == LossReason::Forced {
+        if hold.is_some() && reason == LossReason::Forced && !state.forced.contains(&lease.token) {
             state.forced.push(lease.token.clone());
         }
         if turn.is_some() {

@@ -97,7 +97,7 @@ impl Turn {
             return if attempt.is_over(now) { Step::GiveUp } else { Step::Rejoin };
         }
         state.offers.take_up(self.id);
-        state.start_granted_lease(request, &self.slot);
+        state.start_granted_lease(request, &self.slot, now);
         if let Some(crowded) = state.lease.take_if(|lease| !self.slot.has_room_on(lease)) {
             return Step::Withdraw(crowded.release(&request.key));
         }
@@ -112,7 +112,9 @@ impl Turn {
     fn step_with_lease(&self, state: &mut State, request: &ResolvedRequest, attempt: &Attempt, now: Moment) -> Step {
         let Some(lease) = &mut state.lease else { return Step::GiveUp };
         let token = lease.token.clone();
-        if !lease.is_good_for(request, now) {
+        // While the keeper has no connection it could not confirm what a push tells of (rule 22: a push is a hint).
+        let is_doubtful = lease.hinted.is_some() && self.core().schedule().is_cut_off(&request.key);
+        if is_doubtful || !lease.is_good_for(request, now) {
             let renewal = self.slot.renewal(token, lease_before(request));
             lease.note_renewal_sent(&renewal, now);
             return self.act(state, attempt, now).unwrap_or(Step::Confirm(renewal));
@@ -244,6 +246,8 @@ impl Turn {
             Some(first) => {
                 if let Some(lease) = &mut state.lease {
                     lease.fences = Fences::new(first, count);
+                    // Only an owner draws.
+                    lease.hinted = None;
                 }
             }
             None => state.lease = None,
@@ -282,11 +286,13 @@ fn lease_before(request: &ResolvedRequest) -> Duration {
 
 impl State {
     /// Makes a lease from what the store has granted.
-    fn start_granted_lease(&mut self, request: &ResolvedRequest, slot: &Slot) {
+    fn start_granted_lease(&mut self, request: &ResolvedRequest, slot: &Slot, now: Moment) {
+        let is_hinted = self.pending.as_ref().is_some_and(|pending| pending.is_hinted());
         if let Some(grant) = self.pending.as_mut().and_then(|pending| pending.take_grant())
             && let Some(pending) = self.pending.take()
         {
             let mut lease = Lease::new(&pending, &grant);
+            lease.hinted = is_hinted.then_some(now);
             // The lease may have been asked for by a task that wanted less and gave up. Then it is good for this task
             // only once it is confirmed.
             lease.fresh &= lease.claim >= request.lease().min(CLAIM);

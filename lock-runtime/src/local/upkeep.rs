@@ -89,6 +89,15 @@ fn is_young(hold: &ActiveHold, now: Moment) -> bool {
     now.since(hold.since) < UNCONFIRMED_FOR
 }
 
+impl Lease {
+    /// Whether its hold needs no confirmation yet. Rule 22: holds that follow each other on a lease of which a push alone tells have
+    /// no more time together than one of them.
+    fn is_young(&self, hold: &ActiveHold, now: Moment) -> bool {
+        mutant!(HintStaysYoung => return is_young(hold, now));
+        is_young(hold, now) && self.hinted.is_none_or(|since| now.since(since) < UNCONFIRMED_FOR)
+    }
+}
+
 /// When the next renewal is due for a hold that was confirmed `at` that time; `None` for a hold that is not renewed.
 fn renews_in(hold: &ActiveHold, at: Moment, now: Moment) -> Option<Duration> {
     mutant!(KeeperNeverRenews => return None);
@@ -159,7 +168,7 @@ impl Slot {
             self.check_offer(state, now, round)
         } else if let Some(lease) = &mut state.lease {
             lease.upkeep.doubtful |= trigger == Trigger::Verify && lease.upkeep.renewing;
-            self.action(lease, trigger, now)
+            self.action(lease, trigger, state.forced.contains(&lease.token), now)
         } else {
             Action::Done
         };
@@ -180,8 +189,8 @@ impl Slot {
         action
     }
 
-    fn action(self: &Arc<Self>, lease: &mut Lease, trigger: Trigger, now: Moment) -> Action {
-        let (action, look_in) = self.need(lease, trigger, now);
+    fn action(self: &Arc<Self>, lease: &mut Lease, trigger: Trigger, is_told_forced: bool, now: Moment) -> Action {
+        let (action, look_in) = self.need(lease, trigger, is_told_forced, now);
         if let Some(pause) = look_in {
             lease.look_in(self, pause);
         }
@@ -196,7 +205,7 @@ impl Slot {
 
     /// What the lease needs now, and in how long another look. What is renewed needs a look when its hold ends: the answer may
     /// not have come by then.
-    fn need(&self, lease: &Lease, trigger: Trigger, now: Moment) -> (Action, Option<Duration>) {
+    fn need(&self, lease: &Lease, trigger: Trigger, is_told_forced: bool, now: Moment) -> (Action, Option<Duration>) {
         let renew = |wanted, left| {
             let renewal = self.renewal(lease.token.clone(), wanted);
             (Action::Renew(Renewal { arms: self.arms(lease, trigger), ..renewal }), left)
@@ -216,7 +225,12 @@ impl Slot {
         };
         if hold.rests {
             let rest = lease.rest(now);
-            return if rest.is_zero() { (Action::EndUnused, None) } else { look_in(rest) };
+            return match rest {
+                Duration::ZERO => (Action::EndUnused, None),
+                // Rule 21: what is forced rests no more. The answer says whether it is.
+                _ if trigger == Trigger::Verify && is_told_forced => renew(rest, Some(rest)),
+                _ => look_in(rest),
+            };
         }
         let left = ends.remaining_at(now);
         if left.is_zero() {
@@ -224,7 +238,7 @@ impl Slot {
             return (Action::Lost(lease.token.clone(), LossReason::Deadline), None);
         }
         let left = hold.attendance_due_in(now).map_or(left, |due_in| due_in.min(left));
-        if trigger == Trigger::Tick && hold.confirmed.is_none() && is_young(hold, now) {
+        if trigger == Trigger::Tick && hold.confirmed.is_none() && lease.is_young(hold, now) {
             return (Action::LookAgain, None);
         }
         if trigger == Trigger::Timer && hold.path == Path::Linger && hold.confirmed.is_none() && is_young(hold, now) {
@@ -252,6 +266,10 @@ impl Slot {
         if !pause.is_zero() {
             let long_hold_due_in = hold.long_hold_due_in(self.core.settings().warn_held_for, now);
             return look_in(pause.min(left).min(long_hold_due_in.unwrap_or(left)));
+        }
+        if hold.confirmed.is_none() && is_young(hold, now) {
+            // The lease is in doubt, and its hold may end at once: a crash shall cost others no more than a claim (rule 11).
+            return renew(lease.claim, Some(left));
         }
         renew(hold.wanted(now, self.core.settings().drift()), Some(left))
     }
@@ -297,16 +315,22 @@ impl Slot {
 
     fn judge_renewal(self: &Arc<Self>, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Action {
         let now = Moment::now();
-        let mut state = self.state.lock();
+        let mut locked = self.state.lock();
+        let state = &mut *locked;
         let Some(lease) = state.lease.as_mut().filter(|lease| lease.token == renewal.token) else {
             return Action::Done;
         };
         lease.upkeep.renewing = false;
-        if lease.rests() {
+        let trigger = if std::mem::take(&mut lease.upkeep.doubtful) { Trigger::Verify } else { Trigger::Timer };
+        if matches!(outcome, Some(Renewed::Until(_))) && trigger == Trigger::Timer {
+            // Rule 22: the store still has the lease, and it was asked after the message came.
+            state.forced.retain(|token| *token != lease.token);
+        }
+        let is_forced = state.forced.contains(&lease.token);
+        if lease.rests() && !(is_forced && matches!(outcome, Some(Renewed::NotOwned))) {
             // The timer of the rest goes on. What the store has forgotten can't be kept.
             return Action::Done;
         }
-        let trigger = if std::mem::take(&mut lease.upkeep.doubtful) { Trigger::Verify } else { Trigger::Timer };
         match outcome {
             Some(Renewed::Until(until)) => {
                 lease.upkeep.failures = 0;
@@ -315,7 +339,7 @@ impl Slot {
                     return Action::Lost(lease.token.clone(), LossReason::Deadline);
                 }
                 let Some(hold) = &mut lease.hold else {
-                    return self.action(lease, trigger, now);
+                    return self.action(lease, trigger, is_forced, now);
                 };
                 // A renewal that was decided on for the previous hold confirms the lease, but not the full time of this
                 // hold. Such a renewal may have been sent after this hold began. Then only its shorter lease shows
@@ -328,10 +352,13 @@ impl Slot {
                         hold.move_end(Deadline::new(sent, hold.expire), now);
                     }
                 } else if hold.confirmed.is_none() && trigger == Trigger::Timer {
-                    return Action::Done; // the hold is in the list of young holds
+                    // The hold is young.
+                    state.track(self);
+                    return Action::Done;
                 }
-                self.action(lease, trigger, now)
+                self.action(lease, trigger, is_forced, now)
             }
+            Some(Renewed::NotOwned) if is_forced => Action::Lost(lease.token.clone(), LossReason::Forced),
             Some(Renewed::NotOwned) => Action::Lost(lease.token.clone(), LossReason::NotKnown),
             Some(Renewed::Partial) => Action::Lost(lease.token.clone(), LossReason::TooFewServers),
             None => {
