@@ -22,6 +22,7 @@ use crate::timing::{FRESH_ANSWER, LONGEST_USUAL_ANSWER, MISSED_BY_TIMERS};
 mod releases;
 mod sending;
 pub(crate) mod thread;
+mod unread;
 
 use sending::{connect_again, repeat_asks, send_renewals};
 use thread::KeeperThread;
@@ -138,6 +139,9 @@ struct Work {
 
 async fn run(keeper: Arc<Keeper>, core: Weak<Core>, _running: Running) {
     let schedule = &keeper.schedule;
+    if keeper.thread.is_some() {
+        tokio::spawn(unread::watch(Arc::clone(&keeper), Weak::clone(&core)));
+    }
     // Connects now, so that the first confirmation does not have to connect.
     keeper.store.heartbeat(keeper.by()).await;
     let mut idle_ticks = 0;

@@ -141,6 +141,12 @@ pub(crate) trait Store {
         true
     }
 
+    /// Asks the runtimes that read pushes whether they run. Returns whether one has not answered since the last call: what is pushed
+    /// there is not read.
+    fn is_unread(&self) -> bool {
+        false
+    }
+
     /// Whether a renewal of the lease of `key` can arm its alarm (see [`Events::on_alarm`]). As [`is_cut_off`](Self::is_cut_off),
     /// it must not call back.
     fn has_alarms(&self, _key: &str) -> bool {

@@ -92,6 +92,11 @@ pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 pub(crate) const MISSED_BY_TIMERS: Duration = Duration::from_millis(100);
 /// One answer that took longer says little about the next answer, unless the server is known to be as far away.
 pub(crate) const LONGEST_USUAL_ANSWER: Duration = Duration::from_millis(250);
+/// While a task waits in the store's queue, the keeper asks the runtime that reads its grant so often whether it runs. A runtime
+/// that has not answered by the next time is blocked.
+pub(crate) const READER_ASKED_EVERY: Duration = Duration::from_millis(20);
+/// The keeper repeats the asks of a blocked runtime after this time: a grant that is not read is found so soon.
+pub(crate) const UNREAD_ASKED_EVERY: Duration = READER_ASKED_EVERY.saturating_mul(2);
 /// The keeper does not repeat an ask whose answer is younger than this.
 pub(crate) const FRESH_ANSWER: Duration = Duration::from_millis(50);
 /// The pauses of a renewal that is not answered.
@@ -122,6 +127,10 @@ const fn fits(shorter: &[Duration], longer: Duration) {
 const _: () = fits(&[ASK_INTERVAL, FRESH_ANSWER, TICK, ROUND_TRIP], SECOND);
 // Promise 4: a crashed waiter delays others by at most 3 s: its claim, and the ask of the next waiter at the claim's end.
 const _: () = fits(&[CLAIM, TICK, ROUND_TRIP], Duration::from_secs(3));
+// Promise 4: a grant that a blocked runtime does not read delays others who wait no longer than a turn that is not taken up. The
+// runtime is found to be blocked, or its ask is repeated, and then the keeper looks twice.
+const _: () = fits(&[READER_ASKED_EVERY, READER_ASKED_EVERY, TICK, TICK], TURN_PATIENCE);
+const _: () = fits(&[UNREAD_ASKED_EVERY, TICK, TICK], TURN_PATIENCE);
 // Promise 4: a turn that is not taken up delays everybody by at most a second.
 const _: () = fits(&[UNUSED_LEASE_KEPT_FOR, TICK, TICK, ROUND_TRIP], SECOND);
 // Promise 4: a hold whose acquire is not polled delays everybody by at most a second.

@@ -288,6 +288,19 @@ impl Slot {
         }
     }
 
+    /// What was granted to this slot was not read: its runtime is blocked. So the time of its task counts from the grant.
+    pub(crate) fn count_from_grant(&self) {
+        let now = Moment::now();
+        let mut state = self.state.lock();
+        let drift = self.core.settings().drift();
+        let granted_for = state.pending.as_ref().and_then(|pending| pending.granted_for(now, drift));
+        if let (Some(granted_for), Offer::Made) = (granted_for, state.offers.offer) {
+            state.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, UNUSED_LEASE_KEPT_FOR)));
+            let patience = state.offers.patience.saturating_sub(granted_for);
+            state.offers.offer = Offer::Noticed(Deadline::new(now, patience));
+        }
+    }
+
     /// Repeats an ask if the task that sent it does not read the answer in time.
     fn check_answer(&self, state: &mut State, now: Moment, round: &Round<'_>) -> Action {
         let Some(pending) = state.pending.as_mut().filter(|pending| pending.is_unanswered()) else {

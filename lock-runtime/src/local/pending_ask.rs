@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::refusal::Refusal;
-use crate::clock::{Deadline, Moment};
+use crate::clock::{Deadline, Drift, Moment};
 use crate::share::Share;
 use crate::store::{Anchor, Answer, Ask, Busy, Cause, Grant, Pushed, Release};
 use crate::timing::ASK_INTERVAL;
@@ -349,6 +349,14 @@ impl PendingAsk {
     /// Whether a push tells of the grant, and no answer does.
     pub(super) fn is_hinted(&self) -> bool {
         matches!(self.grant, Granted::Pushed(_))
+    }
+
+    /// How long ago the store granted the lock, by an answer that tells what is left of the claim.
+    pub(super) fn granted_for(&self, now: Moment, drift: Drift) -> Option<Duration> {
+        match &self.grant {
+            Granted::Whole(grant) => Some(drift.trusted(self.claim).saturating_sub(grant.until.remaining_at(now))),
+            _ => None,
+        }
     }
 
     /// The grant, if there is one. A pushed grant that no answered ask can date is not certain for any time. So it is

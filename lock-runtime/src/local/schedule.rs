@@ -31,6 +31,8 @@ const IDLE_TICKS: u32 = 10;
 pub(crate) struct Schedule {
     state: Mutex<State>,
     wake: Notify,
+    /// Notified when a slot waits in the store's queue, and at the end.
+    watching: Notify,
     /// Notified when nothing is left to release.
     quiet: Notify,
     /// The store over the keeper's own connection. It knows the server of each key.
@@ -39,7 +41,7 @@ pub(crate) struct Schedule {
 
 impl Schedule {
     pub(crate) fn new(store: Arc<AnyStore>) -> Self {
-        Self { state: Mutex::default(), wake: Notify::new(), quiet: Notify::new(), store }
+        Self { state: Mutex::default(), wake: Notify::new(), watching: Notify::new(), quiet: Notify::new(), store }
     }
 
     /// Wakes every keeper task: each of them may be on a runtime that is not polled.
@@ -90,6 +92,7 @@ impl Schedule {
     pub(crate) fn watch_queue(&self, slot: &Arc<Slot>) {
         if slot.is_queued() {
             self.change(|state| state.watch(slot));
+            self.watching.notify_one();
         }
     }
 
@@ -186,6 +189,7 @@ impl Schedule {
     /// Makes the keeper end when its work is done.
     pub(super) fn close(&self) {
         self.change(|state| state.is_closed = true);
+        self.watching.notify_one();
     }
 
     /// Resolves when nothing is left to release.
@@ -206,6 +210,21 @@ impl Schedule {
     /// Resolves when a change brings work before the keeper's sleep would end.
     pub(crate) fn woken(&self) -> Notified<'_> {
         self.wake.notified()
+    }
+
+    /// Resolves when a slot waits in the store's queue, or when the manager is gone. It may resolve for nothing.
+    pub(crate) async fn watching(&self) {
+        self.watching.notified().await;
+    }
+
+    /// Whether a slot waits in the store's queue, or did so lately.
+    pub(crate) fn is_watching(&self) -> bool {
+        self.state.lock().is_watching()
+    }
+
+    /// The slots that wait in the store's queue, or did so lately.
+    pub(crate) fn watched(&self) -> Vec<Arc<Slot>> {
+        self.state.lock().watched()
     }
 
     /// Takes what is due at `now`. Until [`on_dispatch`](Self::on_dispatch) is called, nothing of it counts as released.

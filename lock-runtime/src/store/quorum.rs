@@ -301,6 +301,10 @@ impl<S: Voter> Store for Quorum<S> {
         self.members.iter().all(|member| member.node.is_cut_off(key))
     }
 
+    fn is_unread(&self) -> bool {
+        self.members.iter().filter(|member| member.node.is_unread()).count() > 0
+    }
+
     fn has_alarms(&self, key: &str) -> bool {
         self.members.iter().any(|member| member.node.has_alarms(key))
     }

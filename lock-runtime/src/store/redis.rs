@@ -294,6 +294,13 @@ impl Store for RedisStore {
         self.servers.at(key, |link| link.is_connected()).unwrap_or(false)
     }
 
+    fn is_unread(&self) -> bool {
+        match &self.servers {
+            Servers::One(link) => link.is_unread(),
+            Servers::Cluster(cluster) => cluster.is_unread(),
+        }
+    }
+
     fn has_alarms(&self, key: &str) -> bool {
         self.servers.at(key, |link| link.has_alarms()).unwrap_or(false)
     }

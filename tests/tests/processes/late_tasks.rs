@@ -151,6 +151,54 @@ fn the_only_waiter_of_a_blocked_thread_is_passed_over_after_a_second_also_by_who
     assert!(blocked.join().unwrap().is_ok());
 }
 
+/// A process waits in the server's queue, and the only thread of its runtime blocks, which reads its grants. Another waits behind it.
+/// Returns how long that one waits after the lock was released. The thread has blocked for this long by then.
+fn waited_behind_a_blocked_process(blocked_for: Duration) -> Duration {
+    let server = Server::start();
+    let here = current_thread();
+    let (holder, behind) = here.block_on(async { (manager(&server, "north").await, manager(&server, "south").await) });
+    let guard = here.block_on(ask(&holder, LONG)).unwrap();
+    let (blocks, is_blocked) = mpsc::channel();
+    thread::scope(|scope| {
+        let blocked = scope.spawn(|| {
+            current_thread().block_on(async {
+                let locks = manager(&server, "west").await;
+                let waiter = tokio::spawn(ask(&locks, LONG));
+                let waits = || server.keys().contains_key("{p:k}:queue");
+                eventually("it waits in the queue", LONG, waits).await;
+                // The answer to this comes behind the answer to the ask, and its task has read that one.
+                locks.inspect("p", "k").await.unwrap();
+                tokio::task::yield_now().await;
+                blocks.send(()).unwrap();
+                thread::sleep(BLOCKED);
+                waiter.await.unwrap()
+            })
+        });
+        is_blocked.recv().unwrap();
+        thread::sleep(blocked_for);
+        let delay = here.block_on(async {
+            let waiting = tokio::spawn(ask(&behind, LONG));
+            while server.ask::<u32>("ZCARD {p:k}:queue") < 2 {
+                tokio::task::yield_now().await;
+            }
+            let begin = Instant::now();
+            guard.release().await.unwrap();
+            waiting.await.unwrap().unwrap().release().await.unwrap();
+            begin.elapsed()
+        });
+        blocked.join().unwrap().unwrap();
+        delay
+    })
+}
+
+#[test]
+fn a_grant_that_a_blocked_process_does_not_read_delays_no_other_process() {
+    for blocked_for in [Duration::ZERO, Duration::from_millis(30), Duration::from_millis(500)] {
+        let delay = waited_behind_a_blocked_process(blocked_for);
+        assert!(delay < PASSED_ON + NOISE, "blocked for {blocked_for:?}: {delay:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_kept_future_that_waits_here_delays_nobody() {
     let server = Server::start();

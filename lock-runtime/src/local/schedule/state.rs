@@ -112,6 +112,14 @@ impl State {
         self.next_ask.get_or_insert_with(|| Instant::now() + ASK_INTERVAL);
     }
 
+    pub(super) fn is_watching(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    pub(super) fn watched(&self) -> Vec<Arc<Slot>> {
+        self.watched.values().filter_map(Weak::upgrade).collect()
+    }
+
     pub(super) fn track(&mut self, slot: &Arc<Slot>) -> u64 {
         self.entries += 1;
         self.tracked.insert(self.entries, Arc::clone(slot));

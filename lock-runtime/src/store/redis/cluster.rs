@@ -199,6 +199,12 @@ impl Cluster {
         knows_masters && self.links().values().all(|link| !link.was_used() || link.is_connected())
     }
 
+    /// Whether the runtime that reads a connection does not run. Each is asked.
+    pub(super) fn is_unread(&self) -> bool {
+        let links: Vec<_> = self.links().values().cloned().collect();
+        links.iter().filter(|link| link.is_unread()).count() > 0
+    }
+
     /// Begins to replace the connections that broke, and to look for the masters when none is known.
     pub(super) fn begin_to_connect(&self) {
         let links: Vec<_> = self.links().values().filter(|link| link.was_used()).cloned().collect();

@@ -33,6 +33,7 @@ mod connect;
 mod drifting;
 mod known;
 mod outage;
+mod reader;
 mod receiver;
 mod server_clock;
 mod sharded;
@@ -42,6 +43,7 @@ pub(super) use called::{Called, InFlight, Outgoing};
 pub(crate) use channel::Channel;
 use connect::Attempt;
 use drifting::Drifting;
+use reader::Reader;
 use sharded::Shard;
 
 pub(crate) struct Link {
@@ -91,6 +93,8 @@ pub(super) type Own = Box<dyn Fn(&str) -> bool + Send + Sync>;
 #[derive(Default)]
 struct State {
     live: Option<Live>,
+    /// Who reads the callers' connection.
+    reader: Option<Reader>,
     /// When the first command was sent since the last answer.
     silent_since: Option<Moment>,
     /// Since when attempts to connect fail.

@@ -17,6 +17,7 @@ use super::super::failure::CallError;
 use super::super::greeting::OnFailover;
 use super::super::vote::Vote;
 use super::call::arming;
+use super::reader::Reader;
 use super::receiver::Receiver;
 use super::sharded::Shard;
 use super::{Channel, Link, Live, Made};
@@ -175,6 +176,7 @@ impl Link {
             Ok(Opened { live, anchor, round_trip }) => {
                 let others = std::mem::take(&mut state.attempts);
                 state.live = Some(live);
+                state.reader = self.is_of_callers().then(Reader::here);
                 state.failed = None;
                 state.is_failure_told = false;
                 let away = state.broke.take().map(Moment::elapsed);

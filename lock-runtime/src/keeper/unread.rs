@@ -1,0 +1,48 @@
+//! Rule L7, of a runtime that is blocked: a grant that it does not read is found by the keeper.
+//!
+//! Grants go to the callers' connection, which their runtime reads. When all threads of that runtime are blocked, nobody
+//! reads the grant, and nobody can tell so but the keeper. It looks while a task waits in the store's queue, and only then. As
+//! long as the runtime runs, that costs no command and no message.
+
+use std::sync::{Arc, Weak};
+
+use super::sending::repeat_asks;
+use super::{BATCH, Keeper, batches};
+use crate::local::Core;
+use crate::store::Store;
+use crate::timing::{READER_ASKED_EVERY, UNREAD_ASKED_EVERY};
+
+/// Looks until the manager is gone.
+pub(super) async fn watch(keeper: Arc<Keeper>, core: Weak<Core>) {
+    loop {
+        keeper.schedule.watching().await;
+        while keeper.schedule.is_watching() {
+            tokio::time::sleep(READER_ASKED_EVERY).await;
+            let Some(core) = core.upgrade() else { return };
+            if core.store().is_unread() {
+                ask_for(&keeper, &core);
+            }
+        }
+        if core.strong_count() == 0 {
+            return;
+        }
+    }
+}
+
+/// Asks for all that waits in the store's queue.
+fn ask_for(keeper: &Arc<Keeper>, core: &Arc<Core>) {
+    let deadline = keeper.by();
+    let slots = keeper.schedule.watched().into_iter().filter(|slot| !keeper.store.is_cut_off(slot.key()));
+    let asks = slots.filter_map(|slot| slot.repeatable_ask(UNREAD_ASKED_EVERY, deadline).map(|ask| (slot, ask)));
+    for batch in batches(keeper, asks.collect(), BATCH, |(slot, _)| slot.key()) {
+        let (keeper, core) = (Arc::clone(keeper), Arc::downgrade(core));
+        tokio::spawn(async move {
+            let slots: Vec<_> = batch.iter().map(|(slot, _)| Arc::clone(slot)).collect();
+            repeat_asks(&keeper, &core, batch).await;
+            // The keeper's next tick comes after this.
+            for slot in slots {
+                slot.count_from_grant();
+            }
+        });
+    }
+}

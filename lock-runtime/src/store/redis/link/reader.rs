@@ -1,0 +1,68 @@
+//! [`Reader`]: the runtime that reads a connection, and whether it runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::runtime::Handle;
+
+use super::Link;
+
+/// The runtime on which a connection was made. Nobody else reads what comes there.
+#[derive(Clone)]
+pub(super) struct Reader {
+    runtime: Handle,
+    /// Whether it was asked, and has not answered.
+    is_asked: Arc<AtomicBool>,
+}
+
+impl Reader {
+    /// The runtime that runs this code.
+    pub(super) fn here() -> Self {
+        Self { runtime: Handle::current(), is_asked: Arc::default() }
+    }
+
+    /// Asks the runtime whether it runs. Returns whether it has not answered since the last call.
+    fn is_blocked(&self) -> bool {
+        let is_blocked = self.is_asked.swap(true, Ordering::Relaxed);
+        if !is_blocked {
+            let is_asked = Arc::clone(&self.is_asked);
+            self.runtime.spawn(async move { is_asked.store(false, Ordering::Relaxed) });
+        }
+        is_blocked
+    }
+}
+
+impl Link {
+    /// Asks the runtime that reads this connection whether it runs. Returns whether it has not answered since the last call.
+    pub(in super::super) fn is_unread(&self) -> bool {
+        let state = self.state.lock();
+        let reader = state.live.as_ref().and(state.reader.clone());
+        drop(state);
+        reader.is_some_and(|reader| reader.is_blocked())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Builder;
+    use tokio::task::yield_now;
+
+    use super::Reader;
+
+    #[test]
+    fn a_runtime_that_nobody_polls_is_blocked_and_one_that_runs_is_not() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let reader = runtime.block_on(async { Reader::here() });
+        assert!(!reader.is_blocked(), "it is asked for the first time");
+        assert!(reader.is_blocked() && reader.is_blocked());
+        for _ in 0..3 {
+            runtime.block_on(async {
+                yield_now().await;
+                yield_now().await;
+            });
+            assert!(!reader.is_blocked());
+        }
+        drop(runtime);
+        assert!(reader.is_blocked(), "nobody reads any more");
+    }
+}
