@@ -76,6 +76,12 @@ impl Attempt {
         self.outcome.as_ref().map(|(at, ..)| *at)
     }
 
+    /// When its time was up.
+    #[must_use]
+    pub fn gives_up(&self) -> u64 {
+        self.invoked + crate::event::span(self.wanted.timeout())
+    }
+
     /// How the acquire ended.
     #[must_use]
     pub fn how(&self) -> Option<How> {

@@ -21,6 +21,8 @@ const NOTICED: Duration = Duration::from_secs(3);
 const MOMENT: u64 = 5_000_000;
 /// In less time nobody can tell a server that is stopped from one that is about to answer.
 const TOO_SHORT: u64 = 20_000_000;
+/// A task that was not polled for so long when its time was up says only that its time is over: it may not have read an answer.
+const UNPOLLED: u64 = 50_000_000;
 /// Faults are felt for some time after.
 const AFTER: u64 = 3_000_000_000;
 
@@ -137,6 +139,7 @@ fn outages_are_no_busy_locks(history: &History, bounds: &Bounds) -> Vec<Violatio
                 || attempt.invoked < from
                 || returned > stop.range.1
                 || returned - attempt.invoked < too_short
+                || history.late(attempt, (attempt.gives_up(), returned)) > UNPOLLED
             {
                 continue;
             }
@@ -315,6 +318,20 @@ mod tests {
         };
         assert_eq!(finds(100), 0, "it was asked for while the server was stopped");
         assert_eq!(finds(800), 1, "the ask before the stop is long over");
+    }
+
+    #[test]
+    fn a_task_that_was_not_polled_when_its_time_was_up_says_only_that_it_is_over() {
+        let wanted = crate::Wanted { timeout: 200, expire: 300, ..crate::Wanted::default() };
+        let finds = |late: u64| {
+            let stop = What::Fault { kind: FREEZE.into(), target: "server".into(), from: 100_000_000 };
+            let asks = What::Acquire { attempt: 9, key: crate::sample::KEY.into(), wanted };
+            let told = What::Refused { attempt: 9, how: How::Busy, text: String::new() };
+            let asked = Sample::default().and(200, "a", asks).and(500, "a", What::Late { from: late * 1_000_000 });
+            asked.and(500, "a", told).and(900, "harness", stop).finds(errors_are_true)
+        };
+        assert_eq!(finds(390), 0);
+        assert_eq!(finds(460), 1, "it was polled in time, and heard nothing");
     }
 
     #[test]
