@@ -127,6 +127,7 @@ pub enum Lock {
 }
 
 /// One client.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Process {
     /// Whether it has vanished or crashed.

@@ -42,7 +42,7 @@ pub(super) async fn befall(network: &Arc<Network>, plan: &Plan, end: Instant, ra
     }
 }
 
-/// A manager goes, and the release of its lock is refused for as long as the lease would last.
+/// A manager goes, and somebody else has put a list at the key of its lock.
 async fn leave(network: &Arc<Network>) {
     let locks = connect(network, "leaver");
     let guard = locks.lock("gone", &0).expire(Duration::from_secs(4)).acquire().await.unwrap();

@@ -167,7 +167,6 @@ const OVERLAP: &str = "C1 claims never overlap";
 const FENCES: &str = "C2 fences increase";
 const GOES_ON: &str = "C4 all goes on after the faults";
 const IN_TIME: &str = "C4 acquires return in time";
-const WORLD: &str = "C4 the world ends";
 const TAKEN: &str = "C5 a free lock is taken";
 const PASSES_ON: &str = "C5 a released lock passes on";
 const REACH: &str = "C6 grants reach somebody";
@@ -364,7 +363,6 @@ pub(super) const ALL: &[Seeded] = &[
         1058,
         far(code("L7: a task is late though an answer is on its way from afar", Mutant::DistanceForgotten, ORDER)),
     ),
-    shared(code("the keeper of a manager that is gone looks again and again", Mutant::GoneKeeperLooksOn, WORLD)),
     seen_in(
         1040,
         late_on_a_quorum(code(

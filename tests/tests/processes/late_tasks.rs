@@ -186,7 +186,7 @@ fn waited_behind_a_blocked_process(blocked_for: Duration) -> Duration {
             waiting.await.unwrap().unwrap().release().await.unwrap();
             begin.elapsed()
         });
-        blocked.join().unwrap().unwrap();
+        drop(blocked.join().unwrap().unwrap());
         delay
     })
 }

@@ -15,6 +15,7 @@ fn is(words: &[String], start: &[&str]) -> bool {
     words.len() >= start.len() && words.iter().zip(start).all(|(word, wanted)| word == wanted)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "a disguise may also leave a request as it is")]
 fn words(text: &str) -> Option<Vec<String>> {
     Some(text.split(' ').map(str::to_owned).collect())
 }
@@ -25,6 +26,7 @@ fn unknown() -> Option<Vec<String>> {
 }
 
 /// The same command in RESP2.
+#[expect(clippy::unnecessary_wraps, reason = "a disguise may also leave a request as it is")]
 fn in_resp2(words: &[String]) -> Option<Vec<String>> {
     let mut words = words.to_vec();
     if words.len() == 1 {

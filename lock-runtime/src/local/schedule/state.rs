@@ -205,9 +205,14 @@ pub(super) struct Sleep {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::super::Schedule;
     use super::super::backlog::Fate;
     use super::*;
-    use crate::store::Release;
+    use crate::mutants::{Mutant, Seeded};
+    use crate::store::memory::MemoryStore;
+    use crate::store::{AnyStore, Release};
     use crate::timing::CLAIM;
     use crate::token::Token;
     use crate::{LockGuard, LockManager};
@@ -231,6 +236,25 @@ mod tests {
         assert_eq!(state.last_work().releases.len(), 1);
         assert!(!state.last_work().is_all);
         assert_eq!(state.pause(IDLE_TICKS), None);
+    }
+
+    /// Whether a keeper that has just looked is woken again, when its manager is gone and a release is left that the server denies.
+    fn looks_again(bug: Option<Mutant>) -> bool {
+        let _seeded = Seeded::begin(bug);
+        let schedule = Schedule::new(Arc::new(AnyStore::Memory(MemoryStore::default())));
+        schedule.release(release());
+        for batch in schedule.take_releases() {
+            schedule.on_released(batch, &[Fate::Denied]);
+        }
+        let woken = schedule.woken();
+        schedule.tell_if_quiet(true);
+        woken.now_or_never().is_some()
+    }
+
+    #[test]
+    fn the_keeper_of_a_manager_that_is_gone_does_not_look_again_and_again() {
+        assert!(!looks_again(None));
+        assert!(looks_again(Some(Mutant::GoneKeeperLooksOn)), "the bug shows");
     }
 
     #[tokio::test(start_paused = true)]
