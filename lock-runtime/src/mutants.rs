@@ -43,6 +43,7 @@ mod seeded {
         DriftAsUsual,
         DroppedClaimSent,
         DroppedGuardKept,
+        CallsTooSeldom,
         EarlyHoldsKept,
         EndlessCommand,
         FailedDrawNotRepeated,

@@ -87,11 +87,13 @@ impl Attendance {
         absent_for >= EARLY_HOLD_KEPT_FOR || (is_wanted && absent_for > roll.patience)
     }
 
-    /// When the keeper has to look again although nobody is known to wait.
+    /// When the keeper has to look again although nobody is known to wait. Nobody tells the keeper that a task came which it has
+    /// called, so it looks as often as it calls.
     fn due_in(&self, now: Moment) -> Duration {
         let roll = self.0.lock();
-        roll.called
-            .map_or_else(|| roll.called_again_in(now), |called| EARLY_HOLD_KEPT_FOR.saturating_sub(now.since(called)))
+        let left = |called| EARLY_HOLD_KEPT_FOR.saturating_sub(now.since(called));
+        mutant!(CallsTooSeldom => return roll.called.map_or_else(|| roll.called_again_in(now), left));
+        roll.called.map_or_else(|| roll.called_again_in(now), |called| left(called).min(CALLED_EVERY))
     }
 }
 

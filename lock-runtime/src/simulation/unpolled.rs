@@ -307,3 +307,40 @@ async fn a_set_whose_task_is_always_polled_late_is_had_in_the_end() {
     holder.await.unwrap();
     guard.release().await.unwrap();
 }
+
+/// How long a set that is not polled keeps its first key when nobody asks for it, after so many others have asked.
+fn kept_for(others: u32, bug: Option<Mutant>) -> Duration {
+    let _seeded = Seeded::begin(bug);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let _time = Simulated::begin();
+        let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(0));
+        let (locks, other) = (connect(&network, "p"), connect(&network, "q"));
+        let last = other.lock("k", &1).acquire().await.unwrap();
+        let mut kept: Acquiring = Box::pin(SET.1(&locks).timeout(PATIENT).acquire());
+        for asker in 0..=others {
+            assert!(poll_some(&mut kept, MOST_POLLS).await.is_none());
+            assert!(other.is_locked("k", &0).await.unwrap(), "it has its first key");
+            if asker < others {
+                let asker = if asker == 0 { &other } else { &locks };
+                asker.lock("k", &0).timeout(PATIENT).acquire().await.unwrap().release().await.unwrap();
+            }
+        }
+        let start = Instant::now();
+        while other.is_locked("k", &0).await.unwrap() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let kept_for = start.elapsed();
+        last.release().await.unwrap();
+        kept.await.unwrap().release().await.unwrap();
+        kept_for
+    })
+}
+
+#[test]
+fn a_set_that_is_not_polled_gives_back_what_it_has_although_nobody_asks() {
+    for others in 0..3 {
+        assert!(kept_for(others, None) < EVERYBODY, "after {others} others");
+    }
+    assert!(kept_for(1, Some(Mutant::CallsTooSeldom)) > EVERYBODY, "the bug shows");
+}

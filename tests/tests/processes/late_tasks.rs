@@ -295,6 +295,8 @@ async fn a_kept_future_that_has_some_of_its_keys_delays_nobody() {
     assert!(server.keys().contains_key("p:k"), "it has taken its first key again");
     let sibling = waited(&locks).await;
     assert!(sibling < PASSED_ON + NOISE, "{sibling:?}");
+    poll_for_a_while(&mut kept).await;
+    eventually("the key is free although nobody asks", EVERYBODY + NOISE, || !server.keys().contains_key("p:k")).await;
     last.release().await.unwrap();
     kept.await.unwrap().release().await.unwrap();
 }
