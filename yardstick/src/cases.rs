@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_runtime::{LockError, LockManager, LockRequest};
+use lock_runtime::{LockError, LockManager, LockRequest, cache_lock};
 use tokio::task::JoinSet;
 
 /// A case, and whether its locks are on a server.
@@ -20,6 +20,9 @@ pub(crate) const ALL: &[Case] = &[
     // One task takes a lock and releases it.
     case("pair-memory", false),
     case("pair-redis", true),
+    // The same by a fn with the attribute, and by the proxy of an annotated trait.
+    case("attribute-memory", false),
+    case("proxy-memory", false),
     // One task takes two locks at once and releases both.
     case("two-keys-redis", true),
     // Four tasks want one lock all the time: it passes from task to task.
@@ -67,6 +70,8 @@ async fn manager(case: &str, url: &str) -> Result<LockManager, String> {
 async fn repeat(locks: &LockManager, case: &str, url: &str, count: usize) -> Result<(), String> {
     let outcome = match case.rsplit_once('-').map_or(case, |(name, _)| name) {
         "pair" => pairs(locks.clone(), "k".to_owned(), count, Use::default()).await,
+        "attribute" => work(&Annotated(locks.clone()), count).await,
+        "proxy" => work(&LockedWork::with_manager(Plain, locks.clone()), count).await,
         "two-keys" => two_keys(locks, count).await,
         "hand-over" => tasks(locks, TASKS_OF_HAND_OVER, count, Use { yields: true, ..Use::default() }).await,
         "readers" => tasks(locks, TASKS_TOGETHER, count, Use { yields: true, mode: LockRequest::read }).await,
@@ -107,6 +112,36 @@ async fn pairs(locks: LockManager, key: String, count: usize, how: Use) -> Resul
             }
         };
         (how.mode)(locks.lock("yardstick", &key).timeout(PATIENCE)).run(body).await?;
+    }
+    Ok(())
+}
+
+#[cache_lock(proxy = LockedWork)]
+trait Work {
+    #[cache_lock(prefix = "yardstick", key = key)]
+    async fn work(&self, key: &str, numbers: [u64; 8]) -> Result<u64, LockError>;
+}
+
+struct Plain;
+
+impl Work for Plain {
+    async fn work(&self, _: &str, numbers: [u64; 8]) -> Result<u64, LockError> {
+        Ok(numbers.iter().sum())
+    }
+}
+
+struct Annotated(LockManager);
+
+impl Work for Annotated {
+    #[cache_lock(prefix = "yardstick", key = key, manager = self.0)]
+    async fn work(&self, key: &str, numbers: [u64; 8]) -> Result<u64, LockError> {
+        Ok(numbers.iter().sum())
+    }
+}
+
+async fn work(worker: &impl Work, count: usize) -> Result<(), LockError> {
+    for number in 0..count {
+        std::hint::black_box(worker.work("k", std::hint::black_box([number as u64; 8])).await?);
     }
     Ok(())
 }

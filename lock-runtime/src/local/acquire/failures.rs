@@ -75,9 +75,9 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
 
 /// The error of a task whose time is up. A busy lock and an unreachable store never look alike.
 pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
-    let key = request.key.to_string();
+    let key = &*request.key;
     if let Some(error) = slot.too_short(request.expire, attempt.time_of_outlived_grant()) {
-        return error.of_lock(&key);
+        return error.of_lock(key);
     }
     // A task whose timeout is shorter than the usual silence heard nothing in all its time.
     let usual = SILENCE.max(far_answer(core) * core.store().round_trips_of_a_verb());
@@ -95,12 +95,12 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
         timeout.clamp(SILENCE_OF_ANY_SERVER, usual)
     };
     let was_here = match slot.status(silence) {
-        LockStatus::Unreachable(error) => return error.of_lock(&key),
-        LockStatus::Silent(since) => return core.store().unanswered(&key, since).of_lock(&key),
+        LockStatus::Unreachable(error) => return error.of_lock(key),
+        LockStatus::Silent(since) => return core.store().unanswered(key, since).of_lock(key),
         // This process had the lock meanwhile, and left too little time for an answer.
         LockStatus::Unknown if attempt.was_held_here() => true,
         LockStatus::Unknown => match unread_answer(core, request, attempt) {
-            Some(error) => return error.of_lock(&key),
+            Some(error) => return error.of_lock(key),
             None => false,
         },
         LockStatus::HeldHere => true,
