@@ -213,7 +213,10 @@ mod trait_snapshots;
 /// - `guard` and `fenced` are refused: there is no body in which a name could be bound. Put these on the fn that implements the
 ///   method. If its lock has the same name, the fn enters the lock that the proxy holds.
 /// - In `key`, `manager` and the others `self` is the proxy, which has the trait's methods and no fields: `key = self.id()`. A `manager`
-///   on a method goes before the proxy's own. A marked fn without `self` has the scoped or installed manager.
+///   on a method goes before the proxy's own. A marked fn without `self` has the scoped or installed manager: it is called as
+///   `LockedSeckill::<Shop>::name(…)`. `Self::NAME` is a constant of the trait.
+/// - In a library rustc warns of an `async fn` in a public trait (`async_fn_in_trait`), as it does without this attribute. There write
+///   `-> impl Future<Output = …> + Send`, or use `#[async_trait]`.
 /// - A provided method may be marked, too. The implementation's own version is called, if it has one.
 /// - The trait may be generic, and have associated types and constants, `unsafe` and blocking methods, and methods that return futures.
 ///   `#[async_trait]` may stand above or below; then the proxy is an `Arc<dyn Seckill>`, too.
