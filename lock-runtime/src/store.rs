@@ -143,7 +143,7 @@ pub(crate) trait Store {
 
     /// Asks the runtimes that read pushes whether they run. Returns whether one has not answered since the last call: what is pushed
     /// there is not read.
-    fn is_unread(&self) -> bool {
+    fn probe_reader(&self) -> bool {
         false
     }
 

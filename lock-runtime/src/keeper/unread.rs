@@ -19,7 +19,7 @@ pub(super) async fn watch(keeper: Arc<Keeper>, core: Weak<Core>) {
         while keeper.schedule.is_watching() {
             tokio::time::sleep(READER_ASKED_EVERY).await;
             let Some(core) = core.upgrade() else { return };
-            if core.store().is_unread() {
+            if core.store().probe_reader() {
                 ask_for(&keeper, &core);
             }
         }

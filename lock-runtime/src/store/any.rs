@@ -113,7 +113,7 @@ impl Store for AnyStore {
         fn round_trip(&self) -> Duration;
         fn is_cut_off(&self, key: &str) -> bool;
         fn hears_of(&self, key: &str) -> bool;
-        fn is_unread(&self) -> bool;
+        fn probe_reader(&self) -> bool;
         fn has_alarms(&self, key: &str) -> bool;
         fn is_connected(&self) -> bool;
         fn begin_to_connect(&self);

@@ -301,8 +301,8 @@ impl<S: Voter> Store for Quorum<S> {
         self.members.iter().all(|member| member.node.is_cut_off(key))
     }
 
-    fn is_unread(&self) -> bool {
-        self.members.iter().filter(|member| member.node.is_unread()).count() > 0
+    fn probe_reader(&self) -> bool {
+        self.members.iter().filter(|member| member.node.probe_reader()).count() > 0
     }
 
     fn has_alarms(&self, key: &str) -> bool {

@@ -294,10 +294,10 @@ impl Store for RedisStore {
         self.servers.at(key, |link| link.is_connected()).unwrap_or(false)
     }
 
-    fn is_unread(&self) -> bool {
+    fn probe_reader(&self) -> bool {
         match &self.servers {
-            Servers::One(link) => link.is_unread(),
-            Servers::Cluster(cluster) => cluster.is_unread(),
+            Servers::One(link) => link.probe_reader(),
+            Servers::Cluster(cluster) => cluster.probe_reader(),
         }
     }
 

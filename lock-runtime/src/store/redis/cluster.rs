@@ -200,9 +200,9 @@ impl Cluster {
     }
 
     /// Whether the runtime that reads a connection does not run. Each is asked.
-    pub(super) fn is_unread(&self) -> bool {
+    pub(super) fn probe_reader(&self) -> bool {
         let links: Vec<_> = self.links().values().cloned().collect();
-        links.iter().filter(|link| link.is_unread()).count() > 0
+        links.iter().filter(|link| link.probe_reader()).count() > 0
     }
 
     /// Begins to replace the connections that broke, and to look for the masters when none is known.

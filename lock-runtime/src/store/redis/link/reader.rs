@@ -22,7 +22,7 @@ impl Reader {
     }
 
     /// Asks the runtime whether it runs. Returns whether it has not answered since the last call.
-    fn is_blocked(&self) -> bool {
+    fn probe(&self) -> bool {
         let is_blocked = self.is_asked.swap(true, Ordering::Relaxed);
         if !is_blocked {
             let is_asked = Arc::clone(&self.is_asked);
@@ -34,11 +34,11 @@ impl Reader {
 
 impl Link {
     /// Asks the runtime that reads this connection whether it runs. Returns whether it has not answered since the last call.
-    pub(in super::super) fn is_unread(&self) -> bool {
+    pub(in super::super) fn probe_reader(&self) -> bool {
         let state = self.state.lock();
         let reader = state.live.as_ref().and(state.reader.clone());
         drop(state);
-        reader.is_some_and(|reader| reader.is_blocked())
+        reader.is_some_and(|reader| reader.probe())
     }
 }
 
@@ -53,16 +53,16 @@ mod tests {
     fn a_runtime_that_nobody_polls_is_blocked_and_one_that_runs_is_not() {
         let runtime = Builder::new_current_thread().build().unwrap();
         let reader = runtime.block_on(async { Reader::here() });
-        assert!(!reader.is_blocked(), "it is asked for the first time");
-        assert!(reader.is_blocked() && reader.is_blocked());
+        assert!(!reader.probe(), "it is asked for the first time");
+        assert!(reader.probe() && reader.probe());
         for _ in 0..3 {
             runtime.block_on(async {
                 yield_now().await;
                 yield_now().await;
             });
-            assert!(!reader.is_blocked());
+            assert!(!reader.probe());
         }
         drop(runtime);
-        assert!(reader.is_blocked(), "nobody reads any more");
+        assert!(reader.probe(), "nobody reads any more");
     }
 }
