@@ -7,7 +7,7 @@ mod line;
 use std::collections::VecDeque;
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -39,6 +39,25 @@ pub enum Fault {
 
 /// In a plan: whatever command comes next.
 pub const ANY: &str = "*";
+
+/// When a planned fault met its command: the time of [`history::event::now`].
+#[derive(Clone, Debug, Default)]
+pub struct Met(Arc<OnceLock<u64>>);
+
+impl Met {
+    /// `None` while no such command has come by.
+    #[must_use]
+    pub fn at(&self) -> Option<u64> {
+        self.0.get().copied()
+    }
+}
+
+#[derive(Debug)]
+struct Planned {
+    name: String,
+    fault: Fault,
+    met: Met,
+}
 
 /// One connection through the proxy, for faults that hit it alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +97,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    planned: VecDeque<(String, Fault)>,
+    planned: VecDeque<Planned>,
     seen: Vec<Vec<String>>,
     held: bool,
     holding: usize,
@@ -157,13 +176,15 @@ impl Proxy {
         self.shared.state().distance = distance;
     }
 
-    /// The next command called `name` (or [`ANY`]) meets `fault`; several plans for one name are used up in order.
-    pub fn plan(&self, name: &str, fault: Fault) {
+    /// The next command called `name` (or [`ANY`]) meets `fault`; several plans for one name are used up in order. Returns when it did.
+    pub fn plan(&self, name: &str, fault: Fault) -> Met {
         let mut state = self.shared.state();
         if matches!(fault, Fault::Hold) {
             state.held = true;
         }
-        state.planned.push_back((name.to_owned(), fault));
+        let met = Met::default();
+        state.planned.push_back(Planned { name: name.to_owned(), fault, met: met.clone() });
+        met
     }
 
     /// Whether every planned fault has happened (a held command counts from when it is held).
@@ -288,8 +309,11 @@ impl Shared {
         if self.records {
             state.seen.push(words);
         }
-        let next = state.planned.iter().position(|(planned, _)| *planned == name || planned == ANY);
-        let fault = next.and_then(|at| state.planned.remove(at)).map(|(_, fault)| fault);
+        let next = state.planned.iter().position(|planned| planned.name == name || planned.name == ANY);
+        let fault = next.and_then(|at| state.planned.remove(at)).map(|planned| {
+            let _ = planned.met.0.set(history::event::now());
+            planned.fault
+        });
         (name, fault)
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::lookout::{Lookout, lock};
 use super::strike::{Kind, Strike};
 use super::workers::Workers;
-use crate::proxy::{Direction, Fault, LineNumber, Proxy};
+use crate::proxy::{Direction, Fault, LineNumber, Met, Proxy};
 use history::event::{now, span};
 use history::{Recorder, What};
 
@@ -23,6 +23,7 @@ pub struct Nemesis<'a> {
     commands: &'static [&'static str],
     recorder: Arc<Mutex<Recorder>>,
     pending: Vec<Pending>,
+    planned: Vec<Planned>,
     /// What happens to the servers right now.
     suffering: Option<JoinHandle<()>>,
     /// Commands to the server that may take as long as it is stopped.
@@ -48,8 +49,16 @@ enum Repair {
     Nothing,
 }
 
-/// How long a single command may take to come by that a fault waits for.
-const COMES_BY: Duration = Duration::from_millis(500);
+/// For how long a connection may be missed after a fault that it met.
+const SETTLES: Duration = Duration::from_millis(500);
+
+/// A fault that waits for its command, and is in force for `length` from then on.
+#[derive(Debug)]
+struct Planned {
+    met: Met,
+    length: Duration,
+    kind: Kind,
+}
 
 impl<'a> Nemesis<'a> {
     /// For one round; `commands` are those whose faults count.
@@ -61,9 +70,21 @@ impl<'a> Nemesis<'a> {
     ) -> Self {
         let servers = lock(lookout).arena().servers();
         let proxies = lock(lookout).arena().proxies();
-        let (pending, talks, counts) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let (pending, planned, talks, counts) = (Vec::new(), Vec::new(), Vec::new(), BTreeMap::new());
         let lookout = Arc::clone(lookout);
-        Self { lookout, servers, proxies, workers, commands, recorder, pending, suffering: None, talks, counts }
+        Self {
+            lookout,
+            servers,
+            proxies,
+            workers,
+            commands,
+            recorder,
+            pending,
+            planned,
+            suffering: None,
+            talks,
+            counts,
+        }
     }
 
     /// Strikes as planned unless it `is_over` before, then mends everything. Returns how often it did what.
@@ -102,6 +123,7 @@ impl<'a> Nemesis<'a> {
 
     /// Mends what is due.
     fn mend(&mut self, due: u64) {
+        self.note_met();
         let (mut mended, pending) = std::mem::take(&mut self.pending).into_iter().partition(|one| one.at <= due);
         self.pending = pending;
         let all: &mut Vec<Pending> = &mut mended;
@@ -115,6 +137,19 @@ impl<'a> Nemesis<'a> {
                 Repair::Respawn(worker) => self.workers.respawn(worker),
                 Repair::Cut(proxy, line) => self.proxies[proxy].cut_line(line),
                 Repair::Nothing => {}
+            }
+        }
+    }
+
+    /// Notes the planned faults that have met their command. That may be long after they were planned: nobody need send the command.
+    fn note_met(&mut self) {
+        for Planned { met, length, kind } in std::mem::take(&mut self.planned) {
+            match met.at() {
+                None => self.planned.push(Planned { met, length, kind }),
+                Some(from) => {
+                    let (at, target) = (from + span(length + SETTLES), "wire".to_owned());
+                    self.pending.push(Pending { at, from, kind, target, repair: Repair::Nothing });
+                }
             }
         }
     }
@@ -190,9 +225,8 @@ impl<'a> Nemesis<'a> {
 
     /// Hits the next command that counts, on whatever connection it comes.
     fn plan(&mut self, strike: &Strike, fault: Fault) {
-        self.proxies[self.proxy(strike)].plan(self.commands[strike.victim % self.commands.len()], fault);
-        let until = strike.length + COMES_BY;
-        self.later(&Strike { length: until, ..strike.clone() }, "wire", Repair::Nothing);
+        let met = self.proxies[self.proxy(strike)].plan(self.commands[strike.victim % self.commands.len()], fault);
+        self.planned.push(Planned { met, length: strike.length, kind: strike.kind });
     }
 
     /// Another choice than that of the command.

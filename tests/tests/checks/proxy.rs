@@ -101,6 +101,20 @@ fn a_mute_connection_lets_no_delayed_reply_through() {
     assert!(connection.read(&mut [0; 64]).is_err(), "nothing comes");
 }
 
+/// Whoever writes down what was broken must not write down when it was planned.
+#[test]
+fn a_plan_tells_when_it_met_its_command() {
+    let server = Server::start();
+    let proxy = Proxy::before(&server);
+    let met = proxy.plan("INCR", Fault::DelayReply(Duration::from_millis(1)));
+    let mut connection = connect(&proxy);
+    let _: String = redis::cmd("PING").query(&mut connection).unwrap();
+    assert_eq!(met.at(), None, "no such command came by");
+    let before = history::event::now();
+    count(&mut connection).unwrap();
+    assert!((before..=history::event::now()).contains(&met.at().unwrap()));
+}
+
 #[test]
 fn forgotten_plans_do_nothing() {
     let server = Server::start();
