@@ -71,6 +71,17 @@ impl Token {
         is_of_shared.then(|| capacity.parse().ok().map(Share::of_capacity))?
     }
 
+    /// The number of a token among those of its process, from what stands behind the process.
+    fn number(&self, rest: &str) -> Option<u64> {
+        let (sequence, _) = rest.strip_prefix('.')?.split_once('@')?;
+        let number = sequence.strip_prefix('0').unwrap_or(sequence);
+        let number = match self.share() {
+            None => number,
+            Some(_) => number.strip_prefix('1')?.get(..number.len().checked_sub(1 + CAPACITY_DIGITS)?)?,
+        };
+        number.parse().ok()
+    }
+
     /// The label of the manager that made the token. `None` when another client made it.
     pub(crate) fn label(&self) -> Option<String> {
         let token = self.0.strip_suffix(FORCED).unwrap_or(&self.0);
@@ -111,6 +122,12 @@ impl Process {
 
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// Whether this process has made the token before.
+    pub(crate) fn has_made(&self, token: &Token) -> bool {
+        let number = || token.number(token.0.strip_prefix(&*self.id)?);
+        number().is_some_and(|number| (1..=self.sequence.load(Ordering::Relaxed)).contains(&number))
     }
 
     /// A token of which another process sees whether its lease `may_linger`, and this one how it shares the lock.
@@ -213,6 +230,19 @@ mod tests {
         let ids: Vec<_> = (0..200).map(|_| u128::from_str_radix(Process::new("h").id(), 16).unwrap()).collect();
         let (always, ever) = ids.iter().fold((u128::MAX, 0), |(always, ever), id| (always & id, ever | id));
         assert_eq!((always, ever), (0, u128::MAX));
+    }
+
+    #[test]
+    fn a_process_has_made_the_tokens_that_it_gave_out_and_no_other() {
+        let (process, other) = (Process::new("h"), Process::new("h"));
+        let shares = [None, Some(Share::READ), Share::permit(3)];
+        let made: Vec<_> = shares.map(|share| process.next_token(share.is_none(), share)).into();
+        assert!(made.iter().all(|token| process.has_made(token) && !other.has_made(token)));
+        let later = Process { id: process.id.clone(), label: process.label.clone(), sequence: AtomicU64::new(3) };
+        assert!(shares.iter().all(|share| !process.has_made(&later.next_token(false, *share))));
+        for text in [".0@h", ".@h", ".x@h", ".99999999999999999999999@h", ""] {
+            assert!(!process.has_made(&Token::foreign(&format!("{}{text}", process.id))), "{text}");
+        }
     }
 
     #[test]

@@ -179,7 +179,8 @@ impl Core {
     /// Whether a message about this token can be for this process.
     fn may_be_told_of(&self, token: &Token) -> bool {
         mutant!(ToldOfOthers => return true);
-        self.is_own_token(token)
+        mutant!(ToldOfTheFuture => return self.is_own_token(token));
+        self.process.has_made(token)
     }
 
     pub(crate) fn next_token(&self, may_linger: bool, share: Option<Share>) -> Token {
@@ -278,7 +279,8 @@ impl Core {
 
 impl Events for Core {
     fn on_grant(&self, key: &str, pushed: &Pushed) {
-        // Rule 22: what belongs to another process is not for this one to release, whoever says so.
+        // Rule 22: what belongs to another process is not for this one to release, whoever says so. Nor is a token that was not made yet:
+        // its release would wait, and then release a lease that a task holds.
         if !self.may_be_told_of(&pushed.token) {
             return;
         }

@@ -156,10 +156,17 @@ impl Lease {
         self.until.remaining_at(now) >= enough.max(request.at_least())
     }
 
-    /// How long the grant took, when the lease was over before it came. The allowance for `drift` counts.
+    /// How long the grant took, when the lease was over before it came. The allowance for `drift` counts. Of a push nothing is known
+    /// before it is confirmed.
     pub(super) fn outlived(&self, now: Moment, drift: Drift) -> Option<Duration> {
-        let took = now.since(self.until.start());
-        (self.fresh && self.hold.is_none() && took >= drift.trusted(self.claim)).then_some(took)
+        mutant!(OutlivedSinceAsk => {
+            let took = now.since(self.until.start());
+            return (self.fresh && self.hold.is_none() && took >= drift.trusted(self.claim)).then_some(took);
+        });
+        // The end may be counted from an ask that came long before the grant. A grant that nothing dates has no span.
+        let over = now.since(self.until.start()).checked_sub(self.until.span())?;
+        let is_dated = self.hinted.is_none() && !self.until.span().is_zero();
+        (self.fresh && self.hold.is_none() && is_dated).then(|| drift.trusted(self.claim) + over)
     }
 
     /// The end of the hold on this lease: what the store has confirmed, but not beyond the hold's own end.
@@ -180,6 +187,12 @@ impl Lease {
             terms.note_spent();
         }
         Some(EndedHold { reason, ..hold.as_ended() })
+    }
+
+    /// Whether what is known of the lease was asked for, or pushed, after `sent`.
+    pub(super) fn is_confirmed_after(&self, sent: Moment) -> bool {
+        mutant!(LateRefusalCounts => return false);
+        !self.hinted.unwrap_or(self.until.start()).since(sent).is_zero()
     }
 
     /// Lengthens the lease. `false` when its hold has ended before (rule 13: a hold whose deadline has passed does not
@@ -272,8 +285,10 @@ impl Contention {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Moment;
+    use crate::mutants::{Mutant, Seeded};
     use crate::store::Pushed;
+
+    const LONG: Duration = Duration::from_secs(9);
 
     #[test]
     fn an_answer_that_comes_after_the_push_is_reckoned_with_when_the_lease_is_released() {
@@ -291,6 +306,26 @@ mod tests {
         });
         let grant = pending.take_grant().unwrap();
         assert!(Lease::new(&pending, &grant).release(&key).queued);
+    }
+
+    /// A push is dated by an ask that was sent long before. Once it is confirmed the lease is as old as the grant, and not as the ask.
+    #[tokio::test(start_paused = true)]
+    async fn a_pushed_grant_is_not_as_old_as_the_ask_that_dates_it() {
+        let (pending, sent) = (PendingAsk::new(Token::foreign("t"), None, CLAIM), Moment::now());
+        let lease = |span| {
+            let until = Deadline::new(sent, span);
+            Lease::new(&pending, &Grant { until, contended: false, fence: None })
+        };
+        tokio::time::advance(LONG).await;
+        let is_outlived = |lease: &Lease| lease.outlived(Moment::now(), Drift::DEFAULT).is_some();
+        for (bug, is_old) in [(None, false), (Some(Mutant::OutlivedSinceAsk), true)] {
+            let _seeded = Seeded::begin(bug);
+            assert_eq!(is_outlived(&lease(LONG + CLAIM)), is_old, "{bug:?}");
+        }
+        assert!(is_outlived(&lease(Drift::DEFAULT.trusted(CLAIM))));
+        assert!(!is_outlived(&lease(Duration::ZERO)), "nothing dates it");
+        let hinted = Lease { hinted: Some(sent), ..lease(CLAIM) };
+        assert!(!is_outlived(&hinted), "it is not confirmed");
     }
 
     #[test]

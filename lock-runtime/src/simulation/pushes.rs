@@ -11,7 +11,7 @@ use server_model::ModelServer;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::network::Network;
+use super::network::{Conditions, Network};
 use super::process::connect;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
@@ -203,5 +203,27 @@ async fn nobody_releases_what_belongs_to_another_process_because_of_a_message() 
         let is_left = network.server(ModelServer::snapshot).iter().any(|(key, _)| key == "k:0");
         assert_eq!(is_left, bug.is_none());
         drop(guard);
+    }
+}
+
+/// Whoever reads a token knows the next ones of its process. A message about one of them finds nobody, and its release would wait until the
+/// token is made.
+#[tokio::test(start_paused = true)]
+async fn nobody_releases_a_token_before_it_is_made() {
+    for bug in [None, Some(Mutant::ToldOfTheFuture)] {
+        let mut lost = 0;
+        for seed in 0..60 {
+            let (_seeded, _time) = (Seeded::begin(bug), Simulated::begin());
+            let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(seed));
+            let told = connect(&network, "p");
+            request(&told).acquire().await.unwrap().release().await.unwrap();
+            network.set_conditions(Conditions { delay: Duration::from_millis(9), ..Conditions::default() });
+            grant(&network, &told, &told);
+            sleep(Duration::from_millis(seed % 15)).await;
+            let guard = request(&told).acquire().await.unwrap();
+            sleep(SOON).await;
+            lost += u32::from(guard.release().await.is_err());
+        }
+        assert_eq!(lost > 0, bug.is_some(), "{bug:?}: {lost}");
     }
 }

@@ -194,8 +194,9 @@ impl<S: Voter> Store for Quorum<S> {
         });
         let mut released = exactly_one(self.decide_releases(1, pending).await)?;
         let deadline = deadline.counted_from(Moment::now());
-        if let Some(ask) = Ask::along(release, deadline).filter(|_| released.owned) {
-            // Without an answer the caller asks again.
+        // A task that comes late may find its ask taken over and its lease released. When no time is left it would send the ask, and not
+        // wait for the answer. Without an answer the caller asks again.
+        if let Some(ask) = Ask::along(release, deadline).filter(|_| released.owned && !deadline.span().is_zero()) {
             released.again = exactly_one(self.ask(std::slice::from_ref(&ask), deadline).await).ok();
         }
         Ok(released)

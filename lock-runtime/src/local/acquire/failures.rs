@@ -49,11 +49,11 @@ pub(super) fn comes_late(deadline: Deadline) -> bool {
     deadline.start().elapsed() > deadline.span().saturating_add(TURN_PATIENCE)
 }
 
-/// The error of a single try whose task was not polled for so long that its time is up.
+/// The error of a single try whose task was not polled for so long that its turn, or its time, was over.
 pub(crate) fn polled_late(waited: Duration) -> StoreError {
     StoreError::later(BackendError::new(format!(
-        "the task was polled again only {waited:?} after its call, when its time was up: it is not known whether the lock \
-         is free; something blocks the runtime's threads"
+        "the task was polled again only {waited:?} after its call: it is not known whether the lock is free; something \
+         blocks the runtime's threads"
     )))
 }
 
@@ -65,12 +65,12 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
     // Of several keys, a try is the beginning of a longer wait.
     let waits = request.whole().is_some_and(|whole| !whole.is_try());
     let is_unread_try = attempt.is_try() && attempt.tried && !waits;
-    if is_unread_try && attempt.is_over(Moment::now()) {
+    if is_unread_try {
         // The lock may have been granted meanwhile, and passed on because this task did not come (rule L7).
         return Some(polled_late(waited));
     }
     // Siblings may have asked one after another, each of them gone before the store answered.
-    (is_unread_try || attempt.has_counted_none(core.answers())).then(|| core.store().unanswered(&request.key, waited))
+    attempt.has_counted_none(core.answers()).then(|| core.store().unanswered(&request.key, waited))
 }
 
 /// The error of a task whose time is up. A busy lock and an unreachable store never look alike.

@@ -8,6 +8,7 @@ use super::round;
 use crate::LockManager;
 use crate::clock::{Deadline, Moment};
 use crate::local::{Action, Trigger};
+use crate::mutants::{Mutant, Seeded};
 use crate::store::Renewed;
 
 /// The keeper decides on a renewal for one hold. Before the renewal is sent, the lease is handed over to a hold with a
@@ -34,5 +35,29 @@ async fn a_renewal_that_was_decided_on_for_one_hold_does_not_confirm_the_longer_
         let Action::Renew(renewal) = &action else { panic!("{renew}: {action:?}") };
         assert!(renewal.lease > long / 2, "{renew}: {renewal:?}");
         drop(next);
+    }
+}
+
+/// A slow renewal finds the lease gone. By then a repeated ask was granted the token once more, and the lease was confirmed.
+#[tokio::test(start_paused = true)]
+async fn what_an_older_renewal_says_of_a_lease_that_was_confirmed_meanwhile_is_verified() {
+    for (bug, is_lost) in [(None, false), (Some(Mutant::LateRefusalCounts), true)] {
+        let _seeded = Seeded::begin(bug);
+        let locks = LockManager::in_memory();
+        let guard = locks.lock("p", "k").acquire().await.unwrap();
+        let slot = locks.core().table().get(guard.key()).unwrap();
+        let Action::Renew(renewal) = slot.next_action(Trigger::Verify, &round(&locks)) else {
+            panic!("it is to be renewed")
+        };
+        let slow = Moment::now();
+        advance(Duration::from_millis(6)).await;
+        let later = Moment::now();
+        slot.on_renewal(&renewal, later, Some(Renewed::Until(Deadline::new(later, renewal.lease))));
+        let action = slot.on_renewal(&renewal, slow, Some(Renewed::NotOwned));
+        assert_eq!(matches!(action, Action::Lost(..)), is_lost, "{action:?}");
+        advance(Duration::from_millis(6)).await;
+        let action = slot.on_renewal(&renewal, Moment::now(), Some(Renewed::NotOwned));
+        assert!(matches!(action, Action::Lost(..)), "what is asked later counts: {action:?}");
+        drop(guard);
     }
 }
