@@ -176,7 +176,8 @@ impl Proxy {
         self.shared.state().distance = distance;
     }
 
-    /// The next command called `name` (or [`ANY`]) meets `fault`; several plans for one name are used up in order. Returns when it did.
+    /// The next command called `name` (or [`ANY`]) meets `fault`; several plans for one name are used up in order. The
+    /// returned value tells when that was.
     #[expect(clippy::must_use_candidate, reason = "most tests only want the fault")]
     pub fn plan(&self, name: &str, fault: Fault) -> Met {
         let mut state = self.shared.state();

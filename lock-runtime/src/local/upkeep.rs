@@ -359,7 +359,7 @@ impl Slot {
                 self.action(lease, trigger, is_forced, now)
             }
             // The command that confirmed the lease was sent later, and perhaps executed later: it may have granted the token once more.
-            Some(Renewed::NotOwned) if lease.is_confirmed_after(sent) => {
+            Some(Renewed::NotOwned | Renewed::Partial) if lease.is_confirmed_after(sent) => {
                 self.action(lease, Trigger::Verify, is_forced, now)
             }
             Some(Renewed::NotOwned) if is_forced => Action::Lost(lease.token.clone(), LossReason::Forced),

@@ -41,7 +41,11 @@ async fn a_renewal_that_was_decided_on_for_one_hold_does_not_confirm_the_longer_
 /// A slow renewal finds the lease gone. By then a repeated ask was granted the token once more, and the lease was confirmed.
 #[tokio::test(start_paused = true)]
 async fn what_an_older_renewal_says_of_a_lease_that_was_confirmed_meanwhile_is_verified() {
-    for (bug, is_lost) in [(None, false), (Some(Mutant::LateRefusalCounts), true)] {
+    for (refusal, bug, is_lost) in [
+        (Renewed::NotOwned, None, false),
+        (Renewed::Partial, None, false),
+        (Renewed::NotOwned, Some(Mutant::LateRefusalCounts), true),
+    ] {
         let _seeded = Seeded::begin(bug);
         let locks = LockManager::in_memory();
         let guard = locks.lock("p", "k").acquire().await.unwrap();
@@ -53,7 +57,7 @@ async fn what_an_older_renewal_says_of_a_lease_that_was_confirmed_meanwhile_is_v
         advance(Duration::from_millis(6)).await;
         let later = Moment::now();
         slot.on_renewal(&renewal, later, Some(Renewed::Until(Deadline::new(later, renewal.lease))));
-        let action = slot.on_renewal(&renewal, slow, Some(Renewed::NotOwned));
+        let action = slot.on_renewal(&renewal, slow, Some(refusal));
         assert_eq!(matches!(action, Action::Lost(..)), is_lost, "{action:?}");
         advance(Duration::from_millis(6)).await;
         let action = slot.on_renewal(&renewal, Moment::now(), Some(Renewed::NotOwned));
