@@ -240,7 +240,7 @@ impl Visit<'_> {
 fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Action, work: Option<&mut Work>) {
     match action {
         Action::Done | Action::LookAgain => {}
-        Action::Renew(renewal) => match work {
+        Action::Renew(renewal) | Action::RenewUnused(renewal) => match work {
             Some(work) => work.renewals.push((slot, renewal)),
             None => send_renewals(keeper, &Arc::downgrade(core), vec![(slot, renewal)]),
         },

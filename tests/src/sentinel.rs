@@ -14,6 +14,10 @@ use crate::server::{Kind, Server, free_port};
 pub const NAME: &str = "till";
 /// How many sentinels there are; two of them agree.
 const SENTINELS: usize = 3;
+/// After how many milliseconds of silence a sentinel takes a server for dead, when servers are stopped or ended on purpose.
+const SILENCE: &str = "500";
+/// The same as long as none is.
+const PATIENT: &str = "60000";
 /// How long a machine with other work may take for what is done in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -105,8 +109,9 @@ impl Sentinels {
         &self.servers[index]
     }
 
-    /// One of the servers, to end it or to start it again.
+    /// One of the servers, to end it or to start it again: the sentinels replace a master that is silent from now on.
     pub fn server_mut(&mut self, index: usize) -> &mut Server {
+        self.doubt_the_servers();
         &mut self.servers[index]
     }
 
@@ -143,12 +148,13 @@ impl Sentinels {
         &mut self.sentinels[index]
     }
 
-    /// From now on no sentinel takes a server for dead, however long a busy machine lets the server wait: for a test in which each
-    /// failover is asked for.
-    pub fn trust_the_servers(&self) {
-        let patience = ["SET", NAME, "down-after-milliseconds", "60000"];
+    /// From now on the sentinels replace a master that is silent for [`SILENCE`]. Before, they take no server for dead, however long
+    /// a busy machine lets the server wait: a failover that no test asked for changes which server is the master.
+    pub fn doubt_the_servers(&self) {
+        let silence = ["SET", NAME, "down-after-milliseconds", SILENCE];
         for sentinel in &self.sentinels {
-            eventually_blocking("the sentinel is patient", PATIENCE, || sentinel.try_ask::<()>(&patience).is_ok());
+            // One that is ended or frozen can't be told.
+            let _ = sentinel.try_ask::<()>(&silence);
         }
     }
 
@@ -233,7 +239,7 @@ impl Sentinel {
         let file = folder.path().join("sentinel.conf");
         let settings = format!(
             "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor {NAME} 127.0.0.1 {master} 2\n\
-             sentinel down-after-milliseconds {NAME} 500\nsentinel failover-timeout {NAME} 3000\n{options}",
+             sentinel down-after-milliseconds {NAME} {PATIENT}\nsentinel failover-timeout {NAME} 3000\n{options}",
             folder.path().display()
         );
         std::fs::write(&file, settings).expect("a file in the own folder");

@@ -7,7 +7,7 @@ use super::pending_ask::PendingAsk;
 use super::slot::{Slot, State};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, Grant, Pushed, Reach, Store as _, StoreError};
+use crate::store::{Answer, Ask, Cause, Grant, Pushed, Reach, Store as _, StoreError};
 use crate::token::Token;
 
 /// What a task without the turn can say about the lock; see [`Slot::status`].
@@ -149,6 +149,8 @@ impl Slot {
             let is_refused_permit = is_permit && pending.busy().is_some() && !pending.is_granted();
             if granted {
                 state.offer(self);
+            } else if ask.cause == Cause::Silence && !ask.wait {
+                state.end_late_try(self);
             }
             drop(state);
             self.changed.notify_waiters();

@@ -284,7 +284,8 @@ impl Events for Core {
         if !self.may_be_told_of(&pushed.token) {
             return;
         }
-        if self.slots_of(key).any(|slot| slot.on_grant(pushed)) {
+        if self.slots_of(key).any(|slot| slot.on_grant(pushed)) || self.schedule.is_releasing(&pushed.token) {
+            // A second release would be answered before the one that a task waits for, which would then find nothing.
             return;
         }
         // Rule 12: nobody here waits for this grant, so it is released.

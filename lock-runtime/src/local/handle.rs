@@ -264,13 +264,24 @@ impl HoldHandle {
     async fn renew(&self, lease: Duration, own: Deadline, deadline: Deadline) -> Result<(), LockError> {
         let HoldInner { slot, token, .. } = &*self.0;
         let renewal = slot.renewal(token.clone(), lease);
-        if let Some(lease) = slot.state.lock().lease.as_mut().filter(|lease| lease.token == *token) {
-            lease.note_renewal_sent(&renewal, own.start());
+        let mut sent = own.start();
+        loop {
+            if let Some(lease) = slot.state.lock().lease.as_mut().filter(|lease| lease.token == *token) {
+                lease.note_renewal_sent(&renewal, sent);
+            }
+            match exactly_one(slot.core.store().renew(std::slice::from_ref(&renewal), deadline).await) {
+                // Something older than what is known: the store is asked once more.
+                Ok(Renewed::NotOwned | Renewed::Partial) if self.is_confirmed_after(sent) => sent = Moment::now(),
+                Ok(renewed) => return self.on_renewed(renewed, own),
+                Err(error) => return Err(error.of_lock(self.key())),
+            }
         }
-        match exactly_one(slot.core.store().renew(std::slice::from_ref(&renewal), deadline).await) {
-            Ok(renewed) => self.on_renewed(renewed, own),
-            Err(error) => Err(error.of_lock(self.key())),
-        }
+    }
+
+    /// Whether the lease of this hold is known by what was asked for, or pushed, after `sent`.
+    pub(super) fn is_confirmed_after(&self, sent: Moment) -> bool {
+        let state = self.0.slot.state.lock();
+        state.lease.as_ref().is_some_and(|lease| self.is_on(lease) && lease.is_confirmed_after(sent))
     }
 
     /// Takes in the store's answer to an extension, which moves the hold's own end to `own`.
@@ -376,10 +387,17 @@ impl HoldHandle {
     pub(super) async fn draw(&self, deadline: Deadline) -> Result<bool, StoreError> {
         let inner = &*self.0;
         let share = inner.slot.share;
-        let drawn = inner.slot.core.store().draw(&inner.slot.key, &inner.token, share, 1, deadline).await?;
-        let Some(first) = drawn else {
-            inner.slot.core.revoke(&inner.slot, Some(&inner.token), LossReason::NotKnown);
-            return Ok(false);
+        let first = loop {
+            let sent = Moment::now();
+            match inner.slot.core.store().draw(&inner.slot.key, &inner.token, share, 1, deadline).await? {
+                Some(first) => break first,
+                // As in `renew`.
+                None if self.is_confirmed_after(sent) => {}
+                None => {
+                    inner.slot.core.revoke(&inner.slot, Some(&inner.token), LossReason::NotKnown);
+                    return Ok(false);
+                }
+            }
         };
         // Rule 20: the reserved fencing tokens are forgotten, because they are smaller than the token just drawn.
         if let Some(lease) = inner.slot.state.lock().lease.as_mut().filter(|lease| lease.token == inner.token) {

@@ -59,7 +59,7 @@ impl Hold {
         let readers = lease.hold.as_mut().filter(|hold| hold.readers.is_some());
         let holding = readers.and_then(|hold| hold.holding.take());
         let called = lease.share.is_some().then(|| state.take_readers_to_call(now));
-        state.offers.take_up(turn.id());
+        state.offers.take_up(turn.id(), now);
         state.track(turn.slot());
         let is_awaited = state.is_awaited_by_tries();
         drop(state);

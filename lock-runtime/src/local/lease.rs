@@ -44,6 +44,8 @@ pub(super) struct Lease {
     pub(super) linger: Linger,
     /// Whether its ask waited in the store's queue, or was repeated by the keeper.
     queued: bool,
+    /// Whether it was asked for by a task that waits, or was held since: see [`State::is_for_waiters`](super::slot::State).
+    pub(super) is_for_waiters: bool,
     pub(super) upkeep: RenewalState,
     /// Counts a lease that shares the lock.
     pub(super) counted: Option<CountedLease>,
@@ -122,6 +124,7 @@ impl Lease {
             linger: Linger::default(),
             // The answer to the ask may still come, and grant the token once more: a task that is late reads it.
             queued: pending.may_be_asked_for_again() || pending.is_unanswered(),
+            is_for_waiters: pending.waits(),
             upkeep: RenewalState::default(),
             counted: None,
         }

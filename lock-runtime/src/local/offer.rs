@@ -34,6 +34,8 @@ pub(super) enum Offer {
     TakenUp,
     /// The task has taken the turn up, and takes its next step before this deadline.
     Acting(Deadline),
+    /// The task waits for the answer to a command about its lease.
+    Awaiting(Awaited),
     /// The task has something to do: the turn was passed to it, or a grant came.
     Made,
     /// The keeper has seen that, and the task must come before this deadline.
@@ -41,6 +43,20 @@ pub(super) enum Offer {
     /// The task did not come, and no other task here can take the turn. At this time the keeper asks the server whether
     /// another process waits.
     Missed(Deadline),
+}
+
+/// A command about a lease, whose answer the task with the turn has to read.
+///
+/// When the task has not read it in time, the keeper renews the lease. When that is answered, the task's own answer has come, too. Then
+/// the task is late for those who wait, and the keeper asks the server whether somebody does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Awaited {
+    /// When the keeper sends its next command.
+    next: Deadline,
+    /// Whether the keeper's renewal was answered.
+    is_answered: bool,
+    /// When the task is late in any case.
+    latest: Deadline,
 }
 
 /// What a slot knows about the tasks that it has called.
@@ -75,25 +91,43 @@ impl Default for Offers {
 
 impl Offers {
     /// Notes that the task `id`, which has the turn, acts.
-    pub(super) fn take_up(&mut self, id: u64) {
+    pub(super) fn take_up(&mut self, id: u64, now: Moment) {
         self.awaits_since = None;
         if !matches!(self.offer, Offer::TakenUp) {
             self.offer = Offer::TakenUp;
             self.idle = None;
-            self.late.remove(&id);
+            if let Some(since) = self.late.remove(&id) {
+                // Its next step takes as many polls, each of them late.
+                self.patience = (self.patience + patience_with(Some(since), now)).min(UNUSED_LEASE_KEPT_FOR);
+            }
         }
     }
 
     /// Notes that the task with the turn acts, and takes its next step within `pause`, or when it has the answer of a store at
     /// this `distance`.
     pub(super) fn act_until(&mut self, now: Moment, pause: Option<Duration>, distance: Duration) {
-        let patience = pause.map_or(STEP_PATIENCE + distance, |pause| pause + TURN_PATIENCE);
-        self.offer = Offer::Acting(Deadline::new(now, patience));
+        self.offer = match pause {
+            Some(pause) => Offer::Acting(Deadline::new(now, pause + TURN_PATIENCE)),
+            None => Offer::Awaiting(Awaited {
+                next: Deadline::new(now, self.patience.min(STEP_PATIENCE) + distance),
+                is_answered: false,
+                latest: Deadline::new(now, STEP_PATIENCE + distance),
+            }),
+        };
+    }
+
+    /// Takes in that a renewal by the keeper was answered.
+    pub(super) fn on_renewed(&mut self, now: Moment) {
+        if let Offer::Awaiting(awaited) = &mut self.offer
+            && !awaited.is_answered
+        {
+            (awaited.is_answered, awaited.next) = (true, Deadline::new(now, Duration::ZERO));
+        }
     }
 
     /// Notes that the task with the turn has something to do.
     pub(super) fn make(&mut self) {
-        if matches!(self.offer, Offer::TakenUp | Offer::Acting(_)) {
+        if self.is_taken_up() {
             self.offer = Offer::Made;
         }
     }
@@ -143,7 +177,12 @@ impl Offers {
     }
 
     fn is_taken_up(&self) -> bool {
-        matches!(self.offer, Offer::TakenUp | Offer::Acting(_))
+        matches!(self.offer, Offer::TakenUp) || self.is_acting()
+    }
+
+    /// Whether the task with the turn is in the middle of a step.
+    fn is_acting(&self) -> bool {
+        matches!(self.offer, Offer::Acting(_) | Offer::Awaiting(_))
     }
 
     /// Whether all who wait are offered the turn at once: many tasks are late, or the turn `is_idle` for too long.
@@ -214,7 +253,7 @@ impl State {
     /// Whether the task `id` has the turn, and was not passed over after it began to act.
     pub(super) fn acts(&self, id: u64) -> bool {
         mutant!(StaleTurnActs => return true);
-        self.has_turn(id) && matches!(self.offers.offer, Offer::Acting(_))
+        self.has_turn(id) && self.offers.is_acting()
     }
 
     /// Notes that the task with the turn has something to do. The keeper checks whether the task comes.
@@ -236,6 +275,24 @@ impl State {
     fn offer_to_all(&mut self, now: Moment) -> BTreeMap<u64, Waiter> {
         self.offers.late.extend(self.waiters.keys().map(|id| (*id, now)));
         self.take_waiters()
+    }
+
+    /// Ends the turn of a single try that has not read its answer, and that the keeper has repeated: the repetition was refused. Those
+    /// who wait here go on.
+    pub(super) fn end_late_try(&mut self, slot: &Arc<Slot>) {
+        mutant!(RefusedTryHasTurn => return);
+        if self.turn.is_some() && !self.is_held() {
+            self.offers.offer = Offer::Missed(Deadline::after(Duration::ZERO));
+            self.track(slot);
+        }
+    }
+
+    /// Whether what this process has was asked for by a task that waits, or was held since. A single try that comes late gets nothing of
+    /// that: the lock was held after the try began (promise 7).
+    fn is_for_waiters(&self) -> bool {
+        mutant!(LateTryTakesAll => return false);
+        self.lease.as_ref().is_some_and(|lease| lease.is_for_waiters)
+            || self.pending.as_ref().is_some_and(|pending| pending.waits())
     }
 
     /// Offers what is granted to the late tasks: the first that is polled takes it.
@@ -271,6 +328,7 @@ impl Slot {
                 state.offers.offer = Offer::Noticed(Deadline::new(now, patience));
                 Action::LookAgain
             }
+            Offer::Awaiting(awaited) => self.check_awaited(state, awaited, now, round),
             Offer::Noticed(deadline) | Offer::Acting(deadline) if !deadline.remaining_at(now).is_zero() => {
                 Action::LookAgain
             }
@@ -285,6 +343,33 @@ impl Slot {
             Offer::Missed(_) => Action::LookAgain,
             Offer::TakenUp if state.lease.is_some() => Action::LookAgain,
             Offer::TakenUp => self.check_answer(state, now, round),
+        }
+    }
+
+    /// Looks after a task that has not read the answer about its lease yet.
+    fn check_awaited(&self, state: &mut State, mut awaited: Awaited, now: Moment, round: &Round<'_>) -> Action {
+        let is_wanted = state.has_contention() || !state.waiters.is_empty();
+        mutant!(StepLateAtLast => awaited.is_answered = false);
+        if awaited.latest.remaining_at(now).is_zero() || (awaited.is_answered && is_wanted) {
+            state.offers.offer = Offer::Noticed(Deadline::new(now, Duration::ZERO));
+            return Action::PassOver;
+        }
+        if !awaited.next.remaining_at(now).is_zero() || round.is_cut_off(&self.key) {
+            return Action::LookAgain;
+        }
+        awaited.next = Deadline::new(now, TURN_PATIENCE);
+        state.offers.offer = Offer::Awaiting(awaited);
+        if awaited.is_answered {
+            return state.contention_probe(&self.key, round.deadline).map_or(Action::LookAgain, Action::Ask);
+        }
+        match state.lease.as_mut().filter(|lease| !lease.upkeep.renewing) {
+            Some(lease) => {
+                let renewal = self.renewal(lease.token.clone(), lease.claim);
+                lease.upkeep.renewing = true;
+                lease.note_renewal_sent(&renewal, now);
+                Action::RenewUnused(renewal)
+            }
+            None => Action::LookAgain,
         }
     }
 
@@ -396,7 +481,8 @@ impl Slot {
                     && (other > id || state.offers.late.contains_key(&other))
             }
         };
-        if may_take_turn {
+        let is_too_late = request.is_try() && state.is_for_waiters();
+        if may_take_turn && !is_too_late {
             if let Some(other) = state.turn.replace(id) {
                 state.offers.late.entry(other).or_insert(now);
                 self.note_taking();
@@ -406,7 +492,7 @@ impl Slot {
             state.offers.patience = patience;
             return Rejoined::Turn(Turn::new(self, id));
         }
-        if let Some(share) = self.share.filter(|_| self.is_one_of_permits()) {
+        if let Some(share) = self.share.filter(|_| self.is_one_of_permits() && !is_too_late) {
             return Rejoined::AnyPermit(share, OldPlace { id, patience });
         }
         let (sender, receiver) = oneshot::channel();

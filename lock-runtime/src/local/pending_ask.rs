@@ -19,6 +19,9 @@ pub(super) struct PendingAsk {
     /// How many fencing tokens the last command asked for.
     pub(super) fences: u32,
     delivery: Delivery,
+    /// Whether any command under this token was sent for a task that waits. A single try gets nothing of what such a task gets: the
+    /// lock may have been held when the try began.
+    waits: bool,
     /// When the keeper repeated the ask because its answer was not read.
     repeated: Option<Moment>,
     queue: InQueue,
@@ -81,6 +84,7 @@ impl PendingAsk {
             claim,
             fences: 0,
             delivery: Delivery::Settled,
+            waits: false,
             repeated: None,
             queue: InQueue::No,
             refusal: None,
@@ -95,13 +99,14 @@ impl PendingAsk {
     /// The ask that goes along with a release at `now`.
     pub(super) fn sent_along(token: Token, share: Option<Share>, claim: Duration, now: Moment) -> Self {
         let delivery = Delivery::Unanswered { sent: now, before: false, is_try: false, is_interrupted: false };
-        Self { delivery, ..Self::new(token, share, claim) }
+        Self { delivery, waits: true, ..Self::new(token, share, claim) }
     }
 
-    /// Notes that a command is about to be sent. Returns why it is sent.
-    pub(super) fn note_sent(&mut self, now: Moment, fences: u32, is_try: bool) -> Cause {
+    /// Notes that a command is about to be sent, for a task that `waits` or not. Returns why it is sent.
+    pub(super) fn note_sent(&mut self, now: Moment, fences: u32, is_claim: bool, waits: bool) -> Cause {
         self.fences = fences;
-        self.await_answer(now, is_try);
+        self.waits |= waits;
+        self.await_answer(now, is_claim || !waits);
         if matches!(self.grant, Granted::InPart) {
             self.grant = Granted::No;
             return Cause::Push;
@@ -256,6 +261,11 @@ impl PendingAsk {
         }
     }
 
+    /// Whether any command under this token was sent for a task that waits.
+    pub(super) fn waits(&self) -> bool {
+        self.waits
+    }
+
     /// When the keeper repeated the ask.
     pub(super) fn repeated_at(&self) -> Option<Moment> {
         self.repeated
@@ -390,10 +400,24 @@ impl PendingAsk {
         }
     }
 
-    /// The same ask again, for the safety net.
+    /// The same ask again, for the safety net. That of a single try does not wait either.
     pub(super) fn again(&self, key: &Arc<str>, give_up: Deadline) -> Ask {
+        mutant!(RepeatedTryQueues => return Ask { wait: true, ..self.repeated_as_it_was(key, give_up) });
+        self.repeated_as_it_was(key, give_up)
+    }
+
+    fn repeated_as_it_was(&self, key: &Arc<str>, give_up: Deadline) -> Ask {
         let (key, token) = (Arc::clone(key), self.token.clone());
-        Ask { key, token, share: self.share, claim: self.claim, wait: true, fences: 0, give_up, cause: Cause::Silence }
+        Ask {
+            key,
+            token,
+            share: self.share,
+            claim: self.claim,
+            wait: self.waits,
+            fences: 0,
+            give_up,
+            cause: Cause::Silence,
+        }
     }
 
     /// The same ask again, by the keeper, for a task that does not read the answer.

@@ -11,6 +11,7 @@ use super::slot::Slot;
 use super::upkeep::{ScheduleKeys, TimerKey};
 use crate::mutex::Mutex;
 use crate::store::{AnyStore, Release, Store};
+use crate::token::Token;
 
 mod backlog;
 mod outstanding;
@@ -114,6 +115,12 @@ impl Schedule {
             state.cancel(entries);
             state.outstanding.add(slot, release, by)
         })
+    }
+
+    /// Whether a task waits for the release of `token`.
+    pub(super) fn is_releasing(&self, token: &Token) -> bool {
+        mutant!(AwaitedReleaseRepeated => return false);
+        self.state.lock().outstanding.has(token)
     }
 
     /// Notes that a release was answered. Returns whether its task was in time: the keeper has not taken the release over.

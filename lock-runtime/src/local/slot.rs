@@ -435,6 +435,7 @@ impl State {
         hold.confirmed = inherited.or(is_whole.then_some(now));
         hold.is_inherited = inherited.is_some();
         lease.hold = Some(hold);
+        lease.is_for_waiters = true;
         Some(lease)
     }
 }

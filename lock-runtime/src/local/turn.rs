@@ -96,7 +96,7 @@ impl Turn {
         if !state.may_act(self.id) {
             return if attempt.is_over(now) { Step::GiveUp } else { Step::Rejoin };
         }
-        state.offers.take_up(self.id);
+        state.offers.take_up(self.id, now);
         state.start_granted_lease(request, &self.slot, now);
         if let Some(crowded) = state.lease.take_if(|lease| !self.slot.has_room_on(lease)) {
             return Step::Withdraw(crowded.release(&request.key));
@@ -161,7 +161,7 @@ impl Turn {
         // Rule L4: the lock was yielded, and who waits for it goes first.
         let queues = std::mem::take(&mut state.has_yielded) && !request.is_try() && store.claims_overtake_waiters();
         let is_claim = pending.is_new() && can_claim && !queues;
-        let cause = pending.note_sent(now, fences, is_claim || request.is_try());
+        let cause = pending.note_sent(now, fences, is_claim, !request.is_try());
         let ask = Ask {
             key: Arc::clone(&request.key),
             token: pending.token.clone(),

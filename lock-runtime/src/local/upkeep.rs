@@ -40,6 +40,8 @@ pub(crate) enum Action {
     LookAgain,
     /// A renewal now.
     Renew(Renewal),
+    /// A renewal of a lease whose task may be late, and another look soon.
+    RenewUnused(Renewal),
     /// The hold has no user any more: its rest is over, none of the called readers came, or its task did not come while it was early.
     EndUnused,
     /// The hold on the lease of this token has ended.
@@ -57,7 +59,7 @@ pub(crate) enum Action {
 impl Action {
     /// Whether the slot stays in the list of slots to look at soon.
     pub(crate) fn is_soon(&self) -> bool {
-        matches!(self, Self::LookAgain | Self::Ask(_) | Self::Connect | Self::PassOver)
+        matches!(self, Self::LookAgain | Self::RenewUnused(_) | Self::Ask(_) | Self::Connect | Self::PassOver)
     }
 }
 
@@ -321,6 +323,9 @@ impl Slot {
             return Action::Done;
         };
         lease.upkeep.renewing = false;
+        if outcome.is_some() {
+            state.offers.on_renewed(now);
+        }
         let trigger = if std::mem::take(&mut lease.upkeep.doubtful) { Trigger::Verify } else { Trigger::Timer };
         if matches!(outcome, Some(Renewed::Until(_))) && trigger == Trigger::Timer {
             // Rule 22: the store still has the lease, and it was asked after the message came.

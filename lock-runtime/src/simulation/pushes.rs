@@ -227,3 +227,24 @@ async fn nobody_releases_a_token_before_it_is_made() {
         assert_eq!(lost > 0, bug.is_some(), "{bug:?}: {lost}");
     }
 }
+
+/// A task waits for the answer to its release. A second release, because of a message, would be answered first.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_a_task_waits_for_is_not_told_of_a_loss_because_of_a_message() {
+    for bug in [None, Some(Mutant::AwaitedReleaseRepeated)] {
+        let mut lost = 0;
+        for seed in 0..300 {
+            let (_seeded, _time) = (Seeded::begin(bug), Simulated::begin());
+            let network = Network::new(ModelServer::new(), 1.0, Rng::with_seed(seed));
+            let told = connect(&network, "p");
+            let guard = request(&told).acquire().await.unwrap();
+            sleep(CONFIRMED).await;
+            network.set_conditions(Conditions { delay: Duration::from_millis(9), ..Conditions::default() });
+            let release = tokio::spawn(guard.release());
+            sleep(Duration::from_millis(seed % 9)).await;
+            grant(&network, &told, &told);
+            lost += u32::from(release.await.unwrap().is_err());
+        }
+        assert_eq!(lost > 0, bug.is_some(), "{bug:?}: {lost}");
+    }
+}

@@ -80,13 +80,13 @@ async fn a_deleted_lock_is_noticed_at_once_in_a_cluster() {
 #[tokio::test]
 async fn a_deleted_lock_is_noticed_at_once_after_a_failover_of_the_sentinels() {
     let sentinels = Sentinels::start(1);
-    sentinels.trust_the_servers();
     let (_manager, guard) = held(&sentinels.url()).await;
     is_armed(sentinels.server(0)).await;
     eventually("the replica has the lock", LONG, || sentinels.servers().all(|server| server.owner("p:k").is_some()))
         .await;
     let new = sentinels.fail_over();
-    eventually("the alarm is armed", LONG, || tracked(sentinels.server(new)) == 1 || !guard.is_valid()).await;
+    eventually("the new master's alarm is armed", LONG, || tracked(sentinels.server(new)) == 1 || !guard.is_valid())
+        .await;
     assert!(guard.is_valid(), "the failover lost the lock");
     sentinels.server(new).tell("DEL p:k");
     let took = lost_after(guard).await;

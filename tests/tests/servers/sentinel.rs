@@ -267,6 +267,7 @@ async fn a_master_that_is_stopped_is_replaced_and_its_connection_given_up() {
     let sentinels = Sentinels::start(1);
     let manager = manager(&sentinels).await;
     manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+    sentinels.doubt_the_servers();
     sentinels.server(0).freeze();
     let start = Instant::now();
     let guard = fenced(&manager, "k", LONG).await;

@@ -22,7 +22,6 @@ fn the_sentinels_replace_a_master_that_dies_and_demote_it_when_it_comes_back() {
 #[test]
 fn a_failover_that_is_asked_for_changes_the_master() {
     let sentinels = Sentinels::start(2);
-    sentinels.trust_the_servers();
     let first = sentinels.fail_over();
     assert_ne!(first, 0);
     sentinels.settle();

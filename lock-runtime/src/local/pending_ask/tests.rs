@@ -2,8 +2,9 @@ use super::*;
 use crate::clock::Drift;
 use crate::timing::CLAIM;
 
+/// That of a task that waits.
 fn pending() -> PendingAsk {
-    PendingAsk::new(Token::foreign("t"), None, CLAIM)
+    PendingAsk { waits: true, ..PendingAsk::new(Token::foreign("t"), None, CLAIM) }
 }
 
 fn ask(pending: &PendingAsk) -> Ask {
@@ -25,7 +26,7 @@ fn a_try_that_is_still_to_be_answered_is_told_from_an_ask_that_waits() {
     let mut pending = pending();
     assert!(!pending.is_unanswered_try());
     for (is_try, answered) in [(true, false), (false, false), (true, true)] {
-        pending.note_sent(Moment::now(), 0, is_try);
+        pending.note_sent(Moment::now(), 0, false, !is_try);
         if answered {
             refuse(&mut pending, busy("x", 1, 9));
         }
@@ -37,7 +38,7 @@ fn a_try_that_is_still_to_be_answered_is_told_from_an_ask_that_waits() {
 fn an_answer_that_is_read_after_its_connection_broke_is_not_the_last_word() {
     for is_interrupted in [false, true] {
         let mut pending = pending();
-        pending.note_sent(Moment::now(), 0, false);
+        pending.note_sent(Moment::now(), 0, false, true);
         if is_interrupted {
             pending.on_interruption();
         }
@@ -48,7 +49,7 @@ fn an_answer_that_is_read_after_its_connection_broke_is_not_the_last_word() {
             !is_interrupted,
             "the task asks again, and so finds out whether the server is there"
         );
-        pending.note_sent(Moment::now(), 0, false);
+        pending.note_sent(Moment::now(), 0, false, true);
         refuse(&mut pending, busy("x", 2, 9000));
         assert!(pending.only_waits());
     }
@@ -102,7 +103,7 @@ fn what_is_to_be_taken_back_is_begun_anew_under_another_token_and_once() {
     assert!(!pending.must_yield());
     refuse(&mut pending, Busy { yields: true, ..busy("x", 1, 9) });
     assert!(pending.must_yield() && pending.may_stand());
-    pending.note_sent(Moment::now(), 0, false);
+    pending.note_sent(Moment::now(), 0, false, true);
     assert!(!pending.must_yield(), "an answer is on its way");
     pending.on_unsent();
     pending.restart(Token::foreign("u"));

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use crate::local::slot::Slot;
 use crate::store::Release;
+use crate::token::Token;
 
 /// A release whose answer a task has to read in time.
 #[derive(Debug)]
@@ -41,6 +42,11 @@ impl OutstandingReleases {
         let removed = self.entries.get_mut(place)?.take();
         self.drop_ended();
         removed
+    }
+
+    /// Whether a task waits for the release of `token`.
+    pub(super) fn has(&self, token: &Token) -> bool {
+        self.entries.iter().flatten().any(|outstanding| outstanding.release.token == *token)
     }
 
     /// Takes the releases whose tasks are late.

@@ -57,6 +57,9 @@ async fn what_an_older_renewal_says_of_a_lease_that_was_confirmed_meanwhile_is_v
         advance(Duration::from_millis(6)).await;
         let later = Moment::now();
         slot.on_renewal(&renewal, later, Some(Renewed::Until(Deadline::new(later, renewal.lease))));
+        // What the user asks for, an extension or a fencing token, looks at the same.
+        assert_eq!(guard.handle().is_confirmed_after(slow), !is_lost);
+        assert!(!guard.handle().is_confirmed_after(Moment::now()));
         let action = slot.on_renewal(&renewal, slow, Some(refusal));
         assert_eq!(matches!(action, Action::Lost(..)), is_lost, "{action:?}");
         advance(Duration::from_millis(6)).await;

@@ -180,3 +180,62 @@ async fn a_single_try_does_not_take_what_a_sibling_has_in_another_mode_for_a_loc
         assert!(waited > Duration::from_millis(40), "{sibling:?}: {waited:?}");
     }
 }
+
+/// Who waits behind a single try of its process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Behind {
+    Nobody,
+    Waiter,
+    /// One that is not polled when it gets the lock.
+    LateWaiter,
+}
+
+/// What a single try gets when another process has the lock, and the try is not polled before that process has released it. Also how
+/// long the waiter behind it waited after the release.
+async fn late_try(behind: Behind, bug: Option<Mutant>) -> (Result<bool, LockError>, Duration) {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = world();
+    let (locks, other) = (connect(&network, "p"), connect(&network, "q"));
+    let request = || locks.lock("k", &0).timeout(Duration::from_secs(9));
+    request().acquire().await.unwrap().release().await.unwrap();
+    let held = other.lock("k", &0).acquire().await.unwrap();
+    let mut tried = std::pin::pin!(locks.lock("k", &0).try_acquire());
+    assert!(tried.as_mut().now_or_never().is_none());
+    let mut waiter = std::pin::pin!(request().acquire());
+    let keeper_has_repeated_the_ask = sleep(Duration::from_millis(200));
+    if behind == Behind::Nobody {
+        keeper_has_repeated_the_ask.await;
+    } else {
+        tokio::select! {
+            biased;
+            () = keeper_has_repeated_the_ask => {}
+            _ = waiter.as_mut() => panic!("the lock is held"),
+        }
+    }
+    let released = Instant::now();
+    held.release().await.unwrap();
+    if behind == Behind::Waiter {
+        drop(waiter.await);
+    }
+    let waited = released.elapsed();
+    sleep(Duration::from_millis(5)).await;
+    (tried.await.map(|guard| guard.is_some()), waited)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_try_that_is_polled_late_does_not_get_what_was_held_when_it_began() {
+    for (behind, bug) in [(Behind::Nobody, Mutant::RepeatedTryQueues), (Behind::LateWaiter, Mutant::LateTryTakesAll)] {
+        let (tried, _) = late_try(behind, None).await;
+        assert!(matches!(tried, Ok(false) | Err(LockError::Backend { .. })), "{tried:?}");
+        let (tried, _) = late_try(behind, Some(bug)).await;
+        assert!(matches!(tried, Ok(true)), "{bug:?}: {tried:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_behind_a_single_try_that_is_not_polled_goes_on_after_its_repetition() {
+    let (_, waited) = late_try(Behind::Waiter, None).await;
+    assert!(waited < Duration::from_millis(10), "{waited:?}");
+    let (_, waited) = late_try(Behind::Waiter, Some(Mutant::RefusedTryHasTurn)).await;
+    assert!(waited > Duration::from_millis(20), "{waited:?}");
+}

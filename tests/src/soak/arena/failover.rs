@@ -26,9 +26,11 @@ impl Arena for Sentinels {
                 self.server_mut(before).restart();
             }
             Kind::StopMaster => {
+                self.doubt_the_servers();
                 let _ = stop(self.server(before), strike);
             }
             Kind::StopMasterUntilReplaced => {
+                self.doubt_the_servers();
                 self.server(before).freeze();
                 let _ = self.await_another(before);
                 self.server(before).thaw();

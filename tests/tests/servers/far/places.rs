@@ -48,8 +48,7 @@ impl Far {
     pub(crate) fn sentinel() -> Self {
         let server = Server::start();
         let master = Proxy::before(&server);
-        let patient = [("sentinel down-after-milliseconds", format!("{NAME} 60000"))];
-        let sentinel = Sentinel::with(Kind::Redis, port(&master.address()).parse().unwrap(), &patient);
+        let sentinel = Sentinel::with(Kind::Redis, port(&master.address()).parse().unwrap(), &[]);
         let before = Proxy::to(sentinel.address(), false);
         let url = format!("redis-sentinel://{}/{NAME}", before.address());
         Self { servers: vec![server], _sentinel: Some(sentinel), proxies: vec![master, before], url, authority: None }
