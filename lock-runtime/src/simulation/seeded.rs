@@ -349,7 +349,7 @@ pub(super) const ALL: &[Seeded] = &[
     blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
     seen_in(
-        729,
+        6935,
         near(
             |plan| plan.round_trip >= 100 && plan.processes == 4 && plan.keys <= 3,
             code(
@@ -400,7 +400,7 @@ pub(super) const ALL: &[Seeded] = &[
         )),
     ),
     seen_in(
-        32_897,
+        16_667,
         in_a_cluster(code(
             "a redirection hides that the next master did not answer",
             Mutant::RedirectionHidesSilence,
@@ -408,7 +408,7 @@ pub(super) const ALL: &[Seeded] = &[
         )),
     ),
     seen_in(
-        32_897,
+        27_490,
         in_a_cluster(code(
             "what a redirected repetition put into the queue again is left there",
             Mutant::QueuedRepetitionLeft,
@@ -416,7 +416,7 @@ pub(super) const ALL: &[Seeded] = &[
         )),
     ),
     seen_in(
-        21111,
+        8939,
         in_a_cluster(code("a process waits where the master can't reach it", Mutant::WaitsUnreachable, PASSES_ON)),
     ),
 ];
