@@ -148,8 +148,8 @@ impl Sentinels {
         &mut self.sentinels[index]
     }
 
-    /// From now on the sentinels replace a master that is silent for [`SILENCE`]. Before, they take no server for dead, however long
-    /// a busy machine lets the server wait: a failover that no test asked for changes which server is the master.
+    /// From now on the sentinels replace a master that is silent for half a second. Before, they take no server for dead, however
+    /// long a busy machine lets the server wait: a failover that no test asked for changes which server is the master.
     pub fn doubt_the_servers(&self) {
         let silence = ["SET", NAME, "down-after-milliseconds", SILENCE];
         for sentinel in &self.sentinels {

@@ -44,7 +44,7 @@ pub(super) struct Lease {
     pub(super) linger: Linger,
     /// Whether its ask waited in the store's queue, or was repeated by the keeper.
     queued: bool,
-    /// Whether it was asked for by a task that waits, or was held since: see [`State::is_for_waiters`](super::slot::State).
+    /// Whether it was asked for by a task that waits, or was held since: see `State::is_for_waiters`.
     pub(super) is_for_waiters: bool,
     pub(super) upkeep: RenewalState,
     /// Counts a lease that shares the lock.
