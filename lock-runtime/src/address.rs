@@ -1,9 +1,12 @@
 //! Where locks live on the network, as users write it.
 
+use redis::ConnectionInfo;
+
+use crate::LockError;
 use crate::store::redis::cluster::seeds::Seeds;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::sentinel::Sentinels;
-use crate::{BackendError, LockError};
+use crate::store::redis::wire::Trust;
 
 mod host_list;
 pub(crate) mod quorum;
@@ -56,37 +59,40 @@ impl Target {
 }
 
 /// Reads a URL.
-pub(crate) fn of_url(url: &str) -> Result<Address, LockError> {
+pub(crate) fn of_url(url: &str, trust: &Trust) -> Result<Address, LockError> {
     let read = Url::read(url).map_err(Mistake::into_error)?;
     match &read.place {
         Place::Memory => Ok(Address::Memory),
-        Place::Quorum { servers, db } => quorum::of_hosts(&read.scheme, servers, *db).map(Address::Quorum),
-        Place::Server | Place::Sentinels { .. } | Place::Cluster(_) => target(read).map(Address::Redis),
+        Place::Quorum { servers, db } => quorum::of_hosts(&read.scheme, servers, *db, trust).map(Address::Quorum),
+        Place::Server | Place::Sentinels { .. } | Place::Cluster(_) => target(read, trust).map(Address::Redis),
     }
 }
 
-/// Takes the address, the credentials and the certificates from a client.
-pub(crate) fn of_client(client: &redis::Client) -> Result<Target, LockError> {
-    Endpoint::of_client(client).map(Target::Server).map_err(|error| LockError::Connect {
-        server: client.get_connection_info().addr().to_string(),
-        problem: BackendError::caused_by("the client's settings can't be used", error),
-    })
+/// Takes the address and the credentials from a client.
+pub(crate) fn of_client(client: &redis::Client, trust: &Trust) -> Result<Target, LockError> {
+    endpoint(client.get_connection_info().clone(), trust).map(Target::Server)
+}
+
+/// The server that a connection would lead to; refused when no connection can be made with these settings.
+fn endpoint(info: ConnectionInfo, trust: &Trust) -> Result<Endpoint, LockError> {
+    let server = info.addr().to_string();
+    Endpoint::of_connection(info, trust).map_err(|error| LockError::Connect { server, problem: error.into_problem() })
 }
 
 /// The target of a URL that was read. `memory://` and a quorum have none.
-fn target(read: Url<'_>) -> Result<Target, LockError> {
+fn target(read: Url<'_>, trust: &Trust) -> Result<Target, LockError> {
     // Neither the URL nor the cause of a failure, which may quote the URL, is shown: a URL may hold a password.
     let Url { text, scheme, place } = read;
     let unreadable = || unreadable(&scheme);
     match place {
-        Place::Server => of_client(&redis::Client::open(text).map_err(|_| unreadable())?),
+        Place::Server => of_client(&redis::Client::open(text).map_err(|_| unreadable())?, trust),
         Place::Sentinels { sentinels, master, db } => {
             let connections = sentinels.connections(Some(db)).map_err(|_| unreadable())?;
-            Ok(Target::Server(Endpoint::Master(Box::new(Sentinels::new(connections, &master)))))
+            Ok(Target::Server(Endpoint::Master(Box::new(Sentinels::new(connections, &master, trust)))))
         }
         Place::Cluster(nodes) => {
             let connections = nodes.connections(None).map_err(|_| unreadable())?;
-            Seeds::new(connections).map(|seeds| Target::Cluster(Box::new(seeds))).ok_or_else(unreadable)
+            Seeds::new(connections, trust).map(|seeds| Target::Cluster(Box::new(seeds))).ok_or_else(unreadable)
         }
         Place::Memory | Place::Quorum { .. } => Err(unreadable()),
     }

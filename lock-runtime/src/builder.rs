@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::settings::Settings;
+use crate::store::redis::wire::Trust;
 
 mod connect;
 pub(crate) mod quorum;
@@ -31,6 +32,7 @@ pub(crate) use connect::on_memory;
 pub struct Builder {
     settings: Settings,
     server: Option<Server>,
+    trust: Trust,
 }
 
 #[derive(Clone)]
@@ -81,7 +83,9 @@ impl Builder {
         self
     }
 
-    /// A client of the `redis` crate. The manager uses its address, its credentials and its certificates.
+    /// A client of the `redis` crate. The manager uses its address and its credentials, and makes connections of its own. The
+    /// certificates of such a client can't be read: [`connect`](Self::connect) refuses a client that has any, unless
+    /// [`tls`](Self::tls) gives them.
     ///
     /// The last call of `url`, `client` and `quorum` counts.
     ///
@@ -94,6 +98,29 @@ impl Builder {
     /// ```
     pub fn client(mut self, client: redis::Client) -> Self {
         self.server = Some(Server::Client(Box::new(client)));
+        self
+    }
+
+    /// How to speak TLS to all servers and sentinels: which certificates they may have, and which this side has. By default the
+    /// certificates of the operating system count, or those in the files that `SSL_CERT_FILE` and `SSL_CERT_DIR` name. It has no
+    /// effect where the URL asks for no TLS.
+    ///
+    /// ```no_run
+    /// # use lock_runtime::LockManager;
+    /// # use lock_runtime::rustls::{ClientConfig, RootCertStore, pki_types::{CertificateDer, pem::PemObject}};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut roots = RootCertStore::empty();
+    /// for certificate in CertificateDer::pem_file_iter("/etc/redis/authority.pem")? {
+    ///     roots.add(certificate?)?;
+    /// }
+    /// let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    /// let locks = LockManager::builder().url("rediss://redis.internal").tls(config).connect().await?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    pub fn tls(mut self, config: impl Into<std::sync::Arc<rustls::ClientConfig>>) -> Self {
+        self.trust = Trust::given(config.into());
         self
     }
 
@@ -215,7 +242,7 @@ impl Builder {
         self
     }
 
-    /// How long [`connect`](Self::connect) may take: three round trips to the server, four with TLS, six with
+    /// How long [`connect`](Self::connect) may take: two round trips to the server, three with TLS, four with
     /// sentinels. By default 2 s. From 1 ms to one hour.
     ///
     /// When a connection breaks later, the manager connects again in the background. Such an attempt is given up after

@@ -9,6 +9,10 @@
 pub use lock_macros::{LockKey, cache_lock};
 /// The client library whose [`Client`](redis::Client) [`Builder::client`] takes.
 pub use redis;
+/// The library for TLS whose [`ClientConfig`](rustls::ClientConfig) [`Builder::tls`] takes.
+#[cfg(feature = "tls")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+pub use rustls;
 
 #[macro_use]
 mod mutants;

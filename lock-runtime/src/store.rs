@@ -230,14 +230,9 @@ pub(crate) trait Events: Send + Sync {
     fn on_interruption(&self, affects: &dyn Fn(&str) -> bool);
     /// A connection that broke was made again: one of the callers, or one of the keeper.
     fn on_reconnect(&self, _server: &str, _of_callers: bool, _away: Duration) {}
-    /// An ask whose task is gone was certainly never sent. `sent` is the instant from which the time for its answer counts.
-    fn on_unsent(&self, _ask: &Ask, _sent: Moment) {}
-    /// The lock was granted to an ask whose task is gone. Its withdrawal may have come before the ask.
-    fn on_unread_grant(&self, _ask: &Ask) {}
-    /// Leaves what may be granted to this ask to the task here that uses its token. Returns `false` when no task does.
-    fn leave_to_user(&self, _ask: &Ask) -> bool {
-        true
-    }
+    /// A withdrawal went out behind its ask, and was not answered: the connection has ended. Another withdrawal, which was sent by
+    /// another way, may have come before the ask.
+    fn on_lost_withdrawal(&self, _release: Release) {}
     /// Where commands are counted.
     fn traffic(&self) -> Arc<Traffic> {
         Arc::default()

@@ -1,7 +1,12 @@
 //! [`Authority`]: signs the certificates of a test's own servers.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use lock_runtime::rustls::crypto::ring;
+use lock_runtime::rustls::pki_types::CertificateDer;
+use lock_runtime::rustls::pki_types::pem::PemObject;
+use lock_runtime::rustls::{ClientConfig, RootCertStore};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 /// An authority that nobody knows, and a certificate for one host; gone with the test.
@@ -42,6 +47,16 @@ impl Authority {
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem
+    }
+
+    /// How to speak TLS to servers that it has signed for, and to no others.
+    #[must_use]
+    pub fn trusted(&self) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("a certificate")).expect("an authority");
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let config = config.with_safe_default_protocol_versions().expect("the versions of TLS");
+        config.with_root_certificates(roots).with_no_client_auth()
     }
 
     /// The file with its own certificate.

@@ -2,30 +2,35 @@
 
 use super::host_list::HostList;
 use super::url::{Mistake, Url};
-use super::{Target, unreadable};
+use super::{Target, endpoint, unreadable};
 use crate::LockError;
 use crate::store::redis::endpoint::Endpoint;
+use crate::store::redis::wire::Trust;
 
 /// A majority of two servers is both of them: the death of either one would end the locks.
 const FEWEST: usize = 3;
 
 /// The servers that one URL of this scheme names.
-pub(super) fn of_hosts(scheme: &str, servers: &HostList, db: Option<u32>) -> Result<Vec<Endpoint>, LockError> {
+pub(super) fn of_hosts(
+    scheme: &str,
+    servers: &HostList,
+    db: Option<u32>,
+    trust: &Trust,
+) -> Result<Vec<Endpoint>, LockError> {
     check_count(servers.hosts.len())?;
     let connections = servers.connections(db).map_err(|_| unreadable(scheme))?;
-    let endpoints = connections.into_iter().map(Endpoint::of_connection).collect::<Result<_, _>>();
-    check_names(endpoints.map_err(|_| unreadable(scheme))?)
+    check_names(connections.into_iter().map(|info| endpoint(info, trust)).collect::<Result<_, _>>()?)
 }
 
 /// The servers that have a URL each.
-pub(crate) fn of_urls(urls: &[String]) -> Result<Vec<Endpoint>, LockError> {
+pub(crate) fn of_urls(urls: &[String], trust: &Trust) -> Result<Vec<Endpoint>, LockError> {
     check_count(urls.len())?;
-    check_names(urls.iter().map(|url| of_url(url)).collect::<Result<_, _>>()?)
+    check_names(urls.iter().map(|url| of_url(url, trust)).collect::<Result<_, _>>()?)
 }
 
-fn of_url(url: &str) -> Result<Endpoint, LockError> {
+fn of_url(url: &str, trust: &Trust) -> Result<Endpoint, LockError> {
     let read = Url::read(url).map_err(Mistake::into_error)?;
-    match super::target(read)? {
+    match super::target(read, trust)? {
         Target::Server(endpoint) if !endpoint.moves() => Ok(endpoint),
         target => Err(invalid(format!("{} is not one server", target.address()))),
     }
@@ -57,10 +62,11 @@ fn invalid(reason: String) -> LockError {
 #[cfg(test)]
 mod tests {
     use super::super::{Address, of_url};
+    use super::Trust;
 
     #[test]
     fn three_servers_or_more_are_a_quorum_and_none_is_named_twice() {
-        let read = |rest: &str| match of_url(&format!("redlock://{rest}")) {
+        let read = |rest: &str| match of_url(&format!("redlock://{rest}"), &Trust::default()) {
             Ok(Address::Quorum(endpoints)) => Ok(endpoints.len()),
             Ok(_) => unreachable!("redlock:// names a quorum"),
             Err(error) => Err(error.to_string()),

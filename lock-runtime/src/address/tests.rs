@@ -2,6 +2,10 @@
 
 use super::*;
 
+fn of_url(url: &str) -> Result<Address, LockError> {
+    super::of_url(url, &Trust::default())
+}
+
 fn target(url: &str) -> Target {
     match of_url(url) {
         Ok(Address::Redis(target)) => target,
@@ -72,7 +76,7 @@ fn white_space_around_a_url_is_ignored_and_a_control_character_in_it_is_refused_
         }
     }
     let servers = ["redis://a\n", "redis://b ", "\tredis://c"].map(str::to_owned);
-    assert_eq!(quorum::of_urls(&servers).map(|servers| servers.len()).ok(), Some(3));
+    assert_eq!(quorum::of_urls(&servers, &Trust::default()).map(|servers| servers.len()).ok(), Some(3));
 }
 
 #[test]
@@ -106,6 +110,9 @@ fn credentials_are_not_shown() {
 #[test]
 fn neither_memory_nor_a_quorum_is_a_server_of_a_quorum() {
     for url in ["memory://", "redlock://a,b,c", "redis-cluster://a", "redis-sentinel://a/till"] {
-        assert!(quorum::of_urls(&["redis://a", "redis://b", url].map(str::to_owned)).is_err(), "{url}");
+        assert!(
+            quorum::of_urls(&["redis://a", "redis://b", url].map(str::to_owned), &Trust::default()).is_err(),
+            "{url}"
+        );
     }
 }

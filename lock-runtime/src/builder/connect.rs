@@ -69,7 +69,8 @@ impl LockManager {
         Self::builder().in_memory()
     }
 
-    /// Connects with the address, the credentials and the TLS certificates of a client of the `redis` crate.
+    /// Connects with the address and the credentials of a client of the `redis` crate. Certificates of its own can't be read from
+    /// such a client: see [`Builder::tls`].
     ///
     /// ```no_run
     /// # use lock_runtime::LockManager;
@@ -170,9 +171,9 @@ impl Builder {
     fn place(mut self) -> Result<(Settings, Address), LockError> {
         self.settings.check()?;
         let address = match self.server.take() {
-            Some(Server::Client(client)) => Address::Redis(address::of_client(&client)?),
-            Some(Server::Url(url)) => address::of_url(&url)?,
-            Some(Server::Quorum(urls)) => Address::Quorum(address::quorum::of_urls(&urls)?),
+            Some(Server::Client(client)) => Address::Redis(address::of_client(&client, &self.trust)?),
+            Some(Server::Url(url)) => address::of_url(&url, &self.trust)?,
+            Some(Server::Quorum(urls)) => Address::Quorum(address::quorum::of_urls(&urls, &self.trust)?),
             None => {
                 let reason = format!("none was given; {}", address::FORMS);
                 return Err(LockError::setting("URL", reason));
@@ -314,9 +315,6 @@ impl Wired {
         settings: Settings,
         stores: impl FnOnce(&Settings, &Process, &Arc<KeeperThread>) -> (AnyStore, AnyStore, Vec<RedisStore>),
     ) -> Result<Self, LockError> {
-        if is_tls {
-            choose_cryptography();
-        }
         let thread = KeeperThread::shared().map_err(|error| LockError::Connect {
             server: server.clone(),
             problem: BackendError::caused_by("the keeper's thread could not be started", error),
@@ -372,17 +370,3 @@ impl Wired {
         LockManager::new(Engine::new(settings, process, Arc::new(front), Arc::new(back), Some(thread)))
     }
 }
-
-/// Chooses the cryptography of the TLS library, unless the application has chosen. That library panics when no
-/// implementation of its cryptography is compiled in. It also panics when two are compiled in and none was chosen.
-#[cfg(feature = "tls")]
-fn choose_cryptography() {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Another thread may choose at the same moment; that choice is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-}
-
-/// Another crate has compiled TLS into the client, so the application makes the choice.
-#[cfg(not(feature = "tls"))]
-fn choose_cryptography() {}

@@ -284,15 +284,6 @@ impl Slot {
         }
     }
 
-    /// The same for a claim that waited from `sent` on for its batch to be sent. Another task may have asked since.
-    pub(super) fn on_unsent_claim(&self, ask: &Ask, sent: Moment) {
-        if let Some(pending) = self.state.lock().pending.as_mut().filter(|pending| pending.token == ask.token)
-            && pending.unanswered_since().is_some_and(|since| since == sent)
-        {
-            pending.on_unsent();
-        }
-    }
-
     /// Notes the failure of the last ask; `None` after a success.
     pub(super) fn record_failure(&self, failure: Option<StoreError>) {
         self.state.lock().failure = failure.map(Box::new);

@@ -23,7 +23,7 @@ use crate::loss_reason::LossReason;
 use crate::observe::{self, metrics};
 use crate::settings::Settings;
 use crate::share::Share;
-use crate::store::{AnyStore, Ask, Events, Pushed, Release, Store, Traffic};
+use crate::store::{AnyStore, Events, Pushed, Release, Store, Traffic};
 use crate::timing::CLAIM;
 use crate::token::{Process, Token};
 
@@ -361,20 +361,9 @@ impl Events for Core {
         observe::connected_again(server, self.label(), of_callers, away);
     }
 
-    fn on_unsent(&self, ask: &Ask, sent: Moment) {
-        if let Some(slot) = self.table.get(&ask.key) {
-            slot.on_unsent_claim(ask, sent);
-        }
-    }
-
-    fn on_unread_grant(&self, ask: &Ask) {
-        if !self.leave_to_user(ask) {
-            self.release_later(ask.withdrawal());
-        }
-    }
-
-    fn leave_to_user(&self, ask: &Ask) -> bool {
-        self.table.get(&ask.key).is_some_and(|slot| slot.leave_to_user(&ask.token))
+    fn on_lost_withdrawal(&self, release: Release) {
+        mutant!(LostWithdrawalForgotten => return);
+        self.release_later(release);
     }
 
     fn traffic(&self) -> Arc<Traffic> {

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisResult};
 use tokio::time::sleep;
 
 use super::network::Network;
+use crate::store::redis::failure::CallError;
+use crate::store::redis::wire::Socket;
 
 /// One process's way to the server.
 #[derive(Clone)]
@@ -33,19 +33,17 @@ impl Host {
         self.node.is_some()
     }
 
-    pub(crate) async fn connect(&self, config: AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
+    pub(crate) async fn connect(&self) -> Result<Socket, CallError> {
         self.network.passable(&self.process).await;
         // The handshake of TCP. What follows on the connection takes its time by itself.
         sleep(self.network.round_trip()).await;
         if self.network.rolls(|conditions| conditions.refused) {
-            return Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into());
+            let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+            return Err(CallError::of_setup(refused.into(), false));
         }
         let (near, far) = tokio::io::duplex(1 << 16);
         self.network.accept(&self.process, self.node.unwrap_or_default(), far);
-        let info = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
-        let (connection, driver) = MultiplexedConnection::new_with_config(&info, near, config).await?;
-        tokio::spawn(driver);
-        Ok(connection)
+        Ok(Socket::of(near))
     }
 }
 

@@ -118,7 +118,7 @@ async fn a_connection_is_given_up_when_nothing_was_answered_for_two_command_time
 /// What is left of a short time says nothing of a far server. That nothing can be heard any more is found out all the same.
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_not_given_up_for_commands_that_had_less_time_than_an_answer_takes() {
-    for (bug, given_up) in [(None, 0), (Some(Mutant::CutShortIsSilence), 1)] {
+    for (bug, is_given_up) in [(None, false), (Some(Mutant::CutShortIsSilence), true)] {
         let scene = Scene::begin_at(COMMAND / 5 * 4).await;
         let _seeded = Seeded::begin(bug);
         let tries = async |span: Duration| {
@@ -128,10 +128,11 @@ async fn a_connection_is_not_given_up_for_commands_that_had_less_time_than_an_an
             }
         };
         tries(COMMAND * 4).await;
-        assert_eq!(scene.interruptions(), given_up, "{bug:?}");
+        assert_eq!(scene.interruptions() > 0, is_given_up, "{bug:?}");
+        let before = scene.interruptions();
         scene.network.deafen(scene.caller.id());
         tries(COMMAND * 4).await;
-        assert!(scene.interruptions() > 0, "{bug:?}");
+        assert!(scene.interruptions() > before, "{bug:?}");
     }
 }
 

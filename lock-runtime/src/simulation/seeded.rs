@@ -122,11 +122,6 @@ const fn far(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.round_trip >= 200, ..seeded }
 }
 
-/// Where claims travel together.
-const fn gathering(seeded: Seeded) -> Seeded {
-    Seeded { shows_in: |plan| plan.keys == 12 && plan.tasks >= 3 && plan.round_trip >= 30, ..seeded }
-}
-
 /// Where another client has values at helper keys.
 const fn shared(seeded: Seeded) -> Seeded {
     Seeded { shows_in: |plan| plan.foreign, ..seeded }
@@ -289,9 +284,10 @@ pub(super) const ALL: &[Seeded] = &[
     scripts("a holder is not told that others wait", &[("tell(owner, 'wait ' .. lock)", "")], ORDER),
     crowded(scripts("a withdrawal leaves the queue as it is", &[("leave(queue, claim .. '|' .. token)", "")], UNUSED)),
     code("the answers of a batch are shifted by one", Mutant::AnswersShifted, OVERLAP),
-    far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON)),
+    code("a reply whose task is gone goes to the next task", Mutant::LeftPlaceFreed, OVERLAP),
+    code("a withdrawal that is lost with its connection is forgotten", Mutant::LostWithdrawalForgotten, UNUSED),
+    seen_in(1948, far(code("an attempt to connect ends with its caller", Mutant::AttemptEndsWithCaller, GOES_ON))),
     code("a body is polled after its deadline", Mutant::BodyPolledOn, OVERLAP),
-    gathering(code("a claim is sent though its task is gone", Mutant::DroppedClaimSent, UNUSED)),
     code("a connection is never given up", Mutant::ConnectionNeverGivenUp, GOES_ON),
     code("L5: a turn stops at a waiter that is gone", Mutant::DeadTurnNotPassed, RELEASED),
     code("a deadline counts from the reply", Mutant::DeadlineFromReply, BACKED),
@@ -310,7 +306,7 @@ pub(super) const ALL: &[Seeded] = &[
     lingering(code("L9: a lease lingers past its deadline, and is used", Mutant::LingerUnchecked, ERRORS)),
     lingering(code("L9: a lease lingers on when its manager ends", Mutant::LingersPastTheEnd, RELEASED)),
     seen_in(
-        909,
+        2086,
         lingering(code("L9: a single try does not wait for a process that yields", Mutant::TryDoesNotWait, ERRORS)),
     ),
     code("no allowance for clocks that drift", Mutant::NoDriftAllowance, BACKED),
@@ -318,7 +314,7 @@ pub(super) const ALL: &[Seeded] = &[
     seen_in(84, code("a script that the server does not know is not sent", Mutant::NoEvalFallback, ERRORS)),
     code("L1: a hand-over does not look at the lease", Mutant::NoLeaseCheck, ERRORS),
     code("asks are not repeated", Mutant::NoSafetyNet, UNUSED),
-    seen_in(790, forgetful(code("a reconnect verifies nothing", Mutant::NoVerification, LOSSES))),
+    seen_in(1925, forgetful(code("a reconnect verifies nothing", Mutant::NoVerification, LOSSES))),
     code("what was asked is not withdrawn", Mutant::NoWithdrawal, UNUSED),
     troubled(code("what is asked is noted when it is answered", Mutant::NotedAfterSending, UNUSED)),
     near(
@@ -376,7 +372,7 @@ pub(super) const ALL: &[Seeded] = &[
         code("L7: a step is late though its answer is on its way from afar", Mutant::StepsFromAfarAreLate, GOES_ON),
     ),
     seen_in(
-        14_911,
+        27_301,
         on_a_quorum(
             |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,
             code("a try on a quorum stands though its task is gone", Mutant::GivenUpTryStands, ERRORS),
@@ -388,8 +384,8 @@ pub(super) const ALL: &[Seeded] = &[
     code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),
     seen_in(32, in_a_cluster(code("a grant of another node is used unconfirmed", Mutant::RelayedGrantTrusted, BACKED))),
     seen_in(
-        1502,
-        in_a_cluster(code("replies count after the server ended a subscription", Mutant::ShiftedRepliesCount, UNUSED)),
+        453,
+        in_a_cluster(code("the end of a subscription is taken for a reply", Mutant::UnsubscribedIsReply, UNUSED)),
     ),
     seen_in(
         37,
@@ -416,7 +412,7 @@ pub(super) const ALL: &[Seeded] = &[
         )),
     ),
     seen_in(
-        8939,
+        3555,
         in_a_cluster(code("a process waits where the master can't reach it", Mutant::WaitsUnreachable, PASSES_ON)),
     ),
 ];

@@ -20,8 +20,7 @@ pub(crate) mod cluster;
 mod confirm;
 pub(crate) mod endpoint;
 mod eviction;
-mod failure;
-mod gather;
+pub(crate) mod failure;
 mod greeting;
 mod hash_slot;
 pub(crate) mod link;
@@ -40,10 +39,10 @@ mod tests;
 mod verb;
 mod vote;
 mod voter;
+pub(crate) mod wire;
 
 use answer::{read_answer, read_claimed, read_drawn};
 use failure::CallError;
-use gather::Gather;
 use link::{Called, Link, Outgoing};
 use reply::{Reply, text};
 use scripts::Script;
@@ -54,12 +53,11 @@ use verb::Verb;
 #[derive(Clone)]
 pub(crate) struct RedisStore {
     servers: Servers,
-    gather: Arc<Gather>,
 }
 
 impl RedisStore {
     pub(crate) fn new(servers: impl Into<Servers>) -> Self {
-        Self { servers: servers.into(), gather: Arc::default() }
+        Self { servers: servers.into() }
     }
 
     /// Connects, or finds out where to.
@@ -79,9 +77,9 @@ impl RedisStore {
         }
     }
 
-    /// Takes a free lock by a command of its own.
-    async fn claim_alone(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
-        let called = self.servers.call(&ask.key, &|_: &Link| claim_command(ask), deadline).await;
+    /// Takes a free lock.
+    async fn claim_free(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
+        let called = self.servers.call(&ask.key, &|_: &Link| Outgoing::claim(ask), deadline).await;
         let mut called = called.map_err(|error| self.servers.name_failure(error))?;
         called.live.check_vote()?;
         let value = called.take_value();
@@ -115,17 +113,27 @@ impl RedisStore {
         arguments: impl Fn(&Link, &mut Cmd) + Send + Sync,
         deadline: Deadline,
     ) -> Result<Called, StoreError> {
-        let by_text = |link: &Link| outgoing(script.by_text(keys, &|command: &mut Cmd| arguments(link, command)));
-        let by_digest = |link: &Link| {
+        let command = |link: &Link, is_known: bool| {
             let arguments = |command: &mut Cmd| arguments(link, command);
-            let is_known = link.has_sent(script);
             outgoing(if is_known { script.by_digest(keys, &arguments) } else { script.by_text(keys, &arguments) })
         };
-        let called = match self.servers.call(key, &by_digest, deadline).await {
+        self.run_by(script, key, command, deadline).await
+    }
+
+    /// The same for a script whose command is made when there is a connection, for a server that knows the script, or not.
+    async fn run_by(
+        &self,
+        script: &Script,
+        key: &str,
+        command: impl Fn(&Link, bool) -> Outgoing + Send + Sync,
+        deadline: Deadline,
+    ) -> Result<Called, StoreError> {
+        let as_known = |link: &Link| command(link, link.has_sent(script));
+        let called = match self.servers.call(key, &as_known, deadline).await {
             Err(CallError::UnknownScript { repeated }) => {
                 mutant!(NoEvalFallback => return Err(CallError::UnknownScript { repeated }.into()));
                 let deadline = deadline.counted_from(Moment::now());
-                let called = self.servers.call(key, &by_text, deadline).await;
+                let called = self.servers.call(key, &|link: &Link| command(link, false), deadline).await;
                 let called = called
                     .map_err(|error| if repeated { error.after_sending() } else { error })
                     .map_err(|error| self.servers.name_failure(error))?;
@@ -193,13 +201,12 @@ impl Verb for Ask {
 
 impl Store for RedisStore {
     async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
-        let answer = if self.servers.gather_claims(&ask.key) {
-            gather::send(self, ask, deadline).await?
-        } else {
-            // Boxed: a claim that goes together with others needs no room for it.
-            Box::pin(self.claim_alone(ask, deadline)).await?
-        };
+        let answer = Box::pin(self.claim_free(ask, deadline)).await?;
         if matches!(&answer, Answer::Busy(busy) if busy.owner.as_str() == SHARED) {
+            if deadline.has_passed() {
+                // This task comes late. Of an ask that came now, the server would say the same.
+                return Ok(Answer::Late);
+            }
             // The mark tells neither who has the lock nor whether a lease is left.
             let ask = Ask { wait: false, ..ask.clone() };
             let deadline = deadline.counted_from(Moment::now());
@@ -213,11 +220,12 @@ impl Store for RedisStore {
     }
 
     async fn release_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
-        if release.is_lone() && (release.beside_others || self.servers.are_busy(&release.key)) {
-            return gather::send(self, release, deadline).await;
+        // Boxed: a lock's future has no room for it.
+        if release.is_lone() {
+            Box::pin(self.free_one(release, deadline)).await
+        } else {
+            exactly_one(Box::pin(self.run_together(std::slice::from_ref(release), deadline)).await)
         }
-        // Boxed: a release that goes together with others needs no room for it.
-        exactly_one(Box::pin(self.run_together(std::slice::from_ref(release), deadline)).await)
     }
 
     async fn release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
@@ -225,7 +233,15 @@ impl Store for RedisStore {
     }
 
     fn withdraw_behind(&self, release: &Release) {
-        self.servers.at(&release.key, |link| link.send_behind(&release::withdrawal_command(release)));
+        self.servers.at(&release.key, |link| {
+            let (behind, lost) = (Arc::downgrade(link), release.clone());
+            let on_lost = move || {
+                if let Some(events) = behind.upgrade().and_then(|link| link.events()) {
+                    events.on_lost_withdrawal(lost);
+                }
+            };
+            link.send_behind(&release::withdrawal_command(release), on_lost);
+        });
     }
 
     async fn renew(&self, renewals: &[Renewal], deadline: Deadline) -> Answers<Renewed> {
@@ -333,7 +349,6 @@ impl Store for RedisStore {
 
     fn attach(&self, _process: &str, events: Weak<dyn Events>) {
         // A link subscribes to the channel of its process when it connects.
-        self.gather.attach(Weak::clone(&events));
         match &self.servers {
             Servers::One(link) => link.attach(events),
             Servers::Cluster(cluster) => cluster.attach(events),
@@ -373,13 +388,6 @@ fn keys_per_lock(is_shared: bool) -> usize {
 
 fn helper_key(command: &mut Cmd, key: &str, helper: &str) {
     command.write_arg_fmt(format_args!("{{{key}}}:{helper}"));
-}
-
-fn claim_command(ask: &Ask) -> Cmd {
-    let mut command = Cmd::with_capacity(7, 64 + ask.key.len() + ask.token.as_str().len());
-    command.arg("SET").arg(&*ask.key).arg(ask.token.as_str()).arg("NX").arg("GET");
-    command.arg("PX").arg(millis(ask.claim));
-    command
 }
 
 fn draw_arguments(command: &mut Cmd, key: &str, token: &Token, share: Option<Share>, count: u32) {

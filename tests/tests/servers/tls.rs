@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lock_runtime::{LockError, LockManager};
+use lock_runtime::{Builder, LockError, LockManager};
 use redis::TlsCertificates;
 use tests::patience::{NOISE, eventually};
 use tests::server::{Server, free_port};
@@ -40,8 +40,12 @@ impl Secured {
         redis::Client::build_with_tls(self.url(), certificates).unwrap()
     }
 
+    fn builder(&self) -> Builder {
+        LockManager::builder().url(&self.url()).tls(self.authority.trusted())
+    }
+
     async fn manager(&self) -> LockManager {
-        LockManager::from_client(self.client()).await.unwrap()
+        self.builder().connect().await.unwrap()
     }
 }
 
@@ -86,15 +90,31 @@ async fn a_cut_connection_over_tls_is_made_anew() {
 async fn a_certificate_of_an_unknown_authority_is_refused_with_the_remedy() {
     let secured = Secured::start();
     let text = is_refused(&secured.url()).await;
-    assert!(text.contains("not trusted") && text.contains("from_client"), "{text}");
+    assert!(text.contains("not trusted") && text.contains("Builder::tls"), "{text}");
     assert!(text.contains("UnknownIssuer"), "the cause is not told: {text}");
+}
+
+/// The crate tells nobody which certificates a client has.
+#[tokio::test]
+async fn a_client_with_certificates_of_its_own_is_refused_with_the_remedy_and_taken_with_it() {
+    let secured = Secured::start();
+    let text = LockManager::from_client(secured.client()).await.unwrap_err().to_string();
+    assert!(text.contains("rustls::ClientConfig") && text.contains("Builder::tls"), "{text}");
+    let manager = secured.builder().client(secured.client()).connect().await.unwrap();
+    manager.lock("p", "k").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_would_trust_anybody_has_to_say_how() {
+    let text = is_refused(&(Secured::start().url() + "/#insecure")).await;
+    assert!(text.contains("#insecure") && text.contains("Builder::tls"), "{text}");
 }
 
 #[tokio::test]
 async fn a_certificate_for_another_host_is_refused() {
     let secured = Secured::by(Authority::for_host("somewhere.else"));
     let start = Instant::now();
-    let error = LockManager::from_client(secured.client()).await.unwrap_err();
+    let error = secured.builder().connect().await.unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(2) + NOISE);
     assert!(matches!(error, LockError::Connect { .. }), "{error:?}");
     assert!(error.to_string().contains("certificate"), "{error}");

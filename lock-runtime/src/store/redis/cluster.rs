@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ use topology::Topology;
 
 use super::failure::CallError;
 use super::hash_slot::slot_of;
-use super::link::{Called, Channel, InFlight, Link, Outgoing};
+use super::link::{Called, Channel, Link, Outgoing};
 use crate::clock::{Deadline, Moment};
 use crate::mutex::Mutex;
 use crate::store::Events;
@@ -36,8 +35,6 @@ pub(crate) struct Cluster {
     links: Mutex<BTreeMap<Node, Arc<Link>>>,
     /// Called for each master that gets a link.
     on_new_master: OnceLock<OnNewMaster>,
-    /// How many commands look for their master, or wait for its answer.
-    calls: AtomicUsize,
 }
 
 type OnNewMaster = Box<dyn Fn(Node) + Send + Sync>;
@@ -50,7 +47,6 @@ impl Cluster {
             events: OnceLock::new(),
             links: Mutex::default(),
             on_new_master: OnceLock::new(),
-            calls: AtomicUsize::new(0),
         })
     }
 
@@ -65,10 +61,8 @@ impl Cluster {
         let on_new_master = move |node| {
             let keeper = Arc::clone(&keeper);
             spawn(Box::pin(async move {
-                if let Ok(link) = keeper.link(&node) {
-                    // The next command reports why there is no connection.
-                    let _ = link.connect().await;
-                }
+                // The next command reports why there is no connection.
+                let _ = keeper.link(&node).connect().await;
             }));
         };
         // The builder calls this once.
@@ -106,13 +100,13 @@ impl Cluster {
     }
 
     /// The link to a node, made when there is none.
-    fn link(&self, node: &Node) -> Result<Arc<Link>, CallError> {
+    fn link(&self, node: &Node) -> Arc<Link> {
         let mut links = self.links();
         if let Some(link) = links.get(node) {
-            return Ok(Arc::clone(link));
+            return Arc::clone(link);
         }
         let Topology { drift, command_timeout, connect_timeout, .. } = *self.topology;
-        let endpoint = self.topology.endpoint(node)?;
+        let endpoint = self.topology.endpoint(node);
         let link = {
             let channel = Some(self.channel.clone());
             Link::new(endpoint, channel, None, None, drift, (command_timeout, connect_timeout))
@@ -133,7 +127,7 @@ impl Cluster {
             let (link, deadline) = (Arc::clone(&link), Deadline::after(connect_timeout));
             tokio::spawn(async move { link.warn_of_eviction(deadline).await });
         }
-        Ok(link)
+        link
     }
 
     /// Sends a command to the master of the key's slot, and follows the slot when it moves.
@@ -143,22 +137,7 @@ impl Cluster {
         command: &'a (dyn Fn(&Link) -> Outgoing + Send + Sync),
         deadline: Deadline,
     ) -> BoxFuture<'a, Result<Called, CallError>> {
-        Box::pin(async move {
-            let _in_flight = InFlight::new(&self.calls, 1);
-            Route::new(self, slot_of(key), deadline).follow(command, deadline).await
-        })
-    }
-
-    /// Whether several tasks wait for answers of the master of `key`. A lone task reads one number, and looks for no master.
-    pub(super) fn is_busy(&self, key: &str) -> bool {
-        self.calls.load(Ordering::Relaxed) > 1 && self.direct(key).is_some_and(|link| link.is_busy())
-    }
-
-    /// The link to the master of the key's slot. `None` when the master is not known, is doubtful, or has no connection.
-    pub(super) fn direct(&self, key: &str) -> Option<Arc<Link>> {
-        let (node, None) = self.topology.master(slot_of(key))? else { return None };
-        let link = self.links().get(&node).cloned();
-        link.filter(|link| link.is_connected())
+        Box::pin(Route::new(self, slot_of(key), deadline).follow(command, deadline))
     }
 
     /// The slot's master, and whether it is doubtful. About a doubtful master the other nodes are asked first.
@@ -190,7 +169,7 @@ impl Cluster {
     pub(super) fn to_all_masters(&self) -> Vec<Arc<Link>> {
         let masters = self.topology.masters();
         // A node without a usable address has no locks that could be reached.
-        masters.iter().filter_map(|node| self.link(node).ok()).collect()
+        masters.iter().map(|node| self.link(node)).collect()
     }
 
     /// Whether the masters are known, and those that were used have a connection. The others connect when they are needed.

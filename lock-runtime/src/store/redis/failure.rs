@@ -45,16 +45,15 @@ pub(crate) enum CallError {
 }
 
 impl CallError {
-    pub(super) fn of_setup(error: RedisError, is_tls: bool) -> Self {
+    pub(crate) fn of_setup(error: RedisError, is_tls: bool) -> Self {
         let error = Arc::new(without_arguments(error));
         match error.kind() {
-            ErrorKind::RESP3NotSupported => Self::Lacks(NAMELESS.to_owned(), RESP3),
             _ if error.code() == Some("NOPROTO") || is_no_hello(&error) => Self::Lacks(NAMELESS.to_owned(), RESP3),
             ErrorKind::Io if error.is_connection_refusal() => Self::Failed(error),
             // The error's type differs for each TLS library. Only the text is usable.
             ErrorKind::Io if is_tls && error.to_string().contains("certificate") => Self::Setup(
-                "the server's certificate is not trusted: name its authority's certificate in `SSL_CERT_FILE`, or have a \
-                 client of the `redis` crate trust it, and give that to `LockManager::from_client`",
+                "the server's certificate is not trusted: name its authority's certificate in `SSL_CERT_FILE`, or give a \
+                 `rustls::ClientConfig` that trusts it to `Builder::tls`",
                 error,
             ),
             ErrorKind::Io | ErrorKind::Parse if is_tls && is_no_tls(&error) => {
@@ -208,7 +207,7 @@ fn is_full(error: &RedisError) -> bool {
 
 /// Whether the server does not know how to change the protocol.
 fn is_no_hello(error: &RedisError) -> bool {
-    error.detail().is_some_and(|said| said.to_ascii_lowercase().contains("unknown command 'hello'"))
+    error.detail().is_some_and(|said| said.to_ascii_lowercase().replace('`', "'").contains("unknown command 'hello'"))
 }
 
 /// Whether a server that is no sentinel got a command for sentinels.

@@ -3,15 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Pipeline, ProtocolVersion, RedisError, RedisResult,
-    ServerError, Value,
-};
+use futures_util::future::join;
+use redis::{Pipeline, RedisConnectionInfo, ServerError, Value};
 use tokio::task::JoinSet;
 
 use super::failure::{CallError, RESP3};
+use super::wire::{Hear, Peer, Socket, Wire};
 use crate::clock::Moment;
 
 /// The oldest Redis with everything that the protocol uses.
@@ -34,7 +31,7 @@ pub(super) type OnFailover = Arc<dyn Fn() + Send + Sync>;
 
 /// A connection, and what the server says about itself.
 pub(super) struct Greeted {
-    pub(super) connection: MultiplexedConnection,
+    pub(super) wire: Wire,
     /// The tasks that call [`OnFailover`], where there are any. They end with this value.
     pub(super) listening: Option<Arc<JoinSet<()>>>,
     pub(super) hello: Value,
@@ -65,7 +62,7 @@ impl Greeted {
             command.arg(words);
             probes.add_command(command);
         }
-        let replies = self.connection.send_packed_commands(&probes, 0, probes.len()).await?;
+        let replies = self.wire.send_all(&probes).await?;
         replies.into_iter().zip(ABILITIES).try_for_each(|(reply, (what, _))| match self.need(what, Some(reply)) {
             Err(error @ CallError::Lacks(..)) => Err(error),
             // The server is busy, the user lacks a right, another node has the slot: the first lock shows it.
@@ -95,7 +92,7 @@ impl Greeted {
             return Ok(());
         }
         let mut command = redis::cmd("CLUSTER");
-        let ranges = self.connection.send_packed_command(command.arg("SLOTS")).await.and_then(Value::extract_error)?;
+        let ranges = self.wire.send(command.arg("SLOTS")).await.and_then(Value::extract_error)?;
         let is_all = |range: &Value| matches!(range, Value::Array(range) if range.starts_with(&[Value::Int(0), Value::Int(16_383)]));
         let serves_all = matches!(&ranges, Value::Array(ranges) if ranges.first().is_some_and(is_all));
         if serves_all && hello_field(&self.hello, "role").as_deref() == Some("master") {
@@ -152,65 +149,63 @@ fn is_unable(error: &ServerError) -> bool {
     SAYINGS.iter().any(|saying| said.contains(saying))
 }
 
-/// Connects to the client's server. The greeting and the `commands` take one round trip together.
-pub(super) async fn greet(
-    client: &redis::Client,
-    config: &AsyncConnectionConfig,
-    commands: &Pipeline,
-) -> Result<Greeted, CallError> {
-    let connection = match client.get_multiplexed_async_connection_with_config(config).await {
-        Err(error) if error.is_connection_dropped() => Err(last_words(client).await.unwrap_or(error)),
-        connection => connection,
-    };
-    greet_over(connection, is_tls(client.get_connection_info()), commands).await
+/// Connects to a server. The greeting and the `commands` take one round trip together.
+pub(super) async fn greet(peer: &Peer, hear: impl Hear, commands: &Pipeline) -> Result<Greeted, CallError> {
+    greet_over(peer.open().await?, hear, Some(peer), commands).await
 }
 
-/// What a server says that closes each new connection. A server with too many clients says so, and answers nothing. The crate
-/// loses these words when it waits for several answers. Here it waits for one.
-async fn last_words(client: &redis::Client) -> Option<RedisError> {
-    let info = client.get_connection_info().clone();
-    let settings = info.redis_settings().clone().set_db(0).set_skip_set_lib_name();
-    let client = redis::Client::open(info.set_redis_settings(settings)).ok()?;
-    // The caller has its own limit.
-    let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-    let error = client.get_multiplexed_async_connection_with_config(&config).await.err()?;
-    error.code().is_some().then_some(error)
-}
-
+/// As [`greet`], over a socket to that `peer`; `None` for a server without users and databases.
 pub(super) async fn greet_over(
-    connection: RedisResult<MultiplexedConnection>,
-    is_tls: bool,
+    socket: Socket,
+    hear: impl Hear,
+    peer: Option<&Peer>,
     commands: &Pipeline,
 ) -> Result<Greeted, CallError> {
-    let of_setup = |error| CallError::of_setup(error, is_tls);
-    let mut connection = connection.map_err(of_setup)?;
-    let mut all = redis::pipe();
-    // As the crate has asked before, and has not looked at the answer. `HELLO` without a number makes some servers go back to RESP2.
-    all.cmd("HELLO").arg(3);
+    let of_setup = |error| CallError::of_setup(error, peer.is_some_and(Peer::is_tls));
+    let wire = Wire::over(socket, hear);
+    let introduction = introduction(peer.map(Peer::settings));
+    let selects = peer.is_some_and(|peer| peer.settings().db() != 0);
+    let mut all = introduction.clone();
     for command in commands.cmd_iter() {
         all.add_command(command.clone());
     }
     let asked = Moment::now();
-    let mut replies = connection.send_packed_commands(&all, 0, all.len()).await.map_err(of_setup)?;
+    // The reply to `HELLO` has a place of its own: what a server says that closes the connection must not be lost.
+    let hello = hello(peer.map(Peer::settings));
+    let (hello, replies) = join(wire.send(&hello), wire.send_all(&all)).await;
     let round_trip = asked.elapsed();
-    let hello = if replies.is_empty() { Value::Nil } else { replies.remove(0) };
-    let hello = hello.extract_error().map_err(of_setup)?;
-    Ok(Greeted { connection, listening: None, hello, replies, asked, round_trip })
+    let hello = hello.and_then(Value::extract_error).map_err(of_setup)?;
+    let mut replies = replies.map_err(of_setup)?;
+    let introduced: Vec<_> = replies.drain(..introduction.len().min(replies.len())).collect();
+    if selects {
+        introduced.into_iter().next().unwrap_or(Value::Nil).extract_error().map_err(of_setup)?;
+    }
+    Ok(Greeted { wire, listening: None, hello, replies, asked, round_trip })
 }
 
-/// The settings that the protocol needs, and the settings that find a dead connection.
-pub(super) fn with_settings(info: ConnectionInfo) -> ConnectionInfo {
-    let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(
-        socket2::TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(3)),
-    );
-    #[cfg(target_os = "linux")]
-    let tcp = tcp.set_user_timeout(Duration::from_secs(5));
-    info.set_redis_settings(redis).set_tcp_settings(tcp)
+/// Asks for RESP3, and says who asks.
+fn hello(settings: Option<&RedisConnectionInfo>) -> redis::Cmd {
+    let mut command = redis::cmd("HELLO");
+    command.arg(3);
+    if let Some((settings, password)) = settings.and_then(|settings| settings.password().map(|word| (settings, word))) {
+        command.arg("AUTH").arg(settings.username().unwrap_or("default")).arg(password);
+    }
+    command
 }
 
-pub(super) fn is_tls(info: &ConnectionInfo) -> bool {
-    matches!(info.addr(), ConnectionAddr::TcpTls { .. })
+/// Chooses the database, and says which library asks. A server may refuse the latter.
+fn introduction(settings: Option<&RedisConnectionInfo>) -> Pipeline {
+    let mut commands = redis::pipe();
+    let Some(settings) = settings else { return commands };
+    if settings.db() != 0 {
+        commands.cmd("SELECT").arg(settings.db());
+    }
+    if !settings.skip_set_lib_name() {
+        let (name, version) = (settings.lib_name(), settings.lib_ver());
+        commands.cmd("CLIENT").arg("SETINFO").arg("LIB-NAME").arg(name.unwrap_or(env!("CARGO_PKG_NAME")));
+        commands.cmd("CLIENT").arg("SETINFO").arg("LIB-VER").arg(version.unwrap_or(env!("CARGO_PKG_VERSION")));
+    }
+    commands
 }
 
 #[cfg(test)]

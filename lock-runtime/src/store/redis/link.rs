@@ -5,12 +5,11 @@
 //! connection, in a task on the caller's runtime.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use redis::aio::MultiplexedConnection;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -19,6 +18,7 @@ use super::failure::CallError;
 use super::push::Message;
 use super::replicas::Replicas;
 use super::vote::Vote;
+use super::wire::Wire;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::fork::Origin;
 use crate::mutex::Mutex;
@@ -39,7 +39,7 @@ mod server_clock;
 mod sharded;
 mod silence;
 
-pub(super) use called::{Called, InFlight, Outgoing};
+pub(super) use called::{Called, Outgoing};
 pub(crate) use channel::Channel;
 use connect::Attempt;
 use drifting::Drifting;
@@ -81,10 +81,6 @@ pub(crate) struct Link {
     /// Whether `silent_since` may be set. Each reply reads this flag, without the lock.
     is_silent: AtomicBool,
     is_probing: AtomicBool,
-    /// The last generation whose replies can't be told apart any more; 0 when there was none.
-    out_of_step: AtomicU64,
-    /// Commands on their way.
-    in_flight: AtomicUsize,
 }
 
 /// Whether a lock lives on the server.
@@ -116,7 +112,7 @@ struct State {
 
 #[derive(Clone)]
 pub(crate) struct Live {
-    connection: MultiplexedConnection,
+    wire: Wire,
     pub(super) made: Made,
     /// Whether the server tells of changed keys on this connection.
     has_alarms: bool,
@@ -164,8 +160,6 @@ impl Link {
             scripts: AtomicU32::new(0),
             is_silent: AtomicBool::new(false),
             is_probing: AtomicBool::new(false),
-            out_of_step: AtomicU64::new(0),
-            in_flight: AtomicUsize::new(0),
         })
     }
 
@@ -208,7 +202,7 @@ impl Link {
 
     /// Takes in a message that came on the connection of `generation`.
     pub(super) fn dispatch(&self, message: Message<'_>, generation: u64) {
-        let Some(events) = self.events.get().and_then(Weak::upgrade) else {
+        let Some(events) = self.events() else {
             return;
         };
         match message {
@@ -276,22 +270,9 @@ impl Link {
         drop(dropped);
     }
 
-    /// The server has ended a subscription by itself. It does so when a slot moves. The client crate takes this message for the
-    /// reply to a command: from now on each reply on the connection goes to a command that it does not belong to. So the connection
-    /// is given up, and no reply that is still to come counts.
-    pub(super) fn on_unsubscribed(&self, generation: u64) {
-        mutant!(ShiftedRepliesCount => return);
-        self.out_of_step.fetch_max(generation, Ordering::AcqRel);
-        self.drop_connection(generation);
-    }
-
-    fn is_out_of_step(&self, generation: u64) -> bool {
-        generation <= self.out_of_step.load(Ordering::Acquire)
-    }
-
-    /// Whether this is one server of a quorum.
-    pub(super) fn is_voter(&self) -> bool {
-        self.max_lease.is_some()
+    /// Whom this tells of what happens here.
+    pub(super) fn events(&self) -> Option<Arc<dyn Events>> {
+        self.events.get().and_then(Weak::upgrade)
     }
 
     fn note_commands(&self, count: usize) {
@@ -301,7 +282,7 @@ impl Link {
     }
 
     fn interrupted(&self) {
-        if let Some(events) = self.events.get().and_then(Weak::upgrade) {
+        if let Some(events) = self.events() {
             events.on_interruption(&|key| self.is_own(key));
         }
     }

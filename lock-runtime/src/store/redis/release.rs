@@ -12,7 +12,7 @@ use super::verb::{Verb, one_by_one};
 use super::{RedisStore, helper_key, keys_per_lock, lock_keys, millis};
 use crate::clock::{Deadline, Moment};
 use crate::share::Share;
-use crate::store::{Answer, Answers, Release, Released, Retry, StoreError, each};
+use crate::store::{Answer, Answers, Release, Released, Retry, StoreError, each, exactly_one};
 
 impl Verb for Release {
     type Answer = Released;
@@ -55,7 +55,24 @@ struct Freed {
 impl RedisStore {
     /// Releases locks that most likely nobody waits for: `free.lua` releases most of them, and `release.lua` the rest.
     async fn free_then_release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
-        let Freed { done, repeated } = self.run_free(releases, deadline).await?;
+        let freed = self.run_free(releases, deadline).await?;
+        self.release_rest(releases, freed, deadline).await
+    }
+
+    /// The same for one release, without lists of answers where `free.lua` is enough.
+    pub(super) async fn free_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
+        let releases = std::slice::from_ref(release);
+        let answers = match self.run_free(releases, deadline).await {
+            Ok(Freed { done: None, .. }) => return Ok(Released { owned: true, again: None }),
+            Ok(freed) => self.release_rest(releases, freed, deadline).await,
+            Err(error) => Err(error),
+        };
+        exactly_one(self.explained(releases, answers, deadline).await)
+    }
+
+    /// Releases what `free.lua` did not.
+    async fn release_rest(&self, releases: &[Release], freed: Freed, deadline: Deadline) -> Answers<Released> {
+        let Freed { done, repeated } = freed;
         let Some(done) = done else {
             return Ok(releases.iter().map(|_| Ok(Released { owned: true, again: None })).collect());
         };
@@ -88,16 +105,28 @@ impl RedisStore {
 
     /// Runs `free.lua`. When the server refuses it, nothing is done yet.
     async fn run_free(&self, releases: &[Release], deadline: Deadline) -> Result<Freed, StoreError> {
-        let arguments = |_: &Link, command: &mut Cmd| free_arguments(command, releases);
-        let keys = (first_key(releases), 2 * releases.len());
         let none_with = |repeated| Freed { done: Some(vec![false; releases.len()]), repeated };
-        match self.run(&scripts::FREE, keys, arguments, deadline).await {
+        match self.call_free(releases, deadline).await {
             Ok(Called { value, repeated, .. }) => Ok(Freed { done: read_freed(value, releases.len())?, repeated }),
             // Nothing was changed: the server denied the script itself, or its only write.
             Err(error) if error.is_denied() => Ok(none_with(false)),
-            // The script may have released some of several locks before it failed.
-            Err(error) if error.retry == Retry::Never => Ok(none_with(releases.len() > 1)),
+            // The script may have released some of several locks before it failed; one that was released alone had company.
+            Err(error) if error.retry == Retry::Never => Ok(none_with(releases.len() > 1 || !self.servers.are_many())),
             Err(error) => Err(error),
+        }
+    }
+
+    /// A release alone goes together with those of other tasks. In a cluster a script may use the keys of one slot only.
+    async fn call_free(&self, releases: &[Release], deadline: Deadline) -> Result<Called, StoreError> {
+        match releases {
+            [release] if !self.servers.are_many() => {
+                let command = |_: &Link, is_known| Outgoing::free(release.clone(), is_known);
+                self.run_by(&scripts::FREE, &release.key, command, deadline).await
+            }
+            _ => {
+                let arguments = |_: &Link, command: &mut Cmd| free_arguments(command, releases);
+                self.run(&scripts::FREE, (first_key(releases), 2 * releases.len()), arguments, deadline).await
+            }
         }
     }
 
@@ -136,9 +165,7 @@ impl RedisStore {
 pub(super) fn withdrawal_command(release: &Release) -> Cmd {
     let releases = std::slice::from_ref(release);
     let (script, keys) = script_of(releases);
-    let mut command = script.by_text(keys, &|command: &mut Cmd| release_arguments(command, releases));
-    command.set_no_response(true);
-    command
+    script.by_text(keys, &|command: &mut Cmd| release_arguments(command, releases))
 }
 
 /// The script that releases them, which are all shared or all not, and how many keys it takes for each.
@@ -168,6 +195,12 @@ pub(super) fn release_arguments(command: &mut Cmd, releases: &[Release]) {
             None => command.arg("").arg(0),
         };
     }
+}
+
+/// A release by `free.lua`.
+pub(super) fn free_command(release: &Release, is_known: bool) -> Cmd {
+    let arguments = |command: &mut Cmd| free_arguments(command, std::slice::from_ref(release));
+    if is_known { scripts::FREE.by_digest(2, &arguments) } else { scripts::FREE.by_text(2, &arguments) }
 }
 
 pub(super) fn free_arguments(command: &mut Cmd, releases: &[Release]) {

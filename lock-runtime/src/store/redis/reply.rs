@@ -66,14 +66,6 @@ pub(super) fn caught(value: &Value) -> Option<&str> {
     })
 }
 
-/// The code of the first error among the replies to several commands.
-pub(super) fn refused(replies: &[Value]) -> Option<&str> {
-    replies.iter().find_map(|reply| match reply {
-        Value::ServerError(error) => Some(error.code()),
-        _ => None,
-    })
-}
-
 /// The error that a script caught for one of its keys.
 pub(super) fn error_of_one(value: Value) -> StoreError {
     let message = match value {

@@ -49,6 +49,14 @@ impl Script {
         1 << self.number
     }
 
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn digest(&self) -> &'static str {
+        self.digest
+    }
+
     pub(super) fn by_digest(&self, keys: usize, arguments: &impl Fn(&mut Cmd)) -> Cmd {
         command("EVALSHA", self.digest, keys, arguments)
     }

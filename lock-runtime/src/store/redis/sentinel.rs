@@ -14,13 +14,14 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
-use redis::{AsyncConnectionConfig, ConnectionInfo, Pipeline};
+use redis::{ConnectionInfo, Pipeline};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::failure::CallError;
-use super::greeting::{Greeted, OnFailover, greet, is_tls, with_settings};
+use super::greeting::{Greeted, OnFailover, greet};
+use super::wire::{Hear, Peer, Trust};
 use crate::clock::Moment;
 use crate::mutex::Mutex;
 use listener::{Choice, Listener, Said};
@@ -37,24 +38,24 @@ const MEMORY: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(crate) struct Sentinels {
     /// The address of each sentinel, with the credentials for the master.
-    addresses: Vec<ConnectionInfo>,
+    addresses: Vec<Peer>,
     /// What the sentinels call the master.
     name: Arc<str>,
     /// The number of the latest failover that any sentinel reported on any connection, and when it did.
     latest: Arc<Mutex<Option<(u64, Moment)>>>,
     /// The last master that any connection led to.
-    known: Arc<Mutex<Option<ConnectionInfo>>>,
+    known: Arc<Mutex<Option<Peer>>>,
 }
 
 impl Sentinels {
     /// The sentinels at these addresses, with the credentials and the database of the servers; `name` is the master's.
-    pub(crate) fn new(addresses: Vec<ConnectionInfo>, name: &str) -> Self {
-        let addresses = addresses.into_iter().map(with_settings).collect();
+    pub(crate) fn new(addresses: Vec<ConnectionInfo>, name: &str, trust: &Trust) -> Self {
+        let addresses = addresses.into_iter().map(|address| Peer::new(address, trust.clone())).collect();
         Self { addresses, name: name.into(), latest: Arc::default(), known: Arc::default() }
     }
 
     pub(crate) fn is_tls(&self) -> bool {
-        self.addresses.iter().any(is_tls)
+        self.addresses.iter().any(Peer::is_tls)
     }
 
     /// Connects to the master: to the first server that a sentinel names and that says of itself that it is a master.
@@ -70,7 +71,7 @@ impl Sentinels {
     /// six. It is used only when a sentinel has named it.
     pub(super) async fn connect(
         &self,
-        config: AsyncConnectionConfig,
+        hear: impl Hear + Clone,
         commands: &Pipeline,
         limit: Duration,
         on_failover: &OnFailover,
@@ -78,8 +79,8 @@ impl Sentinels {
         let (mut listening, mut said) = self.listen(limit);
         let mut unheard: HashSet<usize> = (0..self.addresses.len()).collect();
         let (mut trying, mut search) = (FuturesUnordered::new(), Search::default());
-        let start = |master: ConnectionInfo| {
-            let connecting = connect_to(master.clone(), &config, commands, limit);
+        let start = |master: Peer| {
+            let connecting = connect_to(master.clone(), hear.clone(), commands, limit);
             async move { (master, connecting.await) }
         };
         if let Some(master) = self.known().clone() {
@@ -128,7 +129,7 @@ impl Sentinels {
         (listening, said)
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<ConnectionInfo>> {
+    fn known(&self) -> MutexGuard<'_, Option<Peer>> {
         // Nothing that can panic runs under this lock.
         self.known.lock()
     }
@@ -154,7 +155,7 @@ impl Sentinels {
     }
 }
 
-fn place(master: &ConnectionInfo) -> String {
+fn place(master: &Peer) -> String {
     format!("the master {}", master.addr())
 }
 
@@ -165,15 +166,10 @@ fn outdone_error(choice: &Choice) -> CallError {
 }
 
 /// Connects to a server that has to be a master: a replica would refuse every lock.
-async fn connect_to(
-    master: ConnectionInfo,
-    config: &AsyncConnectionConfig,
-    commands: &Pipeline,
-    limit: Duration,
-) -> Result<Greeted, CallError> {
+async fn connect_to(master: Peer, hear: impl Hear, commands: &Pipeline, limit: Duration) -> Result<Greeted, CallError> {
     let place = place(&master);
     let connecting = async {
-        let greeted = greet(&redis::Client::open(master)?, config, commands).await?;
+        let greeted = greet(&master, hear, commands).await?;
         match greeted.hello_field("role") {
             Some(role) if role != "master" => {
                 Err(CallError::Unsuitable(format!("it is a {role} now: a failover may be under way")))

@@ -76,31 +76,6 @@ impl Servers {
         }
     }
 
-    /// Whether several tasks wait for answers of the server of `key`. Then what they send next may go together.
-    pub(super) fn are_busy(&self, key: &str) -> bool {
-        match self {
-            Self::One(link) => link.is_busy(),
-            Self::Cluster(cluster) => cluster.is_busy(key),
-        }
-    }
-
-    /// Whether a claim of `key` goes together with others. It does not where its task waits for more than the server's answer: for
-    /// the other servers of a quorum, or for replicas, each task for as long as its own time lasts.
-    pub(super) fn gather_claims(&self, key: &str) -> bool {
-        match self {
-            Self::One(link) => link.is_busy() && !link.is_voter() && link.replicas.is_none(),
-            Self::Cluster(_) => self.are_busy(key),
-        }
-    }
-
-    /// The link that a command about `key` takes. `None` when the command has to look for its way.
-    pub(super) fn direct(&self, key: &str) -> Option<Arc<Link>> {
-        match self {
-            Self::One(link) => Some(Arc::clone(link)),
-            Self::Cluster(cluster) => cluster.direct(key),
-        }
-    }
-
     /// Whether each lock needs a command of its own.
     pub(super) fn are_many(&self) -> bool {
         match self {

@@ -60,6 +60,16 @@ impl RedisStore {
     /// Runs a verb on one server, and explains what the server refuses.
     pub(super) async fn run_together<V: Verb>(&self, items: &[V], deadline: Deadline) -> Answers<V::Answer> {
         let answers = V::send(self, items, deadline).await;
+        self.explained(items, answers, deadline).await
+    }
+
+    /// The answers, with what the server refused explained.
+    pub(super) async fn explained<V: Verb>(
+        &self,
+        items: &[V],
+        answers: Answers<V::Answer>,
+        deadline: Deadline,
+    ) -> Answers<V::Answer> {
         let is_to_explain = match &answers {
             Ok(answers) => answers.iter().any(|answer| answer.as_ref().is_err_and(V::is_explained)),
             Err(error) => V::is_explained(error),

@@ -67,27 +67,27 @@ async fn at(place: fn() -> Far, round_trips: &[u64], trips: (u32, u32)) {
 
 #[tokio::test]
 async fn everything_works_on_one_server_at_every_distance() {
-    at(Far::one_server, &ROUND_TRIPS, (3, 1)).await;
+    at(Far::one_server, &ROUND_TRIPS, (2, 1)).await;
 }
 
 #[tokio::test]
 async fn everything_works_over_tls_from_far_away() {
-    at(Far::tls, &[200, 400], (4, 1)).await;
+    at(Far::tls, &[200, 400], (3, 1)).await;
 }
 
 #[tokio::test]
 async fn everything_works_under_sentinels_from_far_away() {
-    at(Far::sentinel, &[200, 400], (6, 1)).await;
+    at(Far::sentinel, &[200, 400], (4, 1)).await;
 }
 
 #[tokio::test]
 async fn everything_works_in_a_cluster_from_far_away() {
-    at(Far::cluster, &[200, 400], (3, 2)).await;
+    at(Far::cluster, &[200, 400], (2, 2)).await;
 }
 
 #[tokio::test]
 async fn everything_works_on_a_quorum_from_far_away() {
     // A hand-off takes two round trips from where the managers connected (`simulation::quorum::scenes`). Here the servers move away
     // after that, and it may take three: docs/topologies.md.
-    at(Far::quorum, &[200, 400], (5, 3)).await;
+    at(Far::quorum, &[200, 400], (4, 3)).await;
 }

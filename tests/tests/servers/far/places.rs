@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use lock_runtime::{Builder, LockManager};
-use redis::TlsCertificates;
 use tests::patience::NOISE;
 use tests::proxy::{Distance, Proxy};
 use tests::sentinel::{NAME, Sentinel};
@@ -87,9 +86,7 @@ impl Far {
         let Some(authority) = &self.authority else {
             return LockManager::builder().url(&self.url);
         };
-        let root_cert = Some(authority.pem().to_owned().into_bytes());
-        let certificates = TlsCertificates { client_tls: None, root_cert };
-        LockManager::builder().client(redis::Client::build_with_tls(self.url.clone(), certificates).unwrap())
+        LockManager::builder().url(&self.url).tls(authority.trusted())
     }
 
     pub(crate) fn is_tls(&self) -> bool {

@@ -13,7 +13,7 @@ use super::places::Far;
 pub(crate) const ROUND_TRIPS: [u64; 5] = [1, 30, 100, 200, 400];
 /// More than the 2.5 s that the first claim of a lease lasts: who is still a holder then was confirmed.
 const LONGER_THAN_A_CLAIM: Duration = Duration::from_secs(3);
-/// A connection under sentinels takes six round trips, and is needed twice in turn by a hold.
+/// A connection under sentinels takes four round trips, and is needed twice in turn by a hold.
 const RECOVERED: Duration = Duration::from_secs(5);
 
 fn slow_to_connect() -> Distance {

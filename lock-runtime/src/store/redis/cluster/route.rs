@@ -78,7 +78,7 @@ impl<'a> Route<'a> {
         loop {
             let stop = self.next_stop(deadline).await.map_err(CallError::before_sending)?;
             deadline = deadline.counted_from(Moment::now());
-            let link = self.cluster.link(&stop.node).map_err(CallError::before_sending)?;
+            let link = self.cluster.link(&stop.node);
             let (outcome, repeated) = self.send(&stop, &link, command, deadline).await;
             // A redirection may be the answer to the repetition alone: the command before it may have taken effect here, and its
             // answer was lost. The slot that moves ends the connection itself.

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, Value};
+use redis::{ConnectionAddr, ConnectionInfo, Value};
 use tokio::time::timeout;
 
 use super::super::endpoint::Endpoint;
 use super::super::failure::CallError;
-use super::super::greeting::{OnFailover, is_tls, with_settings};
+use super::super::greeting::OnFailover;
+use super::super::wire::{Peer, Trust};
 use super::map::{Map, Node};
 
 /// Some nodes of a cluster.
@@ -17,7 +18,7 @@ use super::map::{Map, Node};
 pub(crate) struct Seeds {
     nodes: Vec<Node>,
     /// The credentials and settings for every node.
-    model: ConnectionInfo,
+    model: Peer,
     #[cfg(test)]
     simulated: Option<crate::simulation::Host>,
 }
@@ -25,11 +26,11 @@ pub(crate) struct Seeds {
 impl Seeds {
     /// The nodes at these addresses. They share their credentials. `None` when there is no node, or an address is not on a
     /// network.
-    pub(crate) fn new(addresses: Vec<ConnectionInfo>) -> Option<Self> {
+    pub(crate) fn new(addresses: Vec<ConnectionInfo>, trust: &Trust) -> Option<Self> {
         let nodes = addresses.iter().map(node_of).collect::<Option<_>>()?;
         Some(Self {
             nodes,
-            model: addresses.into_iter().map(with_settings).next_back()?,
+            model: Peer::new(addresses.into_iter().next_back()?, trust.clone()),
             #[cfg(test)]
             simulated: None,
         })
@@ -38,46 +39,33 @@ impl Seeds {
     /// The nodes of a simulated cluster, as a process sees them.
     #[cfg(test)]
     pub(crate) fn simulated(host: &crate::simulation::Host, addresses: Vec<ConnectionInfo>) -> Option<Self> {
-        Some(Self { simulated: Some(host.clone()), ..Self::new(addresses)? })
+        Some(Self { simulated: Some(host.clone()), ..Self::new(addresses, &Trust::default())? })
     }
 
     /// How to connect to a node.
-    pub(super) fn endpoint(&self, node: &Node) -> Result<Endpoint, CallError> {
+    pub(super) fn endpoint(&self, node: &Node) -> Endpoint {
         #[cfg(test)]
         if let Some(host) = &self.simulated {
-            return Ok(Endpoint::Simulated(host.to_node(usize::from(node.port - 1))));
+            return Endpoint::Simulated(host.to_node(usize::from(node.port - 1)));
         }
-        Ok(Endpoint::Node(Box::new(self.client(node)?)))
+        Endpoint::Node(Box::new(self.model.at(node.host.to_string(), node.port)))
     }
 
     pub(crate) fn is_tls(&self) -> bool {
-        is_tls(&self.model)
+        self.model.is_tls()
     }
 
     pub(super) fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    fn client(&self, node: &Node) -> Result<redis::Client, CallError> {
-        let Node { host, port } = node.clone();
-        let addr = match self.model.addr().clone() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host: host.to_string(), port, insecure, tls_params }
-            }
-            _ => ConnectionAddr::Tcp(host.to_string(), port),
-        };
-        Ok(redis::Client::open(self.model.clone().set_addr(addr))?)
-    }
-
     /// The cluster as one node sees it, over a connection that ends with the answer.
     pub(super) async fn ask(&self, node: &Node, limit: Duration) -> Result<Map, CallError> {
         let asking = async {
-            // The caller has its own limit.
-            let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
             let mut commands = redis::pipe();
             commands.cmd("CLUSTER").arg("SLOTS").cmd("CLUSTER").arg("INFO");
             let nothing_moves: OnFailover = Arc::new(|| {});
-            let mut greeted = self.endpoint(node)?.connect(config, &commands, limit, &nothing_moves).await?;
+            let mut greeted = self.endpoint(node).connect((), &commands, limit, &nothing_moves).await?;
             greeted.check().await?;
             if greeted.hello_field("mode").as_deref() != Some("cluster") {
                 let text = "a server without cluster mode answers there: write redis://host:port";
@@ -121,27 +109,30 @@ mod tests {
     use super::*;
 
     fn seeds(url: &str) -> Seeds {
-        Seeds::new(vec![url.into_connection_info().unwrap()]).unwrap()
+        Seeds::new(vec![url.into_connection_info().unwrap()], &Trust::default()).unwrap()
+    }
+
+    fn other(seeds: &Seeds) -> Peer {
+        match seeds.endpoint(&Node { host: "other".into(), port: 7 }) {
+            Endpoint::Node(peer) => *peer,
+            _ => unreachable!("it is a node"),
+        }
     }
 
     #[test]
     fn every_node_is_reached_as_the_seeds_are() {
-        let node = Node { host: "other".into(), port: 7 };
         let seeds = seeds("redis://ada:canary@one");
-        let client = seeds.client(&node).unwrap();
-        assert!(matches!(client.get_connection_info().addr(), ConnectionAddr::Tcp(host, 7) if host == "other"));
-        assert_eq!(client.get_connection_info().redis_settings().password(), Some("canary"));
+        let peer = other(&seeds);
+        assert!(matches!(peer.addr(), ConnectionAddr::Tcp(host, 7) if host == "other"));
+        assert_eq!(peer.settings().password(), Some("canary"));
         assert!(!seeds.is_tls());
     }
 
     #[cfg(feature = "tls")]
     #[test]
     fn every_node_is_reached_over_tls_when_the_seeds_are() {
-        let node = Node { host: "other".into(), port: 7 };
         let seeds = seeds("rediss://one");
-        let client = seeds.client(&node).unwrap();
-        let is_tls =
-            |addr: &ConnectionAddr| matches!(addr, ConnectionAddr::TcpTls { host, port: 7, .. } if host == "other");
-        assert!(seeds.is_tls() && is_tls(client.get_connection_info().addr()));
+        assert!(matches!(other(&seeds).addr(), ConnectionAddr::TcpTls { host, port: 7, .. } if host == "other"));
+        assert!(seeds.is_tls());
     }
 }

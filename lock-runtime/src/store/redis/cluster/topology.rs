@@ -73,7 +73,7 @@ impl Topology {
         let _ = self.events.set(events);
     }
 
-    pub(super) fn endpoint(&self, node: &Node) -> Result<Endpoint, CallError> {
+    pub(super) fn endpoint(&self, node: &Node) -> Endpoint {
         self.seeds.endpoint(node)
     }
 
@@ -268,6 +268,7 @@ mod tests {
 
     use super::*;
     use crate::store::Pushed;
+    use crate::store::redis::wire::Trust;
 
     /// Half of the slots are at `one` on each of two ports.
     fn map(epoch: u64, first: i64, second: i64) -> Map {
@@ -286,7 +287,7 @@ mod tests {
     fn topology(seeds: &str) -> Arc<Topology> {
         let second = Duration::from_secs(1);
         let seeds = seeds.split(',').map(|host| format!("redis://{host}").into_connection_info().unwrap()).collect();
-        Topology::new(Seeds::new(seeds).unwrap(), Drift::DEFAULT, second, second)
+        Topology::new(Seeds::new(seeds, &Trust::default()).unwrap(), Drift::DEFAULT, second, second)
     }
 
     #[test]

@@ -2,8 +2,6 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -12,7 +10,7 @@ use tokio::time::timeout_at;
 
 use super::super::failure::CallError;
 use super::super::reply;
-use super::called::{Called, InFlight, Outgoing};
+use super::called::{Called, Outgoing};
 use super::{Link, Live, Made};
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -62,12 +60,12 @@ impl Link {
     }
 
     async fn send(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> Result<Called, CallError> {
-        let (mut live, deadline) = self.live(deadline).await?;
+        let (live, deadline) = self.live(deadline).await?;
         let value = if let Some(first) = command.first(&live, self.channel.as_ref()) {
             // Boxed, because it is rare: every command's future would have room for it.
             Box::pin(self.send_behind_first(&live, first, command, deadline)).await?
         } else {
-            let reply = pin!(live.connection.send_packed_command(&command.command));
+            let reply = pin!(command.command.send(self, &live.wire));
             self.await_reply(live.made, deadline, reply).await?
         };
         let sent = sent_at(deadline);
@@ -83,52 +81,14 @@ impl Link {
         deadline: Deadline,
     ) -> Result<Value, CallError> {
         let both = behind(first, command);
-        let mut connection = live.connection.clone();
-        let replies = connection.send_packed_commands(&both, 0, 2);
+        self.note_commands(1);
         let reply = pin!(async {
-            let mut replies = replies.await?;
+            let mut replies = live.wire.send_all(&both).await?;
             let reply = replies.pop();
             command.on_first(live, replies.first());
             Ok(reply.unwrap_or(Value::Nil))
         });
         self.await_reply(live.made, deadline, reply).await
-    }
-
-    /// Sends commands in one write, and waits for the replies to all of them: an array of replies, where an error is the reply
-    /// to one command. The commands are made when there is a connection, and made again when they are repeated, as in
-    /// [`call`](Self::call).
-    pub(in super::super) fn call_many<'a>(
-        self: &'a Arc<Self>,
-        make: &'a mut (dyn FnMut(&Link) -> Pipeline + Send),
-        deadline: Deadline,
-    ) -> BoxFuture<'a, Result<Called, CallError>> {
-        Box::pin(async move {
-            match self.send_many(make, deadline).await {
-                Err(CallError::Failed(error)) if error.is_io_error() => {
-                    let again = Box::pin(self.send_many(make, deadline.counted_from(Moment::now()))).await;
-                    again.map(|called| Called { repeated: true, ..called }).map_err(CallError::after_sending)
-                }
-                outcome => outcome,
-            }
-        })
-    }
-
-    async fn send_many(
-        self: &Arc<Self>,
-        make: &mut (dyn FnMut(&Link) -> Pipeline + Send),
-        deadline: Deadline,
-    ) -> Result<Called, CallError> {
-        let (mut live, deadline) = self.live(deadline).await?;
-        let commands = make(self);
-        let count = commands.len();
-        let values = if count == 0 {
-            Vec::new()
-        } else {
-            let replies = pin!(live.connection.send_packed_commands(&commands, 0, count));
-            self.await_replies(live.made, deadline, count, replies).await?
-        };
-        let (value, sent) = (Value::Array(values), sent_at(deadline));
-        Ok(Called { value, sent, repeated: false, live, link: Arc::clone(self) })
     }
 
     /// Sends a command to the next master of a slot that is on its way. With `ASKING` that server executes the command already.
@@ -140,12 +100,14 @@ impl Link {
         Box::pin(async move {
             let (live, deadline) = self.live(deadline).await?;
             let both = behind(redis::cmd("ASKING"), &command);
-            let mut connection = live.connection.clone();
-            let replies = connection.send_packed_commands(&both, 0, 2);
+            self.note_commands(1);
             // A server that refuses `ASKING` only redirects the command: the refusal of `ASKING` says more.
             let told = |asked, answer| if matches!(asked, Value::ServerError(_)) { asked } else { answer };
-            let reply = pin!(async { Ok(replies.await?.into_iter().reduce(told).unwrap_or(Value::Nil)) });
-            let value = self.await_reply(live.made, deadline, reply).await?;
+            let value = {
+                let replies = live.wire.send_all(&both);
+                let reply = pin!(async { Ok(replies.await?.into_iter().reduce(told).unwrap_or(Value::Nil)) });
+                self.await_reply(live.made, deadline, reply).await?
+            };
             Ok(Called { value, sent: deadline.start(), repeated: false, live, link: Arc::clone(self) })
         })
     }
@@ -157,9 +119,8 @@ impl Link {
         commands: &Pipeline,
         deadline: Deadline,
     ) -> Result<Vec<Value>, CallError> {
-        let mut connection = live.connection.clone();
-        let count = commands.len();
-        let replies = pin!(async { connection.send_packed_commands(commands, 0, count).await.map(Value::Array) });
+        self.note_commands(commands.len());
+        let replies = pin!(async { live.wire.send_all(commands).await.map(Value::Array) });
         match self.await_reply(live.made, deadline, replies).await? {
             Value::Array(values) => Ok(values),
             value => Ok(vec![value]),
@@ -179,46 +140,23 @@ impl Link {
         deadline: Deadline,
         reply: Pin<&mut impl Future<Output = RedisResult<Value>>>,
     ) -> Result<Value, CallError> {
-        let reply = self.in_time(made, deadline, 1, reply).await?.and_then(Value::extract_error);
+        let reply = self.in_time(made, deadline, reply).await?.and_then(Value::extract_error);
         self.conclude(made, reply.as_ref().map(reply::caught));
         Ok(reply?)
     }
 
-    /// The same for the replies to `count` commands. The error of one of them is its reply.
-    async fn await_replies(
-        &self,
-        made: Made,
-        deadline: Deadline,
-        count: usize,
-        replies: Pin<&mut impl Future<Output = RedisResult<Vec<Value>>>>,
-    ) -> Result<Vec<Value>, CallError> {
-        let replies = self.in_time(made, deadline, count, replies).await?;
-        mutant!(OneRefusalForAll => return Ok(replies.and_then(|replies| {
-            replies.into_iter().map(Value::extract_error).collect::<RedisResult<_>>()
-        })?));
-        self.conclude(made, replies.as_ref().map(|replies| reply::refused(replies)));
-        Ok(replies?)
-    }
-
-    /// Waits for what a connection answers to `count` commands.
+    /// Waits for what a connection answers.
     ///
     /// The answer is borrowed: a future that is passed on by value is copied, and its caller has room for each copy.
     async fn in_time<T>(
         &self,
         made: Made,
         deadline: Deadline,
-        count: usize,
         answer: Pin<&mut impl Future<Output = RedisResult<T>>>,
     ) -> Result<RedisResult<T>, CallError> {
         let limit = self.limit(deadline);
         let sent = deadline.start();
-        self.note_commands(count);
-        let in_flight = InFlight::new(&self.in_flight, count);
         let outcome = timeout_at(Deadline::new(sent, limit).on_timer(), answer).await;
-        drop(in_flight);
-        if self.is_out_of_step(made.generation) {
-            return Ok(Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset))));
-        }
         let Ok(answer) = outcome else {
             self.on_silence(made.generation, sent, limit);
             return Err(self.unanswered(limit));
@@ -273,24 +211,18 @@ impl Link {
         called.map(|called| called.value).map_err(CallError::into_problem)
     }
 
-    /// Whether commands of several tasks are on their way.
-    pub(in super::super) fn is_busy(&self) -> bool {
-        self.in_flight.load(Ordering::Relaxed) > 1
-    }
-
     /// Sends a command behind all commands that were sent before, and waits for nothing. It is not sent when there is no
-    /// connection, or when the connection's buffer is full.
-    pub(in super::super) fn send_behind(&self, command: &Cmd) {
+    /// connection, or when too many commands are on their way. When the connection ends before the command is answered, `on_lost` is
+    /// called.
+    pub(in super::super) fn send_behind(&self, command: &Cmd, on_lost: impl FnOnce() + Send + 'static) {
         if self.origin.is_inherited() {
             return;
         }
-        let Some(mut live) = self.state.lock().live.clone() else {
-            return;
-        };
-        self.note_commands(1);
-        let mut sending = pin!(live.connection.send_packed_command(command));
-        // The first poll takes the command when the buffer has room.
-        let _: Poll<_> = sending.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let live = self.state.lock().live.clone();
+        if let Some(live) = live {
+            self.note_commands(1);
+            live.wire.send_unread(command, on_lost);
+        }
     }
 }
 
@@ -298,7 +230,7 @@ impl Link {
 /// command on the connection.
 fn behind(first: Cmd, command: &Outgoing) -> Pipeline {
     let mut both = redis::pipe();
-    both.add_command(first).add_command(command.command.clone());
+    both.add_command(first).add_command(command.command.alone());
     both
 }
 

@@ -1,18 +1,22 @@
 //! [`Outgoing`]: a command. [`Called`]: a reply, and a command that waits for one.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisResult, Value};
 
 use super::super::hash_slot::slot_of;
+use super::super::millis;
+use super::super::release::free_command;
+use super::super::wire::{Claim, Freed, Wire};
 use super::call::arming;
 use super::{Channel, Link, Live};
 use crate::clock::Moment;
+use crate::store::{Ask, Release};
+use crate::token::Token;
 
 /// A command, as it goes out on a connection.
 pub(in super::super) struct Outgoing {
-    pub(super) command: Cmd,
+    pub(super) command: Command,
     /// Whether the server is to tell when somebody else changes what the command reads.
     pub(in super::super) arms: bool,
     /// The command may wait in the queue of a lock in this slot. In a cluster the connection hears the slot's channel by then.
@@ -21,7 +25,49 @@ pub(in super::super) struct Outgoing {
 
 impl From<Cmd> for Outgoing {
     fn from(command: Cmd) -> Self {
-        Self { command, arms: false, listens: None }
+        Self { command: Command::Own(command), arms: false, listens: None }
+    }
+}
+
+pub(super) enum Command {
+    /// A command of its own.
+    Own(Cmd),
+    /// A claim: `SET … NX GET PX`.
+    Claim { lock: Arc<str>, token: Token, millis: u64 },
+    /// A release that goes together with others.
+    Free { release: Release, is_known: bool },
+}
+
+impl Command {
+    pub(super) async fn send(&self, link: &Link, wire: &Wire) -> RedisResult<Value> {
+        match self {
+            Self::Own(command) => {
+                link.note_commands(1);
+                wire.send(command).await
+            }
+            Self::Claim { lock, token, millis } => {
+                link.note_commands(1);
+                wire.claim(Claim { lock, token: token.as_str(), millis: *millis }).await
+            }
+            Self::Free { release, is_known } => {
+                let (lock, token) = (&*release.key, release.token.as_str());
+                let freed = Freed { lock, token, is_known: *is_known, are_more: release.beside_others };
+                wire.free(freed, || link.note_commands(1)).await
+            }
+        }
+    }
+
+    /// The command that goes out when it goes alone.
+    pub(super) fn alone(&self) -> Cmd {
+        match self {
+            Self::Own(command) => command.clone(),
+            Self::Claim { lock, token, millis } => {
+                let mut command = redis::cmd("SET");
+                command.arg(&**lock).arg(token.as_str()).arg("NX").arg("GET").arg("PX").arg(*millis);
+                command
+            }
+            Self::Free { release, is_known } => free_command(release, *is_known),
+        }
     }
 }
 
@@ -34,6 +80,17 @@ impl Outgoing {
     /// The command, which may wait in the queue of `key`.
     pub(in super::super) fn waiting(command: Cmd, key: Option<&str>) -> Self {
         Self { listens: key.map(slot_of), ..Self::from(command) }
+    }
+
+    /// The claim of a free lock.
+    pub(in super::super) fn claim(ask: &Ask) -> Self {
+        let (lock, token, millis) = (Arc::clone(&ask.key), ask.token.clone(), millis(ask.claim));
+        Self { command: Command::Claim { lock, token, millis }, arms: false, listens: None }
+    }
+
+    /// A release by `free.lua`, which goes together with others. `is_known` says that the server knows the script.
+    pub(in super::super) fn free(release: Release, is_known: bool) -> Self {
+        Self { command: Command::Free { release, is_known }, arms: false, listens: None }
     }
 
     /// The command that goes in front, in the same piece.
@@ -53,22 +110,6 @@ impl Outgoing {
     }
 }
 
-/// Counts commands while they are on their way.
-pub(in super::super) struct InFlight<'a>(&'a AtomicUsize, usize);
-
-impl<'a> InFlight<'a> {
-    pub(in super::super) fn new(counter: &'a AtomicUsize, count: usize) -> Self {
-        counter.fetch_add(count, Ordering::Relaxed);
-        Self(counter, count)
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(self.1, Ordering::Relaxed);
-    }
-}
-
 /// A reply.
 pub(in super::super) struct Called {
     pub(in super::super) value: Value,
@@ -84,13 +125,5 @@ pub(in super::super) struct Called {
 impl Called {
     pub(in super::super) fn take_value(&mut self) -> Value {
         std::mem::replace(&mut self.value, Value::Nil)
-    }
-
-    /// The replies to several commands.
-    pub(in super::super) fn take_values(&mut self) -> Vec<Value> {
-        match self.take_value() {
-            Value::Array(values) => values,
-            _ => Vec::new(),
-        }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, Pipeline, Value};
+use redis::{Pipeline, Value};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -27,8 +27,6 @@ use crate::store::Anchor;
 
 /// A failed attempt to connect counts for all callers within this time.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
-/// How many commands are in flight before a sender has to wait. With the crate's 50, a thousand tasks wait for each other.
-const IN_FLIGHT: usize = 4096;
 /// How many attempts are under way at once. One more attempt replaces the oldest.
 const MOST_ATTEMPTS: usize = 4;
 /// An attempt ends after this number of connect timeouts.
@@ -191,7 +189,7 @@ impl Link {
                 others.into_iter().for_each(Attempt::abort);
                 observe::connected(&self.server);
                 if let Some(away) = away
-                    && let Some(events) = self.events.get().and_then(Weak::upgrade)
+                    && let Some(events) = self.events()
                 {
                     events.on_reconnect(&self.server, self.is_of_callers(), away);
                 }
@@ -287,25 +285,18 @@ impl Opening {
         }
     }
 
-    /// Three round trips, four with TLS: the handshake of TCP, the handshake of the `redis` crate, and all commands of the
-    /// protocol in one piece.
+    /// Two round trips, three with TLS: the handshake of TCP, and the greeting together with all commands of the protocol.
     async fn open(&self) -> Result<Opened, CallError> {
         let UnderWay { link, generation } = &self.under_way;
         let generation = *generation;
-        let config = AsyncConnectionConfig::new()
-            // Each call has its own deadline.
-            .set_response_timeout(None)
-            // The attempt has its own limit.
-            .set_connection_timeout(None)
-            .set_pipeline_buffer_size(IN_FLIGHT)
-            .set_push_sender(Receiver { link: Weak::clone(link), generation });
+        let hear = Receiver { link: Weak::clone(link), generation };
         let this = Weak::clone(link);
         let on_failover: OnFailover = Arc::new(move || {
             if let Some(link) = this.upgrade() {
                 link.on_overtaken(generation);
             }
         });
-        let mut greeted = self.endpoint.connect(config, &self.commands(), self.connect_timeout, &on_failover).await?;
+        let mut greeted = self.endpoint.connect(hear, &self.commands(), self.connect_timeout, &on_failover).await?;
         greeted.check().await?;
         let mut replies = std::mem::take(&mut greeted.replies).into_iter();
         let time = greeted.need("`TIME`", replies.next())?;
@@ -331,7 +322,7 @@ impl Opening {
         let is_in_shard = self.endpoint.is_node() && self.is_of_callers();
         let shard = is_in_shard.then(|| Shard::of(replies.next())).flatten();
         let live = Live {
-            connection: greeted.connection,
+            wire: greeted.wire,
             made: Made { generation, at: Moment::now() },
             has_alarms,
             shard: shard.map(Arc::new),

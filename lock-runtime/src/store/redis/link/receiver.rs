@@ -2,30 +2,32 @@
 
 use std::sync::Weak;
 
-use redis::{PushInfo, PushKind, Value};
+use redis::{PushKind, Value};
 
 use super::super::push::Message;
+use super::super::wire::Hear;
 use super::Link;
 
 /// Receives pushes from the connection of one generation.
+#[derive(Clone)]
 pub(super) struct Receiver {
     pub(super) link: Weak<Link>,
     pub(super) generation: u64,
 }
 
-impl redis::aio::AsyncPushSender for Receiver {
-    fn send(&self, info: PushInfo) -> Result<(), redis::aio::SendError> {
-        let Some(link) = self.link.upgrade() else { return Ok(()) };
-        match info.kind {
+impl Hear for Receiver {
+    fn on_push(&self, kind: &PushKind, data: &[Value]) {
+        let Some(link) = self.link.upgrade() else { return };
+        match kind {
             PushKind::Message | PushKind::SMessage => {
-                if let [Value::BulkString(_), Value::BulkString(payload)] = info.data.as_slice()
+                if let [Value::BulkString(_), Value::BulkString(payload)] = data
                     && let Ok(text) = std::str::from_utf8(payload)
                     && let Some(message) = Message::read(text)
                 {
                     link.dispatch(message, self.generation);
                 }
             }
-            PushKind::Invalidate => match info.data.as_slice() {
+            PushKind::Invalidate => match data {
                 [Value::Array(keys)] => {
                     let texts = keys.iter().filter_map(|key| match key {
                         Value::BulkString(key) => std::str::from_utf8(key).ok(),
@@ -36,11 +38,15 @@ impl redis::aio::AsyncPushSender for Receiver {
                 // All keys were flushed.
                 _ => link.dispatch(Message::Alarm(None), self.generation),
             },
-            // Nobody here unsubscribes.
-            PushKind::SUnsubscribe => link.on_unsubscribed(self.generation),
-            PushKind::Disconnection => link.drop_connection(self.generation),
+            // A server ends a subscription by itself when the slot moves. What is told there now, nobody hears.
+            PushKind::SUnsubscribe => link.drop_connection(self.generation),
             _ => {}
         }
-        Ok(())
+    }
+
+    fn on_ended(&self) {
+        if let Some(link) = self.link.upgrade() {
+            link.drop_connection(self.generation);
+        }
     }
 }

@@ -4,18 +4,15 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join;
-use redis::aio::{MultiplexedConnection, SendError};
-use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, RedisConnectionInfo, Value,
-};
+use redis::{Pipeline, PushKind, RedisConnectionInfo, Value};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::super::failure::CallError;
-use super::super::greeting::{hello_field, is_tls};
+use super::super::greeting::{greet, hello_field};
+use super::super::wire::{Hear, Peer, Wire};
 
 /// A sentinel reports changes on its own. It is asked once in this time all the same, to find a dead connection.
 const ASK_PAUSE: Duration = Duration::from_secs(2);
@@ -30,7 +27,7 @@ pub(super) struct Listener {
     /// Which of the sentinels.
     pub(super) number: usize,
     /// With the credentials for the master.
-    pub(super) sentinel: ConnectionInfo,
+    pub(super) sentinel: Peer,
     /// What the sentinel calls the master.
     pub(super) name: Arc<str>,
     /// How long a step may take.
@@ -48,7 +45,7 @@ pub(super) struct Said {
 /// Which server the sentinels chose.
 #[derive(Clone)]
 pub(super) struct Choice {
-    pub(super) master: ConnectionInfo,
+    pub(super) master: Peer,
     /// The number of the failover that made this server the master. The greatest number is right.
     pub(super) epoch: u64,
 }
@@ -79,12 +76,12 @@ impl Listener {
     /// Listens until the connection breaks, or is silent.
     async fn listen(&self) -> Result<Infallible, CallError> {
         let news = Arc::new(Notify::new());
-        let (mut connection, mut choice) = self.limited(self.connect(&news)).await?;
+        let (wire, mut choice) = self.limited(self.connect(&news)).await?;
         loop {
             self.say(Ok(choice));
             // The content of the news does not matter: the sentinel is asked.
             let _ = timeout(jittered(ASK_PAUSE), news.notified()).await;
-            choice = self.limited(self.ask(&mut connection)).await?;
+            choice = self.limited(self.ask(&wire)).await?;
         }
     }
 
@@ -92,10 +89,10 @@ impl Listener {
         timeout(self.limit, step).await.unwrap_or(Err(CallError::NoConnection(self.limit)))
     }
 
-    async fn connect(&self, news: &Arc<Notify>) -> Result<(MultiplexedConnection, Choice), CallError> {
-        let server = self.sentinel.redis_settings();
+    async fn connect(&self, news: &Arc<Notify>) -> Result<(Wire, Choice), CallError> {
+        let server = self.sentinel.settings();
         // A sentinel has no databases. Most often it has no password either, and then it refuses a password.
-        let plain = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
+        let plain = RedisConnectionInfo::default();
         match (self.connect_as(plain.clone(), news).await, server.password()) {
             (Err(CallError::Failed(error)), Some(password)) if error.code() == Some("NOAUTH") => {
                 let user = server.username().unwrap_or("default");
@@ -109,49 +106,53 @@ impl Listener {
         &self,
         credentials: RedisConnectionInfo,
         news: &Arc<Notify>,
-    ) -> Result<(MultiplexedConnection, Choice), CallError> {
-        let news = Arc::clone(news);
-        let hear = move |_: PushInfo| -> Result<(), SendError> {
-            news.notify_one();
-            Ok(())
-        };
-        let client = redis::Client::open(self.sentinel.clone().set_redis_settings(credentials))?;
-        // Each step has its own limit.
-        let config =
-            AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None).set_push_sender(hear);
-        let of_setup = |error| CallError::of_setup(error, is_tls(&self.sentinel));
-        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.map_err(of_setup)?;
+    ) -> Result<(Wire, Choice), CallError> {
+        let sentinel = self.sentinel.with_settings(credentials);
         // The sentinel that leads a failover sends the first message as soon as there is a new master. The other sentinels
-        // send the second message.
-        let mut asking = connection.clone();
-        // In one piece, and the subscription first: no news is missed in between.
-        let subscribing = connection.subscribe(&["+promoted-slave", "+switch-master"]);
-        let (subscribed, choice) = join(subscribing, self.ask(&mut asking)).await;
-        subscribed.map_err(refused)?;
-        Ok((connection, choice?))
+        // send the second message. The subscriptions come first: no news is missed in between.
+        let mut commands = redis::pipe();
+        commands.cmd("SUBSCRIBE").arg("+promoted-slave").cmd("SUBSCRIBE").arg("+switch-master");
+        self.ask_in(&mut commands);
+        let greeted = greet(&sentinel, News(Arc::clone(news)), &commands).await?;
+        let [first, second, address, master] = <[Value; 4]>::try_from(greeted.replies).map_err(|_| unreadable())?;
+        for subscribed in [first, second] {
+            subscribed.extract_error().map_err(refused)?;
+        }
+        Ok((greeted.wire, self.choice([address, master])?))
     }
 
-    /// The master, and the failover that made it the master. The sentinel that leads a failover reports the master before
+    /// Asks for the master, and the failover that made it the master. The sentinel that leads a failover reports the master before
     /// the failover is over.
-    async fn ask(&self, connection: &mut MultiplexedConnection) -> Result<Choice, CallError> {
-        let mut asking = redis::pipe();
-        asking.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&*self.name);
-        asking.cmd("SENTINEL").arg("MASTER").arg(&*self.name);
-        let replies = connection.send_packed_commands(&asking, 0, 2).await?;
-        let [address, master] = <[Value; 2]>::try_from(replies).map_err(|_| unreadable())?;
+    fn ask_in(&self, commands: &mut Pipeline) {
+        commands.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&*self.name);
+        commands.cmd("SENTINEL").arg("MASTER").arg(&*self.name);
+    }
+
+    async fn ask(&self, wire: &Wire) -> Result<Choice, CallError> {
+        let mut question = redis::pipe();
+        self.ask_in(&mut question);
+        let answers = wire.send_all(&question).await?;
+        self.choice(<[Value; 2]>::try_from(answers).map_err(|_| unreadable())?)
+    }
+
+    /// Reads the answers to what [`ask_in`](Self::ask_in) asks.
+    fn choice(&self, [address, master]: [Value; 2]) -> Result<Choice, CallError> {
         let address = address.extract_error().map_err(refused)?;
         let unknown = || CallError::Unsuitable(format!("it knows no master called `{}`", self.name));
         let (host, port) =
             redis::from_redis_value::<Option<_>>(address).map_err(|_| unreadable())?.ok_or_else(unknown)?;
         let epoch = hello_field(&master.extract_error().map_err(refused)?, "config-epoch");
         let epoch = epoch.and_then(|epoch| epoch.parse().ok()).ok_or_else(unreadable)?;
-        let addr = match self.sentinel.addr().clone() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
-                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
-            }
-            _ => ConnectionAddr::Tcp(host, port),
-        };
-        Ok(Choice { master: self.sentinel.clone().set_addr(addr), epoch })
+        Ok(Choice { master: self.sentinel.at(host, port), epoch })
+    }
+}
+
+/// Any news is a reason to ask. What it says does not matter.
+struct News(Arc<Notify>);
+
+impl Hear for News {
+    fn on_push(&self, _: &PushKind, _: &[Value]) {
+        self.0.notify_one();
     }
 }
 

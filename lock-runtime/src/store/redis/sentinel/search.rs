@@ -1,9 +1,10 @@
 //! [`Search`]: which servers were tried, and which of them the sentinels name.
 
-use redis::{ConnectionAddr, ConnectionInfo};
+use redis::ConnectionAddr;
 
 use super::super::failure::CallError;
 use super::super::greeting::Greeted;
+use super::super::wire::Peer;
 use super::listener::Choice;
 
 /// The search for a master, while sentinels are asked and servers are tried.
@@ -21,7 +22,7 @@ pub(super) struct Search {
 
 impl Search {
     /// Takes in the outcome of trying a server.
-    pub(super) fn on_outcome(&mut self, master: &ConnectionInfo, outcome: Result<Greeted, CallError>) {
+    pub(super) fn on_outcome(&mut self, master: &Peer, outcome: Result<Greeted, CallError>) {
         match outcome {
             Ok(greeted) => self.greeted.push((master.addr().clone(), greeted)),
             Err(error) => self.failed.push((master.addr().clone(), error)),

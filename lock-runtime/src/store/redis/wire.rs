@@ -1,0 +1,346 @@
+//! [`Wire`]: one connection to a server, and the commands on their way.
+//!
+//! A task writes its commands into an output buffer and takes a place. A server replies in the order of the commands, so the next
+//! reply is always for the first place. When nothing is on its way, the task hands the buffer to the socket itself. Else the driver
+//! does that, after the tasks that can run now: what they send goes out in one write. The driver also reads, on the runtime on which
+//! the connection was made. Pushes are taken in with the replies, in the order in which they come.
+//!
+//! A place whose task is gone swallows its reply. Commands that were not handed to the socket by then are taken back.
+
+use std::fmt;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use redis::{Cmd, ErrorKind, Pipeline, PushKind, RedisError, RedisResult, Value};
+use tokio::sync::Notify;
+
+use crate::mutex::Mutex;
+
+mod decode;
+mod driver;
+mod encode;
+mod output;
+mod places;
+mod releases;
+mod socket;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "tls")]
+mod tls;
+
+use driver::Driver;
+use output::Output;
+use places::{Aftermath, Places, Want};
+pub(crate) use releases::Freed;
+pub(crate) use socket::{Peer, Socket, Trust};
+
+/// How many places are taken before one more task has to wait with its command.
+const IN_FLIGHT: usize = 4096;
+
+/// Takes in what a server sends that is no reply.
+pub(crate) trait Hear: Send + Sync + 'static {
+    fn on_push(&self, kind: &PushKind, data: &[Value]);
+
+    /// No more pushes come.
+    fn on_ended(&self) {}
+}
+
+/// For a connection on which nothing is pushed that matters.
+impl Hear for () {
+    fn on_push(&self, _: &PushKind, _: &[Value]) {}
+}
+
+/// A lock that is to have this token for so long, if it is free.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim<'a> {
+    pub(crate) lock: &'a str,
+    pub(crate) token: &'a str,
+    pub(crate) millis: u64,
+}
+
+/// A connection. Clones share it, and it is closed with the last of them.
+#[derive(Clone)]
+pub(crate) struct Wire(Arc<Handle>);
+
+/// Closes the connection when it is dropped.
+struct Handle(Arc<Shared>);
+
+/// What the driver and the tasks share.
+struct Shared {
+    state: Mutex<State>,
+    /// There is room for another command.
+    has_room: Notify,
+}
+
+struct State {
+    output: Output,
+    places: Places,
+    /// Wakes the driver; `None` before it runs for the first time.
+    driver: Option<Waker>,
+    /// Whether the driver was woken for the output.
+    is_called: bool,
+    /// Whether a task waits for room.
+    is_full: bool,
+    /// Whether the last [`Wire`] is gone.
+    is_left: bool,
+    ended: Option<Ended>,
+}
+
+/// Why a connection has ended.
+#[derive(Clone, Debug)]
+enum Ended {
+    Io(Arc<io::Error>),
+    /// What came does not follow the protocol.
+    Malformed,
+}
+
+impl Ended {
+    fn closed() -> Self {
+        Self::from(io::Error::from(io::ErrorKind::BrokenPipe))
+    }
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Self::Io(Arc::new(error))
+    }
+}
+
+impl From<Ended> for RedisError {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Io(error) => io::Error::new(error.kind(), error.to_string()).into(),
+            Ended::Malformed => (ErrorKind::Parse, "what was read does not follow RESP3").into(),
+        }
+    }
+}
+
+impl Wire {
+    /// A connection over `socket`, which a task on the caller's runtime drives.
+    pub(crate) fn over(socket: Socket, hear: impl Hear) -> Self {
+        let state = State {
+            output: Output::to(socket.writer),
+            places: Places::default(),
+            driver: None,
+            is_called: false,
+            is_full: false,
+            is_left: false,
+            ended: None,
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), has_room: Notify::new() });
+        tokio::spawn(Driver::new(Arc::clone(&shared), socket.reader, Box::new(hear)));
+        Self(Arc::new(Handle(shared)))
+    }
+
+    /// Sends a command, and waits for its reply. An error reply is a value.
+    pub(crate) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        self.send_for(Want::One, |output| command.write_packed_command(output)).await
+    }
+
+    /// Claims a lock: `SET … NX GET PX`.
+    pub(crate) async fn claim(&self, claim: Claim<'_>) -> RedisResult<Value> {
+        self.send_for(Want::One, |output| claim.write(output)).await
+    }
+
+    /// Sends commands in one piece, and waits for the replies to all of them.
+    pub(crate) async fn send_all(&self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let write = |output: &mut Vec<u8>| commands.cmd_iter().for_each(|command| command.write_packed_command(output));
+        match self.send_for(Want::List(commands.len()), write).await? {
+            Value::Array(replies) => Ok(replies),
+            reply => Ok(vec![reply]),
+        }
+    }
+
+    /// Sends a command behind all that were sent before, and waits for nothing. It is not sent when there is no room. When the
+    /// connection ends before the command is answered, `on_lost` is called.
+    pub(crate) fn send_unread(&self, command: &Cmd, on_lost: impl FnOnce() + Send + 'static) {
+        let mut state = self.0.0.lock();
+        if state.ended.is_none() && state.has_room() {
+            let is_first = state.is_idle();
+            let bytes = state.output.write(|output| command.write_packed_command(output));
+            state.places.take_unread(Box::new(on_lost), bytes);
+            state.hand_over(is_first);
+        }
+    }
+
+    /// Releases a lock by `free.lua`, together with all that goes out in the same write. The reply is what the script says to this
+    /// release alone. Calls `on_script` when the release is the first of those that go together.
+    pub(crate) async fn free(&self, freed: Freed<'_>, on_script: impl Fn()) -> RedisResult<Value> {
+        self.send_by(|state| {
+            if state.output.releases.is_empty() {
+                on_script();
+            }
+            let is_first = state.is_idle() && !freed.are_more;
+            let place = state.places.take_apart(Want::One);
+            state.output.releases.add(freed, place);
+            if state.output.releases.is_full() {
+                state.write_releases();
+            }
+            state.hand_over(is_first);
+            place
+        })
+        .await
+    }
+
+    async fn send_for(&self, want: Want, write: impl Fn(&mut Vec<u8>)) -> RedisResult<Value> {
+        self.send_by(|state| {
+            let is_first = state.is_idle();
+            let bytes = state.output.write(&write);
+            let place = state.places.take(want, bytes);
+            state.hand_over(is_first);
+            place
+        })
+        .await
+    }
+
+    async fn send_by(&self, send: impl Fn(&mut State) -> usize) -> RedisResult<Value> {
+        loop {
+            if let Some(answer) = self.enter(&send) {
+                return answer.await;
+            }
+            // Boxed, because it is rare: every command's future would have room for it.
+            Box::pin(self.0.0.await_room()).await;
+        }
+    }
+
+    /// Sends, and takes a place for the replies. `None` when there is no room.
+    fn enter(&self, send: impl FnOnce(&mut State) -> usize) -> Option<Answer<'_>> {
+        let mut state = self.0.0.lock();
+        let place = if let Some(ended) = state.ended.clone() {
+            state.places.take_ended(ended)
+        } else if state.has_room() {
+            send(&mut state)
+        } else {
+            return None;
+        };
+        Some(Answer { shared: &self.0.0, place: Some(place) })
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_left = true;
+        state.call_driver();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    async fn await_room(&self) {
+        // This comes before the look, so that no change is missed.
+        let freed = pin!(self.has_room.notified());
+        if !self.lock().has_room() {
+            freed.await;
+        }
+    }
+
+    /// The connection has ended. `None` when that is known.
+    fn end(&self, ended: &Ended) -> Option<Aftermath> {
+        let mut state = self.lock();
+        if state.ended.is_some() {
+            return None;
+        }
+        state.ended = Some(ended.clone());
+        let (output, aftermath) = (std::mem::take(&mut state.output), state.places.end(ended));
+        drop(state);
+        drop(output);
+        self.has_room.notify_waiters();
+        Some(aftermath)
+    }
+}
+
+impl State {
+    /// Whether one more task may send. One that may not has to wait for room.
+    fn has_room(&mut self) -> bool {
+        let has_room = self.places.count() < IN_FLIGHT;
+        self.is_full |= !has_room;
+        has_room
+    }
+
+    /// Whether nothing is on its way.
+    fn is_idle(&self) -> bool {
+        !self.places.are_waiting() && self.output.is_flushed()
+    }
+
+    /// Hands the output to the socket when it `is_first`, and to the driver else.
+    fn hand_over(&mut self, is_first: bool) {
+        if is_first && let Some(driver) = self.driver.take() {
+            // What goes wrong here goes wrong for the driver as well, which ends the connection.
+            let _ = self.flush(&driver);
+            self.driver = Some(driver);
+        }
+        if !self.output.is_flushed() {
+            self.call_driver();
+        }
+    }
+
+    fn flush(&mut self, driver: &Waker) -> io::Result<()> {
+        if !self.output.releases.is_empty() {
+            self.write_releases();
+        }
+        self.output.flush(driver)
+    }
+
+    fn write_releases(&mut self) {
+        let (places, bytes) = self.output.write_releases();
+        self.places.expect_together(places, bytes);
+    }
+
+    /// Nobody waits for the replies any more. What is not with the socket need not go there.
+    fn leave(&mut self, place: usize) {
+        if let Some((before_end, count)) = self.places.leave(place, self.output.unsent()) {
+            self.output.take_back(before_end, count);
+        }
+    }
+
+    fn call_driver(&mut self) {
+        if let Some(driver) = self.driver.as_ref().filter(|_| !self.is_called) {
+            driver.wake_by_ref();
+            self.is_called = true;
+        }
+    }
+}
+
+/// Waits for the replies that a place is for.
+struct Answer<'a> {
+    shared: &'a Shared,
+    place: Option<usize>,
+}
+
+impl Future for Answer<'_> {
+    type Output = RedisResult<Value>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(place) = self.place else { return Poll::Pending };
+        match self.shared.lock().places.poll(place, context.waker()) {
+            Some(reply) => {
+                self.place = None;
+                Poll::Ready(reply.map_err(RedisError::from))
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Answer<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.shared.lock().leave(place);
+        }
+    }
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,132 @@
+//! [`Driver`]: reads a connection, and writes what several tasks send together.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+
+use redis::{PushKind, Value};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::decode::Frames;
+use super::{Ended, Hear, Shared};
+
+/// Runs until the connection ends, or nobody has it any more.
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    reader: Box<dyn AsyncRead + Send + Unpin>,
+    frames: Frames,
+    hear: Box<dyn Hear>,
+    /// The tasks that could run have run since there is output.
+    has_yielded: bool,
+    /// Empty but while a reply is taken in.
+    to_wake: Vec<Waker>,
+}
+
+impl Driver {
+    pub(super) fn new(shared: Arc<Shared>, reader: Box<dyn AsyncRead + Send + Unpin>, hear: Box<dyn Hear>) -> Self {
+        Self { shared, reader, frames: Frames::default(), hear, has_yielded: false, to_wake: Vec::new() }
+    }
+
+    fn read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Ended>> {
+        loop {
+            let mut room = ReadBuf::new(self.frames.room());
+            ready!(Pin::new(&mut self.reader).poll_read(context, &mut room))?;
+            let count = room.filled().len();
+            if count == 0 {
+                return Poll::Ready(Err(Ended::closed()));
+            }
+            self.frames.on_read(count);
+            while let Some(value) = self.frames.next().map_err(|_| Ended::Malformed)? {
+                self.on_value(value)?;
+            }
+        }
+    }
+
+    fn on_value(&mut self, value: Value) -> Result<(), Ended> {
+        let reply = match value {
+            Value::Push { kind, data } if !is_reply(&kind) => {
+                self.hear.on_push(&kind, &data);
+                return Ok(());
+            }
+            reply => reply,
+        };
+        let mut state = self.shared.lock();
+        state.places.on_reply(reply, &mut self.to_wake).map_err(|_| Ended::Malformed)?;
+        let has_room = state.is_full && state.has_room();
+        if has_room {
+            state.is_full = false;
+        }
+        drop(state);
+        self.to_wake.drain(..).for_each(Waker::wake);
+        if has_room {
+            self.shared.has_room.notify_waiters();
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, context: &Context<'_>) -> io::Result<()> {
+        let mut state = self.shared.lock();
+        state.is_called = false;
+        if state.output.is_flushed() {
+            return Ok(());
+        }
+        if self.has_yielded {
+            self.has_yielded = false;
+            state.flush(context.waker())
+        } else {
+            // Whoever was woken by the replies may have more to send.
+            self.has_yielded = true;
+            context.waker().wake_by_ref();
+            Ok(())
+        }
+    }
+
+    fn end(&self, ended: &Ended) {
+        if let Some(aftermath) = self.shared.end(ended) {
+            self.hear.on_ended();
+            aftermath.carry_out();
+        }
+    }
+}
+
+/// The server answers a subscription by a push. What it pushes when a subscription ends by itself answers nothing.
+fn is_reply(kind: &PushKind) -> bool {
+    mutant!(UnsubscribedIsReply => return matches!(kind, PushKind::Subscribe | PushKind::SSubscribe | PushKind::SUnsubscribe));
+    matches!(kind, PushKind::Subscribe | PushKind::SSubscribe)
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        {
+            let mut state = this.shared.lock();
+            if state.is_left {
+                return Poll::Ready(());
+            }
+            if state.driver.as_ref().is_none_or(|driver| !driver.will_wake(context.waker())) {
+                state.driver = Some(context.waker().clone());
+            }
+        }
+        let ended = match this.read(context) {
+            Poll::Ready(Err(ended)) => ended,
+            Poll::Ready(Ok(())) | Poll::Pending => match this.write(context) {
+                Err(error) => error.into(),
+                Ok(()) => return Poll::Pending,
+            },
+        };
+        this.end(&ended);
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Driver {
+    /// Its runtime may end before the connection does. Then nobody reads any more.
+    fn drop(&mut self) {
+        if let Some(aftermath) = self.shared.end(&Ended::closed()) {
+            aftermath.carry_out();
+        }
+    }
+}

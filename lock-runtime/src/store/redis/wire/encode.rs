@@ -1,0 +1,52 @@
+//! How commands are written: those that each lock needs, by hand. The `redis` crate writes the others.
+
+use super::Claim;
+
+impl Claim<'_> {
+    /// `SET lock token NX GET PX milliseconds`
+    pub(super) fn write(&self, output: &mut Vec<u8>) {
+        output.extend_from_slice(b"*7\r\n$3\r\nSET\r\n");
+        bulk(output, &[self.lock]);
+        bulk(output, &[self.token]);
+        output.extend_from_slice(b"$2\r\nNX\r\n$3\r\nGET\r\n$2\r\nPX\r\n");
+        number(output, self.millis);
+    }
+}
+
+/// Begins a value of this kind and length.
+pub(super) fn header(output: &mut Vec<u8>, kind: u8, length: usize) {
+    output.push(kind);
+    output.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+    output.extend_from_slice(b"\r\n");
+}
+
+/// Writes one argument, which has these parts.
+pub(super) fn bulk(output: &mut Vec<u8>, parts: &[&str]) {
+    header(output, b'$', parts.iter().map(|part| part.len()).sum());
+    for part in parts {
+        output.extend_from_slice(part.as_bytes());
+    }
+    output.extend_from_slice(b"\r\n");
+}
+
+pub(super) fn number(output: &mut Vec<u8>, number: u64) {
+    bulk(output, &[itoa::Buffer::new().format(number)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_claim_is_written_as_the_redis_crate_writes_it(lock in ".*", token in ".*", millis: u64) {
+            let mut written = Vec::new();
+            Claim { lock: &lock, token: &token, millis }.write(&mut written);
+            let mut command = redis::cmd("SET");
+            command.arg(&lock).arg(&token).arg("NX").arg("GET").arg("PX").arg(millis);
+            prop_assert_eq!(written, command.get_packed_command());
+        }
+    }
+}

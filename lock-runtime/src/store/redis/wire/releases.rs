@@ -1,0 +1,66 @@
+//! [`Releases`]: releases that go out as one script.
+//!
+//! Databases call this group commit: for each script that a server starts it works more than for one lock. So what is released while
+//! other commands are on their way goes together with all else that is released until then.
+
+use super::super::scripts;
+use super::encode::{bulk, header, number};
+
+/// Locks in one script: more would delay the server's other clients, and the tasks whose answers come first.
+const MOST_TOGETHER: usize = 64;
+
+/// A lock that is free when nobody waits for it, and when its owner's token is this one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Freed<'a> {
+    pub(crate) lock: &'a str,
+    pub(crate) token: &'a str,
+    /// Whether the server knows the script.
+    pub(crate) is_known: bool,
+    /// More releases come at once: this one waits for them.
+    pub(crate) are_more: bool,
+}
+
+/// The releases that are to go out next. Their arguments are written already.
+#[derive(Default)]
+pub(super) struct Releases {
+    locks: Vec<u8>,
+    queues: Vec<u8>,
+    tokens: Vec<u8>,
+    places: Vec<usize>,
+    is_unknown: bool,
+}
+
+impl Releases {
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.places.len() >= MOST_TOGETHER
+    }
+
+    /// Adds a release, whose answer is for `place`.
+    pub(super) fn add(&mut self, Freed { lock, token, is_known, .. }: Freed<'_>, place: usize) {
+        bulk(&mut self.locks, &[lock]);
+        bulk(&mut self.queues, &["{", lock, "}:queue"]);
+        bulk(&mut self.tokens, &[token]);
+        self.places.push(place);
+        self.is_unknown |= !is_known;
+    }
+
+    /// Writes the script behind the commands in `output`. Returns whose answers its reply has.
+    pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Vec<usize> {
+        let places = std::mem::take(&mut self.places);
+        header(output, b'*', 3 + 3 * places.len());
+        let (name, script) =
+            if self.is_unknown { ("EVAL", scripts::FREE.text()) } else { ("EVALSHA", scripts::FREE.digest()) };
+        bulk(output, &[name]);
+        bulk(output, &[script]);
+        number(output, 2 * places.len() as u64);
+        for arguments in [&mut self.locks, &mut self.queues, &mut self.tokens] {
+            output.append(arguments);
+        }
+        self.is_unknown = false;
+        places
+    }
+}

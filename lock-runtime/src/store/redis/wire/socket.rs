@@ -1,0 +1,162 @@
+//! [`Peer`]: where a connection leads, and how its socket is opened.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::select_ok;
+use redis::{ConnectionAddr, ConnectionInfo, RedisConnectionInfo};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+
+use super::super::failure::CallError;
+
+/// A connection that is silent for this long is asked for a sign of life, and then once in each [`INTERVAL`].
+const IDLE: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_secs(3);
+/// What was sent and is not acknowledged for this long ends the connection.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
+
+/// Both directions of a connection.
+pub(crate) struct Socket {
+    pub(super) reader: Box<dyn AsyncRead + Send + Unpin>,
+    pub(super) writer: Box<dyn AsyncWrite + Send + Unpin>,
+}
+
+impl Socket {
+    #[cfg(any(test, feature = "tls"))]
+    pub(crate) fn of(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
+        let (reader, writer) = tokio::io::split(stream);
+        Self { reader: Box::new(reader), writer: Box::new(writer) }
+    }
+}
+
+/// The certificates that the other side of a connection over TLS may have, and those of this side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trust {
+    /// What the application gave; `None` for the certificates of the operating system.
+    #[cfg(feature = "tls")]
+    pub(super) given: Option<Arc<rustls::ClientConfig>>,
+}
+
+impl Trust {
+    #[cfg(feature = "tls")]
+    pub(crate) fn given(config: Arc<rustls::ClientConfig>) -> Self {
+        Self { given: Some(config) }
+    }
+}
+
+/// A server, a node or a sentinel, and how to reach it.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    info: ConnectionInfo,
+    trust: Trust,
+}
+
+impl Peer {
+    pub(crate) fn new(info: ConnectionInfo, trust: Trust) -> Self {
+        Self { info, trust }
+    }
+
+    pub(crate) fn addr(&self) -> &ConnectionAddr {
+        self.info.addr()
+    }
+
+    pub(crate) fn settings(&self) -> &RedisConnectionInfo {
+        self.info.redis_settings()
+    }
+
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self.addr(), ConnectionAddr::TcpTls { .. })
+    }
+
+    /// Another server, reached in the same way.
+    pub(crate) fn at(&self, host: String, port: u16) -> Self {
+        let addr = match self.addr().clone() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls { host, port, insecure, tls_params }
+            }
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        Self { info: self.info.clone().set_addr(addr), trust: self.trust.clone() }
+    }
+
+    /// The same server with other credentials.
+    pub(crate) fn with_settings(&self, settings: RedisConnectionInfo) -> Self {
+        Self { info: self.info.clone().set_redis_settings(settings), trust: self.trust.clone() }
+    }
+
+    /// Fails for settings with which no connection can be made.
+    pub(crate) fn check(&self) -> Result<(), CallError> {
+        match self.addr() {
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { .. } => super::tls::config(self.addr(), &self.trust).map(drop),
+            #[cfg(not(feature = "tls"))]
+            ConnectionAddr::TcpTls { .. } => Err(no_tls()),
+            ConnectionAddr::Unix(_) if cfg!(not(unix)) => Err(no_unix()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Connects. The caller has a limit of its own.
+    pub(crate) async fn open(&self) -> Result<Socket, CallError> {
+        let of_setup = |error: io::Error| CallError::of_setup(error.into(), self.is_tls());
+        match self.addr() {
+            ConnectionAddr::Tcp(host, port) => {
+                let (reader, writer) = open_tcp(host, *port).await.map_err(of_setup)?.into_split();
+                Ok(Socket { reader: Box::new(reader), writer: Box::new(writer) })
+            }
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { host, port, .. } => {
+                let config = super::tls::config(self.addr(), &self.trust)?;
+                let tcp = open_tcp(host, *port).await.map_err(of_setup)?;
+                Ok(Socket::of(super::tls::greet(tcp, host, config).await?))
+            }
+            #[cfg(not(feature = "tls"))]
+            ConnectionAddr::TcpTls { .. } => Err(no_tls()),
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => {
+                let (reader, writer) = tokio::net::UnixStream::connect(path).await.map_err(of_setup)?.into_split();
+                Ok(Socket { reader: Box::new(reader), writer: Box::new(writer) })
+            }
+            _ => Err(no_unix()),
+        }
+    }
+}
+
+/// Without the credentials.
+impl fmt::Debug for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Peer({})", self.addr())
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn no_tls() -> CallError {
+    CallError::Unsuitable("TLS needs the feature `tls` of lock-runtime: switch it on in Cargo.toml".to_owned())
+}
+
+fn no_unix() -> CallError {
+    CallError::Unsuitable("this system has no connection of this kind".to_owned())
+}
+
+/// Connects to the first address of the host that answers.
+async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let addresses: Vec<SocketAddr> = lookup_host((host, port)).await?.collect();
+    if addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
+    }
+    let tries = addresses.into_iter().map(|address| Box::pin(TcpStream::connect(address)));
+    let (stream, _) = select_ok(tries).await?;
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(&stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(IDLE).with_interval(INTERVAL))?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
+    Ok(stream)
+}

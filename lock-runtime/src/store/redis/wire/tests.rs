@@ -1,0 +1,323 @@
+//! Which reply goes to which task, whatever becomes of the task and of the connection.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use redis::{Pipeline, PushKind, Value, cmd};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::task::yield_now;
+use tokio::time::timeout;
+
+use super::*;
+use crate::mutants::{Mutant, Seeded};
+
+const LONG: Duration = Duration::from_secs(5);
+
+/// What was heard, in order.
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<String>>>);
+
+impl Heard {
+    fn note(&self, what: &str) {
+        self.0.lock().push(what.to_owned());
+    }
+
+    fn all(&self) -> String {
+        self.0.lock().join(" ")
+    }
+}
+
+impl Hear for Heard {
+    fn on_push(&self, kind: &PushKind, _: &[Value]) {
+        self.note(&format!("{kind:?}").to_lowercase());
+    }
+
+    fn on_ended(&self) {
+        self.note("ended");
+    }
+}
+
+/// A connection, the server's end of it, and what is heard on it.
+async fn connected() -> (Wire, DuplexStream, Heard) {
+    let ((near, far), heard) = (duplex(1 << 16), Heard::default());
+    let wire = Wire::over(Socket::of(near), heard.clone());
+    settled().await;
+    (wire, far, heard)
+}
+
+/// All tasks that can run have run.
+async fn settled() {
+    for _ in 0..10 {
+        yield_now().await;
+    }
+}
+
+fn get(key: &str) -> redis::Cmd {
+    cmd("GET").arg(key).clone()
+}
+
+fn both() -> Pipeline {
+    let mut both = redis::pipe();
+    both.cmd("GET").arg("a").cmd("GET").arg("b");
+    both
+}
+
+/// What the server was sent so far.
+async fn sent_to(far: &mut DuplexStream) -> String {
+    let mut bytes = [0; 4096];
+    let count = far.read(&mut bytes).await.unwrap();
+    String::from_utf8_lossy(&bytes[..count]).into_owned()
+}
+
+#[tokio::test]
+async fn each_task_gets_the_reply_to_its_own_commands() {
+    let (wire, mut far, _) = connected().await;
+    let server = async {
+        settled().await;
+        far.write_all(b":1\r\n:2\r\n-ERR no\r\n:4\r\n").await.unwrap();
+    };
+    let (one, both, two) = (get("one"), both(), get("two"));
+    let tasks = async { tokio::join!(biased; wire.send(&one), wire.send_all(&both), wire.send(&two)) };
+    let ((first, list, last), ()) = join(tasks, server).await;
+    assert_eq!((first.unwrap(), last.unwrap()), (Value::Int(1), Value::Int(4)));
+    assert!(matches!(list.unwrap().as_slice(), [Value::Int(2), Value::ServerError(_)]));
+}
+
+/// The task may leave before its commands are answered, or in the middle of its answers.
+#[tokio::test]
+async fn a_reply_whose_task_is_gone_goes_to_nobody_else() {
+    for (bug, is_right) in [(None, true), (Some(Mutant::LeftPlaceFreed), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (wire, mut far, _) = connected().await;
+        let gone = tokio::spawn({
+            let wire = wire.clone();
+            async move { wire.send_all(&both()).await }
+        });
+        settled().await;
+        far.write_all(b":1\r\n").await.unwrap();
+        settled().await;
+        gone.abort();
+        settled().await;
+        let server = async {
+            settled().await;
+            far.write_all(b":2\r\n:3\r\n").await.unwrap();
+        };
+        let key = get("k");
+        let (reply, ()) = join(wire.send(&key), server).await;
+        assert_eq!(reply.unwrap() == Value::Int(3), is_right, "{bug:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_push_is_no_reply_and_is_heard_before_the_reply_behind_it() {
+    for (bug, is_right) in [(None, true), (Some(Mutant::UnsubscribedIsReply), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (wire, mut far, heard) = connected().await;
+        let subscribe = cmd("SUBSCRIBE").arg("c").clone();
+        let server = async {
+            far.write_all(b">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n").await.unwrap();
+            settled().await;
+            far.write_all(b">3\r\n+message\r\n+c\r\n+m\r\n>3\r\n+sunsubscribe\r\n+c\r\n:0\r\n:7\r\n").await.unwrap();
+        };
+        let asking = async {
+            assert!(matches!(wire.send(&subscribe).await.unwrap(), Value::Push { kind: PushKind::Subscribe, .. }));
+            let reply = wire.send(&get("k")).await.unwrap();
+            (reply, heard.all())
+        };
+        let ((reply, heard), ()) = join(asking, server).await;
+        assert_eq!(reply == Value::Int(7), is_right, "{bug:?}");
+        assert_eq!(heard == "message sunsubscribe", is_right, "{bug:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_command_goes_out_at_once_and_what_follows_goes_out_together() {
+    let (wire, mut far, _) = connected().await;
+    let commands = ["a", "b", "c", "d"].map(get);
+    let mut sending = join_all(commands.iter().map(|command| wire.send(command)));
+    assert!(futures_util::poll!(&mut sending).is_pending());
+    assert_eq!(sent_to(&mut far).await.matches("GET").count(), 1);
+    settled().await;
+    assert_eq!(sent_to(&mut far).await.matches("GET").count(), 3);
+    far.write_all(b":1\r\n:2\r\n:3\r\n:4\r\n").await.unwrap();
+    let replies: Vec<_> = sending.await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(replies, [1, 2, 3, 4].map(Value::Int));
+}
+
+#[tokio::test]
+async fn a_command_whose_task_is_gone_before_it_is_sent_is_not_sent() {
+    for (bug, is_sent) in [(None, false), (Some(Mutant::UnsentIsSent), true)] {
+        let _seeded = Seeded::begin(bug);
+        let (wire, mut far, _) = connected().await;
+        let commands = ["a", "gone", "b"].map(get);
+        let mut sending: Vec<_> = commands.iter().map(|command| Box::pin(wire.send(command))).collect();
+        for one in &mut sending {
+            assert!(futures_util::poll!(one).is_pending());
+        }
+        drop(sending.remove(1));
+        settled().await;
+        assert_eq!(sent_to(&mut far).await.contains("gone"), is_sent, "{bug:?}");
+        far.write_all(if is_sent { b":1\r\n:0\r\n:2\r\n" } else { b":1\r\n:2\r\n" }).await.unwrap();
+        let replies: Vec<_> = join_all(sending).await.into_iter().map(Result::unwrap).collect();
+        assert_eq!(replies, [1, 2].map(Value::Int), "{bug:?}");
+    }
+}
+
+/// Its answer is nobody's, but somebody has to know when it does not come.
+#[tokio::test]
+async fn what_nobody_waits_for_and_is_not_answered_is_told_when_the_connection_ends() {
+    let (wire, mut far, heard) = connected().await;
+    for name in ["answered", "lost"] {
+        let heard = heard.clone();
+        wire.send_unread(&get(name), move || heard.note(name));
+    }
+    settled().await;
+    far.write_all(b":1\r\n").await.unwrap();
+    drop(far);
+    assert!(wire.send(&get("k")).await.is_err());
+    assert_eq!(heard.all(), "ended lost");
+}
+
+fn freed(lock: &str, are_more: bool) -> Freed<'_> {
+    Freed { lock, token: "tok", is_known: true, are_more }
+}
+
+#[tokio::test]
+async fn releases_that_come_together_are_one_script_and_each_has_its_own_answer() {
+    let three: &[u8] = b":3\r\n";
+    for (bug, reply, expected) in [
+        (None, three, [Value::Int(1), Value::Int(1), Value::Int(1)]),
+        (None, b"*3\r\n:1\r\n:0\r\n:1\r\n", [1, 0, 1].map(|one| Value::Array(vec![Value::Int(one)]))),
+        (
+            Some(Mutant::FirstAnswerForAll),
+            b"*3\r\n:1\r\n:0\r\n:1\r\n",
+            [1, 1, 1].map(|one| Value::Array(vec![Value::Int(one)])),
+        ),
+    ] {
+        let _seeded = Seeded::begin(bug);
+        let (wire, mut far, _) = connected().await;
+        let scripts = std::cell::Cell::new(0);
+        let on_script = || scripts.set(scripts.get() + 1);
+        let locks = ["a", "b", "c"].map(|lock| wire.free(freed(lock, true), on_script));
+        let server = async {
+            let sent = sent_to(&mut far).await;
+            let expected = "*12\r\n$7\r\nEVALSHA\r\n";
+            assert!(sent.starts_with(expected), "{sent}");
+            assert!(sent.contains("$1\r\n6\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n$9\r\n{a}:queue\r\n"), "{sent}");
+            far.write_all(reply).await.unwrap();
+        };
+        let (answers, ()) = join(join_all(locks), server).await;
+        assert_eq!(answers.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected, "{bug:?}");
+        assert_eq!(scripts.get(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_release_alone_goes_out_at_once_and_by_its_text_to_a_server_that_does_not_know_the_script() {
+    let (wire, mut far, _) = connected().await;
+    let mut freeing = Box::pin(wire.free(Freed { is_known: false, ..freed("a", false) }, || {}));
+    assert!(futures_util::poll!(&mut freeing).is_pending());
+    assert!(sent_to(&mut far).await.starts_with("*6\r\n$4\r\nEVAL\r\n"));
+    far.write_all(b"*1\r\n:0\r\n").await.unwrap();
+    assert_eq!(freeing.await.unwrap(), Value::Array(vec![Value::Int(0)]));
+}
+
+/// More than fit into one script, of which a task is gone before it is sent.
+#[tokio::test]
+async fn many_releases_are_several_scripts_and_that_of_a_task_that_is_gone_is_sent_as_well() {
+    let (wire, mut far, _) = connected().await;
+    let names: Vec<_> = (100..250).map(|number| number.to_string()).collect();
+    let mut freeing: Vec<_> = names.iter().map(|name| Box::pin(wire.free(freed(name, true), || {}))).collect();
+    for one in &mut freeing {
+        assert!(futures_util::poll!(one).is_pending());
+    }
+    drop(freeing.remove(7));
+    let server = async {
+        let mut sent = String::new();
+        while !sent.ends_with("$3\r\ntok\r\n") || sent.matches("$3\r\ntok\r\n").count() < names.len() {
+            sent += &sent_to(&mut far).await;
+        }
+        assert_eq!(sent.matches("EVALSHA").count(), 3);
+        far.write_all(b":64\r\n:64\r\n:22\r\n").await.unwrap();
+    };
+    let (answers, ()) = join(join_all(freeing), server).await;
+    assert_eq!(answers.len(), 149);
+    assert!(answers.into_iter().all(|answer| answer.unwrap() == Value::Int(1)));
+}
+
+#[tokio::test]
+async fn every_task_learns_at_once_that_the_connection_has_ended() {
+    for last in [&b""[..], b":1", b"HTTP/1.1 400\r\n"] {
+        let (wire, mut far, heard) = connected().await;
+        let server = async {
+            settled().await;
+            far.write_all(b":1\r\n").await.unwrap();
+            far.write_all(last).await.unwrap();
+            drop(far);
+        };
+        let (one, both, two) = (get("one"), both(), get("two"));
+        let tasks = async { tokio::join!(biased; wire.send(&one), wire.send_all(&both), wire.send(&two)) };
+        let ((first, list, late), ()) = timeout(LONG, join(tasks, server)).await.unwrap();
+        assert_eq!(first.unwrap(), Value::Int(1));
+        for error in [list.unwrap_err(), late.unwrap_err(), wire.send(&one).await.unwrap_err()] {
+            assert!(error.is_io_error() || error.kind() == ErrorKind::Parse, "{error}");
+        }
+        assert_eq!(heard.all(), "ended");
+    }
+}
+
+#[tokio::test]
+async fn a_reply_that_nobody_asked_for_ends_the_connection() {
+    let (wire, mut far, heard) = connected().await;
+    far.write_all(b":1\r\n").await.unwrap();
+    settled().await;
+    assert_eq!(heard.all(), "ended");
+    assert!(wire.send(&get("k")).await.is_err());
+}
+
+#[tokio::test]
+async fn a_connection_that_nobody_has_is_closed_and_its_last_output_goes_out() {
+    let (wire, mut far, heard) = connected().await;
+    wire.send_unread(&get("k"), || {});
+    drop(wire.clone());
+    drop(wire);
+    assert!(sent_to(&mut far).await.contains("GET"));
+    assert_eq!(timeout(LONG, sent_to(&mut far)).await.unwrap(), "");
+    assert_eq!(heard.all(), "");
+}
+
+#[test]
+fn a_connection_ends_with_the_runtime_that_drives_it() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (wire, far, _) = runtime.block_on(connected());
+    drop(runtime);
+    let other = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert!(other.block_on(wire.send(&get("k"))).unwrap_err().is_io_error());
+    drop(far);
+}
+
+/// A server that reads nothing must not make a process grow without end.
+#[tokio::test]
+async fn when_too_much_is_on_its_way_a_task_waits_and_what_nobody_waits_for_is_not_sent() {
+    let (wire, mut far, _) = connected().await;
+    let command = get("k");
+    let mut sending = Box::pin(join_all((0..=IN_FLIGHT).map(|_| wire.send(&command))));
+    assert!(futures_util::poll!(&mut sending).is_pending());
+    wire.send_unread(&get("unread"), || {});
+    let server = async {
+        let mut seen = 0;
+        while seen <= IN_FLIGHT {
+            let sent = sent_to(&mut far).await;
+            assert!(!sent.contains("unread"));
+            // A command is cut by the buffer now and then: its last letter is counted.
+            let count = sent.matches("k\r").count();
+            seen += count;
+            far.write_all(":1\r\n".repeat(count).as_bytes()).await.unwrap();
+        }
+    };
+    let (replies, ()) = timeout(LONG, join(sending, server)).await.unwrap();
+    assert!(replies.into_iter().all(|reply| reply.unwrap() == Value::Int(1)));
+}
