@@ -139,5 +139,5 @@ fn already_held(request: &ResolvedRequest, wants_more: bool) -> LockError {
 /// The error of a nested call when a joined sibling kept the lock that both calls had entered.
 fn behind_itself(request: &ResolvedRequest, label: &str) -> LockError {
     let (key, holder) = (request.key.to_string(), Some(label.to_owned()));
-    LockError::Timeout { key, waited: request.timeout, holder, held_here: true, frees_in: None }
+    LockError::Timeout { key, waited: request.timeout, holder, held_here: true, frees_in: None, rests: false }
 }

@@ -252,7 +252,7 @@ impl Entry {
             return polled_late(waited).of_lock(&key);
         }
         self.engine.core().note_timeout(&self.request, waited, None, None);
-        LockError::Timeout { key, waited, holder: None, held_here: false, frees_in: None }
+        LockError::Timeout { key, waited, holder: None, held_here: false, frees_in: None, rests: false }
     }
 
     /// Counts a request that ends with the `error` of the try of a key. A try is not counted by itself.
@@ -304,13 +304,13 @@ impl Entry {
     /// The error of a request that could not have all its keys. Each try is only a part of the request.
     fn refused(&self, error: LockError, start: Moment) -> LockError {
         match error {
-            LockError::Timeout { key, holder, held_here, frees_in, .. } => {
+            LockError::Timeout { key, holder, held_here, frees_in, rests, .. } => {
                 let is_try = self.request.is_try();
                 if is_try {
                     self.engine.core().note_timeout(&self.request, Duration::ZERO, holder.as_deref(), None);
                 }
                 let waited = if is_try { Duration::ZERO } else { start.elapsed() };
-                LockError::Timeout { key, waited, holder, held_here, frees_in }
+                LockError::Timeout { key, waited, holder, held_here, frees_in, rests }
             }
             error => error,
         }
