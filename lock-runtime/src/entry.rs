@@ -124,9 +124,9 @@ impl Entry {
         }
         tokio::time::timeout(give_up.remaining(), inner.lock_owned()).await.map(Some).map_err(|_| {
             let core = self.engine.core();
-            let label = &core.settings().label;
-            core.note_timeout(request, request.timeout, Some(label), None);
-            behind_itself(request, label)
+            let error = behind_itself(request, &core.settings().label);
+            core.note_timeout(request, request.timeout, &error, None);
+            error
         })
     }
 }

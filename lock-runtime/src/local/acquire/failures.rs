@@ -126,7 +126,8 @@ pub(super) fn taken(
     let held_here = is_held_here || owner.is_some_and(|owner| core.is_own_token(&owner));
     let holder = if held_here { Some(core.label().to_owned()) } else { slot.holder_elsewhere() };
     let waited = if request.is_try() { Duration::ZERO } else { attempt.started.elapsed() };
-    core.note_timeout(request, waited, holder.as_deref(), slot.holder_seen_for());
     let frees_in = if is_held_here { None } else { slot.frees_in(Moment::now()) };
-    LockError::Timeout { key, waited, holder, held_here, frees_in, rests }
+    let error = LockError::Timeout { key, waited, holder, held_here, frees_in, rests };
+    core.note_timeout(request, waited, &error, slot.holder_seen_for());
+    error
 }
