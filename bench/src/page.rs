@@ -1,4 +1,4 @@
-//! [`Page`]: the measured part of docs/performance.md, of which a run renews the cases that it measured.
+//! [`Page`]: the measured part of bench/measured.md, of which a run renews the cases that it measured.
 
 use std::fmt;
 use std::fs;
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_published_page_is_as_it_would_be_written() {
-        let text = include_str!("../../docs/performance.md");
+        let text = include_str!("../measured.md");
         let measured = text.split_once(BEGIN).unwrap().1.split_once(END).unwrap().0;
         assert_eq!(Page::read(measured).to_string().trim(), measured.trim());
     }

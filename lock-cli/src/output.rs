@@ -55,6 +55,8 @@ pub(crate) struct Lock {
     pub(crate) remaining_ms: Option<u64>,
     pub(crate) waiting: Vec<String>,
     pub(crate) forced: bool,
+    /// Nobody holds it any more; others are still kept out.
+    pub(crate) rests: bool,
 }
 
 impl From<LockInfo> for Lock {
@@ -68,6 +70,7 @@ impl From<LockInfo> for Lock {
             remaining_ms: remaining.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             waiting: info.waiting,
             forced: info.is_forced,
+            rests: info.rests,
         }
     }
 }
@@ -82,7 +85,11 @@ impl Lock {
             Some(label) => clean(label),
             None => "another kind of client".to_owned(),
         };
-        if self.forced { format!("{holder} (told to stop)") } else { holder }
+        match (self.forced, self.rests) {
+            (true, _) => format!("{holder} (told to stop)"),
+            (false, true) => format!("nobody, rests after {holder}"),
+            (false, false) => holder,
+        }
     }
 
     pub(crate) fn left_text(&self) -> String {

@@ -124,9 +124,9 @@ impl Entry {
         }
         tokio::time::timeout(give_up.remaining(), inner.lock_owned()).await.map(Some).map_err(|_| {
             let core = self.engine.core();
-            let label = &core.settings().label;
-            core.note_timeout(request, request.timeout, Some(label), None);
-            behind_itself(request, label)
+            let error = behind_itself(request, &core.settings().label);
+            core.note_timeout(request, request.timeout, &error, None);
+            error
         })
     }
 }
@@ -139,5 +139,5 @@ fn already_held(request: &ResolvedRequest, wants_more: bool) -> LockError {
 /// The error of a nested call when a joined sibling kept the lock that both calls had entered.
 fn behind_itself(request: &ResolvedRequest, label: &str) -> LockError {
     let (key, holder) = (request.key.to_string(), Some(label.to_owned()));
-    LockError::Timeout { key, waited: request.timeout, holder, held_here: true, frees_in: None }
+    LockError::Timeout { key, waited: request.timeout, holder, held_here: true, frees_in: None, rests: false }
 }

@@ -41,12 +41,15 @@ pub enum LockError {
         /// The label of the manager that holds the lock (by default its host and process id). `None` when it is not
         /// known.
         holder: Option<String>,
-        /// Whether this same process had the lock: a task of it may have waited for itself. Two other reasons: the lock rests after
-        /// an `at_least` (then `frees_in` is known), or readers of this process hold it, a writer waits, and the request is a reader.
+        /// Whether this same process had the lock: a task of it may have waited for itself. Two other reasons: the lock rests, or
+        /// readers of this process hold it, a writer waits, and the request is a reader.
         held_here: bool,
-        /// When the holder's lease ends unless the holder renews it, or when the rest after an `at_least` ends. `None` where that is
-        /// not known: a hold of this process may be renewed.
+        /// When the holder's lease ends unless the holder renews it, or when the rest ends. `None` where that is not known: a hold
+        /// of this process may be renewed.
         frees_in: Option<Duration>,
+        /// Whether the lock rests: its hold has ended, and others are still kept out for its
+        /// [`at_least`](crate::LockRequest::at_least).
+        rests: bool,
     },
 
     /// The waiter limit is reached. The error comes at once, and nothing is left in Redis. Shed the load, or allow more

@@ -1,10 +1,22 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![doc = include_str!("../README.md")]
 //!
-//! # Where to go
+//! # What there is
 //!
-//! [`macro@cache_lock`] has the attribute's grammar, [`LockManager`] the way in, [`LockRequest`] the same without the
-//! attribute, [`LockKey`] what can be a key, and [`LockError`] what can go wrong.
+//! | | |
+//! |---|---|
+//! | the attribute, on fns, traits and impl blocks, async or not | [`cache_lock`](macro@cache_lock) |
+//! | several keys, all or none | [`lock_all`](LockManager::lock_all), `keys = […]` |
+//! | readers and writers | [`read`](LockRequest::read), `mode = "read"` |
+//! | at most N at a time | [`permits`](LockRequest::permits) |
+//! | a job once per period | [`at_least`](LockRequest::at_least) |
+//! | a hold that ends in time | [`max_hold`](LockRequest::max_hold) |
+//! | a hot key without a round trip | [`linger`](LockRequest::linger) |
+//! | plain threads | [`run_blocking`](LockRequest::run_blocking), [`acquire_blocking`](LockRequest::acquire_blocking) |
+//! | a refusal of late writers | [`FencingToken`](FencingToken) |
+//! | one server, Sentinel, Cluster, a quorum, memory | [`Builder::url`](Builder::url), [`Builder::quorum`](Builder::quorum) |
+//! | who has a lock, and taking it away | [`inspect`](LockManager::inspect), [`force_release`](LockManager::force_release) |
+//! | what can be a key, and what can go wrong | [`LockKey`], [`LockError`] |
 
 pub use lock_macros::{LockKey, cache_lock};
 /// The client library whose [`Client`](redis::Client) [`Builder::client`] takes.

@@ -30,7 +30,6 @@ mod readers;
 mod refusal;
 mod repeat_limit;
 mod resolved_request;
-mod rest;
 mod schedule;
 mod sibling;
 mod slot;

@@ -28,6 +28,9 @@ pub struct LockInfo {
     pub mode: LockMode,
     /// Whether the manager that was asked holds the lock itself. The tasks of one manager share its lease.
     pub is_held_here: bool,
+    /// Whether the lock rests: no hold is left, and others are still kept out for `remaining` because of an
+    /// [`at_least`](crate::LockRequest::at_least). The holder is who held it last.
+    pub rests: bool,
     /// Whether the lock was released by force, and its holder was not yet seen to stop. It takes at most 2.5 s.
     pub is_forced: bool,
 }

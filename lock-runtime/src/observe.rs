@@ -42,9 +42,20 @@ impl Path {
     }
 }
 
-/// A request ended because another holder had the lock for the whole wait. `seen` is since when that holder is known here.
-/// So many equal warnings were `left_out` since the last one.
-pub(crate) fn timed_out(key: &str, waited: Duration, holder: Option<&str>, seen: Option<Duration>, left_out: u64) {
+/// A request that ended because the lock was taken for the whole wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimedOut<'a> {
+    pub(crate) key: &'a str,
+    pub(crate) waited: Duration,
+    pub(crate) holder: Option<&'a str>,
+    /// Since when that holder is known here.
+    pub(crate) seen: Option<Duration>,
+    /// So many equal events were left out since the last one.
+    pub(crate) left_out: u64,
+}
+
+/// Another holder had the lock.
+pub(crate) fn timed_out(TimedOut { key, waited, holder, seen, left_out }: TimedOut<'_>) {
     tracing::warn!(
         target: "lock_runtime",
         key,
@@ -53,6 +64,33 @@ pub(crate) fn timed_out(key: &str, waited: Duration, holder: Option<&str>, seen:
         seen_ms = seen.map(millis),
         left_out,
         "timed out: another holder had the lock for the whole wait"
+    );
+}
+
+/// This process had the lock.
+pub(crate) fn timed_out_here(TimedOut { key, waited, holder, seen, left_out }: TimedOut<'_>) {
+    tracing::warn!(
+        target: "lock_runtime",
+        key,
+        waited_ms = millis(waited),
+        holder,
+        seen_ms = seen.map(millis),
+        left_out,
+        "timed out: this process had the lock for the whole wait"
+    );
+}
+
+/// What happens on a normal day: all permits are in use, a lock rests, or the caller has something else to do.
+pub(crate) fn timed_out_as_usual(why: &str, TimedOut { key, waited, holder, seen, left_out }: TimedOut<'_>) {
+    tracing::info!(
+        target: "lock_runtime",
+        key,
+        why,
+        waited_ms = millis(waited),
+        holder,
+        seen_ms = seen.map(millis),
+        left_out,
+        "timed out, as is usual: the lock was busy for the whole wait"
     );
 }
 

@@ -35,6 +35,7 @@ pub struct LockOptions {
     max_hold: Option<Duration>,
     at_least: Duration,
     fenced: bool,
+    expects_failure: bool,
     share: Option<Share>,
     on_lost: OnLost,
 }
@@ -74,6 +75,7 @@ impl LockOptions {
             max_hold: None,
             at_least: Duration::ZERO,
             fenced: false,
+            expects_failure: false,
             share: None,
             on_lost: OnLost::Cancel,
         }
@@ -162,6 +164,13 @@ impl LockOptions {
         self
     }
 
+    /// The option `on_fail`: the caller has something to do when the lock is busy, so nobody is warned.
+    #[must_use]
+    pub fn expects_failure(mut self) -> Self {
+        self.expects_failure = true;
+        self
+    }
+
     /// The option `mode = "read"`.
     #[must_use]
     pub fn read(self) -> Self {
@@ -219,6 +228,7 @@ impl LockOptions {
             expire: terms.as_ref().map_or(expire, |terms| terms.usable(expire, settings)),
             renew: self.renew.unwrap_or(true),
             fenced: self.fenced,
+            expects_failure: self.expects_failure,
             share: self.share,
             body: body && self.on_lost == OnLost::Cancel,
             linger_cs,

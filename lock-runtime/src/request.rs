@@ -153,10 +153,9 @@ impl LockRequest {
     ///
     /// - The lease is confirmed for at least this time before the hold starts. So it costs one round trip more when it is longer
     ///   than about 2 s, and with a timeout of zero both answers must fit into one command timeout.
-    /// - A crashed holder keeps others out for the longer of this time and [`expire`](Self::expire).
-    /// - When the lock is released sooner, this process keeps it for the rest. It is not counted as held meanwhile.
-    /// - After a shutdown of the manager, or a loss of the hold, the lease is left to its end: others are kept out for this time or
-    ///   until the end of the lease, whichever is later.
+    /// - A holder that crashes in its work keeps others out for the longer of this time and [`expire`](Self::expire).
+    /// - When the work ends sooner, the lock *rests* for the rest of this time, also when the manager is shut down or the process dies
+    ///   then. Nobody holds it meanwhile: [`LockInfo::rests`](crate::LockInfo::rests).
     /// - Work that takes longer is not limited, and the lock is released at its end.
     /// - For a body that enters the lock of an outer body the time counts from its own start.
     ///

@@ -25,6 +25,7 @@ mod process;
 mod pushes;
 mod quorum;
 mod record;
+mod rests;
 mod scenes;
 mod seeded;
 mod servers;

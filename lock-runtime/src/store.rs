@@ -386,6 +386,8 @@ pub(crate) struct Release {
     pub(crate) queued: bool,
     /// When there is nothing left to release: everything has ended by itself.
     pub(crate) repeat_until: Deadline,
+    /// Until when others are still kept out. Until then the lock rests (rule 23), and is not passed on.
+    pub(crate) kept_until: Option<Box<Deadline>>,
 }
 
 #[derive(Clone, Debug)]
@@ -453,6 +455,26 @@ impl Release {
             beside_others: false,
             queued: false,
             repeat_until: Deadline::after(WITHDRAWAL_LIFETIME),
+            kept_until: None,
+        }
+    }
+
+    /// What is left to release when this is done, and the token `owned` the lock before.
+    ///
+    /// After a rest that is what stands at the lock's key: its waiters then get the lock at once. When that is gone, a replica
+    /// that has not seen the rest may have taken the master's place. Then the token itself is released.
+    pub(crate) fn once_done(mut self, owned: bool) -> Option<Self> {
+        match self.kept_until {
+            Some(_) => {
+                mutant!(RestNotPassedOn => return None);
+                owned.then(|| Self { token: self.token.to_resting(), ..self })
+            }
+            None if owned => None,
+            None => {
+                mutant!(RestUnseenByReplica => return None);
+                self.token = self.token.unrested()?;
+                Some(self)
+            }
         }
     }
 
@@ -470,7 +492,11 @@ impl Release {
 
     /// Whether most likely nobody waits, and there is nothing to do but the release.
     pub(crate) fn is_lone(&self) -> bool {
-        !self.contended && self.share.is_none() && self.unused_fences.is_none() && self.again.is_none()
+        !self.contended
+            && self.share.is_none()
+            && self.unused_fences.is_none()
+            && self.again.is_none()
+            && self.kept_until.is_none()
     }
 }
 

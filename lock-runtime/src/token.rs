@@ -16,6 +16,8 @@ const SHORT: usize = 128;
 const CAPACITY_DIGITS: usize = 10;
 /// Stands behind a token in the store while its lock is taken away by force (rule 21). No label contains `|`.
 const FORCED: &str = "|forced";
+/// Stands behind a token in the store while its lock rests (rule 23).
+const RESTS: &str = "|rests";
 
 /// An owner token: `<process: 32 hex digits>.<sequence>@<label>`. The sequence begins with a 0 when the lease may linger. The sequence
 /// of a shared lease ends with the capacity of its share: so each release of a token knows what it releases.
@@ -43,6 +45,26 @@ impl Token {
     /// The token whose lock was taken away. `None` for a value that is not marked so.
     pub(crate) fn unforced(&self) -> Option<Self> {
         self.0.strip_suffix(FORCED).map(|token| Self(token.into()))
+    }
+
+    /// What stands at the lock's key while the lock of this token rests.
+    pub(crate) fn to_resting(&self) -> Self {
+        Self(format!("{}{RESTS}", self.0).into())
+    }
+
+    /// The token whose lock rests. `None` for a value that is not marked so.
+    pub(crate) fn unrested(&self) -> Option<Self> {
+        self.0.strip_suffix(RESTS).map(|token| Self(token.into()))
+    }
+
+    /// Whether its lock rests: its hold has ended, and others are still kept out.
+    pub(crate) fn rests(&self) -> bool {
+        self.0.ends_with(RESTS)
+    }
+
+    /// Whether a mark says what becomes of its lock, so that its process neither holds the lock nor is about to release it.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.rests() || self.0.ends_with(FORCED)
     }
 
     /// Whether `process` made it.
@@ -85,6 +107,7 @@ impl Token {
     /// The label of the manager that made the token. `None` when another client made it.
     pub(crate) fn label(&self) -> Option<String> {
         let token = self.0.strip_suffix(FORCED).unwrap_or(&self.0);
+        let token = token.strip_suffix(RESTS).unwrap_or(token);
         let (identity, label) = token.split_once('@')?;
         let (process, sequence) = identity.split_once('.')?;
         let ours = process.len() == 32
@@ -222,6 +245,10 @@ mod tests {
         assert!(!first.as_str().contains([' ', '|']));
         assert_eq!(first.to_forced().label(), first.label());
         assert!(first.to_forced().is_of(&process) && first.to_forced() != first);
+        let rests = first.to_resting();
+        assert_eq!((rests.label(), rests.to_forced().label()), (first.label(), first.label()));
+        assert_eq!((rests.unrested(), first.unrested()), (Some(first.clone()), None));
+        assert!(process.has_made(&rests) && rests.is_marked() && !first.is_marked() && !rests.to_forced().rests());
     }
 
     /// Whoever knows the label of a manager, and all ids before, knows no bit of the next id.
@@ -263,6 +290,7 @@ mod tests {
                 let token = process.next_token(may_linger, Some(share));
                 assert_eq!((token.share(), token.may_linger()), (Some(share), may_linger));
                 assert_eq!(token.to_forced().share(), Some(share));
+                assert_eq!(token.to_resting().share(), Some(share));
                 assert_eq!(token.label().as_deref(), Some("h"));
             }
         }

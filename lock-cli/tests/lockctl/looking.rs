@@ -34,6 +34,21 @@ fn who_names_the_holder_while_it_holds() {
 }
 
 #[test]
+fn a_lock_that_rests_is_not_shown_as_held() {
+    let held = Held::new("till 3");
+    let (url, day) = (held.server.url(), std::time::Duration::from_hours(24));
+    let expected = "nobody, rests after till 3";
+    held.runtime.block_on(held.locks.lock("report", "daily").at_least(day).run(async {})).unwrap();
+    held.runtime.block_on(held.locks.shutdown());
+    for words in [&["who", "report:daily"][..], &["list"]] {
+        let shown = on(&url, words).assert().success();
+        assert!(text(&shown.get_output().stdout).contains(expected), "{shown}");
+    }
+    let lock = json(&on(&url, &["who", "report:daily", "--json"]).assert().success().get_output().stdout);
+    assert_eq!((&lock["rests"], &lock["holder"]), (&Value::from(true), &Value::from("till 3")));
+}
+
+#[test]
 fn what_another_client_holds_is_shown_without_a_name() {
     let server = Server::start();
     server.tell("SET order:8 somebody PX 60000");

@@ -105,11 +105,15 @@ fn request(lock: &Lock) -> TokenStream {
         quote_spanned!(site=> .on_lost(#runtime::OnLost::#variant))
     });
     let fenced = lock.fenced.as_ref().map(|_| quote_spanned!(site=> .fenced(true)));
+    let on_fail = match lock.on_fail {
+        OnFail::FromLockError => None,
+        OnFail::Value(_) | OnFail::Closure(_) => Some(quote_spanned!(site=> .expects_failure())),
+    };
     let manager = manager(lock);
     let checks = checks(lock);
     quote_spanned! {site=>
         #checks
-        let __options = #options #(#settings)* #fenced #on_lost;
+        let __options = #options #(#settings)* #fenced #on_lost #on_fail;
         let __manager = #manager;
     }
 }

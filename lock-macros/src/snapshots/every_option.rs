@@ -11,7 +11,8 @@ impl Shop {
             .at_least_s(50u64)
             .renew(true)
             .fenced(true)
-            .on_lost(shop::locks::OnLost::Continue);
+            .on_lost(shop::locks::OnLost::Continue)
+            .expects_failure();
         let __manager = shop::locks::__private::Some(
             shop::locks::__private::ManagerRef::manager(&(self.locks)),
         );

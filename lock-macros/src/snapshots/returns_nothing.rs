@@ -1,6 +1,7 @@
 async fn sweep() {
     let __options = ::lock_runtime::__private::LockOptions::new("sweep", &("all"))
-        .timeout_ms(0u64);
+        .timeout_ms(0u64)
+        .expects_failure();
     let __manager = ::lock_runtime::__private::None;
     let __outcome = 'lock: {
         let __held = match ::lock_runtime::__private::enter(__options, __manager).await {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -118,7 +119,7 @@ impl Builder {
     /// # Errors
     ///
     /// [`InvalidSetting`](LockError::InvalidSetting) for a missing URL, a URL that can't be read, or any setting out of
-    /// bounds; [`Connect`](LockError::Connect) when the server refuses, lacks what locks need, or does not answer within the
+    /// bounds, or outside of a tokio runtime; [`Connect`](LockError::Connect) when the server refuses, lacks what locks need, or does not answer within the
     /// [`connect_timeout`](Self::connect_timeout).
     ///
     /// # Cancel safety
@@ -131,7 +132,13 @@ impl Builder {
     /// Boxed, and so compiled here once.
     fn connecting(self) -> BoxFuture<'static, Result<LockManager, LockError>> {
         async move {
-            match self.place()? {
+            let place = self.place()?;
+            if !matches!(place.1, Address::Memory) && Handle::try_current().is_err() {
+                let reason =
+                    "there is none: connect inside of a tokio runtime, or use `connect_lazy` and the blocking calls";
+                return Err(LockError::setting("runtime", reason));
+            }
+            match place {
                 (settings, Address::Memory) => Ok(over(settings, in_this_process())),
                 (settings, Address::Quorum(endpoints)) => quorum::wire(settings, &endpoints)?.connect().await,
                 (settings, Address::Redis(target)) => wire(settings, target)?.connect().await,

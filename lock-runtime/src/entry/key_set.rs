@@ -251,14 +251,15 @@ impl Entry {
         if times.is_try() {
             return polled_late(waited).of_lock(&key);
         }
-        self.engine.core().note_timeout(&self.request, waited, None, None);
-        LockError::Timeout { key, waited, holder: None, held_here: false, frees_in: None }
+        let error = LockError::Timeout { key, waited, holder: None, held_here: false, frees_in: None, rests: false };
+        self.engine.core().note_timeout(&self.request, waited, &error, None);
+        error
     }
 
     /// Counts a request that ends with the `error` of the try of a key. A try is not counted by itself.
     fn note_busy(&self, key: Option<&&ResolvedRequest>, error: &LockError, times: Whole) {
-        if let (Some(request), LockError::Timeout { holder, .. }) = (key, error) {
-            self.engine.core().note_timeout(request, times.give_up.start().elapsed(), holder.as_deref(), None);
+        if let (Some(request), LockError::Timeout { .. }) = (key, error) {
+            self.engine.core().note_timeout(request, times.give_up.start().elapsed(), error, None);
         }
     }
 
@@ -304,13 +305,14 @@ impl Entry {
     /// The error of a request that could not have all its keys. Each try is only a part of the request.
     fn refused(&self, error: LockError, start: Moment) -> LockError {
         match error {
-            LockError::Timeout { key, holder, held_here, frees_in, .. } => {
+            LockError::Timeout { key, holder, held_here, frees_in, rests, .. } => {
                 let is_try = self.request.is_try();
-                if is_try {
-                    self.engine.core().note_timeout(&self.request, Duration::ZERO, holder.as_deref(), None);
-                }
                 let waited = if is_try { Duration::ZERO } else { start.elapsed() };
-                LockError::Timeout { key, waited, holder, held_here, frees_in }
+                let error = LockError::Timeout { key, waited, holder, held_here, frees_in, rests };
+                if is_try {
+                    self.engine.core().note_timeout(&self.request, waited, &error, None);
+                }
+                error
             }
             error => error,
         }

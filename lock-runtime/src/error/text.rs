@@ -8,6 +8,10 @@ use super::LockError;
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Timeout { key, waited, holder, rests: true, .. } => {
+                let last = held_by(holder.as_deref()).replacen("(held", "(last held", 1);
+                write!(f, "lock `{key}` is busy, it rests for its `at_least`{}{last}", waited_for(*waited))
+            }
             Self::Timeout { key, waited, holder, held_here, .. } => {
                 let here = if *held_here { ", held by this process" } else { "" };
                 write!(f, "lock `{key}` is busy{here}{}{}", waited_for(*waited), held_by(holder.as_deref()))
@@ -91,10 +95,13 @@ mod tests {
 
     #[test]
     fn no_text_says_that_something_took_no_time() {
-        let busy = |millis, holder: Option<&str>| {
+        let timeout = |millis, holder: Option<&str>, rests| {
             let (waited, holder) = (Duration::from_millis(millis), holder.map(str::to_owned));
-            LockError::Timeout { key: "p:k".to_owned(), waited, holder, held_here: false, frees_in: None }.to_string()
+            LockError::Timeout { key: "p:k".to_owned(), waited, holder, held_here: rests, frees_in: None, rests }
+                .to_string()
         };
+        let busy = |millis, holder| timeout(millis, holder, false);
+        assert_eq!(timeout(0, Some("a"), true), "lock `p:k` is busy, it rests for its `at_least` (last held by a)");
         assert_eq!(busy(0, None), "lock `p:k` is busy");
         assert_eq!(busy(0, Some("a")), "lock `p:k` is busy (held by a)");
         assert_eq!(busy(20, Some("a")), "lock `p:k` is busy: not obtained within 20ms (held by a)");

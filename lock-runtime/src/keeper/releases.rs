@@ -22,9 +22,9 @@ pub(super) async fn send(keeper: &Keeper, core: &Weak<Core>, batch: Batch) {
 
 fn fate(keeper: &Keeper, key: &str, was_denied: bool, answer: Result<Released, StoreError>) -> Fate {
     match answer {
-        Ok(_) => {
+        Ok(released) => {
             keeper.on_success(key, RELEASE);
-            Fate::Over
+            if released.owned { Fate::Over } else { Fate::NotOwned }
         }
         Err(error) => {
             // A release that is refused for good is logged once.

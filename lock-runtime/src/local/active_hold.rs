@@ -29,8 +29,6 @@ pub(super) struct ActiveHold {
     pub(super) terms: Option<Arc<Terms>>,
     /// Until when others are kept out, also when the hold ends before. Boxed: few holds have such a time.
     pub(super) kept_until: Option<Box<Deadline>>,
-    /// Whether the hold has ended, and only keeps others out (see `rest.rs`).
-    pub(super) rests: bool,
     /// Whether it was told that the hold lasts for long.
     pub(super) is_long_told: bool,
     /// The hold's own end, even when the store has confirmed the lease for longer.
@@ -93,7 +91,6 @@ impl ActiveHold {
             readers: request.joins_readers().then(|| Box::new(Readers::first(now))),
             terms,
             kept_until,
-            rests: false,
             is_long_told: false,
             own,
             confirmed: None,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::lease::Lease;
 use super::pending_ask::PendingAsk;
 use super::slot::{Slot, State};
 use crate::BackendError;
@@ -31,6 +32,8 @@ pub(super) struct EndingToken {
     user: EndingUser,
     /// How many tasks wait, or have a body.
     users: u32,
+    /// Until when others are kept out, also when the bodies are dropped before.
+    kept_until: Option<Box<Deadline>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,16 +46,17 @@ enum EndingUser {
 
 impl EndingToken {
     fn of_release(token: Token) -> Self {
-        Self { token, may_be_granted_again: false, user: EndingUser::Release, users: 1 }
+        Self { token, may_be_granted_again: false, user: EndingUser::Release, users: 1, kept_until: None }
     }
 
-    pub(super) fn of_bodies(token: Token, users: u32) -> Self {
-        Self { token, may_be_granted_again: false, user: EndingUser::Bodies, users }
+    pub(super) fn of_bodies(lease: Lease, users: u32) -> Self {
+        let kept_until = lease.kept_until();
+        Self { token: lease.token, may_be_granted_again: false, user: EndingUser::Bodies, users, kept_until }
     }
 }
 
 /// The outcome of [`Slot::note_release_done`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum ReleaseDone {
     /// No release of the token was noted.
     Unnoted,
@@ -60,6 +64,8 @@ pub(super) enum ReleaseDone {
     StillUsed,
     Done {
         may_be_granted_again: bool,
+        /// Until when others are kept out.
+        kept_until: Option<Box<Deadline>>,
     },
 }
 
@@ -189,6 +195,11 @@ impl Slot {
         label
     }
 
+    /// The owner that the store last named.
+    pub(super) fn owner_seen(&self) -> Option<Token> {
+        Some(self.state.lock().pending.as_ref()?.busy()?.owner.clone())
+    }
+
     /// The rest of the lease that a task waited for, as the store last told it.
     pub(super) fn frees_in(&self, now: Moment) -> Option<Duration> {
         self.state.lock().pending.as_ref()?.frees_in(now)
@@ -202,7 +213,7 @@ impl Slot {
         let owner = busy.map(|busy| busy.owner.clone());
         drop(state);
         owner.is_some_and(|owner| {
-            self.core.is_own_token(&owner) && owner.unforced().is_none() && !self.core.uses(&self.key, &owner)
+            self.core.is_own_token(&owner) && !owner.is_marked() && !self.core.uses(&self.key, &owner)
         })
     }
 
@@ -217,7 +228,7 @@ impl Slot {
     pub(super) fn may_be_yielded(&self) -> bool {
         let state = self.state.lock();
         let owner = state.pending.as_ref().and_then(|pending| pending.busy()).map(|busy| &busy.owner);
-        owner.is_some_and(|owner| owner.may_linger() && owner.unforced().is_none() && !self.core.is_own_token(owner))
+        owner.is_some_and(|owner| owner.may_linger() && !owner.is_marked() && !self.core.is_own_token(owner))
     }
 
     /// How long the store took to grant the lease, when the lease was over before the grant came.
@@ -347,7 +358,10 @@ impl State {
                 ending.users -= 1;
                 ReleaseDone::StillUsed
             }
-            _ => ReleaseDone::Done { may_be_granted_again: self.ending.swap_remove(place).may_be_granted_again },
+            _ => {
+                let EndingToken { may_be_granted_again, kept_until, .. } = self.ending.swap_remove(place);
+                ReleaseDone::Done { may_be_granted_again, kept_until }
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::loss_reason::LossReason;
 use crate::observe::{self, metrics};
 use crate::settings::Settings;
 use crate::share::Share;
-use crate::store::{AnyStore, Events, Pushed, Release, Store, Traffic};
+use crate::store::{AnyStore, Events, Pushed, Release, Store, Traffic, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::{Process, Token};
 
@@ -155,7 +155,6 @@ impl Core {
         self.is_closed.store(true, Ordering::SeqCst);
         for slot in self.table.all() {
             slot.close();
-            self.leave_rest(&slot);
             self.table.forget_if_unused(&slot);
         }
         self.close_lingering();
@@ -190,16 +189,25 @@ impl Core {
     /// Rule 1: withdraws an ask, at once on the connection that it took, and again until the store has answered.
     pub(super) fn withdraw(&self, release: Release) {
         mutant!(NoWithdrawal => return);
+        if self.schedule.is_to_rest(&release.token) {
+            return;
+        }
         self.store.withdraw_behind(&release);
         self.release_later(release);
     }
 
     /// Releases a lease, or withdraws an ask, without waiting.
     pub(crate) fn release_later(&self, release: Release) {
+        mutant!(RestNotSent => if release.kept_until.is_some() {
+            return;
+        });
         if self.store.is_immediate() {
             let released = self.store.release(std::slice::from_ref(&release), Deadline::after(Duration::ZERO));
             // An immediate store can't fail.
-            let _ = released.now_or_never();
+            let owned = released.now_or_never().is_some_and(|released| exactly_one(released).is_ok_and(|it| it.owned));
+            if let Some(rested) = release.once_done(owned) {
+                self.schedule.release(rested);
+            }
         } else {
             self.schedule.release(release);
         }

@@ -8,7 +8,8 @@ use super::core::Core;
 use super::repeat_limit::Warning;
 use super::resolved_request::ResolvedRequest;
 use super::slot::Slot;
-use crate::observe::{self, Path, metrics};
+use crate::LockError;
+use crate::observe::{self, Path, TimedOut, metrics};
 use crate::stats::LockStats;
 use crate::store::Events;
 
@@ -77,12 +78,13 @@ impl Core {
         }
     }
 
-    /// Notes that a request ends because the lock was busy. A single try that finds the lock busy is no reason to warn.
+    /// Notes that a request ends with this `error` because the lock was busy. `seen` is since when its holder is known here. A single
+    /// try that finds the lock busy is not told.
     pub(crate) fn note_timeout(
         &self,
         request: &ResolvedRequest,
         waited: Duration,
-        holder: Option<&str>,
+        error: &LockError,
         seen: Option<Duration>,
     ) {
         if request.is_part() && request.is_try() {
@@ -94,7 +96,17 @@ impl Core {
         if !request.is_try()
             && let Some(left_out) = self.repeat_limit.admit(Warning::TimedOut, &request.key)
         {
-            observe::timed_out(&request.key, waited, holder, seen, left_out);
+            let LockError::Timeout { holder, held_here, rests, .. } = error else { return };
+            let (key, holder) = (&*request.key, holder.as_deref());
+            let told = TimedOut { key, waited, holder, seen, left_out };
+            let is_of_permits = request.share.is_some_and(|share| share.permits().is_some());
+            match (rests, is_of_permits, request.expects_failure, held_here) {
+                (true, ..) => observe::timed_out_as_usual("rests", told),
+                (_, true, ..) => observe::timed_out_as_usual("permits", told),
+                (_, _, true, _) => observe::timed_out_as_usual("on_fail", told),
+                (.., true) => observe::timed_out_here(told),
+                (.., false) => observe::timed_out(told),
+            }
         }
     }
 

@@ -1,11 +1,11 @@
 //! [`Ending`]: what happens to a lease when its hold ends.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::active_hold::{ActiveHold, EndedHold};
 use super::asking::EndingToken;
 use super::core::Core;
+use super::lease::Lease;
 use super::lingering::Lingering;
 use super::slot::{Slot, State};
 use super::turn::Turn;
@@ -28,10 +28,8 @@ pub(super) enum Ending {
     /// The lease ends with this release although tasks here wait (rule L4: a streak of hand-overs is bounded, and
     /// another process waits).
     Yield(Release),
-    /// The hold rests, and keeps others out (`rest.rs`). It keeps the turn, too. The keeper ends it after its rest.
-    Rests,
-    /// The lease is left to its end in the store: the manager is shut down, and others are to be kept out.
-    LeftToExpire,
+    /// The lease ends with this release, after which the lock rests (rule 23): others are still to be kept out, tasks here too.
+    Rests(Release),
 }
 
 /// The outcome of [`Slot::end`].
@@ -72,7 +70,7 @@ impl Slot {
 
     /// Ends the hold `id` for good: nobody else has it, and its lease does not linger.
     fn end_in(self: &Arc<Self>, state: &mut State, id: u64, now: Moment) -> Ended {
-        if !state.lease.as_ref().is_some_and(|lease| lease.keeps_out(now)) {
+        if !state.lease.as_ref().is_some_and(Lease::keeps_out) {
             state.take_from_queue(id, self);
         }
         let State { waiters, offers, tracked, lease: slot_lease, has_yielded, .. } = state;
@@ -84,15 +82,15 @@ impl Slot {
         entries.tracked = tracked.take();
         if lease.has_ended(now) {
             // Rule L6: the hold outlived its deadline, so the whole lease ends.
-            // Where others are to be kept out, the lease is left to its end in the store.
-            let stale = (!lease.keeps_out(now)).then(|| lease.release(&self.key));
+            let stale = Some(lease.release(&self.key));
             let hold = lease.ended_hold();
             *slot_lease = None;
             return Ended { ending: Ending::Lost(stale), entries, hold };
         }
-        let rest = lease.rest(now);
-        if !rest.is_zero() {
-            return state.end_to_rest(rest, entries, self);
+        if lease.keeps_out() {
+            let release = lease.release(&self.key);
+            *slot_lease = None;
+            return Ended { ending: Ending::Rests(release), entries, hold };
         }
         // The lease is kept for a late task, but not when another process waits.
         let is_last = waiters.is_empty() && (!offers.has_late() || lease.contention.is_some());
@@ -121,8 +119,8 @@ impl Slot {
         // The reader that ends its part now has left already.
         let users = hold.map_or(0, |hold| hold.users) + 1;
         let hold = hold.map(|hold| EndedHold { users, ..hold });
-        state.ending.push(EndingToken::of_bodies(lease.token, users));
         let entries = ScheduleKeys { tracked: state.tracked.take(), ..lease.upkeep.entries };
+        state.ending.push(EndingToken::of_bodies(lease, users));
         self.changed.notify_waiters();
         Ended { ending: Ending::Lost(None), entries, hold }
     }
@@ -139,22 +137,22 @@ impl Slot {
 
     /// Ends a hold that has no user any more. Returns its id, which has the turn.
     fn end_unused(self: &Arc<Self>) -> Option<(u64, Ended)> {
-        let (mut state, now) = (self.state.lock(), Moment::now());
-        let Some(id) = state.unused_hold(now) else {
-            // A reader came just before, or the rest goes on. The timer of the hold may be gone.
+        let mut state = self.state.lock();
+        let Some(id) = state.unused_hold() else {
+            // A reader came just before. The timer of the hold may be gone.
             if state.is_held() {
                 state.track(self);
             }
             return None;
         };
-        Some((id, self.end_dropped_in(&mut state, id, now)))
+        Some((id, self.end_dropped_in(&mut state, id, Moment::now())))
     }
 
     fn end_dropped_in(self: &Arc<Self>, state: &mut State, id: u64, now: Moment) -> Ended {
         if let Some(lingering) = state.try_linger(id, self, now) {
             return Ended::of(Ending::Lingers(lingering));
         }
-        if !state.lease.as_ref().is_some_and(|lease| lease.keeps_out(now)) {
+        if !state.lease.as_ref().is_some_and(Lease::keeps_out) {
             state.take_from_queue(id, self);
         }
         let State { waiters, offers, tracked, lease, .. } = state;
@@ -163,7 +161,7 @@ impl Slot {
             && let Some(lease) = lease
             && lease.hold.as_ref().is_some_and(|hold| hold.id == id)
             && !lease.has_ended(now)
-            && !lease.keeps_out(now)
+            && !lease.keeps_out()
             && lease.try_hand_over_after_drop()
         {
             lease.hold = None;
@@ -184,8 +182,9 @@ impl Turn {
         core.schedule().cancel(entries);
         match ending {
             // The turn is that of the hold.
-            Ending::Joint | Ending::Rests => self.defuse(),
-            Ending::Kept | Ending::LeftToExpire => {}
+            Ending::Joint => self.defuse(),
+            Ending::Kept => {}
+            Ending::Rests(release) => core.release_later(release),
             Ending::Lingers(lingering) => core.on_linger_began(self.slot(), lingering),
             Ending::Lost(stale) => lost(stale, hold),
             Ending::Free(release) | Ending::Yield(release) => core.release_by_keeper(release),
@@ -204,24 +203,10 @@ impl Core {
 }
 
 impl State {
-    /// A hold whose rest is over, to which none of the called readers came, or whose task did not come while it was early.
-    fn unused_hold(&self, now: Moment) -> Option<u64> {
-        let lease = self.lease.as_ref()?;
-        let hold = lease.hold.as_ref()?;
+    /// A hold to which none of the called readers came, or whose task did not come while it was early.
+    fn unused_hold(&self) -> Option<u64> {
+        let hold = self.lease.as_ref()?.hold.as_ref()?;
         let has_no_reader = hold.readers.as_ref().is_some_and(|readers| readers.is_empty());
-        let is_unused = if hold.rests { !lease.keeps_out(now) } else { has_no_reader || hold.is_taken_back() };
-        is_unused.then_some(hold.id)
-    }
-
-    /// Ends a hold that others are to be kept out behind, for this `rest`.
-    fn end_to_rest(&mut self, rest: Duration, entries: ScheduleKeys, slot: &Arc<Slot>) -> Ended {
-        let ending = if slot.core.is_closed() {
-            self.lease = None;
-            Ending::LeftToExpire
-        } else {
-            self.begin_rest(rest, slot);
-            Ending::Rests
-        };
-        Ended { entries, ..Ended::of(ending) }
+        (has_no_reader || hold.is_taken_back()).then_some(hold.id)
     }
 }

@@ -116,9 +116,9 @@ impl HoldHandle {
         &self.0.slot.core
     }
 
-    pub(super) fn release_again(&self) {
+    pub(super) fn release_again(&self, kept_until: Option<Box<Deadline>>) {
         let HoldInner { slot, token, .. } = &*self.0;
-        slot.core.release_later(Release::withdrawal(&slot.key, token, CLAIM));
+        slot.core.release_later(Release { kept_until, ..Release::withdrawal(&slot.key, token, CLAIM) });
     }
 
     /// Releases the lease of a hold that was lost (rule 14: once the body is dropped). The slot has forgotten the
@@ -127,9 +127,9 @@ impl HoldHandle {
         let HoldInner { slot, token, .. } = &*self.0;
         match slot.note_release_done(token) {
             // It makes no difference whether the store granted the lease again: this release is for that grant, too.
-            ReleaseDone::Done { .. } => {
+            ReleaseDone::Done { kept_until, .. } => {
                 slot.release_forced(token);
-                self.release_again();
+                self.release_again(kept_until);
             }
             ReleaseDone::StillUsed => {}
             // The hold of a plain guard was released when it was lost.

@@ -141,7 +141,7 @@ impl Hold {
             }
             ending => {
                 mutant!(ReleasePerHold => if matches!(ending, Ending::Kept) {
-                    self.handle.release_again();
+                    self.handle.release_again(None);
                 });
                 let lost = matches!(ending, Ending::Lost(_)).then(|| self.handle.lost_error(true));
                 turn.conclude(Ended { ending, entries, hold }, |stale, hold| self.release_lost(stale, hold));
@@ -307,7 +307,7 @@ impl Slot {
         if !release.queued {
             return;
         }
-        if self.note_release_done(&release.token) == (ReleaseDone::Done { may_be_granted_again: true }) {
+        if matches!(self.note_release_done(&release.token), ReleaseDone::Done { may_be_granted_again: true, .. }) {
             self.core.withdraw(Release::withdrawal(&release.key, &release.token, release.claim));
         }
         self.release_forced(&release.token);

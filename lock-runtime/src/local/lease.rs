@@ -177,6 +177,16 @@ impl Lease {
         self.hold.as_ref().map(|hold| self.until.min_at(hold.own, now))
     }
 
+    /// Until when others are to be kept out, also when the hold has ended (rule 23). `None` when that is over.
+    pub(super) fn kept_until(&self) -> Option<Box<Deadline>> {
+        mutant!(RestSkipped => return None);
+        self.hold.as_ref()?.kept_until.clone().filter(|until| !until.has_passed())
+    }
+
+    pub(super) fn keeps_out(&self) -> bool {
+        self.kept_until().is_some()
+    }
+
     /// Why the hold on this lease is over, once its deadline has passed.
     pub(super) fn reason_of_end(&self) -> LossReason {
         let is_spent = |hold: &&ActiveHold| hold.is_covered_by(self.until) && hold.is_covered_by(hold.own);
@@ -275,6 +285,7 @@ impl Lease {
             queued: self.queued,
             // Rule 1: a release is repeated until 2.5 s after the last instant at which the store can have the lease.
             repeat_until: self.in_store_until().later_by(CLAIM),
+            kept_until: self.kept_until(),
         }
     }
 }

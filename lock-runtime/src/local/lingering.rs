@@ -135,7 +135,7 @@ impl State {
             || !lease.token.may_linger()
             || lease.contention.is_some()
             || lease.has_ended(now)
-            || lease.keeps_out(now)
+            || lease.keeps_out()
             || self.forced.contains(&lease.token)
         {
             return None;

@@ -85,9 +85,6 @@ impl State {
         let lease = self.lease.as_mut()?;
         let hold = lease.hold.as_mut()?;
         hold.readers.as_mut()?.active += 1;
-        // A hold that rests keeps writers out, and no readers.
-        let rested = std::mem::take(&mut hold.rests);
-        hold.renew |= rested;
         hold.body |= request.body;
         hold.linger = hold.linger.max(request.linger());
         let is_longer = request.expire > hold.expire;
@@ -103,7 +100,7 @@ impl State {
         let (id, token) = (hold.id, lease.token.clone());
         let holding = lease.holds.begin(request.prefix(), Path::HandOver);
         self.counts.count(Path::HandOver);
-        if is_longer || rested || early.is_some() {
+        if is_longer || early.is_some() {
             self.track(slot);
         }
         Some(HoldHandle::of_reader(slot, id, token, holding, early))

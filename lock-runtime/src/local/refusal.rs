@@ -51,9 +51,9 @@ impl Refusal {
         }
     }
 
-    /// The owner, when its lease ended by itself: it was seen to its end, and it was not renewed.
+    /// The owner, when its lease ended by itself: it was seen to its end, and it was not renewed. A rest ends so.
     pub(super) fn dead_owner(&self) -> Option<Token> {
         let is_over = self.frees.is_some_and(|frees| frees.remaining() <= NEAR_END);
-        (is_over && self.longest >= SURELY_RENEWS).then(|| self.busy.owner.clone())
+        (is_over && self.longest >= SURELY_RENEWS && !self.busy.owner.rests()).then(|| self.busy.owner.clone())
     }
 }

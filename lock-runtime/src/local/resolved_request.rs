@@ -16,6 +16,8 @@ pub(crate) struct ResolvedRequest {
     pub(crate) expire: Duration,
     pub(crate) renew: bool,
     pub(crate) fenced: bool,
+    /// Whether the caller has something to do when the lock is busy. Then that is no reason to warn.
+    pub(crate) expects_failure: bool,
     /// `None` for the lock alone.
     pub(crate) share: Option<Share>,
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole

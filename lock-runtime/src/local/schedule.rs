@@ -108,6 +108,11 @@ impl Schedule {
         self.change(|state| state.backlog.add(server, release));
     }
 
+    /// Whether the lock of `token` is to rest, and the store has not said that it does.
+    pub(super) fn is_to_rest(&self, token: &Token) -> bool {
+        self.state.lock().backlog.is_to_rest(token)
+    }
+
     /// Notes a release that a task waits for, and removes the entries of the hold that ended. When the task does not end the
     /// release before `by`, the keeper takes the release over.
     pub(super) fn begin_release(&self, slot: &Arc<Slot>, release: Release, by: Instant, entries: ScheduleKeys) -> u64 {

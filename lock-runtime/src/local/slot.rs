@@ -199,7 +199,7 @@ impl Slot {
     /// What the slot has counted, how many tasks hold the lock, and whether its lease lingers.
     pub(super) fn counts(&self) -> (SlotCounts, u32, bool) {
         let state = self.state.lock();
-        let hold = state.lease.as_ref().and_then(|lease| lease.hold.as_ref()).filter(|hold| !hold.rests);
+        let hold = state.lease.as_ref().and_then(|lease| lease.hold.as_ref());
         (state.counts, hold.map_or(0, ActiveHold::users), state.lingers())
     }
 
@@ -308,10 +308,7 @@ impl Slot {
     pub(crate) fn revoke(&self, token: Option<&Token>, reason: LossReason) -> Option<Revoked> {
         let mut state = self.state.lock();
         let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
-        let rests = lease.rests();
         let hold = match reason {
-            // Its user is gone.
-            _ if rests => None,
             LossReason::Deadline => lease.ended_hold(),
             _ => lease.hold.as_ref().map(|hold| EndedHold { reason, ..hold.as_ended() }),
         };
@@ -326,15 +323,13 @@ impl Slot {
         let users = lease.hold.as_ref().map_or(0, ActiveHold::users);
         let body_ends_first = lease.hold.as_ref().is_some_and(|hold| hold.body || reason == LossReason::TooFewServers);
         let body_ends_first = (body_ends_first && users > 0) || users > 1;
-        // Others are kept out although the hold was lost: the lease ends by itself.
-        let is_left = matches!(reason, LossReason::Deadline | LossReason::ShutDown) && lease.keeps_out(Moment::now());
-        let release = (!body_ends_first && !is_left).then(|| lease.release(&self.key));
-        if body_ends_first && !is_left {
+        let (release, entries) = ((!body_ends_first).then(|| lease.release(&self.key)), lease.upkeep.entries);
+        if body_ends_first {
             // Rule 14: the lease is released when the body is dropped. Rule 17: until then a new grant for its token is
             // not a stray.
-            state.ending.push(EndingToken::of_bodies(lease.token, users));
+            state.ending.push(EndingToken::of_bodies(lease, users));
         }
-        Some(Revoked { release, entries: lease.upkeep.entries, turn, hold })
+        Some(Revoked { release, entries, turn, hold })
     }
 }
 

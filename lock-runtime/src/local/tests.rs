@@ -133,6 +133,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
         expire: Duration::from_secs(30),
         renew: true,
         fenced: false,
+        expects_failure: false,
         share: None,
         body: false,
         linger_cs: 0,

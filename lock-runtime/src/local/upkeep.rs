@@ -42,7 +42,7 @@ pub(crate) enum Action {
     Renew(Renewal),
     /// A renewal of a lease whose task may be late, and another look soon.
     RenewUnused(Renewal),
-    /// The hold has no user any more: its rest is over, none of the called readers came, or its task did not come while it was early.
+    /// The hold has no user any more: none of the called readers came, or its task did not come while it was early.
     EndUnused,
     /// The hold on the lease of this token has ended.
     Lost(Token, LossReason),
@@ -161,8 +161,7 @@ impl Slot {
             // The timer that has ended is removed here. Else no new timer would be set.
             lease.upkeep.entries.due.take_if(|(at, _)| *at <= Instant::now());
         }
-        let rests = state.lease.as_ref().is_some_and(Lease::rests);
-        let action = if (calls == Calls::Abandoned || present == Present::Nobody) && !rests {
+        let action = if calls == Calls::Abandoned || present == Present::Nobody {
             Action::EndUnused
         } else if let Some(lingered) = state.take_lingering_if_over(&self.key, trigger, now) {
             Action::ReleaseLingered(lingered)
@@ -170,7 +169,7 @@ impl Slot {
             self.check_offer(state, now, round)
         } else if let Some(lease) = &mut state.lease {
             lease.upkeep.doubtful |= trigger == Trigger::Verify && lease.upkeep.renewing;
-            self.action(lease, trigger, state.forced.contains(&lease.token), now)
+            self.action(lease, trigger, now)
         } else {
             Action::Done
         };
@@ -191,8 +190,8 @@ impl Slot {
         action
     }
 
-    fn action(self: &Arc<Self>, lease: &mut Lease, trigger: Trigger, is_told_forced: bool, now: Moment) -> Action {
-        let (action, look_in) = self.need(lease, trigger, is_told_forced, now);
+    fn action(self: &Arc<Self>, lease: &mut Lease, trigger: Trigger, now: Moment) -> Action {
+        let (action, look_in) = self.need(lease, trigger, now);
         if let Some(pause) = look_in {
             lease.look_in(self, pause);
         }
@@ -207,7 +206,7 @@ impl Slot {
 
     /// What the lease needs now, and in how long another look. What is renewed needs a look when its hold ends: the answer may
     /// not have come by then.
-    fn need(&self, lease: &Lease, trigger: Trigger, is_told_forced: bool, now: Moment) -> (Action, Option<Duration>) {
+    fn need(&self, lease: &Lease, trigger: Trigger, now: Moment) -> (Action, Option<Duration>) {
         let renew = |wanted, left| {
             let renewal = self.renewal(lease.token.clone(), wanted);
             (Action::Renew(Renewal { arms: self.arms(lease, trigger), ..renewal }), left)
@@ -225,15 +224,6 @@ impl Slot {
             // handed over.
             return if trigger == Trigger::Verify { renew(lease.claim, None) } else { (Action::Done, None) };
         };
-        if hold.rests {
-            let rest = lease.rest(now);
-            return match rest {
-                Duration::ZERO => (Action::EndUnused, None),
-                // Rule 21: what is forced rests no more. The answer says whether it is.
-                _ if trigger == Trigger::Verify && is_told_forced => renew(rest, Some(rest)),
-                _ => look_in(rest),
-            };
-        }
         let left = ends.remaining_at(now);
         if left.is_zero() {
             mutant!(LateHandOver => return (Action::Done, None));
@@ -332,10 +322,6 @@ impl Slot {
             state.forced.retain(|token| *token != lease.token);
         }
         let is_forced = state.forced.contains(&lease.token);
-        if lease.rests() && !(is_forced && matches!(outcome, Some(Renewed::NotOwned))) {
-            // The timer of the rest goes on. What the store has forgotten can't be kept.
-            return Action::Done;
-        }
         match outcome {
             Some(Renewed::Until(until)) => {
                 lease.upkeep.failures = 0;
@@ -344,7 +330,7 @@ impl Slot {
                     return Action::Lost(lease.token.clone(), LossReason::Deadline);
                 }
                 let Some(hold) = &mut lease.hold else {
-                    return self.action(lease, trigger, is_forced, now);
+                    return self.action(lease, trigger, now);
                 };
                 // A renewal that was decided on for the previous hold confirms the lease, but not the full time of this
                 // hold. Such a renewal may have been sent after this hold began. Then only its shorter lease shows
@@ -361,11 +347,11 @@ impl Slot {
                     state.track(self);
                     return Action::Done;
                 }
-                self.action(lease, trigger, is_forced, now)
+                self.action(lease, trigger, now)
             }
             // The command that confirmed the lease was sent later, and perhaps executed later: it may have granted the token once more.
             Some(Renewed::NotOwned | Renewed::Partial) if lease.is_confirmed_after(sent) => {
-                self.action(lease, Trigger::Verify, is_forced, now)
+                self.action(lease, Trigger::Verify, now)
             }
             Some(Renewed::NotOwned) if is_forced => Action::Lost(lease.token.clone(), LossReason::Forced),
             Some(Renewed::NotOwned) => Action::Lost(lease.token.clone(), LossReason::NotKnown),

@@ -190,7 +190,7 @@ fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
     }
     let mut holders: Vec<String> = owners.iter().filter_map(|owner| owner.label()).collect();
     holders.sort_unstable();
-    let is_held_here = !core.lingers(name) && owners.iter().any(|owner| core.is_own_token(owner));
+    let is_held_here = !core.lingers(name) && owners.iter().any(|owner| core.is_own_token(owner) && !owner.rests());
     LockInfo {
         key: name.to_owned(),
         holder: holders.first().cloned(),
@@ -199,6 +199,7 @@ fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
         waiting: seen.waiting.iter().map(|token| token.label().unwrap_or_default()).collect(),
         mode: mode_of(seen),
         is_held_here,
+        rests: owners.iter().all(|owner| owner.rests()),
         is_forced: seen.owner.unforced().is_some(),
     }
 }

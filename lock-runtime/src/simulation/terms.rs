@@ -181,6 +181,7 @@ fn every_promise_is_kept_by_holds_with_terms() {
 fn each_bug_of_terms_shows() {
     let cases = [
         (Mutant::RestSkipped, TOO_SOON),
+        (Mutant::RestWithdrawn, TOO_SOON),
         (Mutant::KeptWithoutStore, TOO_SOON),
         (Mutant::RenewedPastMaxHold, PAST_MAX_HOLD),
     ];

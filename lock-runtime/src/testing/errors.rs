@@ -27,7 +27,7 @@ use crate::{BackendError, InvalidKey, LockError};
 #[must_use]
 pub fn timeout(key: &str, waited: Duration, holder: Option<&str>) -> LockError {
     let holder = holder.map(str::to_owned);
-    LockError::Timeout { key: key.to_owned(), waited, holder, held_here: false, frees_in: None }
+    LockError::Timeout { key: key.to_owned(), waited, holder, held_here: false, frees_in: None, rests: false }
 }
 
 /// [`LockError::Timeout`]: the store told that the lock is free after `frees_in`, unless its holder renews it.
@@ -42,7 +42,7 @@ pub fn timeout(key: &str, waited: Duration, holder: Option<&str>) -> LockError {
 pub fn busy(key: &str, frees_in: Duration, holder: Option<&str>) -> LockError {
     let holder = holder.map(str::to_owned);
     let (key, frees_in) = (key.to_owned(), Some(frees_in));
-    LockError::Timeout { key, waited: Duration::ZERO, holder, held_here: false, frees_in }
+    LockError::Timeout { key, waited: Duration::ZERO, holder, held_here: false, frees_in, rests: false }
 }
 
 /// [`LockError::Lost`]: somebody released the lock by force. `completed`: the body ran to its end.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lock_runtime::{LockError, LockManager, LockRequest};
+use lock_runtime::{LockError, LockInfo, LockManager, LockMode, LockRequest};
 use tests::over_every_store;
-use tests::patience::NOISE;
+use tests::patience::{NOISE, eventually};
 use tests::stores::World;
 use tokio::time::{Instant, sleep};
 
@@ -20,7 +20,11 @@ over_every_store![
     the_store_keeps_others_out_before_the_body_starts,
     a_lease_that_is_shorter_does_not_matter,
     a_lost_hold_keeps_others_out_as_well,
-    a_shut_down_manager_keeps_others_out_as_well,
+    an_orderly_stop_skips_no_period,
+    after_the_hold_the_lease_lasts_only_for_the_rest,
+    who_waits_since_before_gets_the_lock_when_the_rest_is_over,
+    who_comes_is_told_that_the_lock_rests,
+    a_permit_rests_and_a_reader_keeps_writers_out,
     a_body_that_enters_again_keeps_others_out_from_its_own_start,
     a_lock_that_is_kept_is_not_held,
     a_lock_that_is_kept_can_be_taken_by_force,
@@ -31,6 +35,9 @@ over_every_store![
 
 /// Long enough that a busy machine does not use it up by itself.
 const KEPT: Duration = Duration::from_secs(1);
+
+/// How late who waits may be when the process of the hold is gone.
+const BEAT: Duration = Duration::from_secs(1);
 
 fn request(manager: &LockManager) -> LockRequest {
     manager.lock("p", "k").timeout(LONG).at_least(KEPT)
@@ -178,12 +185,16 @@ async fn a_lost_hold_keeps_others_out_as_well(world: World) {
     }
 }
 
-async fn a_shut_down_manager_keeps_others_out_as_well(world: World) {
+/// The lease is 30 s long, as it is by default.
+async fn an_orderly_stop_skips_no_period(world: World) {
     let other = world.manager().await;
     for ends_before in [true, false] {
         let manager = world.manager_with(LockManager::builder().drain(Duration::ZERO)).await;
         let start = Instant::now();
-        let guard = request(&manager).expire(KEPT).acquire().await.unwrap();
+        let guard = request(&manager).acquire().await.unwrap();
+        let body = tokio::spawn(manager.lock("p", "body").at_least(KEPT).run(sleep(LONG)));
+        eventually("both are held", NOISE, || manager.stats().held == 2).await;
+        let begun = Instant::now();
         let guard = if ends_before {
             drop(guard);
             None
@@ -192,9 +203,85 @@ async fn a_shut_down_manager_keeps_others_out_as_well(world: World) {
         };
         manager.shutdown().await;
         assert!(start.elapsed() < KEPT, "the shutdown does not wait");
+        assert!(body.await.unwrap().unwrap_err().is_lost());
         drop(guard);
-        let waited = another_waits(&other).await - start;
-        assert!(waited >= KEPT && waited < KEPT + Duration::from_secs(2), "{waited:?}");
+        for key in ["k", "body"] {
+            other.lock("p", key).timeout(LONG).acquire().await.unwrap().release().await.unwrap();
+            let (most, least) = (start.elapsed(), begun.elapsed());
+            assert!(most >= KEPT && least < KEPT + BEAT, "{key} {least:?} to {most:?}");
+        }
+    }
+}
+
+/// The lock as another process sees it, once it rests.
+async fn resting(other: &LockManager) -> LockInfo {
+    let end = Instant::now() + KEPT;
+    loop {
+        let seen = other.inspect("p", "k").await.unwrap().unwrap();
+        if seen.rests {
+            return seen;
+        }
+        assert!(Instant::now() < end, "{seen:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+async fn after_the_hold_the_lease_lasts_only_for_the_rest(world: World) {
+    let (manager, other) = (world.manager_with(LockManager::builder().label("job")).await, world.manager().await);
+    let kept = KEPT * 10;
+    manager.lock("p", "k").at_least(kept).run(async {}).await.unwrap();
+    let seen = resting(&other).await;
+    assert!(seen.remaining + KEPT > kept && seen.remaining < kept + KEPT, "{seen:?}");
+    assert!(seen.holder.as_deref() == Some("job") && !seen.is_forced && !seen.is_held_here, "{seen:?}");
+    assert!(!manager.inspect("p", "k").await.unwrap().unwrap().is_held_here);
+}
+
+async fn who_waits_since_before_gets_the_lock_when_the_rest_is_over(world: World) {
+    let (manager, other) = (world.manager().await, world.manager().await);
+    let after = Instant::now();
+    let guard = request(&manager).acquire().await.unwrap();
+    let begun = Begun::now(after);
+    let waits = [&other, &manager, &other].map(|locks| {
+        let request = locks.lock("p", "k").timeout(LONG);
+        tokio::spawn(async move {
+            request.acquire().await.unwrap().release().await.unwrap();
+            Instant::now()
+        })
+    });
+    sleep(KEPT / 3).await;
+    guard.release().await.unwrap();
+    for waits in waits {
+        begun.assert_kept(waits.await.unwrap());
+    }
+}
+
+async fn who_comes_is_told_that_the_lock_rests(world: World) {
+    let (manager, other) = (world.manager_with(LockManager::builder().label("job")).await, world.manager().await);
+    manager.lock("p", "k").at_least(LONG).run(async {}).await.unwrap();
+    resting(&other).await;
+    for (locks, is_here) in [(&manager, true), (&other, false)] {
+        for timeout in [Duration::ZERO, SHORT] {
+            let told = locks.lock("p", "k").timeout(timeout).acquire().await.unwrap_err();
+            let text = told.to_string();
+            let LockError::Timeout { rests, held_here, .. } = told else { panic!("{told:?}") };
+            assert!(rests && held_here == is_here, "{text}");
+            assert!(text.contains("rests") && text.contains("last held by job"), "{text}");
+        }
+    }
+}
+
+async fn a_permit_rests_and_a_reader_keeps_writers_out(world: World) {
+    if world.is_quorum() {
+        return;
+    }
+    let (manager, other) = (world.manager().await, world.manager().await);
+    for of in [|request: LockRequest| request.permits(1), |request: LockRequest| request.read()] {
+        let begun = hold_once(of(request(&manager))).await;
+        assert!(resting(&other).await.remaining < KEPT + NOISE);
+        let alike = of(manager.lock("p", "k")).timeout(Duration::ZERO).acquire().await;
+        assert_eq!(alike.is_ok(), other.inspect("p", "k").await.unwrap().unwrap().mode == LockMode::Read);
+        drop(alike);
+        begun.assert_kept(another_waits(&other).await);
     }
 }
 

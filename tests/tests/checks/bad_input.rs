@@ -6,6 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use lock_runtime::{Builder, LockError, LockManager};
 use tests::patience::NOISE;
 use tests::resp;
@@ -345,4 +346,11 @@ async fn any_label_comes_back_as_it_was() {
         released.unwrap();
         waited.unwrap().release().await.unwrap();
     }
+}
+
+#[test]
+fn a_place_without_a_runtime_is_told_so_in_words() {
+    let told = LockManager::connect("redis://127.0.0.1:1").now_or_never().unwrap().unwrap_err();
+    assert!(told.to_string().contains("inside of a tokio runtime"), "{told}");
+    assert!(LockManager::connect("memory://").now_or_never().unwrap().is_ok());
 }

@@ -24,6 +24,32 @@ async fn child_process() {
     request.run(body).await.unwrap();
 }
 
+/// Another child: its body ends at once, and then it does nothing more. Its lease is 30 s long.
+#[tokio::test]
+async fn child_process_that_rests() {
+    let Some(url) = child::role() else { return };
+    let locks = LockManager::connect(&url).await.unwrap();
+    locks.lock("report", "daily").at_least(KEPT).run(async {}).await.unwrap();
+    child::say("rests");
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn a_process_that_dies_while_the_lock_rests_costs_the_rest() {
+    let server = Server::start();
+    let locks = LockManager::connect(&server.url()).await.unwrap();
+    let mut child = Child::of("at_least::child_process_that_rests", &server.url());
+    child.wait_for("rests");
+    let start = Instant::now();
+    while !locks.inspect("report", "daily").await.unwrap().unwrap().rests {
+        assert!(start.elapsed() < ANSWER, "it does not rest");
+    }
+    child.kill();
+    drop(locks.lock("report", "daily").timeout(KEPT * 3).acquire().await.unwrap());
+    let waited = start.elapsed();
+    assert!(waited + ANSWER >= KEPT && waited < KEPT + Duration::from_secs(1), "{waited:?}");
+}
+
 #[tokio::test]
 async fn a_process_that_dies_in_the_first_step_of_its_body_keeps_others_out() {
     let server = Server::start();

@@ -10,6 +10,7 @@ use crate::local::resolved_request::ResolvedRequest;
 use crate::local::slot::Slot;
 use crate::store::{Store, StoreError};
 use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, TURN_PATIENCE};
+use crate::token::Token;
 use crate::{BackendError, LockError};
 
 /// The error of a task that does not wait for a store that was away for as long as the user set.
@@ -119,10 +120,14 @@ pub(super) fn taken(
 ) -> LockError {
     let key = request.key.to_string();
     // A task here may hold the lock in another mode.
-    let held_here = was_here || core.is_held_here(&request.key);
+    let is_held_here = was_here || core.is_held_here(&request.key);
+    let owner = slot.owner_seen().filter(|_| !is_held_here);
+    let rests = owner.as_ref().is_some_and(Token::rests);
+    let held_here = is_held_here || owner.is_some_and(|owner| core.is_own_token(&owner));
     let holder = if held_here { Some(core.label().to_owned()) } else { slot.holder_elsewhere() };
     let waited = if request.is_try() { Duration::ZERO } else { attempt.started.elapsed() };
-    core.note_timeout(request, waited, holder.as_deref(), slot.holder_seen_for());
-    let frees_in = if held_here { slot.rests_for() } else { slot.frees_in(Moment::now()) };
-    LockError::Timeout { key, waited, holder, held_here, frees_in }
+    let frees_in = if is_held_here { None } else { slot.frees_in(Moment::now()) };
+    let error = LockError::Timeout { key, waited, holder, held_here, frees_in, rests };
+    core.note_timeout(request, waited, &error, slot.holder_seen_for());
+    error
 }

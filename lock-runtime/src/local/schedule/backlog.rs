@@ -4,13 +4,14 @@
 //! refused for now is repeated alone. A server that does not answer gets one batch at a time, after growing pauses. All
 //! other releases wait at no cost, and follow as soon as that batch is answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::store::Release;
 use crate::timing::RELEASE_BACKOFF;
+use crate::token::Token;
 
 /// How many releases are kept at most. Beyond that a release is not added when its lease ends soon by itself.
 pub(super) const MOST: usize = 10_000;
@@ -22,6 +23,11 @@ const BATCH: usize = 128;
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     lanes: BTreeMap<usize, Lane>,
+    /// The releases of locks that rest, for the server with this number, under the time when the rest is over. Nobody waits for them:
+    /// without them each lock is free a moment later.
+    resting: BTreeMap<(Instant, u64), (usize, Release)>,
+    /// The tokens whose locks are to rest, until that is answered. They are not released meanwhile, whoever withdraws them.
+    to_rest: HashSet<Token>,
     entries: u64,
     /// How many batches were sent so far.
     #[cfg(test)]
@@ -64,6 +70,8 @@ pub(crate) struct Batch {
 pub(crate) enum Fate {
     /// The release is done.
     Over,
+    /// The release is done: the token did not own the lock.
+    NotOwned,
     /// The server refuses the release for now.
     Refused,
     /// The server refuses the release for good.
@@ -73,10 +81,18 @@ pub(crate) enum Fate {
 }
 
 impl Backlog {
-    /// Adds a release for the server with this number, within [`MOST`].
+    /// Adds a release for the server with this number, within [`MOST`]. That of a lock that rests is sent when the rest is over.
     pub(super) fn add(&mut self, server: usize, release: Release) {
-        if self.len() >= MOST && release.ends_soon() {
+        if let Some(kept_until) = release.kept_until.as_ref().filter(|_| release.token.rests()) {
+            self.entries += 1;
+            self.resting.insert((kept_until.on_timer(), self.entries), (server, release));
             return;
+        }
+        if self.is_to_rest(&release.token) || (self.len() >= MOST && release.ends_soon()) {
+            return;
+        }
+        if release.kept_until.is_some() {
+            self.to_rest.insert(release.token.clone());
         }
         self.insert(server, Instant::now(), QueuedRelease { release, refusals: 0, is_denied: false });
     }
@@ -84,6 +100,12 @@ impl Backlog {
     fn insert(&mut self, server: usize, at: Instant, queued: QueuedRelease) {
         self.entries += 1;
         self.lanes.entry(server).or_default().waiting.insert((at, self.entries), queued);
+    }
+
+    /// Whether the lock of `token` is to rest, and the store has not said that it does.
+    pub(super) fn is_to_rest(&self, token: &Token) -> bool {
+        mutant!(RestWithdrawn => return false);
+        self.to_rest.contains(token)
     }
 
     /// How many releases wait to be sent.
@@ -115,15 +137,21 @@ impl Backlog {
 
     /// When the next release is to be sent. `None` when there is none, or an answer must come first.
     pub(super) fn next_try(&self) -> Option<Instant> {
-        self.lanes.values().filter_map(Lane::next_try).min()
+        let rested = self.resting.first_key_value().map(|((at, _), _)| *at);
+        self.lanes.values().filter_map(Lane::next_try).chain(rested).min()
     }
 
     /// Takes the batches that are to be sent now.
     pub(super) fn take_due(&mut self, now: Instant) -> Vec<Batch> {
+        while let Some(rested) = self.resting.first_entry().filter(|first| first.key().0 <= now) {
+            let (server, release) = rested.remove();
+            self.add(server, Release { kept_until: None, ..release });
+        }
         let mut batches = Vec::new();
-        for (server, lane) in &mut self.lanes {
+        let Self { lanes, to_rest, .. } = self;
+        for (server, lane) in lanes {
             while lane.next_try().is_some_and(|at| at <= now) {
-                let queued = lane.take_batch(now);
+                let queued = lane.take_batch(now, to_rest);
                 if queued.is_empty() {
                     break;
                 }
@@ -155,7 +183,18 @@ impl Backlog {
         }
         let is_lane_open = lane.closed_until.is_none();
         for (mut queued, fate) in queued.into_iter().zip(fates) {
-            if *fate == Fate::Over || queued.release.repeat_until.has_passed() {
+            let is_done = matches!(fate, Fate::Over | Fate::NotOwned);
+            if is_done || queued.release.repeat_until.has_passed() {
+                self.to_rest.remove(&queued.release.token);
+            }
+            if is_done {
+                let left = queued.release.once_done(*fate == Fate::Over);
+                if let Some(left) = left {
+                    self.add(server, left);
+                }
+                continue;
+            }
+            if queued.release.repeat_until.has_passed() {
                 continue;
             }
             queued.is_denied |= *fate == Fate::Denied;
@@ -181,16 +220,27 @@ impl Lane {
         Some(self.closed_until.map_or(*first, |until| until.max(*first)))
     }
 
-    fn take_batch(&mut self, now: Instant) -> Vec<QueuedRelease> {
+    fn take_batch(&mut self, now: Instant, to_rest: &mut HashSet<Token>) -> Vec<QueuedRelease> {
         if self.failures > 0 {
             // A release whose lease has ended meanwhile need not be sent any more.
-            self.waiting.retain(|_, queued| !queued.release.repeat_until.has_passed());
+            self.waiting.retain(|_, queued| {
+                let has_ended = queued.release.repeat_until.has_passed();
+                if has_ended {
+                    to_rest.remove(&queued.release.token);
+                }
+                !has_ended
+            });
         }
         let mut batch = Vec::new();
         while batch.len() < BATCH
             && let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= now)
         {
-            batch.push(first.remove());
+            let mut queued = first.remove();
+            // A rest that is over is a release.
+            if queued.release.kept_until.take_if(|until| until.has_passed()).is_some() {
+                to_rest.remove(&queued.release.token);
+            }
+            batch.push(queued);
         }
         batch
     }
@@ -218,7 +268,6 @@ mod tests {
     use super::*;
     use crate::clock::Deadline;
     use crate::timing::CLAIM;
-    use crate::token::Token;
 
     fn withdrawal() -> Release {
         Release::withdrawal(&"p:k".into(), &Token::foreign("t"), CLAIM)

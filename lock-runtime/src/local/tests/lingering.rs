@@ -396,18 +396,21 @@ async fn what_no_other_hold_could_use_again_does_not_linger() {
     assert_eq!(locks.stats().lingering, 1);
 }
 
+/// Rule 23: the lease ends with the rest. After a hold that outlasts its `at_least` it lingers.
 #[tokio::test(start_paused = true)]
-async fn a_lease_lingers_after_its_rest_however_long_that_was() {
+async fn a_lease_that_has_rested_does_not_linger_and_one_that_need_not_rest_does() {
     let locks = LockManager::in_memory();
     for (expire, at_least) in [(200, 500), (500, 200), (30_000, 50_000)] {
         let [expire, at_least] = [expire, at_least].map(Duration::from_millis);
-        let request = locks.lock("p", "k").expire(expire).at_least(at_least).linger(LINGER);
-        request.run(async {}).await.unwrap();
-        assert_eq!(locks.stats().lingering, 0, "it rests");
-        sleep(at_least + LINGER / 2).await;
-        assert_eq!(locks.stats().lingering, 1, "{expire:?} {at_least:?}");
-        sleep(LINGER).await;
-        assert!(!locks.is_locked("p", "k").await.unwrap());
+        for (held, lingering) in [(Duration::ZERO, 0), (at_least, 1)] {
+            let request = locks.lock("p", "k").expire(expire).at_least(at_least).linger(LINGER);
+            request.run(sleep(held)).await.unwrap();
+            sleep(at_least.saturating_sub(held) + LINGER / 2).await;
+            assert_eq!(locks.stats().lingering, lingering, "{expire:?} {at_least:?} {held:?}");
+            assert_eq!(locks.is_locked("p", "k").await.unwrap(), lingering > 0);
+            sleep(LINGER).await;
+            assert!(!locks.is_locked("p", "k").await.unwrap());
+        }
     }
 }
 

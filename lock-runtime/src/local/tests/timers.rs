@@ -97,21 +97,23 @@ async fn in_each_order_of_the_keeper_and_a_task_a_lease_lingers_for_its_time() {
     }
 }
 
-/// Whether the next hold lasts. The hold before it rests for a moment, and the thread that ended it stands still before this step.
+/// Whether the next hold lasts. The lease before it lingers for a moment, and the thread that ended its hold stands still before this
+/// step.
 async fn next_hold_lasts(before: usize, bug: Option<Mutant>) -> bool {
     let locks = LockManager::in_memory();
     let request = || locks.lock("p", "k").expire(Duration::from_secs(1));
-    let guard = request().at_least(Duration::from_millis(30)).acquire().await.unwrap();
-    let next = tokio::spawn(request().acquire());
+    let guard = request().linger(Duration::from_millis(30)).acquire().await.unwrap();
     sleep(Duration::from_millis(29)).await;
     let mut task = Thread::new(bug, || drop(guard));
+    let mut next = None;
     for step in 0..Thread::STEPS {
         if step == before {
             sleep(Duration::from_millis(50)).await;
         }
         task.step();
+        next.get_or_insert_with(|| tokio::spawn(request().acquire()));
     }
-    let next = next.await.unwrap().unwrap();
+    let next = next.unwrap().await.unwrap().unwrap();
     sleep(Duration::from_secs(3)).await;
     next.is_valid()
 }

@@ -244,6 +244,20 @@ impl Shared {
         Released { owned, again: answer }
     }
 
+    /// `rest.lua`, for a shared lease.
+    pub(super) fn rest_share(&mut self, key: &str, token: &Token, kept_until: Deadline) -> bool {
+        let (now, marked) = (Moment::now(), token.to_resting());
+        if !self.has_share(key, token) {
+            return self.has_share(key, &marked);
+        }
+        let leases = self.locks.get_mut(key).map_or(&mut [][..], |lock| &mut lock.sharing.leases);
+        for lease in leases.iter_mut().filter(|lease| lease.token == *token) {
+            lease.until = lease.until.min_at(kept_until, now);
+            lease.token.clone_from(&marked);
+        }
+        true
+    }
+
     /// `shared_renew.lua`.
     pub(super) fn renew_share(&mut self, renewal: &Renewal) -> Renewed {
         if !self.has_share(&renewal.key, &renewal.token) {

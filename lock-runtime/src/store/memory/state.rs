@@ -194,6 +194,9 @@ impl Shared {
 
     /// release.lua.
     pub(super) fn release(&mut self, release: &Release, pushes: &mut Vec<Push>) -> Released {
+        if let Some(kept_until) = &release.kept_until {
+            return Released { owned: self.rest(release, **kept_until), again: None };
+        }
         if release.share.is_some() {
             return self.release_share(release, pushes);
         }
@@ -233,6 +236,21 @@ impl Shared {
         });
         self.forget_if_unused(key);
         Released { owned, again: answer }
+    }
+
+    /// rest.lua.
+    fn rest(&mut self, release: &Release, kept_until: Deadline) -> bool {
+        if release.share.is_some() {
+            return self.rest_share(&release.key, &release.token, kept_until);
+        }
+        let Some((owner, until)) = self.owner(&release.key) else { return false };
+        let marked = release.token.to_resting();
+        if owner == release.token
+            && let Some(lock) = self.locks.get_mut(&release.key)
+        {
+            lock.owner = Some((marked.clone(), until.min_at(kept_until, Moment::now())));
+        }
+        owner == release.token || owner == marked
     }
 
     pub(super) fn renew(&mut self, renewal: &Renewal) -> Renewed {

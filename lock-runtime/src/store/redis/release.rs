@@ -8,9 +8,9 @@ use super::answer::{read_freed, read_released};
 use super::link::{Called, Link, Outgoing};
 use super::reply::items;
 use super::scripts::{self, Script};
-use super::verb::{Verb, one_by_one};
+use super::verb::{Kind, Verb, one_by_one};
 use super::{RedisStore, helper_key, keys_per_lock, lock_keys, millis};
-use crate::clock::{Deadline, Moment};
+use crate::clock::{Deadline, Drift, Moment};
 use crate::share::Share;
 use crate::store::{Answer, Answers, Release, Released, Retry, StoreError, each, exactly_one};
 
@@ -18,7 +18,9 @@ impl Verb for Release {
     type Answer = Released;
 
     async fn send(store: &RedisStore, releases: &[Self], deadline: Deadline) -> Answers<Released> {
-        if releases.iter().all(Self::is_lone) {
+        if releases.iter().any(|release| release.kept_until.is_some()) {
+            store.run_rest(releases, deadline).await
+        } else if releases.iter().all(Self::is_lone) {
             store.free_then_release(releases, deadline).await
         } else {
             Ok(Box::pin(store.release_or_split(releases, deadline)).await)
@@ -33,8 +35,13 @@ impl Verb for Release {
         self.share
     }
 
+    /// A lock that is to rest is not released.
     fn token_to_release(&self) -> &str {
-        self.token.as_str()
+        if self.kept_until.is_some() { "" } else { self.token.as_str() }
+    }
+
+    fn kind(&self) -> Kind {
+        if self.kept_until.is_some() { Kind::Resting } else { Kind::of_share(self.share) }
     }
 
     /// `denied.lua` needs fewer rights, so it tries each release that the server refused for good, for whatever reason.
@@ -130,6 +137,20 @@ impl RedisStore {
         }
     }
 
+    /// Runs `rest.lua`: each lease then lasts only for as long as others are to be kept out.
+    async fn run_rest(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
+        let arguments = |link: &Link, command: &mut Cmd| rest_arguments(command, releases, link.drift);
+        let keys = (first_key(releases), 2 * releases.len());
+        let Called { value, sent, link, live, .. } = self.run(&scripts::REST, keys, arguments, deadline).await?;
+        let clock = (link.drift, live.node());
+        let answers = items(value).map_err(|_| StoreError::no_answer())?;
+        Ok(answers
+            .into_iter()
+            .zip(releases)
+            .map(|(answer, release)| read_released(answer, release, sent, clock))
+            .collect())
+    }
+
     /// Runs `release.lua`, which also passes a lock on to the first process in its queue.
     async fn run_release(&self, releases: &[Release], deadline: Deadline) -> Answers<Released> {
         let (script, keys_each) = script_of(releases);
@@ -201,6 +222,22 @@ pub(super) fn release_arguments(command: &mut Cmd, releases: &[Release]) {
 pub(super) fn free_command(release: &Release, is_known: bool) -> Cmd {
     let arguments = |command: &mut Cmd| free_arguments(command, std::slice::from_ref(release));
     if is_known { scripts::FREE.by_digest(2, &arguments) } else { scripts::FREE.by_text(2, &arguments) }
+}
+
+fn rest_arguments(command: &mut Cmd, releases: &[Release], drift: Drift) {
+    for release in releases {
+        command.arg(&*release.key);
+        helper_key(command, &release.key, "shared");
+    }
+    for release in releases {
+        let rest = release.kept_until.as_ref().map_or(Duration::ZERO, |until| until.remaining());
+        command.arg(release.token.as_str());
+        match release.share {
+            Some(share) => command.arg(share.capacity()),
+            None => command.arg(""),
+        };
+        command.arg(millis(drift.lease_for(rest)));
+    }
 }
 
 pub(super) fn free_arguments(command: &mut Cmd, releases: &[Release]) {

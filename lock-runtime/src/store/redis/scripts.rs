@@ -37,6 +37,8 @@ pub(super) static SHARED_RENEW: LazyLock<Script> =
 pub(super) static SHARED_DRAW: LazyLock<Script> =
     script!(12, "shared_draw.lua", "a0df19e44bd433680ab0dc4d455686f583a01ff7");
 
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "01be82a26b5c8d9b776097e68e698ab3675a57e2");
+
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
         let text = file.replacen("-- include queue.lua\n", include_str!("scripts/queue.lua"), 1);
@@ -115,6 +117,7 @@ mod tests {
             &SHARED_RELEASE,
             &SHARED_RENEW,
             &SHARED_DRAW,
+            &REST,
         ] {
             let digest = sha1_smol::Sha1::from(&script.text).digest().to_string();
             assert_eq!(script.digest, digest, "the digest of script {} is now {digest}", script.number);

@@ -1,17 +1,32 @@
 //! [`Verb`]: what asks, releases and renewals have in common. One command carries several of them, and a refusal is explained.
 
-use futures_util::future::{join, join_all};
+use futures_util::future::{join_all, join3};
 
 use super::RedisStore;
 use crate::clock::Deadline;
 use crate::share::Share;
 use crate::store::{Answers, StoreError, each, exactly_one};
 
+/// Which command of its verb an item goes into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Alone,
+    Shared,
+    /// The release of a lock that rests from then on, of either kind.
+    Resting,
+}
+
+impl Kind {
+    pub(super) fn of_share(share: Option<Share>) -> Self {
+        if share.is_some() { Self::Shared } else { Self::Alone }
+    }
+}
+
 /// An item of a verb: an ask, a release or a renewal.
 pub(super) trait Verb: Clone + Sync {
     type Answer: Send;
 
-    /// Sends the items to one server, in as few commands as possible. They are all shared, or all not.
+    /// Sends the items to one server, in as few commands as possible. They are all of one kind.
     fn send(
         store: &RedisStore,
         items: &[Self],
@@ -25,6 +40,11 @@ pub(super) trait Verb: Clone + Sync {
 
     fn is_shared(&self) -> bool {
         self.share().is_some()
+    }
+
+    /// Which script is for it.
+    fn kind(&self) -> Kind {
+        Kind::of_share(self.share())
     }
 
     /// The token whose lease is released when the server refuses the verb; empty where the lease stays.
@@ -43,18 +63,27 @@ impl RedisStore {
             // A script may use the keys of one hash slot only, and two locks hardly ever share a slot.
             return Ok(Box::pin(one_by_one(items, |item| self.run_together(item, deadline))).await);
         }
-        if items.iter().any(V::is_shared) && !items.iter().all(V::is_shared) {
+        let kind = items.first().map(V::kind);
+        if items.iter().any(|item| Some(item.kind()) != kind) {
             return Box::pin(self.run_apart(items, deadline)).await;
         }
         self.run_together(items, deadline).await
     }
 
-    /// Runs a verb for the shared leases among the items, and for the others.
+    /// Runs a verb for the items of each kind.
     async fn run_apart<V: Verb>(&self, items: &[V], deadline: Deadline) -> Answers<V::Answer> {
-        let (shared, others): (Vec<V>, Vec<V>) = items.iter().cloned().partition(V::is_shared);
-        let run = async |items: &[V]| each(self.run_together(items, deadline).await, items.len()).into_iter();
-        let (mut shared, mut others) = join(run(&shared), run(&others)).await;
-        Ok(items.iter().filter_map(|item| if item.is_shared() { shared.next() } else { others.next() }).collect())
+        let run = async |kind| {
+            let items: Vec<V> = items.iter().filter(|item| item.kind() == kind).cloned().collect();
+            let answers = if items.is_empty() { Ok(Vec::new()) } else { self.run_together(&items, deadline).await };
+            each(answers, items.len()).into_iter()
+        };
+        let (mut alone, mut shared, mut resting) = join3(run(Kind::Alone), run(Kind::Shared), run(Kind::Resting)).await;
+        let answer = |item: &V| match item.kind() {
+            Kind::Alone => alone.next(),
+            Kind::Shared => shared.next(),
+            Kind::Resting => resting.next(),
+        };
+        Ok(items.iter().filter_map(answer).collect())
     }
 
     /// Runs a verb on one server, and explains what the server refuses.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_runtime::LockManager;
+use lock_runtime::{LockManager, cache_lock};
 use tests::events::Events;
 use tests::server::Server;
 
@@ -61,6 +61,37 @@ async fn a_single_try_that_finds_the_lock_busy_is_no_reason_to_warn() {
     assert!(locks.lock("p", "k").try_acquire().await.unwrap().is_none());
     assert!(events.with(&["WARN"]).is_empty());
     assert_eq!(locks.stats().timeouts, 1);
+}
+
+#[cache_lock(prefix = "p", key = "held", manager = locks, timeout_ms = 10, on_fail = ())]
+async fn skipped_when_busy(locks: &LockManager) {}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_usual_on_a_normal_day_is_no_warning() {
+    let events = Events::of_this_process();
+    let (north, south) = pair();
+    let wait = Duration::from_millis(10);
+    let _permit = north.lock("p", "pool").permits(1).acquire().await.unwrap();
+    let _held = north.lock("p", "held").acquire().await.unwrap();
+    north.lock("p", "job").at_least(LONG).run(async {}).await.unwrap();
+    for locks in [&north, &south] {
+        locks.lock("p", "pool").permits(1).timeout(wait).acquire().await.unwrap_err();
+        locks.lock("p", "job").timeout(wait).acquire().await.unwrap_err();
+        skipped_when_busy(locks).await;
+    }
+    assert!(events.with(&["WARN"]).is_empty(), "{:?}", events.with(&["WARN"]));
+    for why in ["permits", "rests", "on_fail"] {
+        let told = events.with(&["INFO", "timed out, as is usual", &format!("why=\"{why}\"")]);
+        assert_eq!(told.len(), 2, "{why}: {:?}", events.with(&["timed out"]));
+    }
+    let third = LockManager::builder().in_memory_with(&north).unwrap();
+    let _own = third.lock("p", "own").acquire().await.unwrap();
+    for key in ["held", "own"] {
+        third.lock("p", key).timeout(wait).acquire().await.unwrap_err();
+    }
+    for (key, words) in [("p:held", "another holder had"), ("p:own", "this process had")] {
+        assert_eq!(events.with(&["WARN", "timed out", key, words]).len(), 1, "{:?}", events.with(&["WARN"]));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,108 @@
+//! Rule 23: a lock that rests after a hold with `at_least`. Its lease lasts only for the rest, whatever becomes of the command that says
+//! so, and of the process. Each test also shows what happens with a bug.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use server_model::ModelServer;
+use tokio::time::{Instant, sleep};
+
+use super::network::Network;
+use super::process::connect;
+use super::time::Simulated;
+use crate::mutants::{Mutant, Seeded};
+use crate::{LockManager, LockRequest};
+
+/// Longer than a shutdown lets a body go on.
+const KEPT: Duration = Duration::from_secs(10);
+/// The hold ends after this time, and other things happen so long before or after that.
+const HELD: Duration = Duration::from_secs(1);
+/// What a few messages take.
+const MESSAGES: Duration = Duration::from_millis(20);
+/// How late a process that waits may be when nobody tells it: it asks each second.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// What befalls the process of the hold.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Lives,
+    /// The command that shortens the lease is executed, and its answer is lost: the command is repeated.
+    AnswerLost,
+    /// The command is sent only a second later.
+    CutOff,
+    /// It is shut down after the hold.
+    ShutDown,
+    /// It is shut down in the hold, whose body is dropped.
+    ShutDownInside,
+    /// It dies while the lock rests.
+    Dies,
+    /// A replica takes the place of the master, and has not seen that the lock rests.
+    ReplicaTakesOver,
+}
+
+fn request(locks: &LockManager) -> LockRequest {
+    locks.lock("k", &0).timeout(KEPT * 100)
+}
+
+/// When another process gets the lock, counted from the start of the hold. It waits since a moment after that start.
+async fn passed_on(fate: Fate) -> Duration {
+    let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+    let [held, other] = ["p", "q"].map(|name| connect(&network, name));
+    let body = {
+        let (held, network) = (held.clone(), Arc::clone(&network));
+        async move {
+            sleep(HELD).await;
+            match fate {
+                Fate::AnswerLost => network.deafen("p"),
+                Fate::CutOff => network.part("p", HELD),
+                Fate::ShutDownInside => std::future::pending().await,
+                _ => drop(held),
+            }
+        }
+    };
+    let start = Instant::now();
+    let job = tokio::spawn(request(&held).at_least(KEPT).run(body));
+    sleep(MESSAGES).await;
+    let waits = tokio::spawn(request(&other).acquire());
+    sleep(HELD).await;
+    match fate {
+        Fate::ShutDown | Fate::ShutDownInside => {
+            held.shutdown().await;
+            network.part("p", KEPT * 100);
+        }
+        Fate::Dies => network.part("p", KEPT * 100),
+        Fate::ReplicaTakesOver => {
+            let owner = format!("{}.1@p", held.core().process_id());
+            network.execute(&["SET", "k:0", &owner, "PX", "30000"]);
+        }
+        _ => {}
+    }
+    waits.await.unwrap().unwrap().release().await.unwrap();
+    let passed_on = start.elapsed();
+    let _ = job.await.unwrap();
+    passed_on
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_rests_for_the_rest_of_its_time_and_no_longer() {
+    let cases = [
+        (Fate::Lives, MESSAGES, &[Mutant::RestNotPassedOn, Mutant::RestNotSent][..]),
+        (Fate::AnswerLost, MESSAGES, &[Mutant::RestNotPassedOn]),
+        (Fate::CutOff, MESSAGES, &[Mutant::RestNotPassedOn]),
+        (Fate::ShutDown, BEAT, &[Mutant::RestNotSent]),
+        (Fate::ShutDownInside, BEAT, &[Mutant::RestNotSent]),
+        (Fate::Dies, BEAT, &[Mutant::RestNotSent]),
+        (Fate::ReplicaTakesOver, MESSAGES, &[Mutant::RestUnseenByReplica]),
+    ];
+    for (fate, late, bugs) in cases {
+        for bug in std::iter::once(None).chain(bugs.iter().copied().map(Some)) {
+            let _seeded = Seeded::begin(bug);
+            let passed_on = passed_on(fate).await;
+            assert!(passed_on >= KEPT, "{fate:?} {bug:?}: {passed_on:?}");
+            assert_eq!(passed_on <= KEPT + late, bug.is_none(), "{fate:?} {bug:?}: {passed_on:?}");
+        }
+    }
+}
