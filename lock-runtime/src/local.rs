@@ -51,7 +51,7 @@ pub(crate) use early::Attendance;
 pub(crate) use handle::{HoldHandle, Reentry};
 pub(crate) use hold::{Hold, Releasing};
 pub(crate) use repeat_limit::{RepeatLimit, Warning};
-pub(crate) use resolved_request::{PrefixPlace, ResolvedRequest};
+pub(crate) use resolved_request::{IfBusy, PrefixPlace, ResolvedRequest};
 pub(crate) use schedule::{Batch, Fate, OutstandingRelease, Schedule};
 pub(crate) use slot::Slot;
 pub(crate) use terms::{Terms, Whole};

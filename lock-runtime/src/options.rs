@@ -9,7 +9,7 @@ use futures_util::future::{BoxFuture, FutureExt as _, lazy};
 use crate::engine::Engine;
 use crate::entry::{Entry, KeySet};
 use crate::held::Held;
-use crate::local::{PrefixPlace, ResolvedRequest, Terms};
+use crate::local::{IfBusy, PrefixPlace, ResolvedRequest, Terms};
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::store::Store as _;
@@ -228,7 +228,7 @@ impl LockOptions {
             expire: terms.as_ref().map_or(expire, |terms| terms.usable(expire, settings)),
             renew: self.renew.unwrap_or(true),
             fenced: self.fenced,
-            expects_failure: self.expects_failure,
+            if_busy: if self.expects_failure { IfBusy::GoesOn } else { IfBusy::Fails },
             share: self.share,
             body: body && self.on_lost == OnLost::Cancel,
             linger_cs,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::active_hold::EndedHold;
 use super::core::Core;
 use super::repeat_limit::Warning;
-use super::resolved_request::ResolvedRequest;
+use super::resolved_request::{IfBusy, ResolvedRequest};
 use super::slot::Slot;
 use crate::LockError;
 use crate::observe::{self, Path, TimedOut, metrics};
@@ -100,7 +100,7 @@ impl Core {
             let (key, holder) = (&*request.key, holder.as_deref());
             let told = TimedOut { key, waited, holder, seen, left_out };
             let is_of_permits = request.share.is_some_and(|share| share.permits().is_some());
-            match (rests, is_of_permits, request.expects_failure, held_here) {
+            match (rests, is_of_permits, request.if_busy == IfBusy::GoesOn, held_here) {
                 (true, ..) => observe::timed_out_as_usual("rests", told),
                 (_, true, ..) => observe::timed_out_as_usual("permits", told),
                 (_, _, true, _) => observe::timed_out_as_usual("on_fail", told),

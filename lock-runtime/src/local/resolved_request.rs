@@ -16,8 +16,7 @@ pub(crate) struct ResolvedRequest {
     pub(crate) expire: Duration,
     pub(crate) renew: bool,
     pub(crate) fenced: bool,
-    /// Whether the caller has something to do when the lock is busy. Then that is no reason to warn.
-    pub(crate) expects_failure: bool,
+    pub(crate) if_busy: IfBusy,
     /// `None` for the lock alone.
     pub(crate) share: Option<Share>,
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
@@ -28,6 +27,15 @@ pub(crate) struct ResolvedRequest {
     pub(crate) linger_cs: u8,
     /// How long the hold may last, and how long its lock is kept from others. Most requests say nothing of that.
     pub(crate) terms: Option<Arc<Terms>>,
+}
+
+/// What it means to the caller that the lock is busy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfBusy {
+    /// It fails, which is a reason to warn.
+    Fails,
+    /// It has something else to do.
+    GoesOn,
 }
 
 impl ResolvedRequest {

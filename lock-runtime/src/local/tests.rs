@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::ending::Ending;
 use super::lease::Fences;
-use super::resolved_request::{PrefixPlace, ResolvedRequest};
+use super::resolved_request::{IfBusy, PrefixPlace, ResolvedRequest};
 use super::upkeep::{Action, Round, Trigger};
 use crate::clock::{Deadline, Moment};
 use crate::loss_reason::LossReason;
@@ -133,7 +133,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
         expire: Duration::from_secs(30),
         renew: true,
         fenced: false,
-        expects_failure: false,
+        if_busy: IfBusy::Fails,
         share: None,
         body: false,
         linger_cs: 0,
