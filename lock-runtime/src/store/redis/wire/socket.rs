@@ -29,7 +29,8 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    #[cfg(any(test, feature = "tls"))]
+    /// By halves that only close the stream when they are gone. Those of a stream of their own kind also shut it down: a forked
+    /// child that drops its copy would end the connection of its parent.
     pub(crate) fn of(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         Self { reader: Box::new(reader), writer: Box::new(writer) }
@@ -107,10 +108,7 @@ impl Peer {
     pub(crate) async fn open(&self) -> Result<Socket, CallError> {
         let of_setup = |error: io::Error| CallError::of_setup(error.into(), self.is_tls());
         match self.addr() {
-            ConnectionAddr::Tcp(host, port) => {
-                let (reader, writer) = open_tcp(host, *port).await.map_err(of_setup)?.into_split();
-                Ok(Socket { reader: Box::new(reader), writer: Box::new(writer) })
-            }
+            ConnectionAddr::Tcp(host, port) => Ok(Socket::of(open_tcp(host, *port).await.map_err(of_setup)?)),
             #[cfg(feature = "tls")]
             ConnectionAddr::TcpTls { host, port, .. } => {
                 let config = super::tls::config(self.addr(), &self.trust)?;
@@ -121,8 +119,7 @@ impl Peer {
             ConnectionAddr::TcpTls { .. } => Err(no_tls()),
             #[cfg(unix)]
             ConnectionAddr::Unix(path) => {
-                let (reader, writer) = tokio::net::UnixStream::connect(path).await.map_err(of_setup)?.into_split();
-                Ok(Socket { reader: Box::new(reader), writer: Box::new(writer) })
+                Ok(Socket::of(tokio::net::UnixStream::connect(path).await.map_err(of_setup)?))
             }
             _ => Err(no_unix()),
         }

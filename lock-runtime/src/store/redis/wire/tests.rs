@@ -299,6 +299,24 @@ fn a_connection_ends_with_the_runtime_that_drives_it() {
     drop(far);
 }
 
+/// A forked child has the same socket as its parent.
+#[tokio::test]
+async fn whoever_drops_a_connection_leaves_it_to_others_that_have_its_socket() {
+    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = std::net::TcpStream::connect(server.local_addr().unwrap()).unwrap();
+    let (mut far, _) = server.accept().await.unwrap();
+    let mut of_parent = near.try_clone().unwrap();
+    near.set_nonblocking(true).unwrap();
+    let wire = Wire::over(Socket::of(tokio::net::TcpStream::from_std(near).unwrap()), ());
+    settled().await;
+    drop(wire);
+    settled().await;
+    std::io::Write::write_all(&mut of_parent, b"x").unwrap();
+    let mut byte = [0];
+    timeout(LONG, far.read_exact(&mut byte)).await.unwrap().unwrap();
+    assert_eq!(byte, *b"x");
+}
+
 /// A server that reads nothing must not make a process grow without end.
 #[tokio::test]
 async fn when_too_much_is_on_its_way_a_task_waits_and_what_nobody_waits_for_is_not_sent() {
