@@ -133,7 +133,7 @@ pub(super) fn connect_to(servers: &Servers, name: &str) -> LockManager {
     connect_allowing(servers.all(), name, Settings::default().max_clock_drift_ppm)
 }
 
-fn connect_to_cluster(network: &Arc<Network>, name: &str, max_clock_drift_ppm: u32) -> LockManager {
+pub(super) fn connect_to_cluster(network: &Arc<Network>, name: &str, max_clock_drift_ppm: u32) -> LockManager {
     let settings = Settings { max_clock_drift_ppm, label: name.to_owned(), ..Settings::default() };
     let process = Caller::new(name);
     let stores = cluster::stores(network, name, &settings, process.id());

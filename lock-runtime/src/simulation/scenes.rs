@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::FutureExt as _;
-use server_model::ModelServer;
+use server_model::{ModelServer, slot_of};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::network::{Conditions, Network};
-use super::process::connect;
+use super::process::{connect, connect_to_cluster};
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
+use crate::settings::Settings;
 use crate::timing::CLAIM;
 use crate::{LockError, LockGuard, LockManager};
 
@@ -66,6 +67,29 @@ async fn a_release_that_is_repeated_to_a_server_without_its_script_was_still_a_r
     network.server(|server, _| server.flush_scripts());
     network.set_conditions(Conditions::default());
     release.await.unwrap().unwrap();
+}
+
+/// Whether a release counts as one whose answer was lost, and that was sent again when the slot had another master.
+async fn is_release_before_a_move_told(bug: Option<Mutant>) -> bool {
+    let _seeded = Seeded::begin(bug);
+    let (_time, network) = world();
+    network.server(|server, _| server.set_nodes(2));
+    let locks = connect_to_cluster(&network, "p", Settings::default().max_clock_drift_ppm);
+    let guard = locks.lock("k", &0).acquire().await.unwrap();
+    network.set_conditions(Conditions { delay: Duration::from_millis(20), cut_after: 1.0, ..Conditions::default() });
+    let release = tokio::spawn(guard.release());
+    while is_locked(&network, "k:0") {
+        sleep(Duration::from_millis(1)).await;
+    }
+    network.server(|server, _| server.move_slot(slot_of(b"k:0"), 1));
+    network.set_conditions(Conditions::default());
+    release.await.unwrap().is_ok()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_repeated_behind_a_slot_that_moved_was_still_a_release() {
+    assert!(is_release_before_a_move_told(None).await);
+    assert!(!is_release_before_a_move_told(Some(Mutant::RepetitionBeforeMoveForgotten)).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -388,14 +388,6 @@ pub(super) const ALL: &[Seeded] = &[
         in_a_cluster(code("the end of a subscription is taken for a reply", Mutant::UnsubscribedIsReply, UNUSED)),
     ),
     seen_in(
-        37,
-        in_a_cluster(code(
-            "a release that was repeated before its slot moved is told as a loss",
-            Mutant::RepetitionBeforeMoveForgotten,
-            ERRORS,
-        )),
-    ),
-    seen_in(
         16_667,
         in_a_cluster(code(
             "a redirection hides that the next master did not answer",
