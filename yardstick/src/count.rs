@@ -9,6 +9,8 @@ use crate::server::Server;
 const FEW: usize = 640;
 const MANY: usize = 3200;
 
+const VALGRIND: [&str; 3] = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
+
 /// What to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
@@ -21,37 +23,57 @@ pub(crate) enum Wanted {
 pub(crate) struct Cost {
     /// `None` when they were not counted.
     pub(crate) instructions: Option<f64>,
+    /// Those of the server: `None` when they were not counted, or there is no server.
+    pub(crate) on_server: Option<f64>,
     pub(crate) allocations: f64,
 }
 
 impl Cost {
     /// The lower of two counts, each by itself.
     pub(crate) fn lower(self, other: Self) -> Self {
+        let lower = |one: Option<f64>, other: Option<f64>| one.zip(other).map(|(one, other)| one.min(other));
         Self {
-            instructions: self.instructions.zip(other.instructions).map(|(one, other)| one.min(other)),
+            instructions: lower(self.instructions, other.instructions),
+            on_server: lower(self.on_server, other.on_server),
             allocations: self.allocations.min(other.allocations),
         }
     }
 }
 
 pub(crate) fn count(case: &Case, wanted: Wanted) -> Result<Cost, String> {
-    let server = if case.is_on_server { Some(Server::start()?) } else { None };
+    let server = if case.is_on_server { Some(Server::start(&[])?) } else { None };
     let url = server.as_ref().map_or_else(|| "-".to_owned(), Server::url);
     let allocations = number(&run(&[], case, MANY, &url)?.stdout, "allocations ")? / float(MANY);
-    let instructions = match wanted {
-        Wanted::All => Some(instructions(case, &url)?),
-        Wanted::Allocations => None,
-    };
-    Ok(Cost { instructions, allocations })
+    let is_counted = wanted == Wanted::All;
+    let on_client = || per_operation(|count| on_client(case, count, &url));
+    let on_server = || per_operation(|count| on_server(case, count));
+    let instructions = is_counted.then(on_client).transpose()?;
+    let on_server = (is_counted && case.is_on_server).then(on_server).transpose()?;
+    Ok(Cost { instructions, on_server, allocations })
 }
 
 /// The instructions of the repetitions that the second run has more than the first. A run repeats half as often again before
 /// it begins to count allocations.
-fn instructions(case: &Case, url: &str) -> Result<f64, String> {
-    let valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"];
-    let [few, many] = [FEW, MANY]
-        .map(|count| run(&valgrind, case, count, url).and_then(|output| number(&output.stderr, "Collected : ")));
-    Ok((many? - few?) / (float(MANY - FEW) * 1.5))
+fn per_operation(run: impl Fn(usize) -> Result<f64, String>) -> Result<f64, String> {
+    let (few, many) = (run(FEW)?, run(MANY)?);
+    // What costs nothing may come out a little below that.
+    Ok(((many - few) / (float(MANY - FEW) * 1.5)).max(0.0))
+}
+
+/// The instructions of the process that has the locks.
+fn on_client(case: &Case, count: usize, url: &str) -> Result<f64, String> {
+    collected(&run(&VALGRIND, case, count, url)?.stderr)
+}
+
+/// The instructions of a server that does this and nothing else.
+fn on_server(case: &Case, count: usize) -> Result<f64, String> {
+    let server = Server::start(&VALGRIND)?;
+    run(&[], case, count, &server.url())?;
+    collected(&server.end()?)
+}
+
+fn collected(output: &[u8]) -> Result<f64, String> {
+    number(output, "Collected : ")
 }
 
 /// Runs a case in a process, perhaps under another program.

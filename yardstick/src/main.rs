@@ -1,4 +1,5 @@
-//! What one lock costs the client, in instructions and allocations: numbers that do not depend on how busy the machine is.
+//! What one lock costs the client and the server, in instructions, and the client in allocations: numbers that depend little on how
+//! busy the machine is.
 //!
 //! ```console
 //! $ cargo run --release -p yardstick                    # needs valgrind and redis-server; fails when something grew
@@ -9,7 +10,8 @@
 //!
 //! Each case runs in a process of its own. Instructions are those in user space, counted by valgrind's `callgrind`, of all threads
 //! of that process. A case runs twice, with more repetitions the second time, and the difference counts: it has no start and no
-//! end. The server is another process, so its work and the kernel's are not counted.
+//! end. The kernel's work is not counted. For the server's instructions the case runs twice more, with the server under valgrind
+//! and the locks without it.
 //! The same code may take up to a third more instructions on another machine. One cause: a copy of several kilobytes is one
 //! instruction for each byte, or one for 32 bytes, and glibc chooses by the processor. So what a change costs shows when the commit
 //! before it is counted on the same machine.

@@ -1,5 +1,6 @@
 //! [`Server`]: a Redis of the yardstick's own.
 
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,18 +15,24 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start() -> Result<Self, String> {
+    /// `under` another program, or by itself.
+    pub(crate) fn start(under: &[&str]) -> Result<Self, String> {
         let folder = TempDir::new().map_err(|error| format!("no folder for the server: {error}"))?;
         let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
         let port = listener.local_addr().map_err(|error| error.to_string())?.port();
         drop(listener);
-        let process = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--dir"])
+        let number = port.to_string();
+        let own = ["redis-server", "--port", &number, "--bind", "127.0.0.1", "--save", "", "--dir"];
+        let words = [under, &own].concat();
+        let Some((program, words)) = words.split_first() else { return Err("nothing to start".to_owned()) };
+        let process = Command::new(program)
+            .args(words)
             .arg(folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("redis-server can't be started; is it installed? {error}"))?;
+            .map_err(|error| format!("{program} can't be started; is it installed? {error}"))?;
         let server = Self { process, port, _folder: folder };
         let patience = Instant::now() + Duration::from_secs(10);
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -39,6 +46,18 @@ impl Server {
 
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it, and returns what it and the program above it had to say.
+    pub(crate) fn end(mut self) -> Result<Vec<u8>, String> {
+        let ended = TcpStream::connect(("127.0.0.1", self.port))
+            .and_then(|mut connection| connection.write_all(b"SHUTDOWN NOSAVE\r\n"));
+        ended.map_err(|error| format!("redis-server does not end: {error}"))?;
+        let mut said = Vec::new();
+        if let Some(stderr) = &mut self.process.stderr {
+            stderr.read_to_end(&mut said).map_err(|error| error.to_string())?;
+        }
+        Ok(said)
     }
 }
 

@@ -191,7 +191,10 @@ pub(super) const ALL: &[Seeded] = &[
     ),
     scripts(
         "free.lua does not compare the token",
-        &[("pcall('GET', KEYS[i]) == ARGV[i]", "call('EXISTS', KEYS[i]) == 1")],
+        &[
+            ("pcall('GET', KEYS[1]) == ARGV[1]", "call('EXISTS', KEYS[1]) == 1"),
+            ("pcall('GET', KEYS[i]) == ARGV[i]", "call('EXISTS', KEYS[i]) == 1"),
+        ],
         BACKED,
     ),
     seen_in(
@@ -278,7 +281,10 @@ pub(super) const ALL: &[Seeded] = &[
     seen_in(55, scripts("whoever cannot be told counts as told", &[("told > 0", "told >= 0")], REACH)),
     scripts(
         "free.lua does not look for waiters",
-        &[("local nobody_waits = call('EXISTS', unpack(KEYS, count + 1)) == 0", "local nobody_waits = true")],
+        &[
+            ("call('EXISTS', KEYS[2]) == 0", "true"),
+            ("local nobody_waits = call('EXISTS', unpack(KEYS, count + 1)) == 0", "local nobody_waits = true"),
+        ],
         PASSES_ON,
     ),
     scripts("a holder is not told that others wait", &[("tell(owner, 'wait ' .. lock)", "")], ORDER),

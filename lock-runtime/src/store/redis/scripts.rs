@@ -20,7 +20,7 @@ macro_rules! script {
 }
 
 pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "f86c78c0e12ef79172b9de493246f0c83817423b");
-pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "2d7de8989179fef87b774e36b6196cdb0afd15c8");
+pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
 pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "7db7f84c176875df25628cc6d84027b9da9287de");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "3fdb158c2d65bb050ba481ef44c76dc58a751a2b");
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "ae6841f1d9870a48950c2766f49e1143d9c6ccbf");
