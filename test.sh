@@ -321,7 +321,7 @@ by_night() {
     step "soak for ten minutes, $place" "$target/debug/soak" --modes --minutes 10 --place "$place" --seed "$((RANDOM * 4))"
   done
   end
-  step 'museum in full' story lineage
+  step 'museum in full' "$target/debug/lineage"
   step 'instructions and allocations per lock' cargo run --quiet --release -p yardstick
   step 'cargo-deny' install_deny
   step 'licences, sources, duplicates' deny

@@ -1,7 +1,7 @@
 //! The museum of published locks: five articles' algorithms, one of them in five versions, and this project's lock, all
 //! under the same faults and before the same checker.
 //!
-//! `cargo run --release -p lineage --example lineage`, with `--quick`, `--draw`, `--svg FILE`, `--seed N`. It needs a
+//! `cargo run --release -p lineage`, with `--quick`, `--draw`, `--svg FILE`, `--page FILE`, `--seed N`. It needs a
 //! redis-server on the PATH. Exit status 1: this project's lock broke a promise, or a published one was not caught where it is wrong.
 
 use std::io::{IsTerminal, Write};
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use museum::Tour;
+use museum::{Table, Tour};
 
 /// Plays published locks and this one under the same faults, and says which promises each of them breaks
 #[derive(Debug, Parser)]
@@ -27,6 +27,9 @@ struct Arguments {
     /// Write the table as a drawing
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Write what was recorded as a page for a browser, which needs no other file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "museum.html")]
+    page: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -51,11 +54,14 @@ fn main() -> ExitCode {
         println!("{}", table.drawn());
     }
     println!("{table}\n\n  seed {}, {:.0?}", arguments.seed, start.elapsed());
-    if let Some(file) = arguments.svg
-        && let Err(error) = std::fs::write(&file, museum::draw(&table))
-    {
-        eprintln!("error: {}: {error}", file.display());
-        return ExitCode::FAILURE;
+    let files = [(arguments.svg, museum::draw as fn(&Table) -> String), (arguments.page, museum::page)];
+    for (file, make) in files {
+        let Some(file) = file else { continue };
+        if let Err(error) = std::fs::write(&file, make(&table)) {
+            eprintln!("error: {}: {error}", file.display());
+            return ExitCode::FAILURE;
+        }
+        println!("  written: {}", file.display());
     }
     let mistakes = table.mistakes();
     for mistake in &mistakes {

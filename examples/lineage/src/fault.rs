@@ -57,6 +57,21 @@ impl Fault {
         }
     }
 
+    /// What is done, in a sentence.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Calm => "Nothing is done to anybody.",
+            Self::HolderKilled => "The holder is killed: while it holds, or before it hears that it does.",
+            Self::SlowHolder => "The holder's body is longer than its lease.",
+            Self::CutOff => "The holder's connection is dead for longer than its lease.",
+            Self::ReplyLost => "The reply to an acquire never arrives.",
+            Self::LateRelease => "The release arrives after the end of its lease.",
+            Self::ClocksApart => "The clocks of two processes are two seconds off.",
+            Self::WaiterKilled => "A process that waits is killed.",
+        }
+    }
+
     /// The lease that everybody asks for. Where an acquire leaves something behind it is longer than that may stay.
     pub(crate) fn lease(self) -> Duration {
         Duration::from_millis(if self == Self::ReplyLost { 4500 } else { LEASE })

@@ -2,7 +2,8 @@
 //!
 //! `published` has the locks, `hall` says where each is wrong, `fault` what is done to all of them. A cell of the table
 //! is one lock under one fault: `stage` sets it up and breaks things, `part` is what its processes do, `verdict` turns
-//! what the checker finds into promises of `docs/guarantees.md`. `tour` plays every cell; `table` and `chart` show it.
+//! what the checker finds into promises of `docs/guarantees.md`, `reel` keeps the stretch of the run that shows it. `tour` plays every
+//! cell; `table`, `chart` and `page` show it.
 
 #![allow(clippy::expect_used, reason = "a harness fails by panicking")]
 
@@ -10,9 +11,11 @@ mod chart;
 mod clock;
 mod fault;
 mod hall;
+mod page;
 mod part;
 mod patience;
 mod published;
+mod reel;
 mod stage;
 mod table;
 mod tour;
@@ -21,8 +24,10 @@ mod verdict;
 pub use chart::draw;
 pub use fault::Fault;
 pub use hall::{HALL, Plate};
+pub use page::page;
 pub use part::serve;
-pub use stage::Cell;
+pub use reel::{Kind, Reel, Step};
+pub use stage::{Cell, Finding};
 pub use table::Table;
 pub use tour::Tour;
 pub use verdict::Promise;

@@ -23,6 +23,7 @@ use crate::fault::Fault;
 use crate::hall::Plate;
 use crate::part::{Cue, Part};
 use crate::published::e_timestamp::time_of;
+use crate::reel::Reel;
 use crate::verdict::Promise;
 
 mod actor;
@@ -34,19 +35,30 @@ use scene::Scene;
 /// What was seen of one lock under one fault.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// The promises that were broken, each with the stretch of history that shows it.
-    pub broken: BTreeMap<Promise, String>,
+    /// The promises that were broken.
+    pub broken: BTreeMap<Promise, Finding>,
+    /// A stretch of the first take that broke none.
+    pub kept: Option<Reel>,
     /// How often the fault hit.
     pub hits: usize,
+}
+
+/// How a promise was broken: the stretch of history that shows it, drawn and step by step.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "the sentence above says it")]
+pub struct Finding {
+    pub drawn: String,
+    pub reel: Reel,
 }
 
 impl Cell {
     /// Adds what another take showed.
     pub(crate) fn add(&mut self, other: Self) {
         self.hits += other.hits;
-        for (promise, drawn) in other.broken {
-            self.broken.entry(promise).or_insert(drawn);
+        for (promise, finding) in other.broken {
+            self.broken.entry(promise).or_insert(finding);
         }
+        self.kept = self.kept.take().or(other.kept);
     }
 }
 
@@ -70,7 +82,10 @@ pub(crate) fn play(plate: &Plate, fault: Fault, seed: u64, test: Option<&'static
     let hits = perform(plate, fault, seed, test, folder.path());
     over.store(true, Ordering::SeqCst);
     watcher.join().expect("the watcher ends");
-    Cell { broken: judged(plate, fault, &read(plate, folder.path())), hits }
+    let history = read(plate, folder.path());
+    let broken = judged(plate, fault, &history);
+    let kept = broken.is_empty().then(|| Reel::kept(&history, fault));
+    Cell { broken, kept, hits }
 }
 
 fn perform(plate: &Plate, fault: Fault, seed: u64, test: Option<&'static str>, folder: &Path) -> usize {
@@ -144,7 +159,7 @@ fn read(plate: &Plate, folder: &Path) -> History {
     History::of(events)
 }
 
-fn judged(plate: &Plate, fault: Fault, history: &History) -> BTreeMap<Promise, String> {
+fn judged(plate: &Plate, fault: Fault, history: &History) -> BTreeMap<Promise, Finding> {
     let (tells, queues) = (plate.tells, plate.queues);
     let bounds = Bounds {
         lease: fault.lease(),
@@ -160,7 +175,8 @@ fn judged(plate: &Plate, fault: Fault, history: &History) -> BTreeMap<Promise, S
     let mut broken = BTreeMap::new();
     for violation in judge(history, &bounds) {
         let promise = Promise::broken_by(&violation, history);
-        broken.entry(promise).or_insert_with(|| draw(history, &violation));
+        let finding = || Finding { drawn: draw(history, &violation), reel: Reel::of(history, &violation) };
+        broken.entry(promise).or_insert_with(finding);
     }
     broken
 }

@@ -60,8 +60,11 @@ impl Table {
             }
             if !plate.is_published() {
                 let found = cell.broken.iter();
-                mistakes
-                    .extend(found.map(|(promise, drawn)| format!("{}, {under}: broke {promise}\n{drawn}", plate.name)));
+                mistakes.extend(
+                    found.map(|(promise, finding)| {
+                        format!("{}, {under}: broke {promise}\n{}", plate.name, finding.drawn)
+                    }),
+                );
             }
             let missed = plate.wrong_under(fault).filter(|promise| !cell.broken.contains_key(promise));
             mistakes.extend(missed.map(|promise| format!("{}, {under}: kept {promise}", plate.name)));
@@ -74,8 +77,8 @@ impl Table {
     pub fn drawn(&self) -> String {
         let mut text = String::new();
         for (name, fault, cell) in &self.cells {
-            for (promise, drawn) in &cell.broken {
-                let _ = writeln!(text, "{name}, {}: {promise}\n  {drawn}", fault.title().join(" "));
+            for (promise, finding) in &cell.broken {
+                let _ = writeln!(text, "{name}, {}: {promise}\n  {}", fault.title().join(" "), finding.drawn);
             }
         }
         text

@@ -40,6 +40,22 @@ impl Promise {
         self as u8
     }
 
+    /// What is promised, in a sentence.
+    #[must_use]
+    pub fn means(self) -> &'static str {
+        match self {
+            Self::Exclusion => "Holds of one key never overlap.",
+            Self::Fencing => "The fencing tokens of one key always grow.",
+            Self::Ownership => "Only the owner's token releases or renews.",
+            Self::Progress => "A crash delays others by a known time, and not for longer.",
+            Self::NoOrphans => "A failed acquire leaves nothing that blocks others.",
+            Self::Order => "Waiters are served first come, first served.",
+            Self::Time => "An acquire returns in time.",
+            Self::NoUnprotectedWork => "No step of a body starts after the deadline of its hold.",
+            Self::NoLeaks => "When all is released, nothing is left behind.",
+        }
+    }
+
     /// The promise that `violation` breaks.
     pub(crate) fn broken_by(violation: &Violation, history: &History) -> Self {
         match violation.check.split(' ').next() {
