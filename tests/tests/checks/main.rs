@@ -8,4 +8,5 @@ mod pages;
 mod proxy;
 mod secrets;
 mod telemetry;
+mod track_record;
 mod users_build;
