@@ -253,7 +253,7 @@ pub(super) const ALL: &[Seeded] = &[
         )),
     ),
     seen_in(
-        432,
+        7455,
         stalling(scripts(
             "a lock is passed on before the clock is read",
             &[
