@@ -36,7 +36,7 @@ use places::{Aftermath, Places, Want};
 pub(crate) use releases::Freed;
 pub(crate) use socket::{Peer, Socket, Trust};
 
-/// How many places are taken before one more task has to wait with its command.
+/// How many replies are to come before one more task has to wait with its command.
 const IN_FLIGHT: usize = 4096;
 
 /// Takes in what a server sends that is no reply.
@@ -261,14 +261,23 @@ impl Shared {
 impl State {
     /// Whether one more task may send. One that may not has to wait for room.
     fn has_room(&mut self) -> bool {
-        let has_room = self.places.count() < IN_FLIGHT;
+        let has_room = self.places.to_come() < IN_FLIGHT;
         self.is_full |= !has_room;
         has_room
     }
 
+    /// Whether tasks wait for room, and there is some. They are to be told.
+    fn has_room_again(&mut self) -> bool {
+        let has_room_again = self.is_full && self.has_room();
+        if has_room_again {
+            self.is_full = false;
+        }
+        has_room_again
+    }
+
     /// Whether nothing is on its way.
     fn is_idle(&self) -> bool {
-        !self.places.are_waiting() && self.output.is_flushed()
+        self.places.to_come() == 0 && self.output.is_flushed()
     }
 
     /// Hands the output to the socket when it `is_first`, and to the driver else.
@@ -333,8 +342,13 @@ impl Future for Answer<'_> {
 
 impl Drop for Answer<'_> {
     fn drop(&mut self) {
-        if let Some(place) = self.place {
-            self.shared.lock().leave(place);
+        let Some(place) = self.place else { return };
+        let mut state = self.shared.lock();
+        state.leave(place);
+        let has_room_again = state.has_room_again();
+        drop(state);
+        if has_room_again {
+            self.shared.has_room.notify_waiters();
         }
     }
 }

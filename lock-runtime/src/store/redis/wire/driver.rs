@@ -53,13 +53,10 @@ impl Driver {
         };
         let mut state = self.shared.lock();
         state.places.on_reply(reply, &mut self.to_wake).map_err(|_| Ended::Malformed)?;
-        let has_room = state.is_full && state.has_room();
-        if has_room {
-            state.is_full = false;
-        }
+        let has_room_again = state.has_room_again();
         drop(state);
         self.to_wake.drain(..).for_each(Waker::wake);
-        if has_room {
+        if has_room_again {
             self.shared.has_room.notify_waiters();
         }
         Ok(())

@@ -74,14 +74,9 @@ pub(super) enum Want {
 pub(super) struct Unasked;
 
 impl Places {
-    /// How many places are taken.
-    pub(super) fn count(&self) -> usize {
-        self.all.len()
-    }
-
-    /// Whether replies are to come.
-    pub(super) fn are_waiting(&self) -> bool {
-        !self.order.is_empty()
+    /// How many replies, or lists of them, are to come.
+    pub(super) fn to_come(&self) -> usize {
+        self.order.len()
     }
 
     /// Takes a place for the replies to commands that have so many bytes.

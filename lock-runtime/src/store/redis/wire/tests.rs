@@ -299,6 +299,31 @@ fn a_connection_ends_with_the_runtime_that_drives_it() {
     drop(far);
 }
 
+/// The replies may all come before the first of their tasks runs.
+#[tokio::test]
+async fn a_task_that_waits_for_room_goes_on_when_there_is_some() {
+    let (wire, mut far, _) = connected().await;
+    let sending: Vec<_> = (0..IN_FLIGHT + 10)
+        .map(|_| {
+            let wire = wire.clone();
+            tokio::spawn(async move { wire.send(&get("k")).await })
+        })
+        .collect();
+    let server = async {
+        let mut seen = 0;
+        while seen < IN_FLIGHT {
+            seen += sent_to(&mut far).await.matches("k\r").count();
+        }
+        far.write_all(":1\r\n".repeat(IN_FLIGHT).as_bytes()).await.unwrap();
+        while seen < IN_FLIGHT + 10 {
+            seen += sent_to(&mut far).await.matches("k\r").count();
+        }
+        far.write_all(":1\r\n".repeat(10).as_bytes()).await.unwrap();
+    };
+    let (replies, ()) = timeout(LONG, join(join_all(sending), server)).await.unwrap();
+    assert!(replies.into_iter().all(|reply| reply.unwrap().unwrap() == Value::Int(1)));
+}
+
 /// A forked child has the same socket as its parent.
 #[tokio::test]
 async fn whoever_drops_a_connection_leaves_it_to_others_that_have_its_socket() {
