@@ -12,6 +12,9 @@ use crate::proxy::{Direction, Fault, LineNumber, Met, Proxy};
 use history::event::{now, span};
 use history::{Recorder, What};
 
+/// Longer than all that keeps a server from its answer in one round.
+const ANSWERED: Duration = Duration::from_mins(1);
+
 /// Whoever breaks things in one round.
 #[derive(Debug)]
 pub struct Nemesis<'a> {
@@ -247,7 +250,8 @@ impl<'a> Nemesis<'a> {
         true
     }
 
-    /// Has a server do something, in a thread of its own: it may be stopped. Its effect lasts `after` its answer.
+    /// Has a server do something, in a thread of its own: it may be stopped. Its effect lasts `after` its answer, however long that
+    /// takes: a server that is stopped, or lets its clients wait, does it later all the same.
     fn tell(&mut self, strike: &Strike, command: &str, after: u64) {
         let (kind, url) = (strike.kind, self.servers[strike.victim % self.servers.len()].clone());
         let (recorder, from) = (Arc::clone(&self.recorder), now());
@@ -256,8 +260,8 @@ impl<'a> Nemesis<'a> {
         self.talks.push(std::thread::spawn(move || {
             let asked = || -> redis::RedisResult<()> {
                 let client = redis::Client::open(url)?;
-                let mut connection = client.get_connection_with_timeout(Duration::from_secs(5))?;
-                connection.set_read_timeout(Some(Duration::from_secs(5)))?;
+                let mut connection = client.get_connection_with_timeout(ANSWERED)?;
+                connection.set_read_timeout(Some(ANSWERED))?;
                 redis::cmd(&words[0]).arg(&words[1..]).query::<redis::Value>(&mut connection)?;
                 Ok(())
             };
