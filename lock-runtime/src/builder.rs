@@ -120,7 +120,7 @@ impl Builder {
     #[cfg(feature = "tls")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
     pub fn tls(mut self, config: impl Into<std::sync::Arc<rustls::ClientConfig>>) -> Self {
-        self.trust = Trust::given(config.into());
+        self.trust = Trust::in_config(config.into());
         self
     }
 

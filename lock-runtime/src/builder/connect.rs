@@ -119,8 +119,8 @@ impl Builder {
     /// # Errors
     ///
     /// [`InvalidSetting`](LockError::InvalidSetting) for a missing URL, a URL that can't be read, or any setting out of
-    /// bounds, or outside of a tokio runtime; [`Connect`](LockError::Connect) when the server refuses, lacks what locks need, or does not answer within the
-    /// [`connect_timeout`](Self::connect_timeout).
+    /// bounds, or outside of a tokio runtime; [`Connect`](LockError::Connect) when the server refuses, lacks what locks need, or
+    /// does not answer within the [`connect_timeout`](Self::connect_timeout).
     ///
     /// # Cancel safety
     ///

@@ -20,7 +20,7 @@ use crate::mutex::Mutex;
 
 mod decode;
 mod driver;
-mod encode;
+pub(crate) mod encode;
 mod output;
 mod places;
 mod releases;
@@ -33,7 +33,7 @@ mod tls;
 use driver::Driver;
 use output::Output;
 use places::{Aftermath, Places, Want};
-pub(crate) use releases::Freed;
+pub(crate) use releases::LoneRelease;
 pub(crate) use socket::{Peer, Socket, Trust};
 
 /// How many replies are to come before one more task has to wait with its command.
@@ -50,14 +50,6 @@ pub(crate) trait Hear: Send + Sync + 'static {
 /// For a connection on which nothing is pushed that matters.
 impl Hear for () {
     fn on_push(&self, _: &PushKind, _: &[Value]) {}
-}
-
-/// A lock that is to have this token for so long, if it is free.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Claim<'a> {
-    pub(crate) lock: &'a str,
-    pub(crate) token: &'a str,
-    pub(crate) millis: u64,
 }
 
 /// A connection. Clones share it, and it is closed with the last of them.
@@ -97,7 +89,7 @@ enum Ended {
 }
 
 impl Ended {
-    fn closed() -> Self {
+    fn by_close() -> Self {
         Self::from(io::Error::from(io::ErrorKind::BrokenPipe))
     }
 }
@@ -136,12 +128,25 @@ impl Wire {
 
     /// Sends a command, and waits for its reply. An error reply is a value.
     pub(crate) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
-        self.send_for(Want::One, |output| command.write_packed_command(output)).await
+        self.send_written(|output| command.write_packed_command(output)).await
     }
 
-    /// Claims a lock: `SET … NX GET PX`.
-    pub(crate) async fn claim(&self, claim: Claim<'_>) -> RedisResult<Value> {
-        self.send_for(Want::One, |output| claim.write(output)).await
+    /// The same for a command that `write` writes.
+    pub(crate) async fn send_written(&self, write: impl Fn(&mut Vec<u8>)) -> RedisResult<Value> {
+        self.send_for(Want::One, write).await
+    }
+
+    /// Sends a command that `write` writes behind another, in one piece, and waits for both replies.
+    pub(crate) async fn send_behind(&self, first: &Cmd, write: impl Fn(&mut Vec<u8>)) -> RedisResult<[Value; 2]> {
+        let both = |output: &mut Vec<u8>| {
+            first.write_packed_command(output);
+            write(output);
+        };
+        let replies = match self.send_for(Want::List(2), both).await? {
+            Value::Array(replies) => replies,
+            _ => Vec::new(),
+        };
+        Ok(<[Value; 2]>::try_from(replies).unwrap_or_default())
     }
 
     /// Sends commands in one piece, and waits for the replies to all of them.
@@ -170,14 +175,14 @@ impl Wire {
 
     /// Releases a lock by `free.lua`, together with all that goes out in the same write. The reply is what the script says to this
     /// release alone. Calls `on_script` when the release is the first of those that go together.
-    pub(crate) async fn free(&self, freed: Freed<'_>, on_script: impl Fn()) -> RedisResult<Value> {
+    pub(crate) async fn free(&self, release: LoneRelease<'_>, on_script: impl Fn()) -> RedisResult<Value> {
         self.send_by(|state| {
             if state.output.releases.is_empty() {
                 on_script();
             }
-            let is_first = state.is_idle() && !freed.are_more;
-            let place = state.places.take_apart(Want::One);
-            state.output.releases.add(freed, place);
+            let is_first = state.is_idle() && !release.are_more;
+            let place = state.places.take_for_later(Want::One);
+            state.output.releases.add(release, place);
             if state.output.releases.is_full() {
                 state.write_releases();
             }

@@ -80,13 +80,11 @@ impl Link {
         command: &Outgoing,
         deadline: Deadline,
     ) -> Result<Value, CallError> {
-        let both = behind(first, command);
         self.note_commands(1);
         let reply = pin!(async {
-            let mut replies = live.wire.send_all(&both).await?;
-            let reply = replies.pop();
-            command.on_first(live, replies.first());
-            Ok(reply.unwrap_or(Value::Nil))
+            let [answer, reply] = live.wire.send_behind(&first, |output| command.command.write(output)).await?;
+            command.on_first(live, &answer);
+            Ok(reply)
         });
         self.await_reply(live.made, deadline, reply).await
     }
@@ -99,13 +97,14 @@ impl Link {
     ) -> BoxFuture<'_, Result<Called, CallError>> {
         Box::pin(async move {
             let (live, deadline) = self.live(deadline).await?;
-            let both = behind(redis::cmd("ASKING"), &command);
             self.note_commands(1);
-            // A server that refuses `ASKING` only redirects the command: the refusal of `ASKING` says more.
-            let told = |asked, answer| if matches!(asked, Value::ServerError(_)) { asked } else { answer };
             let value = {
-                let replies = live.wire.send_all(&both);
-                let reply = pin!(async { Ok(replies.await?.into_iter().reduce(told).unwrap_or(Value::Nil)) });
+                let asking = redis::cmd("ASKING");
+                let replies = live.wire.send_behind(&asking, |output| command.command.write(output));
+                // A server that refuses `ASKING` only redirects the command: the refusal of `ASKING` says more.
+                let told =
+                    |[asked, answer]: [Value; 2]| if matches!(asked, Value::ServerError(_)) { asked } else { answer };
+                let reply = pin!(async { replies.await.map(told) });
                 self.await_reply(live.made, deadline, reply).await?
             };
             Ok(Called { value, sent: deadline.start(), repeated: false, live, link: Arc::clone(self) })
@@ -224,14 +223,6 @@ impl Link {
             live.wire.send_unread(command, on_lost);
         }
     }
-}
-
-/// A command behind another that says how the server is to take it. They go in one piece: the first counts for the very next
-/// command on the connection.
-fn behind(first: Cmd, command: &Outgoing) -> Pipeline {
-    let mut both = redis::pipe();
-    both.add_command(first).add_command(command.command.alone());
-    both
 }
 
 /// Has the server tell when somebody else changes what the next command reads.

@@ -7,7 +7,7 @@ use redis::{Cmd, RedisResult, Value};
 use super::super::hash_slot::slot_of;
 use super::super::millis;
 use super::super::release::free_command;
-use super::super::wire::{Claim, Freed, Wire};
+use super::super::wire::{LoneRelease, Wire, encode};
 use super::call::arming;
 use super::{Channel, Link, Live};
 use crate::clock::Moment;
@@ -41,32 +41,24 @@ pub(super) enum Command {
 impl Command {
     pub(super) async fn send(&self, link: &Link, wire: &Wire) -> RedisResult<Value> {
         match self {
-            Self::Own(command) => {
-                link.note_commands(1);
-                wire.send(command).await
-            }
-            Self::Claim { lock, token, millis } => {
-                link.note_commands(1);
-                wire.claim(Claim { lock, token: token.as_str(), millis: *millis }).await
-            }
             Self::Free { release, is_known } => {
                 let (lock, token) = (&*release.key, release.token.as_str());
-                let freed = Freed { lock, token, is_known: *is_known, are_more: release.beside_others };
-                wire.free(freed, || link.note_commands(1)).await
+                let lone = LoneRelease { lock, token, is_known: *is_known, are_more: release.beside_others };
+                wire.free(lone, || link.note_commands(1)).await
+            }
+            Self::Own(_) | Self::Claim { .. } => {
+                link.note_commands(1);
+                wire.send_written(|output| self.write(output)).await
             }
         }
     }
 
-    /// The command that goes out when it goes alone.
-    pub(super) fn alone(&self) -> Cmd {
+    /// Writes the command for when it goes alone.
+    pub(super) fn write(&self, output: &mut Vec<u8>) {
         match self {
-            Self::Own(command) => command.clone(),
-            Self::Claim { lock, token, millis } => {
-                let mut command = redis::cmd("SET");
-                command.arg(&**lock).arg(token.as_str()).arg("NX").arg("GET").arg("PX").arg(*millis);
-                command
-            }
-            Self::Free { release, is_known } => free_command(release, *is_known),
+            Self::Own(command) => command.write_packed_command(output),
+            Self::Claim { lock, token, millis } => encode::claim(output, lock, token.as_str(), *millis),
+            Self::Free { release, is_known } => free_command(release, *is_known).write_packed_command(output),
         }
     }
 }
@@ -103,7 +95,7 @@ impl Outgoing {
     }
 
     /// Takes in the answer to the command in front. Its refusal is no failure of the command behind it.
-    pub(super) fn on_first(&self, live: &Live, answer: Option<&Value>) {
+    pub(super) fn on_first(&self, live: &Live, answer: &Value) {
         if let (Some(slot), Some(shard)) = (self.listens, &live.shard) {
             shard.on_subscribed(slot, answer);
         }

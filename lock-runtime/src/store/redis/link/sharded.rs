@@ -47,10 +47,10 @@ impl Shard {
     }
 
     /// Takes in the answer to a subscription. A server that redirects it redirects the command behind it as well.
-    pub(super) fn on_subscribed(&self, slot: u16, answer: Option<&Value>) {
+    pub(super) fn on_subscribed(&self, slot: u16, answer: &Value) {
         match answer {
-            Some(Value::Push { kind: PushKind::SSubscribe, .. }) => drop(self.heard().insert(slot)),
-            Some(Value::ServerError(error)) if matches!(error.code(), "NOPERM" | "ERR") => {
+            Value::Push { kind: PushKind::SSubscribe, .. } => drop(self.heard().insert(slot)),
+            Value::ServerError(error) if matches!(error.code(), "NOPERM" | "ERR") => {
                 self.is_refused.store(true, Ordering::Relaxed);
             }
             _ => {}

@@ -163,7 +163,7 @@ impl Reader<'_> {
         self.skip(text.len() + 3);
         Ok(match kind {
             b'+' if text == b"OK" => Value::Okay,
-            b'+' => Value::SimpleString(owned(text)?),
+            b'+' => Value::SimpleString(text_of(text)?),
             b':' => Value::Int(number(text)?),
             b'_' => Value::Nil,
             b'$' => match length(text)? {
@@ -202,7 +202,7 @@ impl Reader<'_> {
     }
 }
 
-fn owned(text: &[u8]) -> Result<String, Malformed> {
+fn text_of(text: &[u8]) -> Result<String, Malformed> {
     String::from_utf8(text.to_vec()).map_err(|_| Malformed)
 }
 
@@ -219,7 +219,7 @@ fn push_kind(name: &Value) -> Result<PushKind, Malformed> {
         b"subscribe" => PushKind::Subscribe,
         b"ssubscribe" => PushKind::SSubscribe,
         b"sunsubscribe" => PushKind::SUnsubscribe,
-        name => PushKind::Other(owned(name)?),
+        name => PushKind::Other(text_of(name)?),
     })
 }
 

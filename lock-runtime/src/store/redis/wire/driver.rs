@@ -34,7 +34,7 @@ impl Driver {
             ready!(Pin::new(&mut self.reader).poll_read(context, &mut room))?;
             let count = room.filled().len();
             if count == 0 {
-                return Poll::Ready(Err(Ended::closed()));
+                return Poll::Ready(Err(Ended::by_close()));
             }
             self.frames.on_read(count);
             while let Some(value) = self.frames.next().map_err(|_| Ended::Malformed)? {
@@ -122,7 +122,7 @@ impl Future for Driver {
 impl Drop for Driver {
     /// Its runtime may end before the connection does. Then nobody reads any more.
     fn drop(&mut self) {
-        if let Some(aftermath) = self.shared.end(&Ended::closed()) {
+        if let Some(aftermath) = self.shared.end(&Ended::by_close()) {
             aftermath.carry_out();
         }
     }

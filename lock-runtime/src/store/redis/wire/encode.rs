@@ -1,16 +1,12 @@
 //! How commands are written: those that each lock needs, by hand. The `redis` crate writes the others.
 
-use super::Claim;
-
-impl Claim<'_> {
-    /// `SET lock token NX GET PX milliseconds`
-    pub(super) fn write(&self, output: &mut Vec<u8>) {
-        output.extend_from_slice(b"*7\r\n$3\r\nSET\r\n");
-        bulk(output, &[self.lock]);
-        bulk(output, &[self.token]);
-        output.extend_from_slice(b"$2\r\nNX\r\n$3\r\nGET\r\n$2\r\nPX\r\n");
-        number(output, self.millis);
-    }
+/// `SET lock token NX GET PX milliseconds`
+pub(crate) fn claim(output: &mut Vec<u8>, lock: &str, token: &str, millis: u64) {
+    output.extend_from_slice(b"*7\r\n$3\r\nSET\r\n");
+    bulk(output, &[lock]);
+    bulk(output, &[token]);
+    output.extend_from_slice(b"$2\r\nNX\r\n$3\r\nGET\r\n$2\r\nPX\r\n");
+    number(output, millis);
 }
 
 /// Begins a value of this kind and length.
@@ -43,7 +39,7 @@ mod tests {
         #[test]
         fn a_claim_is_written_as_the_redis_crate_writes_it(lock in ".*", token in ".*", millis: u64) {
             let mut written = Vec::new();
-            Claim { lock: &lock, token: &token, millis }.write(&mut written);
+            claim(&mut written, &lock, &token, millis);
             let mut command = redis::cmd("SET");
             command.arg(&lock).arg(&token).arg("NX").arg("GET").arg("PX").arg(millis);
             prop_assert_eq!(written, command.get_packed_command());

@@ -81,13 +81,13 @@ impl Places {
 
     /// Takes a place for the replies to commands that have so many bytes.
     pub(super) fn take(&mut self, want: Want, bytes: usize) -> usize {
-        let place = self.take_apart(want);
+        let place = self.take_for_later(want);
         self.order.push_back(Next { whose: Whose::Place(place), bytes });
         place
     }
 
     /// Takes a place for a command that goes out later, with others.
-    pub(super) fn take_apart(&mut self, want: Want) -> usize {
+    pub(super) fn take_for_later(&mut self, want: Want) -> usize {
         self.all.insert(Place::Waiting { want, got: Vec::new(), waker: None })
     }
 

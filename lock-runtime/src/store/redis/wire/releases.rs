@@ -9,9 +9,9 @@ use super::encode::{bulk, header, number};
 /// Locks in one script: more would delay the server's other clients, and the tasks whose answers come first.
 const MOST_TOGETHER: usize = 64;
 
-/// A lock that is free when nobody waits for it, and when its owner's token is this one.
+/// The release of a lock that most likely nobody waits for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Freed<'a> {
+pub(crate) struct LoneRelease<'a> {
     pub(crate) lock: &'a str,
     pub(crate) token: &'a str,
     /// Whether the server knows the script.
@@ -40,7 +40,7 @@ impl Releases {
     }
 
     /// Adds a release, whose answer is for `place`.
-    pub(super) fn add(&mut self, Freed { lock, token, is_known, .. }: Freed<'_>, place: usize) {
+    pub(super) fn add(&mut self, LoneRelease { lock, token, is_known, .. }: LoneRelease<'_>, place: usize) {
         bulk(&mut self.locks, &[lock]);
         bulk(&mut self.queues, &["{", lock, "}:queue"]);
         bulk(&mut self.tokens, &[token]);

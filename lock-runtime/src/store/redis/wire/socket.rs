@@ -47,7 +47,7 @@ pub(crate) struct Trust {
 
 impl Trust {
     #[cfg(feature = "tls")]
-    pub(crate) fn given(config: Arc<rustls::ClientConfig>) -> Self {
+    pub(crate) fn in_config(config: Arc<rustls::ClientConfig>) -> Self {
         Self { given: Some(config) }
     }
 }

@@ -181,8 +181,8 @@ async fn what_nobody_waits_for_and_is_not_answered_is_told_when_the_connection_e
     assert_eq!(heard.all(), "ended lost");
 }
 
-fn freed(lock: &str, are_more: bool) -> Freed<'_> {
-    Freed { lock, token: "tok", is_known: true, are_more }
+fn lone(lock: &str, are_more: bool) -> LoneRelease<'_> {
+    LoneRelease { lock, token: "tok", is_known: true, are_more }
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn releases_that_come_together_are_one_script_and_each_has_its_own_answer(
         let (wire, mut far, _) = connected().await;
         let scripts = std::cell::Cell::new(0);
         let on_script = || scripts.set(scripts.get() + 1);
-        let locks = ["a", "b", "c"].map(|lock| wire.free(freed(lock, true), on_script));
+        let locks = ["a", "b", "c"].map(|lock| wire.free(lone(lock, true), on_script));
         let server = async {
             let sent = sent_to(&mut far).await;
             let expected = "*12\r\n$7\r\nEVALSHA\r\n";
@@ -218,7 +218,7 @@ async fn releases_that_come_together_are_one_script_and_each_has_its_own_answer(
 #[tokio::test]
 async fn a_release_alone_goes_out_at_once_and_by_its_text_to_a_server_that_does_not_know_the_script() {
     let (wire, mut far, _) = connected().await;
-    let mut freeing = Box::pin(wire.free(Freed { is_known: false, ..freed("a", false) }, || {}));
+    let mut freeing = Box::pin(wire.free(LoneRelease { is_known: false, ..lone("a", false) }, || {}));
     assert!(futures_util::poll!(&mut freeing).is_pending());
     assert!(sent_to(&mut far).await.starts_with("*6\r\n$4\r\nEVAL\r\n"));
     far.write_all(b"*1\r\n:0\r\n").await.unwrap();
@@ -230,7 +230,7 @@ async fn a_release_alone_goes_out_at_once_and_by_its_text_to_a_server_that_does_
 async fn many_releases_are_several_scripts_and_that_of_a_task_that_is_gone_is_sent_as_well() {
     let (wire, mut far, _) = connected().await;
     let names: Vec<_> = (100..250).map(|number| number.to_string()).collect();
-    let mut freeing: Vec<_> = names.iter().map(|name| Box::pin(wire.free(freed(name, true), || {}))).collect();
+    let mut freeing: Vec<_> = names.iter().map(|name| Box::pin(wire.free(lone(name, true), || {}))).collect();
     for one in &mut freeing {
         assert!(futures_util::poll!(one).is_pending());
     }
