@@ -12,9 +12,6 @@ use crate::proxy::{Direction, Fault, LineNumber, Met, Proxy};
 use history::event::{now, span};
 use history::{Recorder, What};
 
-/// Longer than all that keeps a server from its answer in one round.
-const ANSWERED: Duration = Duration::from_mins(1);
-
 /// Whoever breaks things in one round.
 #[derive(Debug)]
 pub struct Nemesis<'a> {
@@ -250,29 +247,50 @@ impl<'a> Nemesis<'a> {
         true
     }
 
-    /// Has a server do something, in a thread of its own: it may be stopped. Its effect lasts `after` its answer, however long that
-    /// takes: a server that is stopped, or lets its clients wait, does it later all the same.
+    /// Has a server do something, in a thread of its own: it may be stopped. Its effect lasts `after` its answer.
     fn tell(&mut self, strike: &Strike, command: &str, after: u64) {
         let (kind, url) = (strike.kind, self.servers[strike.victim % self.servers.len()].clone());
-        let (recorder, from) = (Arc::clone(&self.recorder), now());
-        let words: Vec<String> = command.split(' ').map(ToOwned::to_owned).collect();
+        let (recorder, from, command) = (Arc::clone(&self.recorder), now(), command.to_owned());
         self.talks.retain(|talk| !talk.is_finished());
         self.talks.push(std::thread::spawn(move || {
-            let asked = || -> redis::RedisResult<()> {
-                let client = redis::Client::open(url)?;
-                let mut connection = client.get_connection_with_timeout(ANSWERED)?;
-                connection.set_read_timeout(Some(ANSWERED))?;
-                redis::cmd(&words[0]).arg(&words[1..]).query::<redis::Value>(&mut connection)?;
-                Ok(())
-            };
             // A server that is killed meanwhile does not do it: no harm.
-            let _ = asked();
+            let _ = answered(url, &command);
             let what = What::Fault { kind: format!("{kind:?}"), target: "server".to_owned(), from };
             note(&recorder, now() + after, what);
         }));
     }
 }
 
+/// Has a server carry out a command. It waits for the answer without a limit: a server that is stopped, or that lets its clients wait,
+/// carries out the command later. A killed server ends the connection.
+fn answered(url: String, command: &str) -> redis::RedisResult<redis::Value> {
+    let mut connection = redis::Client::open(url)?.get_connection()?;
+    let mut words = command.split(' ');
+    redis::cmd(words.next().unwrap_or_default()).arg(words.collect::<Vec<_>>()).query(&mut connection)
+}
+
 fn note(recorder: &Mutex<Recorder>, at: u64, what: What) {
     lock(recorder).note_of(at, history::claims::HARNESS, what);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Server;
+
+    /// A client with a read timeout of some seconds gives up before.
+    const STOPPED: Duration = Duration::from_secs(6);
+
+    /// Else the history says that a stall is over which is still to come.
+    #[test]
+    fn a_command_to_a_stopped_server_is_over_when_the_server_has_carried_it_out() {
+        let server = Server::start();
+        server.freeze();
+        let url = server.url();
+        let told = std::thread::spawn(move || answered(url, "PING").map(|_| now()));
+        std::thread::sleep(STOPPED);
+        let goes_on = now();
+        server.thaw();
+        assert!(told.join().unwrap().unwrap() >= goes_on);
+    }
 }
