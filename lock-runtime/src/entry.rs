@@ -7,7 +7,7 @@ use tokio::sync::OwnedMutexGuard;
 use crate::clock::{Deadline, Moment};
 use crate::engine::Engine;
 use crate::held::Held;
-use crate::local::{ResolvedRequest, answer_time};
+use crate::lock::{ResolvedRequest, answer_time};
 use crate::observe::Path;
 use crate::observe::spans::{HoldSpan, WaitSpan};
 use crate::scope::Frame;

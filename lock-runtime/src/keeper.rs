@@ -14,9 +14,11 @@ use tokio::runtime::{self, Handle};
 use tokio::time::Instant;
 
 use crate::clock::{Deadline, Moment};
-use crate::local::{Action, Batch, Core, OutstandingRelease, RepeatLimit, Round, Schedule, Slot, Trigger};
+use crate::local::{Batch, Core, OutstandingRelease, RepeatLimit, Schedule, Slot};
+use crate::lock::{Action, Round, Trigger};
 use crate::mutex::Mutex;
-use crate::store::{AnyStore, Ask, Renewal, Store};
+use crate::protocol::{Ask, Renewal};
+use crate::store::{AnyStore, Store};
 use crate::timing::{FRESH_ANSWER, LONGEST_USUAL_ANSWER, MISSED_BY_TIMERS};
 
 mod releases;
@@ -177,7 +179,7 @@ fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     if schedule.take_interruption() {
         connect_again(keeper);
     }
-    let round = Round { store: &keeper.store, deadline: keeper.by(), usual_answer: keeper.usual_answer() };
+    let round = Round { deadline: keeper.by(), usual_answer: keeper.usual_answer() };
     let mut visit = Visit { keeper, core, round, work: Work::default() };
     let found = schedule.take_due(Instant::now());
     for OutstandingRelease { slot, release, .. } in found.overdue {
@@ -192,10 +194,8 @@ fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
     for slot in if missed { core.table().all() } else { found.verify } {
         visit.next_action(slot, Trigger::Verify);
     }
-    for (entry, slot) in found.tracked {
-        if !visit.next_action(slot, Trigger::Tick) {
-            schedule.untrack(entry);
-        }
+    for slot in found.tracked {
+        visit.next_action(slot, Trigger::Tick);
     }
     for slot in found.due {
         visit.next_action(slot, Trigger::Timer);
@@ -211,17 +211,14 @@ fn trigger(keeper: &Arc<Keeper>, core: &Arc<Core>, missed: bool) -> Work {
 struct Visit<'a> {
     keeper: &'a Arc<Keeper>,
     core: &'a Arc<Core>,
-    round: Round<'a>,
+    round: Round,
     work: Work,
 }
 
 impl Visit<'_> {
-    /// Returns whether the keeper has to look at the slot again soon.
-    fn next_action(&mut self, slot: Arc<Slot>, trigger: Trigger) -> bool {
+    fn next_action(&mut self, slot: Arc<Slot>, trigger: Trigger) {
         let action = slot.next_action(trigger, &self.round);
-        let is_soon = action.is_soon();
         follow(self.keeper, self.core, slot, action, Some(&mut self.work));
-        is_soon
     }
 
     fn repeat_ask(&mut self, slot: Arc<Slot>) {
@@ -250,8 +247,8 @@ fn follow(keeper: &Arc<Keeper>, core: &Arc<Core>, slot: Arc<Slot>, action: Actio
             }
         }
         Action::Connect => connect_again(keeper),
-        Action::ReleaseLingered(lingered) => core.release_lingered(&slot, lingered),
-        Action::PassOver => core.pass_over(&slot),
+        Action::ReleaseLingered(release) => core.release_lingered(&slot, release),
+        Action::PassOver => slot.pass_over(),
         Action::EndUnused => core.end_unused(&slot),
         Action::Lost(token, reason) => core.revoke(&slot, Some(&token), reason),
     }

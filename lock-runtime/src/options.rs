@@ -9,7 +9,7 @@ use futures_util::future::{BoxFuture, FutureExt as _, lazy};
 use crate::engine::Engine;
 use crate::entry::{Entry, KeySet};
 use crate::held::Held;
-use crate::local::{IfBusy, PrefixPlace, ResolvedRequest, Terms};
+use crate::lock::{IfBusy, PrefixPlace, ResolvedRequest, Terms};
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::store::Store as _;

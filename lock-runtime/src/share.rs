@@ -1,6 +1,8 @@
 //! [`Share`]: how a lock is shared by several holders.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How a lease shares its lock with other leases. A lease without a share is exclusive: it has the lock alone.
 ///
@@ -40,5 +42,33 @@ impl Share {
     /// Whether one more lease fits beside `held` others.
     pub(crate) fn fits_beside(self, held: usize) -> bool {
         self.permits().is_none_or(|of| held < usize::try_from(of).unwrap_or(usize::MAX))
+    }
+}
+
+/// How many leases of this process share the lock of one name, in whatever mode.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedLeases(Arc<AtomicUsize>);
+
+/// One of these leases. It counts until it ends.
+#[derive(Debug)]
+pub(crate) struct CountedLease(SharedLeases);
+
+impl SharedLeases {
+    pub(crate) fn count(&self) -> CountedLease {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        CountedLease(self.clone())
+    }
+}
+
+impl CountedLease {
+    /// How many there are besides this one.
+    pub(crate) fn others(&self) -> usize {
+        self.0.0.load(Ordering::Relaxed).saturating_sub(1)
+    }
+}
+
+impl Drop for CountedLease {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -14,9 +14,11 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use super::{Entry, already_held};
+use crate::attendance::Attendance;
 use crate::clock::{Deadline, Moment};
 use crate::held::Held;
-use crate::local::{Attendance, Hold, HoldHandle, ResolvedRequest, Whole, answer_time, polled_late};
+use crate::local::{Hold, HoldHandle, polled_late};
+use crate::lock::{ResolvedRequest, Whole, answer_time};
 use crate::observe::spans::HoldSpan;
 use crate::settings::Settings;
 use crate::timing::OVERTIME;

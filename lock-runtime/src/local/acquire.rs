@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::sync::futures::Notified;
+use tokio::sync::oneshot;
 
 mod failures;
 mod place;
@@ -14,21 +15,19 @@ use failures::{comes_late, error_at_timeout, fail_fast, far_answer, forked_error
 use place::{QueuePlace, turn_of};
 use take_over::{draw_fence, take_over};
 
-use super::attempt::Attempt;
 use super::core::Core;
 use super::hold::Hold;
-use super::offer::Rejoined;
 use super::permits::OldPlace;
-use super::resolved_request::ResolvedRequest;
-use super::sibling::TurnOutcome;
-use super::slot::{Entered, Slot};
-use super::turn::{Step, Turn};
+use super::slot::{Entrance, Lock, Slot, Waiter};
+use super::turn::Turn;
 use super::waiter_limit::WaiterPermit;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
+use crate::lock::{Attempt, Entered, Joined, Rejoined, ResolvedRequest, Step, TurnOutcome};
 use crate::observe::metrics;
+use crate::protocol::{Reach, Retry, StoreError};
 use crate::share::Share;
-use crate::store::{Reach, Retry, Store, StoreError, exactly_one};
+use crate::store::{Store, exactly_one};
 use crate::timing::{SILENCE_OF_ANY_SERVER, SILENCE_OF_KNOWN_SERVER, YIELD_PATIENCE};
 
 /// Waits for the turn among the tasks of this process, then for the lease among processes.
@@ -39,7 +38,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     if core.is_closed() {
         return Err(shut_down(request));
     }
-    let mut attempt = Attempt::new(request, core.settings().command_timeout);
+    let mut attempt = Attempt::new(request, core.settings().command_timeout, Moment::now);
     if core.is_inherited_at(attempt.started) {
         return Err(forked_error(request));
     }
@@ -52,7 +51,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
         }
         let completing = {
             let begun = match entered {
-                Entered::Turn { id, has_lease } => {
+                Entrance::Found(Entered::Turn { id, has_lease }) => {
                     let turn = Turn::new(&slot, id);
                     // No command is sent that would find out about a fork. The process has the lease, and its child does not.
                     if has_lease && core.is_inherited() {
@@ -61,8 +60,8 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     let begun = if has_lease { take_over(core, turn, request, now) } else { Err(turn) };
                     begun.map_err(|turn| (turn, None))
                 }
-                Entered::Joined(joined) => Ok(Hold::joined(joined, request.body)),
-                Entered::Waiting(id, receiver, waiting) => {
+                Entrance::Found(Entered::Joined(joined)) => Ok(Hold::joined(&slot, joined, request.body)),
+                Entrance::Waits(id, receiver, waiting) => {
                     let waiting = waiting.of(request.prefix());
                     let place = QueuePlace { slot: &slot, id, receiver };
                     let turn = turn_of(pin!(place.wait(&mut attempt, now)).await, &slot, request, &attempt)?;
@@ -72,14 +71,14 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     }
                     take_over(core, turn, request, now).map_err(|turn| (turn, Some(waiting)))
                 }
-                Entered::Asked { holds } => {
+                Entrance::Found(Entered::Asked { holds }) => {
                     // Boxed, like everything that few waiters need: every waiter has room for the largest of what may wait here.
                     Box::pin(wait_for_sibling(core, &slot, holds, request, &mut attempt)).await?;
                     now = Moment::now();
                     continue;
                 }
-                Entered::Taken => return Err(taken(core, &slot, request, &attempt, true)),
-                Entered::Full(limit) => return Err(too_many(request, limit)),
+                Entrance::Found(Entered::Taken) => return Err(taken(core, &slot, request, &attempt, true)),
+                Entrance::Full(limit) => return Err(too_many(request, limit)),
             };
             match begun {
                 Ok(hold) if !hold.lacks_fence(request) => {
@@ -137,11 +136,11 @@ async fn wait_for_sibling(
     attempt: &mut Attempt,
 ) -> Result<(), LockError> {
     attempt.counts_from(core.answers());
-    let _waiting = slot.wait_as_try();
+    let _waiting = WaitingTry::begin(slot);
     loop {
         // A change that comes after the look at the slot ends the wait.
         let changed = slot.changed.notified();
-        match slot.outcome_of_turn(holds) {
+        match slot.ask(|lock| lock.outcome_of_turn(holds, slot)) {
             TurnOutcome::Open if !attempt.by().has_passed() => {
                 let _ = tokio::time::timeout(attempt.by().remaining(), changed).await;
             }
@@ -149,6 +148,22 @@ async fn wait_for_sibling(
             TurnOutcome::Held | TurnOutcome::Left => return Ok(()),
             TurnOutcome::Open | TurnOutcome::Refused => return Err(error_at_timeout(core, slot, request, attempt)),
         }
+    }
+}
+
+/// A single try that waits for the outcome of a sibling's turn.
+struct WaitingTry<'a>(&'a Slot);
+
+impl<'a> WaitingTry<'a> {
+    fn begin(slot: &'a Slot) -> Self {
+        slot.state.lock().lock.add_try();
+        Self(slot)
+    }
+}
+
+impl Drop for WaitingTry<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().lock.remove_try();
     }
 }
 
@@ -189,23 +204,22 @@ async fn drive(
                 let _ = tokio::time::timeout(pause, changed).await;
             }
             Step::Rejoin => {
-                turn = match slot.rejoin(turn, request) {
-                    Rejoined::Turn(turn) => turn,
-                    Rejoined::Joined(joined) => return Ok(Hold::joined(joined, request.body)),
-                    Rejoined::Waiting(id, receiver) => {
+                turn = match rejoin(&slot, turn, request) {
+                    Back::Turn(turn) => turn,
+                    Back::Joined(joined) => return Ok(Hold::joined(&slot, joined, request.body)),
+                    Back::Waits(place) => {
                         if waiting.is_none() {
                             waiting = Some(admit(core, request)?);
                         }
-                        let place = QueuePlace { slot: &slot, id, receiver };
                         turn_of(pin!(place.wait(attempt, *now)).await, &slot, request, attempt)?
                     }
-                    Rejoined::AnyPermit(share, place) => {
+                    Back::WaitsForAny(share, place) => {
                         drop(waiting);
                         return Box::pin(wait_for_any_permit(core, share, place, request, attempt, now)).await;
                     }
                 };
             }
-            Step::GiveUp if patient.is_none() && tried.is_try() && slot.may_be_yielded() => {
+            Step::GiveUp if patient.is_none() && tried.is_try() && slot.ask(|lock| lock.may_be_yielded(&*slot)) => {
                 patient = wait_for_yield(core, tried, attempt, *now);
                 match admit(core, tried) {
                     Ok(permit) if patient.is_some() => waiting = Some(permit),
@@ -215,7 +229,7 @@ async fn drive(
             Step::GiveUp => return Err(error_at_timeout(core, &slot, tried, attempt)),
             // A token is made once per ask, so a system call beside the round trip is acceptable.
             Step::Claim(_) | Step::Ask(_) if core.is_inherited() => return Err(forked_error(request)),
-            Step::Confirm(_) if attempt.note_outlived(slot.outlived_lease(*now)) => {
+            Step::Confirm(_) if attempt.note_outlived(slot.ask(|lock| lock.outlived_lease(*now, &*slot))) => {
                 attempt.tried = true;
                 return Err(error_at_timeout(core, &slot, request, attempt));
             }
@@ -242,6 +256,35 @@ fn register<'a>(core: &Core, slot: &'a Slot, request: &ResolvedRequest) -> Resul
     if core.is_closed() { Err(shut_down(request)) } else { Ok(changed) }
 }
 
+/// How a late task comes back that is polled at last.
+enum Back<'a> {
+    Turn(Turn),
+    /// It has the hold of other readers together with them.
+    Joined(Joined),
+    /// It waits at its old place.
+    Waits(QueuePlace<'a>),
+    /// It may have any permit of this share, and keeps its place among those who wait.
+    WaitsForAny(Share, OldPlace),
+}
+
+/// Takes in a late task that is polled at last.
+fn rejoin<'a>(slot: &'a Arc<Slot>, turn: Turn, request: &ResolvedRequest) -> Back<'a> {
+    let id = turn.id();
+    turn.defuse();
+    slot.step(|lock, out| match lock.rejoin(id, request, &**slot, out) {
+        Rejoined::Turn => Back::Turn(Turn::new(slot, id)),
+        Rejoined::Joined(joined) => Back::Joined(joined),
+        Rejoined::Waits { patience, is_too_late } => {
+            if let Some(share) = slot.share.filter(|_| slot.is_one_of_permits() && !is_too_late) {
+                return Back::WaitsForAny(share, OldPlace { id, patience });
+            }
+            let (sender, receiver) = oneshot::channel();
+            lock.add_waiter(id, Waiter { patience, ..Waiter::new(sender, request) });
+            Back::Waits(QueuePlace { slot, id, receiver })
+        }
+    })
+}
+
 /// A task that came late to a permit waits for any permit again: at its old place, and with what is left of its time.
 async fn wait_for_any_permit(
     core: &Arc<Core>,
@@ -254,15 +297,15 @@ async fn wait_for_any_permit(
     *now = Moment::now();
     let (slot, entered) = core.table().enter_again(core, request, share, place, *now);
     let (turn, waiting) = match entered {
-        Entered::Turn { id, .. } => (Turn::new(&slot, id), None),
-        Entered::Waiting(id, receiver, waiting) => {
+        Entrance::Found(Entered::Turn { id, .. }) => (Turn::new(&slot, id), None),
+        Entrance::Waits(id, receiver, waiting) => {
             let place = QueuePlace { slot: &slot, id, receiver };
             let waited = pin!(place.wait(attempt, *now)).await;
             (turn_of(waited, &slot, request, attempt)?, Some(waiting.of(request.prefix())))
         }
-        Entered::Full(limit) => return Err(too_many(request, limit)),
+        Entrance::Full(limit) => return Err(too_many(request, limit)),
         // A single try that came too late. No permit is joined.
-        Entered::Taken | Entered::Asked { .. } | Entered::Joined(_) => {
+        Entrance::Found(Entered::Taken | Entered::Asked { .. } | Entered::Joined(_)) => {
             return Err(error_at_timeout(core, &slot, request, attempt));
         }
     };
@@ -359,7 +402,7 @@ fn on_outcome(
             }
             attempt.record_success();
             if request.is_try() && slot.is_blocked_by_own_release() {
-                attempt.restart();
+                attempt.restart(Moment::now());
             }
         }
         Err(_) if core.is_inherited() => return Err(forked_error(request)),
@@ -367,7 +410,8 @@ fn on_outcome(
         Err(error) => {
             // A verb may take several commands. Perhaps only the last of them was cut short.
             let far = far_answer(core) * core.store().round_trips_of_a_verb();
-            let brief = if slot.was_answered() { SILENCE_OF_KNOWN_SERVER } else { SILENCE_OF_ANY_SERVER }.max(far);
+            let brief =
+                if slot.ask(Lock::was_answered) { SILENCE_OF_KNOWN_SERVER } else { SILENCE_OF_ANY_SERVER }.max(far);
             // Without a connection nothing was asked, so a short time does not excuse the failure.
             let is_unsent = error.reach == Reach::Unsent;
             // A command that the timeout cut short says nothing about the server.
@@ -375,7 +419,7 @@ fn on_outcome(
             if !error.out_of_time || is_unsent || !(is_cut_short || comes_late(deadline)) {
                 slot.record_failure(Some(error));
             }
-            attempt.record_failure();
+            attempt.record_failure(Moment::now());
         }
     }
     Ok(())

@@ -9,16 +9,16 @@ use futures_util::FutureExt;
 use tokio_util::task::TaskTracker;
 
 use super::counters::Counters;
-use super::forced::ForcedToken;
 use super::lingering::LingeringLeases;
 use super::repeat_limit::RepeatLimit;
 use super::schedule::Schedule;
-use super::slot::Slot;
+use super::slot::{Lock, Slot};
 use super::table::Table;
 use super::turn::Turn;
 use super::waiter_limit::WaiterLimit;
 use crate::clock::{Deadline, Moment};
 use crate::fork::Origin;
+use crate::lock::{ForcedToken, Revoked};
 use crate::loss_reason::LossReason;
 use crate::observe::{self, metrics};
 use crate::settings::Settings;
@@ -81,8 +81,8 @@ impl Core {
     /// Takes in that others wait for the key of `slot`: another process, or a task here in another mode. A lease that lingers is
     /// released.
     pub(super) fn note_others_wait(&self, slot: &Arc<Slot>) {
-        if let Some(lingered) = slot.on_contention() {
-            self.release_lingered(slot, lingered);
+        if let Some(release) = slot.on_contention() {
+            self.release_lingered(slot, release);
         }
     }
 
@@ -92,15 +92,15 @@ impl Core {
         mutant!(QueueBesideUntold => return);
         mutant!(LingersBesideOthers => return);
         for other in self.table.beside(slot) {
-            if let Some(lingered) = other.on_waiter_beside(waits) {
-                self.release_lingered(&other, lingered);
+            if let Some(release) = other.on_waiter_beside(waits) {
+                self.release_lingered(&other, release);
             }
         }
     }
 
     /// Whether a task here has the lock `key` alone, or asks for it alone.
     pub(crate) fn has_turn_here(&self, key: &str) -> bool {
-        self.table.get(key).is_some_and(|slot| slot.is_taken())
+        self.table.get(key).is_some_and(|slot| slot.ask(Lock::is_taken))
     }
 
     /// The receiver of the store's pushes and interruptions.
@@ -235,19 +235,17 @@ impl Core {
     /// whole lease). The next task's turn begins. A body under the hold is woken, and the lease is released once the
     /// body is dropped (rule 14).
     pub(crate) fn revoke(&self, slot: &Arc<Slot>, token: Option<&Token>, reason: LossReason) {
-        let Some(revoked) = slot.revoke(token, reason) else { return };
-        self.schedule.cancel(revoked.entries);
-        if let Some(hold) = revoked.hold {
+        let Some(Revoked { release, turn, hold }) = slot.revoke(token, reason) else { return };
+        if let Some(hold) = hold {
             self.note_loss(slot.key(), hold);
         }
-        slot.wake();
-        if let Some(release) = revoked.release {
+        if let Some(release) = release {
             if reason == LossReason::Forced {
                 self.release_later(release.of_forced());
             }
             self.release_later(release);
         }
-        if let Some(id) = revoked.turn {
+        if let Some(id) = turn {
             drop(Turn::new(slot, id));
         }
         self.table.forget_if_unused(slot);
@@ -255,18 +253,18 @@ impl Core {
 
     /// Whether a task of this process holds the lock, alone or shared.
     pub(super) fn is_held_here(&self, key: &str) -> bool {
-        self.slots_of(key).any(|slot| slot.is_held())
+        self.slots_of(key).any(|slot| slot.ask(Lock::is_held))
     }
 
     /// Whether this process uses `token`, in whatever mode it has the lock or asks for it.
     pub(super) fn uses(&self, key: &str, token: &Token) -> bool {
         mutant!(OtherModeIsReleased => return self.is_held_here(key));
-        self.slots_of(key).any(|slot| slot.uses(token))
+        self.slots_of(key).any(|slot| slot.ask(|lock| lock.uses(token)))
     }
 
     /// Whether this process keeps a lease of the lock, and no task of it holds the lock.
     pub(crate) fn lingers(&self, key: &str) -> bool {
-        self.slots_of(key).any(|slot| slot.lingers()) && !self.is_held_here(key)
+        self.slots_of(key).any(|slot| slot.ask(Lock::lingers)) && !self.is_held_here(key)
     }
 
     /// The slots of a lock: first that of the lock alone. The others are looked for only when that does not do.
@@ -274,14 +272,18 @@ impl Core {
         self.table.get(key).into_iter().chain(std::iter::once_with(|| self.table.sharing(key)).flatten())
     }
 
-    /// Rule L7: passes on a turn that its task did not take up in time.
-    pub(crate) fn pass_over(&self, slot: &Arc<Slot>) {
-        if let Some(release) = slot.pass_over() {
-            // A task may have read no answer because the server has not executed the command yet. So the withdrawal
-            // goes behind that command, too.
-            self.withdraw(release);
-        }
-        self.table.forget_if_unused(slot);
+    /// Ends a hold that has no user any more.
+    pub(crate) fn end_unused(&self, slot: &Arc<Slot>) {
+        let ended = slot.step(|lock, out| {
+            if let Some(id) = lock.unused_hold() {
+                slot.take_from_permits(lock, id);
+            }
+            lock.end_unused(&**slot, out)
+        });
+        let Some((id, ended)) = ended else { return };
+        let release_stale = |stale: Option<Release>, _| stale.into_iter().for_each(|stale| self.release_later(stale));
+        Turn::new(slot, id).conclude(ended, release_stale);
+        self.table().forget_if_unused(slot);
     }
 }
 
@@ -314,8 +316,9 @@ impl Events for Core {
         // Beside a lease that shares the lock, such a grant may be for one more share.
         let is_shared = sharing.iter().any(|slot| slot.has_lease());
         let has_owner = is_shared || alone.as_ref().is_some_and(|slot| slot.has_lease());
-        let is_concerned =
-            |slot: &&Arc<Slot>| !has_owner || slot.has_lease() || (is_shared && slot.may_be_granted_a_share());
+        let is_concerned = |slot: &&Arc<Slot>| {
+            !has_owner || slot.has_lease() || (is_shared && slot.ask(|lock| lock.may_be_granted_a_share(&***slot)))
+        };
         for slot in alone.iter().chain(&sharing).filter(is_concerned) {
             self.note_others_wait(slot);
         }
@@ -323,7 +326,7 @@ impl Events for Core {
 
     fn on_near(&self, key: &str, store_micros: u64) {
         for slot in self.slots_of(key) {
-            slot.on_near(store_micros);
+            slot.step(|lock, _| lock.on_near(store_micros));
         }
     }
 
@@ -331,7 +334,7 @@ impl Events for Core {
         if !self.may_be_told_of(token) {
             return;
         }
-        match self.slots_of(key).find_map(|slot| Some((slot.on_forced(token)?, slot))) {
+        match self.slots_of(key).find_map(|slot| Some((slot.step(|lock, _| lock.on_forced(token))?, slot))) {
             Some((ForcedToken::Leased, slot)) => {
                 mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)));
                 mutant!(ForcedUnchecked => self.revoke(&slot, Some(token), LossReason::Forced));
@@ -347,7 +350,7 @@ impl Events for Core {
 
     fn on_alarm(&self, key: Option<&str>) {
         let mut slots = key.map_or_else(|| self.table.all(), |key| self.table.get(key).into_iter().collect());
-        slots.retain(|slot| slot.on_alarm());
+        slots.retain(|slot| slot.step(|lock, _| lock.on_alarm()));
         if !slots.is_empty() {
             self.schedule.on_alarms(slots);
         }

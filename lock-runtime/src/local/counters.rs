@@ -1,15 +1,14 @@
-//! [`Counters`] and [`SlotCounts`]: what a manager counts, and what it tells of what it counts.
+//! [`Counters`]: what a manager counts, and what it tells of what it counts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::active_hold::EndedHold;
 use super::core::Core;
 use super::repeat_limit::Warning;
-use super::resolved_request::{IfBusy, ResolvedRequest};
-use super::slot::Slot;
+use super::slot::{Lock, Slot};
 use crate::LockError;
-use crate::observe::{self, Path, TimedOut, metrics};
+use crate::lock::{EndedHold, IfBusy, ResolvedRequest};
+use crate::observe::{self, TimedOut, metrics};
 use crate::stats::LockStats;
 use crate::store::Events;
 
@@ -22,31 +21,6 @@ pub(crate) struct Counters {
     renewals: AtomicU64,
 }
 
-/// Counts of the plain path. They are kept under a lock that is taken anyhow: the slot's, and the table's once the slot is
-/// forgotten.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SlotCounts {
-    /// How many holds there have been.
-    pub(super) holds: u64,
-    hand_overs: u64,
-    hand_offs: u64,
-}
-
-impl SlotCounts {
-    /// Counts a hold that begins.
-    pub(super) fn count(&mut self, path: Path) {
-        self.holds += 1;
-        self.hand_overs += u64::from(path == Path::HandOver);
-        self.hand_offs += u64::from(path == Path::HandOff);
-    }
-
-    pub(super) fn add(&mut self, other: Self) {
-        self.holds += other.holds;
-        self.hand_overs += other.hand_overs;
-        self.hand_offs += other.hand_offs;
-    }
-}
-
 impl Core {
     /// See [`LockManager::stats`](crate::LockManager::stats).
     pub(crate) fn stats(&self) -> LockStats {
@@ -54,7 +28,7 @@ impl Core {
         let (mut counts, slots) = self.table().all_with_counts();
         let (mut held, mut lingering) = (0, 0);
         for slot in &slots {
-            let (of_slot, users, lingers) = slot.counts();
+            let (of_slot, users, lingers) = slot.ask(Lock::counts);
             counts.add(of_slot);
             held += u64::from(users);
             lingering += u64::from(lingers);

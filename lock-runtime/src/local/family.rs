@@ -1,18 +1,15 @@
 //! [`Family`]: the slots of one name whose leases share the lock.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::oneshot;
 
 use super::core::Core;
-use super::counters::SlotCounts;
 use super::permits::{OldPlace, PermitQueue};
-use super::resolved_request::ResolvedRequest;
-use super::slot::{Entered, Slot, Waiter};
+use super::slot::{Entrance, Slot, Waiter};
 use crate::clock::Moment;
-use crate::share::Share;
-use crate::timing::TURN_PATIENCE;
+use crate::lock::{Counts, Entered, ResolvedRequest};
+use crate::share::{Share, SharedLeases};
 
 /// One slot for the readers that have one lease together, one for each reader with a lease of its own, and one for each permit.
 ///
@@ -22,34 +19,6 @@ pub(super) struct Family {
     slots: Vec<Arc<Slot>>,
     last_number: u32,
     leases: SharedLeases,
-}
-
-/// How many leases of this process share the lock of one name, in whatever mode.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SharedLeases(Arc<AtomicUsize>);
-
-/// One of these leases. It counts until it ends.
-#[derive(Debug)]
-pub(super) struct CountedLease(SharedLeases);
-
-impl SharedLeases {
-    pub(super) fn count(&self) -> CountedLease {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        CountedLease(self.clone())
-    }
-}
-
-impl CountedLease {
-    /// How many there are besides this one.
-    pub(super) fn others(&self) -> usize {
-        self.0.0.load(Ordering::Relaxed).saturating_sub(1)
-    }
-}
-
-impl Drop for CountedLease {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// The number of the slot whose readers have one lease together.
@@ -66,7 +35,7 @@ impl Family {
         request: &ResolvedRequest,
         share: Share,
         now: Moment,
-    ) -> (Arc<Slot>, Entered<'a>) {
+    ) -> (Arc<Slot>, Entrance<'a>) {
         if share != Share::READ {
             return self.enter_permit(core, request, share, None, now);
         }
@@ -87,9 +56,9 @@ impl Family {
         share: Share,
         place: Option<OldPlace>,
         now: Moment,
-    ) -> (Arc<Slot>, Entered<'a>) {
+    ) -> (Arc<Slot>, Entrance<'a>) {
         if let Some((slot, id)) = self.idle_permit(share, None) {
-            return (slot, Entered::Turn { id, has_lease: false });
+            return (slot, Entrance::Found(Entered::Turn { id, has_lease: false }));
         }
         let of_share = || self.slots.iter().filter(|slot| slot.share == Some(share));
         let first = of_share().next().map(Arc::clone);
@@ -103,31 +72,33 @@ impl Family {
         let Some(permits) = slot.permits.as_ref().filter(|_| !request.is_try()) else {
             return self.refuse_try(slot, share);
         };
-        let others =
-            permits.len() + self.slots.iter().filter(|slot| slot.share == Some(share) && !slot.is_held()).count();
+        let others = permits.len()
+            + self.slots.iter().filter(|slot| slot.share == Some(share) && !slot.ask(|lock| lock.is_held())).count();
         let waiting = match core.waiter_limit.admit(others) {
             Ok(waiting) => waiting,
-            Err(limit) => return (slot, Entered::Full(limit)),
+            Err(limit) => return (slot, Entrance::Full(limit)),
         };
         let (sender, receiver) = oneshot::channel();
-        let patience = place.map_or(TURN_PATIENCE, |place| place.patience);
-        let id = permits.add(Waiter { sender, fenced: request.fenced, patience }, place);
+        let waiter = Waiter::new(sender, request);
+        let patience = place.map_or(waiter.patience, |place| place.patience);
+        let id = permits.add(Waiter { patience, ..waiter }, place);
         // A slot that came free just before may not have seen this task.
         if let Some((idle, turn)) = self.idle_permit(share, Some(id)) {
-            return (idle, Entered::Turn { id: turn, has_lease: false });
+            return (idle, Entrance::Found(Entered::Turn { id: turn, has_lease: false }));
         }
         for slot in self.slots.iter().filter(|slot| slot.share == Some(share)) {
-            slot.state.lock().note_waiter_for_early(slot);
+            slot.step(|lock, _| lock.note_waiter_for_early());
         }
-        (slot, Entered::Waiting(id, receiver, waiting))
+        (slot, Entrance::Waits(id, receiver, waiting))
     }
 
     /// How a single try finds the permits when all of them are in use here: it waits for a task that has only asked for its permit.
-    fn refuse_try<'a>(&self, first: Arc<Slot>, share: Share) -> (Arc<Slot>, Entered<'a>) {
+    fn refuse_try<'a>(&self, first: Arc<Slot>, share: Share) -> (Arc<Slot>, Entrance<'a>) {
         let of_share = self.slots.iter().filter(|slot| slot.share == Some(share));
-        let mut found = of_share.map(|slot| (slot, slot.state.lock().refuse_try()));
+        let mut found = of_share.map(|slot| (slot, slot.ask(|lock| lock.refuse_try())));
         let asked = found.find(|(_, entered)| matches!(entered, Entered::Asked { .. }));
-        asked.map_or((first, Entered::Taken), |(slot, entered)| (Arc::clone(slot), entered))
+        let (slot, entered) = asked.map_or((first, Entered::Taken), |(slot, entered)| (Arc::clone(slot), entered));
+        (slot, Entrance::Found(entered))
     }
 
     /// A slot whose turn no task has, and the turn. For a task that waits as `waiting`, its place in the queue ends with that.
@@ -170,7 +141,7 @@ impl Family {
     /// The slot whose lease lingers: permits do not.
     pub(super) fn lingering(&self) -> Option<Arc<Slot>> {
         mutant!(LingersBesideOthers => return None);
-        self.together().filter(|slot| slot.lingers()).cloned()
+        self.together().filter(|slot| slot.ask(|lock| lock.lingers())).cloned()
     }
 
     /// The same slot, if it keeps out a request of this `share`. Readers share the lock with a lease of readers.
@@ -179,9 +150,9 @@ impl Family {
     }
 
     /// Forgets `slot` when no task uses it. Returns what it has counted.
-    pub(super) fn forget_if_unused(&mut self, slot: &Arc<Slot>) -> Option<SlotCounts> {
+    pub(super) fn forget_if_unused(&mut self, slot: &Arc<Slot>) -> Option<Counts> {
         let place = self.slots.iter().position(|listed| Arc::ptr_eq(listed, slot))?;
-        let counts = slot.counts_if_unused()?;
+        let counts = slot.ask(|lock| lock.counts_if_unused())?;
         self.slots.swap_remove(place);
         Some(counts)
     }

@@ -5,22 +5,19 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::active_hold::ActiveHold;
-use super::asking::ReleaseDone;
 use super::core::Core;
-use super::early::Early;
-use super::lease::{Fences, Lease};
-use super::resolved_request::ResolvedRequest;
 use super::slot::Slot;
-use super::terms::Terms;
 use super::turn::Turn;
 use super::watch::Lost;
+use crate::attendance::Early;
 use crate::clock::{Deadline, Moment};
+use crate::lock::{ActiveHold, Fences, Joined, Lease, ReleaseDone, ResolvedRequest, Started, Terms};
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
 use crate::observe::{Path, metrics};
+use crate::protocol::{Release, Renewal, Renewed, StoreError};
 use crate::share::Share;
-use crate::store::{Release, Renewed, Store, StoreError, exactly_one};
+use crate::store::{Store, exactly_one};
 use crate::timing::CLAIM;
 use crate::token::Token;
 use crate::{FencingToken, LockError};
@@ -57,26 +54,16 @@ struct HoldInner {
 }
 
 impl HoldHandle {
-    pub(super) fn new(
-        turn: &Turn,
-        token: Token,
-        fence: OnceLock<u64>,
-        request: &ResolvedRequest,
-        holding: Option<metrics::Holding>,
-    ) -> Self {
+    pub(super) fn new(turn: &Turn, started: Started, request: &ResolvedRequest) -> Self {
+        let Started { token, fence, holding, .. } = started;
         let (slot, id, holding) = (Arc::clone(turn.slot()), turn.id(), Mutex::new(holding));
         let (terms, early) = (request.terms.clone(), request.early());
         Self(Arc::new(HoldInner { slot, id, token, fence, terms, reentry: Reentry::new(), early, holding }))
     }
 
-    /// For a reader that has joined the hold `id` of others.
-    pub(super) fn of_reader(
-        slot: &Arc<Slot>,
-        id: u64,
-        token: Token,
-        holding: metrics::Holding,
-        early: Option<Arc<Early>>,
-    ) -> Self {
+    /// For a reader that has joined the hold of others.
+    pub(super) fn of_reader(slot: &Arc<Slot>, joined: Joined) -> Self {
+        let Joined { id, token, holding, early } = joined;
         let (slot, fence, holding) = (Arc::clone(slot), OnceLock::new(), Mutex::new(Some(holding)));
         Self(Arc::new(HoldInner { slot, id, token, fence, terms: None, reentry: Reentry::new(), early, holding }))
     }
@@ -93,11 +80,6 @@ impl HoldHandle {
     /// Whether the keeper has taken the hold back, because its task did not come (rule L7).
     pub(crate) fn is_taken_back(&self) -> bool {
         self.0.early.as_ref().is_some_and(|early| early.is_taken_back())
-    }
-
-    /// The turn that the hold has.
-    pub(super) fn turn(&self) -> Turn {
-        Turn::new(&self.0.slot, self.0.id)
     }
 
     /// Notes that a reader's part of the hold has ended.
@@ -133,7 +115,7 @@ impl HoldHandle {
             }
             ReleaseDone::StillUsed => {}
             // The hold of a plain guard was released when it was lost.
-            ReleaseDone::Unnoted => drop(slot.forget_forced(token)),
+            ReleaseDone::Unnoted => drop(slot.state.lock().lock.forget_forced(token)),
         }
     }
 
@@ -188,16 +170,13 @@ impl HoldHandle {
     }
 
     pub(crate) fn remaining_at(&self, now: Moment) -> Duration {
-        let state = self.0.slot.state.lock();
-        let ends = state.lease.as_ref().filter(|lease| self.is_on(lease)).and_then(|lease| lease.ends(now));
+        let ends = self.0.slot.ask(|lock| lock.lease_of(self.0.id)?.ends(now));
         ends.map_or(Duration::ZERO, |ends| ends.remaining_at(now))
     }
 
     /// How the task came by the hold. `None` when the hold has ended.
     pub(crate) fn path(&self) -> Option<Path> {
-        let state = self.0.slot.state.lock();
-        let hold = state.lease.as_ref()?.hold.as_ref()?;
-        (hold.id == self.0.id).then_some(hold.path)
+        self.0.slot.ask(|lock| Some(lock.lease_of(self.0.id)?.hold.as_ref()?.path))
     }
 
     /// Resolves when the hold is lost.
@@ -210,7 +189,7 @@ impl HoldHandle {
     }
 
     pub(crate) fn lost_error(&self, completed: bool) -> LockError {
-        let forced = self.0.slot.was_forced(&self.0.token);
+        let forced = self.0.slot.ask(|lock| lock.was_forced(&self.0.token));
         LockError::Lost { key: self.key().to_owned(), completed, forced, max_hold: self.spent() }
     }
 
@@ -218,27 +197,19 @@ impl HoldHandle {
     fn spent(&self) -> Option<Duration> {
         let terms = self.0.terms.as_ref()?;
         let now = Moment::now();
-        let state = self.0.slot.state.lock();
-        // The deadline may have passed without anybody having taken note of that.
-        let lease = state.lease.as_ref().filter(|lease| self.is_on(lease) && lease.has_ended(now));
-        let _ = lease.and_then(Lease::ended_hold);
-        drop(state);
+        self.0.slot.ask(|lock| {
+            // The deadline may have passed without anybody having taken note of that.
+            let lease = lock.lease_of(self.0.id).filter(|lease| lease.has_ended(now));
+            let _ = lease.and_then(Lease::ended_hold);
+        });
         terms.spent()
-    }
-
-    /// Whether `lease` carries this hold.
-    fn is_on(&self, lease: &Lease) -> bool {
-        lease.hold.as_ref().is_some_and(|hold| hold.id == self.0.id)
     }
 
     /// Refuses an extension beyond the time that the hold is allowed.
     fn check_extension(&self, lease: Duration) -> Result<(), LockError> {
         let now = Moment::now();
-        let state = self.0.slot.state.lock();
-        let hold = state.lease.as_ref().filter(|lease| self.is_on(lease)).and_then(|lease| lease.hold.as_ref());
-        let left = hold.and_then(ActiveHold::latest_end).map(|latest| latest.remaining_at(now));
-        drop(state);
-        match left {
+        let latest = self.0.slot.ask(|lock| lock.lease_of(self.0.id)?.hold.as_ref().and_then(ActiveHold::latest_end));
+        match latest.map(|latest| latest.remaining_at(now)) {
             Some(left) if lease > left => {
                 let reason = format!("{lease:?} is longer than the {left:?} that `max_hold` leaves to this hold");
                 Err(LockError::InvalidSetting { setting: "lease to extend to", reason })
@@ -263,12 +234,11 @@ impl HoldHandle {
     /// Has the store keep the lease for `lease` from now, and moves the hold's own end to `own`, which counts from now.
     async fn renew(&self, lease: Duration, own: Deadline, deadline: Deadline) -> Result<(), LockError> {
         let HoldInner { slot, token, .. } = &*self.0;
-        let renewal = slot.renewal(token.clone(), lease);
+        let (key, grace) = (Arc::clone(&slot.key), slot.core.settings().grace);
+        let renewal = Renewal { key, token: token.clone(), share: slot.share, lease, grace, arms: false };
         let mut sent = own.start();
         loop {
-            if let Some(lease) = slot.state.lock().lease.as_mut().filter(|lease| lease.token == *token) {
-                lease.note_renewal_sent(&renewal, sent);
-            }
+            slot.change_lease(token, |lease| lease.note_renewal_sent(&renewal, sent));
             match exactly_one(slot.core.store().renew(std::slice::from_ref(&renewal), deadline).await) {
                 // Something older than what is known: the store is asked once more.
                 Ok(Renewed::NotOwned | Renewed::Partial) if self.is_confirmed_after(sent) => sent = Moment::now(),
@@ -280,8 +250,7 @@ impl HoldHandle {
 
     /// Whether the lease of this hold is known by what was asked for, or pushed, after `sent`.
     pub(super) fn is_confirmed_after(&self, sent: Moment) -> bool {
-        let state = self.0.slot.state.lock();
-        state.lease.as_ref().is_some_and(|lease| self.is_on(lease) && lease.is_confirmed_after(sent))
+        self.0.slot.ask(|lock| lock.lease_of(self.0.id).is_some_and(|lease| lease.is_confirmed_after(sent)))
     }
 
     /// Takes in the store's answer to an extension, which moves the hold's own end to `own`.
@@ -309,12 +278,10 @@ impl HoldHandle {
     fn lengthen(&self, until: Deadline, own: Deadline) -> Extended {
         let mut state = self.0.slot.state.lock();
         let now = Moment::now();
-        let lease = state.lease.as_mut().filter(|lease| lease.token == self.0.token);
-        let Some(lease) = lease.filter(|lease| self.is_on(lease)) else {
-            // The hold ended while the store was asked. Its lease may have been handed over with the same token.
-            return Extended::Ended;
-        };
-        if !lease.confirm(until) {
+        let lease = state.lock.lease_of_mut(self.0.id).filter(|lease| lease.token == self.0.token);
+        // The hold may have ended while the store was asked. Its lease may have been handed over with the same token.
+        let Some(lease) = lease else { return Extended::Ended };
+        if !lease.confirm(until, now) {
             return Extended::TooLate;
         }
         if let Some(hold) = &mut lease.hold {
@@ -325,19 +292,7 @@ impl HoldHandle {
 
     /// Begins the time of a hold that was one of several keys until `now`.
     pub(crate) fn begin(&self, request: &ResolvedRequest, now: Moment) {
-        let slot = &self.0.slot;
-        let mut state = slot.state.lock();
-        let Some(lease) = state.lease.as_mut().filter(|lease| self.is_on(lease)) else { return };
-        let Some(mut hold) = lease.hold.take() else { return };
-        hold.begin(request, now);
-        if hold.terms.is_some() {
-            // The terms of this handle, because the handle reads from them why the hold was lost.
-            hold.terms.clone_from(&self.0.terms);
-        }
-        hold.confirmed = lease.is_whole_for(&hold, now).then_some(now);
-        lease.hold = Some(hold);
-        // The keeper may have known it as a hold that needs nothing for long.
-        state.track(slot);
+        self.0.slot.step(|lock, _| lock.begin_time(self.0.id, request, self.0.terms.as_ref(), now));
     }
 
     /// Has the store confirm the lease for as long as the nested `request` keeps others out. Its body starts within a command timeout.
@@ -347,8 +302,8 @@ impl HoldHandle {
         }
         let (sent, patience) = (Moment::now(), self.core().settings().command_timeout);
         let needed = request.at_least().saturating_add(patience);
-        let is_short = |lease: &Lease| self.is_on(lease) && lease.until.remaining_at(sent) < needed;
-        if !self.0.slot.state.lock().lease.as_ref().is_some_and(is_short) {
+        let is_short = |lease: &Lease| lease.until.remaining_at(sent) < needed;
+        if !self.0.slot.ask(|lock| lock.lease_of(self.0.id).is_some_and(is_short)) {
             return Ok(());
         }
         let deadline = deadline.min_at(Deadline::new(sent, patience), sent);
@@ -360,7 +315,7 @@ impl HoldHandle {
     pub(crate) fn keep_out(&self, request: &ResolvedRequest, now: Moment) {
         let Some(terms) = &request.terms else { return };
         let mut state = self.0.slot.state.lock();
-        if let Some(hold) = state.lease.as_mut().filter(|lease| self.is_on(lease)).and_then(|lease| lease.hold.as_mut())
+        if let Some(hold) = state.lock.lease_of_mut(self.0.id).and_then(|lease| lease.hold.as_mut())
             && hold.kept_until.as_ref().is_none_or(|until| until.remaining_at(now) < terms.at_least)
         {
             hold.kept_until = terms.kept_until(now);
@@ -400,9 +355,7 @@ impl HoldHandle {
             }
         };
         // Rule 20: the reserved fencing tokens are forgotten, because they are smaller than the token just drawn.
-        if let Some(lease) = inner.slot.state.lock().lease.as_mut().filter(|lease| lease.token == inner.token) {
-            lease.fences = Fences::default();
-        }
+        inner.slot.change_lease(&inner.token, |lease| lease.fences = Fences::default());
         // Two joined calls may both have drawn a token. The first token that arrives here stays.
         let _ = inner.fence.set(first);
         if is_late(deadline) {

@@ -1,24 +1,22 @@
 //! [`Hold`]: a lock in the hands of one task.
 
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, Either, Ready, ready};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::active_hold::EndedHold;
-use super::asking::ReleaseDone;
-use super::ending::{Ended, Ending};
 use super::handle::HoldHandle;
-use super::resolved_request::ResolvedRequest;
+use super::schedule::ScheduleKeys;
 use super::slot::Slot;
 use super::turn::Turn;
-use super::upkeep::ScheduleKeys;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
+use crate::lock::{Ended, EndedHold, Ending, Joined, ReleaseDone, ResolvedRequest};
 use crate::loss_reason::LossReason;
 use crate::observe;
-use crate::store::{Ask, Release, Released, Store};
+use crate::protocol::{Ask, Release, Released};
+use crate::store::Store;
 use crate::timing::{CLAIM, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
 /// The release of a hold: done, or on its way. What waits for the store is boxed, and so compiled here and not in each
@@ -40,39 +38,11 @@ impl Hold {
     /// Starts the hold on the slot's lease. `None` when the lease is gone, is not good enough (rule L1), would be one permit too many
     /// (rule S8), or has no fencing token left.
     pub(super) fn start(turn: &Turn, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
-        let mut state = turn.slot().state.lock();
-        if !state.may_act(turn.id()) {
-            return None;
-        }
-        if !state.lease.as_ref().is_some_and(|lease| lease.is_good_for(request, now) && turn.slot().has_room_on(lease))
-        {
-            return None;
-        }
-        let fence = OnceLock::new();
-        if request.fenced {
-            // Rule L2: every hold has a fencing token of its own.
-            let _ = fence.set(state.lease.as_mut()?.fences.take()?);
-        }
-        let lease = state.start(turn.id(), request, now)?;
-        lease.forget_shared_fences();
-        let (token, dead_owner) = (lease.token.clone(), lease.dead_owner.take());
-        let readers = lease.hold.as_mut().filter(|hold| hold.readers.is_some());
-        let holding = readers.and_then(|hold| hold.holding.take());
-        let called = lease.share.is_some().then(|| state.take_readers_to_call(now));
-        state.offers.take_up(turn.id(), now);
-        state.track(turn.slot());
-        let is_awaited = state.is_awaited_by_tries();
-        drop(state);
-        if is_awaited {
-            turn.slot().wake();
-        }
-        if let Some(called) = called {
-            turn.slot().call(called);
-        }
-        if let Some(owner) = dead_owner.filter(|owner| !turn.core().is_own_token(owner)) {
+        let started = turn.slot().step(|lock, out| lock.start(turn.id(), request, now, out))?;
+        if let Some(owner) = started.dead_owner.as_ref().filter(|owner| !turn.core().is_own_token(owner)) {
             observe::took_over(&request.key, owner.label().as_deref());
         }
-        Some(HoldHandle::new(turn, token, fence, request, holding))
+        Some(HoldHandle::new(turn, started, request))
     }
 
     pub(super) fn new(turn: Turn, handle: HoldHandle, body: bool) -> Self {
@@ -81,8 +51,8 @@ impl Hold {
     }
 
     /// The part of a reader that has joined the hold of others.
-    pub(super) fn joined(handle: HoldHandle, body: bool) -> Self {
-        Self::new(handle.turn(), handle, body)
+    pub(super) fn joined(slot: &Arc<Slot>, joined: Joined, body: bool) -> Self {
+        Self::new(Turn::new(slot, joined.id), HoldHandle::of_reader(slot, joined), body)
     }
 
     /// Whether its fencing token is still to be drawn.
@@ -118,33 +88,34 @@ impl Hold {
 
     fn end(mut self, beside_others: bool, now: Moment) -> Releasing {
         let Some(turn) = self.take_turn() else { return Either::Left(ready(Ok(()))) };
-        let ended = turn.slot().end(turn.id(), now);
+        let slot = Arc::clone(turn.slot());
+        let (Ended { ending, hold }, stale) = slot.step_before_cancel(|state, out| {
+            slot.take_from_permits(&mut state.lock, turn.id());
+            let mut ended = state.lock.end(turn.id(), &*slot, now, out);
+            if let Ending::Yield(release) = &mut ended.ending {
+                release.again = Some((state.lock.note_yield(release, &*slot, now), release.claim.min(CLAIM)));
+            }
+            ended
+        });
         self.handle.end_counting();
-        if matches!(ended.ending, Ending::Joint) {
-            // The turn is that of the hold, which others still have.
-            turn.defuse();
-            return Either::Left(ready(Ok(())));
-        }
-        let Ended { ending, entries, hold } = ended;
         let (pending_release, turn) = match ending {
             Ending::Free(release) => {
                 let release = Release { beside_others, ..release };
-                (PendingRelease::begin(turn.slot(), release, entries, now), None)
+                (PendingRelease::begin(&slot, release, stale, now), None)
             }
-            Ending::Yield(mut release) => {
-                let claim = release.claim.min(CLAIM);
-                let takings = turn.slot().takings();
-                release.again = Some((turn.note_yield(&release.token, claim, now), claim));
+            Ending::Yield(release) => {
                 // The turn stays with this task until the store has answered: another task could only wait for the same
                 // answer.
-                (PendingRelease::begin(turn.slot(), release, entries, now), Some((turn, takings)))
+                let takings = slot.takings();
+                (PendingRelease::begin(&slot, release, stale, now), Some((turn, takings)))
             }
             ending => {
                 mutant!(ReleasePerHold => if matches!(ending, Ending::Kept) {
                     self.handle.release_again(None);
                 });
+                slot.core.schedule().cancel(stale);
                 let lost = matches!(ending, Ending::Lost(_)).then(|| self.handle.lost_error(true));
-                turn.conclude(Ended { ending, entries, hold }, |stale, hold| self.release_lost(stale, hold));
+                turn.conclude(Ended { ending, hold }, |stale, hold| self.release_lost(stale, hold));
                 return Either::Left(ready(lost.map_or(Ok(()), Err)));
             }
         };
@@ -237,7 +208,12 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let Some(turn) = self.take_turn() else { return };
-        let ended = turn.slot().end_dropped(turn.id());
+        let slot = turn.slot();
+        let now = Moment::now();
+        let ended = slot.step(|lock, out| {
+            slot.take_from_permits(lock, turn.id());
+            lock.end_dropped(turn.id(), &**slot, now, out)
+        });
         self.handle.end_counting();
         turn.conclude(ended, |stale, hold| self.release_lost(stale, hold));
     }

@@ -6,10 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::lease::Lease;
-use super::slot::{Slot, State, Waiter};
+use super::slot::{Lock, Slot, Waiter};
 use crate::mutex::Mutex;
-use crate::observe::Path;
 
 /// The ids of a slot's own waiters never grow so large.
 const OF_PERMITS: u64 = 1 << 63;
@@ -80,26 +78,6 @@ impl PermitQueue {
     }
 }
 
-impl State {
-    /// Takes the first task of the queue of all permits for this one, which the task with the turn `turn` is about to pass on, when
-    /// no task waits for this one alone. A permit that was lost is another task's by now: its end calls nobody.
-    pub(super) fn take_from_queue(&mut self, turn: u64, slot: &Slot) {
-        if self.passes(turn)
-            && let Some(permits) = slot.permits.as_ref().filter(|_| self.waiters.is_empty())
-            && let Some((id, waiter)) = permits.pop()
-        {
-            self.add_waiter(id, waiter);
-        }
-    }
-}
-
-impl State {
-    fn passes(&self, turn: u64) -> bool {
-        mutant!(LostPermitBinds => return true);
-        self.has_turn(turn)
-    }
-}
-
 impl Slot {
     /// Whether a task may have another permit as well as this one.
     pub(super) fn is_one_of_permits(&self) -> bool {
@@ -107,18 +85,21 @@ impl Slot {
         self.permits.is_some()
     }
 
-    /// Rule S8: whether one more hold may start on a lease without a command. For the first hold the store has decided.
-    pub(super) fn has_room_on(&self, lease: &Lease) -> bool {
-        mutant!(HandOverUncounted => return true);
-        let sharing = self.share.zip(lease.counted.as_ref()).filter(|_| lease.path == Path::HandOver);
-        sharing.is_none_or(|(share, counted)| share.fits_beside(counted.others()))
+    /// Gives this permit, whose turn `turn` is about to pass on, the first task of the queue of all permits.
+    pub(super) fn take_from_permits(&self, lock: &mut Lock, turn: u64) {
+        if let Some(permits) = &self.permits
+            && lock.calls_for_any_permit(turn, self)
+            && let Some((id, waiter)) = permits.pop()
+        {
+            lock.add_waiter(id, waiter);
+        }
     }
 
     /// Takes the turn when no task has it, or has taken it up. A task that waits in the queue already leaves the queue in the
     /// same step: `None` when another slot has taken it.
     pub(super) fn take_idle_turn(&self, waiting: Option<u64>) -> Option<u64> {
-        let mut state = self.state.lock();
-        if !state.is_turn_free() {
+        let lock = &mut self.state.lock().lock;
+        if !lock.is_turn_free() {
             return None;
         }
         if let Some((id, permits)) = waiting.zip(self.permits.as_ref())
@@ -126,6 +107,6 @@ impl Slot {
         {
             return None;
         }
-        Some(state.take_turn())
+        Some(lock.take_turn())
     }
 }

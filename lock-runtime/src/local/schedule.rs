@@ -8,9 +8,9 @@ use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::slot::Slot;
-use super::upkeep::{ScheduleKeys, TimerKey};
 use crate::mutex::Mutex;
-use crate::store::{AnyStore, Release, Store};
+use crate::protocol::Release;
+use crate::store::{AnyStore, Store};
 use crate::token::Token;
 
 mod backlog;
@@ -21,6 +21,18 @@ pub(crate) use backlog::{Batch, Fate};
 pub(crate) use outstanding::OutstandingRelease;
 use state::State;
 pub(crate) use state::{Found, LastWork};
+
+/// An entry of the keeper's schedule: its time, and a number that distinguishes the entries of one time.
+pub(crate) type TimerKey = (Instant, u64);
+
+/// The entries that the keeper's schedule has for a slot.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ScheduleKeys {
+    /// The entry in the list of young holds.
+    pub(crate) tracked: Option<u64>,
+    /// The timer.
+    pub(crate) due: Option<TimerKey>,
+}
 
 /// The keeper sleeps after this many ticks without work: waking it costs more than a few ticks.
 const IDLE_TICKS: u32 = 10;
@@ -257,11 +269,6 @@ impl Schedule {
     /// Whether a connection broke, or was made again, since the last call.
     pub(crate) fn take_interruption(&self) -> bool {
         std::mem::take(&mut self.state.lock().is_interrupted)
-    }
-
-    /// Removes a slot from the list of slots to look at soon.
-    pub(crate) fn untrack(&self, entry: u64) {
-        self.state.lock().tracked.remove(&entry);
     }
 
     /// Notes that everything taken is on its way. Returns whether there were young holds since the last call.

@@ -1,34 +1,36 @@
-//! [`Slot`]: one key in use, with its queue of tasks and the state of its lease.
+//! [`Slot`]: one key in use. It drives its [`Lock`]: it tells the lock what happens, and carries out what the lock asks for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
-use super::active_hold::{ActiveHold, EndedHold};
-use super::asking::EndingToken;
 use super::core::Core;
-use super::counters::SlotCounts;
-use super::family::SharedLeases;
-use super::handle::HoldHandle;
-use super::lease::Lease;
-use super::offer::Offers;
-use super::pending_ask::PendingAsk;
+use super::lingering::Listed;
 use super::permits::PermitQueue;
-use super::resolved_request::ResolvedRequest;
+use super::schedule::ScheduleKeys;
 use super::turn::Turn;
-use super::upkeep::ScheduleKeys;
 use super::waiter_limit::{WaiterLimit, WaiterPermit};
-use crate::clock::Moment;
+use crate::clock::{Deadline, Moment};
+use crate::lock::{
+    self, Action, Effects, Entered, Env, Lease, Passed, PassedBy, ReleaseDone, ResolvedRequest, Revoked, Round, Trigger,
+};
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
-use crate::observe::Path;
-use crate::share::Share;
-use crate::store::{Release, StoreError};
-use crate::timing::TURN_PATIENCE;
+use crate::protocol::{Answer, Ask, Pushed, Reach, Release, Renewal, Renewed, StoreError};
+use crate::settings::Settings;
+use crate::share::{Share, SharedLeases};
+use crate::store::Store;
+use crate::timing::CLAIM;
 use crate::token::Token;
+
+/// Calls a task that waits: it gets the turn, or what the hold of readers has for it.
+pub(super) type Call = oneshot::Sender<Turn>;
+pub(super) type Lock = lock::Lock<Call>;
+pub(super) type Waiter = lock::Waiter<Call>;
 
 /// What this process knows about one key in use.
 #[derive(Debug)]
@@ -52,58 +54,21 @@ pub(crate) struct Slot {
     pub(super) takings: AtomicU32,
 }
 
+/// The lock, and what was arranged for it.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) waiters: BTreeMap<u64, Waiter>,
-    fenced_waiters: u32,
-    /// How many single tries wait for the outcome of the turn.
-    pub(super) waiting_tries: u32,
-    last_id: u64,
-    /// The id of the task that has the turn.
-    pub(super) turn: Option<u64>,
-    pub(super) offers: Offers,
-    pub(super) counts: SlotCounts,
-    /// The slot's entry in the keeper's list of slots to look at soon.
-    pub(super) tracked: Option<u64>,
-    /// Boxed: there is none while a lease is held.
-    pub(super) pending: Option<Box<PendingAsk>>,
-    pub(super) lease: Option<Lease>,
-    /// Why the last command to the store failed. Boxed, like all that most slots never have.
-    pub(super) failure: Option<Box<StoreError>>,
-    /// Whether the last lease ended because another process waited.
-    pub(super) has_yielded: bool,
-    /// Since when nothing is known of the store, if a try was given up because its task read no answer in time.
-    pub(super) unread_since: Option<Box<Moment>>,
-    /// Tokens that are being released.
-    pub(super) ending: Vec<EndingToken>,
-    /// The tokens whose lock was released by force, as a message says. Each stays here until the user of its hold is gone, or
-    /// until the store says that the message was wrong.
-    pub(super) forced: Vec<Token>,
+    pub(super) lock: Lock,
+    pub(super) entries: ScheduleKeys,
+    /// The place of its lease among those that linger.
+    pub(super) listed: Option<Listed>,
 }
 
-#[derive(Debug)]
-pub(super) struct Waiter {
-    pub(super) sender: oneshot::Sender<Turn>,
-    pub(super) fenced: bool,
-    /// How long the task may take to come when it is called.
-    pub(super) patience: Duration,
-}
-
-/// The outcome of entering a slot.
-pub(super) enum Entered<'a> {
-    /// The task has the turn at once, under this id, and perhaps a lease that lingered.
-    Turn { id: u64, has_lease: bool },
-    /// The task has the hold of other readers together with them.
-    Joined(HoldHandle),
-    /// The task waits under this id, in the slot's queue or in that of all permits.
-    Waiting(u64, oneshot::Receiver<Turn>, WaiterPermit<'a>),
-    /// A task here holds the lock, and this task does not want to wait.
-    Taken,
-    /// The same, but the task with the turn does not hold the lock yet. A single try waits for the outcome of that turn. So many
-    /// holds there were before.
-    Asked { holds: u64 },
-    /// The waiter limit is reached.
-    Full(usize),
+/// What is left to do when the state is unlocked.
+struct Rest {
+    /// The schedule entries that the keeper no longer needs.
+    stale: ScheduleKeys,
+    /// Whether one more lease lingers.
+    is_newly_listed: bool,
 }
 
 impl Slot {
@@ -125,42 +90,66 @@ impl Slot {
         &self.key
     }
 
+    /// Asks the lock, and changes nothing.
+    pub(super) fn ask<T>(&self, question: impl FnOnce(&Lock) -> T) -> T {
+        question(&self.state.lock().lock)
+    }
+
+    /// One step of the lock, with all that follows from it.
+    pub(super) fn step<T>(self: &Arc<Self>, step: impl FnOnce(&mut Lock, &mut Effects<Call>) -> T) -> T {
+        let (result, stale) = self.step_before_cancel(|state, out| step(&mut state.lock, out));
+        self.core.schedule().cancel(stale);
+        result
+    }
+
+    /// The same, but the caller cancels the schedule entries that it gets.
+    pub(super) fn step_before_cancel<T>(
+        self: &Arc<Self>,
+        step: impl FnOnce(&mut State, &mut Effects<Call>) -> T,
+    ) -> (T, ScheduleKeys) {
+        let mut effects = Effects::default();
+        let mut state = self.state.lock();
+        let result = step(&mut state, &mut effects);
+        let rest = state.arrange(self, &effects);
+        drop(state);
+        if effects.wakes {
+            self.changed.notify_waiters();
+        }
+        self.call(effects.calls);
+        effects.early.into_iter().for_each(std::task::Waker::wake);
+        if let Some(waits) = effects.refused_permit {
+            self.core.tell_queues_beside(self, waits);
+        }
+        if effects.lingers {
+            self.core.on_linger_began(self, rest.is_newly_listed);
+        }
+        (result, rest.stale)
+    }
+
+    /// Changes the lease of `token`, if the slot has it.
+    pub(super) fn change_lease(&self, token: &Token, change: impl FnOnce(&mut Lease)) {
+        if let Some(lease) = self.state.lock().lock.lease_mut().filter(|lease| lease.token == *token) {
+            change(lease);
+        }
+    }
+
+    /// Calls tasks that wait.
+    fn call(self: &Arc<Self>, calls: Vec<(u64, Call)>) {
+        for (id, call) in calls {
+            // When a task is gone, its turn is dropped here. That turn is not the slot's turn, and no hold waits for the task.
+            drop(call.send(Turn::new(self, id)));
+        }
+    }
+
     /// Makes the task that drives the store, and the tasks that watch the hold, look again.
     pub(crate) fn wake(&self) {
         self.changed.notify_waiters();
     }
 
-    pub(super) fn enter<'a>(
-        self: &Arc<Self>,
-        waiter_limit: &'a WaiterLimit,
-        request: &ResolvedRequest,
-        now: Moment,
-    ) -> Entered<'a> {
-        let mut state = self.state.lock();
-        if request.joins_readers()
-            && let Some(joined) = state.join(self, request, now)
-        {
-            return Entered::Joined(joined);
-        }
-        // A turn that no task here has taken up goes to the first task that comes.
-        if state.is_turn_free() {
-            let id = state.take_turn();
-            return Entered::Turn { id, has_lease: state.reuse_lingering() };
-        }
-        if request.is_try() {
-            return state.refuse_try();
-        }
-        // The task with the turn waits, too, unless it holds the lock.
-        let others = state.waiters.len() + usize::from(!state.is_held());
-        let waiting = match waiter_limit.admit(others) {
-            Ok(waiting) => waiting,
-            Err(limit) => return Entered::Full(limit),
-        };
-        let (sender, receiver) = oneshot::channel();
-        let id = state.new_id();
-        state.add_waiter(id, Waiter { sender, fenced: request.fenced, patience: TURN_PATIENCE });
-        state.note_waiter_for_early(self);
-        Entered::Waiting(id, receiver, waiting)
+    /// How often a turn was taken from a late task so far. While this number stays the same, a task's command is still
+    /// wanted.
+    pub(super) fn takings(&self) -> u32 {
+        self.takings.load(Ordering::Relaxed)
     }
 
     pub(super) fn leave(&self, id: u64) {
@@ -169,101 +158,34 @@ impl Slot {
             permits.remove(id);
             return;
         }
-        self.state.lock().remove_waiter(id);
-    }
-
-    /// Whether a task here has the turn.
-    pub(super) fn is_taken(&self) -> bool {
-        self.state.lock().turn.is_some()
-    }
-
-    /// Whether a task here has the turn, and no lease yet: it asks, or is about to.
-    pub(super) fn waits(&self) -> bool {
-        let state = self.state.lock();
-        state.turn.is_some() && state.lease.is_none()
-    }
-
-    /// What the slot has counted, when no task uses it.
-    pub(super) fn counts_if_unused(&self) -> Option<SlotCounts> {
-        let state = self.state.lock();
-        let State { turn, waiters, offers, pending, lease, ending, .. } = &*state;
-        let is_unused = turn.is_none()
-            && waiters.is_empty()
-            && !offers.has_late()
-            && pending.is_none()
-            && lease.is_none()
-            && ending.is_empty();
-        is_unused.then_some(state.counts)
-    }
-
-    /// What the slot has counted, how many tasks hold the lock, and whether its lease lingers.
-    pub(super) fn counts(&self) -> (SlotCounts, u32, bool) {
-        let state = self.state.lock();
-        let hold = state.lease.as_ref().and_then(|lease| lease.hold.as_ref());
-        (state.counts, hold.map_or(0, ActiveHold::users), state.lingers())
-    }
-
-    /// Whether a task here holds the lock.
-    pub(super) fn is_held(&self) -> bool {
-        self.state.lock().is_held()
-    }
-
-    /// Passes the turn `id` to the next waiter.
-    ///
-    /// When there is no next waiter, it returns what is left to release. A turn that was taken away passes nothing on.
-    fn pass(self: &Arc<Self>, id: u64, passed_by: PassedBy) -> Passed {
-        let mut id = id;
-        loop {
-            let mut state = self.state.lock();
-            let was_late = passed_by == PassedBy::Task && state.offers.forget(id);
-            if self.share.is_some() && state.forget_called(id) {
-                return Passed::LeftNobody;
-            }
-            if state.turn != Some(id) {
-                return Passed::Revoked { was_late };
-            }
-            if let Some(lease) = &mut state.lease {
-                lease.fresh = false;
-            }
-            state.take_from_queue(id, self);
-            let Some((&next, _)) = state.waiters.first_key_value() else {
-                if state.offer_to_late(self) {
-                    return Passed::On;
-                }
-                state.turn = None;
-                state.offers.reset();
-                let tracked = state.tracked.take();
-                let pending = state.pending.take().filter(|pending| pending.may_stand());
-                let withdrawal = pending.map(|pending| pending.withdrawal(&self.key));
-                return Passed::Nobody { withdrawal, lease_left: state.lease.is_some(), tracked };
-            };
-            let waiter = state.remove_waiter(next);
-            state.turn = Some(next);
-            state.offers.make_to_next(waiter.as_ref().map_or(TURN_PATIENCE, |waiter| waiter.patience));
-            state.track(self);
-            drop(state);
-            let Some(waiter) = waiter else { continue };
-            match waiter.sender.send(Turn::new(self, next)) {
-                Ok(()) => return Passed::On,
-                Err(unclaimed) => {
-                    // Rule L5: a waiter that is gone is skipped, so pass its turn on.
-                    unclaimed.defuse();
-                    mutant!(DeadTurnNotPassed => return Passed::On);
-                    id = next;
-                }
-            }
-        }
+        self.state.lock().lock.leave(id);
     }
 
     /// Passes the turn `id` on, and releases or withdraws what no task needs any more.
-    pub(super) fn pass_on(self: &Arc<Self>, id: u64, passed_by: PassedBy) {
+    pub(super) fn pass_on(self: &Arc<Self>, id: u64) {
+        let passed = self.step(|lock, _| self.pass(lock, id, PassedBy::Task));
+        self.on_passed(passed, PassedBy::Task);
+    }
+
+    fn pass(&self, lock: &mut Lock, id: u64, passed_by: PassedBy) -> Passed<Call> {
+        self.take_from_permits(lock, id);
+        lock.pass(id, passed_by, self)
+    }
+
+    fn on_passed(self: &Arc<Self>, mut passed: Passed<Call>, passed_by: PassedBy) {
         let core = &self.core;
-        match self.pass(id, passed_by) {
-            Passed::On | Passed::Revoked { was_late: false } => {}
+        while let Passed::To(next, call) = passed {
+            let Err(unclaimed) = call.send(Turn::new(self, next)) else { return };
+            // Rule L5: a waiter that is gone is skipped, so pass its turn on.
+            unclaimed.defuse();
+            mutant!(DeadTurnNotPassed => return);
+            passed = self.step(|lock, _| self.pass(lock, next, passed_by));
+        }
+        match passed {
+            Passed::To(..) | Passed::ToLate | Passed::Revoked { was_late: false } => {}
             Passed::Revoked { was_late: true } => core.table().forget_if_unused(self),
             Passed::LeftNobody => core.end_unused(self),
-            Passed::Nobody { withdrawal, lease_left, tracked } => {
-                core.schedule().cancel(ScheduleKeys { tracked, due: None });
+            Passed::Nobody { withdrawal, lease_left } => {
                 if let Some(withdrawal) = withdrawal {
                     core.withdraw(withdrawal);
                 }
@@ -277,160 +199,298 @@ impl Slot {
         }
     }
 
+    /// Rule L7: passes on a turn that its task did not take up in time.
+    pub(crate) fn pass_over(self: &Arc<Self>) {
+        let passed_over = self.step(|lock, out| {
+            let (id, release) = lock.pass_over(self.env(), out)?;
+            Some((self.pass(lock, id, PassedBy::Keeper), release))
+        });
+        if let Some((passed, release)) = passed_over {
+            self.on_passed(passed, PassedBy::Keeper);
+            if let Some(release) = release {
+                // A task may have read no answer because the server has not executed the command yet. So the withdrawal
+                // goes behind that command, too.
+                self.core.withdraw(release);
+            }
+        }
+        self.core.table().forget_if_unused(self);
+    }
+
     /// Fails all waiters.
     pub(crate) fn close(&self) {
-        let waiters = {
-            let mut state = self.state.lock();
-            state.offers.forget_all();
-            state.take_waiters()
-        };
+        let waiters: BTreeMap<u64, Waiter> = self.state.lock().lock.close();
         drop(waiters);
         if let Some(permits) = &self.permits {
             permits.close();
         }
-        self.changed.notify_waiters();
+        self.wake();
     }
 
     /// Takes a lease that no task uses, for its release.
-    pub(crate) fn take_unused_lease(&self) -> Option<Release> {
-        let mut state = self.state.lock();
-        if state.turn.is_some() {
-            return None;
-        }
-        // A task may have used the lease meanwhile, and left it to linger.
-        state.lease.take_if(|lease| !lease.lingers()).map(|lease| lease.release(&self.key))
+    pub(crate) fn take_unused_lease(self: &Arc<Self>) -> Option<Release> {
+        self.step(|lock, _| lock.take_unused_lease(self.env()))
     }
 
     /// Ends the lease, if it has `token` or no `token` is given, and the hold on it.
-    ///
-    /// The turn is taken from the hold in the same step, because a hold that ends by itself meanwhile passes its turn
-    /// on.
-    pub(crate) fn revoke(&self, token: Option<&Token>, reason: LossReason) -> Option<Revoked> {
-        let mut state = self.state.lock();
-        let lease = state.lease.take_if(|lease| token.is_none_or(|token| lease.token == *token))?;
-        let hold = match reason {
-            LossReason::Deadline => lease.ended_hold(),
-            _ => lease.hold.as_ref().map(|hold| EndedHold { reason, ..hold.as_ended() }),
-        };
-        let turn = lease.hold.is_some().then(|| state.new_id());
-        if hold.is_some() && reason == LossReason::Forced && !state.forced.contains(&lease.token) {
-            state.forced.push(lease.token.clone());
-        }
-        if turn.is_some() {
-            state.turn = turn;
-            state.offers.reset();
-        }
-        let users = lease.hold.as_ref().map_or(0, ActiveHold::users);
-        let body_ends_first = lease.hold.as_ref().is_some_and(|hold| hold.body || reason == LossReason::TooFewServers);
-        let body_ends_first = (body_ends_first && users > 0) || users > 1;
-        let (release, entries) = ((!body_ends_first).then(|| lease.release(&self.key)), lease.upkeep.entries);
-        if body_ends_first {
-            // Rule 14: the lease is released when the body is dropped. Rule 17: until then a new grant for its token is
-            // not a stray.
-            state.ending.push(EndingToken::of_bodies(lease, users));
-        }
-        Some(Revoked { release, entries, turn, hold })
+    pub(super) fn revoke(self: &Arc<Self>, token: Option<&Token>, reason: LossReason) -> Option<Revoked> {
+        self.step(|lock, out| lock.revoke(token, reason, self.env(), out))
+    }
+
+    fn env(&self) -> &dyn Env {
+        self
     }
 }
 
-/// Who passes a turn on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PassedBy {
-    /// The task that had the turn and is gone.
-    Task,
-    /// The keeper. The task keeps its place in the queue.
-    Keeper,
+/// What happens in the store.
+impl Slot {
+    /// Takes in an answer. Returns `false` when it grants a token that no task here waits for.
+    pub(crate) fn on_answer(self: &Arc<Self>, ask: &Ask, answer: Answer) -> bool {
+        self.step(|lock, out| lock.on_answer(ask, answer, self.env(), out))
+    }
+
+    /// Takes in a pushed grant. Returns `false` when no task here waits for its token or owns it.
+    pub(crate) fn on_grant(self: &Arc<Self>, pushed: &Pushed) -> bool {
+        self.step(|lock, out| lock.on_grant(pushed, out))
+    }
+
+    /// Marks the place in the store's queue as doubtful. The task that drives the store then asks again.
+    pub(crate) fn on_interruption(self: &Arc<Self>) {
+        self.step(|lock, out| lock.on_interruption(out));
+    }
+
+    /// Takes in that an ask failed.
+    pub(super) fn on_failed_ask(&self, ask: &Ask, error: &StoreError) {
+        match error.reach {
+            Reach::Unsent => self.state.lock().lock.on_unsent_ask(ask),
+            Reach::Unanswered => self.withdraw_given_up(ask),
+            Reach::Refused => {}
+        }
+    }
+
+    /// Withdraws an ask that its task gave up meanwhile: its turn was taken, and the ask withdrawn (rule L7: a turn that its task
+    /// does not take up passes on). The connection may have sent the ask after that withdrawal.
+    fn withdraw_given_up(&self, ask: &Ask) {
+        mutant!(GivenUpIsSent => return);
+        if !self.leave_to_user(&ask.token) {
+            self.core.withdraw(ask.withdrawal());
+        }
+    }
+
+    /// Leaves what the store may grant under `token` to the task here that uses the token: for an ask, a lease, or the release of one.
+    /// Returns `false` when no task does. Then the token is to be withdrawn.
+    pub(crate) fn leave_to_user(&self, token: &Token) -> bool {
+        self.state.lock().lock.leave_to_user(token)
+    }
+
+    /// Notes the failure of the last ask; `None` after a success.
+    pub(super) fn record_failure(&self, failure: Option<StoreError>) {
+        self.state.lock().lock.record_failure(failure);
+        self.wake();
+    }
+
+    /// Whether the ask was refused only because this process is just releasing a lease of the same lock: its token is used for nothing
+    /// else here, in no mode.
+    pub(super) fn is_blocked_by_own_release(&self) -> bool {
+        let owner = self.ask(|lock| lock.own_owner(self));
+        owner.is_some_and(|owner| !self.core.uses(&self.key, &owner))
+    }
+
+    /// Notes that one of those who waited for the release of `token` is gone.
+    pub(super) fn note_release_done(self: &Arc<Self>, token: &Token) -> ReleaseDone {
+        let done = self.state.lock().lock.end_use(token);
+        self.core.table().forget_if_unused(self);
+        done
+    }
+
+    /// Nothing uses `token` any more: what stands at the lock since the force is released.
+    pub(super) fn release_forced(&self, token: &Token) {
+        mutant!(ForcedMarkLeft => return);
+        if self.state.lock().lock.forget_forced(token) {
+            let release = Release::withdrawal(&self.key, token, CLAIM);
+            self.core.release_later(release.of_forced());
+        }
+    }
 }
 
-/// The outcome of [`Slot::pass`].
-enum Passed {
-    /// To the next waiter.
-    On,
-    /// The turn was taken away before, from a late task or from a hold.
-    Revoked { was_late: bool },
-    /// The task was called to a hold of readers, and was the last of them.
-    LeftNobody,
-    /// No task waits.
-    Nobody { withdrawal: Option<Release>, lease_left: bool, tracked: Option<u64> },
-}
+/// The keeper's side.
+impl Slot {
+    /// Decides what the lease needs from the keeper now.
+    pub(crate) fn next_action(self: &Arc<Self>, trigger: Trigger, round: &Round) -> Action {
+        let ((action, held_long), stale) = self.step_before_cancel(|state, out| {
+            if trigger == Trigger::Timer && state.entries.due.take_if(|(at, _)| *at <= Instant::now()).is_some() {
+                state.lock.on_timer();
+            }
+            state.lock.look(trigger, round, self.env(), out)
+        });
+        self.core.schedule().cancel(stale);
+        if let Some(held_for) = held_long {
+            self.core.note_long_hold(self, held_for);
+        }
+        action
+    }
 
-/// The outcome of [`Slot::revoke`].
-pub(crate) struct Revoked {
-    /// The release to send now. `None` when it must wait until the hold is dropped.
-    pub(crate) release: Option<Release>,
-    pub(crate) entries: ScheduleKeys,
-    /// The turn that the hold had, to be passed on.
-    pub(crate) turn: Option<u64>,
-    pub(crate) hold: Option<EndedHold>,
+    /// Takes in the answer to a renewal that was sent at `sent`. `None` means an error, or no answer.
+    pub(crate) fn on_renewal(self: &Arc<Self>, renewal: &Renewal, sent: Moment, outcome: Option<Renewed>) -> Action {
+        self.step(|lock, out| lock.on_renewal(renewal, sent, outcome, self.env(), out))
+    }
+
+    /// The ask that the keeper repeats as the safety net, if the last answer is at least that old.
+    pub(crate) fn repeatable_ask(&self, age: Duration, give_up: Deadline) -> Option<Ask> {
+        self.ask(|lock| lock.repeatable_ask(age, give_up, self))
+    }
+
+    /// What was granted to this slot was not read: its runtime is blocked. So the time of its task counts from the grant.
+    pub(crate) fn count_from_grant(&self) {
+        self.state.lock().lock.count_from_grant(self);
+    }
+
+    pub(crate) fn is_queued(&self) -> bool {
+        self.ask(Lock::is_queued)
+    }
+
+    /// Whether the ask in the store's queue need not be repeated yet.
+    pub(crate) fn pauses(&self) -> bool {
+        self.ask(|lock| lock.pending().is_some_and(|pending| pending.pauses(self)))
+    }
+
+    /// Whether the slot has a lease.
+    pub(crate) fn has_lease(&self) -> bool {
+        self.ask(|lock| lock.lease().is_some())
+    }
 }
 
 impl State {
-    pub(super) fn new_id(&mut self) -> u64 {
-        self.last_id += 1;
-        self.last_id
+    /// Arranges with the keeper, and with the list of leases that linger, what the lock asks for. Under its lock: so what was decided
+    /// first never replaces what was decided later.
+    fn arrange(&mut self, slot: &Arc<Slot>, effects: &Effects<Call>) -> Rest {
+        let Self { lock, entries, listed } = self;
+        if effects.takes_turn {
+            slot.takings.fetch_add(1, Ordering::Relaxed);
+        }
+        let schedule = slot.core.schedule();
+        if let Some(pause) = effects.look_in {
+            set_timer(slot, pause, entries);
+        }
+        let mut stale = ScheduleKeys::default();
+        if lock.is_tracked() {
+            entries.tracked.get_or_insert_with(|| schedule.track(slot));
+        } else {
+            stale.tracked = entries.tracked.take();
+        }
+        if !lock.has_look() {
+            stale.due = entries.due.take();
+        }
+        let mut is_newly_listed = false;
+        if effects.lingers {
+            is_newly_listed = listed.is_none();
+            Listed::begin(listed, slot);
+        } else if listed.is_some() && lock.lease().is_none() {
+            *listed = None;
+        }
+        Rest { stale, is_newly_listed }
+    }
+}
+
+fn set_timer(slot: &Arc<Slot>, pause: Duration, entries: &mut ScheduleKeys) {
+    mutant!(TimerSetLater => return super::tests::timers::postpone(slot, pause));
+    slot.core.schedule().set_timer(slot, pause, &mut entries.due);
+}
+
+impl Env for Slot {
+    fn now(&self) -> Moment {
+        Moment::now()
     }
 
-    /// Gives the turn to a task that is just being polled. Returns the task's id.
-    pub(super) fn take_turn(&mut self) -> u64 {
-        let id = self.new_id();
-        self.turn = Some(id);
-        self.offers.reset();
-        id
+    fn settings(&self) -> &Settings {
+        self.core.settings()
     }
 
-    pub(super) fn add_waiter(&mut self, id: u64, waiter: Waiter) {
-        self.fenced_waiters += u32::from(waiter.fenced);
-        self.waiters.insert(id, waiter);
+    fn key(&self) -> &Arc<str> {
+        &self.key
     }
 
-    pub(super) fn remove_waiter(&mut self, id: u64) -> Option<Waiter> {
-        let waiter = self.waiters.remove(&id)?;
-        self.fenced_waiters -= u32::from(waiter.fenced);
-        Some(waiter)
+    fn share(&self) -> Option<Share> {
+        self.share
     }
 
-    pub(super) fn take_waiters(&mut self) -> BTreeMap<u64, Waiter> {
-        self.fenced_waiters = 0;
-        std::mem::take(&mut self.waiters)
+    fn next_token(&self, may_linger: bool) -> Token {
+        self.core.next_token(may_linger, self.share)
     }
 
-    /// Whether the task `id` may still decide something.
-    pub(super) fn may_act(&self, id: u64) -> bool {
-        mutant!(StaleTurnActs => return true);
-        self.has_turn(id)
+    fn is_own_token(&self, token: &Token) -> bool {
+        self.core.is_own_token(token)
     }
 
-    /// Whether a task that comes now gets the turn.
-    pub(super) fn is_turn_free(&self) -> bool {
-        self.turn.is_none() || self.offers.is_missed()
+    fn is_closed(&self) -> bool {
+        self.core.is_closed()
     }
 
-    pub(super) fn has_turn(&self, id: u64) -> bool {
-        self.turn == Some(id)
+    fn distance(&self) -> Duration {
+        let store = self.core.store();
+        store.round_trip() * store.round_trips_of_a_verb()
     }
 
-    /// Whether a task here holds the lock.
-    pub(super) fn is_held(&self) -> bool {
-        self.lease.as_ref().is_some_and(|lease| lease.hold.is_some())
+    fn is_cut_off(&self) -> bool {
+        self.core.schedule().is_cut_off(&self.key)
     }
 
-    pub(super) fn fenced_waiters(&self) -> u32 {
-        self.fenced_waiters
+    fn hears(&self) -> bool {
+        self.core.schedule().hears_of(&self.key)
     }
 
-    /// Starts the hold `id` on the lease. `None` without a lease.
-    pub(super) fn start(&mut self, id: u64, request: &ResolvedRequest, now: Moment) -> Option<&mut Lease> {
-        let lease = self.lease.as_mut()?;
-        let path = std::mem::replace(&mut lease.path, Path::HandOver);
-        self.counts.count(path);
-        let holding = lease.holds.begin(request.prefix(), path);
-        let mut hold = ActiveHold::new(id, path, holding, request, now);
-        let is_whole = lease.is_whole_for(&hold, now);
-        let inherited = if path == Path::Linger && !is_whole { lease.confirmed_for(hold.expire, now) } else { None };
-        hold.confirmed = inherited.or(is_whole.then_some(now));
-        hold.is_inherited = inherited.is_some();
-        lease.hold = Some(hold);
-        lease.is_for_waiters = true;
-        Some(lease)
+    fn has_alarms(&self) -> bool {
+        self.core.schedule().has_alarms(&self.key)
+    }
+
+    fn admits_lingering(&self, was_used: bool) -> bool {
+        self.core.lingering.admits(&self.key, was_used)
+    }
+
+    fn has_waiters_for_any_permit(&self) -> bool {
+        self.permits.as_ref().is_some_and(|permits| permits.len() > 0)
+    }
+
+    fn draws_with_grants(&self) -> bool {
+        self.core.store().draws_with_grants()
+    }
+
+    fn claims_overtake_waiters(&self) -> bool {
+        self.core.store().claims_overtake_waiters()
+    }
+
+    fn withdraws_refused_tries(&self) -> bool {
+        self.core.store().withdraws_refused_tries()
+    }
+}
+
+/// How a task finds a slot.
+pub(super) enum Entrance<'a> {
+    /// The task need not wait, or must not.
+    Found(Entered),
+    /// The task waits under this id, in the slot's queue or in that of all permits.
+    Waits(u64, oneshot::Receiver<Turn>, WaiterPermit<'a>),
+    /// The waiter limit is reached.
+    Full(usize),
+}
+
+impl Slot {
+    pub(super) fn enter<'a>(
+        self: &Arc<Self>,
+        waiter_limit: &'a WaiterLimit,
+        request: &ResolvedRequest,
+        now: Moment,
+    ) -> Entrance<'a> {
+        self.step(|lock, _| {
+            if let Some(entered) = lock.enter(request, now) {
+                return Entrance::Found(entered);
+            }
+            let permit = match waiter_limit.admit(lock.waiting()) {
+                Ok(permit) => permit,
+                Err(limit) => return Entrance::Full(limit),
+            };
+            let (sender, receiver) = oneshot::channel();
+            let id = lock.wait(Waiter::new(sender, request));
+            Entrance::Waits(id, receiver, permit)
+        })
     }
 }

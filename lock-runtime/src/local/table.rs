@@ -8,12 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 
 use super::core::Core;
-use super::counters::SlotCounts;
 use super::family::Family;
 use super::permits::OldPlace;
-use super::resolved_request::ResolvedRequest;
-use super::slot::{Entered, Slot};
+use super::slot::{Entrance, Slot};
 use crate::clock::Moment;
+use crate::lock::{Counts, ResolvedRequest};
 use crate::mutex::Mutex;
 use crate::share::Share;
 
@@ -44,7 +43,7 @@ struct Keys {
     /// The slots whose leases share their locks, by the locks' names.
     sharing: Families,
     /// What the slots that are forgotten have counted.
-    forgotten: SlotCounts,
+    forgotten: Counts,
 }
 
 impl Table {
@@ -56,7 +55,7 @@ impl Table {
         core: &'a Arc<Core>,
         request: &ResolvedRequest,
         now: Moment,
-    ) -> (Arc<Slot>, Entered<'a>, Option<Arc<Slot>>) {
+    ) -> (Arc<Slot>, Entrance<'a>, Option<Arc<Slot>>) {
         let key = &request.key;
         let Keys { slots, sharing, .. } = &mut *self.keys.lock();
         if let Some(share) = request.share {
@@ -65,7 +64,7 @@ impl Table {
                 None => sharing.entry(Arc::clone(key)).or_default(),
             };
             let (slot, entered) = family.enter(core, request, share, now);
-            let alone = slots.get(key).filter(|slot| slot.lingers()).cloned();
+            let alone = slots.get(key).filter(|slot| slot.ask(|lock| lock.lingers())).cloned();
             return (slot, entered, alone.or_else(|| family.lingering_beside(share)));
         }
         // One look at the table, which costs more than the reference that a known key does not need.
@@ -83,7 +82,7 @@ impl Table {
         share: Share,
         place: OldPlace,
         now: Moment,
-    ) -> (Arc<Slot>, Entered<'a>) {
+    ) -> (Arc<Slot>, Entrance<'a>) {
         let Keys { sharing, .. } = &mut *self.keys.lock();
         sharing.entry(Arc::clone(&request.key)).or_default().enter_permit(core, request, share, Some(place), now)
     }
@@ -94,7 +93,7 @@ impl Table {
         let keys = self.keys.lock();
         let family = keys.sharing.get(&slot.key).map_or(&[][..], Family::slots);
         let others = family.iter().filter(|other| other.share != Some(Share::READ));
-        keys.slots.get(&slot.key).into_iter().chain(others).any(|other| other.waits())
+        keys.slots.get(&slot.key).into_iter().chain(others).any(|other| other.ask(|lock| lock.waits()))
     }
 
     /// The slots that share the lock of `slot`, and have a queue of their own: readers, and other numbers of permits.
@@ -118,7 +117,7 @@ impl Table {
     }
 
     /// The keys in use, and what those that are not in use any more have counted.
-    pub(super) fn all_with_counts(&self) -> (SlotCounts, Vec<Arc<Slot>>) {
+    pub(super) fn all_with_counts(&self) -> (Counts, Vec<Arc<Slot>>) {
         let keys = self.keys.lock();
         (keys.forgotten, keys.all())
     }
@@ -138,7 +137,7 @@ impl Table {
         }
         if let Entry::Occupied(listed) = slots.entry(Arc::clone(&slot.key))
             && Arc::ptr_eq(listed.get(), slot)
-            && let Some(counts) = slot.counts_if_unused()
+            && let Some(counts) = slot.ask(|lock| lock.counts_if_unused())
         {
             forgotten.add(counts);
             listed.remove();

@@ -2,24 +2,13 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use super::slot::{Slot, State};
-use crate::store::Ask;
+use super::slot::Slot;
+use crate::protocol::Ask;
 use crate::token::Token;
 
 impl Slot {
-    /// How often a turn was taken from a late task so far. While this number stays the same, a task's command is still
-    /// wanted.
-    pub(super) fn takings(&self) -> u32 {
-        self.takings.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn note_taking(&self) {
-        self.takings.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Waits for the answer to a command that asks for a lock. `None` when the token was given up meanwhile.
     ///
     /// A command is sent when its future is polled: first when there is a connection, and again when the server did not
@@ -37,7 +26,7 @@ impl Slot {
     ) -> Option<T> {
         poll_fn(|context| match command.as_mut().poll(context) {
             Poll::Pending if self.is_given_up(takings, &ask.token) => {
-                if !self.state.lock().leave_to_release(&ask.token) {
+                if !self.state.lock().lock.leave_to_release(&ask.token) {
                     self.core.withdraw(ask.withdrawal());
                 }
                 Poll::Ready(None)
@@ -47,24 +36,9 @@ impl Slot {
         .await
     }
 
-    /// Leaves what the store may grant under `token` to the task here that uses the token: for an ask, a lease, or the release of one.
-    /// Returns `false` when no task does. Then the token is to be withdrawn.
-    pub(crate) fn leave_to_user(&self, token: &Token) -> bool {
-        let mut state = self.state.lock();
-        state.wants(token) || state.leave_to_release(token)
-    }
-
     /// The state is locked only when a turn was taken from a task: this runs at each poll.
     fn is_given_up(&self, takings: u32, token: &Token) -> bool {
         mutant!(GivenUpIsSent => return false);
-        self.takings() != takings && !self.state.lock().wants(token)
-    }
-}
-
-impl State {
-    /// Whether the token belongs to the lease or to the pending ask.
-    pub(super) fn wants(&self, token: &Token) -> bool {
-        self.lease.as_ref().is_some_and(|lease| lease.token == *token)
-            || self.pending.as_ref().is_some_and(|pending| pending.token == *token)
+        self.takings() != takings && !self.ask(|lock| lock.wants(token))
     }
 }

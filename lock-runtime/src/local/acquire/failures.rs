@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use crate::clock::{Deadline, Moment};
-use crate::local::asking::LockStatus;
-use crate::local::attempt::Attempt;
 use crate::local::core::Core;
-use crate::local::resolved_request::ResolvedRequest;
-use crate::local::slot::Slot;
-use crate::store::{Store, StoreError};
+use crate::local::slot::{Lock, Slot};
+use crate::lock::{Attempt, LockStatus, ResolvedRequest};
+use crate::protocol::StoreError;
+use crate::store::Store;
 use crate::timing::{SILENCE, SILENCE_OF_ANY_SERVER, TURN_PATIENCE};
 use crate::token::Token;
 use crate::{BackendError, LockError};
@@ -77,7 +76,7 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
 /// The error of a task whose time is up. A busy lock and an unreachable store never look alike.
 pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedRequest, attempt: &Attempt) -> LockError {
     let key = &*request.key;
-    if let Some(error) = slot.too_short(request.expire, attempt.time_of_outlived_grant()) {
+    if let Some(error) = slot.ask(|lock| lock.too_short(request.expire, attempt.time_of_outlived_grant(), slot)) {
         return error.of_lock(key);
     }
     // A task whose timeout is shorter than the usual silence heard nothing in all its time.
@@ -95,7 +94,7 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
     } else {
         timeout.clamp(SILENCE_OF_ANY_SERVER, usual)
     };
-    let was_here = match slot.status(silence) {
+    let was_here = match slot.ask(|lock| lock.status(silence, slot)) {
         LockStatus::Unreachable(error) => return error.of_lock(key),
         LockStatus::Silent(since) => return core.store().unanswered(key, since).of_lock(key),
         // This process had the lock meanwhile, and left too little time for an answer.
@@ -121,13 +120,13 @@ pub(super) fn taken(
     let key = request.key.to_string();
     // A task here may hold the lock in another mode.
     let is_held_here = was_here || core.is_held_here(&request.key);
-    let owner = slot.owner_seen().filter(|_| !is_held_here);
+    let owner = slot.ask(|lock| lock.owner_seen().cloned()).filter(|_| !is_held_here);
     let rests = owner.as_ref().is_some_and(Token::rests);
     let held_here = is_held_here || owner.is_some_and(|owner| core.is_own_token(&owner));
-    let holder = if held_here { Some(core.label().to_owned()) } else { slot.holder_elsewhere() };
+    let holder = if held_here { Some(core.label().to_owned()) } else { slot.ask(Lock::holder_elsewhere) };
     let waited = if request.is_try() { Duration::ZERO } else { attempt.started.elapsed() };
-    let frees_in = if is_held_here { None } else { slot.frees_in(Moment::now()) };
+    let frees_in = if is_held_here { None } else { slot.ask(|lock| lock.frees_in(Moment::now())) };
     let error = LockError::Timeout { key, waited, holder, held_here, frees_in, rests };
-    core.note_timeout(request, waited, &error, slot.holder_seen_for());
+    core.note_timeout(request, waited, &error, slot.ask(|lock| lock.holder_seen_for(slot)));
     error
 }

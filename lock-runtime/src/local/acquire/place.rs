@@ -10,10 +10,9 @@ use tokio::time::error::Elapsed;
 use super::failures::{error_at_timeout, shut_down};
 use crate::LockError;
 use crate::clock::Moment;
-use crate::local::attempt::Attempt;
-use crate::local::resolved_request::ResolvedRequest;
 use crate::local::slot::Slot;
 use crate::local::turn::Turn;
+use crate::lock::{Attempt, ResolvedRequest};
 
 /// A place in the queue of a slot, or in the queue of all permits of a name. As a future it waits for the turn, and yields `None`
 /// when nobody will pass on the turn any more.

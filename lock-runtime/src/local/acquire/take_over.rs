@@ -7,9 +7,9 @@ use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::local::core::Core;
 use crate::local::hold::Hold;
-use crate::local::resolved_request::ResolvedRequest;
 use crate::local::turn::Turn;
-use crate::store::Retry;
+use crate::lock::ResolvedRequest;
+use crate::protocol::Retry;
 use crate::timing::ASK_BACKOFF;
 
 /// Starts the hold on a good lease that was handed over. It needs neither the store nor the memory for the store's
@@ -20,10 +20,9 @@ pub(super) fn take_over(core: &Core, turn: Turn, request: &ResolvedRequest, now:
     }
     if request.joins_readers() {
         let slot = Arc::clone(turn.slot());
-        let joined = slot.state.lock().join_called(&slot, turn.id(), request, now);
-        if let Some(joined) = joined {
+        if let Some(joined) = slot.step(|lock, _| lock.join_called(turn.id(), request, now)) {
             turn.defuse();
-            return Ok(Hold::joined(joined, request.body));
+            return Ok(Hold::joined(&slot, joined, request.body));
         }
     }
     match Hold::start(&turn, request, now) {

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use super::IDLE_TICKS;
 use super::backlog::{Backlog, Batch};
 use super::outstanding::{OutstandingRelease, OutstandingReleases};
+use super::{ScheduleKeys, TimerKey};
 use crate::local::slot::Slot;
-use crate::local::upkeep::{ScheduleKeys, TimerKey};
 use crate::share::Share;
 use crate::timing::{ASK_INTERVAL, LONGEST_SLEEP, TICK};
 
@@ -48,8 +48,8 @@ pub(super) struct State {
 pub(crate) struct Found {
     /// Slots whose lease the store may have forgotten.
     pub(crate) verify: Vec<Arc<Slot>>,
-    /// Slots to look at soon, with their entry numbers.
-    pub(crate) tracked: Vec<(u64, Arc<Slot>)>,
+    /// Slots to look at soon.
+    pub(crate) tracked: Vec<Arc<Slot>>,
     /// Slots whose timer has ended.
     pub(crate) due: Vec<Arc<Slot>>,
     /// Slots with a lease that no task uses.
@@ -83,7 +83,7 @@ impl State {
         }
         Found {
             verify: std::mem::take(&mut self.verify),
-            tracked: self.tracked.iter().map(|(entry, slot)| (*entry, Arc::clone(slot))).collect(),
+            tracked: self.tracked.values().cloned().collect(),
             due,
             dropped: std::mem::take(&mut self.dropped),
             watched,

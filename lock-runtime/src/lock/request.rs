@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::early::{Attendance, Early};
 use super::terms::{Terms, Whole};
+use crate::attendance::{Attendance, Early};
 use crate::share::Share;
 
 /// A request with the full name of its lock and a value for every option.
@@ -53,7 +53,7 @@ impl ResolvedRequest {
     }
 
     /// The lease that its hold needs before it starts.
-    pub(super) fn lease(&self) -> Duration {
+    pub(crate) fn lease(&self) -> Duration {
         self.terms.as_ref().map_or(self.expire, |terms| terms.lease(self.expire))
     }
 
@@ -64,18 +64,18 @@ impl ResolvedRequest {
     }
 
     /// Whether it is one of several keys. The time of its hold begins when all of them are held.
-    pub(super) fn is_part(&self) -> bool {
+    pub(crate) fn is_part(&self) -> bool {
         self.terms.as_ref().is_some_and(|terms| terms.whole.is_some())
     }
 
     /// The time of the request for several keys that it is a part of.
-    pub(super) fn whole(&self) -> Option<&Whole> {
+    pub(crate) fn whole(&self) -> Option<&Whole> {
         mutant!(PartKnowsNoWhole => return None);
         self.terms.as_ref()?.whole.as_ref()
     }
 
     /// What the keeper knows the hold of such a part by, until all keys are held.
-    pub(super) fn early(&self) -> Option<Arc<Early>> {
+    pub(crate) fn early(&self) -> Option<Arc<Early>> {
         self.terms.as_ref()?.early.clone()
     }
 

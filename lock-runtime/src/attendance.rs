@@ -11,12 +11,16 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use super::active_hold::ActiveHold;
-use super::offer::patience_with;
-use super::slot::{Slot, State};
 use crate::clock::Moment;
 use crate::mutex::Mutex;
-use crate::timing::{CALLED_EVERY, EARLY_HOLD_KEPT_FOR, TURN_PATIENCE};
+use crate::timing::{CALLED_EVERY, EARLY_HOLD_KEPT_FOR, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
+
+/// A task came late, at `now`. The next time others wait for twice as long as it needed. So a process whose tasks are all polled
+/// late gets the lock, too. More than a second would help nobody.
+pub(crate) fn patience_with(since: Option<Moment>, now: Moment) -> Duration {
+    let needed = since.map_or(Duration::ZERO, |since| (now.since(since) + TURN_PATIENCE) * 2);
+    if needed > UNUSED_LEASE_KEPT_FOR * 2 { TURN_PATIENCE } else { needed.clamp(TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR) }
+}
 
 /// Whether the task of early holds comes when it is called. All keys of a request have one.
 #[derive(Debug)]
@@ -89,7 +93,7 @@ impl Attendance {
 
     /// When the keeper has to look again although nobody is known to wait. Nobody tells the keeper that a task came which it has
     /// called, so it looks as often as it calls.
-    fn due_in(&self, now: Moment) -> Duration {
+    pub(crate) fn due_in(&self, now: Moment) -> Duration {
         let roll = self.0.lock();
         let left = |called| EARLY_HOLD_KEPT_FOR.saturating_sub(now.since(called));
         mutant!(CallsTooSeldom => return roll.called.map_or_else(|| roll.called_again_in(now), left));
@@ -131,21 +135,21 @@ impl Early {
         Arc::new(Self { attendance: Arc::clone(attendance), fate: OnceLock::new() })
     }
 
-    pub(super) fn attendance(&self) -> &Attendance {
+    pub(crate) fn attendance(&self) -> &Attendance {
         &self.attendance
     }
 
     /// From here on the keeper does not take the hold back. Returns `false` when it has done so already.
-    pub(super) fn end(&self) -> bool {
+    pub(crate) fn end(&self) -> bool {
         *self.fate.get_or_init(|| Fate::Ended) == Fate::Ended
     }
 
-    pub(super) fn is_taken_back(&self) -> bool {
+    pub(crate) fn is_taken_back(&self) -> bool {
         self.fate.get() == Some(&Fate::TakenBack)
     }
 
     /// Takes the hold back when its task is absent. Returns whether it did.
-    fn take_if_absent(&self, is_wanted: bool, now: Moment, calls: &mut Vec<Waker>) -> bool {
+    pub(crate) fn take_if_absent(&self, is_wanted: bool, now: Moment, calls: &mut Vec<Waker>) -> bool {
         let is_absent = self.attendance.is_absent(is_wanted, now, calls);
         let is_taken = is_absent && *self.fate.get_or_init(|| Fate::TakenBack) == Fate::TakenBack;
         if is_taken {
@@ -154,80 +158,7 @@ impl Early {
         is_taken
     }
 
-    fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.fate.get().is_none()
-    }
-}
-
-impl ActiveHold {
-    /// Notes that the hold, or the part that one reader has in it, is early.
-    pub(super) fn note_early(&mut self, early: Option<&Arc<Early>>) {
-        mutant!(EarlyHoldsKept => return);
-        match &mut self.readers {
-            Some(readers) => readers.early.extend(early.cloned()),
-            None => self.early = early.cloned(),
-        }
-    }
-
-    fn early(&self) -> impl Iterator<Item = &Arc<Early>> {
-        let of_readers = self.readers.iter().flat_map(|readers| &readers.early);
-        self.early.iter().chain(of_readers).filter(|early| early.is_open())
-    }
-
-    /// Whether somebody has it early.
-    pub(super) fn is_early(&self) -> bool {
-        self.early().next().is_some()
-    }
-
-    /// Whether the keeper has taken it back from its only task.
-    pub(super) fn is_taken_back(&self) -> bool {
-        self.early.as_ref().is_some_and(|early| early.is_taken_back())
-    }
-
-    /// In how long the keeper has to see whether the tasks come that have it early.
-    pub(super) fn attendance_due_in(&self, now: Moment) -> Option<Duration> {
-        self.early().map(|early| early.attendance.due_in(now)).min()
-    }
-}
-
-/// What the keeper finds about the tasks that have a hold early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Present {
-    /// All have come so far, or nobody waits.
-    Yes,
-    /// Others wait, so the keeper looks again soon.
-    Wanted,
-    /// None came, and nobody else has the hold.
-    Nobody,
-}
-
-impl State {
-    /// Takes the hold back from tasks that do not come. `calls` has the calls of the others: they are sent when the state is unlocked.
-    pub(super) fn check_early(&mut self, slot: &Slot, now: Moment, calls: &mut Vec<Waker>) -> Present {
-        let waits_here = !self.waiters.is_empty() || slot.permits.as_ref().is_some_and(|permits| permits.len() > 0);
-        let Some(lease) = &mut self.lease else { return Present::Yes };
-        let is_wanted = lease.contention.is_some() || waits_here;
-        let Some(hold) = lease.hold.as_mut().filter(|hold| hold.is_early()) else { return Present::Yes };
-        let is_abandoned = match &mut hold.readers {
-            Some(readers) => {
-                let taken = readers.early.extract_if(.., |early| early.take_if_absent(is_wanted, now, calls)).count();
-                readers.early.retain(|early| early.is_open());
-                readers.active = readers.active.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX));
-                readers.is_empty()
-            }
-            None => hold.early.as_ref().is_some_and(|early| early.take_if_absent(is_wanted, now, calls)),
-        };
-        match is_abandoned {
-            true => Present::Nobody,
-            false if is_wanted => Present::Wanted,
-            false => Present::Yes,
-        }
-    }
-
-    /// Others begin to wait. When the hold is early, the keeper looks whether its task comes.
-    pub(super) fn note_waiter_for_early(&mut self, slot: &Arc<Slot>) {
-        if self.lease.as_ref().and_then(|lease| lease.hold.as_ref()).is_some_and(ActiveHold::is_early) {
-            self.track(slot);
-        }
     }
 }

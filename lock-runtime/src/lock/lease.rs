@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::active_hold::{ActiveHold, EndedHold};
-use super::family::CountedLease;
+use super::Env;
+use super::hold::{ActiveHold, EndedHold};
 use super::lingering::Linger;
 use super::pending_ask::PendingAsk;
-use super::resolved_request::ResolvedRequest;
-use super::upkeep::ScheduleKeys;
+use super::request::ResolvedRequest;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
-use crate::share::Share;
-use crate::store::{Grant, Release};
+use crate::protocol::{Grant, Release};
+use crate::share::{CountedLease, Share};
 use crate::timing::{CLAIM, ENOUGH_LEASE, SHORTEST_HOLD, STREAK_TIME};
 use crate::token::Token;
 
@@ -22,65 +21,66 @@ const STREAK_HAND_OVERS: u32 = 64;
 
 /// A lease that the store granted.
 #[derive(Debug)]
-pub(super) struct Lease {
-    pub(super) token: Token,
-    pub(super) share: Option<Share>,
-    pub(super) claim: Duration,
+pub(crate) struct Lease {
+    pub(crate) token: Token,
+    pub(crate) share: Option<Share>,
+    pub(crate) claim: Duration,
     /// The store has confirmed the lease until this time.
-    pub(super) until: Deadline,
+    pub(crate) until: Deadline,
     /// Since when a push alone tells of the lease. `None` when an answer of the store does.
-    pub(super) hinted: Option<Moment>,
+    pub(crate) hinted: Option<Moment>,
     /// Whether the task with the turn got the lease, or its confirmation, from the store itself.
-    pub(super) fresh: bool,
-    pub(super) hold: Option<ActiveHold>,
+    pub(crate) fresh: bool,
+    pub(crate) hold: Option<ActiveHold>,
     /// How the next hold comes by the lease.
-    pub(super) path: Path,
+    pub(crate) path: Path,
     /// Counts the holds of the lease.
-    pub(super) holds: metrics::Holds,
+    pub(crate) holds: metrics::Holds,
     /// The last owner, when its lease had ended without a release. It is told with the first hold.
-    pub(super) dead_owner: Option<Token>,
-    pub(super) fences: Fences,
-    pub(super) contention: Option<Contention>,
+    pub(crate) dead_owner: Option<Token>,
+    pub(crate) fences: Fences,
+    pub(crate) contention: Option<Contention>,
     pub(super) linger: Linger,
     /// Whether its ask waited in the store's queue, or was repeated by the keeper.
     queued: bool,
     /// Whether it was asked for by a task that waits, or was held since: see `State::is_for_waiters`.
-    pub(super) is_for_waiters: bool,
-    pub(super) upkeep: RenewalState,
+    pub(crate) is_for_waiters: bool,
+    pub(crate) upkeep: RenewalState,
     /// Counts a lease that shares the lock.
-    pub(super) counted: Option<CountedLease>,
+    pub(crate) counted: Option<CountedLease>,
 }
 
 /// The state of the keeper's work on a lease.
 #[derive(Debug, Default)]
-pub(super) struct RenewalState {
-    pub(super) entries: ScheduleKeys,
+pub(crate) struct RenewalState {
+    /// When the keeper looks at the lease. `None` when it has no reason to.
+    pub(crate) look_at: Option<Deadline>,
     /// Whether a renewal is on its way.
-    pub(super) renewing: bool,
+    pub(crate) renewing: bool,
     /// Whether the store may have forgotten the lease after that renewal was sent.
-    pub(super) doubtful: bool,
-    pub(super) failures: u32,
+    pub(crate) doubtful: bool,
+    pub(crate) failures: u32,
     /// Whether the keeper's last renewal armed the alarm, and the alarm has not come since.
-    pub(super) is_armed: bool,
+    pub(crate) is_armed: bool,
     /// The store was asked to keep the lease until this time. It may not have answered.
     ///
     /// Boxed: a short hold is not renewed.
-    pub(super) requested: Option<Box<Deadline>>,
+    pub(crate) requested: Option<Box<Deadline>>,
 }
 
 /// The fencing tokens that are reserved and not yet used: `next..end`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Fences {
+pub(crate) struct Fences {
     next: u64,
     end: u64,
 }
 
 impl Fences {
-    pub(super) fn new(first: u64, count: u32) -> Self {
+    pub(crate) fn new(first: u64, count: u32) -> Self {
         Self { next: first, end: first + u64::from(count) }
     }
 
-    pub(super) fn take(&mut self) -> Option<u64> {
+    pub(crate) fn take(&mut self) -> Option<u64> {
         let token = self.next;
         mutant!(SameFence => return (token < self.end).then_some(token));
         (token < self.end).then(|| {
@@ -89,7 +89,7 @@ impl Fences {
         })
     }
 
-    pub(super) fn is_empty(self) -> bool {
+    pub(crate) fn is_empty(self) -> bool {
         self.next >= self.end
     }
 
@@ -101,13 +101,13 @@ impl Fences {
 
 /// Another process waits: since when, and how many hand-overs there were meanwhile.
 #[derive(Debug)]
-pub(super) struct Contention {
+pub(crate) struct Contention {
     since: Moment,
     hand_overs: u32,
 }
 
 impl Lease {
-    pub(super) fn new(pending: &PendingAsk, grant: &Grant) -> Self {
+    pub(crate) fn new(pending: &PendingAsk, grant: &Grant, env: &dyn Env) -> Self {
         Self {
             token: pending.token.clone(),
             share: pending.share,
@@ -118,9 +118,9 @@ impl Lease {
             hold: None,
             path: if pending.was_pushed() { Path::HandOff } else { Path::Store },
             holds: metrics::Holds::new(),
-            dead_owner: pending.dead_owner(),
+            dead_owner: pending.dead_owner(env),
             fences: grant.fence.map(|first| Fences::new(first, pending.fences)).unwrap_or_default(),
-            contention: pending.is_contended_after(grant).then(Contention::now),
+            contention: pending.is_contended_after(grant).then(|| Contention::since(env.now())),
             linger: Linger::default(),
             // The answer to the ask may still come, and grant the token once more: a task that is late reads it.
             queued: pending.may_be_asked_for_again() || pending.is_unanswered(),
@@ -130,8 +130,38 @@ impl Lease {
         }
     }
 
+    /// Whether the lease carries the hold `id`.
+    pub(crate) fn carries(&self, id: u64) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.id == id)
+    }
+
+    /// Starts the hold `id`.
+    pub(super) fn carry(
+        &mut self,
+        id: u64,
+        path: Path,
+        holding: metrics::Holding,
+        request: &ResolvedRequest,
+        now: Moment,
+    ) {
+        let mut hold = ActiveHold::new(id, path, holding, request, now);
+        let is_whole = self.is_whole_for(&hold, now);
+        let inherited = if path == Path::Linger && !is_whole { self.confirmed_for(hold.expire, now) } else { None };
+        hold.confirmed = inherited.or(is_whole.then_some(now));
+        hold.is_inherited = inherited.is_some();
+        self.hold = Some(hold);
+        self.is_for_waiters = true;
+    }
+
+    /// Rule S8: whether one more hold may start without a command. For the first hold the store has decided.
+    pub(super) fn has_room(&self) -> bool {
+        mutant!(HandOverUncounted => return true);
+        let sharing = self.share.zip(self.counted.as_ref()).filter(|_| self.path == Path::HandOver);
+        sharing.is_none_or(|(share, counted)| share.fits_beside(counted.others()))
+    }
+
     /// Whether the lease needs no confirmation for `hold`, which starts `now`.
-    pub(super) fn is_whole_for(&self, hold: &ActiveHold, now: Moment) -> bool {
+    pub(crate) fn is_whole_for(&self, hold: &ActiveHold, now: Moment) -> bool {
         self.hinted.is_none() && self.covers(hold.expire, hold.renew, now)
     }
 
@@ -146,7 +176,7 @@ impl Lease {
     }
 
     /// Rule L1: whether the lease has enough time left for a hold to start on it.
-    pub(super) fn is_good_for(&self, request: &ResolvedRequest, now: Moment) -> bool {
+    pub(crate) fn is_good_for(&self, request: &ResolvedRequest, now: Moment) -> bool {
         mutant!(NoLeaseCheck => return true);
         mutant!(LingerUnchecked => if self.path == Path::Linger {
             return true;
@@ -161,7 +191,7 @@ impl Lease {
 
     /// How long the grant took, when the lease was over before it came. The allowance for `drift` counts. Of a push nothing is known
     /// before it is confirmed.
-    pub(super) fn outlived(&self, now: Moment, drift: Drift) -> Option<Duration> {
+    pub(crate) fn outlived(&self, now: Moment, drift: Drift) -> Option<Duration> {
         mutant!(OutlivedSinceAsk => {
             let took = now.since(self.until.start());
             return (self.fresh && self.hold.is_none() && took >= drift.trusted(self.claim)).then_some(took);
@@ -173,28 +203,28 @@ impl Lease {
     }
 
     /// The end of the hold on this lease: what the store has confirmed, but not beyond the hold's own end.
-    pub(super) fn ends(&self, now: Moment) -> Option<Deadline> {
+    pub(crate) fn ends(&self, now: Moment) -> Option<Deadline> {
         self.hold.as_ref().map(|hold| self.until.min_at(hold.own, now))
     }
 
     /// Until when others are to be kept out, also when the hold has ended (rule 23). `None` when that is over.
-    pub(super) fn kept_until(&self) -> Option<Box<Deadline>> {
+    pub(crate) fn kept_until(&self, env: &dyn Env) -> Option<Box<Deadline>> {
         mutant!(RestSkipped => return None);
-        self.hold.as_ref()?.kept_until.clone().filter(|until| !until.has_passed())
+        self.hold.as_ref()?.kept_until.clone().filter(|until| !until.remaining_at(env.now()).is_zero())
     }
 
-    pub(super) fn keeps_out(&self) -> bool {
-        self.kept_until().is_some()
+    pub(crate) fn keeps_out(&self, env: &dyn Env) -> bool {
+        self.kept_until(env).is_some()
     }
 
     /// Why the hold on this lease is over, once its deadline has passed.
-    pub(super) fn reason_of_end(&self) -> LossReason {
+    pub(crate) fn reason_of_end(&self) -> LossReason {
         let is_spent = |hold: &&ActiveHold| hold.is_covered_by(self.until) && hold.is_covered_by(hold.own);
         self.hold.as_ref().filter(is_spent).map_or(LossReason::Deadline, |_| LossReason::MaxHold)
     }
 
     /// What is told of the hold, whose deadline has passed.
-    pub(super) fn ended_hold(&self) -> Option<EndedHold> {
+    pub(crate) fn ended_hold(&self) -> Option<EndedHold> {
         let (hold, reason) = (self.hold.as_ref()?, self.reason_of_end());
         if let (Some(terms), LossReason::MaxHold) = (&hold.terms, reason) {
             terms.note_spent();
@@ -203,7 +233,7 @@ impl Lease {
     }
 
     /// Whether what is known of the lease was asked for, or pushed, after `sent`.
-    pub(super) fn is_confirmed_after(&self, sent: Moment) -> bool {
+    pub(crate) fn is_confirmed_after(&self, sent: Moment) -> bool {
         mutant!(LateRefusalCounts => return false);
         !self.hinted.unwrap_or(self.until.start()).since(sent).is_zero()
     }
@@ -211,9 +241,8 @@ impl Lease {
     /// Lengthens the lease. `false` when its hold has ended before (rule 13: a hold whose deadline has passed does not
     /// come back).
     #[must_use]
-    pub(super) fn confirm(&mut self, until: Deadline) -> bool {
+    pub(crate) fn confirm(&mut self, until: Deadline, now: Moment) -> bool {
         self.hinted = None;
-        let now = Moment::now();
         if self.ends(now).is_some_and(|ends| ends.remaining_at(now).is_zero()) {
             return false;
         }
@@ -228,19 +257,19 @@ impl Lease {
 
     /// Rule S6: other owners of a lock that is shared draw meanwhile. A token that was drawn for a task that gave up would be smaller
     /// than theirs when a later hold used it.
-    pub(super) fn forget_shared_fences(&mut self) {
+    pub(crate) fn forget_shared_fences(&mut self) {
         mutant!(SharedFencesKept => return);
         if self.share.is_some() {
             self.fences = Fences::default();
         }
     }
 
-    pub(super) fn note_contention(&mut self) {
-        self.contention.get_or_insert_with(Contention::now);
+    pub(crate) fn note_contention(&mut self, env: &dyn Env) {
+        self.contention.get_or_insert_with(|| Contention::since(env.now()));
     }
 
     /// Counts a hand-over. `false` when the turn is another process's (rule L4: a streak of hand-overs is bounded).
-    pub(super) fn try_hand_over(&mut self) -> bool {
+    pub(crate) fn try_hand_over(&mut self, now: Moment) -> bool {
         mutant!(StreakWithoutBound => return true);
         let Some(contention) = &mut self.contention else {
             return true;
@@ -250,31 +279,31 @@ impl Lease {
             return false;
         }
         contention.hand_overs += 1;
-        contention.hand_overs <= STREAK_HAND_OVERS && contention.since.elapsed() < STREAK_TIME
+        contention.hand_overs <= STREAK_HAND_OVERS && now.since(contention.since) < STREAK_TIME
     }
 
     /// The same for a guard that was dropped (rule 18: the next task here would be one more of the streak).
-    pub(super) fn try_hand_over_after_drop(&mut self) -> bool {
+    pub(crate) fn try_hand_over_after_drop(&mut self, now: Moment) -> bool {
         mutant!(StreakOfDropsUncounted => return true);
-        self.try_hand_over()
+        self.try_hand_over(now)
     }
 
     /// Whether the hold that it carries is over by now.
-    pub(super) fn has_ended(&self, now: Moment) -> bool {
+    pub(crate) fn has_ended(&self, now: Moment) -> bool {
         mutant!(LateHandOver => return false);
         self.ends(now).is_none_or(|ends| ends.remaining_at(now).is_zero())
     }
 
     /// The token and the claim for an ask by the keeper. From now on the store may be asked for the token even after
     /// its release.
-    pub(super) fn expose(&mut self) -> (Token, Duration) {
+    pub(crate) fn expose(&mut self) -> (Token, Duration) {
         self.queued = true;
         (self.token.clone(), self.claim)
     }
 
-    pub(super) fn release(&self, key: &Arc<str>) -> Release {
+    pub(crate) fn release(&self, env: &dyn Env) -> Release {
         Release {
-            key: Arc::clone(key),
+            key: Arc::clone(env.key()),
             token: self.token.clone(),
             share: self.share,
             claim: self.claim,
@@ -285,14 +314,14 @@ impl Lease {
             queued: self.queued,
             // Rule 1: a release is repeated until 2.5 s after the last instant at which the store can have the lease.
             repeat_until: self.in_store_until().later_by(CLAIM),
-            kept_until: self.kept_until(),
+            kept_until: self.kept_until(env),
         }
     }
 }
 
 impl Contention {
-    fn now() -> Self {
-        Self { since: Moment::now(), hand_overs: 0 }
+    fn since(now: Moment) -> Self {
+        Self { since: now, hand_overs: 0 }
     }
 }
 
@@ -300,7 +329,7 @@ impl Contention {
 mod tests {
     use super::*;
     use crate::mutants::{Mutant, Seeded};
-    use crate::store::Pushed;
+    use crate::protocol::Pushed;
 
     const LONG: Duration = Duration::from_secs(9);
 

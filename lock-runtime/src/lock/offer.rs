@@ -9,18 +9,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-
-use super::handle::HoldHandle;
 use super::pending_ask::PendingAsk;
-use super::permits::OldPlace;
-use super::resolved_request::ResolvedRequest;
-use super::slot::{PassedBy, Slot, State, Waiter};
-use super::turn::Turn;
-use super::upkeep::{Action, Round};
+use super::readers::Joined;
+use super::request::ResolvedRequest;
+use super::upkeep::Action;
+use super::{Effects, Env, Lock, Standing, Waiter};
+use crate::attendance::patience_with;
 use crate::clock::{Deadline, Moment};
-use crate::share::Share;
-use crate::store::{Ask, Cause, Release, Store};
+use crate::protocol::{Ask, Cause, Release};
 use crate::timing::{ASK_INTERVAL, STEP_PATIENCE, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
 /// When this many tasks are late, all tasks behind them are called at once, and not one after another.
@@ -116,6 +112,12 @@ impl Offers {
         };
     }
 
+    /// Notes that the task with the turn waits for the answer to its release, which carries an ask along.
+    pub(super) fn await_release(&mut self, now: Moment) {
+        self.awaits_since = Some(now);
+        self.is_releasing = true;
+    }
+
     /// Takes in that a renewal by the keeper was answered.
     pub(super) fn on_renewed(&mut self, now: Moment) {
         if let Offer::Awaiting(awaited) = &mut self.offer
@@ -196,58 +198,56 @@ impl Offers {
     }
 }
 
-/// A task came late, at `now`. The next time others wait for twice as long as it needed. So a process whose tasks are all polled
-/// late gets the lock, too. More than a second would help nobody.
-pub(super) fn patience_with(since: Option<Moment>, now: Moment) -> Duration {
-    let needed = since.map_or(Duration::ZERO, |since| (now.since(since) + TURN_PATIENCE) * 2);
-    if needed > UNUSED_LEASE_KEPT_FOR * 2 { TURN_PATIENCE } else { needed.clamp(TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR) }
-}
-
-/// How long the task with the turn may still wait for the answer to its last ask. A grant that is pushed meanwhile does
-/// not end that wait, nor does the answer to a repetition by the keeper. From a far server the answer comes much later
-/// than the push, and the task is not late.
-fn answer_is_due(state: &State, now: Moment, round: &Round<'_>) -> Duration {
-    mutant!(RepetitionEndsWait => if !state.pending.as_ref().is_some_and(|pending| pending.is_unanswered()) {
-        return Duration::ZERO;
-    });
-    let sent = state.offers.awaits_since;
-    sent.map_or(Duration::ZERO, |sent| (TURN_PATIENCE + round.usual_answer).saturating_sub(now.since(sent)))
+/// What the keeper knows in one pass over all locks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    /// When a command that is sent now must be answered.
+    pub(crate) deadline: Deadline,
+    /// How long an answer usually takes at most.
+    pub(crate) usual_answer: Duration,
 }
 
 /// Whether the answer to `pending` should have been read by now, and the keeper has not repeated the ask lately.
-fn is_unread(pending: &PendingAsk, now: Moment, round: &Round<'_>) -> bool {
+fn is_unread(pending: &PendingAsk, now: Moment, round: &Round) -> bool {
     mutant!(UnreadNotRepeated => return false);
     let is_overdue = |sent| now.since(sent) > TURN_PATIENCE + round.usual_answer;
     pending.unanswered_since().is_some_and(is_overdue)
         && pending.repeated_at().is_none_or(|at| now.since(at) >= ASK_INTERVAL)
 }
 
-/// The outcome of [`Slot::rejoin`].
-pub(super) enum Rejoined {
-    Turn(Turn),
+/// What becomes of a late task that is polled at last.
+#[derive(Debug)]
+pub(crate) enum Rejoined {
+    /// The task has the turn again.
+    Turn,
     /// The task has the hold of other readers together with them.
-    Joined(HoldHandle),
-    /// The task waits at its old place.
-    Waiting(u64, oneshot::Receiver<Turn>),
-    /// The task may have any permit of this share, and keeps its place among those who wait.
-    AnyPermit(Share, OldPlace),
+    Joined(Joined),
+    /// The task waits again. Others wait so long for it when they call it.
+    Waits { patience: Duration, is_too_late: bool },
 }
 
-impl State {
+impl<W> Lock<W> {
     /// Whether there is a lease, or the grant of a lease.
     fn is_granted(&self) -> bool {
-        self.lease.is_some() || self.pending.as_ref().is_some_and(|pending| pending.is_granted())
+        match &self.standing {
+            Standing::Nothing => false,
+            Standing::Asking(pending) => pending.is_granted(),
+            Standing::Leased(_) => true,
+        }
     }
 
     /// Whether the task with the turn could tell the store nothing new.
     fn waits_for_store(&self) -> bool {
-        self.lease.is_none() && self.pending.as_ref().is_some_and(|pending| pending.only_waits())
+        self.pending().is_some_and(PendingAsk::only_waits)
     }
 
     /// Whether another process is known to wait.
     fn has_contention(&self) -> bool {
-        self.lease.as_ref().is_some_and(|lease| lease.contention.is_some())
-            || self.pending.as_ref().is_some_and(|pending| pending.is_contended())
+        match &self.standing {
+            Standing::Nothing => false,
+            Standing::Asking(pending) => pending.is_contended(),
+            Standing::Leased(lease) => lease.contention.is_some(),
+        }
     }
 
     /// Whether the task `id` has the turn, and was not passed over after it began to act.
@@ -257,33 +257,39 @@ impl State {
     }
 
     /// Notes that the task with the turn has something to do. The keeper checks whether the task comes.
-    pub(super) fn offer(&mut self, slot: &Arc<Slot>) {
+    pub(super) fn offer(&mut self) {
         if self.turn.is_some() && !self.is_held() {
             self.offers.make();
-            self.track(slot);
+            self.track();
         }
     }
 
-    /// Makes the keeper look at the slot soon.
-    pub(super) fn track(&mut self, slot: &Arc<Slot>) {
-        self.tracked.get_or_insert_with(|| slot.core.schedule().track(slot));
+    /// How long the task with the turn may still wait for the answer to its last ask. A grant that is pushed meanwhile does
+    /// not end that wait, nor does the answer to a repetition by the keeper. From a far server the answer comes much later
+    /// than the push, and the task is not late.
+    fn answer_is_due(&self, now: Moment, round: &Round) -> Duration {
+        mutant!(RepetitionEndsWait => if !self.pending().is_some_and(|pending| pending.is_unanswered()) {
+            return Duration::ZERO;
+        });
+        let sent = self.offers.awaits_since;
+        sent.map_or(Duration::ZERO, |sent| (TURN_PATIENCE + round.usual_answer).saturating_sub(now.since(sent)))
     }
 
     /// Takes all waiters, to call them at once. The first that comes takes the turn, and the others wait at their old
     /// places. A blocked thread may have hundreds of tasks here, and others would have to wait out the patience for
     /// each of them.
-    fn offer_to_all(&mut self, now: Moment) -> BTreeMap<u64, Waiter> {
+    fn offer_to_all(&mut self, now: Moment) -> BTreeMap<u64, Waiter<W>> {
         self.offers.late.extend(self.waiters.keys().map(|id| (*id, now)));
         self.take_waiters()
     }
 
     /// Ends the turn of a single try that has not read its answer, and that the keeper has repeated: the repetition was refused. Those
     /// who wait here go on.
-    pub(super) fn end_late_try(&mut self, slot: &Arc<Slot>) {
+    pub(super) fn end_late_try(&mut self, env: &dyn Env) {
         mutant!(RefusedTryHasTurn => return);
         if self.turn.is_some() && !self.is_held() {
-            self.offers.offer = Offer::Missed(Deadline::after(Duration::ZERO));
-            self.track(slot);
+            self.offers.offer = Offer::Missed(Deadline::new(env.now(), Duration::ZERO));
+            self.track();
         }
     }
 
@@ -291,80 +297,80 @@ impl State {
     /// that: the lock was held after the try began (promise 7).
     fn is_for_waiters(&self) -> bool {
         mutant!(LateTryTakesAll => return false);
-        self.lease.as_ref().is_some_and(|lease| lease.is_for_waiters)
-            || self.pending.as_ref().is_some_and(|pending| pending.waits())
+        match &self.standing {
+            Standing::Nothing => false,
+            Standing::Asking(pending) => pending.waits(),
+            Standing::Leased(lease) => lease.is_for_waiters,
+        }
     }
 
     /// Offers what is granted to the late tasks: the first that is polled takes it.
-    pub(super) fn offer_to_late(&mut self, slot: &Arc<Slot>) -> bool {
+    pub(super) fn offer_to_late(&mut self, env: &dyn Env) -> bool {
         let Some(id) = self.offers.first_late().filter(|_| self.is_granted()) else { return false };
         let was_missed = self.offers.is_missed();
         self.turn = Some(id);
         self.offers.make_to_next(TURN_PATIENCE);
         if was_missed {
-            self.offers.offer = Offer::Missed(Deadline::after(Duration::ZERO));
+            self.offers.offer = Offer::Missed(Deadline::new(env.now(), Duration::ZERO));
         }
-        self.track(slot);
+        self.track();
         true
     }
-}
 
-impl Slot {
     /// Checks whether the task with the turn does what it has to do.
-    pub(super) fn check_offer(&self, state: &mut State, now: Moment, round: &Round<'_>) -> Action {
-        if state.turn.is_none() {
+    pub(super) fn check_offer(&mut self, env: &dyn Env, now: Moment, round: &Round) -> Action {
+        if self.turn.is_none() {
             return Action::Done;
         }
-        match state.offers.offer {
-            Offer::Made | Offer::Noticed(_) if state.waits_for_store() => {
-                state.offers.offer = Offer::TakenUp;
+        match self.offers.offer {
+            Offer::Made | Offer::Noticed(_) if self.waits_for_store() => {
+                self.offers.offer = Offer::TakenUp;
                 Action::Done
             }
             Offer::Made => {
                 let idle =
-                    **state.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, UNUSED_LEASE_KEPT_FOR)));
+                    **self.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, UNUSED_LEASE_KEPT_FOR)));
                 // Several tasks that were late before have no more time together than one of them.
-                let patience = state.offers.patience.min(idle.remaining_at(now)).max(answer_is_due(state, now, round));
-                state.offers.offer = Offer::Noticed(Deadline::new(now, patience));
+                let patience = self.offers.patience.min(idle.remaining_at(now)).max(self.answer_is_due(now, round));
+                self.offers.offer = Offer::Noticed(Deadline::new(now, patience));
                 Action::LookAgain
             }
-            Offer::Awaiting(awaited) => self.check_awaited(state, awaited, now, round),
+            Offer::Awaiting(awaited) => self.check_awaited(awaited, env, now, round),
             Offer::Noticed(deadline) | Offer::Acting(deadline) if !deadline.remaining_at(now).is_zero() => {
                 Action::LookAgain
             }
             Offer::Noticed(_) | Offer::Acting(_) => Action::PassOver,
-            Offer::Missed(_) if !state.is_granted() || state.has_contention() || state.offers.is_idle(now) => {
+            Offer::Missed(_) if !self.is_granted() || self.has_contention() || self.offers.is_idle(now) => {
                 Action::PassOver
             }
             Offer::Missed(at) if at.remaining_at(now).is_zero() => {
-                state.offers.offer = Offer::Missed(Deadline::new(now, TURN_PATIENCE));
-                state.contention_probe(&self.key, round.deadline).map_or(Action::LookAgain, Action::Ask)
+                self.offers.offer = Offer::Missed(Deadline::new(now, TURN_PATIENCE));
+                self.contention_probe(env, round.deadline).map_or(Action::LookAgain, Action::Ask)
             }
             Offer::Missed(_) => Action::LookAgain,
-            Offer::TakenUp if state.lease.is_some() => Action::LookAgain,
-            Offer::TakenUp => self.check_answer(state, now, round),
+            Offer::TakenUp => self.check_answer(env, now, round),
         }
     }
 
     /// Looks after a task that has not read the answer about its lease yet.
-    fn check_awaited(&self, state: &mut State, mut awaited: Awaited, now: Moment, round: &Round<'_>) -> Action {
-        let is_wanted = state.has_contention() || !state.waiters.is_empty();
+    fn check_awaited(&mut self, mut awaited: Awaited, env: &dyn Env, now: Moment, round: &Round) -> Action {
+        let is_wanted = self.has_contention() || !self.waiters.is_empty();
         mutant!(StepLateAtLast => awaited.is_answered = false);
         if awaited.latest.remaining_at(now).is_zero() || (awaited.is_answered && is_wanted) {
-            state.offers.offer = Offer::Noticed(Deadline::new(now, Duration::ZERO));
+            self.offers.offer = Offer::Noticed(Deadline::new(now, Duration::ZERO));
             return Action::PassOver;
         }
-        if !awaited.next.remaining_at(now).is_zero() || round.is_cut_off(&self.key) {
+        if !awaited.next.remaining_at(now).is_zero() || is_cut_off(env) {
             return Action::LookAgain;
         }
         awaited.next = Deadline::new(now, TURN_PATIENCE);
-        state.offers.offer = Offer::Awaiting(awaited);
+        self.offers.offer = Offer::Awaiting(awaited);
         if awaited.is_answered {
-            return state.contention_probe(&self.key, round.deadline).map_or(Action::LookAgain, Action::Ask);
+            return self.contention_probe(env, round.deadline).map_or(Action::LookAgain, Action::Ask);
         }
-        match state.lease.as_mut().filter(|lease| !lease.upkeep.renewing) {
+        match self.lease_mut().filter(|lease| !lease.upkeep.renewing) {
             Some(lease) => {
-                let renewal = self.renewal(lease.token.clone(), lease.claim);
+                let renewal = lease.renewal(lease.claim, env);
                 lease.upkeep.renewing = true;
                 lease.note_renewal_sent(&renewal, now);
                 Action::RenewUnused(renewal)
@@ -373,150 +379,155 @@ impl Slot {
         }
     }
 
-    /// What was granted to this slot was not read: its runtime is blocked. So the time of its task counts from the grant.
-    pub(crate) fn count_from_grant(&self) {
-        let now = Moment::now();
-        let mut state = self.state.lock();
-        let drift = self.core.settings().drift();
-        let granted_for = state.pending.as_ref().and_then(|pending| pending.granted_for(now, drift));
-        if let (Some(granted_for), Offer::Made) = (granted_for, state.offers.offer) {
-            state.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, UNUSED_LEASE_KEPT_FOR)));
-            let patience = state.offers.patience.saturating_sub(granted_for);
-            state.offers.offer = Offer::Noticed(Deadline::new(now, patience));
+    /// What was granted was not read: the runtime of its task is blocked. So the time of the task counts from the grant.
+    pub(crate) fn count_from_grant(&mut self, env: &dyn Env) {
+        let now = env.now();
+        let granted_for = self.pending().and_then(|pending| pending.granted_for(now, env.settings().drift()));
+        if let (Some(granted_for), Offer::Made) = (granted_for, self.offers.offer) {
+            self.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, UNUSED_LEASE_KEPT_FOR)));
+            let patience = self.offers.patience.saturating_sub(granted_for);
+            self.offers.offer = Offer::Noticed(Deadline::new(now, patience));
         }
     }
 
     /// Repeats an ask if the task that sent it does not read the answer in time.
-    fn check_answer(&self, state: &mut State, now: Moment, round: &Round<'_>) -> Action {
-        let Some(pending) = state.pending.as_mut().filter(|pending| pending.is_unanswered()) else {
-            return Action::Done;
+    fn check_answer(&mut self, env: &dyn Env, now: Moment, round: &Round) -> Action {
+        let pending = match &mut self.standing {
+            Standing::Asking(pending) if pending.is_unanswered() => pending,
+            Standing::Leased(_) => return Action::LookAgain,
+            Standing::Asking(_) | Standing::Nothing => return Action::Done,
         };
         if !is_unread(pending, now, round) {
             return Action::LookAgain;
         }
-        if pending.is_unanswered_try() && self.core.store().withdraws_refused_tries() {
+        if pending.is_unanswered_try() && env.withdraws_refused_tries() {
             // Nobody else may ask under its token (rule L3: a token that was given up is never used again). Only when the command
             // has certainly ended, its task is late; before that the answer may be on its way from afar.
-            let longest = self.core.settings().command_timeout + TURN_PATIENCE;
+            let longest = env.settings().command_timeout + TURN_PATIENCE;
             if pending.unanswered_since().is_some_and(|sent| now.since(sent) <= longest) {
                 return Action::LookAgain;
             }
-            state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
+            self.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
             return Action::PassOver;
         }
         // What is sent nowhere tells nothing, and would have to be withdrawn all the same.
-        if round.is_cut_off(&self.key) {
+        if is_cut_off(env) {
             return Action::Connect;
         }
-        Action::Ask(pending.repetition(&self.key, round.deadline))
+        Action::Ask(pending.repetition(env, round.deadline))
     }
 
-    /// Passes on the turn of a task that did not take it up. Returns the release of a lease that others wait for, or
-    /// that no task here takes up.
-    pub(crate) fn pass_over(self: &Arc<Self>) -> Option<Release> {
+    /// Takes the turn from a task that did not take it up. Returns its id, and the release of a lease that others wait for, or that
+    /// no task here takes up. `None` when the task came after all.
+    pub(crate) fn pass_over(&mut self, env: &dyn Env, out: &mut Effects<W>) -> Option<(u64, Option<Release>)> {
         mutant!(LateTurnKept => return None);
-        let now = Moment::now();
-        let mut state = self.state.lock();
-        let id = state.turn.filter(|_| !state.is_held())?;
-        match state.offers.offer {
+        let now = env.now();
+        let id = self.turn.filter(|_| !self.is_held())?;
+        match self.offers.offer {
             Offer::Noticed(deadline) | Offer::Acting(deadline) if deadline.remaining_at(now).is_zero() => {}
             Offer::Missed(_) => {}
             _ => return None,
         }
-        if !self.core.is_closed() && !state.offers.is_releasing {
-            state.offers.late.entry(id).or_insert(now);
+        if !env.is_closed() && !self.offers.is_releasing {
+            self.offers.late.entry(id).or_insert(now);
         }
-        self.note_taking();
-        let is_idle = state.offers.is_idle(now);
-        let released = state.has_contention() || is_idle;
+        out.takes_turn = true;
+        let is_idle = self.offers.is_idle(now);
+        let released = self.has_contention() || is_idle;
         let kept_for = UNUSED_LEASE_KEPT_FOR.saturating_sub(STEP_PATIENCE);
-        state.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, kept_for)));
-        let granted = if released { state.take_granted(&self.key) } else { None };
+        self.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, kept_for)));
+        let granted = if released { self.take_granted(env) } else { None };
         if granted.is_some() {
-            state.offers.idle = None;
+            self.offers.idle = None;
         }
         // To withdraw a try does not begin that time anew: most likely nobody else has the lock now.
-        let release = granted.or_else(|| self.take_unanswered_try(&mut state));
-        mutant!(TryStartsPatienceAnew => if release.is_some() { state.offers.idle = None });
-        state.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
-        let all = if state.offers.is_for_all(is_idle) { state.offer_to_all(now) } else { BTreeMap::new() };
-        drop(state);
-        self.pass_on(id, PassedBy::Keeper);
-        self.call(all);
+        let release = granted.or_else(|| self.take_unanswered_try(env));
+        mutant!(TryStartsPatienceAnew => if release.is_some() { self.offers.idle = None });
+        self.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
+        if self.offers.is_for_all(is_idle) {
+            out.calls.extend(self.offer_to_all(now).into_iter().map(|(id, waiter)| (id, waiter.call)));
+        }
         // Wakes single tries, which wait for the outcome of this turn.
-        self.wake();
-        release
+        out.wakes = true;
+        Some((id, release))
     }
 
     /// Takes a try whose task is late, to withdraw it, where the store may do so itself later.
-    fn take_unanswered_try(&self, state: &mut State) -> Option<Release> {
+    fn take_unanswered_try(&mut self, env: &dyn Env) -> Option<Release> {
         let is_to_be_withdrawn =
-            |pending: &mut Box<PendingAsk>| pending.is_unanswered_try() && self.core.store().withdraws_refused_tries();
-        let pending = state.pending.take_if(is_to_be_withdrawn)?;
-        mutant!(GivenUpTryForgotten => return Some(pending.withdrawal(&self.key)));
-        state.unread_since = state.unread_since.take().or_else(|| pending.unanswered_since().map(Box::new));
-        Some(pending.withdrawal(&self.key))
+            |pending: &mut PendingAsk| pending.is_unanswered_try() && env.withdraws_refused_tries();
+        let pending = self.standing.take_pending_if(is_to_be_withdrawn)?;
+        mutant!(GivenUpTryForgotten => return Some(pending.withdrawal(env)));
+        self.unread_since = self.unread_since.take().or_else(|| pending.unanswered_since().map(Box::new));
+        Some(pending.withdrawal(env))
     }
 
-    /// Takes in a late task that is polled at last.
-    pub(super) fn rejoin(self: &Arc<Self>, turn: Turn, request: &ResolvedRequest) -> Rejoined {
-        let id = turn.id();
-        turn.defuse();
-        let now = Moment::now();
-        let mut state = self.state.lock();
-        let since = state.offers.late.remove(&id);
+    /// Takes in that the late task `id` is polled at last.
+    pub(crate) fn rejoin(
+        &mut self,
+        id: u64,
+        request: &ResolvedRequest,
+        env: &dyn Env,
+        out: &mut Effects<W>,
+    ) -> Rejoined {
+        let now = env.now();
+        let since = self.offers.late.remove(&id);
         let patience = patience_with(since, now);
         if request.joins_readers() {
             // At its old place the task may have been called to a hold that no others may join any more.
-            let joined = state.join_called(self, id, request, now);
-            if let Some(joined) = joined.or_else(|| state.join(self, request, now)) {
+            let joined = self.join_called(id, request, now);
+            if let Some(joined) = joined.or_else(|| self.join(request, now)) {
                 return Rejoined::Joined(joined);
             }
         }
-        let may_take_turn = match state.turn {
+        let may_take_turn = match self.turn {
             None => true,
             Some(other) => {
-                !state.is_held()
-                    && !state.offers.is_taken_up()
-                    && (other > id || state.offers.late.contains_key(&other))
+                !self.is_held() && !self.offers.is_taken_up() && (other > id || self.offers.late.contains_key(&other))
             }
         };
-        let is_too_late = request.is_try() && state.is_for_waiters();
-        if may_take_turn && !is_too_late {
-            if let Some(other) = state.turn.replace(id) {
-                state.offers.late.entry(other).or_insert(now);
-                self.note_taking();
-            }
-            state.offers.reset();
-            state.reuse_lingering();
-            state.offers.patience = patience;
-            return Rejoined::Turn(Turn::new(self, id));
+        let is_too_late = request.is_try() && self.is_for_waiters();
+        if !may_take_turn || is_too_late {
+            return Rejoined::Waits { patience, is_too_late };
         }
-        if let Some(share) = self.share.filter(|_| self.is_one_of_permits() && !is_too_late) {
-            return Rejoined::AnyPermit(share, OldPlace { id, patience });
+        if let Some(other) = self.turn.replace(id) {
+            self.offers.late.entry(other).or_insert(now);
+            out.takes_turn = true;
         }
-        let (sender, receiver) = oneshot::channel();
-        state.add_waiter(id, Waiter { sender, fenced: request.fenced, patience });
-        Rejoined::Waiting(id, receiver)
+        self.offers.reset();
+        self.reuse_lingering();
+        self.offers.patience = patience;
+        Rejoined::Turn
     }
-}
 
-impl State {
     /// The ask by which the keeper finds out whether another process waits, when no task here takes up what is granted.
-    fn contention_probe(&mut self, key: &Arc<str>, give_up: Deadline) -> Option<Ask> {
-        if let Some(lease) = &mut self.lease {
-            let (token, claim) = lease.expose();
-            let (key, share) = (Arc::clone(key), lease.share);
-            return Some(Ask { key, token, share, claim, wait: true, fences: 0, give_up, cause: Cause::Silence });
+    fn contention_probe(&mut self, env: &dyn Env, give_up: Deadline) -> Option<Ask> {
+        match &mut self.standing {
+            Standing::Nothing => None,
+            Standing::Asking(pending) => Some(pending.repetition(env, give_up)),
+            Standing::Leased(lease) => {
+                let (token, claim) = lease.expose();
+                let (key, share) = (Arc::clone(env.key()), lease.share);
+                Some(Ask { key, token, share, claim, wait: true, fences: 0, give_up, cause: Cause::Silence })
+            }
         }
-        self.pending.as_mut().map(|pending| pending.repetition(key, give_up))
     }
 
     /// Takes what is granted, for its release.
-    fn take_granted(&mut self, key: &Arc<str>) -> Option<Release> {
-        if let Some(lease) = self.lease.take() {
-            return Some(lease.release(key));
+    fn take_granted(&mut self, env: &dyn Env) -> Option<Release> {
+        match std::mem::take(&mut self.standing) {
+            Standing::Leased(lease) => Some(lease.release(env)),
+            Standing::Asking(pending) if pending.is_granted() => Some(pending.withdrawal(env)),
+            other => {
+                self.standing = other;
+                None
+            }
         }
-        self.pending.take_if(|pending| pending.is_granted()).map(|pending| pending.withdrawal(key))
     }
+}
+
+/// Whether what the keeper sends has to wait for a connection.
+fn is_cut_off(env: &dyn Env) -> bool {
+    mutant!(RepeatedCutOff => return false);
+    env.is_cut_off()
 }

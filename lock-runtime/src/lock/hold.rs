@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::early::Early;
 use super::readers::Readers;
-use super::resolved_request::{PrefixPlace, ResolvedRequest};
+use super::request::{PrefixPlace, ResolvedRequest};
 use super::terms::Terms;
+use crate::attendance::Early;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::loss_reason::LossReason;
 use crate::observe::{Path, metrics};
@@ -14,49 +14,49 @@ use crate::observe::{Path, metrics};
 /// The hold that a lease carries now.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the hold")]
 #[derive(Debug)]
-pub(super) struct ActiveHold {
-    pub(super) id: u64,
-    pub(super) since: Moment,
-    pub(super) prefix: PrefixPlace,
-    pub(super) path: Path,
-    pub(super) expire: Duration,
-    pub(super) renew: bool,
-    pub(super) body: bool,
+pub(crate) struct ActiveHold {
+    pub(crate) id: u64,
+    pub(crate) since: Moment,
+    pub(crate) prefix: PrefixPlace,
+    pub(crate) path: Path,
+    pub(crate) expire: Duration,
+    pub(crate) renew: bool,
+    pub(crate) body: bool,
     /// The readers that have the hold together. `None` for a hold of one task.
-    pub(super) readers: Option<Box<Readers>>,
+    pub(crate) readers: Option<Box<Readers>>,
     /// How long the lease is kept after the hold.
-    pub(super) linger: Duration,
-    pub(super) terms: Option<Arc<Terms>>,
+    pub(crate) linger: Duration,
+    pub(crate) terms: Option<Arc<Terms>>,
     /// Until when others are kept out, also when the hold ends before. Boxed: few holds have such a time.
-    pub(super) kept_until: Option<Box<Deadline>>,
+    pub(crate) kept_until: Option<Box<Deadline>>,
     /// Whether it was told that the hold lasts for long.
-    pub(super) is_long_told: bool,
+    pub(crate) is_long_told: bool,
     /// The hold's own end, even when the store has confirmed the lease for longer.
-    pub(super) own: Deadline,
+    pub(crate) own: Deadline,
     /// When the store last confirmed the full lease for this hold.
-    pub(super) confirmed: Option<Moment>,
+    pub(crate) confirmed: Option<Moment>,
     /// Whether that was for a hold before this one: the rest of the lease is shorter than this hold may last.
-    pub(super) is_inherited: bool,
+    pub(crate) is_inherited: bool,
     /// While its acquire goes on. Readers have theirs in `readers`.
-    pub(super) early: Option<Arc<Early>>,
+    pub(crate) early: Option<Arc<Early>>,
     /// Counts the hold for as long as it lasts. Each of several readers has its own.
-    pub(super) holding: Option<metrics::Holding>,
+    pub(crate) holding: Option<metrics::Holding>,
 }
 
 /// What is told of a hold that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndedHold {
-    pub(super) since: Moment,
-    pub(super) prefix: PrefixPlace,
+    pub(crate) since: Moment,
+    pub(crate) prefix: PrefixPlace,
     /// How many tasks had it.
-    pub(super) users: u32,
+    pub(crate) users: u32,
     /// Why it was lost, if its deadline passed.
-    pub(super) reason: LossReason,
+    pub(crate) reason: LossReason,
 }
 
 impl ActiveHold {
     /// A hold that starts `now`. If it is one of several keys, its lease is renewed until its time begins.
-    pub(super) fn new(id: u64, path: Path, holding: metrics::Holding, request: &ResolvedRequest, now: Moment) -> Self {
+    pub(crate) fn new(id: u64, path: Path, holding: metrics::Holding, request: &ResolvedRequest, now: Moment) -> Self {
         let mut hold = Self::of_request(id, path, holding, request, now);
         if request.is_part() {
             hold.own = Deadline::new(now, request.expire);
@@ -67,7 +67,7 @@ impl ActiveHold {
     }
 
     /// A hold whose time begins `now`.
-    pub(super) fn of_request(
+    pub(crate) fn of_request(
         id: u64,
         path: Path,
         holding: metrics::Holding,
@@ -101,7 +101,7 @@ impl ActiveHold {
     }
 
     /// The same hold as if it had started `now`, by its own `request`.
-    pub(super) fn begin(&mut self, request: &ResolvedRequest, now: Moment) {
+    pub(crate) fn begin(&mut self, request: &ResolvedRequest, now: Moment) {
         if self.readers.is_some() {
             // Readers have it together. It is renewed, and nobody's time began anew.
             self.body |= request.body;
@@ -110,33 +110,33 @@ impl ActiveHold {
         }
     }
 
-    pub(super) fn as_ended(&self) -> EndedHold {
+    pub(crate) fn as_ended(&self) -> EndedHold {
         EndedHold { since: self.since, prefix: self.prefix, users: self.users(), reason: LossReason::Deadline }
     }
 
     /// How many tasks have the hold.
-    pub(super) fn users(&self) -> u32 {
+    pub(crate) fn users(&self) -> u32 {
         self.readers.as_ref().map_or(1, |readers| readers.active)
     }
 
     /// The latest end that its request allows.
-    pub(super) fn latest_end(&self) -> Option<Deadline> {
+    pub(crate) fn latest_end(&self) -> Option<Deadline> {
         self.terms.as_ref()?.latest_end(self.since)
     }
 
     /// Moves its own end to `own`, but not beyond the latest end.
-    pub(super) fn move_end(&mut self, own: Deadline, now: Moment) {
+    pub(crate) fn move_end(&mut self, own: Deadline, now: Moment) {
         let own = self.own.max_at(own, now);
         self.own = self.latest_end().map_or(own, |latest| latest.min_at(own, now));
     }
 
     /// Whether a lease until `until` lasts for as long as this hold may.
-    pub(super) fn is_covered_by(&self, until: Deadline) -> bool {
+    pub(crate) fn is_covered_by(&self, until: Deadline) -> bool {
         self.latest_end().is_some_and(|latest| until.span() >= latest.remaining_at(until.start()))
     }
 
     /// The lease that the hold wants at `now`.
-    pub(super) fn wanted(&self, now: Moment, drift: Drift) -> Duration {
+    pub(crate) fn wanted(&self, now: Moment, drift: Drift) -> Duration {
         if !self.renew {
             return self.own.remaining_at(now);
         }
@@ -147,12 +147,12 @@ impl ActiveHold {
     }
 
     /// In how long the hold will have lasted for `long`. `None` when that was told before.
-    pub(super) fn long_hold_due_in(&self, long: Duration, now: Moment) -> Option<Duration> {
+    pub(crate) fn long_hold_due_in(&self, long: Duration, now: Moment) -> Option<Duration> {
         (!self.is_long_told).then(|| long.saturating_sub(now.since(self.since)))
     }
 
     /// How long the hold has lasted, the first time that this is at least `long`.
-    pub(super) fn note_long(&mut self, long: Duration, now: Moment) -> Option<Duration> {
+    pub(crate) fn note_long(&mut self, long: Duration, now: Moment) -> Option<Duration> {
         self.long_hold_due_in(long, now).filter(Duration::is_zero)?;
         self.is_long_told = true;
         Some(now.since(self.since))

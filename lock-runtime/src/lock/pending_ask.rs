@@ -3,21 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Env;
 use super::refusal::Refusal;
 use crate::clock::{Deadline, Drift, Moment};
+use crate::protocol::{Anchor, Answer, Ask, Busy, Cause, Grant, Pushed, Release};
 use crate::share::Share;
-use crate::store::{Anchor, Answer, Ask, Busy, Cause, Grant, Pushed, Release};
 use crate::timing::ASK_INTERVAL;
 use crate::token::Token;
 
 /// An ask to the store that is not given up: at most one per key and process.
 #[derive(Debug)]
-pub(super) struct PendingAsk {
-    pub(super) token: Token,
-    pub(super) share: Option<Share>,
-    pub(super) claim: Duration,
+pub(crate) struct PendingAsk {
+    pub(crate) token: Token,
+    pub(crate) share: Option<Share>,
+    pub(crate) claim: Duration,
     /// How many fencing tokens the last command asked for.
-    pub(super) fences: u32,
+    pub(crate) fences: u32,
     delivery: Delivery,
     /// Whether any command under this token was sent for a task that waits. A single try gets nothing of what such a task gets: the
     /// lock may have been held when the try began.
@@ -77,7 +78,7 @@ enum Granted {
 }
 
 impl PendingAsk {
-    pub(super) fn new(token: Token, share: Option<Share>, claim: Duration) -> Self {
+    pub(crate) fn new(token: Token, share: Option<Share>, claim: Duration) -> Self {
         Self {
             token,
             share,
@@ -97,13 +98,13 @@ impl PendingAsk {
     }
 
     /// The ask that goes along with a release at `now`.
-    pub(super) fn sent_along(token: Token, share: Option<Share>, claim: Duration, now: Moment) -> Self {
+    pub(crate) fn sent_along(token: Token, share: Option<Share>, claim: Duration, now: Moment) -> Self {
         let delivery = Delivery::Unanswered { sent: now, before: false, is_try: false, is_interrupted: false };
         Self { delivery, waits: true, ..Self::new(token, share, claim) }
     }
 
     /// Notes that a command is about to be sent, for a task that `waits` or not. Returns why it is sent.
-    pub(super) fn note_sent(&mut self, now: Moment, fences: u32, is_claim: bool, waits: bool) -> Cause {
+    pub(crate) fn note_sent(&mut self, now: Moment, fences: u32, is_claim: bool, waits: bool) -> Cause {
         self.fences = fences;
         self.waits |= waits;
         self.await_answer(now, is_claim || !waits);
@@ -121,19 +122,19 @@ impl PendingAsk {
     }
 
     /// Notes that the last command was certainly not sent. The answer to an earlier command may have come meanwhile.
-    pub(super) fn on_unsent(&mut self) {
+    pub(crate) fn on_unsent(&mut self) {
         if let Delivery::Unanswered { before: false, .. } = self.delivery {
             self.delivery = Delivery::Settled;
         }
     }
 
     /// Takes in the answer to `ask`.
-    pub(super) fn on_answer(&mut self, ask: &Ask, answer: Answer) {
+    pub(crate) fn on_answer(&mut self, ask: &Ask, answer: Answer, env: &dyn Env) {
         self.fences = ask.fences;
         let delivery = std::mem::replace(&mut self.delivery, Delivery::Settled);
         match answer {
             Answer::Granted(grant) => self.grant = Granted::Whole(grant),
-            Answer::Busy(busy) => self.on_refusal(busy, ask.wait),
+            Answer::Busy(busy) => self.on_refusal(busy, ask.wait, env),
             Answer::Late => self.doubt_queue(),
         }
         if matches!(delivery, Delivery::Unanswered { is_interrupted: true, .. }) {
@@ -141,7 +142,7 @@ impl PendingAsk {
         }
     }
 
-    fn on_refusal(&mut self, busy: Busy, is_queued: bool) {
+    fn on_refusal(&mut self, busy: Busy, is_queued: bool, env: &dyn Env) {
         if is_queued || self.is_queued() {
             self.queue = InQueue::Yes;
         }
@@ -153,14 +154,14 @@ impl PendingAsk {
         }
         // The answer may be read after a message that came later.
         let is_far = busy.anchor.map(|anchor| anchor.store_micros) > self.near_since;
-        self.refusal = Some(Refusal::after(self.refusal.take(), busy));
+        self.refusal = Some(Refusal::after(self.refusal.take(), busy, env.now()));
         if !is_far {
             self.end_pause();
         }
     }
 
     /// Takes in a pushed grant. Rule 22: it is for no longer than was asked for, whatever it says.
-    pub(super) fn on_push(&mut self, pushed: &Pushed) {
+    pub(crate) fn on_push(&mut self, pushed: &Pushed) {
         self.was_pushed = true;
         self.note_queue_behind(pushed);
         let claim = self.believable(pushed.claim);
@@ -186,16 +187,16 @@ impl PendingAsk {
     }
 
     /// Notes that what is granted is wanted by others, too.
-    pub(super) fn note_waiter_behind(&mut self) {
+    pub(crate) fn note_waiter_behind(&mut self) {
         self.contended = true;
     }
 
     /// Notes that another process waits, too. Returns whether to ask at once.
-    pub(super) fn note_contention(&mut self) -> bool {
+    pub(crate) fn note_contention(&mut self, env: &dyn Env) -> bool {
         // The store tells owners alone: the grant of this ask was sent, but is not read yet.
         self.note_waiter_behind();
         // An ask that pauses would find out late that the grant was lost.
-        let is_lost = self.pauses() && !self.is_granted();
+        let is_lost = self.pauses(env) && !self.is_granted();
         if is_lost {
             self.doubt_queue();
             self.end_pause();
@@ -204,12 +205,12 @@ impl PendingAsk {
     }
 
     /// Notes that a server may have the token in its queue, whatever the answer was.
-    pub(super) fn note_queued(&mut self) {
+    pub(crate) fn note_queued(&mut self) {
         self.queue = InQueue::Yes;
     }
 
     /// Notes that few others are in front, by the store's clock since then: the ask pauses no longer.
-    pub(super) fn on_near(&mut self, store_micros: u64) {
+    pub(crate) fn on_near(&mut self, store_micros: u64) {
         mutant!(NearForgotten => return);
         self.near_since = self.near_since.max(Some(store_micros));
         self.end_pause();
@@ -222,12 +223,12 @@ impl PendingAsk {
     }
 
     /// Whether the ask need not be repeated yet: others are in front, who repeat theirs (rule 5).
-    pub(super) fn pauses(&self) -> bool {
-        self.refusal.as_ref().is_some_and(|refusal| refusal.at.elapsed() < refusal.busy.pause)
+    pub(crate) fn pauses(&self, env: &dyn Env) -> bool {
+        self.refusal.as_ref().is_some_and(|refusal| env.now().since(refusal.at) < refusal.busy.pause)
     }
 
     /// Notes that pushes may have been missed.
-    pub(super) fn on_interruption(&mut self) {
+    pub(crate) fn on_interruption(&mut self) {
         if let Delivery::Unanswered { is_interrupted, .. } = &mut self.delivery {
             *is_interrupted = true;
         }
@@ -244,17 +245,17 @@ impl PendingAsk {
     }
 
     /// Whether an answer is on its way, or was given up on its way.
-    pub(super) fn is_unanswered(&self) -> bool {
+    pub(crate) fn is_unanswered(&self) -> bool {
         matches!(self.delivery, Delivery::Unanswered { .. })
     }
 
     /// Whether the last command is a try that is not answered.
-    pub(super) fn is_unanswered_try(&self) -> bool {
+    pub(crate) fn is_unanswered_try(&self) -> bool {
         matches!(self.delivery, Delivery::Unanswered { is_try: true, .. })
     }
 
     /// When the last unanswered command was sent.
-    pub(super) fn unanswered_since(&self) -> Option<Moment> {
+    pub(crate) fn unanswered_since(&self) -> Option<Moment> {
         match self.delivery {
             Delivery::Unanswered { sent, .. } => Some(sent),
             Delivery::Settled => None,
@@ -262,56 +263,56 @@ impl PendingAsk {
     }
 
     /// Whether any command under this token was sent for a task that waits.
-    pub(super) fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.waits
     }
 
     /// When the keeper repeated the ask.
-    pub(super) fn repeated_at(&self) -> Option<Moment> {
+    pub(crate) fn repeated_at(&self) -> Option<Moment> {
         self.repeated
     }
 
-    pub(super) fn is_queued(&self) -> bool {
+    pub(crate) fn is_queued(&self) -> bool {
         self.queue != InQueue::No
     }
 
     /// Whether the ask only waits in the store's queue: there is nothing to ask and nothing to tell.
-    pub(super) fn only_waits(&self) -> bool {
+    pub(crate) fn only_waits(&self) -> bool {
         self.queue == InQueue::Yes && matches!(self.grant, Granted::No) && !self.is_unanswered()
     }
 
     /// Whether the store was never asked under this token.
-    pub(super) fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         self.refusal.is_none() && !self.is_unanswered() && !self.is_queued()
     }
 
     /// The age of the last answer, when it was a refusal.
-    pub(super) fn refused_for(&self) -> Option<Duration> {
-        self.refusal.as_ref().map(|refusal| refusal.at.elapsed())
+    pub(crate) fn refused_for(&self, env: &dyn Env) -> Option<Duration> {
+        self.refusal.as_ref().map(|refusal| env.now().since(refusal.at))
     }
 
     /// The last answer, when it was a refusal.
-    pub(super) fn busy(&self) -> Option<&Busy> {
+    pub(crate) fn busy(&self) -> Option<&Busy> {
         self.refusal.as_ref().map(|refusal| &refusal.busy)
     }
 
     /// When the store first named the owner that it named last.
-    pub(super) fn owner_seen_since(&self) -> Option<Moment> {
+    pub(crate) fn owner_seen_since(&self) -> Option<Moment> {
         self.refusal.as_ref().map(|refusal| refusal.since)
     }
 
     /// Whether another process passed the lock on.
-    pub(super) fn was_pushed(&self) -> bool {
+    pub(crate) fn was_pushed(&self) -> bool {
         self.was_pushed
     }
 
     /// The owner that this ask waited for, when its lease ended by itself: it was seen to the end, and not renewed.
-    pub(super) fn dead_owner(&self) -> Option<Token> {
-        self.refusal.as_ref()?.dead_owner()
+    pub(crate) fn dead_owner(&self, env: &dyn Env) -> Option<Token> {
+        self.refusal.as_ref()?.dead_owner(env)
     }
 
     /// The rest of the owner's lease. `None` when it is not known, or should be over.
-    pub(super) fn frees_in(&self, now: Moment) -> Option<Duration> {
+    pub(crate) fn frees_in(&self, now: Moment) -> Option<Duration> {
         let frees_in = self.refusal.as_ref()?.frees?.remaining_at(now);
         (!frees_in.is_zero()).then_some(frees_in)
     }
@@ -320,7 +321,7 @@ impl PendingAsk {
     ///
     /// The time to ask is the end of the owner's lease. The repetitions by the keeper are the safety net. An owner that
     /// renews is left to that safety net, because otherwise each of its renewals would cause an ask.
-    pub(super) fn pause_before_ask(&self, now: Moment) -> Option<Duration> {
+    pub(crate) fn pause_before_ask(&self, now: Moment) -> Option<Duration> {
         let refusal = self.refusal.as_ref();
         let frees_in = refusal.and_then(|refusal| refusal.frees).map_or(Duration::MAX, |frees| frees.remaining_at(now));
         let quiet = match refusal {
@@ -332,37 +333,37 @@ impl PendingAsk {
     }
 
     /// Whether the store demands that the ask is withdrawn and started again.
-    pub(super) fn must_yield(&self) -> bool {
+    pub(crate) fn must_yield(&self) -> bool {
         !self.is_unanswered() && self.busy().is_some_and(|busy| busy.yields)
     }
 
     /// Starts again under another token, with nothing in the store. The holder that it waited for stays known.
-    pub(super) fn restart(&mut self, token: Token) {
+    pub(crate) fn restart(&mut self, token: Token) {
         let refusal = self.refusal.take().map(Refusal::into_history);
         *self = Self { refusal, ..Self::new(token, self.share, self.claim) };
     }
 
     /// Whether the store may have anything for this token. After a plain claim that was refused it has nothing.
-    pub(super) fn may_stand(&self) -> bool {
+    pub(crate) fn may_stand(&self) -> bool {
         self.is_unanswered() || self.is_granted() || self.may_be_asked_for_again()
     }
 
     /// Whether the safety net may still ask for the token, even after its grant and release.
-    pub(super) fn may_be_asked_for_again(&self) -> bool {
+    pub(crate) fn may_be_asked_for_again(&self) -> bool {
         self.is_queued() || self.repeated.is_some()
     }
 
-    pub(super) fn is_granted(&self) -> bool {
+    pub(crate) fn is_granted(&self) -> bool {
         matches!(self.grant, Granted::Pushed(_) | Granted::Whole(_))
     }
 
     /// Whether a push tells of the grant, and no answer does.
-    pub(super) fn is_hinted(&self) -> bool {
+    pub(crate) fn is_hinted(&self) -> bool {
         matches!(self.grant, Granted::Pushed(_))
     }
 
     /// How long ago the store granted the lock, by an answer that tells what is left of the claim.
-    pub(super) fn granted_for(&self, now: Moment, drift: Drift) -> Option<Duration> {
+    pub(crate) fn granted_for(&self, now: Moment, drift: Drift) -> Option<Duration> {
         match &self.grant {
             Granted::Whole(grant) => Some(drift.trusted(self.claim).saturating_sub(grant.until.remaining_at(now))),
             _ => None,
@@ -371,11 +372,14 @@ impl PendingAsk {
 
     /// The grant, if there is one. A pushed grant that no answered ask can date is not certain for any time. So it is
     /// confirmed before use (rule 16).
-    pub(super) fn take_grant(&mut self) -> Option<Grant> {
+    pub(crate) fn take_grant(&mut self, env: &dyn Env) -> Option<Grant> {
         match std::mem::replace(&mut self.grant, Granted::No) {
             Granted::Whole(grant) => Some(grant),
             Granted::Pushed(pushed) => Some(Grant {
-                until: self.anchor.map_or_else(|| Deadline::after(Duration::ZERO), |anchor| pushed.until(anchor)),
+                until: match self.anchor {
+                    Some(anchor) => pushed.until(anchor, env.now()),
+                    None => Deadline::new(env.now(), Duration::ZERO),
+                },
                 contended: pushed.contended,
                 fence: None,
             }),
@@ -387,12 +391,12 @@ impl PendingAsk {
     }
 
     /// Whether another process is known to wait behind `grant`.
-    pub(super) fn is_contended_after(&self, grant: &Grant) -> bool {
+    pub(crate) fn is_contended_after(&self, grant: &Grant) -> bool {
         grant.contended || self.contended
     }
 
     /// Whether the lock is granted, and another process is known to wait behind.
-    pub(super) fn is_contended(&self) -> bool {
+    pub(crate) fn is_contended(&self) -> bool {
         match &self.grant {
             Granted::Whole(grant) => grant.contended || self.contended,
             Granted::Pushed(pushed) => pushed.contended || self.contended,
@@ -401,13 +405,13 @@ impl PendingAsk {
     }
 
     /// The same ask again, for the safety net. That of a single try does not wait either.
-    pub(super) fn again(&self, key: &Arc<str>, give_up: Deadline) -> Ask {
-        mutant!(RepeatedTryQueues => return Ask { wait: true, ..self.repeated_as_it_was(key, give_up) });
-        self.repeated_as_it_was(key, give_up)
+    pub(crate) fn again(&self, env: &dyn Env, give_up: Deadline) -> Ask {
+        mutant!(RepeatedTryQueues => return Ask { wait: true, ..self.repeated_as_it_was(env, give_up) });
+        self.repeated_as_it_was(env, give_up)
     }
 
-    fn repeated_as_it_was(&self, key: &Arc<str>, give_up: Deadline) -> Ask {
-        let (key, token) = (Arc::clone(key), self.token.clone());
+    fn repeated_as_it_was(&self, env: &dyn Env, give_up: Deadline) -> Ask {
+        let (key, token) = (Arc::clone(env.key()), self.token.clone());
         Ask {
             key,
             token,
@@ -421,14 +425,14 @@ impl PendingAsk {
     }
 
     /// The same ask again, by the keeper, for a task that does not read the answer.
-    pub(super) fn repetition(&mut self, key: &Arc<str>, give_up: Deadline) -> Ask {
+    pub(crate) fn repetition(&mut self, env: &dyn Env, give_up: Deadline) -> Ask {
         // From now on the store may have something for the token, whatever the first answer says.
-        self.repeated = Some(Moment::now());
-        self.again(key, give_up)
+        self.repeated = Some(env.now());
+        self.again(env, give_up)
     }
 
-    pub(super) fn withdrawal(&self, key: &Arc<str>) -> Release {
-        Release { share: self.share, ..Release::withdrawal(key, &self.token, self.claim) }
+    pub(crate) fn withdrawal(&self, env: &dyn Env) -> Release {
+        Release { share: self.share, ..Release::withdrawal_at(env.now(), env.key(), &self.token, self.claim) }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::Env;
 use crate::clock::{Deadline, Moment};
-use crate::store::Busy;
+use crate::protocol::Busy;
 use crate::token::Token;
 
 /// An owner of whom at least this much was left when this process first saw it would have been seen to renew: an ask that
@@ -14,35 +15,36 @@ const NEAR_END: Duration = Duration::from_millis(10);
 
 /// The last answer, when it was a refusal.
 #[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) at: Moment,
-    pub(super) busy: Busy,
+pub(crate) struct Refusal {
+    pub(crate) at: Moment,
+    pub(crate) busy: Busy,
     /// When the owner's lease ends if the owner does not renew it.
-    pub(super) frees: Option<Deadline>,
+    pub(crate) frees: Option<Deadline>,
     /// Whether the owner was seen to renew. Then the end of its lease is no reason to ask.
-    pub(super) owner_renews: bool,
+    pub(crate) owner_renews: bool,
     /// When the store first named this owner.
-    pub(super) since: Moment,
+    pub(crate) since: Moment,
     /// The most that the store said was left of the owner's lease.
     longest: Duration,
 }
 
 impl Refusal {
     /// The refusal `busy`, which came after the refusal `before`.
-    pub(super) fn after(before: Option<Self>, busy: Busy) -> Self {
-        let (frees, at) = (busy.frees_in.map(Deadline::after), Moment::now());
+    pub(crate) fn after(before: Option<Self>, busy: Busy, at: Moment) -> Self {
+        let frees = busy.frees_in.map(|frees_in| Deadline::new(at, frees_in));
         let told = busy.frees_in.unwrap_or_default();
         let Some(before) = before.filter(|before| before.busy.owner == busy.owner) else {
             return Self { at, busy, frees, owner_renews: false, since: at, longest: told };
         };
         // An ask may come a little before the end that it is meant for. An owner of whom so little is left has not renewed.
         let is_longer = busy.frees_in.is_none_or(|left| left > NEAR_END);
-        let owner_renews = before.owner_renews || (is_longer && before.frees.is_some_and(Deadline::has_passed));
+        let owner_renews =
+            before.owner_renews || (is_longer && before.frees.is_some_and(|frees| frees.remaining_at(at).is_zero()));
         Self { at, busy, frees, owner_renews, since: before.since, longest: before.longest.max(told) }
     }
 
     /// What stays known of the holder when the ask starts again under another token.
-    pub(super) fn into_history(self) -> Self {
+    pub(crate) fn into_history(self) -> Self {
         Self {
             busy: Busy { pause: Duration::ZERO, yields: false, ..self.busy },
             frees: None,
@@ -52,8 +54,8 @@ impl Refusal {
     }
 
     /// The owner, when its lease ended by itself: it was seen to its end, and it was not renewed. A rest ends so.
-    pub(super) fn dead_owner(&self) -> Option<Token> {
-        let is_over = self.frees.is_some_and(|frees| frees.remaining() <= NEAR_END);
+    pub(crate) fn dead_owner(&self, env: &dyn Env) -> Option<Token> {
+        let is_over = self.frees.is_some_and(|frees| frees.remaining_at(env.now()) <= NEAR_END);
         (is_over && self.longest >= SURELY_RENEWS && !self.busy.owner.rests()).then(|| self.busy.owner.clone())
     }
 }

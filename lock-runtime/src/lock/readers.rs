@@ -3,23 +3,22 @@
 //! The first reader starts the hold in the usual way. It calls all readers that wait here, and they join it. Readers that come
 //! later join it, too, until another process, or a writer here, is known to wait (rule S5). The last reader ends the hold.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::early::{Attendance, Early};
-use super::handle::HoldHandle;
-use super::resolved_request::ResolvedRequest;
-use super::slot::{Slot, State, Waiter};
-use super::turn::Turn;
+use super::request::ResolvedRequest;
+use super::{Effects, Lock};
+use crate::attendance::{Attendance, Early};
 use crate::clock::{Deadline, Moment};
-use crate::observe::Path;
+use crate::observe::{Path, metrics};
 use crate::timing::{ENOUGH_LEASE, TURN_PATIENCE};
+use crate::token::Token;
 
 /// The readers that have a hold together.
 #[derive(Debug)]
-pub(super) struct Readers {
+pub(crate) struct Readers {
     /// How many tasks have the hold.
-    pub(super) active: u32,
+    pub(crate) active: u32,
     /// The waiters that were called to the hold, and have not come yet.
     called: BTreeSet<u64>,
     called_at: Moment,
@@ -50,39 +49,43 @@ impl Readers {
     }
 }
 
-impl State {
+/// The part of one reader in the hold that it has joined.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    /// The hold's id.
+    pub(crate) id: u64,
+    pub(crate) token: Token,
+    pub(crate) holding: metrics::Holding,
+    /// While its acquire is not over.
+    pub(crate) early: Option<Arc<Early>>,
+}
+
+impl<W> Lock<W> {
     fn readers(&mut self) -> Option<&mut Readers> {
-        self.lease.as_mut()?.hold.as_mut()?.readers.as_deref_mut()
+        self.lease_mut()?.hold.as_mut()?.readers.as_deref_mut()
     }
 
     /// Adds a reader that comes now to the hold of others.
-    pub(super) fn join(&mut self, slot: &Arc<Slot>, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
-        let lease = self.lease.as_ref()?;
+    pub(super) fn join(&mut self, request: &ResolvedRequest, now: Moment) -> Option<Joined> {
+        let lease = self.lease()?;
         // Rule L1: a hold starts only on a lease with time left.
         let left = lease.ends(now)?.remaining_at(now);
         let is_long = left >= (request.expire / 2).min(ENOUGH_LEASE);
-        mutant!(ReadersOvertakeWriter => return self.add_reader(slot, request, now));
-        (is_long && lease.contention.is_none()).then(|| self.add_reader(slot, request, now))?
+        mutant!(ReadersOvertakeWriter => return self.add_reader(request, now));
+        (is_long && lease.contention.is_none()).then(|| self.add_reader(request, now))?
     }
 
     /// Adds a reader that was called.
-    pub(super) fn join_called(
-        &mut self,
-        slot: &Arc<Slot>,
-        id: u64,
-        request: &ResolvedRequest,
-        now: Moment,
-    ) -> Option<HoldHandle> {
+    pub(crate) fn join_called(&mut self, id: u64, request: &ResolvedRequest, now: Moment) -> Option<Joined> {
         if !self.readers()?.called.remove(&id) {
             return None;
         }
-        let lease = self.lease.as_ref()?;
-        let is_over = lease.has_ended(now);
-        if is_over { None } else { self.add_reader(slot, request, now) }
+        let is_over = self.lease()?.has_ended(now);
+        if is_over { None } else { self.add_reader(request, now) }
     }
 
-    fn add_reader(&mut self, slot: &Arc<Slot>, request: &ResolvedRequest, now: Moment) -> Option<HoldHandle> {
-        let lease = self.lease.as_mut()?;
+    fn add_reader(&mut self, request: &ResolvedRequest, now: Moment) -> Option<Joined> {
+        let lease = self.standing.lease_mut()?;
         let hold = lease.hold.as_mut()?;
         hold.readers.as_mut()?.active += 1;
         hold.body |= request.body;
@@ -101,27 +104,38 @@ impl State {
         let holding = lease.holds.begin(request.prefix(), Path::HandOver);
         self.counts.count(Path::HandOver);
         if is_longer || early.is_some() {
-            self.track(slot);
+            self.track();
         }
-        Some(HoldHandle::of_reader(slot, id, token, holding, early))
+        Some(Joined { id, token, holding, early })
     }
 
-    /// Takes all waiters, to call them to the hold. The caller sends the calls when the state is unlocked.
-    pub(super) fn take_readers_to_call(&mut self, now: Moment) -> BTreeMap<u64, Waiter> {
+    /// Calls all who wait to the hold.
+    pub(super) fn call_readers(&mut self, now: Moment, out: &mut Effects<W>) {
         if self.waiters.is_empty() || self.readers().is_none() {
-            return BTreeMap::new();
+            return;
         }
         let waiters = self.take_waiters();
         if let Some(readers) = self.readers() {
             readers.called.extend(waiters.keys());
             readers.called_at = now;
         }
-        waiters
+        out.calls.extend(waiters.into_iter().map(|(id, waiter)| (id, waiter.call)));
+    }
+
+    /// Calls the readers that wait only because the lease was too short for them.
+    pub(super) fn call_waiting_readers(&mut self, now: Moment, out: &mut Effects<W>) {
+        let is_open = self.lease().is_some_and(|lease| lease.contention.is_none() && !lease.has_ended(now));
+        if is_open && !self.waiters.is_empty() {
+            self.call_readers(now, out);
+            if !out.calls.is_empty() {
+                self.track();
+            }
+        }
     }
 
     /// Takes a reader out of the hold `id`, if others still have that hold. Returns whether they have.
     pub(super) fn leave_readers(&mut self, id: u64) -> bool {
-        let hold = self.lease.as_mut().and_then(|lease| lease.hold.as_mut()).filter(|hold| hold.id == id);
+        let hold = self.lease_of_mut(id).and_then(|lease| lease.hold.as_mut());
         let Some(readers) = hold.and_then(|hold| hold.readers.as_deref_mut()) else { return false };
         mutant!(FirstReaderEndsHold => return false);
         let others = readers.active.saturating_sub(1);
@@ -150,28 +164,5 @@ impl State {
             self.offers.note_late(id, now);
         }
         if is_empty { Calls::Abandoned } else { Calls::Answered }
-    }
-}
-
-impl Slot {
-    /// Calls the readers that wait here only because the lease was too short for them.
-    pub(super) fn call_waiting_readers(self: &Arc<Self>) {
-        let mut state = self.state.lock();
-        let now = Moment::now();
-        let is_open = state.lease.as_ref().is_some_and(|lease| lease.contention.is_none() && !lease.has_ended(now));
-        let waiters = if is_open { state.take_readers_to_call(now) } else { BTreeMap::new() };
-        if !waiters.is_empty() {
-            state.track(self);
-        }
-        drop(state);
-        self.call(waiters);
-    }
-
-    /// Calls waiters: to the hold of readers, or to take up the turn.
-    pub(super) fn call(self: &Arc<Self>, waiters: BTreeMap<u64, Waiter>) {
-        for (id, waiter) in waiters {
-            // When a task is gone, its turn is dropped here. That turn is not the slot's turn, and no hold waits for the task.
-            drop(waiter.sender.send(Turn::new(self, id)));
-        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::resolved_request::ResolvedRequest;
-use super::turn::Step;
+use super::request::ResolvedRequest;
+use super::step::Step;
 use crate::clock::{Deadline, Moment};
 use crate::timing::{ASK_BACKOFF, OVERTIME, RETRY_OWN_RELEASE_AFTER, SHORTEST_ANSWER};
 
@@ -18,15 +18,15 @@ const MOST_OUTLIVED: u32 = 3;
 
 /// One task's attempt to get a lock.
 #[derive(Debug)]
-pub(super) struct Attempt {
-    pub(super) started: Moment,
+pub(crate) struct Attempt {
+    pub(crate) started: Moment,
     timeout: Duration,
     /// How long the last command may take.
     answer_time: Duration,
     /// Whether the store was asked at all. A timeout of zero, or near zero, means one ask, not none.
-    pub(super) tried: bool,
+    pub(crate) tried: bool,
     /// Whether the task spent its time in the queue of the process.
-    pub(super) waited: bool,
+    pub(crate) waited: bool,
     /// How many answers the store had given when this task began to wait for a sibling.
     before: Option<u64>,
     /// Whether this process had the lock meanwhile: its release was still on its way.
@@ -52,10 +52,10 @@ struct Outlived {
 }
 
 impl Attempt {
-    pub(super) fn new(request: &ResolvedRequest, command_timeout: Duration) -> Self {
+    pub(crate) fn new(request: &ResolvedRequest, command_timeout: Duration, now: impl FnOnce() -> Moment) -> Self {
         let (whole, timeout) = (request.whole(), request.timeout);
         // The parts that are asked for first begin with the whole.
-        let started = whole.filter(|whole| !whole.is_begun).map_or_else(Moment::now, |whole| whole.give_up.start());
+        let started = whole.filter(|whole| !whole.is_begun).map_or_else(now, |whole| whole.give_up.start());
         let answer_time = answer_time(timeout, command_timeout);
         Self {
             started,
@@ -71,22 +71,22 @@ impl Attempt {
     }
 
     /// Whether the task waits for one answer only. A try that was answered, and waits for the owner to yield, does not.
-    pub(super) fn is_try(&self) -> bool {
+    pub(crate) fn is_try(&self) -> bool {
         self.timeout.is_zero()
     }
 
     /// When the task stops waiting.
-    pub(super) fn give_up(&self) -> Deadline {
+    pub(crate) fn give_up(&self) -> Deadline {
         Deadline::new(self.started, self.timeout)
     }
 
     /// When the last command must be answered: later than a very short timeout.
-    pub(super) fn by(&self) -> Deadline {
+    pub(crate) fn by(&self) -> Deadline {
         Deadline::new(self.started, self.answer_time)
     }
 
     /// Whether it is too late to succeed.
-    pub(super) fn is_over(&self, now: Moment) -> bool {
+    pub(crate) fn is_over(&self, now: Moment) -> bool {
         // A single try waits for one answer. Its grant may arrive in another way just then.
         let latest = if self.is_try() { self.answer_time } else { self.timeout };
         let latest = latest.saturating_add(OVERTIME).max(self.by().span());
@@ -95,7 +95,7 @@ impl Attempt {
 
     /// Gives the owner of the lock this much more time to yield, but no more than an answer may take. Returns the new timeout,
     /// or `None` when no time is left.
-    pub(super) fn wait_for_yield(&mut self, now: Moment, patience: Duration) -> Option<Duration> {
+    pub(crate) fn wait_for_yield(&mut self, now: Moment, patience: Duration) -> Option<Duration> {
         let passed = now.since(self.started);
         let timeout = (passed + patience).min(self.answer_time);
         (timeout > passed).then(|| {
@@ -105,29 +105,29 @@ impl Attempt {
     }
 
     /// The store's answers count from this number on.
-    pub(super) fn counts_from(&mut self, answers: u64) {
+    pub(crate) fn counts_from(&mut self, answers: u64) {
         self.before.get_or_insert(answers);
     }
 
     /// Whether the task has waited for the answer to a sibling.
-    pub(super) fn has_counted(&self) -> bool {
+    pub(crate) fn has_counted(&self) -> bool {
         self.before.is_some()
     }
 
     /// Whether the store has given no answer since the task began to wait for a sibling.
-    pub(super) fn has_counted_none(&self, answers: u64) -> bool {
+    pub(crate) fn has_counted_none(&self, answers: u64) -> bool {
         self.before == Some(answers)
     }
 
     /// Whether this process is known to have had the lock during the attempt.
-    pub(super) fn was_held_here(&self) -> bool {
+    pub(crate) fn was_held_here(&self) -> bool {
         mutant!(OwnReleaseForgotten => return false);
         self.was_held_here
     }
 
     /// What forbids to ask the store now: the time is up, or a back-off is running. A task that `owns` the lease may
     /// overrun any timeout by one answer.
-    pub(super) fn pause(&self, now: Moment, owns: bool) -> Option<Step> {
+    pub(crate) fn pause(&self, now: Moment, owns: bool) -> Option<Step> {
         let left = self.give_up().remaining_at(now);
         let is_late = (!owns && (self.tried || self.waited)) || self.by().remaining_at(now).is_zero();
         if left.is_zero() && is_late {
@@ -140,7 +140,7 @@ impl Attempt {
 
     /// Notes that a lease was over before its grant came. Returns whether the task must report that now: another try
     /// would fare no better, and would keep out others that want a longer lease.
-    pub(super) fn note_outlived(&mut self, took: Option<Duration>) -> bool {
+    pub(crate) fn note_outlived(&mut self, took: Option<Duration>) -> bool {
         if let Some(took) = took {
             // The time of the first grant is kept. When no time is left, later grants are counted from the same start.
             self.outlived.get_or_insert_with(|| Box::new(Outlived { count: 0, took })).count += 1;
@@ -149,30 +149,30 @@ impl Attempt {
     }
 
     /// How long the store took to grant a lease that was over before its grant came.
-    pub(super) fn time_of_outlived_grant(&self) -> Option<Duration> {
+    pub(crate) fn time_of_outlived_grant(&self) -> Option<Duration> {
         self.outlived.as_ref().map(|outlived| outlived.took)
     }
 
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failures.is_some()
     }
 
-    pub(super) fn record_success(&mut self) {
+    pub(crate) fn record_success(&mut self) {
         self.failures = None;
     }
 
     /// Repeats a single try that this process's own release refused, after as much time as it has taken so far.
-    pub(super) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self, now: Moment) {
         self.tried = false;
         self.was_held_here = true;
-        let pause = self.started.elapsed().max(RETRY_OWN_RELEASE_AFTER);
-        self.failures = Some(Box::new(Failures { count: 0, retry_at: Deadline::after(pause) }));
+        let pause = now.since(self.started).max(RETRY_OWN_RELEASE_AFTER);
+        self.failures = Some(Box::new(Failures { count: 0, retry_at: Deadline::new(now, pause) }));
     }
 
     /// Notes a failure: the next try comes after a pause.
-    pub(super) fn record_failure(&mut self) {
+    pub(crate) fn record_failure(&mut self, now: Moment) {
         let before = self.failures.take().map_or(0, |failures| failures.count);
-        let retry_at = Deadline::after(ASK_BACKOFF.pause(before + 1));
+        let retry_at = Deadline::new(now, ASK_BACKOFF.pause(before + 1));
         self.failures = Some(Box::new(Failures { count: before + 1, retry_at }));
     }
 }

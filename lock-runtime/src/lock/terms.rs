@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::early::{Attendance, Early};
 use crate::LockError;
+use crate::attendance::{Attendance, Early};
 use crate::clock::{Deadline, Moment};
 use crate::lease_bounds::check_max_hold;
 use crate::settings::Settings;
@@ -32,14 +32,14 @@ impl Whole {
 #[derive(Debug)]
 pub(crate) struct Terms {
     max_hold: Option<Duration>,
-    pub(super) at_least: Duration,
+    pub(crate) at_least: Duration,
     /// The lease that keeps others out for `at_least`, however slow the answer is. Zero without `at_least`.
     kept_lease: Duration,
     /// Of a request for one of several keys: the time of the request for all of them. It is here because every waiter has room for
     /// what is in the request itself.
-    pub(super) whole: Option<Whole>,
+    pub(crate) whole: Option<Whole>,
     /// The hold of such a part is early until all keys are held.
-    pub(super) early: Option<Arc<Early>>,
+    pub(crate) early: Option<Arc<Early>>,
     /// Whether the hold was lost because it had lasted for `max_hold`.
     is_spent: AtomicBool,
 }
@@ -72,7 +72,7 @@ impl Terms {
     }
 
     /// The terms of a request for one of several keys, which has these `terms`. All of the requests together have the time `whole`.
-    pub(super) fn of_part(terms: Option<&Self>, whole: Whole, attendance: &Arc<Attendance>) -> Arc<Self> {
+    pub(crate) fn of_part(terms: Option<&Self>, whole: Whole, attendance: &Arc<Attendance>) -> Arc<Self> {
         let (max_hold, at_least, kept_lease) =
             terms.map_or_else(Default::default, |terms| (terms.max_hold, terms.at_least, terms.kept_lease));
         let (whole, early) = (Some(whole), Some(Early::new(attendance)));
@@ -80,7 +80,7 @@ impl Terms {
     }
 
     /// Whether they say nothing of the time of the hold.
-    pub(super) fn leaves_time_open(&self) -> bool {
+    pub(crate) fn leaves_time_open(&self) -> bool {
         self.max_hold.is_none() && self.at_least.is_zero()
     }
 
@@ -92,28 +92,28 @@ impl Terms {
     }
 
     /// The lease to confirm before a hold starts that has use for a lease of `expire`.
-    pub(super) fn lease(&self, expire: Duration) -> Duration {
+    pub(crate) fn lease(&self, expire: Duration) -> Duration {
         mutant!(KeptWithoutStore => return expire);
         expire.max(self.kept_lease)
     }
 
     /// Until when others are kept out, if the hold starts `now`.
-    pub(super) fn kept_until(&self, now: Moment) -> Option<Box<Deadline>> {
+    pub(crate) fn kept_until(&self, now: Moment) -> Option<Box<Deadline>> {
         (!self.at_least.is_zero()).then(|| Box::new(Deadline::new(now, self.at_least)))
     }
 
     /// The latest end of a hold that began at `since`.
-    pub(super) fn latest_end(&self, since: Moment) -> Option<Deadline> {
+    pub(crate) fn latest_end(&self, since: Moment) -> Option<Deadline> {
         mutant!(RenewedPastMaxHold => return None);
         self.max_hold.map(|longest| Deadline::new(since, longest))
     }
 
-    pub(super) fn note_spent(&self) {
+    pub(crate) fn note_spent(&self) {
         self.is_spent.store(true, Ordering::Release);
     }
 
     /// The time that the hold was allowed, if the hold was lost because this time was over.
-    pub(super) fn spent(&self) -> Option<Duration> {
+    pub(crate) fn spent(&self) -> Option<Duration> {
         self.max_hold.filter(|_| self.is_spent.load(Ordering::Acquire))
     }
 }

@@ -1,0 +1,78 @@
+//! What a lock asks of the world around it, and what it asks for.
+
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::settings::Settings;
+use crate::share::Share;
+use crate::token::Token;
+
+/// The world around a lock: its name, the clock, the store as it is now. Nothing here waits, and nothing changes the lock.
+pub(crate) trait Env {
+    /// The time. Each call reads the clock.
+    fn now(&self) -> Moment;
+    fn settings(&self) -> &Settings;
+    /// The full name of the lock.
+    fn key(&self) -> &Arc<str>;
+    /// `None` for the lock alone.
+    fn share(&self) -> Option<Share>;
+    /// A token that was never used.
+    fn next_token(&self, may_linger: bool) -> Token;
+    /// Whether this process made the token.
+    fn is_own_token(&self, token: &Token) -> bool;
+    /// Whether the manager is shut down.
+    fn is_closed(&self) -> bool;
+    /// How long an answer is on its way.
+    fn distance(&self) -> Duration;
+    /// Whether what the keeper sends has to wait for a connection.
+    fn is_cut_off(&self) -> bool;
+    /// Whether the keeper hears now that another process waits.
+    fn hears(&self) -> bool;
+    /// Whether a renewal by the keeper can arm the alarm.
+    fn has_alarms(&self) -> bool;
+    /// Whether one more lease may linger. A lease that lingered and `was_used` has shown that it is worth it.
+    fn admits_lingering(&self, was_used: bool) -> bool;
+    /// Whether tasks wait for this permit, or another of the same name.
+    fn has_waiters_for_any_permit(&self) -> bool;
+    /// As [`Store::draws_with_grants`](crate::store::Store::draws_with_grants).
+    fn draws_with_grants(&self) -> bool;
+    /// As [`Store::claims_overtake_waiters`](crate::store::Store::claims_overtake_waiters).
+    fn claims_overtake_waiters(&self) -> bool;
+    /// As [`Store::withdraws_refused_tries`](crate::store::Store::withdraws_refused_tries).
+    fn withdraws_refused_tries(&self) -> bool;
+}
+
+/// What is to be done after a step of a lock, beside what the step itself returns.
+#[derive(Debug)]
+pub(crate) struct Effects<W> {
+    /// Whoever watches the lock looks again: bodies, the task with the turn, single tries.
+    pub(crate) wakes: bool,
+    /// The keeper looks at the lease after this time, in place of an earlier one.
+    pub(crate) look_in: Option<Duration>,
+    /// The lease has begun to linger.
+    pub(crate) lingers: bool,
+    /// The turn was taken from a late task.
+    pub(crate) takes_turn: bool,
+    /// A permit was refused, to a task that waits or not: the other queues of this process are told.
+    pub(crate) refused_permit: Option<bool>,
+    /// Tasks that are called: to the hold of readers, or to take up the turn. Each is known by its id.
+    pub(crate) calls: Vec<(u64, W)>,
+    /// Tasks that have a hold early, and are called to see whether they come.
+    pub(crate) early: Vec<Waker>,
+}
+
+impl<W> Default for Effects<W> {
+    fn default() -> Self {
+        Self {
+            wakes: false,
+            look_in: None,
+            lingers: false,
+            takes_turn: false,
+            refused_permit: None,
+            calls: Vec::new(),
+            early: Vec::new(),
+        }
+    }
+}

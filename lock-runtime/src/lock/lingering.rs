@@ -1,0 +1,156 @@
+//! Rule L9: a lease that lingers. It is kept without a hold, for the next hold here.
+//!
+//! A lease lingers from the end of a hold until one of these happens: the next task here takes the lease over, the linger time
+//! is over, another process is known to wait, a task here wants the lock in another mode, the connection by which others would
+//! be heard breaks, too many leases linger, or the manager ends. A lease that lingers has no turn. So
+//! both are steps of the lock: that a task takes the lease over, and that the lease is taken for its release.
+
+use std::time::Duration;
+
+use super::lease::Lease;
+use super::upkeep::Trigger;
+use super::{Effects, Env, Lock};
+use crate::clock::{Deadline, Moment};
+use crate::observe::{Path, metrics};
+use crate::protocol::Release;
+use crate::timing::{RENEWALS_PER_LEASE, lengthened_at};
+
+/// What a lease knows of its lingering. Boxed: a lease that never lingers has no room for it.
+#[derive(Debug, Default)]
+pub(super) struct Linger(Option<Box<Facts>>);
+
+#[derive(Debug, Default)]
+struct Facts {
+    /// Until when the lease lingers, while it does.
+    now: Option<(Deadline, metrics::Lingering)>,
+    /// Whether a hold has begun on the lease while it lingered, and the lease was not lengthened since.
+    is_reused: bool,
+    /// Whether a hold has begun on the lease while it lingered, ever.
+    was_used: bool,
+}
+
+impl Linger {
+    /// Notes that the lease was lengthened.
+    pub(super) fn on_lengthened(&mut self) {
+        if let Some(facts) = &mut self.0 {
+            facts.is_reused = false;
+        }
+    }
+
+    /// The end of the linger time, while the lease lingers.
+    fn until(&self) -> Option<Deadline> {
+        self.0.as_ref()?.now.as_ref().map(|(until, _)| *until)
+    }
+
+    fn is_reused(&self) -> bool {
+        self.0.as_ref().is_some_and(|facts| facts.is_reused)
+    }
+
+    fn was_used(&self) -> bool {
+        self.0.as_ref().is_some_and(|facts| facts.was_used)
+    }
+}
+
+impl Lease {
+    /// The end of the linger time, or of the lease, whichever comes first.
+    fn may_linger_until(&self, linger: Duration, now: Moment) -> Deadline {
+        mutant!(LingerUnchecked => return Deadline::new(now, linger));
+        Deadline::new(now, linger).min_at(self.until, now)
+    }
+
+    pub(super) fn lingers(&self) -> bool {
+        self.linger.until().is_some()
+    }
+
+    /// How much longer the lease lingers. Zero when it does not.
+    pub(super) fn lingers_for(&self, now: Moment) -> Duration {
+        self.linger.until().map_or(Duration::ZERO, |until| until.remaining_at(now))
+    }
+
+    /// In how long the lease has to be lengthened. `None` while no hold has used it again, or a renewal is on its way.
+    pub(super) fn lengthen_due_in(&self, now: Moment) -> Option<Duration> {
+        let is_due = self.linger.is_reused() && !self.upkeep.renewing;
+        is_due.then(|| self.until.remaining_at(now).saturating_sub(lengthened_at(self.claim)))
+    }
+
+    /// Since when the store has confirmed the lease, if enough of it is left for a hold of this length: so much that no renewal
+    /// would be due yet.
+    pub(super) fn confirmed_for(&self, expire: Duration, now: Moment) -> Option<Moment> {
+        let enough = expire / RENEWALS_PER_LEASE * (RENEWALS_PER_LEASE - 1);
+        (self.until.remaining_at(now) >= enough).then(|| self.until.start())
+    }
+}
+
+impl<W> Lock<W> {
+    pub(crate) fn lingers(&self) -> bool {
+        self.lease().is_some_and(Lease::lingers)
+    }
+
+    /// A task takes the lease over. Returns whether the lease lingered.
+    pub(super) fn reuse_lingering(&mut self) -> bool {
+        let Some(lease) = self.lease_mut().filter(|lease| lease.lingers()) else { return false };
+        let facts = lease.linger.0.get_or_insert_default();
+        facts.now = None;
+        facts.is_reused = true;
+        facts.was_used = true;
+        true
+    }
+
+    /// Ends the hold `id` and lets its lease linger, when that was asked for and nobody is known to wait.
+    pub(super) fn try_linger(&mut self, id: u64, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> bool {
+        let has_nobody_behind = self.has_nobody_behind();
+        let Self { standing, forced, .. } = self;
+        let Some(lease) = standing.lease_mut() else { return false };
+        let Some(hold) = lease.hold.as_ref().filter(|hold| hold.id == id && !hold.linger.is_zero()) else {
+            return false;
+        };
+        let linger = hold.linger;
+        let may_linger = lease.token.may_linger()
+            && lease.contention.is_none()
+            && !lease.has_ended(now)
+            && !lease.keeps_out(env)
+            && !forced.contains(&lease.token)
+            && has_nobody_behind
+            // Whoever waits would not be heard.
+            && env.hears()
+            && env.admits_lingering(lease.linger.was_used());
+        if !may_linger {
+            return false;
+        }
+        let until = lease.may_linger_until(linger, now);
+        lease.hold = None;
+        lease.fresh = false;
+        lease.path = Path::Linger;
+        let lingering = lease.holds.linger();
+        lease.linger.0.get_or_insert_default().now = Some((until, lingering));
+        let look_in = lease.lengthen_due_in(now).unwrap_or(Duration::MAX).min(until.remaining_at(now));
+        if lease.upkeep.look_at.is_none_or(|look_at| look_at.remaining_at(now) > look_in) {
+            lease.look_in(look_in, now, out);
+        }
+        self.turn = None;
+        self.offers.reset();
+        out.lingers = true;
+        true
+    }
+
+    /// Takes the lease if it lingers, for its release.
+    pub(crate) fn take_lingering(&mut self, env: &dyn Env) -> Option<Release> {
+        let lease = self.standing.take_lease_if(|lease| lease.lingers())?;
+        self.is_tracked = false;
+        Some(lease.release(env))
+    }
+
+    /// The same when the linger time is over, or when the store may have forgotten the lease: nobody would notice a loss.
+    pub(super) fn take_lingering_if_over(&mut self, trigger: Trigger, env: &dyn Env, now: Moment) -> Option<Release> {
+        let lease = self.lease().filter(|lease| lease.lingers())?;
+        let is_over = trigger == Trigger::Verify || lease.lingers_for(now).is_zero();
+        if is_over { self.take_lingering(env) } else { None }
+    }
+
+    /// Takes the lease if it lingers: it yields to others who wait. Also returns whether it was used again while it lingered.
+    pub(crate) fn yield_lingering(&mut self, env: &dyn Env) -> Option<(Release, bool)> {
+        mutant!(LingersOn => return None);
+        let was_used = self.lease()?.linger.was_used();
+        Some((self.take_lingering(env)?, was_used))
+    }
+}

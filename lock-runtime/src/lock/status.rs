@@ -1,0 +1,184 @@
+//! What a task may say about the lock that it did not get.
+
+use std::time::Duration;
+
+use super::{Entered, Env, Lock};
+use crate::BackendError;
+use crate::clock::Moment;
+use crate::protocol::StoreError;
+use crate::timing::SILENCE;
+use crate::token::Token;
+
+/// What a task without the turn can say about the lock; see [`Lock::status`].
+#[derive(Debug)]
+pub(crate) enum LockStatus {
+    HeldHere,
+    HeldElsewhere,
+    /// The store could not be asked.
+    Unreachable(StoreError),
+    /// The store has not answered for this long, which is more than usual.
+    Silent(Duration),
+    /// The store has not answered yet.
+    Unknown,
+}
+
+/// What has become of the turn of a sibling: another task of this process. A single try does not wait for the lock. While a sibling
+/// holds the lock, the try is told so at once. While the sibling has only asked, the try waits for the outcome, which is its own as
+/// well: one ask answers both (promise 7: a try tries once).
+#[derive(Debug)]
+pub(crate) enum TurnOutcome {
+    /// Its task knows nothing yet.
+    Open,
+    /// A hold began. It may have ended since.
+    Held,
+    /// The lock is held elsewhere, or the store does not answer.
+    Refused,
+    /// Nobody has the turn any more, or its task did not take it up.
+    Left,
+}
+
+impl<W> Lock<W> {
+    /// What is known of the lock. A task whose time is up says so. An ask without an answer for less than `silence` means nothing: its
+    /// answer is on the way.
+    pub(crate) fn status(&self, silence: Duration, env: &dyn Env) -> LockStatus {
+        if self.is_held() {
+            return LockStatus::HeldHere;
+        }
+        let is_busy = self.was_answered();
+        match self.outage(silence, env) {
+            Some(unreachable @ LockStatus::Unreachable(_)) => unreachable,
+            _ if is_busy => LockStatus::HeldElsewhere,
+            Some(silent) => silent,
+            None => LockStatus::Unknown,
+        }
+    }
+
+    /// Why the store can't be asked: it failed lately, or has not answered for longer than `silence`. When a try was given up
+    /// without an answer, the time counts from that try on.
+    fn outage(&self, silence: Duration, env: &dyn Env) -> Option<LockStatus> {
+        mutant!(OutageIsBusy => return None);
+        if let Some(failure) = &self.failure {
+            return Some(LockStatus::Unreachable(StoreError::clone(failure)));
+        }
+        let unanswered = || self.pending()?.unanswered_since();
+        let since = self.unread_since.as_deref().copied().or_else(unanswered)?;
+        let silent_for = env.now().since(since);
+        (silent_for >= silence).then_some(LockStatus::Silent(silent_for))
+    }
+
+    /// Notes the failure of the last ask; `None` after a success.
+    pub(crate) fn record_failure(&mut self, failure: Option<StoreError>) {
+        self.failure = failure.map(Box::new);
+    }
+
+    /// Whether the store has answered the pending ask.
+    pub(crate) fn was_answered(&self) -> bool {
+        self.pending().is_some_and(|pending| pending.busy().is_some())
+    }
+
+    /// The holder that a task waited for until it gave up: the label of another process's manager.
+    pub(crate) fn holder_elsewhere(&self) -> Option<String> {
+        let busy = self.pending()?.busy()?;
+        let label = busy.owner.label();
+        if busy.endless && label.is_none() {
+            return Some("another client, without an expiry".to_owned());
+        }
+        label
+    }
+
+    /// The owner that the store last named.
+    pub(crate) fn owner_seen(&self) -> Option<&Token> {
+        Some(&self.pending()?.busy()?.owner)
+    }
+
+    /// The rest of the lease that a task waited for, as the store last told it.
+    pub(crate) fn frees_in(&self, now: Moment) -> Option<Duration> {
+        self.pending()?.frees_in(now)
+    }
+
+    /// For how long the holder that a task waited for is known: by its hold here, or by the store's answers.
+    pub(crate) fn holder_seen_for(&self, env: &dyn Env) -> Option<Duration> {
+        let since = match self.hold() {
+            Some(hold) => hold.since,
+            None => self.pending()?.owner_seen_since()?,
+        };
+        Some(env.now().since(since))
+    }
+
+    /// The owner by whom the ask was refused, if this process made its token, and the lock is not granted meanwhile.
+    pub(crate) fn own_owner(&self, env: &dyn Env) -> Option<Token> {
+        let busy = self.pending().filter(|pending| !pending.is_granted())?.busy()?;
+        Some(&busy.owner).filter(|owner| env.is_own_token(owner) && !owner.is_marked()).cloned()
+    }
+
+    /// Whether the process that has the lock may have no hold on it (rule L9): it yields when it hears that another one waits.
+    pub(crate) fn may_be_yielded(&self, env: &dyn Env) -> bool {
+        let is_idle = |owner: &Token| owner.may_linger() && !owner.is_marked() && !env.is_own_token(owner);
+        self.owner_seen().is_some_and(is_idle)
+    }
+
+    /// How long the store took to grant the lease, when the lease was over before the grant came.
+    pub(crate) fn outlived_lease(&self, now: Moment, env: &dyn Env) -> Option<Duration> {
+        self.lease()?.outlived(now, env.settings().drift())
+    }
+
+    /// The error of a task whose lease was over before its grant came, after `took`. `None` when another process has the lock.
+    pub(crate) fn too_short(&self, expire: Duration, took: Option<Duration>, env: &dyn Env) -> Option<StoreError> {
+        let is_behind_another = || self.owner_seen().is_some_and(|owner| !env.is_own_token(owner));
+        let took = took.filter(|_| !is_behind_another())?;
+        let text =
+            format!("the lease of {expire:?} was over when its grant came, after {took:?}: ask for a longer one");
+        Some(StoreError::later(BackendError::new(text)))
+    }
+}
+
+/// Of single tries.
+impl<W> Lock<W> {
+    /// How a single try finds the lock when another task has the turn.
+    pub(crate) fn refuse_try(&self) -> Entered {
+        if self.is_held() { Entered::Taken } else { Entered::Asked { holds: self.counts.holds } }
+    }
+
+    /// A single try begins to wait for the outcome of the turn.
+    pub(crate) fn add_try(&mut self) {
+        self.waiting_tries += 1;
+    }
+
+    pub(crate) fn remove_try(&mut self) {
+        self.waiting_tries -= 1;
+    }
+
+    /// What has become of the turn that a sibling had when there had been so many `holds`.
+    ///
+    /// Whoever watches is woken at each change that makes it anything but open: an answer, a failure, a hold that begins while a try
+    /// waits, and a turn that ends or is taken from its task.
+    pub(crate) fn outcome_of_turn(&self, holds: u64, env: &dyn Env) -> TurnOutcome {
+        if self.has_held_since(holds) {
+            return TurnOutcome::Held;
+        }
+        match self.status(SILENCE, env) {
+            LockStatus::HeldHere => TurnOutcome::Held,
+            LockStatus::HeldElsewhere | LockStatus::Unreachable(_) => TurnOutcome::Refused,
+            LockStatus::Silent(_) | LockStatus::Unknown if self.has_left() => TurnOutcome::Left,
+            LockStatus::Silent(_) | LockStatus::Unknown => TurnOutcome::Open,
+        }
+    }
+
+    /// Whether single tries wait for the hold that begins now.
+    pub(super) fn is_awaited_by_tries(&self) -> bool {
+        mutant!(HoldBeginsUntold => return false);
+        self.waiting_tries > 0
+    }
+
+    /// A sibling may have held the lock and be gone before the try is polled. The try began before that hold.
+    fn has_held_since(&self, holds: u64) -> bool {
+        mutant!(SiblingsHoldForgotten => return false);
+        self.counts.holds != holds
+    }
+
+    /// Whether the sibling is gone, or late: the try has its turn now.
+    fn has_left(&self) -> bool {
+        mutant!(LeftTurnAwaited => return false);
+        self.is_turn_free()
+    }
+}

@@ -1,0 +1,332 @@
+//! What the task with the turn does next.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::attempt::Attempt;
+use super::lease::{Fences, Lease};
+use super::pending_ask::PendingAsk;
+use super::request::ResolvedRequest;
+use super::terms::Terms;
+use super::{Effects, Env, Lock, Standing};
+use crate::clock::Moment;
+use crate::observe::{Path, metrics};
+use crate::protocol::{Ask, Release, Renewal, Renewed};
+use crate::share::SharedLeases;
+use crate::timing::CLAIM;
+use crate::token::Token;
+
+/// A lease reserves at most this many fencing tokens, so that they never run far ahead of the clock.
+const MOST_FENCES: u32 = 64;
+
+/// The next step of the task with the turn.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The lease is good: start the hold.
+    Hold,
+    /// Take the lock by the plain claim.
+    Claim(Ask),
+    /// Ask by script, and join the queue.
+    Ask(Ask),
+    /// Confirm the lease before the hold starts.
+    Confirm(Renewal),
+    /// Draw fencing tokens.
+    Draw(Token, u32),
+    /// Withdraw an ask, or release a lease that no hold may start on.
+    Withdraw(Release),
+    /// Wait for a change, at most for this time.
+    Wait(Duration),
+    /// Wait again at the old place, because the turn was passed over (rule L7).
+    Rejoin,
+    /// The time is up.
+    GiveUp,
+}
+
+impl Step {
+    fn pause(&self) -> Option<Duration> {
+        match self {
+            Self::Wait(pause) => Some(*pause),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing goes on without the store.
+    pub(crate) fn needs_store(&self) -> bool {
+        matches!(self, Self::Claim(_) | Self::Ask(_) | Self::Confirm(_) | Self::Draw(..) | Self::Wait(_))
+    }
+
+    /// Whether the task waits for others after this step.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(self, Self::Wait(_) | Self::Ask(Ask { wait: true, .. }))
+    }
+}
+
+/// A hold that has started.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) token: Token,
+    pub(crate) fence: OnceLock<u64>,
+    /// The last owner, when its lease had ended without a release.
+    pub(crate) dead_owner: Option<Token>,
+    /// Counts the part of the first of several readers.
+    pub(crate) holding: Option<metrics::Holding>,
+}
+
+impl<W> Lock<W> {
+    /// Decides on the next step of the task `id`, and notes it before it is done. So a turn that is dropped at any point knows what to
+    /// withdraw.
+    pub(crate) fn step(
+        &mut self,
+        id: u64,
+        request: &ResolvedRequest,
+        attempt: &Attempt,
+        leases: Option<&SharedLeases>,
+        env: &dyn Env,
+        now: Moment,
+    ) -> Step {
+        if !self.may_act(id) {
+            return if attempt.is_over(now) { Step::GiveUp } else { Step::Rejoin };
+        }
+        self.offers.take_up(id, now);
+        self.start_granted_lease(request, leases, env, now);
+        if let Some(crowded) = self.standing.take_lease_if(|lease| !lease.has_room()) {
+            return Step::Withdraw(crowded.release(env));
+        }
+        match self.standing {
+            Standing::Leased(_) => self.step_with_lease(request, attempt, env, now),
+            Standing::Asking(_) | Standing::Nothing => self.step_without_lease(request, attempt, env, now),
+        }
+    }
+
+    /// With a lease: start the hold, or first make sure that the lease is good enough for it.
+    fn step_with_lease(&mut self, request: &ResolvedRequest, attempt: &Attempt, env: &dyn Env, now: Moment) -> Step {
+        let fences = self.fences_for(request);
+        let Some(lease) = self.lease_mut() else { return Step::GiveUp };
+        // While the keeper has no connection it could not confirm what a push tells of (rule 22: a push is a hint).
+        let is_doubtful = lease.hinted.is_some() && env.is_cut_off();
+        if is_doubtful || !lease.is_good_for(request, now) {
+            let renewal = lease.renewal(lease_before(request), env);
+            lease.note_renewal_sent(&renewal, now);
+            return self.act(attempt, env, now).unwrap_or(Step::Confirm(renewal));
+        }
+        if request.fenced && lease.fences.is_empty() {
+            let token = lease.token.clone();
+            return self.act(attempt, env, now).unwrap_or(Step::Draw(token, fences));
+        }
+        if attempt.is_over(now) { Step::GiveUp } else { Step::Hold }
+    }
+
+    /// Without a lease: ask the store, or wait for what was asked.
+    fn step_without_lease(&mut self, request: &ResolvedRequest, attempt: &Attempt, env: &dyn Env, now: Moment) -> Step {
+        mutant!(RetryUnderNewToken => if attempt.has_failed() {
+            self.standing = Standing::Nothing;
+        });
+        let fences = self.fences_for(request);
+        if matches!(self.standing, Standing::Nothing) {
+            let pending = PendingAsk::new(env.next_token(request.may_linger()), env.share(), claim_of(request));
+            self.standing = Standing::Asking(Box::new(pending));
+        }
+        let Some(pending) = self.standing.pending_mut() else { return Step::GiveUp };
+        if pending.must_yield() || is_given_up_try(pending, env) {
+            let withdrawal = pending.withdrawal(env);
+            pending.restart(env.next_token(pending.token.may_linger()));
+            return Step::Withdraw(withdrawal);
+        }
+        if let Some(step) = attempt.pause(now, false) {
+            if let Step::Wait(pause) = step {
+                self.offers.act_until(now, Some(pause), Duration::ZERO);
+                self.track();
+            }
+            return step;
+        }
+        if pending.only_waits()
+            && let Some(pause) = pending.pause_before_ask(now)
+            // A single try asks once, even when it took up a turn that another task had left.
+            && let left = attempt.give_up().remaining_at(now)
+            && !left.is_zero()
+        {
+            return Step::Wait(pause.min(left));
+        }
+        // The plain claim can't draw fencing tokens, and is for the lock alone.
+        let can_claim = pending.share.is_none() && (fences == 0 || !env.draws_with_grants());
+        // Rule L4: the lock was yielded, and who waits for it goes first.
+        let queues = std::mem::take(&mut self.has_yielded) && !request.is_try() && env.claims_overtake_waiters();
+        let is_claim = pending.is_new() && can_claim && !queues;
+        let cause = pending.note_sent(now, fences, is_claim, !request.is_try());
+        let ask = Ask {
+            key: Arc::clone(&request.key),
+            token: pending.token.clone(),
+            share: pending.share,
+            claim: pending.claim,
+            wait: !request.is_try(),
+            fences,
+            give_up: attempt.by(),
+            cause,
+        };
+        self.offers.awaits_since = Some(now);
+        // The keeper checks whether the answer is read, and later whether the hold lasts.
+        self.track();
+        if is_claim { Step::Claim(ask) } else { Step::Ask(ask) }
+    }
+
+    /// What forbids a command about the lease now. When nothing does, the task must read the answer in time.
+    fn act(&mut self, attempt: &Attempt, env: &dyn Env, now: Moment) -> Option<Step> {
+        let step = attempt.pause(now, true);
+        let pause = step.as_ref().and_then(Step::pause);
+        self.offers.act_until(now, pause, distance(env));
+        self.track();
+        step
+    }
+
+    /// Takes in the answer to the confirmation that the task `id` asked for.
+    pub(crate) fn on_confirm_answer(&mut self, id: u64, outcome: Renewed, env: &dyn Env, out: &mut Effects<W>) {
+        if !self.acts(id) {
+            return;
+        }
+        match outcome {
+            Renewed::Until(until) => {
+                if let Some(lease) = self.lease_mut() {
+                    lease.fresh = lease.confirm(until, env.now());
+                }
+            }
+            // The store no longer has the lease, so there is nothing to release. The next step asks under a new token
+            // (rule L3: a token is never used again).
+            Renewed::NotOwned | Renewed::Partial => drop(self.standing.take_lease_if(|_| true)),
+        }
+        out.wakes = true;
+    }
+
+    /// Takes in the answer to the draw that the task `id` asked for.
+    pub(crate) fn on_draw_answer(&mut self, id: u64, first: Option<u64>, count: u32, out: &mut Effects<W>) {
+        if !self.acts(id) {
+            return;
+        }
+        match first {
+            Some(first) => {
+                if let Some(lease) = self.lease_mut() {
+                    lease.fences = Fences::new(first, count);
+                    // Only an owner draws.
+                    lease.hinted = None;
+                }
+            }
+            None => drop(self.standing.take_lease_if(|_| true)),
+        }
+        // Wakes single tries, which wait for the outcome of this turn.
+        out.wakes = true;
+    }
+
+    /// Makes a lease from what the store has granted.
+    fn start_granted_lease(
+        &mut self,
+        request: &ResolvedRequest,
+        leases: Option<&SharedLeases>,
+        env: &dyn Env,
+        now: Moment,
+    ) {
+        let Some(pending) = self.standing.pending_mut() else { return };
+        let is_hinted = pending.is_hinted();
+        let Some(grant) = pending.take_grant(env) else { return };
+        let mut lease = Lease::new(pending, &grant, env);
+        lease.hinted = is_hinted.then_some(now);
+        // The lease may have been asked for by a task that wanted less and gave up. Then it is good for this task
+        // only once it is confirmed.
+        lease.fresh &= lease.claim >= request.lease().min(CLAIM);
+        lease.counted = leases.map(SharedLeases::count);
+        self.standing = Standing::Leased(lease);
+    }
+
+    /// How many fencing tokens to draw, for this task and for the tasks that wait.
+    fn fences_for(&self, request: &ResolvedRequest) -> u32 {
+        match (request.fenced, request.share) {
+            (false, _) => 0,
+            // The next holds come without a command.
+            (true, None) if request.may_linger() => MOST_FENCES,
+            (true, None) => (1 + self.fenced_waiters).min(MOST_FENCES),
+            // Rule S6: other owners draw meanwhile, and what was reserved would be smaller than their tokens.
+            (true, Some(_)) => 1,
+        }
+    }
+
+    /// Starts the hold of the task `id`. `None` when the lease is gone, is not good enough (rule L1), would be one permit too many
+    /// (rule S8), or has no fencing token left.
+    pub(crate) fn start(
+        &mut self,
+        id: u64,
+        request: &ResolvedRequest,
+        now: Moment,
+        out: &mut Effects<W>,
+    ) -> Option<Started> {
+        if !self.may_act(id) {
+            return None;
+        }
+        let lease = self.lease_mut().filter(|lease| lease.is_good_for(request, now) && lease.has_room())?;
+        let fence = OnceLock::new();
+        if request.fenced {
+            // Rule L2: every hold has a fencing token of its own.
+            let _ = fence.set(lease.fences.take()?);
+        }
+        let lease = self.begin(id, request, now)?;
+        lease.forget_shared_fences();
+        let (token, dead_owner) = (lease.token.clone(), lease.dead_owner.take());
+        let readers = lease.hold.as_mut().filter(|hold| hold.readers.is_some());
+        let holding = readers.and_then(|hold| hold.holding.take());
+        if lease.share.is_some() {
+            self.call_readers(now, out);
+        }
+        self.offers.take_up(id, now);
+        self.track();
+        out.wakes |= self.is_awaited_by_tries();
+        Some(Started { token, fence, dead_owner, holding })
+    }
+
+    /// Begins the time of the hold `id`, which was one of several keys until `now`. Its `terms` are those from which the hold's user
+    /// reads why it was lost.
+    pub(crate) fn begin_time(&mut self, id: u64, request: &ResolvedRequest, terms: Option<&Arc<Terms>>, now: Moment) {
+        let Some(lease) = self.lease_of_mut(id) else { return };
+        let Some(mut hold) = lease.hold.take() else { return };
+        hold.begin(request, now);
+        if hold.terms.is_some() {
+            hold.terms = terms.cloned();
+        }
+        hold.confirmed = lease.is_whole_for(&hold, now).then_some(now);
+        lease.hold = Some(hold);
+        // The keeper may have known it as a hold that needs nothing for long.
+        self.track();
+    }
+
+    /// Begins the hold `id` on the lease. `None` without a lease.
+    pub(crate) fn begin(&mut self, id: u64, request: &ResolvedRequest, now: Moment) -> Option<&mut Lease> {
+        let lease = self.standing.lease_mut()?;
+        let path = std::mem::replace(&mut lease.path, Path::HandOver);
+        self.counts.count(path);
+        let holding = lease.holds.begin(request.prefix(), path);
+        lease.carry(id, path, holding, request, now);
+        Some(lease)
+    }
+}
+
+/// Whether a try stands that nobody waits for any more: its task is gone, or the try was not answered in time. Some servers of a
+/// quorum may have granted the try, and the waiters in the first server's queue do not hear of that. So the try is withdrawn.
+fn is_given_up_try(pending: &PendingAsk, env: &dyn Env) -> bool {
+    mutant!(GivenUpTryStands => return false);
+    pending.is_unanswered_try() && env.withdraws_refused_tries()
+}
+
+/// How long an answer is on its way.
+fn distance(env: &dyn Env) -> Duration {
+    mutant!(StepsFromAfarAreLate => return Duration::ZERO);
+    env.distance()
+}
+
+/// The first lease that is asked for (rule 11: a grant starts with a claim, which is short).
+fn claim_of(request: &ResolvedRequest) -> Duration {
+    mutant!(WholeLeaseClaimed => return request.expire);
+    request.lease().min(CLAIM)
+}
+
+/// The lease that is confirmed before the hold starts. If the process crashes before it reads the answer, a waiter has crashed, and
+/// that may cost others a claim and no more (rule 11). With `at_least` others are to be kept out from the start.
+fn lease_before(request: &ResolvedRequest) -> Duration {
+    mutant!(ConfirmedBeforeHold => return request.lease());
+    if request.at_least().is_zero() { claim_of(request) } else { request.lease() }
+}

@@ -1,0 +1,299 @@
+//! Whose a token is: that of the ask, of the lease, of a release that is awaited, of bodies whose hold was lost, or nobody's. And what
+//! becomes of a grant, or of a message, for it.
+
+use std::time::Duration;
+
+use super::lease::Lease;
+use super::pending_ask::PendingAsk;
+use super::{Effects, Env, Lock, Standing};
+use crate::clock::Deadline;
+use crate::protocol::{Answer, Ask, Cause, Grant, Pushed};
+use crate::token::Token;
+
+/// A token that is being released: either a task waits for the release, or the bodies of a lost hold are not dropped yet.
+#[derive(Debug)]
+pub(super) struct EndingToken {
+    token: Token,
+    /// Whether the store granted it again in the meantime, or may do so.
+    may_be_granted_again: bool,
+    user: EndingUser,
+    /// How many tasks wait, or have a body.
+    users: u32,
+    /// Until when others are kept out, also when the bodies are dropped before.
+    kept_until: Option<Box<Deadline>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndingUser {
+    /// A task waits for the release.
+    Release,
+    /// The bodies of a lost hold.
+    Bodies,
+}
+
+impl EndingToken {
+    fn of_release(token: Token) -> Self {
+        Self { token, may_be_granted_again: false, user: EndingUser::Release, users: 1, kept_until: None }
+    }
+
+    pub(super) fn of_bodies(lease: Lease, users: u32, env: &dyn Env) -> Self {
+        let kept_until = lease.kept_until(env);
+        Self { token: lease.token, may_be_granted_again: false, user: EndingUser::Bodies, users, kept_until }
+    }
+}
+
+/// What a token is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    /// It is that of the pending ask.
+    Asks,
+    /// It has the lease.
+    Leased,
+    /// It is being released.
+    Ends,
+    /// Nothing here.
+    None,
+}
+
+/// The outcome of [`Lock::end_use`].
+#[derive(Debug)]
+pub(crate) enum ReleaseDone {
+    /// No release of the token was noted.
+    Unnoted,
+    /// Another reader of the same lost hold is not gone yet.
+    StillUsed,
+    Done {
+        may_be_granted_again: bool,
+        /// Until when others are kept out.
+        kept_until: Option<Box<Deadline>>,
+    },
+}
+
+/// What a token is used for whose lock was released by force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ForcedToken {
+    /// It has the lease. Whether the message is true, the store knows.
+    Leased,
+    /// It has the lease, which lingers: nothing runs under it.
+    Lingers,
+    /// Its grant was not read yet, or what it is used for is about to end.
+    Awaited,
+}
+
+impl<W> Lock<W> {
+    fn use_of(&self, token: &Token) -> Use {
+        match &self.standing {
+            Standing::Asking(pending) if pending.token == *token => Use::Asks,
+            Standing::Leased(lease) if lease.token == *token => Use::Leased,
+            _ if self.ending.iter().any(|ending| ending.token == *token) => Use::Ends,
+            _ => Use::None,
+        }
+    }
+
+    /// Whether the token belongs to the lease or to the pending ask.
+    pub(crate) fn wants(&self, token: &Token) -> bool {
+        matches!(self.use_of(token), Use::Asks | Use::Leased)
+    }
+
+    /// Whether `token` is used: for an ask, for a lease that does not linger, or by a body whose hold was lost.
+    pub(crate) fn uses(&self, token: &Token) -> bool {
+        let of_body = |ending: &EndingToken| ending.token == *token && ending.user == EndingUser::Bodies;
+        self.wants(token) && !self.lingers() || self.ending.iter().any(of_body)
+    }
+
+    /// Leaves what the store may grant under `token` to the task here that uses the token: for an ask, a lease, or the release of one.
+    /// Returns `false` when no task does. Then the token is to be withdrawn.
+    pub(crate) fn leave_to_user(&mut self, token: &Token) -> bool {
+        self.wants(token) || self.leave_to_release(token)
+    }
+
+    /// Leaves a grant of `token` to the task that is about to release the lease of that token. Returns `false` when no task is.
+    ///
+    /// Most likely the grant is for that same lease. A release at this point would take the lease away too early: a task still
+    /// waits to hear that the lock was its own, or a body is not dropped yet (rule 17: such a token is not a stray).
+    pub(crate) fn leave_to_release(&mut self, token: &Token) -> bool {
+        let Some(ending) = self.ending.iter_mut().find(|ending| ending.token == *token) else { return false };
+        ending.may_be_granted_again = true;
+        true
+    }
+
+    /// Takes in a pushed grant. Returns `false` when no task here waits for its token or owns it.
+    pub(crate) fn on_grant(&mut self, pushed: &Pushed, out: &mut Effects<W>) -> bool {
+        match &mut self.standing {
+            Standing::Leased(lease) if lease.token == pushed.token => true,
+            Standing::Asking(pending) if pending.token == pushed.token => {
+                pending.on_push(pushed);
+                self.unread_since = None;
+                self.offer();
+                out.wakes = true;
+                true
+            }
+            _ => self.leave_to_release(&pushed.token),
+        }
+    }
+
+    /// Takes in an answer. Returns `false` when it grants a token that no task here waits for.
+    pub(crate) fn on_answer(&mut self, ask: &Ask, answer: Answer, env: &dyn Env, out: &mut Effects<W>) -> bool {
+        let granted = matches!(answer, Answer::Granted(_));
+        (self.failure, self.unread_since) = (None, None);
+        match &mut self.standing {
+            Standing::Asking(pending) if pending.token == ask.token => {
+                pending.on_answer(ask, answer, env);
+                if granted && ask.wait && env.withdraws_refused_tries() {
+                    // A majority granted it, and the other servers may have it in their queues.
+                    pending.note_queued();
+                }
+                if !ask.wait && !pending.may_stand() {
+                    // Rule L3: the token is not used again. A store of several servers may still be withdrawing what one of
+                    // them granted.
+                    pending.token = env.next_token(pending.token.may_linger());
+                }
+                let is_permit = env.share().is_some_and(|share| share.permits().is_some());
+                if is_permit && pending.busy().is_some() && !pending.is_granted() {
+                    out.refused_permit = Some(ask.wait);
+                }
+                if granted {
+                    self.offer();
+                } else if ask.cause == Cause::Silence && !ask.wait {
+                    self.end_late_try(env);
+                }
+                out.wakes = true;
+                true
+            }
+            Standing::Leased(lease) if lease.token == ask.token => {
+                if matches!(answer, Answer::Granted(Grant { contended: true, .. })) {
+                    lease.note_contention(env);
+                }
+                if granted {
+                    lease.hinted = None;
+                }
+                true
+            }
+            _ => !granted || self.leave_to_release(&ask.token),
+        }
+    }
+
+    /// Takes in that an ask was certainly never sent: it needs no withdrawal. An earlier ask may still stand, and an answer to that
+    /// may have come meanwhile.
+    pub(crate) fn on_unsent_ask(&mut self, ask: &Ask) {
+        mutant!(UnsentWithdrawn => return);
+        if let Some(pending) = self.standing.pending_mut().filter(|pending| pending.token == ask.token) {
+            pending.on_unsent();
+        }
+    }
+
+    /// Marks the place in the store's queue as doubtful. The task that drives the store then asks again.
+    pub(crate) fn on_interruption(&mut self, out: &mut Effects<W>) {
+        if let Some(pending) = self.standing.pending_mut() {
+            pending.on_interruption();
+        }
+        out.wakes = true;
+    }
+
+    /// Takes in that few others are in front of the ask that waits here.
+    pub(crate) fn on_near(&mut self, store_micros: u64) {
+        if let Some(pending) = self.standing.pending_mut() {
+            pending.on_near(store_micros);
+        }
+    }
+
+    /// Takes in that another process waits: who has the lock yields it in its time.
+    pub(crate) fn on_contention(&mut self, env: &dyn Env, out: &mut Effects<W>) {
+        match &mut self.standing {
+            Standing::Leased(lease) => {
+                lease.note_contention(env);
+                self.note_waiter_for_early();
+            }
+            Standing::Asking(pending) => out.wakes |= pending.note_contention(env),
+            Standing::Nothing => {}
+        }
+    }
+
+    /// Takes in that another queue of this process wants the lock, and perhaps `waits` for it.
+    pub(crate) fn on_waiter_beside(&mut self, waits: bool, env: &dyn Env) {
+        match &mut self.standing {
+            Standing::Leased(lease) if waits => lease.note_contention(env),
+            // It may be in front in the store's queue, and its grant is on its way.
+            Standing::Asking(pending) if waits => pending.note_waiter_behind(),
+            _ => {}
+        }
+        self.note_waiter_for_early();
+    }
+
+    /// Whether a grant for a lease that shares the lock may be on its way here.
+    pub(crate) fn may_be_granted_a_share(&self, env: &dyn Env) -> bool {
+        mutant!(UnreadGrantNotTold => return false);
+        let may_be = |pending: &PendingAsk| pending.is_granted() || !pending.pauses(env);
+        env.share().is_some() && self.pending().is_some_and(may_be)
+    }
+
+    /// The ask that the keeper repeats as the safety net. `None` when no ask is queued, or the last answer is younger
+    /// than `age`.
+    pub(crate) fn repeatable_ask(&self, age: Duration, give_up: Deadline, env: &dyn Env) -> Option<Ask> {
+        mutant!(NoSafetyNet => return None);
+        let pending = self.pending()?;
+        let is_old = pending.refused_for(env).is_some_and(|refused_for| refused_for >= age);
+        let waits = pending.is_queued() && !pending.is_granted() && !pending.is_unanswered() && !pending.pauses(env);
+        (waits && is_old).then(|| pending.again(env, give_up))
+    }
+
+    /// Whether the ask is in the store's queue.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.pending().is_some_and(|pending| pending.is_queued() && !pending.is_granted())
+    }
+
+    /// Notes that a task is about to release the lease of `token`.
+    pub(crate) fn note_release_begun(&mut self, token: &Token) {
+        self.ending.push(EndingToken::of_release(token.clone()));
+    }
+
+    /// Notes that one of those who waited for the release of `token` is gone.
+    pub(crate) fn end_use(&mut self, token: &Token) -> ReleaseDone {
+        let Some(place) = self.ending.iter().position(|ending| ending.token == *token) else {
+            return ReleaseDone::Unnoted;
+        };
+        match self.ending.get_mut(place) {
+            Some(ending) if ending.users > 1 => {
+                ending.users -= 1;
+                ReleaseDone::StillUsed
+            }
+            _ => {
+                let EndingToken { may_be_granted_again, kept_until, .. } = self.ending.swap_remove(place);
+                ReleaseDone::Done { may_be_granted_again, kept_until }
+            }
+        }
+    }
+
+    /// Takes in a message that the lock of `token` was released by force. Returns what the token is used for, if anything.
+    pub(crate) fn on_forced(&mut self, token: &Token) -> Option<ForcedToken> {
+        let is_leased = self.use_of(token) == Use::Leased;
+        if let Some(lease) = self.lease_mut().filter(|_| is_leased) {
+            if lease.lingers() {
+                return Some(ForcedToken::Lingers);
+            }
+            // A renewal that is on its way may have been executed before the force.
+            lease.upkeep.doubtful |= lease.upkeep.renewing;
+        }
+        // A refused renewal may have told of the loss before the message came. Or the task reads its grant after the message.
+        if self.use_of(token) == Use::None {
+            return None;
+        }
+        mutant!(ForcedAfterLoss => if !is_leased { return Some(ForcedToken::Awaited) });
+        let mut forced = std::mem::take(&mut self.forced);
+        forced.retain(|earlier| earlier != token && self.use_of(earlier) != Use::None);
+        forced.push(token.clone());
+        self.forced = forced;
+        Some(if is_leased { ForcedToken::Leased } else { ForcedToken::Awaited })
+    }
+
+    /// Whether the lock of `token` was released by force.
+    pub(crate) fn was_forced(&self, token: &Token) -> bool {
+        self.forced.contains(token)
+    }
+
+    /// The user of the token's hold is gone. Returns whether the lock was released by force.
+    pub(crate) fn forget_forced(&mut self, token: &Token) -> bool {
+        let place = self.forced.iter().position(|forced| forced == token);
+        place.map(|place| self.forced.swap_remove(place)).is_some()
+    }
+}

@@ -1,0 +1,347 @@
+//! The keeper's upkeep of a lease: when it looks, and what it decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::early::Present;
+use super::hold::ActiveHold;
+use super::lease::Lease;
+use super::offer::Round;
+use super::readers::Calls;
+use super::{Effects, Env, Lock};
+use crate::clock::{Deadline, Moment};
+use crate::loss_reason::LossReason;
+use crate::observe::Path;
+use crate::protocol::{Ask, Release, Renewal, Renewed};
+use crate::timing::{ALARM_AFTER, RENEWAL_BACKOFF, RENEWALS_PER_LEASE, UNCONFIRMED_FOR};
+use crate::token::Token;
+
+/// What a lease needs from the keeper.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Nothing any more.
+    Done,
+    /// Another look soon, because the hold is young.
+    LookAgain,
+    /// A renewal now.
+    Renew(Renewal),
+    /// A renewal of a lease whose task may be late, and another look soon.
+    RenewUnused(Renewal),
+    /// The hold has no user any more: none of the called readers came, or its task did not come while it was early.
+    EndUnused,
+    /// The hold on the lease of this token has ended.
+    Lost(Token, LossReason),
+    /// An ask to send now, and another look soon.
+    Ask(Ask),
+    /// A connection for the keeper, so that it can send an ask, and another look soon.
+    Connect,
+    /// The release of a lease that has lingered.
+    ReleaseLingered(Release),
+    /// The turn must be passed over, and another look is needed soon.
+    PassOver,
+}
+
+impl Action {
+    /// Whether the lock stays in the list of those to look at soon.
+    pub(crate) fn is_soon(&self) -> bool {
+        matches!(self, Self::LookAgain | Self::RenewUnused(_) | Self::Ask(_) | Self::Connect | Self::PassOver)
+    }
+}
+
+/// Why the keeper looks at a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// Its hold began a moment ago.
+    Tick,
+    /// Its timer has ended.
+    Timer,
+    /// The store may have forgotten its lease.
+    Verify,
+}
+
+/// Whether most holds of this age end soon, and need no confirmation.
+fn is_young(hold: &ActiveHold, now: Moment) -> bool {
+    mutant!(YoungNeverConfirmed => return true);
+    now.since(hold.since) < UNCONFIRMED_FOR
+}
+
+impl Lease {
+    /// Whether its hold needs no confirmation yet. Rule 22: holds that follow each other on a lease of which a push alone tells have
+    /// no more time together than one of them.
+    fn is_young(&self, hold: &ActiveHold, now: Moment) -> bool {
+        mutant!(HintStaysYoung => return is_young(hold, now));
+        is_young(hold, now) && self.hinted.is_none_or(|since| now.since(since) < UNCONFIRMED_FOR)
+    }
+}
+
+/// When the next renewal is due for a hold that was confirmed `at` that time; `None` for a hold that is not renewed.
+fn renews_in(hold: &ActiveHold, at: Moment, now: Moment) -> Option<Duration> {
+    mutant!(KeeperNeverRenews => return None);
+    (hold.renew || hold.is_inherited).then(|| (hold.expire / RENEWALS_PER_LEASE).saturating_sub(now.since(at)))
+}
+
+impl Lease {
+    /// Notes that `renewal` is about to be sent. It may take effect although its answer is lost.
+    pub(crate) fn note_renewal_sent(&mut self, renewal: &Renewal, now: Moment) {
+        let asked = Deadline::new(now, renewal.lease + renewal.grace);
+        self.upkeep.requested = Some(Box::new(self.in_store_until().max_at(asked, now)));
+    }
+
+    /// Until when the store may keep the lease. That may be later than the store has confirmed.
+    pub(super) fn in_store_until(&self) -> Deadline {
+        mutant!(UnansweredRenewalForgotten => return self.until);
+        self.upkeep.requested.as_deref().copied().unwrap_or(self.until)
+    }
+
+    /// Has the keeper look at the lease after `pause`, in place of an earlier time.
+    pub(super) fn look_in<W>(&mut self, pause: Duration, now: Moment, out: &mut Effects<W>) {
+        self.upkeep.look_at = Some(Deadline::new(now, pause));
+        out.look_in = Some(pause);
+    }
+
+    /// The command that lengthens the lease to `lease`, and arms no alarm.
+    pub(crate) fn renewal(&self, lease: Duration, env: &dyn Env) -> Renewal {
+        let (key, token, grace) = (Arc::clone(env.key()), self.token.clone(), env.settings().grace);
+        Renewal { key, token, share: self.share, lease, grace, arms: false }
+    }
+
+    /// What the lease needs from the keeper now. What is to be sent is noted.
+    fn upkeep<W>(&mut self, trigger: Trigger, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> Action {
+        let (action, look_in) = self.need(trigger, env, now);
+        if let Some(pause) = look_in {
+            self.look_in(pause, now, out);
+        }
+        if let Action::Renew(renewal) = &action {
+            self.upkeep.renewing = true;
+            // The alarm may come before the answer.
+            self.upkeep.is_armed = renewal.arms;
+            self.note_renewal_sent(renewal, now);
+        }
+        action
+    }
+
+    /// What the lease needs now, and in how long another look. What is renewed needs a look when its hold ends: the answer may
+    /// not have come by then.
+    fn need(&self, trigger: Trigger, env: &dyn Env, now: Moment) -> (Action, Option<Duration>) {
+        let renew = |wanted, left| {
+            let renewal = self.renewal(wanted, env);
+            (Action::Renew(Renewal { arms: self.arms(trigger, env), ..renewal }), left)
+        };
+        let look_in = |pause| (Action::Done, Some(pause));
+        let Some((hold, ends)) = self.hold.as_ref().zip(self.ends(now)) else {
+            if self.lingers() {
+                let left = self.lingers_for(now);
+                return match self.lengthen_due_in(now) {
+                    Some(Duration::ZERO) => renew(self.claim, Some(left)),
+                    pause => look_in(pause.unwrap_or(left).min(left)),
+                };
+            }
+            // Between two holds there is nothing to lengthen. But a lease that the store has forgotten must not be
+            // handed over.
+            return if trigger == Trigger::Verify { renew(self.claim, None) } else { (Action::Done, None) };
+        };
+        let left = ends.remaining_at(now);
+        if left.is_zero() {
+            mutant!(LateHandOver => return (Action::Done, None));
+            return (Action::Lost(self.token.clone(), LossReason::Deadline), None);
+        }
+        let left = hold.attendance_due_in(now).map_or(left, |due_in| due_in.min(left));
+        if trigger == Trigger::Tick && hold.confirmed.is_none() && self.is_young(hold, now) {
+            return (Action::LookAgain, None);
+        }
+        if trigger == Trigger::Timer && hold.path == Path::Linger && hold.confirmed.is_none() && is_young(hold, now) {
+            // The timer is of the time when the lease lingered. The next ticks look after the hold.
+            return match self.lengthen_due_in(now) {
+                Some(Duration::ZERO) => renew(self.claim, Some(left)),
+                pause => look_in(pause.unwrap_or(left).min(left)),
+            };
+        }
+        if self.upkeep.renewing {
+            // A renewal that was sent for the previous hold does not confirm this hold.
+            let is_tracked = trigger == Trigger::Tick && hold.confirmed.is_none();
+            return if is_tracked { (Action::LookAgain, None) } else { look_in(left) };
+        }
+        let pause = match hold.confirmed {
+            // A renewal or verification that failed is still due.
+            _ if trigger == Trigger::Verify || self.upkeep.failures > 0 => Duration::ZERO,
+            None => Duration::ZERO,
+            // No lease is lengthened beyond what the hold is allowed. With `at_least` the lease is that long from the start. Then
+            // its renewals only move the end of the hold.
+            Some(_) if hold.is_covered_by(self.until) && hold.is_covered_by(hold.own) => left,
+            Some(at) => renews_in(hold, at, now).unwrap_or(left),
+        };
+        let pause = self.arms_in(env, now).map_or(pause, |arms_in| arms_in.min(pause));
+        if !pause.is_zero() {
+            let long_hold_due_in = hold.long_hold_due_in(env.settings().warn_held_for, now);
+            return look_in(pause.min(left).min(long_hold_due_in.unwrap_or(left)));
+        }
+        if hold.confirmed.is_none() && is_young(hold, now) {
+            // The lease is in doubt, and its hold may end at once: a crash shall cost others no more than a claim (rule 11).
+            return renew(self.claim, Some(left));
+        }
+        renew(hold.wanted(now, env.settings().drift()), Some(left))
+    }
+
+    /// Whether a renewal that is sent now arms the alarm of the lease. A verification does not: if it did, a key that somebody
+    /// changes all the time would be verified all the time.
+    fn arms(&self, trigger: Trigger, env: &dyn Env) -> bool {
+        mutant!(VerificationArms => return self.can_arm(env));
+        trigger == Trigger::Timer && self.can_arm(env)
+    }
+
+    /// Whether the lease can have an alarm. A hold that is not confirmed may end soon, and a short lease is renewed soon. The lock
+    /// of a shared lease is changed by all who share it.
+    fn can_arm(&self, env: &dyn Env) -> bool {
+        // To arm an alarm is to ask for the lease.
+        mutant!(NoVerification => return false);
+        let Some(hold) = &self.hold else { return false };
+        let is_long = hold.confirmed.is_some() && hold.expire > ALARM_AFTER * RENEWALS_PER_LEASE;
+        is_long && self.share.is_none() && env.has_alarms()
+    }
+
+    /// In how long the alarm of the lease is to be armed; `None` when it is armed, or can't be.
+    fn arms_in(&self, env: &dyn Env, now: Moment) -> Option<Duration> {
+        let confirmed = self.hold.as_ref()?.confirmed?;
+        let is_due = !self.upkeep.is_armed && self.can_arm(env);
+        is_due.then(|| ALARM_AFTER.saturating_sub(now.since(confirmed)))
+    }
+
+    /// A renewal was not answered. Unknown is not lost: the deadline decides. Until then it is sent again, ever more slowly.
+    fn on_unanswered_renewal<W>(&mut self, now: Moment, out: &mut Effects<W>) -> Action {
+        self.upkeep.failures = self.upkeep.failures.saturating_add(1);
+        let pause = RENEWAL_BACKOFF.pause(self.upkeep.failures);
+        let left = self.ends(now).map_or(Duration::ZERO, |ends| ends.remaining_at(now));
+        let look_in = match &self.hold {
+            None if self.lingers() => self.lingers_for(now),
+            None => return Action::Done,
+            Some(_) if left.is_zero() => return Action::Lost(self.token.clone(), LossReason::Deadline),
+            Some(_) => left,
+        };
+        self.look_in(pause.min(look_in), now, out);
+        Action::Done
+    }
+}
+
+impl<W> Lock<W> {
+    /// The time has come for which the keeper was asked to look.
+    pub(crate) fn on_timer(&mut self) {
+        if let Some(lease) = self.lease_mut() {
+            lease.upkeep.look_at = None;
+        }
+    }
+
+    /// Decides what the lease needs from the keeper now. Also returns how long its hold has lasted, when that is to be told.
+    pub(crate) fn look(
+        &mut self,
+        trigger: Trigger,
+        round: &Round,
+        env: &dyn Env,
+        out: &mut Effects<W>,
+    ) -> (Action, Option<Duration>) {
+        let now = env.now();
+        let hold = self.lease_mut().and_then(|lease| lease.hold.as_mut());
+        let held_long = hold.and_then(|hold| hold.note_long(env.settings().warn_held_for, now));
+        let calls = if env.share().is_some() { self.check_calls(now) } else { Calls::Answered };
+        let present = self.check_early(env, now, &mut out.early);
+        let action = if calls == Calls::Abandoned || present == Present::Nobody {
+            Action::EndUnused
+        } else if let Some(release) = self.take_lingering_if_over(trigger, env, now) {
+            Action::ReleaseLingered(release)
+        } else if trigger == Trigger::Tick && !self.is_held() {
+            self.check_offer(env, now, round)
+        } else if let Some(lease) = self.lease_mut() {
+            lease.upkeep.doubtful |= trigger == Trigger::Verify && lease.upkeep.renewing;
+            lease.upkeep(trigger, env, now, out)
+        } else {
+            Action::Done
+        };
+        if trigger == Trigger::Tick {
+            self.is_tracked = action.is_soon() || calls == Calls::Open;
+        }
+        self.is_tracked |= present == Present::Wanted;
+        (action, held_long)
+    }
+
+    /// Takes in an alarm. Returns whether it was armed, and the lease is to be verified. One alarm causes one verification.
+    pub(crate) fn on_alarm(&mut self) -> bool {
+        self.lease_mut().is_some_and(|lease| std::mem::take(&mut lease.upkeep.is_armed))
+    }
+
+    /// Takes in the answer to a renewal that was sent at `sent`. `None` means an error, or no answer.
+    pub(crate) fn on_renewal(
+        &mut self,
+        renewal: &Renewal,
+        sent: Moment,
+        outcome: Option<Renewed>,
+        env: &dyn Env,
+        out: &mut Effects<W>,
+    ) -> Action {
+        let now = env.now();
+        let action = self.judge_renewal(renewal, sent, outcome, env, now, out);
+        if env.share().is_some() {
+            self.call_waiting_readers(now, out);
+        }
+        action
+    }
+
+    fn judge_renewal(
+        &mut self,
+        renewal: &Renewal,
+        sent: Moment,
+        outcome: Option<Renewed>,
+        env: &dyn Env,
+        now: Moment,
+        out: &mut Effects<W>,
+    ) -> Action {
+        let Self { standing, offers, forced, is_tracked, .. } = self;
+        let Some(lease) = standing.lease_mut().filter(|lease| lease.token == renewal.token) else {
+            return Action::Done;
+        };
+        lease.upkeep.renewing = false;
+        if outcome.is_some() {
+            offers.on_renewed(now);
+        }
+        let trigger = if std::mem::take(&mut lease.upkeep.doubtful) { Trigger::Verify } else { Trigger::Timer };
+        if matches!(outcome, Some(Renewed::Until(_))) && trigger == Trigger::Timer {
+            // Rule 22: the store still has the lease, and it was asked after the message came.
+            forced.retain(|token| *token != lease.token);
+        }
+        let is_forced = forced.contains(&lease.token);
+        match outcome {
+            Some(Renewed::Until(until)) => {
+                lease.upkeep.failures = 0;
+                lease.linger.on_lengthened();
+                if !lease.confirm(until, now) {
+                    return Action::Lost(lease.token.clone(), LossReason::Deadline);
+                }
+                let Some(hold) = &mut lease.hold else {
+                    return lease.upkeep(trigger, env, now, out);
+                };
+                // A renewal that was decided on for the previous hold confirms the lease, but not the full time of this
+                // hold. Such a renewal may have been sent after this hold began. Then only its shorter lease shows
+                // that.
+                let wanted = hold.wanted(sent, env.settings().drift());
+                if hold.since.since(sent).is_zero() && renewal.lease >= wanted {
+                    hold.confirmed = Some(sent);
+                    hold.is_inherited = false;
+                    if hold.renew {
+                        hold.move_end(Deadline::new(sent, hold.expire), now);
+                    }
+                } else if hold.confirmed.is_none() && trigger == Trigger::Timer {
+                    // The hold is young.
+                    *is_tracked = true;
+                    return Action::Done;
+                }
+                lease.upkeep(trigger, env, now, out)
+            }
+            // The command that confirmed the lease was sent later, and perhaps executed later: it may have granted the token once more.
+            Some(Renewed::NotOwned | Renewed::Partial) if lease.is_confirmed_after(sent) => {
+                lease.upkeep(Trigger::Verify, env, now, out)
+            }
+            Some(Renewed::NotOwned) if is_forced => Action::Lost(lease.token.clone(), LossReason::Forced),
+            Some(Renewed::NotOwned) => Action::Lost(lease.token.clone(), LossReason::NotKnown),
+            Some(Renewed::Partial) => Action::Lost(lease.token.clone(), LossReason::TooFewServers),
+            None => lease.on_unanswered_renewal(now, out),
+        }
+    }
+}

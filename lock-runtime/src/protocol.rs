@@ -1,0 +1,281 @@
+//! What is asked of a store, and what it answers or tells: plain data.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::{Deadline, Drift, Moment};
+use crate::share::Share;
+use crate::timing::WITHDRAWAL_LIFETIME;
+use crate::token::Token;
+
+mod error;
+
+pub(crate) use error::{Reach, Retry, StoreError};
+
+/// One request for a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) key: Arc<str>,
+    pub(crate) token: Token,
+    /// `None` for the lock alone.
+    pub(crate) share: Option<Share>,
+    /// The first lease, short: see [`CLAIM`].
+    pub(crate) claim: Duration,
+    /// Whether to wait in the queue.
+    pub(crate) wait: bool,
+    /// How many fencing tokens to draw with the grant.
+    pub(crate) fences: u32,
+    /// When the caller gives up. A store must not act on an ask that arrives later.
+    pub(crate) give_up: Deadline,
+    pub(crate) cause: Cause,
+}
+
+/// Why the store is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A task wants the lock.
+    Task,
+    /// One server pushed a grant: see [`Pushed::partial`].
+    Push,
+    /// The store was silent for a while.
+    Silence,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Granted(Grant),
+    Busy(Busy),
+    /// The ask came after its `give_up` by the store's clock, and did nothing.
+    Late,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Grant {
+    /// The end of the lease, as far as it is certain.
+    pub(crate) until: Deadline,
+    /// Whether another process waits behind.
+    pub(crate) contended: bool,
+    /// The first fencing token that was drawn.
+    pub(crate) fence: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Busy {
+    pub(crate) owner: Token,
+    /// The rest of the owner's lease; `None` when the lease has no end, or the store did not say.
+    pub(crate) frees_in: Option<Duration>,
+    /// Whether the lease never ends: another client set the key without an expiry.
+    pub(crate) endless: bool,
+    /// When this was true. It dates a later push; `None` when the store did not say its time.
+    pub(crate) anchor: Option<Anchor>,
+    /// For so long the ask need not be repeated: others wait in front, and the store tells when they are few.
+    pub(crate) pause: Duration,
+    /// The token owns the lock on some servers, and another token has the better claim to the other servers: withdraw the
+    /// ask.
+    pub(crate) yields: bool,
+}
+
+/// An instant of the store's clock, and an instant of this process's clock that was certainly not later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Anchor {
+    pub(crate) sent: Moment,
+    pub(crate) store_micros: u64,
+    /// How far the two clocks may drift apart.
+    pub(crate) drift: Drift,
+    /// The node of a cluster whose clock it is.
+    pub(crate) node: Option<NodeId>,
+}
+
+/// A node of a cluster: the first 64 of the 160 random bits by which the node calls itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeId(u64);
+
+impl NodeId {
+    /// Reads the node's name: 40 hex digits.
+    pub(crate) fn read(name: &str) -> Option<Self> {
+        let is_name = name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let first = name.get(..16).filter(|_| is_name)?;
+        u64::from_str_radix(first, 16).ok().map(Self)
+    }
+}
+
+/// A grant that a store pushed.
+#[derive(Clone, Debug)]
+pub(crate) struct Pushed {
+    pub(crate) token: Token,
+    pub(crate) claim: Duration,
+    pub(crate) store_micros: u64,
+    pub(crate) contended: bool,
+    /// The node of a cluster that granted the lock, where it is known.
+    pub(crate) node: Option<NodeId>,
+    /// The grant has to be confirmed before use, even when it is dated.
+    pub(crate) unconfirmed: bool,
+    /// It is the grant of one server out of several: the others have to be asked.
+    pub(crate) partial: bool,
+}
+
+impl Pushed {
+    /// Another node's clock dates nothing.
+    fn is_of_same_clock(&self, anchor: Anchor) -> bool {
+        mutant!(RelayedGrantTrusted => return true);
+        self.node == anchor.node
+    }
+
+    /// The end of the pushed lease, as far as it is certain. It is counted from an answered ask (rule 7: leases count from
+    /// before the command; rule 16: an undated grant is confirmed before use).
+    pub(crate) fn until(&self, anchor: Anchor, now: Moment) -> Deadline {
+        if self.unconfirmed || !self.is_of_same_clock(anchor) {
+            return Deadline::new(now, Duration::ZERO);
+        }
+        let Some(passed) = self.store_micros.checked_sub(anchor.store_micros) else {
+            return Deadline::new(now, Duration::ZERO); // the ask was answered after the grant: it can't date it
+        };
+        // The store's clock may have run too fast during the whole time, and not only during the claim.
+        let dated = Deadline::new(anchor.sent, anchor.drift.trusted(Duration::from_micros(passed) + self.claim));
+        // The grant was made before it arrived here. So a store clock that stepped forward can't make the lease longer than
+        // that.
+        dated.min_at(Deadline::new(now, anchor.drift.trusted(self.claim)), now)
+    }
+}
+
+/// One lock to release, or one ask to withdraw.
+#[derive(Clone, Debug)]
+pub(crate) struct Release {
+    pub(crate) key: Arc<str>,
+    pub(crate) token: Token,
+    /// As it was in the [`Ask`], like the claim.
+    pub(crate) share: Option<Share>,
+    pub(crate) claim: Duration,
+    /// The last fencing token that was reserved, and the last that was used, when they differ.
+    pub(crate) unused_fences: Option<(u64, u64)>,
+    /// An ask that joins the end of the queue in the same step.
+    pub(crate) again: Option<(Token, Duration)>,
+    /// Another process is known to wait.
+    pub(crate) contended: bool,
+    /// Other locks of the same guard are released at the same moment.
+    pub(crate) beside_others: bool,
+    /// The token waited in the store's queue. The safety net may still ask for it.
+    pub(crate) queued: bool,
+    /// When there is nothing left to release: everything has ended by itself.
+    pub(crate) repeat_until: Deadline,
+    /// Until when others are still kept out. Until then the lock rests (rule 23), and is not passed on.
+    pub(crate) kept_until: Option<Box<Deadline>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Released {
+    /// Whether the token owned the lock.
+    pub(crate) owned: bool,
+    /// The answer to the ask that went along.
+    pub(crate) again: Option<Answer>,
+}
+
+/// One lease to lengthen.
+#[derive(Clone, Debug)]
+pub(crate) struct Renewal {
+    pub(crate) key: Arc<str>,
+    pub(crate) token: Token,
+    pub(crate) share: Option<Share>,
+    pub(crate) lease: Duration,
+    /// How much longer the store keeps the lease than its holder relies on it.
+    pub(crate) grace: Duration,
+    /// Whether the store is to tell, from now on, when somebody else changes the lock.
+    pub(crate) arms: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Renewed {
+    /// The lease is certain until then.
+    Until(Deadline),
+    NotOwned,
+    /// A majority does not have the lease any more, but a minority may still have it.
+    Partial,
+}
+
+impl Ask {
+    /// The ask that goes along with a release.
+    pub(crate) fn along(release: &Release, give_up: Deadline) -> Option<Self> {
+        let (token, claim) = release.again.clone()?;
+        let (key, share) = (Arc::clone(&release.key), release.share);
+        Some(Self { key, token, share, claim, wait: true, fences: 0, give_up, cause: Cause::Task })
+    }
+
+    /// The release that withdraws this ask.
+    pub(crate) fn withdrawal(&self) -> Release {
+        Release { share: self.share, ..Release::withdrawal(&self.key, &self.token, self.claim) }
+    }
+}
+
+/// How the lease of a token shares its lock.
+fn share_of(token: &Token) -> Option<Share> {
+    mutant!(StrayShareIsExclusive => return None);
+    token.share()
+}
+
+impl Release {
+    /// Withdraws an ask, whatever its effect was. The token knows how its lease shares the lock.
+    pub(crate) fn withdrawal(key: &Arc<str>, token: &Token, claim: Duration) -> Self {
+        Self::withdrawal_at(Moment::now(), key, token, claim)
+    }
+
+    /// The same for who knows the time.
+    pub(crate) fn withdrawal_at(now: Moment, key: &Arc<str>, token: &Token, claim: Duration) -> Self {
+        Self {
+            key: Arc::clone(key),
+            token: token.clone(),
+            share: share_of(token),
+            claim,
+            unused_fences: None,
+            again: None,
+            // The token may be in a queue, and the cheap script looks only at owners.
+            contended: true,
+            beside_others: false,
+            queued: false,
+            repeat_until: Deadline::new(now, WITHDRAWAL_LIFETIME),
+            kept_until: None,
+        }
+    }
+
+    /// What is left to release when this is done, and the token `owned` the lock before.
+    ///
+    /// After a rest that is what stands at the lock's key: its waiters then get the lock at once. When that is gone, a replica
+    /// that has not seen the rest may have taken the master's place. Then the token itself is released.
+    pub(crate) fn once_done(mut self, owned: bool) -> Option<Self> {
+        match self.kept_until {
+            Some(_) => {
+                mutant!(RestNotPassedOn => return None);
+                owned.then(|| Self { token: self.token.to_resting(), ..self })
+            }
+            None if owned => None,
+            None => {
+                mutant!(RestUnseenByReplica => return None);
+                self.token = self.token.unrested()?;
+                Some(self)
+            }
+        }
+    }
+
+    /// The release of what stands at the lock's key once the lock was released by force (rule 21).
+    pub(crate) fn of_forced(&self) -> Self {
+        // A shared lease keeps its token.
+        let token = if self.share.is_some() { self.token.clone() } else { self.token.to_forced() };
+        Self { share: self.share, ..Self::withdrawal(&self.key, &token, self.claim) }
+    }
+
+    /// Whether this may be forgotten when too many releases wait to be sent: what it would release soon ends by itself.
+    pub(crate) fn ends_soon(&self) -> bool {
+        self.repeat_until.remaining() <= WITHDRAWAL_LIFETIME
+    }
+
+    /// Whether most likely nobody waits, and there is nothing to do but the release.
+    pub(crate) fn is_lone(&self) -> bool {
+        !self.contended
+            && self.share.is_none()
+            && self.unused_fences.is_none()
+            && self.again.is_none()
+            && self.kept_until.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests;
