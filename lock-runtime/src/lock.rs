@@ -21,6 +21,8 @@ mod lease;
 mod lingering;
 mod offer;
 mod pending_ask;
+#[cfg(test)]
+mod plain;
 mod readers;
 mod refusal;
 mod request;
@@ -293,6 +295,18 @@ impl<W> Lock<W> {
     /// Has the keeper look at the lock soon.
     pub(crate) fn track(&mut self) {
         self.is_tracked = true;
+    }
+}
+
+/// What tests set up.
+#[cfg(test)]
+impl<W> Lock<W> {
+    pub(crate) fn turn(&self) -> Option<u64> {
+        self.turn
+    }
+
+    pub(crate) fn set_pending(&mut self, pending: Option<PendingAsk>) {
+        self.standing = pending.map_or(Standing::Nothing, |pending| Standing::Asking(Box::new(pending)));
     }
 }
 

@@ -1,13 +1,11 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use super::ending::Ending;
-use super::lease::Fences;
-use super::resolved_request::{IfBusy, PrefixPlace, ResolvedRequest};
-use super::upkeep::{Action, Round, Trigger};
 use crate::clock::{Deadline, Moment};
+use crate::lock::{Action, Ending, Fences, IfBusy, PrefixPlace, ResolvedRequest, Round, Trigger};
 use crate::loss_reason::LossReason;
-use crate::store::{Events as _, Pushed, Renewal, Renewed};
+use crate::protocol::{Pushed, Renewal, Renewed};
+use crate::store::Events as _;
 use crate::{LockError, LockGuard, LockManager};
 use futures_util::FutureExt as _;
 
@@ -24,12 +22,8 @@ mod views;
 mod waiters;
 
 /// A pass of the keeper over a store in memory.
-fn round(locks: &LockManager) -> Round<'_> {
-    Round {
-        store: locks.core().store(),
-        deadline: Deadline::after(Duration::from_secs(1)),
-        usual_answer: Duration::ZERO,
-    }
+fn round() -> Round {
+    Round { deadline: Deadline::after(Duration::from_secs(1)), usual_answer: Duration::ZERO }
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +119,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let slot = locks.core().table().get(guard.key()).unwrap();
-    assert!(slot.on_contention().is_none());
+    slot.step(|lock, out| lock.on_contention(&*slot, out));
     let request = ResolvedRequest {
         key: guard.key().into(),
         prefix: PrefixPlace::behind(None, 1),
@@ -141,8 +135,8 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
     };
     // Each guard is dropped while no task waits here. Its lease is taken over before the keeper has released it.
     let mut streak = 0;
-    while let Ending::Kept = slot.end_dropped(1).ending {
-        assert!(slot.state.lock().start(1, &request, Moment::now()).is_some());
+    while let Ending::Kept = slot.step(|lock, out| lock.end_dropped(1, &*slot, Moment::now(), out)).ending {
+        assert!(slot.step(|lock, out| lock.start(1, &request, Moment::now(), out)).is_some());
         streak += 1;
     }
     assert_eq!(streak, 64);
@@ -154,12 +148,12 @@ async fn reserved_fencing_tokens_do_not_outlive_a_lease_that_lapsed() {
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let slot = locks.core().table().get(guard.key()).unwrap();
     let mut state = slot.state.lock();
-    let lease = state.lease.as_mut().unwrap();
+    let lease = state.lock.lease_mut().unwrap();
     lease.fences = Fences::new(5, 3);
-    assert!(lease.confirm(Deadline::after(Duration::from_secs(9))));
+    assert!(lease.confirm(Deadline::after(Duration::from_secs(9)), Moment::now()));
     assert!(!lease.fences.is_empty());
     (lease.until, lease.hold) = (Deadline::after(Duration::ZERO), None);
-    assert!(lease.confirm(Deadline::after(Duration::from_secs(9))));
+    assert!(lease.confirm(Deadline::after(Duration::from_secs(9)), Moment::now()));
     assert!(lease.fences.is_empty());
 }
 
@@ -170,7 +164,7 @@ async fn a_hold_whose_deadline_has_passed_does_not_come_back() {
     let slot = locks.core().table().get(guard.key()).unwrap();
     let token = {
         let mut state = slot.state.lock();
-        let lease = state.lease.as_mut().unwrap();
+        let lease = state.lock.lease_mut().unwrap();
         lease.until = Deadline::after(Duration::ZERO);
         lease.token.clone()
     };
@@ -191,14 +185,14 @@ async fn a_hold_stays_young_while_the_renewal_of_the_one_before_it_is_on_its_way
     tokio::time::sleep(Duration::from_millis(20)).await;
     let forget_confirmation = |renewing| {
         let mut state = slot.state.lock();
-        let lease = state.lease.as_mut().unwrap();
+        let lease = state.lock.lease_mut().unwrap();
         lease.hold.as_mut().unwrap().confirmed = None;
         lease.upkeep.renewing = renewing;
     };
     forget_confirmation(true);
-    assert!(matches!(slot.next_action(Trigger::Tick, &round(&locks)), Action::LookAgain));
+    assert!(matches!(slot.next_action(Trigger::Tick, &round()), Action::LookAgain));
     forget_confirmation(false);
-    assert!(matches!(slot.next_action(Trigger::Tick, &round(&locks)), Action::Renew(..)));
+    assert!(matches!(slot.next_action(Trigger::Tick, &round()), Action::Renew(..)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -206,7 +200,7 @@ async fn a_store_that_forgets_during_a_renewal_is_asked_again() {
     let locks = LockManager::in_memory();
     let guard = locks.lock("p", "k").acquire().await.unwrap();
     let slot = locks.core().table().get(guard.key()).unwrap();
-    let verified = || slot.next_action(Trigger::Verify, &round(&locks));
+    let verified = || slot.next_action(Trigger::Verify, &round());
     let Action::Renew(renewal) = verified() else { panic!("it is verified") };
     // Two servers break one after the other. The renewal may have reached the second server before it broke.
     assert!(!matches!(verified(), Action::Renew(..)));
@@ -237,7 +231,7 @@ async fn a_late_grant_of_a_lost_bodys_token_is_left_to_the_body() {
     let mut body = Box::pin(locks.lock("p", "k").run(std::future::pending::<()>()));
     assert!((&mut body).now_or_never().is_none());
     let slot = locks.core().table().get("p:k").unwrap();
-    let token = slot.state.lock().lease.as_ref().unwrap().token.clone();
+    let token = slot.state.lock().lock.lease().unwrap().token.clone();
     locks.core().revoke(&slot, None, LossReason::ShutDown);
     let pushed = Pushed {
         token,

@@ -57,7 +57,7 @@ impl From<Ending> for Ended {
 
 impl<W> Lock<W> {
     /// Takes the lease, for its release.
-    fn take_lease(&mut self) -> Option<Lease> {
+    pub(crate) fn take_lease(&mut self) -> Option<Lease> {
         self.is_tracked = false;
         self.standing.take_lease_if(|_| true)
     }

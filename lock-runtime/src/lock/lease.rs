@@ -327,6 +327,7 @@ impl Contention {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plain::Plain;
     use super::*;
     use crate::mutants::{Mutant, Seeded};
     use crate::protocol::Pushed;
@@ -337,7 +338,7 @@ mod tests {
     fn an_answer_that_comes_after_the_push_is_reckoned_with_when_the_lease_is_released() {
         let token = Token::foreign("t");
         let mut pending = PendingAsk::sent_along(token.clone(), None, CLAIM, Moment::now());
-        let (claim, key) = (CLAIM, Arc::from("p:k"));
+        let claim = CLAIM;
         pending.on_push(&Pushed {
             token,
             claim,
@@ -347,17 +348,18 @@ mod tests {
             unconfirmed: false,
             partial: false,
         });
-        let grant = pending.take_grant().unwrap();
-        assert!(Lease::new(&pending, &grant).release(&key).queued);
+        let env = Plain::new();
+        let grant = pending.take_grant(&env).unwrap();
+        assert!(Lease::new(&pending, &grant, &env).release(&env).queued);
     }
 
     /// A push is dated by an ask that was sent long before. Once it is confirmed the lease is as old as the grant, and not as the ask.
     #[tokio::test(start_paused = true)]
     async fn a_pushed_grant_is_not_as_old_as_the_ask_that_dates_it() {
-        let (pending, sent) = (PendingAsk::new(Token::foreign("t"), None, CLAIM), Moment::now());
+        let (pending, sent, env) = (PendingAsk::new(Token::foreign("t"), None, CLAIM), Moment::now(), Plain::new());
         let lease = |span| {
             let until = Deadline::new(sent, span);
-            Lease::new(&pending, &Grant { until, contended: false, fence: None })
+            Lease::new(&pending, &Grant { until, contended: false, fence: None }, &env)
         };
         tokio::time::advance(LONG).await;
         let is_outlived = |lease: &Lease| lease.outlived(Moment::now(), Drift::DEFAULT).is_some();

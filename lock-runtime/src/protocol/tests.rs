@@ -32,7 +32,7 @@ proptest! {
                 partial: false,
             };
             // The time between the two looks at the clocks is on the safe side: the lease is shorter by then.
-            (pushed.until(anchor).remaining(), really(claim).saturating_sub(underway))
+            (pushed.until(anchor, Moment::now()).remaining(), really(claim).saturating_sub(underway))
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         let (trusted, kept) = runtime.block_on(scene);

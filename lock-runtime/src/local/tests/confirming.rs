@@ -7,9 +7,9 @@ use tokio::time::advance;
 use super::round;
 use crate::LockManager;
 use crate::clock::{Deadline, Moment};
-use crate::local::{Action, Trigger};
+use crate::lock::{Action, Trigger};
 use crate::mutants::{Mutant, Seeded};
-use crate::store::Renewed;
+use crate::protocol::Renewed;
 
 /// The keeper decides on a renewal for one hold. Before the renewal is sent, the lease is handed over to a hold with a
 /// longer lease.
@@ -23,15 +23,13 @@ async fn a_renewal_that_was_decided_on_for_one_hold_does_not_confirm_the_longer_
         let slot = locks.core().table().get(first.key()).unwrap();
         let next = tokio::spawn(request(long).acquire());
         tokio::task::yield_now().await;
-        let Action::Renew(renewal) = slot.next_action(Trigger::Verify, &round(&locks)) else {
-            panic!("it is to be renewed")
-        };
+        let Action::Renew(renewal) = slot.next_action(Trigger::Verify, &round()) else { panic!("it is to be renewed") };
         first.release().await.unwrap();
         let next = next.await.unwrap().unwrap();
         let sent = Moment::now();
         slot.on_renewal(&renewal, sent, Some(Renewed::Until(Deadline::new(sent, short))));
         advance(Duration::from_millis(6)).await;
-        let action = slot.next_action(Trigger::Tick, &round(&locks));
+        let action = slot.next_action(Trigger::Tick, &round());
         let Action::Renew(renewal) = &action else { panic!("{renew}: {action:?}") };
         assert!(renewal.lease > long / 2, "{renew}: {renewal:?}");
         drop(next);
@@ -50,9 +48,7 @@ async fn what_an_older_renewal_says_of_a_lease_that_was_confirmed_meanwhile_is_v
         let locks = LockManager::in_memory();
         let guard = locks.lock("p", "k").acquire().await.unwrap();
         let slot = locks.core().table().get(guard.key()).unwrap();
-        let Action::Renew(renewal) = slot.next_action(Trigger::Verify, &round(&locks)) else {
-            panic!("it is to be renewed")
-        };
+        let Action::Renew(renewal) = slot.next_action(Trigger::Verify, &round()) else { panic!("it is to be renewed") };
         let slow = Moment::now();
         advance(Duration::from_millis(6)).await;
         let later = Moment::now();

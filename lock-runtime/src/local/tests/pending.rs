@@ -7,13 +7,11 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::Instant;
 
-use super::super::asking::ReleaseDone;
-use super::super::pending_ask::PendingAsk;
 use super::super::slot::Slot;
-use super::super::upkeep::{Action, Trigger};
 use super::round;
 use crate::clock::{Deadline, Moment};
-use crate::store::{Answer, Ask, Busy, Cause, Grant, Pushed, Renewal, Renewed};
+use crate::lock::{Action, Lock, PendingAsk, ReleaseDone, Trigger};
+use crate::protocol::{Answer, Ask, Busy, Cause, Grant, Pushed, Renewal, Renewed};
 use crate::timing::CLAIM;
 use crate::token::{Process, Token};
 use crate::{LockGuard, LockManager};
@@ -48,18 +46,18 @@ async fn what_a_refused_claim_was_asked_under_is_not_asked_under_again() {
     for (wait, is_kept) in [(false, false), (true, true)] {
         let (locks, _guard, slot) = held().await;
         let token = locks.core().next_token(false, None);
-        slot.state.lock().pending = Some(Box::new(PendingAsk::new(token.clone(), None, CLAIM)));
+        slot.state.lock().lock.set_pending(Some(PendingAsk::new(token.clone(), None, CLAIM)));
         assert!(slot.on_answer(&ask(&token, wait), refused()));
-        assert_eq!(slot.state.lock().pending.take().unwrap().token == token, is_kept, "rule L3");
+        assert_eq!(slot.ask(|lock| lock.pending().is_some_and(|pending| pending.token == token)), is_kept, "rule L3");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_nobody_waits_for_is_told_from_one_that_somebody_has() {
     let (locks, _guard, slot) = held().await;
-    let own = slot.state.lock().lease.as_ref().unwrap().token.clone();
+    let own = slot.state.lock().lock.lease().unwrap().token.clone();
     let [given_up, ending] = [(); 2].map(|()| locks.core().next_token(false, None));
-    slot.state.lock().note_release_begun(&ending);
+    slot.state.lock().lock.note_release_begun(&ending);
     for (token, is_known) in [(&own, true), (&given_up, false), (&ending, true)] {
         let (claim, token) = (CLAIM, token.clone());
         assert_eq!(slot.on_answer(&ask(&token, true), granted()), is_known);
@@ -79,10 +77,10 @@ async fn a_grant_that_nobody_waits_for_is_told_from_one_that_somebody_has() {
 async fn a_token_that_a_task_is_just_releasing_is_withdrawn_only_then() {
     for is_releasing in [true, false] {
         let (locks, guard, slot) = held().await;
-        let (takings, token) = (slot.takings(), slot.state.lock().lease.take().unwrap().token);
-        slot.note_taking();
+        let (takings, token) = (slot.takings(), slot.state.lock().lock.take_lease().unwrap().token);
+        slot.step(|_, out| out.takes_turn = true);
         if is_releasing {
-            slot.state.lock().note_release_begun(&token);
+            slot.state.lock().lock.note_release_begun(&token);
         }
         let ask = ask(&token, true);
         let mut unanswered = pin!(std::future::pending::<()>());
@@ -100,12 +98,12 @@ async fn a_token_that_a_task_is_just_releasing_is_withdrawn_only_then() {
 async fn a_token_is_known_as_being_released_when_its_lease_is_gone() {
     for is_queued in [true, false] {
         let (_locks, guard, slot) = held().await;
-        let turn = slot.state.lock().turn.unwrap();
-        let token = slot.state.lock().lease.as_ref().unwrap().token.clone();
+        let turn = slot.ask(Lock::turn).unwrap();
+        let token = slot.state.lock().lock.lease().unwrap().token.clone();
         if is_queued {
-            slot.state.lock().lease.as_mut().unwrap().expose();
+            slot.state.lock().lock.lease_mut().unwrap().expose();
         }
-        slot.end(turn, Moment::now());
+        slot.step(|lock, out| lock.end(turn, &*slot, Moment::now(), out));
         assert!(!slot.has_lease());
         assert_eq!(slot.leave_to_user(&token), is_queued);
         drop(guard);
@@ -124,28 +122,28 @@ async fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
         (busy(stranger(), true), Some("another client, without an expiry")),
     ] {
         let mut pending = PendingAsk::new(locks.core().next_token(false, None), None, CLAIM);
-        pending.on_answer(&ask(&pending.token, true), Answer::Busy(busy));
-        slot.state.lock().pending = Some(Box::new(pending));
-        assert_eq!(slot.holder_elsewhere().as_deref(), holder);
+        pending.on_answer(&ask(&pending.token, true), Answer::Busy(busy), &*slot);
+        slot.state.lock().lock.set_pending(Some(pending));
+        assert_eq!(slot.ask(|lock| lock.holder_elsewhere()).as_deref(), holder);
     }
-    slot.state.lock().pending = None;
+    slot.state.lock().lock.set_pending(None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_without_an_answer_is_owed_and_sent_again_ever_more_slowly_until_the_hold_ends() {
-    let (locks, guard, slot) = held().await;
-    let (key, token) = (guard.key().into(), slot.state.lock().lease.as_ref().unwrap().token.clone());
+    let (_locks, guard, slot) = held().await;
+    let (key, token) = (guard.key().into(), slot.state.lock().lock.lease().unwrap().token.clone());
     let renewal =
         Renewal { key, token, share: None, lease: Duration::from_secs(30), grace: Duration::ZERO, arms: false };
     let confirmed = Renewed::Until(Deadline::after(renewal.lease));
-    let timer = || slot.state.lock().lease.as_ref().unwrap().upkeep.entries.due.map(|(at, _)| at - Instant::now());
+    let timer = || slot.state.lock().entries.due.map(|(at, _)| at - Instant::now());
     assert!(matches!(slot.on_renewal(&renewal, Moment::now(), Some(confirmed)), Action::Done));
     for millis in [50, 100, 200, 400, 800, 800] {
         assert!(matches!(slot.on_renewal(&renewal, Moment::now(), None), Action::Done));
         assert_eq!(timer(), Some(Duration::from_millis(millis)));
-        let action = slot.next_action(Trigger::Timer, &round(&locks));
+        let action = slot.next_action(Trigger::Timer, &round());
         assert!(matches!(action, Action::Renew(..)), "{action:?}");
     }
-    slot.state.lock().lease.as_mut().unwrap().until = Deadline::after(Duration::ZERO);
+    slot.state.lock().lock.lease_mut().unwrap().until = Deadline::after(Duration::ZERO);
     assert!(matches!(slot.on_renewal(&renewal, Moment::now(), None), Action::Lost(..)));
 }

@@ -4,7 +4,7 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 
 use crate::clock::Deadline;
-use crate::local::upkeep::ScheduleKeys;
+use crate::local::schedule::ScheduleKeys;
 use crate::mutants::{Mutant, Seeded};
 use crate::{LockGuard, LockManager, LockRequest};
 
@@ -22,7 +22,7 @@ async fn a_hold_that_is_used_again_is_not_ended_and_is_still_renewed() {
     let reader = read(&locks).await;
     sleep(EXPIRE / 10).await;
     let slot = locks.core().table().sharing("p:k").pop().unwrap();
-    let due = slot.state.lock().lease.as_mut().and_then(|lease| lease.upkeep.entries.due.take());
+    let due = slot.state.lock().entries.due.take();
     assert!(due.is_some(), "the keeper looks at the slot because of a timer, which is gone then");
     locks.core().schedule().cancel(ScheduleKeys { due, tracked: None });
     locks.core().end_unused(&slot);
@@ -39,7 +39,7 @@ async fn each_reader_of_a_lost_hold_counts_as_lost() {
     let locks = LockManager::in_memory();
     let readers = [read(&locks).await, read(&locks).await, read(&locks).await];
     for slot in locks.core().table().sharing("p:k") {
-        slot.state.lock().lease.as_mut().unwrap().until = Deadline::after(Duration::ZERO);
+        slot.state.lock().lock.lease_mut().unwrap().until = Deadline::after(Duration::ZERO);
     }
     drop(readers);
     assert_eq!((locks.stats().lost, locks.stats().held), (3, 0));

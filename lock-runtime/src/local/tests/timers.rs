@@ -9,10 +9,11 @@ use tokio::time::sleep;
 use super::round;
 use crate::LockManager;
 use crate::clock::{Deadline, Moment};
+use crate::local::schedule::{ScheduleKeys, TimerKey};
 use crate::local::slot::Slot;
-use crate::local::upkeep::{Action, ScheduleKeys, TimerKey, Trigger};
+use crate::lock::{Action, Trigger};
 use crate::mutants::{Mutant, Seeded};
-use crate::store::Renewed;
+use crate::protocol::Renewed;
 
 /// A timer that is set after the decision on it, and in two steps: into the schedule, then into the slot. Another thread may do
 /// anything between the steps.
@@ -57,8 +58,7 @@ impl<'a> Thread<'a> {
         } else {
             for Later { slot, due, .. } in self.later.drain(..) {
                 let mut state = slot.state.lock();
-                let noted = state.lease.as_mut().map(|lease| &mut lease.upkeep.entries.due);
-                let due = noted.map_or(due, |noted| std::mem::replace(noted, due));
+                let due = std::mem::replace(&mut state.entries.due, due);
                 slot.core.schedule().cancel(ScheduleKeys { due, tracked: None });
             }
         }
@@ -73,7 +73,7 @@ async fn lingers_in_time(order: u32, bug: Option<Mutant>) -> bool {
     let guard = locks.lock("p", "k").linger(LINGER).acquire().await.unwrap();
     sleep(Duration::from_millis(20)).await;
     let slot = locks.core().table().get("p:k").unwrap();
-    let Action::Renew(renewal) = slot.next_action(Trigger::Verify, &round(&locks)) else { panic!("it is verified") };
+    let Action::Renew(renewal) = slot.next_action(Trigger::Verify, &round()) else { panic!("it is verified") };
     let confirmed = Renewed::Until(Deadline::after(renewal.lease));
     let mut keeper =
         Thread::new(bug, || assert!(matches!(slot.on_renewal(&renewal, Moment::now(), Some(confirmed)), Action::Done)));

@@ -1,3 +1,4 @@
+use super::super::plain::Plain;
 use super::*;
 use crate::clock::Drift;
 use crate::timing::CLAIM;
@@ -8,11 +9,11 @@ fn pending() -> PendingAsk {
 }
 
 fn ask(pending: &PendingAsk) -> Ask {
-    pending.again(&"p:k".into(), Deadline::after(CLAIM))
+    pending.again(&Plain::new(), Deadline::after(CLAIM))
 }
 
 fn refuse(pending: &mut PendingAsk, busy: Busy) {
-    pending.on_answer(&ask(pending), Answer::Busy(busy));
+    pending.on_answer(&ask(pending), Answer::Busy(busy), &Plain::new());
 }
 
 fn busy(owner: &str, store_micros: u64, frees_in: u64) -> Busy {

@@ -171,7 +171,8 @@ proptest! {
     ) {
         let claim = Duration::from_millis(claim);
         let pushed = Pushed { token: Token::foreign(TOKEN), claim, store_micros, contended: false, node: None, unconfirmed: false, partial: false };
-        let until = pushed.until(Anchor { sent: Moment::now(), store_micros: asked_micros, drift: Drift::DEFAULT, node: None });
+        let anchor = Anchor { sent: Moment::now(), store_micros: asked_micros, drift: Drift::DEFAULT, node: None };
+        let until = pushed.until(anchor, Moment::now());
         prop_assert!(until.remaining() <= claim);
     }
 
