@@ -84,6 +84,7 @@ pub(crate) struct Lock<W> {
 }
 
 /// What the process has of the lock in the store.
+#[expect(clippy::large_enum_variant, reason = "a lease is there on the plain way, which allocates nothing here")]
 #[derive(Debug, Default)]
 enum Standing {
     #[default]

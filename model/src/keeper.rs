@@ -1,4 +1,4 @@
-//! A client's keeper, and what reaches a client without being asked for. As `lock-runtime/src/keeper.rs`, `local/care.rs`.
+//! A client's keeper, and what reaches a client without being asked for. As `lock-runtime/src/keeper.rs`, `lock/upkeep.rs`.
 
 use crate::client::forget_lease;
 use crate::server::excuse;

@@ -1,4 +1,4 @@
-//! Tasks that are not polled when there is something to do for them (rule L7). As `lock-runtime/src/local/call.rs`.
+//! Tasks that are not polled when there is something to do for them (rule L7). As `lock-runtime/src/lock/offer.rs`.
 //!
 //! 50 ms are no time here: the keeper looks as soon as a task is late. The 0.9 s for which a lease is kept that no task
 //! takes up are a tick.

@@ -4,7 +4,7 @@
 //! (in the order of the names) is released, and the task waits for the busy key. Then it goes on behind it. So a task that waits
 //! for a key holds only keys before it, and no tasks wait for each other in a circle.
 //!
-//! While the keys are gathered, each lease is renewed, and each hold is early (`local/early.rs`): a task that is not polled keeps
+//! While the keys are gathered, each lease is renewed, and each hold is early (`lock/early.rs`): a task that is not polled keeps
 //! nobody out. The time of the holds begins when all keys are held.
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::core::Core;
 use super::permits::{OldPlace, PermitQueue};
-use super::slot::{Entrance, Slot, Waiter};
+use super::slot::{Entrance, Lock, Slot, Waiter};
 use crate::clock::Moment;
 use crate::lock::{Counts, Entered, ResolvedRequest};
 use crate::share::{Share, SharedLeases};
@@ -73,7 +73,7 @@ impl Family {
             return self.refuse_try(slot, share);
         };
         let others = permits.len()
-            + self.slots.iter().filter(|slot| slot.share == Some(share) && !slot.ask(|lock| lock.is_held())).count();
+            + self.slots.iter().filter(|slot| slot.share == Some(share) && !slot.ask(Lock::is_held)).count();
         let waiting = match core.waiter_limit.admit(others) {
             Ok(waiting) => waiting,
             Err(limit) => return (slot, Entrance::Full(limit)),
@@ -95,7 +95,7 @@ impl Family {
     /// How a single try finds the permits when all of them are in use here: it waits for a task that has only asked for its permit.
     fn refuse_try<'a>(&self, first: Arc<Slot>, share: Share) -> (Arc<Slot>, Entrance<'a>) {
         let of_share = self.slots.iter().filter(|slot| slot.share == Some(share));
-        let mut found = of_share.map(|slot| (slot, slot.ask(|lock| lock.refuse_try())));
+        let mut found = of_share.map(|slot| (slot, slot.ask(Lock::refuse_try)));
         let asked = found.find(|(_, entered)| matches!(entered, Entered::Asked { .. }));
         let (slot, entered) = asked.map_or((first, Entered::Taken), |(slot, entered)| (Arc::clone(slot), entered));
         (slot, Entrance::Found(entered))
@@ -141,7 +141,7 @@ impl Family {
     /// The slot whose lease lingers: permits do not.
     pub(super) fn lingering(&self) -> Option<Arc<Slot>> {
         mutant!(LingersBesideOthers => return None);
-        self.together().filter(|slot| slot.ask(|lock| lock.lingers())).cloned()
+        self.together().filter(|slot| slot.ask(Lock::lingers)).cloned()
     }
 
     /// The same slot, if it keeps out a request of this `share`. Readers share the lock with a lease of readers.
@@ -152,7 +152,7 @@ impl Family {
     /// Forgets `slot` when no task uses it. Returns what it has counted.
     pub(super) fn forget_if_unused(&mut self, slot: &Arc<Slot>) -> Option<Counts> {
         let place = self.slots.iter().position(|listed| Arc::ptr_eq(listed, slot))?;
-        let counts = slot.ask(|lock| lock.counts_if_unused())?;
+        let counts = slot.ask(Lock::counts_if_unused)?;
         self.slots.swap_remove(place);
         Some(counts)
     }

@@ -255,7 +255,7 @@ impl Slot {
 
     /// Marks the place in the store's queue as doubtful. The task that drives the store then asks again.
     pub(crate) fn on_interruption(self: &Arc<Self>) {
-        self.step(|lock, out| lock.on_interruption(out));
+        self.step(Lock::on_interruption);
     }
 
     /// Takes in that an ask failed.

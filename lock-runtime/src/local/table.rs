@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::core::Core;
 use super::family::Family;
 use super::permits::OldPlace;
-use super::slot::{Entrance, Slot};
+use super::slot::{Entrance, Lock, Slot};
 use crate::clock::Moment;
 use crate::lock::{Counts, ResolvedRequest};
 use crate::mutex::Mutex;
@@ -64,7 +64,7 @@ impl Table {
                 None => sharing.entry(Arc::clone(key)).or_default(),
             };
             let (slot, entered) = family.enter(core, request, share, now);
-            let alone = slots.get(key).filter(|slot| slot.ask(|lock| lock.lingers())).cloned();
+            let alone = slots.get(key).filter(|slot| slot.ask(Lock::lingers)).cloned();
             return (slot, entered, alone.or_else(|| family.lingering_beside(share)));
         }
         // One look at the table, which costs more than the reference that a known key does not need.
@@ -93,7 +93,7 @@ impl Table {
         let keys = self.keys.lock();
         let family = keys.sharing.get(&slot.key).map_or(&[][..], Family::slots);
         let others = family.iter().filter(|other| other.share != Some(Share::READ));
-        keys.slots.get(&slot.key).into_iter().chain(others).any(|other| other.ask(|lock| lock.waits()))
+        keys.slots.get(&slot.key).into_iter().chain(others).any(|other| other.ask(Lock::waits))
     }
 
     /// The slots that share the lock of `slot`, and have a queue of their own: readers, and other numbers of permits.
@@ -137,7 +137,7 @@ impl Table {
         }
         if let Entry::Occupied(listed) = slots.entry(Arc::clone(&slot.key))
             && Arc::ptr_eq(listed.get(), slot)
-            && let Some(counts) = slot.ask(|lock| lock.counts_if_unused())
+            && let Some(counts) = slot.ask(Lock::counts_if_unused)
         {
             forgotten.add(counts);
             listed.remove();

@@ -43,7 +43,7 @@ pub(crate) struct Lease {
     pub(super) linger: Linger,
     /// Whether its ask waited in the store's queue, or was repeated by the keeper.
     queued: bool,
-    /// Whether it was asked for by a task that waits, or was held since: see `State::is_for_waiters`.
+    /// Whether it was asked for by a task that waits, or was held since: see `Lock::is_for_waiters`.
     pub(crate) is_for_waiters: bool,
     pub(crate) upkeep: RenewalState,
     /// Counts a lease that shares the lock.

@@ -214,6 +214,43 @@ fn no_two_folders_import_each_other() {
     }
 }
 
+/// What `text` has that a lock may not: all of it is an event, or a question to its `Env`.
+fn impure(text: &str) -> Vec<&'static str> {
+    let forbidden = [
+        "tokio",
+        "Mutex",
+        "Atomic",
+        "Core",
+        "Slot",
+        "Schedule",
+        "store::",
+        "local::",
+        "Instant",
+        "Moment::now",
+        ".elapsed()",
+        ".remaining()",
+        "Deadline::after",
+        ".has_passed()",
+        ".await",
+        "async ",
+    ];
+    forbidden.into_iter().filter(|word| text.contains(word)).collect()
+}
+
+#[test]
+fn a_lock_decides_without_io_without_a_clock_and_without_a_mutex() {
+    let sources = sources();
+    let files: Vec<_> = sources.modules.iter().filter(|(module, _)| module[0] == "lock").collect();
+    assert!(files.len() > 10, "the folder is read");
+    for (module, text) in files {
+        if module.last().is_some_and(|file| file != "plain") {
+            assert_eq!(impure(text), <[&str; 0]>::default(), "{module:?}");
+        }
+    }
+    let text = "let (now, lock) = (Moment::now(), std::sync::Mutex::new(0)); lock.await";
+    assert_eq!(impure(text), ["Mutex", "Moment::now", ".await"]);
+}
+
 #[test]
 fn imports_are_read_as_they_are_written() {
     let text =

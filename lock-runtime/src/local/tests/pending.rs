@@ -124,7 +124,7 @@ async fn a_holder_elsewhere_is_named_by_its_label_or_as_one_without_an_end() {
         let mut pending = PendingAsk::new(locks.core().next_token(false, None), None, CLAIM);
         pending.on_answer(&ask(&pending.token, true), Answer::Busy(busy), &*slot);
         slot.state.lock().lock.set_pending(Some(pending));
-        assert_eq!(slot.ask(|lock| lock.holder_elsewhere()).as_deref(), holder);
+        assert_eq!(slot.ask(Lock::holder_elsewhere).as_deref(), holder);
     }
     slot.state.lock().lock.set_pending(None);
 }
