@@ -34,7 +34,7 @@ mod upkeep;
 
 pub(crate) use attempt::{Attempt, answer_time};
 pub(crate) use ending::{Ended, Ending, Revoked};
-pub(crate) use env::{Effects, Env};
+pub(crate) use env::{Calls, Effects, Env};
 pub(crate) use hold::{ActiveHold, EndedHold};
 pub(crate) use lease::{Fences, Lease};
 pub(crate) use offer::{Rejoined, Round};

@@ -89,7 +89,8 @@ impl Hold {
     fn end(mut self, beside_others: bool, now: Moment) -> Releasing {
         let Some(turn) = self.take_turn() else { return Either::Left(ready(Ok(()))) };
         let slot = Arc::clone(turn.slot());
-        let (Ended { ending, hold }, stale) = slot.step_before_cancel(|state, out| {
+        let mut stale = ScheduleKeys::default();
+        let Ended { ending, hold } = slot.step_before_cancel(&mut stale, |state, out| {
             slot.take_from_permits(&mut state.lock, turn.id());
             let mut ended = state.lock.end(turn.id(), &*slot, now, out);
             if let Ending::Yield(release) = &mut ended.ending {

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::bias::Bias;
 use super::core::Core;
+use super::schedule::ScheduleKeys;
 use super::slot::Slot;
 use crate::mutex::Mutex;
 use crate::protocol::Release;
@@ -40,7 +41,8 @@ impl Slot {
 
     /// Takes the lease from the slot that was the first of the list at `place`, unless it was used since.
     fn evict(self: &Arc<Self>, place: PlaceKey) -> Option<Release> {
-        let (evicted, stale) = self.step_before_cancel(|state, _| {
+        let mut stale = ScheduleKeys::default();
+        let evicted = self.step_before_cancel(&mut stale, |state, _| {
             let began = state.listed.take_if(|listed| listed.place.key == place)?.began;
             // Else a hold has the lease now.
             if state.lock.lingers() && began > place.0 {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Waker;
 use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
@@ -16,7 +17,8 @@ use super::turn::Turn;
 use super::waiter_limit::{WaiterLimit, WaiterPermit};
 use crate::clock::{Deadline, Moment};
 use crate::lock::{
-    self, Action, Effects, Entered, Env, Lease, Passed, PassedBy, ReleaseDone, ResolvedRequest, Revoked, Round, Trigger,
+    self, Action, Calls, Effects, Entered, Env, Lease, Passed, PassedBy, ReleaseDone, ResolvedRequest, Revoked, Round,
+    Trigger,
 };
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
@@ -63,14 +65,6 @@ pub(super) struct State {
     pub(super) listed: Option<Listed>,
 }
 
-/// What is left to do when the state is unlocked.
-struct Rest {
-    /// The schedule entries that the keeper no longer needs.
-    stale: ScheduleKeys,
-    /// Whether one more lease lingers.
-    is_newly_listed: bool,
-}
-
 impl Slot {
     pub(super) fn new(core: &Arc<Core>, key: &Arc<str>) -> Self {
         Self {
@@ -97,33 +91,46 @@ impl Slot {
 
     /// One step of the lock, with all that follows from it.
     pub(super) fn step<T>(self: &Arc<Self>, step: impl FnOnce(&mut Lock, &mut Effects<Call>) -> T) -> T {
-        let (result, stale) = self.step_before_cancel(|state, out| step(&mut state.lock, out));
+        let mut stale = ScheduleKeys::default();
+        let result = self.step_before_cancel(&mut stale, |state, out| step(&mut state.lock, out));
         self.core.schedule().cancel(stale);
         result
     }
 
-    /// The same, but the caller cancels the schedule entries that it gets.
+    /// The same, but the caller cancels the schedule entries that are `stale`.
     pub(super) fn step_before_cancel<T>(
         self: &Arc<Self>,
+        stale: &mut ScheduleKeys,
         step: impl FnOnce(&mut State, &mut Effects<Call>) -> T,
-    ) -> (T, ScheduleKeys) {
+    ) -> T {
         let mut effects = Effects::default();
         let mut state = self.state.lock();
         let result = step(&mut state, &mut effects);
-        let rest = state.arrange(self, &effects);
+        let is_newly_listed = !state.is_arranged(&effects) && state.arrange(self, &effects, stale);
         drop(state);
         if effects.wakes {
             self.changed.notify_waiters();
         }
-        self.call(effects.calls);
-        effects.early.into_iter().for_each(std::task::Waker::wake);
+        if effects.has_more() {
+            self.carry_out(effects, is_newly_listed);
+        }
+        result
+    }
+
+    /// What few steps ask for.
+    #[cold]
+    fn carry_out(self: &Arc<Self>, effects: Effects<Call>, is_newly_listed: bool) {
+        if let Some(calls) = effects.calls {
+            let Calls { waiters, early } = *calls;
+            self.call(waiters);
+            early.into_iter().for_each(Waker::wake);
+        }
         if let Some(waits) = effects.refused_permit {
             self.core.tell_queues_beside(self, waits);
         }
         if effects.lingers {
-            self.core.on_linger_began(self, rest.is_newly_listed);
+            self.core.on_linger_began(self, is_newly_listed);
         }
-        (result, rest.stale)
     }
 
     /// Changes the lease of `token`, if the slot has it.
@@ -316,7 +323,8 @@ impl Slot {
 impl Slot {
     /// Decides what the lease needs from the keeper now.
     pub(crate) fn next_action(self: &Arc<Self>, trigger: Trigger, round: &Round) -> Action {
-        let ((action, held_long), stale) = self.step_before_cancel(|state, out| {
+        let mut stale = ScheduleKeys::default();
+        let (action, held_long) = self.step_before_cancel(&mut stale, |state, out| {
             if trigger == Trigger::Timer && state.entries.due.take_if(|(at, _)| *at <= Instant::now()).is_some() {
                 state.lock.on_timer();
             }
@@ -360,9 +368,20 @@ impl Slot {
 }
 
 impl State {
+    /// Whether all is arranged already, as after most steps.
+    fn is_arranged(&self, effects: &Effects<Call>) -> bool {
+        let Self { lock, entries, listed } = self;
+        lock.is_tracked() == entries.tracked.is_some()
+            && (entries.due.is_none() || lock.has_look())
+            && listed.is_none()
+            && effects.look_in.is_none()
+            && !effects.takes_turn
+            && !effects.lingers
+    }
+
     /// Arranges with the keeper, and with the list of leases that linger, what the lock asks for. Under its lock: so what was decided
-    /// first never replaces what was decided later.
-    fn arrange(&mut self, slot: &Arc<Slot>, effects: &Effects<Call>) -> Rest {
+    /// first never replaces what was decided later. Returns whether one more lease lingers.
+    fn arrange(&mut self, slot: &Arc<Slot>, effects: &Effects<Call>, stale: &mut ScheduleKeys) -> bool {
         let Self { lock, entries, listed } = self;
         if effects.takes_turn {
             slot.takings.fetch_add(1, Ordering::Relaxed);
@@ -371,7 +390,6 @@ impl State {
         if let Some(pause) = effects.look_in {
             set_timer(slot, pause, entries);
         }
-        let mut stale = ScheduleKeys::default();
         if lock.is_tracked() {
             entries.tracked.get_or_insert_with(|| schedule.track(slot));
         } else {
@@ -380,14 +398,15 @@ impl State {
         if !lock.has_look() {
             stale.due = entries.due.take();
         }
-        let mut is_newly_listed = false;
         if effects.lingers {
-            is_newly_listed = listed.is_none();
+            let is_newly_listed = listed.is_none();
             Listed::begin(listed, slot);
-        } else if listed.is_some() && lock.lease().is_none() {
+            return is_newly_listed;
+        }
+        if listed.is_some() && lock.lease().is_none() {
             *listed = None;
         }
-        Rest { stale, is_newly_listed }
+        false
     }
 }
 

@@ -17,7 +17,7 @@ use crate::mutex::Mutex;
 use crate::share::Share;
 
 #[cfg(not(test))]
-type Hasher = std::hash::RandomState;
+type Hasher = foldhash::fast::RandomState;
 /// The same order in each run of a simulation.
 #[cfg(test)]
 type Hasher = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;

@@ -1,11 +1,10 @@
 //! What a lock knows of a hold that is early: its acquire is not over (see [`Early`]).
 
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 use super::hold::ActiveHold;
-use super::{Env, Lock};
+use super::{Effects, Env, Lock};
 use crate::attendance::Early;
 use crate::clock::Moment;
 
@@ -52,21 +51,26 @@ pub(super) enum Present {
 }
 
 impl<W> Lock<W> {
-    /// Takes the hold back from tasks that do not come. `calls` has the calls of the others.
-    pub(super) fn check_early(&mut self, env: &dyn Env, now: Moment, calls: &mut Vec<Waker>) -> Present {
+    /// Takes the hold back from tasks that do not come. The others are called.
+    pub(super) fn check_early(&mut self, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> Present {
         let waits_here = !self.waiters.is_empty() || env.has_waiters_for_any_permit();
         let Some(lease) = self.standing.lease_mut() else { return Present::Yes };
         let is_wanted = lease.contention.is_some() || waits_here;
         let Some(hold) = lease.hold.as_mut().filter(|hold| hold.is_early()) else { return Present::Yes };
+        let mut calls = Vec::new();
         let is_abandoned = match &mut hold.readers {
             Some(readers) => {
-                let taken = readers.early.extract_if(.., |early| early.take_if_absent(is_wanted, now, calls)).count();
+                let taken =
+                    readers.early.extract_if(.., |early| early.take_if_absent(is_wanted, now, &mut calls)).count();
                 readers.early.retain(|early| early.is_open());
                 readers.active = readers.active.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX));
                 readers.is_empty()
             }
-            None => hold.early.as_ref().is_some_and(|early| early.take_if_absent(is_wanted, now, calls)),
+            None => hold.early.as_ref().is_some_and(|early| early.take_if_absent(is_wanted, now, &mut calls)),
         };
+        if !calls.is_empty() {
+            out.calls.get_or_insert_default().early = calls;
+        }
         match is_abandoned {
             true => Present::Nobody,
             false if is_wanted => Present::Wanted,

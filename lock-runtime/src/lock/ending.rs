@@ -102,7 +102,8 @@ impl<W> Lock<W> {
         } else {
             (Ending::Yield(lease.release(env)), hold)
         };
-        self.take_lease();
+        self.is_tracked = false;
+        self.standing = Standing::Nothing;
         self.has_yielded |= matches!(ending, Ending::Yield(_));
         Ended { ending, hold }
     }

@@ -1,9 +1,11 @@
 //! What a lock asks of the world around it, and what it asks for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use super::Waiter;
 use crate::clock::Moment;
 use crate::settings::Settings;
 use crate::share::Share;
@@ -57,22 +59,42 @@ pub(crate) struct Effects<W> {
     pub(crate) takes_turn: bool,
     /// A permit was refused, to a task that waits or not: the other queues of this process are told.
     pub(crate) refused_permit: Option<bool>,
-    /// Tasks that are called: to the hold of readers, or to take up the turn. Each is known by its id.
-    pub(crate) calls: Vec<(u64, W)>,
-    /// Tasks that have a hold early, and are called to see whether they come.
+    /// Who is called. Boxed: most steps call nobody.
+    pub(crate) calls: Option<Box<Calls<W>>>,
+}
+
+/// Tasks that are called, each to come or to show that it is polled.
+#[derive(Debug)]
+pub(crate) struct Calls<W> {
+    /// To the hold of readers, or to take up the turn. Each task is known by its id.
+    pub(crate) waiters: Vec<(u64, W)>,
+    /// To the hold that the task has early.
     pub(crate) early: Vec<Waker>,
+}
+
+impl<W> Effects<W> {
+    /// Calls tasks that wait.
+    pub(super) fn call(&mut self, waiters: BTreeMap<u64, Waiter<W>>) {
+        if !waiters.is_empty() {
+            let calls = self.calls.get_or_insert_default();
+            calls.waiters.extend(waiters.into_iter().map(|(id, waiter)| (id, waiter.call)));
+        }
+    }
+
+    /// Whether more is to be done, without the lock, than to wake.
+    pub(crate) fn has_more(&self) -> bool {
+        self.calls.is_some() || self.refused_permit.is_some() || self.lingers
+    }
 }
 
 impl<W> Default for Effects<W> {
     fn default() -> Self {
-        Self {
-            wakes: false,
-            look_in: None,
-            lingers: false,
-            takes_turn: false,
-            refused_permit: None,
-            calls: Vec::new(),
-            early: Vec::new(),
-        }
+        Self { wakes: false, look_in: None, lingers: false, takes_turn: false, refused_permit: None, calls: None }
+    }
+}
+
+impl<W> Default for Calls<W> {
+    fn default() -> Self {
+        Self { waiters: Vec::new(), early: Vec::new() }
     }
 }

@@ -268,7 +268,7 @@ impl<W> Lock<W> {
     /// not end that wait, nor does the answer to a repetition by the keeper. From a far server the answer comes much later
     /// than the push, and the task is not late.
     fn answer_is_due(&self, now: Moment, round: &Round) -> Duration {
-        mutant!(RepetitionEndsWait => if !self.pending().is_some_and(|pending| pending.is_unanswered()) {
+        mutant!(RepetitionEndsWait => if !self.pending().is_some_and(PendingAsk::is_unanswered) {
             return Duration::ZERO;
         });
         let sent = self.offers.awaits_since;
@@ -445,7 +445,7 @@ impl<W> Lock<W> {
         mutant!(TryStartsPatienceAnew => if release.is_some() { self.offers.idle = None });
         self.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
         if self.offers.is_for_all(is_idle) {
-            out.calls.extend(self.offer_to_all(now).into_iter().map(|(id, waiter)| (id, waiter.call)));
+            out.call(self.offer_to_all(now));
         }
         // Wakes single tries, which wait for the outcome of this turn.
         out.wakes = true;

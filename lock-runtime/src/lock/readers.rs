@@ -119,7 +119,7 @@ impl<W> Lock<W> {
             readers.called.extend(waiters.keys());
             readers.called_at = now;
         }
-        out.calls.extend(waiters.into_iter().map(|(id, waiter)| (id, waiter.call)));
+        out.call(waiters);
     }
 
     /// Calls the readers that wait only because the lease was too short for them.
@@ -127,7 +127,7 @@ impl<W> Lock<W> {
         let is_open = self.lease().is_some_and(|lease| lease.contention.is_none() && !lease.has_ended(now));
         if is_open && !self.waiters.is_empty() {
             self.call_readers(now, out);
-            if !out.calls.is_empty() {
+            if out.calls.is_some() {
                 self.track();
             }
         }

@@ -191,7 +191,7 @@ impl<W> Lock<W> {
             }
             // The store no longer has the lease, so there is nothing to release. The next step asks under a new token
             // (rule L3: a token is never used again).
-            Renewed::NotOwned | Renewed::Partial => drop(self.standing.take_lease_if(|_| true)),
+            Renewed::NotOwned | Renewed::Partial => self.standing = Standing::Nothing,
         }
         out.wakes = true;
     }
@@ -209,7 +209,7 @@ impl<W> Lock<W> {
                     lease.hinted = None;
                 }
             }
-            None => drop(self.standing.take_lease_if(|_| true)),
+            None => self.standing = Standing::Nothing,
         }
         // Wakes single tries, which wait for the outcome of this turn.
         out.wakes = true;

@@ -242,7 +242,7 @@ impl<W> Lock<W> {
         let hold = self.lease_mut().and_then(|lease| lease.hold.as_mut());
         let held_long = hold.and_then(|hold| hold.note_long(env.settings().warn_held_for, now));
         let calls = if env.share().is_some() { self.check_calls(now) } else { Calls::Answered };
-        let present = self.check_early(env, now, &mut out.early);
+        let present = self.check_early(env, now, out);
         let action = if calls == Calls::Abandoned || present == Present::Nobody {
             Action::EndUnused
         } else if let Some(release) = self.take_lingering_if_over(trigger, env, now) {

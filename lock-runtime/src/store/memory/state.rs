@@ -1,8 +1,10 @@
 //! [`Shared`]: all locks of an embedded store, and what each verb does to them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use foldhash::{HashMap, HashMapExt as _};
 
 use super::Push;
 use super::sharing::Sharing;
