@@ -219,7 +219,6 @@ fn impure(text: &str) -> Vec<&'static str> {
     let forbidden = [
         "tokio",
         "Mutex",
-        "Atomic",
         "Core",
         "Slot",
         "Schedule",
