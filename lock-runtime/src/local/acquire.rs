@@ -156,14 +156,14 @@ struct WaitingTry<'a>(&'a Slot);
 
 impl<'a> WaitingTry<'a> {
     fn begin(slot: &'a Slot) -> Self {
-        slot.state.lock().lock.add_try();
+        slot.note(Lock::add_try);
         Self(slot)
     }
 }
 
 impl Drop for WaitingTry<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().lock.remove_try();
+        self.0.note(Lock::remove_try);
     }
 }
 

@@ -115,7 +115,7 @@ impl HoldHandle {
             }
             ReleaseDone::StillUsed => {}
             // The hold of a plain guard was released when it was lost.
-            ReleaseDone::Unnoted => drop(slot.state.lock().lock.forget_forced(token)),
+            ReleaseDone::Unnoted => drop(slot.note(|lock| lock.forget_forced(token))),
         }
     }
 
@@ -276,18 +276,19 @@ impl HoldHandle {
 
     /// Lengthens the hold if it still exists. The store has confirmed it until `until`, and its own end moves to `own`.
     fn lengthen(&self, until: Deadline, own: Deadline) -> Extended {
-        let mut state = self.0.slot.state.lock();
-        let now = Moment::now();
-        let lease = state.lock.lease_of_mut(self.0.id).filter(|lease| lease.token == self.0.token);
-        // The hold may have ended while the store was asked. Its lease may have been handed over with the same token.
-        let Some(lease) = lease else { return Extended::Ended };
-        if !lease.confirm(until, now) {
-            return Extended::TooLate;
-        }
-        if let Some(hold) = &mut lease.hold {
-            hold.move_end(own, now);
-        }
-        Extended::Yes
+        self.0.slot.note(|lock| {
+            let now = Moment::now();
+            let lease = lock.lease_of_mut(self.0.id).filter(|lease| lease.token == self.0.token);
+            // The hold may have ended while the store was asked. Its lease may have been handed over with the same token.
+            let Some(lease) = lease else { return Extended::Ended };
+            if !lease.confirm(until, now) {
+                return Extended::TooLate;
+            }
+            if let Some(hold) = &mut lease.hold {
+                hold.move_end(own, now);
+            }
+            Extended::Yes
+        })
     }
 
     /// Begins the time of a hold that was one of several keys until `now`.
@@ -314,12 +315,13 @@ impl HoldHandle {
     /// Keeps others out for as long as the nested `request` wants, counted from `now`. The lease is confirmed for that time.
     pub(crate) fn keep_out(&self, request: &ResolvedRequest, now: Moment) {
         let Some(terms) = &request.terms else { return };
-        let mut state = self.0.slot.state.lock();
-        if let Some(hold) = state.lock.lease_of_mut(self.0.id).and_then(|lease| lease.hold.as_mut())
-            && hold.kept_until.as_ref().is_none_or(|until| until.remaining_at(now) < terms.at_least)
-        {
-            hold.kept_until = terms.kept_until(now);
-        }
+        self.0.slot.note(|lock| {
+            if let Some(hold) = lock.lease_of_mut(self.0.id).and_then(|lease| lease.hold.as_mut())
+                && hold.kept_until.as_ref().is_none_or(|until| until.remaining_at(now) < terms.at_least)
+            {
+                hold.kept_until = terms.kept_until(now);
+            }
+        });
     }
 
     /// The hold for a nested body: the same hold, with a fencing token if the body wants a token.

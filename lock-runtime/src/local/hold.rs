@@ -90,7 +90,7 @@ impl Hold {
         let Some(turn) = self.take_turn() else { return Either::Left(ready(Ok(()))) };
         let slot = Arc::clone(turn.slot());
         let mut stale = ScheduleKeys::default();
-        let Ended { ending, hold } = slot.step_before_cancel(&mut stale, |state, out| {
+        let ended = slot.step_before_cancel(&mut stale, |state, out| {
             slot.take_from_permits(&mut state.lock, turn.id());
             let mut ended = state.lock.end(turn.id(), &*slot, now, out);
             if let Ending::Yield(release) = &mut ended.ending {
@@ -99,24 +99,24 @@ impl Hold {
             ended
         });
         self.handle.end_counting();
-        let (pending_release, turn) = match ending {
-            Ending::Free(release) => {
+        let (pending_release, turn, hold) = match ended {
+            Ended { ending: Ending::Free(release), hold } => {
                 let release = Release { beside_others, ..release };
-                (PendingRelease::begin(&slot, release, stale, now), None)
+                (PendingRelease::begin(&slot, release, stale, now), None, hold)
             }
-            Ending::Yield(release) => {
+            Ended { ending: Ending::Yield(release), hold } => {
                 // The turn stays with this task until the store has answered: another task could only wait for the same
                 // answer.
                 let takings = slot.takings();
-                (PendingRelease::begin(&slot, release, stale, now), Some((turn, takings)))
+                (PendingRelease::begin(&slot, release, stale, now), Some((turn, takings)), hold)
             }
-            ending => {
-                mutant!(ReleasePerHold => if matches!(ending, Ending::Kept) {
+            ended => {
+                mutant!(ReleasePerHold => if matches!(ended.ending, Ending::Kept) {
                     self.handle.release_again(None);
                 });
                 slot.core.schedule().cancel(stale);
-                let lost = matches!(ending, Ending::Lost(_)).then(|| self.handle.lost_error(true));
-                turn.conclude(Ended { ending, hold }, |stale, hold| self.release_lost(stale, hold));
+                let lost = matches!(ended.ending, Ending::Lost(_)).then(|| self.handle.lost_error(true));
+                turn.conclude(ended, |stale, hold| self.release_lost(stale, hold));
                 return Either::Left(ready(lost.map_or(Ok(()), Err)));
             }
         };

@@ -98,15 +98,7 @@ impl Slot {
     /// Takes the turn when no task has it, or has taken it up. A task that waits in the queue already leaves the queue in the
     /// same step: `None` when another slot has taken it.
     pub(super) fn take_idle_turn(&self, waiting: Option<u64>) -> Option<u64> {
-        let lock = &mut self.state.lock().lock;
-        if !lock.is_turn_free() {
-            return None;
-        }
-        if let Some((id, permits)) = waiting.zip(self.permits.as_ref())
-            && !permits.remove(id)
-        {
-            return None;
-        }
-        Some(lock.take_turn())
+        let is_ours = || waiting.zip(self.permits.as_ref()).is_none_or(|(id, permits)| permits.remove(id));
+        self.note(|lock| (lock.is_turn_free() && is_ours()).then(|| lock.take_turn()))
     }
 }

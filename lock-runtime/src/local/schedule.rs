@@ -87,6 +87,7 @@ impl Schedule {
     }
 
     /// Removes the entries of a hold that ended.
+    #[inline]
     pub(crate) fn cancel(&self, entries: ScheduleKeys) {
         if entries.tracked.is_some() || entries.due.is_some() {
             self.state.lock().cancel(entries);

@@ -89,6 +89,14 @@ impl Slot {
         question(&self.state.lock().lock)
     }
 
+    /// Changes what the lock knows, where nothing follows from it for others.
+    pub(super) fn note<T>(&self, change: impl FnOnce(&mut Lock) -> T) -> T {
+        let mut state = self.state.lock();
+        let result = change(&mut state.lock);
+        debug_assert!(state.is_arranged(&Effects::default()), "such a change is a step");
+        result
+    }
+
     /// One step of the lock, with all that follows from it.
     pub(super) fn step<T>(self: &Arc<Self>, step: impl FnOnce(&mut Lock, &mut Effects<Call>) -> T) -> T {
         let mut stale = ScheduleKeys::default();
@@ -118,7 +126,6 @@ impl Slot {
     }
 
     /// What few steps ask for.
-    #[cold]
     fn carry_out(self: &Arc<Self>, effects: Effects<Call>, is_newly_listed: bool) {
         if let Some(calls) = effects.calls {
             let Calls { waiters, early } = *calls;
@@ -135,9 +142,7 @@ impl Slot {
 
     /// Changes the lease of `token`, if the slot has it.
     pub(super) fn change_lease(&self, token: &Token, change: impl FnOnce(&mut Lease)) {
-        if let Some(lease) = self.state.lock().lock.lease_mut().filter(|lease| lease.token == *token) {
-            change(lease);
-        }
+        self.note(|lock| lock.lease_mut().filter(|lease| lease.token == *token).map(change));
     }
 
     /// Calls tasks that wait.
@@ -165,7 +170,7 @@ impl Slot {
             permits.remove(id);
             return;
         }
-        self.state.lock().lock.leave(id);
+        self.note(|lock| lock.leave(id));
     }
 
     /// Passes the turn `id` on, and releases or withdraws what no task needs any more.
@@ -225,7 +230,7 @@ impl Slot {
 
     /// Fails all waiters.
     pub(crate) fn close(&self) {
-        let waiters: BTreeMap<u64, Waiter> = self.state.lock().lock.close();
+        let waiters: BTreeMap<u64, Waiter> = self.note(Lock::close);
         drop(waiters);
         if let Some(permits) = &self.permits {
             permits.close();
@@ -268,7 +273,7 @@ impl Slot {
     /// Takes in that an ask failed.
     pub(super) fn on_failed_ask(&self, ask: &Ask, error: &StoreError) {
         match error.reach {
-            Reach::Unsent => self.state.lock().lock.on_unsent_ask(ask),
+            Reach::Unsent => self.note(|lock| lock.on_unsent_ask(ask)),
             Reach::Unanswered => self.withdraw_given_up(ask),
             Reach::Refused => {}
         }
@@ -286,12 +291,12 @@ impl Slot {
     /// Leaves what the store may grant under `token` to the task here that uses the token: for an ask, a lease, or the release of one.
     /// Returns `false` when no task does. Then the token is to be withdrawn.
     pub(crate) fn leave_to_user(&self, token: &Token) -> bool {
-        self.state.lock().lock.leave_to_user(token)
+        self.note(|lock| lock.leave_to_user(token))
     }
 
     /// Notes the failure of the last ask; `None` after a success.
     pub(super) fn record_failure(&self, failure: Option<StoreError>) {
-        self.state.lock().lock.record_failure(failure);
+        self.note(|lock| lock.record_failure(failure));
         self.wake();
     }
 
@@ -304,7 +309,7 @@ impl Slot {
 
     /// Notes that one of those who waited for the release of `token` is gone.
     pub(super) fn note_release_done(self: &Arc<Self>, token: &Token) -> ReleaseDone {
-        let done = self.state.lock().lock.end_use(token);
+        let done = self.note(|lock| lock.end_use(token));
         self.core.table().forget_if_unused(self);
         done
     }
@@ -312,7 +317,7 @@ impl Slot {
     /// Nothing uses `token` any more: what stands at the lock since the force is released.
     pub(super) fn release_forced(&self, token: &Token) {
         mutant!(ForcedMarkLeft => return);
-        if self.state.lock().lock.forget_forced(token) {
+        if self.note(|lock| lock.forget_forced(token)) {
             let release = Release::withdrawal(&self.key, token, CLAIM);
             self.core.release_later(release.of_forced());
         }
@@ -349,7 +354,7 @@ impl Slot {
 
     /// What was granted to this slot was not read: its runtime is blocked. So the time of its task counts from the grant.
     pub(crate) fn count_from_grant(&self) {
-        self.state.lock().lock.count_from_grant(self);
+        self.note(|lock| lock.count_from_grant(self));
     }
 
     pub(crate) fn is_queued(&self) -> bool {
@@ -373,7 +378,7 @@ impl State {
         let Self { lock, entries, listed } = self;
         lock.is_tracked() == entries.tracked.is_some()
             && (entries.due.is_none() || lock.has_look())
-            && listed.is_none()
+            && (listed.is_none() || lock.lease().is_some())
             && effects.look_in.is_none()
             && !effects.takes_turn
             && !effects.lingers

@@ -26,7 +26,7 @@ impl Slot {
     ) -> Option<T> {
         poll_fn(|context| match command.as_mut().poll(context) {
             Poll::Pending if self.is_given_up(takings, &ask.token) => {
-                if !self.state.lock().lock.leave_to_release(&ask.token) {
+                if !self.note(|lock| lock.leave_to_release(&ask.token)) {
                     self.core.withdraw(ask.withdrawal());
                 }
                 Poll::Ready(None)

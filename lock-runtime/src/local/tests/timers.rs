@@ -128,3 +128,12 @@ async fn wherever_a_thread_stands_still_that_ends_a_hold_the_next_hold_is_renewe
         assert_eq!(lost > 0, is_caught, "{bug:?}: {lost} holds");
     }
 }
+
+/// What is noted past a step would leave the keeper with entries for a lease that is gone.
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "such a change is a step")]
+async fn a_change_from_which_something_follows_is_not_only_noted() {
+    let locks = LockManager::in_memory();
+    let _guard = locks.lock("p", "k").acquire().await.unwrap();
+    locks.core().table().get("p:k").unwrap().note(crate::local::slot::Lock::take_lease);
+}
