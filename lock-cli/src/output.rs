@@ -57,6 +57,8 @@ pub(crate) struct Lock {
     pub(crate) forced: bool,
     /// Nobody holds it any more; others are still kept out.
     pub(crate) rests: bool,
+    /// Its hold was given away, and nobody has adopted it yet.
+    pub(crate) awaits_adopter: bool,
 }
 
 impl From<LockInfo> for Lock {
@@ -71,6 +73,7 @@ impl From<LockInfo> for Lock {
             waiting: info.waiting,
             forced: info.is_forced,
             rests: info.rests,
+            awaits_adopter: info.awaits_adopter,
         }
     }
 }
@@ -85,10 +88,11 @@ impl Lock {
             Some(label) => clean(label),
             None => "another kind of client".to_owned(),
         };
-        match (self.forced, self.rests) {
-            (true, _) => format!("{holder} (told to stop)"),
-            (false, true) => format!("nobody, rests after {holder}"),
-            (false, false) => holder,
+        match self {
+            Self { forced: true, .. } => format!("{holder} (told to stop)"),
+            Self { rests: true, .. } => format!("nobody, rests after {holder}"),
+            Self { awaits_adopter: true, .. } => format!("nobody, waits for its adopter after {holder}"),
+            _ => holder,
         }
     }
 

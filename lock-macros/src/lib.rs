@@ -53,6 +53,7 @@ mod trait_snapshots;
 /// | `permits = INTEGER` | at most this number of bodies run at once, over all processes ([more](#readers-and-permits)) | one at a time |
 /// | `on_fail = EXPR`, `on_fail = \|err\| EXPR` | what the fn returns when the lock was not obtained, or was lost; `err` is the `LockError` ([more](#when-the-lock-is-not-obtained)). Errors of the body do not come here | `Err(E::from(LockError))` |
 /// | `on_lost = "cancel"`, `on_lost = "continue"` | whether a body is stopped when its lease is lost. With `"continue"` it runs to its end, and then its caller gets `LockError::Lost` with `completed: true` | `"cancel"` |
+/// | `on_busy = "replace"`, `on_busy = "wait"` | with `"replace"` the newest call wins: it takes the lock from its holder. The holder's body is dropped, its caller gets `LockError::Lost` with `forced`, and only then this body starts. Until then this call waits in front of all others, within its timeout ([more](#the-newest-wins)) | `"wait"` |
 /// | `manager = EXPR` | the `LockManager`, or a reference or `Arc` to a manager; borrowed, never moved | the manager of the enclosing `LockManager::scope`, else the installed manager |
 /// | `guard = NAME` | binds `NAME: &LockGuard` in the body | no binding |
 /// | `fenced = NAME` | draws a fencing token and binds `NAME: FencingToken` in the body; with `keys`, `NAME: Vec<FencingToken>`, one for each key in the order in which they are given | no token |
@@ -118,6 +119,17 @@ mod trait_snapshots;
 /// With `linger` a process keeps the lease of its readers for its next reader.
 ///
 /// On a quorum `mode = "read"` and `permits` are refused with `LockError::InvalidSetting`, when the fn is called.
+///
+/// # The newest wins
+///
+/// ```ignore (the runtime depends on this crate)
+/// #[cache_lock(prefix = "export", key = report, on_busy = "replace", timeout = "10s")]
+/// async fn export(report: u64) -> Result<(), ShopError> { /* … */ }
+/// ```
+///
+/// A second call for the same report ends the first: see `LockRequest::on_busy`. It is a compile error with `mode = "read"`, `permits`,
+/// `keys` and a timeout of zero. On a quorum it is a `LockError::InvalidSetting` when the fn is called. A fn that is not async can't be
+/// stopped, so the newer call waits until it ends, or until its time to stop is over (2.5 s).
 ///
 /// # When the lock is not obtained
 ///

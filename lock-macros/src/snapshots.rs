@@ -64,8 +64,8 @@ fn a_fn_with_marked_arguments_and_default_prefix() {
 fn a_method_with_every_option() {
     let options = quote! {
         prefix = Self::PREFIX, key = (self.id(), order.id), timeout = "2s", expire = self.expire, linger_ms = 500,
-        renew = true, max_hold = "5m", at_least_s = 50, mode = "write", on_lost = "continue", manager = self.locks, guard = guard,
-        fenced = token, crate = shop::locks,
+        renew = true, max_hold = "5m", at_least_s = 50, mode = "write", on_lost = "continue", on_busy = "replace",
+        manager = self.locks, guard = guard, fenced = token, crate = shop::locks,
         on_fail = |err| Receipt::failed(err)
     };
     let item = quote! {
@@ -276,6 +276,7 @@ fn no_input_panics() {
         "timeout_s = 1_000",
         "prefix = b\"x\"",
         "on_lost",
+        "on_busy",
         "mode =",
         "permits = -",
         "key = id, on_fail = ()",

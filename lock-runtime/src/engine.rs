@@ -17,7 +17,7 @@ use crate::observe;
 use crate::settings::Settings;
 use crate::store::{AnyStore, Store};
 use crate::timing::SHUTDOWN_STEP;
-use crate::token::Process;
+use crate::token::{Process, Token};
 
 /// Wires up one manager, and shuts it down.
 pub(crate) struct Engine {
@@ -64,6 +64,16 @@ impl Engine {
     pub(crate) fn acquire(&self, request: &ResolvedRequest) -> impl Future<Output = Result<Hold, LockError>> {
         self.keeper.start(&self.core);
         local::acquire(&self.core, request)
+    }
+
+    /// Adopts the lock of `ticket`.
+    pub(crate) fn adopt(
+        &self,
+        request: &ResolvedRequest,
+        ticket: &Token,
+    ) -> impl Future<Output = Result<Hold, LockError>> {
+        self.keeper.start(&self.core);
+        local::adopt(&self.core, request, ticket)
     }
 
     /// See [`LockManager::shutdown`](crate::LockManager::shutdown). The bodies that hold the locks `own` wait for this

@@ -8,7 +8,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::local::{Hold, HoldHandle, Releasing};
 use crate::observe::spans::HoldSpan;
-use crate::{FencingToken, LockError};
+use crate::{FencingToken, LockError, LockTicket};
 
 mod others;
 
@@ -287,6 +287,62 @@ impl LockGuard {
         }
     }
 
+    /// Gives the lock away: it is not released, but waits for its adopter for so long, renewed by nobody. Whoever has the ticket takes
+    /// the lock over by [`LockManager::adopt`](crate::LockManager::adopt), in another process or in this one. Nobody else gets the
+    /// lock in between. When nobody adopts it, the lock is free when the time is over, and
+    /// [`release_ticket`](crate::LockManager::release_ticket) gives it back sooner. From 10 ms to one year.
+    ///
+    /// Send the ticket's text or its serde form. **It is a secret**: whoever reads it can take the lock.
+    ///
+    /// - What the request asked for ends with the hold: `expire`, `max_hold`, `at_least`. The adopter has options of its own.
+    /// - A server that forgets, or a failover to a replica that has not seen the ticket, leaves a ticket that nobody can adopt; the
+    ///   lock is then held for the rest of the giver's lease at most. [`min_replicas`](crate::Builder::min_replicas) counts here, too.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// // A handler takes the lock, and answers before the work is done:
+    /// let guard = locks.lock("import", &7).acquire().await?;
+    /// let ticket = guard.into_ticket(Duration::from_secs(60)).await?;
+    /// let job = format!("import 7\n{ticket}");
+    /// // A worker goes on under the same lock:
+    /// let ticket = job.lines().nth(1).unwrap_or_default().parse()?;
+    /// let guard = locks.adopt(ticket).await?;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`Lost`](LockError::Lost) when the hold was lost before.
+    /// - [`Backend`](LockError::Backend) when the server did not answer, or refused. Then the lock is released in the background.
+    /// - [`TooFewReplicas`](LockError::TooFewReplicas) with [`Builder::min_replicas`](crate::Builder::min_replicas), likewise.
+    /// - [`InvalidSetting`](LockError::InvalidSetting) for a reader, for several keys, for a time out of bounds, and on a quorum, before
+    ///   anything is sent. The guard is dropped then, which releases the lock.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases the lock in the background, whether it was given away already or not.
+    pub fn into_ticket(self, kept_for: Duration) -> impl Future<Output = Result<LockTicket, LockError>> + Send {
+        self.giving_away(kept_for)
+    }
+
+    /// Boxed, and so compiled here once.
+    fn giving_away(self, kept_for: Duration) -> BoxFuture<'static, Result<LockTicket, LockError>> {
+        async move {
+            let Self { handle, hold, others, mut span } = self;
+            let outcome = match (hold, others) {
+                (Some(hold), None) => give_away(&handle, hold, kept_for).await,
+                _ => Err(LockError::setting("ticket", "a guard of several keys can't be given away: lock one key")),
+            };
+            span.end(outcome.as_ref().err());
+            outcome
+        }
+        .boxed()
+    }
+
     /// Releases the lock and waits for the answer. Use it instead of a drop where the caller must know whether the hold
     /// lasted.
     ///
@@ -331,6 +387,11 @@ impl LockGuard {
         }
         Either::Right(releasing.inspect(move |outcome| span.end(outcome.as_ref().err())).boxed())
     }
+}
+
+async fn give_away(handle: &HoldHandle, hold: Hold, kept_for: Duration) -> Result<LockTicket, LockError> {
+    handle.check_gift(kept_for)?;
+    Ok(LockTicket::new(handle.name(), hold.give_away(kept_for).await?))
 }
 
 impl fmt::Debug for LockGuard {

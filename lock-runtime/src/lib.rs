@@ -51,6 +51,7 @@ mod loss_reason;
 mod manager;
 mod mutex;
 mod observe;
+mod on_busy;
 mod on_lost;
 mod options;
 mod protocol;
@@ -64,6 +65,7 @@ mod stats;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod ticket;
 mod timing;
 mod token;
 
@@ -79,6 +81,8 @@ pub use lock_info::{LockInfo, LockMode};
 pub use manager::LockManager;
 #[doc(hidden)]
 pub use manager::LockServer;
+pub use on_busy::OnBusy;
 pub use on_lost::OnLost;
 pub use request::LockRequest;
 pub use stats::LockStats;
+pub use ticket::LockTicket;

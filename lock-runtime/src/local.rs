@@ -4,16 +4,19 @@
 //! [`Turn`](turn::Turn) in it drives the store. When the process has the lease, the task has a [`Hold`](hold::Hold).
 
 mod acquire;
+mod adopting;
 mod bias;
 mod core;
 mod counters;
 mod family;
+mod giving;
 mod handle;
 mod hold;
 mod lingering;
 mod permits;
 mod repeat_limit;
 mod schedule;
+mod seizing;
 mod slot;
 mod table;
 mod turn;
@@ -25,6 +28,7 @@ mod watch;
 mod tests;
 
 pub(crate) use acquire::{acquire, polled_late};
+pub(crate) use adopting::adopt;
 pub(crate) use core::Core;
 pub(crate) use handle::{HoldHandle, Reentry};
 pub(crate) use hold::{Hold, Releasing};

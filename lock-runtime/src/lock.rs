@@ -26,6 +26,7 @@ mod plain;
 mod readers;
 mod refusal;
 mod request;
+mod seizing;
 mod status;
 mod step;
 mod terms;
@@ -41,6 +42,7 @@ pub(crate) use offer::{Rejoined, Round};
 pub(crate) use pending_ask::PendingAsk;
 pub(crate) use readers::Joined;
 pub(crate) use request::{IfBusy, PrefixPlace, ResolvedRequest};
+pub(crate) use seizing::{Adopted, Seized};
 pub(crate) use status::{LockStatus, TurnOutcome};
 pub(crate) use step::{Started, Step};
 pub(crate) use terms::{Terms, Whole};
@@ -55,6 +57,9 @@ use crate::token::Token;
 use offer::Offers;
 use tokens::EndingToken;
 
+/// The id of the first task, less one. Tasks that come in front of all others get the ids below it.
+const FIRST: u64 = 1 << 62;
+
 /// One lock, as one process knows it. `W` calls a task that waits.
 #[derive(Debug)]
 pub(crate) struct Lock<W> {
@@ -63,6 +68,8 @@ pub(crate) struct Lock<W> {
     /// How many single tries wait for the outcome of the turn.
     waiting_tries: u32,
     last_id: u64,
+    /// How many tasks have come in front of all others.
+    in_front: u64,
     /// The id of the task that has the turn.
     turn: Option<u64>,
     offers: Offers,
@@ -125,6 +132,8 @@ pub(crate) enum Entered {
     /// The same, but the task with the turn does not hold the lock yet. A single try waits for the outcome of that turn. So many
     /// holds there were before.
     Asked { holds: u64 },
+    /// Another task here has the turn, and this one replaces whoever has the lock.
+    InTheWay,
 }
 
 /// Who passes a turn on.
@@ -158,6 +167,7 @@ impl<W> Default for Lock<W> {
             fenced_waiters: 0,
             waiting_tries: 0,
             last_id: 0,
+            in_front: 0,
             turn: None,
             offers: Offers::default(),
             counts: Counts::default(),
@@ -325,6 +335,9 @@ impl<W> Lock<W> {
             let id = self.take_turn();
             return Some(Entered::Turn { id, has_lease: self.reuse_lingering() });
         }
+        if request.replaces() {
+            return Some(Entered::InTheWay);
+        }
         request.is_try().then(|| self.refuse_try())
     }
 
@@ -404,7 +417,14 @@ impl<W> Lock<W> {
 
     fn new_id(&mut self) -> u64 {
         self.last_id += 1;
-        self.last_id
+        FIRST + self.last_id
+    }
+
+    /// An id for a task that comes in front of all others: the others leave the turn to it.
+    fn id_in_front(&mut self) -> u64 {
+        mutant!(SeizedTurnIsTakenBack => return self.new_id());
+        self.in_front += 1;
+        FIRST - self.in_front
     }
 
     pub(crate) fn add_waiter(&mut self, id: u64, waiter: Waiter<W>) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 /// It was true at one instant on the server, and may be out of date when it is read. It is for people and for dashboards.
 /// Code that needs the lock asks for the lock.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the lock")]
 #[non_exhaustive]
 pub struct LockInfo {
     /// The lock's name in Redis.
@@ -31,6 +32,10 @@ pub struct LockInfo {
     /// Whether the lock rests: no hold is left, and others are still kept out for `remaining` because of an
     /// [`at_least`](crate::LockRequest::at_least). The holder is who held it last.
     pub rests: bool,
+    /// Whether the lock waits for its adopter: its hold was given away by
+    /// [`LockGuard::into_ticket`](crate::LockGuard::into_ticket), and is renewed by nobody. `remaining` is the rest of the ticket's
+    /// time, and the holder is who gave it away.
+    pub awaits_adopter: bool,
     /// Whether the lock was released by force, and its holder was not yet seen to stop. It takes at most 2.5 s.
     pub is_forced: bool,
 }

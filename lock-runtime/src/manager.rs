@@ -11,6 +11,7 @@ use crate::options::LockOptions;
 use crate::{LockError, LockKey, LockRequest, LockStats, scope};
 
 mod reach;
+mod tickets;
 mod tools;
 
 pub use tools::LockServer;

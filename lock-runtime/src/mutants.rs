@@ -27,6 +27,7 @@ mod seeded {
     /// A bug in the library's own code. What has to catch it is in `simulation/seeded.rs`, or beside the worlds and scenes that use it.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Mutant {
+        AdoptedUnderNewToken,
         AlarmsUnheeded,
         AnswersShifted,
         AttemptEndsWithCaller,
@@ -54,6 +55,7 @@ mod seeded {
         ForcedMarkLeft,
         ForcedUnchecked,
         ForgivenLoss,
+        GiftLeft,
         GivenUpIsSent,
         GivenUpTryForgotten,
         GivenUpTryStands,
@@ -117,9 +119,11 @@ mod seeded {
         RestNotSent,
         RestSkipped,
         RestUnseenByReplica,
+        ReplacementRepeatedInQueue,
         RestWithdrawn,
         RetryUnderNewToken,
         SameFence,
+        SeizedTurnIsTakenBack,
         SharedFencesKept,
         SiblingsHoldForgotten,
         SilenceNotAsked,

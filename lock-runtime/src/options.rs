@@ -13,11 +13,18 @@ use crate::lock::{IfBusy, PrefixPlace, ResolvedRequest, Terms};
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::store::Store as _;
-use crate::{LockError, LockGuard, LockKey, OnLost, key, scope};
+use crate::{LockError, LockGuard, LockKey, LockTicket, OnBusy, OnLost, key, scope};
 
 /// Why `linger` is refused beside other options.
 const NOT_USED_AGAIN: &str = "nobody else could use a permit that is kept, and a reader with `renew = false`, `max_hold` or \
     `at_least` has a lease of its own, which no other hold could use again";
+
+/// Why `on_busy = "replace"` is refused beside other options.
+const NO_KEYS_REPLACED: &str = "`replace` is for one key: a request for several keys waits for each of them";
+const NO_SHARE_REPLACED: &str = "`replace` takes the lock from its holder, and `read` or `permits` have it together: leave one of \
+    them out";
+const NO_TRY_REPLACES: &str =
+    "`replace` waits until the holder has stopped, and a timeout of zero waits for nobody: write a timeout";
 
 /// The key and the options of one lock, before its manager is known.
 #[derive(Clone, Debug)]
@@ -38,6 +45,7 @@ pub struct LockOptions {
     expects_failure: bool,
     share: Option<Share>,
     on_lost: OnLost,
+    on_busy: OnBusy,
 }
 
 /// The options that take a number, beside the one that takes a `Duration`. One time at a time, since the compiler shows a user the
@@ -78,6 +86,7 @@ impl LockOptions {
             expects_failure: false,
             share: None,
             on_lost: OnLost::Cancel,
+            on_busy: OnBusy::Wait,
         }
     }
 
@@ -207,6 +216,13 @@ impl LockOptions {
         self
     }
 
+    /// The option `on_busy = "…"`.
+    #[must_use]
+    pub fn on_busy(mut self, on_busy: OnBusy) -> Self {
+        self.on_busy = on_busy;
+        self
+    }
+
     /// The name that the lock has in the store. Of several locks the first by name.
     pub(crate) fn key(&self, settings: &Settings) -> Result<String, LockError> {
         let (request, set) = self.clone().resolve(settings, false)?;
@@ -214,9 +230,34 @@ impl LockOptions {
     }
 
     /// Fills in the namespace and the defaults of a manager, and checks the result.
-    fn resolve(self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, Option<Box<KeySet>>), LockError> {
+    fn resolve(mut self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, Option<Box<KeySet>>), LockError> {
         // First, since it reports an impossible setting of the manager, which the checks below would take for one of the request.
-        let key = settings.full_name(self.name?)?;
+        let key = settings.full_name(std::mem::replace(&mut self.name, Err(LockError::NotInstalled))?)?;
+        let names = self.names.take();
+        let request = self.resolve_for(key, settings, body)?;
+        let set = names.map(|names| KeySet::new(names, &request, settings).map(Box::new)).transpose()?;
+        if set.is_some() && request.replaces() {
+            return Err(LockError::setting("on_busy", NO_KEYS_REPLACED));
+        }
+        Ok((request, set))
+    }
+
+    /// The request to adopt the lock of `ticket`, which has its whole name and its share.
+    fn resolve_adoption(mut self, settings: &Settings, ticket: &LockTicket) -> Result<ResolvedRequest, LockError> {
+        settings.problem.clone().map_or(Ok(()), Err)?;
+        self.name.clone()?;
+        let share = ticket.share();
+        if self.share.is_some_and(|wanted| Some(wanted) != share) {
+            return Err(LockError::setting(
+                "ticket",
+                "its lock was held in another mode: leave `read` and `permits` out",
+            ));
+        }
+        (self.share, self.on_busy) = (share, OnBusy::Wait);
+        self.resolve_for(Arc::clone(ticket.name()), settings, false)
+    }
+
+    fn resolve_for(self, key: Arc<str>, settings: &Settings, body: bool) -> Result<ResolvedRequest, LockError> {
         let expire = self.expire.unwrap_or(settings.default_expire);
         settings.check_lease("expire", expire)?;
         let terms = Terms::new(self.max_hold, self.at_least, settings)?;
@@ -229,6 +270,7 @@ impl LockOptions {
             renew: self.renew.unwrap_or(true),
             fenced: self.fenced,
             if_busy: if self.expects_failure { IfBusy::GoesOn } else { IfBusy::Fails },
+            on_busy: self.on_busy,
             share: self.share,
             body: body && self.on_lost == OnLost::Cancel,
             linger_cs,
@@ -240,8 +282,13 @@ impl LockOptions {
             }
             request.linger_cs = 0;
         }
-        let set = self.names.map(|names| KeySet::new(names, &request, settings).map(Box::new)).transpose()?;
-        Ok((request, set))
+        if request.replaces() && request.share.is_some() {
+            return Err(LockError::setting("on_busy", NO_SHARE_REPLACED));
+        }
+        if request.replaces() && request.is_try() {
+            return Err(LockError::setting("on_busy", NO_TRY_REPLACES));
+        }
+        Ok(request)
     }
 
     /// The request to `engine`, or to the current manager.
@@ -254,7 +301,28 @@ impl LockOptions {
             let setting = if request.share == Some(Share::READ) { "read" } else { "permits" };
             return Err(LockError::setting(setting, reason));
         }
+        if request.replaces()
+            && let Some(reason) = engine.core().store().refuses_force()
+        {
+            return Err(LockError::setting("on_busy", reason));
+        }
         Ok(Entry { engine, request, set })
+    }
+
+    /// Adopts the lock of a ticket, whose whole name it has. It is boxed, as those below.
+    pub(crate) fn adopt(
+        self,
+        engine: Arc<Engine>,
+        ticket: LockTicket,
+    ) -> BoxFuture<'static, Result<LockGuard, LockError>> {
+        Box::pin(async move {
+            let core = engine.core();
+            if let Some(reason) = core.store().refuses_tickets() {
+                return Err(LockError::setting("ticket", reason));
+            }
+            let request = self.resolve_adoption(core.settings(), &ticket)?;
+            Ok(LockGuard::owning(engine.adopt(&request, ticket.token()).await?))
+        })
     }
 }
 

@@ -23,11 +23,31 @@ pub(crate) struct Ask {
     pub(crate) claim: Duration,
     /// Whether to wait in the queue.
     pub(crate) wait: bool,
+    /// Whether to wait in front of all others, and to take the lock from its owner (rule 25).
+    pub(crate) replaces: bool,
     /// How many fencing tokens to draw with the grant.
     pub(crate) fences: u32,
     /// When the caller gives up. A store must not act on an ask that arrives later.
     pub(crate) give_up: Deadline,
     pub(crate) cause: Cause,
+}
+
+/// A lock whose owner gives it away.
+#[derive(Clone, Debug)]
+pub(crate) struct Giving {
+    pub(crate) key: Arc<str>,
+    pub(crate) token: Token,
+    pub(crate) share: Option<Share>,
+    pub(crate) ticket: Token,
+    /// For how long the lock waits for its adopter.
+    pub(crate) kept_for: Duration,
+}
+
+/// An ask for a lock that waits for its adopter.
+#[derive(Clone, Debug)]
+pub(crate) struct Adoption {
+    pub(crate) ask: Ask,
+    pub(crate) ticket: Token,
 }
 
 /// Why the store is asked.
@@ -160,6 +180,8 @@ pub(crate) struct Release {
     pub(crate) repeat_until: Deadline,
     /// Until when others are still kept out. Until then the lock rests (rule 23), and is not passed on.
     pub(crate) kept_until: Option<Box<Deadline>>,
+    /// What has the lock in the place of the token, if the token does not own it: a ticket whose giver read no answer (rule 24).
+    pub(crate) or_ticket: Option<Box<Token>>,
 }
 
 #[derive(Clone, Debug)]
@@ -188,6 +210,8 @@ pub(crate) enum Renewed {
     /// The lease is certain until then.
     Until(Deadline),
     NotOwned,
+    /// The lock was released by force, and waits until its owner has stopped (rule 21).
+    Forced,
     /// A majority does not have the lease any more, but a minority may still have it.
     Partial,
 }
@@ -197,7 +221,7 @@ impl Ask {
     pub(crate) fn along(release: &Release, give_up: Deadline) -> Option<Self> {
         let (token, claim) = release.again.clone()?;
         let (key, share) = (Arc::clone(&release.key), release.share);
-        Some(Self { key, token, share, claim, wait: true, fences: 0, give_up, cause: Cause::Task })
+        Some(Self { key, token, share, claim, wait: true, replaces: false, fences: 0, give_up, cause: Cause::Task })
     }
 
     /// The release that withdraws this ask.
@@ -233,6 +257,7 @@ impl Release {
             queued: false,
             repeat_until: Deadline::new(now, WITHDRAWAL_LIFETIME),
             kept_until: None,
+            or_ticket: None,
         }
     }
 
@@ -249,7 +274,7 @@ impl Release {
             None if owned => None,
             None => {
                 mutant!(RestUnseenByReplica => return None);
-                self.token = self.token.unrested()?;
+                self.token = self.or_ticket.take().map(|ticket| *ticket).or_else(|| self.token.unrested())?;
                 Some(self)
             }
         }
@@ -274,6 +299,7 @@ impl Release {
             && self.unused_fences.is_none()
             && self.again.is_none()
             && self.kept_until.is_none()
+            && self.or_ticket.is_none()
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::Engine;
 use crate::options::LockOptions;
-use crate::{LockError, LockGuard, OnLost};
+use crate::{LockError, LockGuard, OnBusy, OnLost};
 
 mod blocking;
 
@@ -37,6 +37,10 @@ pub struct LockRequest {
 impl LockRequest {
     pub(crate) fn new(engine: Arc<Engine>, options: LockOptions) -> Self {
         Self { engine, options }
+    }
+
+    pub(crate) fn into_options(self) -> LockOptions {
+        self.options
     }
 
     /// How long to wait for the lock. Zero tries once. By default the
@@ -247,6 +251,40 @@ impl LockRequest {
     /// [`read`](Self::read), and on a quorum, before anything is sent.
     pub fn permits(self, permits: u32) -> Self {
         Self { options: self.options.permits(permits), ..self }
+    }
+
+    /// What the request does about a lock that somebody holds. By default it waits behind those who came before.
+    ///
+    /// With [`OnBusy::Replace`] it takes the lock from its holder, as [`force_release`](crate::LockManager::force_release) does. The
+    /// holder is told at once: its body is dropped, its caller gets [`Lost`](LockError::Lost) with `forced`, and only then this
+    /// request has the lock. Meanwhile it waits in front of all others, within its [`timeout`](Self::timeout). It does so once, when it
+    /// comes: a request that comes later and replaces, too, is the newest.
+    ///
+    /// A holder that can't be told within 2.5 s may go on beside the next one, as after a release by force: where a second writer would
+    /// do harm, [fence](Self::fenced). A closure of [`run_blocking`](Self::run_blocking) can't be dropped: it runs to its end, or its
+    /// lease ends. Inside a body that holds this lock, the request enters it again and replaces nobody.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_runtime::{LockError, LockManager, OnBusy};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), LockError> {
+    /// # let locks = LockManager::in_memory();
+    /// let export = |number| {
+    ///     let work = async move { tokio::time::sleep(Duration::from_secs(1)).await; number };
+    ///     locks.lock("export", &7).on_busy(OnBusy::Replace).run(work)
+    /// };
+    /// let (older, newer) = tokio::join!(export(1), export(2));
+    /// assert!(matches!(older, Err(LockError::Lost { completed: false, forced: true, .. })));
+    /// assert_eq!(newer?, 2);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// It is reported when the request is awaited, before anything is sent: [`InvalidSetting`](LockError::InvalidSetting) with
+    /// [`read`](Self::read), [`permits`](Self::permits), several keys, a timeout of zero, and on a quorum.
+    pub fn on_busy(self, on_busy: OnBusy) -> Self {
+        Self { options: self.options.on_busy(on_busy), ..self }
     }
 
     /// What happens to a body in [`run`](Self::run) when its lock is lost. By default [`OnLost::Cancel`].

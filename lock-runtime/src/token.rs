@@ -18,6 +18,8 @@ const CAPACITY_DIGITS: usize = 10;
 const FORCED: &str = "|forced";
 /// Stands behind a token in the store while its lock rests (rule 23).
 const RESTS: &str = "|rests";
+/// Stands behind a token in the store while its lock waits for its adopter (rule 24).
+const TICKET: &str = "|ticket";
 
 /// An owner token: `<process: 32 hex digits>.<sequence>@<label>`. The sequence begins with a 0 when the lease may linger. The sequence
 /// of a shared lease ends with the capacity of its share: so each release of a token knows what it releases.
@@ -62,9 +64,25 @@ impl Token {
         self.0.ends_with(RESTS)
     }
 
+    /// What stands at the lock's key while the lock waits for its adopter, when this token was made for that.
+    pub(crate) fn to_ticket(&self) -> Self {
+        Self(format!("{}{TICKET}", self.0).into())
+    }
+
+    /// Whether its lock waits for its adopter.
+    pub(crate) fn is_ticket(&self) -> bool {
+        self.0.ends_with(TICKET)
+    }
+
+    /// Whether it has the form of a ticket that a manager made.
+    pub(crate) fn is_whole_ticket(&self) -> bool {
+        let token = self.0.strip_suffix(TICKET);
+        token.is_some_and(|token| !token.contains(['|', ' ']) && self.label().is_some())
+    }
+
     /// Whether a mark says what becomes of its lock, so that its process neither holds the lock nor is about to release it.
     pub(crate) fn is_marked(&self) -> bool {
-        self.rests() || self.0.ends_with(FORCED)
+        self.rests() || self.is_ticket() || self.0.ends_with(FORCED)
     }
 
     /// Whether `process` made it.
@@ -107,7 +125,7 @@ impl Token {
     /// The label of the manager that made the token. `None` when another client made it.
     pub(crate) fn label(&self) -> Option<String> {
         let token = self.0.strip_suffix(FORCED).unwrap_or(&self.0);
-        let token = token.strip_suffix(RESTS).unwrap_or(token);
+        let token = token.strip_suffix(RESTS).or_else(|| token.strip_suffix(TICKET)).unwrap_or(token);
         let (identity, label) = token.split_once('@')?;
         let (process, sequence) = identity.split_once('.')?;
         let ours = process.len() == 32
@@ -145,6 +163,12 @@ impl Process {
 
     pub(crate) fn id(&self) -> &str {
         &self.id
+    }
+
+    /// A ticket. Its process has no other token and no channel: a ticket travels through other hands, and must tell nothing of the
+    /// tokens of its manager.
+    pub(crate) fn ticket(&self, share: Option<Share>) -> Token {
+        Self { label: self.label.clone(), ..Self::new("") }.next_token(false, share).to_ticket()
     }
 
     /// Whether this process has made the token before.
@@ -249,6 +273,19 @@ mod tests {
         assert_eq!((rests.label(), rests.to_forced().label()), (first.label(), first.label()));
         assert_eq!((rests.unrested(), first.unrested()), (Some(first.clone()), None));
         assert!(process.has_made(&rests) && rests.is_marked() && !first.is_marked() && !rests.to_forced().rests());
+    }
+
+    #[test]
+    fn a_ticket_names_its_manager_and_tells_nothing_of_its_tokens() {
+        let process = Process::new("host 1|%:7 ü");
+        let [one, other] = [(); 2].map(|()| process.ticket(None));
+        assert_eq!(one.label().as_deref(), Some("host 1|%:7 ü"));
+        assert!(one.is_ticket() && one.is_whole_ticket() && one.is_marked() && !one.rests());
+        assert!(!one.is_of(&process) && !process.has_made(&one) && !one.is_of_same_process(&other) && one != other);
+        assert_eq!(process.ticket(Some(Share::READ)).share(), Some(Share::READ));
+        for text in ["", "x|ticket", "LOCKED", process.next_token(false, None).as_str(), one.to_forced().as_str()] {
+            assert!(!Token::foreign(text).is_whole_ticket(), "{text}");
+        }
     }
 
     /// Whoever knows the label of a manager, and all ids before, knows no bit of the next id.

@@ -26,7 +26,7 @@ fn describe(lock: &Lock) -> String {
     let waiting: Vec<String> = lock.waiting.iter().map(|label| clean(label)).collect();
     let waiting = if waiting.is_empty() { "nobody".to_owned() } else { waiting.join(", ") };
     let (name, holder, mode, left) = (clean(&lock.name), lock.holder_text(), &lock.mode, lock.left_text());
-    let until = if lock.rests { "then it is free" } else { "if the holder does not renew" };
+    let until = if lock.rests || lock.awaits_adopter { "then it is free" } else { "if the holder does not renew" };
     format!(
         "{HEAD}{name}{HEAD:#}\nholder   {DOUBT}{holder}{DOUBT:#}\nmode     {mode}\nleft     {left} ({until})\n\
          waiting  {waiting}"

@@ -49,6 +49,24 @@ fn a_lock_that_rests_is_not_shown_as_held() {
 }
 
 #[test]
+fn a_lock_that_waits_for_its_adopter_is_not_shown_as_held() {
+    let held = Held::new("till 3");
+    let (url, expected) = (held.server.url(), "nobody, waits for its adopter after till 3");
+    let ticket = held.runtime.block_on(async {
+        let guard = held.locks.lock("import", &7).acquire().await.unwrap();
+        guard.into_ticket(std::time::Duration::from_mins(1)).await.unwrap()
+    });
+    for words in [&["who", "import:7"][..], &["list"]] {
+        let shown = on(&url, words).assert().success();
+        assert!(text(&shown.get_output().stdout).contains(expected), "{shown}");
+        assert!(!text(&shown.get_output().stdout).contains("|ticket"), "a ticket is a secret");
+    }
+    let lock = json(&on(&url, &["who", "import:7", "--json"]).assert().success().get_output().stdout);
+    assert_eq!((&lock["awaits_adopter"], &lock["holder"]), (&Value::from(true), &Value::from("till 3")));
+    drop(held.runtime.block_on(held.locks.adopt(ticket)).unwrap());
+}
+
+#[test]
 fn what_another_client_holds_is_shown_without_a_name() {
     let server = Server::start();
     server.tell("SET order:8 somebody PX 60000");

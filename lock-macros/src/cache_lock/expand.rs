@@ -104,6 +104,11 @@ fn request(lock: &Lock) -> TokenStream {
         let variant = Ident::new(on_lost, site);
         quote_spanned!(site=> .on_lost(#runtime::OnLost::#variant))
     });
+    let on_busy = lock.on_busy.map(|on_busy| {
+        let runtime = &lock.runtime;
+        let variant = Ident::new(on_busy, site);
+        quote_spanned!(site=> .on_busy(#runtime::OnBusy::#variant))
+    });
     let fenced = lock.fenced.as_ref().map(|_| quote_spanned!(site=> .fenced(true)));
     let on_fail = match lock.on_fail {
         OnFail::FromLockError => None,
@@ -113,7 +118,7 @@ fn request(lock: &Lock) -> TokenStream {
     let checks = checks(lock);
     quote_spanned! {site=>
         #checks
-        let __options = #options #(#settings)* #fenced #on_lost #on_fail;
+        let __options = #options #(#settings)* #fenced #on_busy #on_lost #on_fail;
         let __manager = #manager;
     }
 }

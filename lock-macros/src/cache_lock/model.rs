@@ -25,6 +25,7 @@ mod inherited;
 mod key;
 mod keys;
 mod mode;
+mod on_busy;
 mod options;
 mod proxy;
 mod quoted;
@@ -43,6 +44,8 @@ pub(super) struct Lock {
     pub(super) settings: Vec<Setting>,
     /// A variant of the runtime's `OnLost`.
     pub(super) on_lost: Option<&'static str>,
+    /// A variant of the runtime's `OnBusy`.
+    pub(super) on_busy: Option<&'static str>,
     /// The scoped or installed manager when there is none.
     pub(super) manager: Option<Manager>,
     pub(super) on_fail: OnFail,
@@ -84,12 +87,14 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let mut options = Options::new(written, mistakes);
     let shape = shape::shape(function, mistakes);
     let prefix = prefix(&mut options, function, mistakes);
+    let has_several_keys = options.written.iter().any(|option| option.name == "keys");
     let key = key::key(&mut options, function, shape.as_ref(), mistakes);
     let mut settings = duration::settings(&mut options, function, mistakes);
     settings.extend(renew(&mut options));
     settings.extend(mode::sharing(&mut options, function, mistakes));
     mode::check_lease_can_linger(&settings, mistakes);
     let is_blocking = shape.as_ref().is_some_and(Shape::is_blocking);
+    let on_busy = on_busy::on_busy(&mut options, &settings, has_several_keys, mistakes);
     let on_lost = on_lost(&mut options, is_blocking, mistakes);
     let manager = options.value("manager", "self.locks", mistakes).map(Manager::Given);
     if let Some(proxy) = options.take("proxy") {
@@ -106,7 +111,21 @@ pub(super) fn model(written: Vec<Written>, function: &Function, mistakes: &mut M
     let arguments = arguments(&shape, &key, &on_fail, function);
     let is_unused = |argument: &Ident| is_unused(argument, &used_outside, function);
     let (unused, arguments) = arguments.into_iter().partition(is_unused);
-    Some(Lock { runtime, prefix, key, settings, on_lost, manager, on_fail, guard, fenced, shape, arguments, unused })
+    Some(Lock {
+        runtime,
+        prefix,
+        key,
+        settings,
+        on_lost,
+        on_busy,
+        manager,
+        on_fail,
+        guard,
+        fenced,
+        shape,
+        arguments,
+        unused,
+    })
 }
 
 /// The expression without parentheses and without the invisible group that `macro_rules!` puts around a fragment.

@@ -5,7 +5,7 @@ use proptest::sample::select;
 
 const NAMES: &str = "
     prefix  key  keys  timeout_ms  timeout_s  timeout  expire_ms  expire_s  expire  linger_ms  linger_s  linger  renew
-    max_hold_ms  max_hold_s  max_hold  at_least_ms  at_least_s  at_least  mode  permits  on_fail  on_lost  manager
+    max_hold_ms  max_hold_s  max_hold  at_least_ms  at_least_s  at_least  mode  permits  on_fail  on_lost  on_busy  manager
     guard  fenced  proxy  crate
 ";
 
@@ -22,7 +22,7 @@ const VALUES: &str = r##"
     id  self  Self  super  crate  _  r#fn  guard  token  self.locks  Self::PREFIX  ::lock_runtime  shop::locks
     a::<B>::c  <T as U>::V  <[u8]>::len  a::<{ 1 + 1 }>()  crate::A
     true  false  0  1  -1  - - 1  1_000  0x1F  0xFFFFFFFFFFFFFFFFF  1u8  1f64  1.5  1e999  1ms  'c'  b'c'  b"x"
-    c"x"  ""  " "  "{"  "\n"  "\0"  "é"  "cancel"  "continue"  "Cancel"  r#"x"#  "x"suffix  "all"  "order"
+    c"x"  ""  " "  "{"  "\n"  "\0"  "é"  "cancel"  "continue"  "replace"  "wait"  "Cancel"  r#"x"#  "x"suffix  "all"  "order"
     18446744073709551615  18446744073709551616  340282366920938463463374607431768211456
     99999999999999999999999999999999999999999999999999999999999  "18446744073709551615s"
     "99999999999999999999999999h"  "0s"  "0ms"  "s"  "1 s"  "1.5s"  "-1s"  "1min"  "1d"  "١s"

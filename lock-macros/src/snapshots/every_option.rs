@@ -11,6 +11,7 @@ impl Shop {
             .at_least_s(50u64)
             .renew(true)
             .fenced(true)
+            .on_busy(shop::locks::OnBusy::Replace)
             .on_lost(shop::locks::OnLost::Continue)
             .expects_failure();
         let __manager = shop::locks::__private::Some(

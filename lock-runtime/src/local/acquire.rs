@@ -45,7 +45,7 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
     // A task that need not wait reads the clock once.
     let mut now = attempt.started;
     loop {
-        let (slot, entered, lingering) = core.table().enter(core, request, now);
+        let (mut slot, entered, lingering) = core.table().enter(core, request, now);
         if let Some(lingering) = lingering {
             core.note_others_wait(&lingering);
         }
@@ -76,6 +76,11 @@ pub(crate) async fn acquire(core: &Arc<Core>, request: &ResolvedRequest) -> Resu
                     Box::pin(wait_for_sibling(core, &slot, holds, request, &mut attempt)).await?;
                     now = Moment::now();
                     continue;
+                }
+                Entrance::Found(Entered::InTheWay) => {
+                    let turn = core.seize_by_force(&request.key);
+                    slot = Arc::clone(turn.slot());
+                    Err((turn, None))
                 }
                 Entrance::Found(Entered::Taken) => return Err(taken(core, &slot, request, &attempt, true)),
                 Entrance::Full(limit) => return Err(too_many(request, limit)),
@@ -235,6 +240,7 @@ async fn drive(
             }
             Step::Claim(_) | Step::Ask(_) | Step::Confirm(_) | Step::Draw(..) => {
                 attempt.tried = true;
+                attempt.has_replaced |= matches!(&step, Step::Ask(ask) if ask.replaces);
                 let deadline = answer_deadline(core, attempt, *now);
                 if let Some(outcome) = send(core, &turn, request, &step, takings, deadline).await {
                     on_outcome(core, &slot, request, attempt, deadline, outcome)?;
@@ -305,7 +311,7 @@ async fn wait_for_any_permit(
         }
         Entrance::Full(limit) => return Err(too_many(request, limit)),
         // A single try that came too late. No permit is joined.
-        Entrance::Found(Entered::Taken | Entered::Asked { .. } | Entered::Joined(_)) => {
+        Entrance::Found(Entered::Taken | Entered::Asked { .. } | Entered::Joined(_) | Entered::InTheWay) => {
             return Err(error_at_timeout(core, &slot, request, attempt));
         }
     };

@@ -186,6 +186,11 @@ impl Core {
         self.process.next_token(may_linger, share)
     }
 
+    /// A ticket for a lock that this manager gives away.
+    pub(super) fn new_ticket(&self, share: Option<Share>) -> Token {
+        self.process.ticket(share)
+    }
+
     /// Rule 1: withdraws an ask, at once on the connection that it took, and again until the store has answered.
     pub(super) fn withdraw(&self, release: Release) {
         mutant!(NoWithdrawal => return);

@@ -63,8 +63,7 @@ impl Family {
         let of_share = || self.slots.iter().filter(|slot| slot.share == Some(share));
         let first = of_share().next().map(Arc::clone);
         let (Some(first), false) = (first.as_ref(), share.fits_beside(of_share().count())) else {
-            let permits = first.and_then(|first| first.permits.clone()).unwrap_or_default();
-            let slot = self.add_numbered(core, request, share, Some(permits));
+            let slot = self.add_permit(core, request, share);
             let entered = slot.enter(&core.waiter_limit, request, now);
             return (slot, entered);
         };
@@ -105,6 +104,12 @@ impl Family {
     fn idle_permit(&self, share: Share, waiting: Option<u64>) -> Option<(Arc<Slot>, u64)> {
         let mut of_share = self.slots.iter().filter(|slot| slot.share == Some(share));
         of_share.find_map(|slot| slot.take_idle_turn(waiting).map(|id| (Arc::clone(slot), id)))
+    }
+
+    /// One more slot for a permit.
+    pub(super) fn add_permit(&mut self, core: &Arc<Core>, request: &ResolvedRequest, share: Share) -> Arc<Slot> {
+        let queue = self.slots.iter().find(|slot| slot.share == Some(share)).and_then(|slot| slot.permits.clone());
+        self.add_numbered(core, request, share, Some(queue.unwrap_or_default()))
     }
 
     fn add_numbered(

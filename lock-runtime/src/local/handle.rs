@@ -128,6 +128,11 @@ impl HoldHandle {
         &self.0.slot.key
     }
 
+    /// The lock's name in the store.
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.0.slot.key
+    }
+
     /// Whether a body under this hold may do what a hold of this `share` allows.
     pub(crate) fn covers(&self, share: Option<Share>) -> bool {
         match (self.0.slot.share, share) {
@@ -241,7 +246,9 @@ impl HoldHandle {
             slot.change_lease(token, |lease| lease.note_renewal_sent(&renewal, sent));
             match exactly_one(slot.core.store().renew(std::slice::from_ref(&renewal), deadline).await) {
                 // Something older than what is known: the store is asked once more.
-                Ok(Renewed::NotOwned | Renewed::Partial) if self.is_confirmed_after(sent) => sent = Moment::now(),
+                Ok(Renewed::NotOwned | Renewed::Forced | Renewed::Partial) if self.is_confirmed_after(sent) => {
+                    sent = Moment::now();
+                }
                 Ok(renewed) => return self.on_renewed(renewed, own),
                 Err(error) => return Err(error.of_lock(self.key())),
             }
@@ -263,6 +270,7 @@ impl HoldHandle {
                 Extended::Ended => Err(self.lost_error(false)),
             },
             Renewed::NotOwned => Err(self.revoke(LossReason::NotKnown)),
+            Renewed::Forced => Err(self.revoke(LossReason::Forced)),
             Renewed::Partial => Err(self.revoke(LossReason::TooFewServers)),
         }
     }

@@ -75,7 +75,7 @@ impl Hold {
     }
 
     /// Takes the turn of the hold, to end it. `None` when that is done, by the task or by the keeper.
-    fn take_turn(&mut self) -> Option<Turn> {
+    pub(super) fn take_turn(&mut self) -> Option<Turn> {
         let turn = self.turn.take()?;
         if self.handle.end_early() {
             return Some(turn);
@@ -181,7 +181,7 @@ impl Hold {
     }
 
     /// Releases what a lost hold may still have in the store. It happens only now, when the hold's user is gone.
-    fn release_lost(&self, stale: Option<Release>, hold: Option<EndedHold>) {
+    pub(super) fn release_lost(&self, stale: Option<Release>, hold: Option<EndedHold>) {
         self.note_loss(hold);
         if let Some(release) = stale {
             self.handle.core().release_later(release);

@@ -12,9 +12,10 @@ use super::family::Family;
 use super::permits::OldPlace;
 use super::slot::{Entrance, Lock, Slot};
 use crate::clock::Moment;
-use crate::lock::{Counts, ResolvedRequest};
+use crate::lock::{Counts, ResolvedRequest, Seized};
 use crate::mutex::Mutex;
 use crate::share::Share;
+use crate::token::Token;
 
 #[cfg(not(test))]
 type Hasher = foldhash::fast::RandomState;
@@ -85,6 +86,27 @@ impl Table {
     ) -> (Arc<Slot>, Entrance<'a>) {
         let Keys { sharing, .. } = &mut *self.keys.lock();
         sharing.entry(Arc::clone(&request.key)).or_default().enter_permit(core, request, share, Some(place), now)
+    }
+
+    /// The slot for a lock that is adopted under `token`. The slot knows the token from now on.
+    pub(super) fn slot_for_adopter(&self, core: &Arc<Core>, request: &ResolvedRequest, token: &Token) -> Arc<Slot> {
+        let key = &request.key;
+        let Keys { slots, sharing, .. } = &mut *self.keys.lock();
+        let slot = match request.share {
+            Some(share) => sharing.entry(Arc::clone(key)).or_default().add_permit(core, request, share),
+            None => Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key)))),
+        };
+        // Under the table's lock: the slot is not forgotten before.
+        slot.note(|lock| lock.note_release_begun(token));
+        slot
+    }
+
+    /// Takes the turn for a key from whoever has it.
+    pub(super) fn seize(&self, core: &Arc<Core>, key: &Arc<str>) -> (Arc<Slot>, Seized) {
+        let Keys { slots, .. } = &mut *self.keys.lock();
+        let slot = Arc::clone(slots.entry(Arc::clone(key)).or_insert_with(|| Arc::new(Slot::new(core, key))));
+        let seized = slot.step(|lock, out| lock.seize(&*slot, Moment::now(), out));
+        (slot, seized)
     }
 
     /// Whether a task here waits for the lock of the readers in `slot` in another mode.

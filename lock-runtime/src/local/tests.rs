@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use crate::clock::{Deadline, Moment};
-use crate::lock::{Action, Ending, Fences, IfBusy, PrefixPlace, ResolvedRequest, Round, Trigger};
+use crate::lock::{Action, Ending, Fences, IfBusy, Lock, PrefixPlace, ResolvedRequest, Round, Trigger};
 use crate::loss_reason::LossReason;
 use crate::protocol::{Pushed, Renewal, Renewed};
 use crate::store::Events as _;
@@ -128,15 +128,17 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
         renew: true,
         fenced: false,
         if_busy: IfBusy::Fails,
+        on_busy: crate::OnBusy::Wait,
         share: None,
         body: false,
         linger_cs: 0,
         terms: None,
     };
     // Each guard is dropped while no task waits here. Its lease is taken over before the keeper has released it.
+    let id = slot.ask(Lock::turn).unwrap();
     let mut streak = 0;
-    while let Ending::Kept = slot.step(|lock, out| lock.end_dropped(1, &*slot, Moment::now(), out)).ending {
-        assert!(slot.step(|lock, out| lock.start(1, &request, Moment::now(), out)).is_some());
+    while let Ending::Kept = slot.step(|lock, out| lock.end_dropped(id, &*slot, Moment::now(), out)).ending {
+        assert!(slot.step(|lock, out| lock.start(id, &request, Moment::now(), out)).is_some());
         streak += 1;
     }
     assert_eq!(streak, 64);

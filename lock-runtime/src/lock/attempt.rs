@@ -18,6 +18,7 @@ const MOST_OUTLIVED: u32 = 3;
 
 /// One task's attempt to get a lock.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the attempt")]
 pub(crate) struct Attempt {
     pub(crate) started: Moment,
     timeout: Duration,
@@ -25,6 +26,8 @@ pub(crate) struct Attempt {
     answer_time: Duration,
     /// Whether the store was asked at all. A timeout of zero, or near zero, means one ask, not none.
     pub(crate) tried: bool,
+    /// Whether the task has asked for the lock in place of its holder. It does so once: who comes later is newer.
+    pub(crate) has_replaced: bool,
     /// Whether the task spent its time in the queue of the process.
     pub(crate) waited: bool,
     /// How many answers the store had given when this task began to wait for a sibling.
@@ -62,6 +65,7 @@ impl Attempt {
             timeout,
             answer_time: whole.map_or(answer_time, |whole| answer_time.min(whole.latest.remaining_at(started))),
             tried: false,
+            has_replaced: false,
             waited: false,
             before: None,
             was_held_here: false,

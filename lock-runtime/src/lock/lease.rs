@@ -315,6 +315,7 @@ impl Lease {
             // Rule 1: a release is repeated until 2.5 s after the last instant at which the store can have the lease.
             repeat_until: self.in_store_until().later_by(CLAIM),
             kept_until: self.kept_until(env),
+            or_ticket: None,
         }
     }
 }

@@ -508,7 +508,17 @@ impl<W> Lock<W> {
             Standing::Leased(lease) => {
                 let (token, claim) = lease.expose();
                 let (key, share) = (Arc::clone(env.key()), lease.share);
-                Some(Ask { key, token, share, claim, wait: true, fences: 0, give_up, cause: Cause::Silence })
+                Some(Ask {
+                    key,
+                    token,
+                    share,
+                    claim,
+                    wait: true,
+                    replaces: false,
+                    fences: 0,
+                    give_up,
+                    cause: Cause::Silence,
+                })
             }
         }
     }

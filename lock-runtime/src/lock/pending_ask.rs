@@ -13,6 +13,7 @@ use crate::token::Token;
 
 /// An ask to the store that is not given up: at most one per key and process.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the ask")]
 pub(crate) struct PendingAsk {
     pub(crate) token: Token,
     pub(crate) share: Option<Share>,
@@ -23,6 +24,8 @@ pub(crate) struct PendingAsk {
     /// Whether any command under this token was sent for a task that waits. A single try gets nothing of what such a task gets: the
     /// lock may have been held when the try began.
     waits: bool,
+    /// Whether a command is still to take the lock from its owner (rule 25): none was sent, or it was not answered.
+    pub(super) replaces: bool,
     /// When the keeper repeated the ask because its answer was not read.
     repeated: Option<Moment>,
     queue: InQueue,
@@ -86,6 +89,7 @@ impl PendingAsk {
             fences: 0,
             delivery: Delivery::Settled,
             waits: false,
+            replaces: false,
             repeated: None,
             queue: InQueue::No,
             refusal: None,
@@ -134,7 +138,11 @@ impl PendingAsk {
         let delivery = std::mem::replace(&mut self.delivery, Delivery::Settled);
         match answer {
             Answer::Granted(grant) => self.grant = Granted::Whole(grant),
-            Answer::Busy(busy) => self.on_refusal(busy, ask.wait, env),
+            Answer::Busy(busy) => {
+                // Who comes from now on is newer: this ask takes the lock from nobody any more.
+                self.replaces &= !ask.replaces;
+                self.on_refusal(busy, ask.wait, env);
+            }
             Answer::Late => self.doubt_queue(),
         }
         if matches!(delivery, Delivery::Unanswered { is_interrupted: true, .. }) {
@@ -407,6 +415,7 @@ impl PendingAsk {
     /// The same ask again, for the safety net. That of a single try does not wait either.
     pub(crate) fn again(&self, env: &dyn Env, give_up: Deadline) -> Ask {
         mutant!(RepeatedTryQueues => return Ask { wait: true, ..self.repeated_as_it_was(env, give_up) });
+        mutant!(ReplacementRepeatedInQueue => return Ask { wait: self.waits, ..self.repeated_as_it_was(env, give_up) });
         self.repeated_as_it_was(env, give_up)
     }
 
@@ -417,7 +426,9 @@ impl PendingAsk {
             token,
             share: self.share,
             claim: self.claim,
-            wait: self.waits,
+            // A token that has its place at the end of the queue could not come to the front any more.
+            wait: self.waits && !self.replaces,
+            replaces: false,
             fences: 0,
             give_up,
             cause: Cause::Silence,

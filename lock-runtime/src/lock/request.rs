@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::terms::{Terms, Whole};
+use crate::OnBusy;
 use crate::attendance::{Attendance, Early};
 use crate::share::Share;
 
@@ -17,6 +18,7 @@ pub(crate) struct ResolvedRequest {
     pub(crate) renew: bool,
     pub(crate) fenced: bool,
     pub(crate) if_busy: IfBusy,
+    pub(crate) on_busy: OnBusy,
     /// `None` for the lock alone.
     pub(crate) share: Option<Share>,
     /// Whether the hold is around a body that is dropped when the hold is lost (rule L6: such a hold ends the whole
@@ -50,6 +52,11 @@ impl ResolvedRequest {
     /// Whether the lock is tried once, and not waited for.
     pub(crate) fn is_try(&self) -> bool {
         self.timeout.is_zero()
+    }
+
+    /// Whether it takes the lock from its holder.
+    pub(crate) fn replaces(&self) -> bool {
+        self.on_busy == OnBusy::Replace
     }
 
     /// The lease that its hold needs before it starts.

@@ -127,11 +127,15 @@ impl<W> Lock<W> {
             self.standing = Standing::Asking(Box::new(pending));
         }
         let Some(pending) = self.standing.pending_mut() else { return Step::GiveUp };
-        if pending.must_yield() || is_given_up_try(pending, env) {
+        let replaces = request.replaces() && !attempt.has_replaced;
+        // Under the token of another ask this task would keep the place of that ask.
+        let is_of_another = replaces && !pending.replaces && pending.may_stand();
+        if pending.must_yield() || is_given_up_try(pending, env) || is_of_another {
             let withdrawal = pending.withdrawal(env);
             pending.restart(env.next_token(pending.token.may_linger()));
             return Step::Withdraw(withdrawal);
         }
+        pending.replaces = replaces || (pending.replaces && request.replaces());
         if let Some(step) = attempt.pause(now, false) {
             if let Step::Wait(pause) = step {
                 self.offers.act_until(now, Some(pause), Duration::ZERO);
@@ -159,6 +163,7 @@ impl<W> Lock<W> {
             share: pending.share,
             claim: pending.claim,
             wait: !request.is_try(),
+            replaces: pending.replaces && !is_claim,
             fences,
             give_up: attempt.by(),
             cause,
@@ -191,7 +196,7 @@ impl<W> Lock<W> {
             }
             // The store no longer has the lease, so there is nothing to release. The next step asks under a new token
             // (rule L3: a token is never used again).
-            Renewed::NotOwned | Renewed::Partial => self.standing = Standing::Nothing,
+            Renewed::NotOwned | Renewed::Forced | Renewed::Partial => self.standing = Standing::Nothing,
         }
         out.wakes = true;
     }

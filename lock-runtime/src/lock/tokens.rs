@@ -138,6 +138,8 @@ impl<W> Lock<W> {
         (self.failure, self.unread_since) = (None, None);
         match &mut self.standing {
             Standing::Asking(pending) if pending.token == ask.token => {
+                // What replaces the holder waits: its repetition is a try for another reason (rule 25).
+                let is_repeated_try = ask.cause == Cause::Silence && !ask.wait && !pending.replaces;
                 pending.on_answer(ask, answer, env);
                 if granted && ask.wait && env.withdraws_refused_tries() {
                     // A majority granted it, and the other servers may have it in their queues.
@@ -154,7 +156,7 @@ impl<W> Lock<W> {
                 }
                 if granted {
                     self.offer();
-                } else if ask.cause == Cause::Silence && !ask.wait {
+                } else if is_repeated_try {
                     self.end_late_try(env);
                 }
                 out.wakes = true;

@@ -335,8 +335,12 @@ impl<W> Lock<W> {
                 lease.upkeep(trigger, env, now, out)
             }
             // The command that confirmed the lease was sent later, and perhaps executed later: it may have granted the token once more.
-            Some(Renewed::NotOwned | Renewed::Partial) if lease.is_confirmed_after(sent) => {
+            Some(Renewed::NotOwned | Renewed::Forced | Renewed::Partial) if lease.is_confirmed_after(sent) => {
                 lease.upkeep(Trigger::Verify, env, now, out)
+            }
+            Some(Renewed::Forced) => {
+                mutant!(ForcedAfterLoss => return Action::Lost(lease.token.clone(), LossReason::NotKnown));
+                Action::Lost(lease.token.clone(), LossReason::Forced)
             }
             Some(Renewed::NotOwned) if is_forced => Action::Lost(lease.token.clone(), LossReason::Forced),
             Some(Renewed::NotOwned) => Action::Lost(lease.token.clone(), LossReason::NotKnown),

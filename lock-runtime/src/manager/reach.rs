@@ -200,6 +200,7 @@ fn info(core: &Core, name: &str, seen: &Seen) -> LockInfo {
         mode: mode_of(seen),
         is_held_here,
         rests: owners.iter().all(|owner| owner.rests()),
+        awaits_adopter: owners.iter().all(|owner| owner.is_ticket()),
         is_forced: seen.owner.unforced().is_some(),
     }
 }
@@ -213,10 +214,10 @@ fn mode_of(seen: &Seen) -> LockMode {
     }
 }
 
-fn refuse_fork(core: &Core, name: &str) -> Result<(), LockError> {
+pub(super) fn refuse_fork(core: &Core, name: &str) -> Result<(), LockError> {
     if core.is_inherited() { Err(LockError::Forked { key: name.to_owned() }) } else { Ok(()) }
 }
 
-fn deadline(core: &Core) -> Deadline {
+pub(super) fn deadline(core: &Core) -> Deadline {
     Deadline::after(core.settings().command_timeout)
 }

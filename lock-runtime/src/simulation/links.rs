@@ -76,7 +76,17 @@ impl Scene {
     /// An ask of which the asker gives up after so long; the command itself may take longer.
     fn ask(&self, give_up: Duration) -> Ask {
         let (token, claim, give_up) = (self.caller.next_token(false, None), COMMAND * 4, Deadline::after(give_up));
-        Ask { key: "p:k".into(), token, share: None, claim, wait: true, fences: 0, give_up, cause: Cause::Task }
+        Ask {
+            key: "p:k".into(),
+            token,
+            share: None,
+            claim,
+            wait: true,
+            replaces: false,
+            fences: 0,
+            give_up,
+            cause: Cause::Task,
+        }
     }
 
     async fn beat(&self) {

@@ -194,8 +194,9 @@ async fn nobody_releases_what_belongs_to_another_process_because_of_a_message() 
         grant(&network, &told, &holder);
         sleep(SOON).await;
         assert_eq!(guard.release().await.is_ok(), bug.is_none());
-        // The mark of a lock that is released by force is not theirs either.
+        // The mark of a lock that is released by force is not theirs either. The holder has confirmed its hold, and looks no more.
         let guard = request(&holder).acquire().await.unwrap();
+        sleep(SOON).await;
         let owner = format!("{}.2@{}|forced", holder.core().process_id(), holder.core().label());
         network.execute(&["SET", "k:0", &owner]);
         forced(&network, &told, &holder);

@@ -10,7 +10,10 @@ use super::faulty::FaultyStore;
 use super::memory::MemoryStore;
 use super::quorum::Quorum;
 use super::redis::RedisStore;
-use super::{Answer, Answers, Ask, Events, Forced, Release, Released, Renewal, Renewed, Seen, Store, StoreError};
+use super::{
+    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Grant, Release, Released, Renewal, Renewed, Seen, Store,
+    StoreError,
+};
 use crate::clock::Deadline;
 use crate::share::Share;
 use crate::token::Token;
@@ -99,6 +102,8 @@ impl Store for AnyStore {
         ) -> Result<Option<u64>, StoreError>;
         async fn inspect(@& key: str, deadline: Deadline) -> Result<Option<Seen>, StoreError>;
         async fn force(@& key: str, deadline: Deadline) -> Result<Forced, StoreError>;
+        async fn give(@& giving: Giving, deadline: Deadline) -> Result<bool, StoreError>;
+        async fn adopt(@& adoption: Adoption, deadline: Deadline) -> Result<Option<Grant>, StoreError>;
         async fn heartbeat(deadline: Deadline);
         async fn connect_again(deadline: Deadline);
         async fn wait_for_releases();
@@ -109,6 +114,7 @@ impl Store for AnyStore {
         fn on_release_by_keeper(&self, release: &Release);
         fn refuses_force(&self) -> Option<&'static str>;
         fn refuses_sharing(&self) -> Option<&'static str>;
+        fn refuses_tickets(&self) -> Option<&'static str>;
         fn round_trips_of_a_verb(&self) -> u32;
         fn round_trip(&self) -> Duration;
         fn is_cut_off(&self, key: &str) -> bool;

@@ -7,7 +7,8 @@ use tokio::time::{sleep, timeout_at};
 
 use super::memory::MemoryStore;
 use super::{
-    Answer, Answers, Ask, Events, Forced, Reach, Release, Released, Renewal, Renewed, Seen, Store, StoreError,
+    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Grant, Reach, Release, Released, Renewal, Renewed, Seen,
+    Store, StoreError,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -166,6 +167,20 @@ impl Store for FaultyStore {
     async fn force(&self, key: &str, deadline: Deadline) -> Result<Forced, StoreError> {
         self.reach(deadline).await?;
         self.memory.force(key, deadline).await
+    }
+
+    async fn give(&self, giving: &Giving, deadline: Deadline) -> Result<bool, StoreError> {
+        self.reach(deadline).await?;
+        self.memory.give(giving, deadline).await
+    }
+
+    async fn adopt(&self, adoption: &Adoption, deadline: Deadline) -> Result<Option<Grant>, StoreError> {
+        self.reach(deadline).await?;
+        let adopted = self.memory.adopt(adoption, deadline).await?;
+        if adopted.is_some() {
+            self.faults().granted.push(adoption.ask.key.to_string());
+        }
+        Ok(adopted)
     }
 
     fn is_cut_off(&self, _: &str) -> bool {

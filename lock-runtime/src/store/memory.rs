@@ -7,7 +7,8 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use super::{
-    Answer, Answers, Ask, Events, Forced, Pushed, Release, Released, Renewal, Renewed, Seen, Store, StoreError,
+    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Grant, Pushed, Release, Released, Renewal, Renewed, Seen,
+    Store, StoreError,
 };
 use crate::clock::{Deadline, Moment};
 use crate::mutex::Mutex;
@@ -16,6 +17,7 @@ use crate::token::Token;
 
 mod sharing;
 mod state;
+mod tickets;
 
 use state::Shared;
 
@@ -145,7 +147,15 @@ impl Store for MemoryStore {
     }
 
     async fn force(&self, key: &str, _: Deadline) -> Result<Forced, StoreError> {
-        Ok(self.with(|shared, pushes| shared.force(&key.into(), pushes)))
+        Ok(self.with(|shared, pushes| shared.force(&key.into(), None, pushes)))
+    }
+
+    async fn give(&self, giving: &Giving, _: Deadline) -> Result<bool, StoreError> {
+        Ok(self.with(|shared, _| shared.give(giving)))
+    }
+
+    async fn adopt(&self, adoption: &Adoption, _: Deadline) -> Result<Option<Grant>, StoreError> {
+        Ok(self.with(|shared, _| shared.adopt(adoption)))
     }
 
     fn attach(&self, process: &str, events: Weak<dyn Events>) {

@@ -12,8 +12,8 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 
 use super::{
-    Answer, Answers, Ask, Cause, Events, Forced, Release, Released, Renewal, Renewed, Seen, Store, StoreError, each,
-    exactly_one,
+    Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Grant, Release, Released, Renewal, Renewed, Seen,
+    Store, StoreError, each, exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -57,6 +57,10 @@ pub(crate) struct Quorum<S> {
 const NO_SHARING: &str = "a quorum can't share a lock: each of its servers would count the holders by itself, and with \
                           three servers four holders could get three permits, each from another two servers. Use one \
                           server, Sentinel or a cluster for `read` and `permits`";
+/// Why a lock of a quorum can't wait for an adopter.
+const NO_TICKETS: &str = "a quorum's lock can't wait for an adopter: its servers would be told one after another, and a giver or \
+                          an adopter that ends between two of them would leave each with a part of the lock. Use one server, \
+                          Sentinel or a cluster for tickets";
 /// Why nobody can take a lock of a quorum away.
 const NO_FORCE: &str = "a quorum's lock can't be taken away: its servers would be told one after another, and meanwhile two \
                         clients could each have a part of the lock. End the process that holds the lock, or wait for its \
@@ -232,7 +236,7 @@ impl<S: Voter> Store for Quorum<S> {
         });
         let vote = |votes: &mut Votes<Deadline, ()>, number, answer| match answer {
             Renewed::Until(until) => votes.yes.push((number, until)),
-            Renewed::NotOwned | Renewed::Partial => votes.no.push((number, ())),
+            Renewed::NotOwned | Renewed::Forced | Renewed::Partial => votes.no.push((number, ())),
         };
         let (all, rest) = self.decide(renewals.len(), pending, vote, Votes::owned).await;
         detach(rest);
@@ -266,6 +270,18 @@ impl<S: Voter> Store for Quorum<S> {
 
     fn refuses_force(&self) -> Option<&'static str> {
         Some(NO_FORCE)
+    }
+
+    async fn give(&self, _: &Giving, _: Deadline) -> Result<bool, StoreError> {
+        Err(StoreError::never(BackendError::new(NO_TICKETS)))
+    }
+
+    async fn adopt(&self, _: &Adoption, _: Deadline) -> Result<Option<Grant>, StoreError> {
+        Err(StoreError::never(BackendError::new(NO_TICKETS)))
+    }
+
+    fn refuses_tickets(&self) -> Option<&'static str> {
+        Some(NO_TICKETS)
     }
 
     fn refuses_sharing(&self) -> Option<&'static str> {

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use super::seen::SHARED;
 use super::{
-    Anchor, Answer, Answers, Ask, Events, Forced, Release, Released, Renewal, Renewed, Seen, Store, StoreError,
-    exactly_one,
+    Adoption, Anchor, Answer, Answers, Ask, Events, Forced, Giving, Grant, Release, Released, Renewal, Renewed, Seen,
+    Store, StoreError, exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
 use crate::share::Share;
+use crate::timing::CLAIM;
 use crate::token::Token;
 use ::redis::{Cmd, RedisWrite, Value};
 
@@ -36,6 +37,7 @@ pub(crate) mod sentinel;
 pub(crate) mod servers;
 #[cfg(test)]
 mod tests;
+mod tickets;
 mod verb;
 mod vote;
 mod voter;
@@ -153,6 +155,8 @@ impl Verb for Ask {
 
     async fn send(store: &RedisStore, asks: &[Self], deadline: Deadline) -> Answers<Answer> {
         let is_shared = asks.iter().any(Verb::is_shared);
+        // Tasks alone ask so, each for itself.
+        let replaces = asks.iter().any(|ask| ask.replaces);
         let arguments = |link: &Link, command: &mut Cmd| {
             for ask in asks {
                 lock_keys(command, &ask.key, is_shared);
@@ -165,6 +169,9 @@ impl Verb for Ask {
                 }
                 command.arg(u8::from(ask.wait)).arg(ask.fences).arg(not_after);
             }
+            if replaces {
+                command.arg(millis(CLAIM));
+            }
             if let Some(tag) = asks.first().and_then(|ask| link.shard_tag(&ask.key)) {
                 command.arg(tag);
             }
@@ -172,7 +179,11 @@ impl Verb for Ask {
         let queued = asks.first().filter(|ask| ask.wait).map(|ask| &*ask.key);
         let outgoing = |command| Outgoing::waiting(command, queued);
         let keys = (asks.first().map_or("", |ask| &ask.key), keys_per_lock(is_shared) * asks.len());
-        let script = if is_shared { &scripts::SHARED_ASK } else { &scripts::ASK };
+        let script = match (is_shared, replaces) {
+            (true, _) => &scripts::SHARED_ASK,
+            (false, true) => &scripts::REPLACE,
+            (false, false) => &scripts::ASK,
+        };
         let mut called = store.run_as(outgoing, script, keys, arguments, deadline).await?;
         let reply = Reply::read(called.take_value()).ok_or_else(StoreError::no_answer)?;
         let (drift, node) = (called.link.drift, called.live.node());
@@ -273,6 +284,14 @@ impl Store for RedisStore {
 
     async fn force(&self, key: &str, deadline: Deadline) -> Result<Forced, StoreError> {
         self.force_out(key, deadline).await
+    }
+
+    async fn give(&self, giving: &Giving, deadline: Deadline) -> Result<bool, StoreError> {
+        self.put_ticket(giving, deadline).await
+    }
+
+    async fn adopt(&self, adoption: &Adoption, deadline: Deadline) -> Result<Option<Grant>, StoreError> {
+        self.take_ticket(adoption, deadline).await
     }
 
     async fn heartbeat(&self, deadline: Deadline) {

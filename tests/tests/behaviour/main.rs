@@ -21,8 +21,10 @@ mod permits;
 mod reach;
 mod readers;
 mod reentry;
+mod replace;
 mod several_keys;
 mod spawned;
+mod tickets;
 mod times;
 mod tries;
 mod waiting;
@@ -41,6 +43,11 @@ const LONG: Duration = Duration::from_secs(10);
 /// The lock can be had right now.
 async fn is_free(manager: &LockManager, key: &str) -> bool {
     manager.lock("p", key).try_acquire().await.unwrap().is_some()
+}
+
+/// Waits until the lock can be had.
+async fn comes_free(manager: &LockManager, key: &str) {
+    manager.lock("p", key).timeout(LONG).acquire().await.unwrap().release().await.unwrap();
 }
 
 /// Whether a lock can't be shared here. Then the refusal comes before anything is sent.

@@ -12,6 +12,7 @@ mod lingering;
 mod lost_holds;
 mod managers;
 mod names;
+mod replacing;
 mod several_keys;
 
 use axum::http::StatusCode;

@@ -7,7 +7,7 @@ use crate::mistakes::Mistakes;
 
 const OPTIONS: &str = "
     prefix  key  keys  timeout_ms  timeout_s  timeout  expire_ms  expire_s  expire  linger_ms  linger_s  linger  renew
-    mode  permits  max_hold_ms  max_hold_s  max_hold  at_least_ms  at_least_s  at_least  on_fail  on_lost  manager
+    mode  permits  max_hold_ms  max_hold_s  max_hold  at_least_ms  at_least_s  at_least  on_fail  on_lost  on_busy  manager
     guard  fenced  proxy  crate
 ";
 
@@ -68,6 +68,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("max_concurrent", "permits"),
     ("name", "prefix"),
     ("read", "mode = \"read\""),
+    ("replace", "on_busy = \"replace\""),
     ("semaphore", "permits"),
     ("shared", "mode = \"read\""),
     ("ttl", "expire"),

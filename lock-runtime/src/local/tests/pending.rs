@@ -26,7 +26,17 @@ async fn held() -> (LockManager, LockGuard, Arc<Slot>) {
 
 fn ask(token: &Token, wait: bool) -> Ask {
     let (key, give_up) = ("p:k".into(), Deadline::after(CLAIM));
-    Ask { key, token: token.clone(), share: None, claim: CLAIM, wait, fences: 0, give_up, cause: Cause::Task }
+    Ask {
+        key,
+        token: token.clone(),
+        share: None,
+        claim: CLAIM,
+        wait,
+        replaces: false,
+        fences: 0,
+        give_up,
+        cause: Cause::Task,
+    }
 }
 
 fn busy(owner: Token, endless: bool) -> Busy {

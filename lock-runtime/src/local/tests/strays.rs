@@ -18,7 +18,17 @@ async fn granted_to_nobody(share: Option<Share>) -> (LockManager, LockManager, T
     let beside = LockManager::builder().in_memory_with(&locks).unwrap();
     let (token, give_up) = (locks.core().next_token(false, share), Deadline::after(CLAIM));
     let (key, token_asked) = ("p:k".into(), token.clone());
-    let ask = Ask { key, token: token_asked, share, claim: CLAIM, wait: false, fences: 0, give_up, cause: Cause::Task };
+    let ask = Ask {
+        key,
+        token: token_asked,
+        share,
+        claim: CLAIM,
+        wait: false,
+        replaces: false,
+        fences: 0,
+        give_up,
+        cause: Cause::Task,
+    };
     let answer = exactly_one(locks.core().store().ask(&[ask], give_up).await).unwrap();
     assert!(matches!(answer, Answer::Granted(_)));
     assert!(beside.lock("p", "k").try_acquire().await.unwrap().is_none());

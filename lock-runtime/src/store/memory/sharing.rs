@@ -64,6 +64,11 @@ impl Sharing {
         self.forced.is_none() && self.leases.iter().any(|lease| lease.token == *token)
     }
 
+    /// Whether `token` shared the lock that was released by force.
+    fn is_forced_from(&self, token: &Token) -> bool {
+        self.forced.is_some() && self.leases.iter().any(|lease| lease.token == *token)
+    }
+
     fn ends_first(&self) -> Option<&Lease> {
         self.leases.iter().min_by_key(|lease| lease.until.remaining())
     }
@@ -161,7 +166,7 @@ impl Shared {
         self.refuse(ask, now, pushes)
     }
 
-    fn grant_of(&self, key: &str, token: &Token) -> Grant {
+    pub(super) fn grant_of(&self, key: &str, token: &Token) -> Grant {
         let now = Moment::now();
         let leases = self.locks.get(key).map_or(&[][..], |lock| &lock.sharing.leases);
         let left = leases.iter().find(|lease| lease.token == *token).map(|lease| lease.until.remaining_at(now));
@@ -258,10 +263,20 @@ impl Shared {
         true
     }
 
+    /// Puts the token `to` in the place of the shared lease of `from`, until then.
+    pub(super) fn change_share(&mut self, key: &str, from: &Token, to: &Token, until: Deadline) -> bool {
+        let leases = self.locks.get_mut(key).map_or(&mut [][..], |lock| &mut lock.sharing.leases);
+        let Some(lease) = leases.iter_mut().find(|lease| lease.token == *from) else { return false };
+        (lease.until, lease.token) = (until, to.clone());
+        true
+    }
+
     /// `shared_renew.lua`.
     pub(super) fn renew_share(&mut self, renewal: &Renewal) -> Renewed {
         if !self.has_share(&renewal.key, &renewal.token) {
-            return Renewed::NotOwned;
+            let sharing = self.locks.get(&renewal.key).map(|lock| &lock.sharing);
+            let is_forced = sharing.is_some_and(|sharing| sharing.is_forced_from(&renewal.token));
+            return if is_forced { Renewed::Forced } else { Renewed::NotOwned };
         }
         let now = Moment::now();
         let leases = self.locks.get_mut(&renewal.key).map_or(&mut [][..], |lock| &mut lock.sharing.leases);
@@ -272,8 +287,12 @@ impl Shared {
     }
 
     /// force.lua, for a lock that nobody has alone.
-    pub(super) fn force_shared(&mut self, key: &Arc<str>, pushes: &mut Vec<Push>) -> Forced {
+    pub(super) fn force_shared(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) -> Forced {
         let Some(lock) = self.locks.get_mut(key).filter(|lock| !lock.sharing.is_none()) else { return Forced::Free };
+        lock.sharing.leases.retain(|lease| !lease.token.is_ticket());
+        if lock.sharing.is_none() {
+            return self.take_at_once(key, caller, pushes);
+        }
         lock.sharing.forced.get_or_insert_with(|| Deadline::after(CLAIM));
         for (_, token) in lock.sharing.leases() {
             if let Some(listener) = self.listener(&token) {

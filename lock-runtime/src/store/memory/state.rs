@@ -155,6 +155,9 @@ impl Shared {
         if ask.give_up.has_passed() && ask.wait {
             return Answer::Late;
         }
+        if ask.replaces {
+            return self.replace(ask, pushes);
+        }
         if ask.share.is_some() {
             return self.ask_for_share(ask, now, pushes);
         }
@@ -266,6 +269,7 @@ impl Shared {
                 self.set(&renewal.key, &renewal.token, now, longer.remaining_at(now));
                 Renewed::Until(Deadline::new(now, without_drift(renewal.lease)))
             }
+            Some((owner, _)) if owner == renewal.token.to_forced() => Renewed::Forced,
             _ => Renewed::NotOwned,
         }
     }
@@ -280,9 +284,12 @@ impl Shared {
         Some(Seen { owner, frees_in, sharing: lock.sharing.leases(), waiting })
     }
 
-    /// force.lua. Here all owners are tokens of managers.
-    pub(super) fn force(&mut self, key: &Arc<str>, pushes: &mut Vec<Push>) -> Forced {
-        let Some((owner, until)) = self.owner(key) else { return self.force_shared(key, pushes) };
+    /// force.lua. Here all owners are tokens of managers. `caller` is a token that reads the outcome from the answer.
+    pub(super) fn force(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) -> Forced {
+        let Some((owner, until)) = self.owner(key) else { return self.force_shared(key, caller, pushes) };
+        if owner.is_ticket() {
+            return self.take_at_once(key, caller, pushes);
+        }
         let (token, marked) = match owner.unforced() {
             Some(token) => (token, owner),
             None => (owner.clone(), owner.to_forced()),

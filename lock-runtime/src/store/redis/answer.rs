@@ -5,9 +5,10 @@ use std::time::Duration;
 use redis::Value;
 
 use super::reply::{self, integer, items, text};
+use crate::BackendError;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::observe;
-use crate::store::{Anchor, Answer, Ask, Busy, Grant, NodeId, Release, Released, Renewal, Renewed, StoreError};
+use crate::store::{Anchor, Answer, Ask, Busy, Grant, NodeId, Reach, Release, Released, Renewal, Renewed, StoreError};
 use crate::token::Token;
 
 /// Rule 7: the deadline is counted from the instant before the command was sent. `lease` is the part of the lease that is
@@ -56,6 +57,23 @@ pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<An
         [Value::Int(-1)] => Ok(Answer::Late),
         [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
         _ => Err(StoreError::no_answer()),
+    }
+}
+
+/// Reads the answer of `adopt.lua`. `None` when the ticket is over, or was adopted.
+pub(super) fn read_adopted(answer: Value, ask: &Ask, anchor: Anchor) -> Result<Option<Grant>, StoreError> {
+    if let Value::Array(fields) = &answer
+        && *fields == [Value::Int(0)]
+    {
+        return Ok(None);
+    }
+    match read_answer(answer, ask, anchor)? {
+        Answer::Granted(grant) => Ok(Some(grant)),
+        Answer::Busy(_) => Err(StoreError::no_answer()),
+        Answer::Late => {
+            let problem = BackendError::new("the server came to the adoption too late");
+            Err(StoreError { out_of_time: true, reach: Reach::Refused, ..StoreError::later(problem) })
+        }
     }
 }
 
@@ -115,6 +133,7 @@ pub(super) fn read_renewed(
 ) -> Result<Renewed, StoreError> {
     match answer {
         Value::Int(1) => Ok(Renewed::Until(Deadline::new(sent, drift.trusted(renewal.lease)))),
+        Value::Int(2) => Ok(Renewed::Forced),
         Value::Int(_) => Ok(Renewed::NotOwned),
         other => Err(reply::error_of_one(other)),
     }

@@ -8,6 +8,7 @@ use super::answer::{read_freed, read_released};
 use super::link::{Called, Link, Outgoing};
 use super::reply::items;
 use super::scripts::{self, Script};
+use super::tickets::add_capacity;
 use super::verb::{Kind, Verb, one_by_one};
 use super::{RedisStore, helper_key, keys_per_lock, lock_keys, millis};
 use crate::clock::{Deadline, Drift, Moment};
@@ -169,8 +170,8 @@ impl RedisStore {
         let answers = items(value).map_err(|_| StoreError::no_answer())?;
         let read = |(answer, release)| {
             let mut released = read_released(answer, release, sent, clock)?;
-            // The release was sent before, and may have taken effect then.
-            released.owned |= repeated;
+            // The release was sent before, and may have taken effect then. Of a lock that was given away the ticket is still to come.
+            released.owned |= repeated && release.or_ticket.is_none();
             if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| link.replicas.is_some()) {
                 // Rule 16: a grant whose deadline has passed is confirmed before use. The replicas have not confirmed this one.
                 grant.until = Deadline::after(Duration::ZERO);
@@ -232,10 +233,7 @@ fn rest_arguments(command: &mut Cmd, releases: &[Release], drift: Drift) {
     for release in releases {
         let rest = release.kept_until.as_ref().map_or(Duration::ZERO, |until| until.remaining());
         command.arg(release.token.as_str());
-        match release.share {
-            Some(share) => command.arg(share.capacity()),
-            None => command.arg(""),
-        };
+        add_capacity(command, release.share);
         command.arg(millis(drift.lease_for(rest)));
     }
 }

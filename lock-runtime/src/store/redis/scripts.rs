@@ -1,5 +1,6 @@
 //! The Lua scripts, each in a file of `scripts/`. A line `-- include queue.lua` stands for the code that they
-//! share, and in that code a line `-- include shared.lua` for its part about shared leases.
+//! share, and in that code a line `-- include shared.lua` for its part about shared leases. `-- include take.lua` stands for
+//! what the scripts share that take a lock from its owner.
 
 use std::sync::LazyLock;
 
@@ -22,26 +23,31 @@ macro_rules! script {
 pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "f86c78c0e12ef79172b9de493246f0c83817423b");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
 pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "7db7f84c176875df25628cc6d84027b9da9287de");
-pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "3fdb158c2d65bb050ba481ef44c76dc58a751a2b");
+pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "92de722b40f7aaeb8d2805f24b91ce7c2a595cff");
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "ae6841f1d9870a48950c2766f49e1143d9c6ccbf");
 pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "078f4aab26a74123a1475c3221df000c2965ce75");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "2898aa7ce6b1c975881ecae7b2afc0847e535c7d");
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "138762e0780cb603fbcabcf18bdaf5cceb7d3003");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "3d5dd3ad12a6dafcc38eceae6c815a58bf500a6e");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "aa54691ff4afcaab7e9a842f6ca1d6cd6f9b5406");
 pub(super) static SHARED_ASK: LazyLock<Script> =
     script!(9, "shared_ask.lua", "165611356fdfb934832a6a4edfa83a8fad1a3e47");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
     script!(10, "shared_release.lua", "15118ddc48f8f27baffac10286c9a17150c8bcc2");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "2583c6e437c28719c5772c0e1d75201a03427b47");
+    script!(11, "shared_renew.lua", "ec785a5b332a93584b65c86b47a54bbe638ef7b9");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
     script!(12, "shared_draw.lua", "a0df19e44bd433680ab0dc4d455686f583a01ff7");
 
 pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "01be82a26b5c8d9b776097e68e698ab3675a57e2");
 
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "51cb8d7cb7ff1a8dfb3b6148af4293248fc2657d");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "a843764daa059b92020257f3bbd583481c311009");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "aecbac547587ab7169cc061cbcb75684653054da");
+
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {
         let text = file.replacen("-- include queue.lua\n", include_str!("scripts/queue.lua"), 1);
+        let text = text.replacen("-- include take.lua\n", include_str!("scripts/take.lua"), 1);
         let text = text.replacen("-- include shared.lua\n", include_str!("scripts/shared.lua"), 1);
         Self { text, digest, number }
     }
@@ -118,6 +124,9 @@ mod tests {
             &SHARED_RENEW,
             &SHARED_DRAW,
             &REST,
+            &TICKET,
+            &ADOPT,
+            &REPLACE,
         ] {
             let digest = sha1_smol::Sha1::from(&script.text).digest().to_string();
             assert_eq!(script.digest, digest, "the digest of script {} is now {digest}", script.number);

@@ -17,7 +17,17 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef.7@me";
 
 fn ask(fences: u32) -> Ask {
     let (key, token, claim) = ("p:k".into(), Token::foreign(TOKEN), Duration::from_secs(2));
-    Ask { key, token, share: None, claim, wait: true, fences, give_up: Deadline::after(claim), cause: Cause::Task }
+    Ask {
+        key,
+        token,
+        share: None,
+        claim,
+        wait: true,
+        replaces: false,
+        fences,
+        give_up: Deadline::after(claim),
+        cause: Cause::Task,
+    }
 }
 
 fn release(key: &str, asks_again: bool) -> Release {

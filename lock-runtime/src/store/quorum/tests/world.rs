@@ -13,8 +13,8 @@ use crate::store::memory::MemoryStore;
 use crate::store::server_age::{Age, Sighting};
 use crate::store::voter::{Eligibility, Voter};
 use crate::store::{
-    Answer, Answers, Ask, Cause, Events, Forced, Reach, Release, Released, Renewal, Renewed, Seen, Store, StoreError,
-    exactly_one,
+    Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Grant, Reach, Release, Released, Renewal, Renewed,
+    Seen, Store, StoreError, exactly_one,
 };
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -143,6 +143,14 @@ impl Store for Shared {
 
     async fn inspect(&self, key: &str, by: Deadline) -> Result<Option<Seen>, StoreError> {
         self.play(by, async || self.store.inspect(key, by).await).await
+    }
+
+    async fn give(&self, giving: &Giving, by: Deadline) -> Result<bool, StoreError> {
+        self.play(by, async || self.store.give(giving, by).await).await
+    }
+
+    async fn adopt(&self, adoption: &Adoption, by: Deadline) -> Result<Option<Grant>, StoreError> {
+        self.play(by, async || self.store.adopt(adoption, by).await).await
     }
 
     async fn force(&self, key: &str, by: Deadline) -> Result<Forced, StoreError> {
@@ -279,5 +287,15 @@ pub(super) fn by() -> Deadline {
 
 pub(super) fn ask(token: &str) -> Ask {
     let (token, give_up) = (Token::foreign(token), Deadline::after(Duration::from_mins(1)));
-    Ask { key: KEY.into(), token, share: None, claim: CLAIM, wait: true, fences: 0, give_up, cause: Cause::Task }
+    Ask {
+        key: KEY.into(),
+        token,
+        share: None,
+        claim: CLAIM,
+        wait: true,
+        replaces: false,
+        fences: 0,
+        give_up,
+        cause: Cause::Task,
+    }
 }

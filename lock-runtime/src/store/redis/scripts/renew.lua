@@ -8,7 +8,7 @@
 --
 -- KEYS  per lease: lock
 -- ARGV  per lease: token, lease in ms; then `arm` to arm the alarms
--- Returns { answer… }, an answer being 1 (owned, for at least that long), 0 (not owned), or a message
+-- Returns { answer… }, an answer being 1 (owned, for at least that long), 0 (not owned), 2 (released by force, rule 21), or a message
 
 local replies = {}
 for i = 1, #KEYS do
@@ -16,7 +16,7 @@ for i = 1, #KEYS do
   if type(owner) == 'table' then
     replies[i] = string.find(owner.err, '^WRONGTYPE') and 0 or owner.err
   elseif owner ~= ARGV[2 * i - 1] then
-    replies[i] = 0
+    replies[i] = owner == ARGV[2 * i - 1] .. '|forced' and 2 or 0
   else
     local done = redis.pcall('PEXPIRE', KEYS[i], ARGV[2 * i], 'GT')
     if done == 0 then

@@ -11,9 +11,14 @@ local shares = shares()
 
 local function renew(lock, member, lease)
   local shared = shares.of(lock)
-  local ends = value_of(lock) == SHARED and call_or(false, 'ZSCORE', shared, member)
+  local value = value_of(lock)
+  local is_forced = value == SHARED .. FORCED
+  local ends = (value == SHARED or is_forced) and call_or(false, 'ZSCORE', shared, member)
   if not ends or tonumber(ends) <= math.floor(now() / 1000) then
     return 0
+  end
+  if is_forced then
+    return 2
   end
   local wanted, last = shares.end_of(lease), redis.call('ZRANGE', shared, -1, -1, 'WITHSCORES')[2]
   local till = number(math.max(wanted, last))

@@ -1,0 +1,226 @@
+//! How a task adopts a lock that waits for its adopter (rule 24).
+//!
+//! The adopter has the lock as soon as the store has put its token in the place of the ticket. Only then it takes the turn in the slot of
+//! the lock. So a ticket that is over costs the tasks that wait here nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::core::Core;
+use super::hold::Hold;
+use super::schedule::ScheduleKeys;
+use super::slot::Slot;
+use super::turn::Turn;
+use crate::LockError;
+use crate::clock::{Deadline, Moment};
+use crate::lock::{Adopted, Attempt, ResolvedRequest};
+use crate::loss_reason::LossReason;
+use crate::observe::metrics;
+use crate::protocol::{Adoption, Ask, Cause, Grant, Reach, Release, Retry, StoreError};
+use crate::store::Store as _;
+use crate::timing::{ASK_BACKOFF, CLAIM, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
+use crate::token::Token;
+
+/// Adopts the lock of `ticket`. It waits for nobody: [`LockError::Lost`] when the ticket is over, or was adopted.
+pub(crate) async fn adopt(core: &Arc<Core>, request: &ResolvedRequest, ticket: &Token) -> Result<Hold, LockError> {
+    let attempt = Attempt::new(request, core.settings().command_timeout, Moment::now);
+    if core.is_inherited() {
+        return Err(LockError::Forked { key: request.key.to_string() });
+    }
+    let mut adopter = Adopter::new(core, request);
+    let mut failures = 0;
+    loop {
+        if core.is_closed() {
+            return Err(LockError::ShutDown { key: request.key.to_string() });
+        }
+        let sent = Moment::now();
+        let most = core.settings().command_timeout.min(UNUSED_LEASE_KEPT_FOR);
+        match adopter.ask(request, ticket, attempt.by().min_at(Deadline::new(sent, most), sent)).await {
+            Ok(Some(grant)) => return adopter.start(request, &grant, sent),
+            Ok(None) => return Err(lost(request, false)),
+            Err(error) => {
+                failures += 1;
+                let pause = ASK_BACKOFF.pause(failures);
+                if error.retry == Retry::Never || attempt.by().remaining() <= pause {
+                    return Err(error.of_lock(&request.key));
+                }
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+}
+
+fn lost(request: &ResolvedRequest, forced: bool) -> LockError {
+    LockError::Lost { key: request.key.to_string(), completed: false, forced, max_hold: None }
+}
+
+/// The token of a task that adopts a lock. Dropping it withdraws what the store may have granted to the token.
+#[derive(Debug)]
+struct Adopter {
+    slot: Arc<Slot>,
+    token: Token,
+    claim: Duration,
+    /// Whether the store may have granted the lock to the token.
+    may_stand: bool,
+    /// Whether a task has the lock by now.
+    is_done: bool,
+}
+
+impl Adopter {
+    fn new(core: &Arc<Core>, request: &ResolvedRequest) -> Self {
+        let token = core.next_token(request.may_linger(), request.share);
+        // Others may have to be kept out from the start.
+        let claim = if request.at_least().is_zero() { request.lease().min(CLAIM) } else { request.lease() };
+        let slot = core.table().slot_for_adopter(core, request, &token);
+        Self { slot, token, claim, may_stand: false, is_done: false }
+    }
+
+    /// Asks the store once. The token is the same each time: an adoption whose answer was lost is found to be done.
+    async fn ask(
+        &mut self,
+        request: &ResolvedRequest,
+        ticket: &Token,
+        by: Deadline,
+    ) -> Result<Option<Grant>, StoreError> {
+        let ask = Ask {
+            key: Arc::clone(&request.key),
+            token: self.next_token(),
+            share: request.share,
+            claim: self.claim,
+            wait: false,
+            replaces: false,
+            fences: u32::from(request.fenced),
+            give_up: by,
+            cause: Cause::Task,
+        };
+        let before = std::mem::replace(&mut self.may_stand, true);
+        let awaited = AwaitedAdoption::begin(&self.slot, ask.withdrawal());
+        let core = &self.slot.core;
+        let answer = core.store().adopt(&Adoption { ask, ticket: ticket.clone() }, by).await;
+        if !awaited.on_answer() {
+            // The keeper has withdrawn the token.
+            return Ok(None);
+        }
+        match &answer {
+            Ok(Some(_)) => core.note_answer(),
+            Ok(None) => self.may_stand = false,
+            Err(error) => self.may_stand = before || error.reach != Reach::Unsent,
+        }
+        answer
+    }
+
+    fn next_token(&mut self) -> Token {
+        mutant!(AdoptedUnderNewToken => if self.may_stand {
+            self.token = self.slot.core.next_token(false, self.slot.share);
+        });
+        self.token.clone()
+    }
+
+    /// Starts the hold on what the store has granted to an ask of that time.
+    fn start(mut self, request: &ResolvedRequest, grant: &Grant, sent: Moment) -> Result<Hold, LockError> {
+        let Some(turn) = self.take_turn(request, grant, sent) else {
+            return Err(lost(request, self.slot.ask(|lock| lock.was_forced(&self.token))));
+        };
+        self.is_done = true;
+        let now = Moment::now();
+        let handle = Hold::start(&turn, request, now).ok_or_else(|| lost(request, false))?;
+        metrics::waited(request.prefix(), sent.elapsed());
+        Ok(Hold::new(turn, handle, request.body))
+    }
+
+    /// Takes the turn together with the lease. `None` when the lease is over by now, or another lease is younger.
+    fn take_turn(&self, request: &ResolvedRequest, grant: &Grant, sent: Moment) -> Option<Turn> {
+        let Self { slot, token, claim, .. } = self;
+        loop {
+            let leases = slot.leases.as_ref();
+            match slot.step(|lock, out| lock.adopt(token, *claim, request, grant, sent, leases, &**slot, out)) {
+                Adopted::Turn(id, withdrawal) => return Some(slot.core.seized_turn(slot, id, withdrawal)),
+                Adopted::Over => return None,
+                // The store gave the lock to this adopter after that lease: it has ended there.
+                Adopted::Beside(other) => slot.core.revoke(slot, Some(&other), LossReason::NotKnown),
+            }
+        }
+    }
+}
+
+impl Drop for Adopter {
+    fn drop(&mut self) {
+        let Self { slot, token, claim, .. } = self;
+        if self.is_done {
+            return;
+        }
+        let _ = slot.note_release_done(token);
+        if self.may_stand {
+            slot.core.withdraw(Release::withdrawal(&slot.key, token, *claim));
+        }
+        slot.release_forced(token);
+    }
+}
+
+impl Core {
+    /// A release that goes on in the background when it is dropped before its answer.
+    pub(crate) fn repeat_if_dropped(self: &Arc<Self>, release: Release) -> RepeatedRelease {
+        RepeatedRelease { core: Arc::clone(self), release, is_answered: false }
+    }
+}
+
+/// A release that is not that of a hold here. Dropping it has the release repeated in the background.
+#[derive(Debug)]
+pub(crate) struct RepeatedRelease {
+    core: Arc<Core>,
+    release: Release,
+    is_answered: bool,
+}
+
+impl RepeatedRelease {
+    pub(crate) fn release(&self) -> &Release {
+        &self.release
+    }
+
+    pub(crate) fn on_answer(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for RepeatedRelease {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.core.release_later(self.release.clone());
+        }
+    }
+}
+
+/// An adoption whose answer its task has to read in time. The keeper withdraws it otherwise (rule L8 says the same of a release).
+struct AwaitedAdoption {
+    slot: Arc<Slot>,
+    /// Its number in the schedule. `None` when the store needs no waiting.
+    number: Option<u64>,
+}
+
+impl AwaitedAdoption {
+    fn begin(slot: &Arc<Slot>, withdrawal: Release) -> Self {
+        let core = &slot.core;
+        let number = (!core.store().is_immediate()).then(|| {
+            let patience = core.settings().command_timeout.min(UNUSED_LEASE_KEPT_FOR) + TURN_PATIENCE;
+            let by = Deadline::after(patience).on_timer();
+            core.schedule().begin_release(slot, withdrawal, by, ScheduleKeys::default())
+        });
+        Self { slot: Arc::clone(slot), number }
+    }
+
+    /// Returns whether the task is in time.
+    fn on_answer(mut self) -> bool {
+        self.end()
+    }
+
+    fn end(&mut self) -> bool {
+        self.number.take().is_none_or(|number| self.slot.core.schedule().end_release(number))
+    }
+}
+
+impl Drop for AwaitedAdoption {
+    fn drop(&mut self) {
+        // Its adopter withdraws the token.
+        self.end();
+    }
+}

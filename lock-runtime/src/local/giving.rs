@@ -1,0 +1,118 @@
+//! A hold whose lock is given away: it ends without a release, and the lock waits for its adopter (rule 24).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::handle::HoldHandle;
+use super::hold::Hold;
+use super::slot::Slot;
+use crate::LockError;
+use crate::clock::{Deadline, Moment};
+use crate::lock::{EndedHold, ReleaseDone};
+use crate::loss_reason::LossReason;
+use crate::protocol::{Giving, Release};
+use crate::store::Store as _;
+use crate::timing::CLAIM;
+use crate::token::Token;
+
+impl Hold {
+    /// Puts a ticket in the place of the hold's token, and keeps the lock for so long. The hold ends at once: a task that waits here asks
+    /// the store. Returns the ticket.
+    pub(crate) async fn give_away(mut self, kept_for: Duration) -> Result<Token, LockError> {
+        let (handle, now) = (self.handle().clone(), Moment::now());
+        let Some(turn) = self.take_turn() else { return Err(handle.lost_error(false)) };
+        let slot = turn.slot();
+        let (ended, release) = slot.step(|lock, _| lock.end_given(turn.id(), &**slot, now));
+        let hold = ended.hold;
+        handle.end_counting();
+        let Some(release) = release else {
+            let lost = handle.lost_error(false);
+            turn.conclude(ended, |stale, hold| self.release_lost(stale, hold));
+            return Err(lost);
+        };
+        let pending = PendingGift::begin(turn.slot(), release, kept_for);
+        drop(turn);
+        let deadline = Deadline::new(now, handle.core().settings().command_timeout);
+        let given = handle.core().store().give(&pending.giving, deadline).await;
+        if given.map_err(|error| error.of_lock(handle.key()))? {
+            Ok(pending.on_given())
+        } else {
+            Err(pending.on_lost(&handle, hold))
+        }
+    }
+}
+
+impl HoldHandle {
+    /// Refuses to give the hold away where that has no meaning.
+    pub(crate) fn check_gift(&self, kept_for: Duration) -> Result<(), LockError> {
+        if let Some(reason) = self.core().store().refuses_tickets() {
+            return Err(LockError::setting("ticket", reason));
+        }
+        if self.is_of_reader() {
+            return Err(LockError::setting(
+                "ticket",
+                "a reader can't be given away: the readers of a process have one lease",
+            ));
+        }
+        self.core().settings().check_lease("ticket", kept_for)
+    }
+}
+
+/// A lock that is on its way to its ticket. Dropping it leaves neither of the two: whether the store has put the ticket is not known.
+#[derive(Debug)]
+struct PendingGift {
+    slot: Arc<Slot>,
+    giving: Giving,
+    release: Release,
+    is_answered: bool,
+}
+
+impl PendingGift {
+    fn begin(slot: &Arc<Slot>, release: Release, kept_for: Duration) -> Self {
+        let Release { key, token, share, .. } = release.clone();
+        let ticket = slot.core.new_ticket(share);
+        let giving = Giving { key, token, share, ticket, kept_for };
+        Self { slot: Arc::clone(slot), giving, release, is_answered: false }
+    }
+
+    fn on_given(mut self) -> Token {
+        self.is_answered = true;
+        self.end_use();
+        self.giving.ticket.clone()
+    }
+
+    fn on_lost(mut self, handle: &HoldHandle, hold: Option<EndedHold>) -> LockError {
+        self.is_answered = true;
+        let lost = handle.lost_error(false);
+        self.end_use();
+        if let Some(hold) = hold {
+            self.slot.core.note_loss(&self.slot.key, EndedHold { reason: LossReason::NotKnown, ..hold });
+        }
+        lost
+    }
+
+    /// Nothing uses the token any more. What the store may have granted under it meanwhile is withdrawn.
+    fn end_use(&self) {
+        let Self { slot, release, .. } = self;
+        if matches!(slot.note_release_done(&release.token), ReleaseDone::Done { may_be_granted_again: true, .. }) {
+            slot.core.withdraw(Release::withdrawal(&release.key, &release.token, release.claim));
+        }
+        slot.release_forced(&release.token);
+    }
+}
+
+impl Drop for PendingGift {
+    fn drop(&mut self) {
+        if self.is_answered {
+            return;
+        }
+        mutant!(GiftLeft => return);
+        self.end_use();
+        // Rule 24: first the token, and then the ticket. A command that comes after the first of these finds no token.
+        let Self { slot, giving, release, .. } = self;
+        let ticket_until = Deadline::after(giving.kept_for).later_by(CLAIM);
+        let repeat_until = release.repeat_until.max_at(ticket_until, Moment::now());
+        let or_ticket = Some(Box::new(giving.ticket.clone()));
+        slot.core.release_later(Release { or_ticket, repeat_until, contended: true, ..release.clone() });
+    }
+}

@@ -1,0 +1,193 @@
+//! A lock that the newest takes from its holder, in many worlds: who has it next, and when.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fastrand::Rng;
+use server_model::ModelServer;
+use tokio::time::{Instant, sleep};
+
+use super::network::{Conditions, Network};
+use super::process::connect;
+use super::seeded::Bug;
+use super::time::Simulated;
+use crate::mutants::{Mutant, Seeded};
+use crate::{LockError, LockManager, OnBusy};
+
+/// In how many worlds a bug has to show.
+const WORLDS: u64 = 300;
+/// More than all messages take, to and fro.
+const SOON: Duration = Duration::from_secs(2);
+const WAIT: Duration = Duration::from_secs(20);
+const LEASE: Duration = Duration::from_secs(30);
+
+/// What a world showed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shown {
+    overlap: bool,
+    /// Whether a task that only waited had the lock before the newest.
+    overtaken: bool,
+    /// How long the newest waited.
+    after: Duration,
+    /// Whether the holder's error says what happened.
+    told: bool,
+}
+
+/// Says that a body runs, and that it is dropped.
+struct Body<'a>(&'a AtomicBool);
+
+impl<'a> Body<'a> {
+    fn begin(is_running: &'a AtomicBool) -> (Self, bool) {
+        let overlap = is_running.swap(true, Ordering::SeqCst);
+        (Self(is_running), overlap)
+    }
+}
+
+impl Drop for Body<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+/// A body holds the lock and never ends. Tasks wait for the lock, one of them in the process of the newest, and then the newest comes.
+async fn play(seed: u64, bug: Option<Bug>) -> Shown {
+    let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
+    let mut random = Rng::with_seed(seed);
+    let mut server = ModelServer::new();
+    for (from, to) in bug.map(Bug::patches).unwrap_or_default() {
+        server.patch(from, to);
+    }
+    let (_time, network) = (Simulated::begin(), Network::new(server, 1.0, random.fork()));
+    let (one, other, newest) = (connect(&network, "p"), connect(&network, "q"), connect(&network, "r"));
+    for manager in [&one, &other, &newest] {
+        manager.inspect("k", &1).await.unwrap();
+    }
+    // In some worlds an answer takes so long that the keeper repeats what was asked.
+    let most = if random.bool() { 4000 } else { 150_000 };
+    let delay = Duration::from_micros(random.u64(50..most));
+    network.set_conditions(Conditions { delay, ..Conditions::default() });
+    let is_beside = random.u8(..4) == 0;
+    let holder = if is_beside { &newest } else { &one };
+    let is_running = AtomicBool::new(false);
+    let order = Mutex::new(Vec::new());
+    let overlaps = AtomicBool::new(false);
+    let began = AtomicBool::new(false);
+    let body = |name: &'static str, ends: bool| {
+        let (is_running, overlaps, order, began) = (&is_running, &overlaps, &order, &began);
+        async move {
+            let (_body, overlap) = Body::begin(is_running);
+            overlaps.fetch_or(overlap, Ordering::SeqCst);
+            order.lock().unwrap().push(name);
+            began.store(true, Ordering::SeqCst);
+            if !ends {
+                std::future::pending::<()>().await;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let request = |manager: &LockManager| manager.lock("k", &0).timeout(WAIT).expire(LEASE);
+    let held = async { request(holder).run(body("holder", false)).await.unwrap_err() };
+    let begun = async || {
+        while !began.load(Ordering::SeqCst) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let waits = async |manager: &LockManager| {
+        begun().await;
+        request(manager).run(body("waiter", true)).await
+    };
+    let pause = Duration::from_micros(random.u64(0..600_000));
+    let replaces = async {
+        begun().await;
+        sleep(pause).await;
+        let start = Instant::now();
+        let outcome = request(&newest).on_busy(OnBusy::Replace).run(async {
+            let after = start.elapsed();
+            body("newest", true).await;
+            after
+        });
+        outcome.await.unwrap_or(WAIT)
+    };
+    let (error, after, there, beside) = tokio::join!(held, replaces, waits(&other), waits(&newest));
+    if bug.is_none() {
+        // The release of a holder beside the newest may reach the server first. Then the lock passes to who waits, and is taken again.
+        let is_replaced = |error: LockError| is_beside && matches!(error, LockError::Lost { forced: true, .. });
+        assert!(there.is_ok() || there.is_err_and(is_replaced), "SEED={seed}");
+        beside.unwrap();
+    }
+    let order = order.into_inner().unwrap();
+    Shown {
+        overlap: overlaps.load(Ordering::SeqCst),
+        overtaken: !is_beside && order.get(1) != Some(&"newest"),
+        after,
+        told: matches!(error, LockError::Lost { completed: false, forced: true, .. }),
+    }
+}
+
+fn shown(seed: u64, bug: Option<Bug>) -> Shown {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(LEASE * 3, play(seed, bug)).await.unwrap_or(NEVER) })
+}
+
+/// What is shown by a world that does not end: the holder is never told.
+const NEVER: Shown = Shown { overlap: false, overtaken: false, after: LEASE, told: false };
+
+#[test]
+fn the_newest_comes_first_when_the_holders_body_is_dropped_and_soon() {
+    for seed in 0..WORLDS {
+        if std::env::var("SEED").is_ok_and(|only| only != seed.to_string()) {
+            continue;
+        }
+        let shown = shown(seed, None);
+        assert!(!shown.overlap && !shown.overtaken && shown.told && shown.after < SOON, "SEED={seed}: {shown:?}");
+    }
+}
+
+/// A bug, where it is, and what shows the bug.
+type Case = (&'static str, Bug, &'static str, fn(&Shown) -> bool);
+
+const FIRST: &str = "a task that waits has the lock before the newest";
+const LATE: &str = "the newest waits for longer than 2 s";
+
+const CASES: [Case; 4] = [
+    (
+        "replace.lua puts the newest behind the others",
+        Bug::Scripts(&[("number(first and first - 1 or now())", "number(now())")]),
+        FIRST,
+        |shown| shown.overtaken,
+    ),
+    (
+        "replace.lua does not take the lock",
+        Bug::Scripts(&[(
+            "elseif not waits then\n      take(lock, queue, owner, stop, token)",
+            "end\n    if false then",
+        )]),
+        LATE,
+        |shown| shown.after > SOON,
+    ),
+    ("a late task takes the turn back from the newest", Bug::Code(Mutant::SeizedTurnIsTakenBack), FIRST, |shown| {
+        shown.overtaken
+    }),
+    ("the newest is repeated as one that waits", Bug::Code(Mutant::ReplacementRepeatedInQueue), LATE, |shown| {
+        shown.after > SOON
+    }),
+];
+
+#[test]
+fn each_bug_of_a_replacement_shows() {
+    for (name, bug, _, is_shown) in CASES {
+        assert!((0..WORLDS).any(|seed| is_shown(&shown(seed, Some(bug)))), "{name}: not seen");
+    }
+}
+
+#[test]
+fn the_docs_list_each_bug_of_a_replacement() {
+    let docs = include_str!("../../../docs/faults.md");
+    let (_, section) = docs.split_once("### Bugs of a replacement").unwrap();
+    let (section, _) = section.split_once("\n### ").unwrap_or((section, ""));
+    let rows: Vec<_> = section.lines().filter(|line| line.starts_with('|')).skip(2).collect();
+    assert_eq!(rows, CASES.map(|(name, _, shows, _)| format!("| {name} | {shows} |")));
+}

@@ -1,0 +1,76 @@
+//! Locks that wait for their adopters, and asks in place of an owner, in memory: `ticket.lua`, `adopt.lua`, `replace.lua`.
+
+use std::sync::Arc;
+
+use super::Push;
+use super::state::{Shared, Waiter};
+use crate::clock::{Deadline, Moment, without_drift};
+use crate::store::{Adoption, Answer, Ask, Forced, Giving, Grant};
+use crate::token::Token;
+
+impl Shared {
+    /// `ticket.lua`.
+    pub(super) fn give(&mut self, giving: &Giving) -> bool {
+        let Giving { key, token, ticket, kept_for, .. } = giving;
+        let until = Deadline::after(*kept_for);
+        self.change_owner(key, token, ticket, until) || self.owns(key, ticket)
+    }
+
+    /// `adopt.lua`.
+    pub(super) fn adopt(&mut self, adoption: &Adoption) -> Option<Grant> {
+        let Adoption { ask, ticket } = adoption;
+        let now = Moment::now();
+        let is_adopted = self.change_owner(&ask.key, ticket, &ask.token, Deadline::new(now, ask.claim));
+        if !is_adopted && !self.owns(&ask.key, &ask.token) {
+            return None;
+        }
+        let fence = (ask.fences > 0).then(|| self.draw(now, ask.fences));
+        let grant = match self.owner(&ask.key) {
+            Some((_, until)) => {
+                let until = Deadline::new(now, without_drift(until.remaining_at(now)));
+                Grant { until, contended: self.waits(&ask.key), fence: None }
+            }
+            None => self.grant_of(&ask.key, &ask.token),
+        };
+        Some(Grant { fence, ..grant })
+    }
+
+    fn owns(&mut self, key: &str, token: &Token) -> bool {
+        self.owner(key).is_some_and(|(owner, _)| owner == *token) || self.has_share(key, token)
+    }
+
+    /// Puts the token `to` in the place of the token `from`, until then. `false` when `from` owns nothing.
+    fn change_owner(&mut self, key: &str, from: &Token, to: &Token, until: Deadline) -> bool {
+        if !self.owns(key, from) {
+            return false;
+        }
+        if self.owner(key).is_none() {
+            return self.change_share(key, from, to, until);
+        }
+        if let Some(lock) = self.locks.get_mut(key) {
+            lock.owner = Some((to.clone(), until));
+        }
+        true
+    }
+
+    /// `replace.lua`.
+    pub(super) fn replace(&mut self, ask: &Ask, pushes: &mut Vec<Push>) -> Answer {
+        let Ask { key, token, claim, .. } = ask;
+        let lock = self.locks.entry(Arc::clone(key)).or_default();
+        let waits = lock.queue.iter().any(|waiter| waiter.token == *token);
+        if !waits && !self.owns(key, token) {
+            let lock = self.locks.entry(Arc::clone(key)).or_default();
+            lock.queue.push_front(Waiter { token: token.clone(), share: None, claim: *claim });
+            self.force(key, Some(token), pushes);
+        }
+        // It waits by now, and the owner knows.
+        self.ask(&Ask { replaces: false, wait: false, ..ask.clone() }, pushes)
+    }
+
+    /// Frees a lock of which nobody has to stop, or passes it on.
+    pub(super) fn take_at_once(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) -> Forced {
+        self.hand_off(key, caller, pushes);
+        self.forget_if_unused(key);
+        Forced::Gone
+    }
+}

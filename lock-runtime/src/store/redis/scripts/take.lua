@@ -1,0 +1,59 @@
+-- The code that force.lua and replace.lua share: taking a lock from its owner (rule 21).
+
+local TICKET = '|ticket' -- stands behind a token while its lock waits for its adopter (rule 24)
+
+local function ends_with(text, mark)
+  return string.sub(text, -#mark) == mark
+end
+
+-- Nobody has to stop: the lock is passed on, or free.
+local function take_at_once(lock, queue, caller)
+  if not hand_off(lock, queue, caller) then
+    redis.call('DEL', lock)
+  end
+  return 1
+end
+
+local function take_shared(lock, queue, value, claim, caller)
+  local shared, owners, tickets = shares().of(lock), {}, 0
+  for _, member in ipairs(call_or({}, 'ZRANGE', shares().of(lock), 0, -1)) do
+    if ends_with(member, TICKET) then
+      tickets = tickets + redis.call('ZREM', shared, member)
+    else
+      owners[#owners + 1] = token_of(member)
+    end
+  end
+  if tickets > 0 and #owners == 0 then
+    return take_at_once(lock, queue, caller)
+  end
+  redis.call('PEXPIRE', lock, claim, 'LT')
+  if value == SHARED then
+    redis.call('SET', lock, SHARED .. FORCED, 'KEEPTTL')
+  end
+  for _, token in ipairs(owners) do
+    tell(token, 'forced ' .. token .. ' ' .. lock)
+  end
+  return SHARED .. FORCED
+end
+
+-- Takes the lock from whoever has it: `value` is what the lock's key holds. The owner has `claim` ms to stop. `caller` is a token
+-- that reads the outcome from this script's reply. Returns as force.lua.
+local function take(lock, queue, value, claim, caller)
+  if value == SHARED or value == SHARED .. FORCED then
+    return take_shared(lock, queue, value, claim, caller)
+  end
+  if not channel(value) or ends_with(value, TICKET) then
+    return take_at_once(lock, queue, caller)
+  end
+  -- The end comes first: a script that has written may also write while memory is full. A lock that is forced already has its end,
+  -- unless somebody took it away.
+  redis.call('PEXPIRE', lock, claim, 'LT')
+  local token = value
+  if ends_with(value, FORCED) then
+    token = string.sub(value, 1, -#FORCED - 1)
+  else
+    redis.call('SET', lock, token .. FORCED, 'KEEPTTL')
+  end
+  tell(token, 'forced ' .. token .. ' ' .. lock)
+  return token .. FORCED
+end

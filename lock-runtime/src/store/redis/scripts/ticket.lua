@@ -1,0 +1,30 @@
+-- Replaces an owner's token by a ticket: the lock waits for its adopter for so long, and then it is free. Idempotent.
+-- Rules of docs/protocol.md: 10 (only the owner's token does this), 24 (a lock that waits for its adopter).
+--
+-- The end comes first: a script that has written may also write while memory is full.
+--
+-- KEYS  lock, shared
+-- ARGV  token, its capacity ('' = it has the lock alone), ticket, for how many ms the ticket is good
+-- Returns 1 if the token owned the lock, or the ticket stands there already, else 0
+
+-- include queue.lua
+
+local lock, shared = KEYS[1], KEYS[2]
+local token, capacity, ticket, kept = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local value = value_of(lock)
+if capacity == '' then
+  if value == token then
+    redis.call('PEXPIRE', lock, kept)
+    redis.call('SET', lock, ticket, 'KEEPTTL')
+  end
+  return (value == token or value == ticket) and 1 or 0
+end
+local member, marked = capacity .. '|' .. token, capacity .. '|' .. ticket
+local ends = value == SHARED and call_or(false, 'ZSCORE', shared, member)
+if ends and tonumber(ends) > math.floor(now() / 1000) then
+  redis.call('ZREM', shared, member)
+  redis.call('ZADD', shared, number(shares().end_of(kept)), marked)
+  shares().keep(lock)
+  return 1
+end
+return value == SHARED and call_or(false, 'ZSCORE', shared, marked) and 1 or 0

@@ -1,0 +1,169 @@
+//! [`LockTicket`]: the right to a lock that waits for its adopter.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::share::Share;
+use crate::token::Token;
+use crate::{LockError, key};
+
+/// What the text of a ticket begins with.
+const HEAD: &str = "lock-ticket";
+
+/// The right to take over a hold: see [`LockGuard::into_ticket`](crate::LockGuard::into_ticket).
+///
+/// Its text travels to another process, in a message or a row, and is read there by `parse`. With the feature `serde` it is that text
+/// in serde's formats, too. It names the lock as it stands in Redis, so the adopter's namespace does not matter.
+///
+/// **A ticket is a secret.** Whoever has it can take the lock. `Debug` shows the key alone.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lock_runtime::{LockError, LockManager, LockTicket};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), LockError> {
+/// # let locks = LockManager::in_memory();
+/// let ticket = locks.lock("order", &7).acquire().await?.into_ticket(Duration::from_secs(60)).await?;
+/// let text = ticket.to_string();
+/// assert_eq!(text.parse::<LockTicket>()?.key(), "order:7");
+/// assert!(!format!("{ticket:?}").contains(&text));
+/// # Ok(()) }
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct LockTicket {
+    key: Arc<str>,
+    /// The value that the lock has in the store.
+    token: Token,
+}
+
+impl LockTicket {
+    pub(crate) fn new(key: &Arc<str>, token: Token) -> Self {
+        Self { key: Arc::clone(key), token }
+    }
+
+    /// The lock's name in Redis.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    pub(crate) fn token(&self) -> &Token {
+        &self.token
+    }
+
+    pub(crate) fn share(&self) -> Option<Share> {
+        self.token.share()
+    }
+}
+
+/// The text of the ticket, in one line: for the process that adopts it, and for nobody else.
+impl fmt::Display for LockTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{HEAD} {} {}", self.token.as_str(), self.key)
+    }
+}
+
+/// Fails with [`InvalidSetting`](LockError::InvalidSetting) for any other text. The error does not repeat the text.
+impl FromStr for LockTicket {
+    type Err = LockError;
+
+    fn from_str(text: &str) -> Result<Self, LockError> {
+        let mut words = text.splitn(3, ' ');
+        let (head, token, name) = (words.next(), words.next().map(Token::foreign), words.next());
+        match (token, name.map(key::whole_name)) {
+            (Some(token), Some(Ok(key))) if head == Some(HEAD) && token.is_whole_ticket() => Ok(Self { key, token }),
+            _ => Err(LockError::setting("ticket", "the text is not that of a `LockTicket`, or not the whole of it")),
+        }
+    }
+}
+
+/// Its key alone.
+impl fmt::Debug for LockTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockTicket").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
+/// As its text.
+#[cfg(feature = "serde")]
+impl serde::Serialize for LockTicket {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for LockTicket {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl serde::de::Visitor<'_> for Text {
+            type Value = LockTicket;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the text of a lock ticket")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<LockTicket, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_str(Text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::Process;
+
+    fn ticket(name: &str, label: &str) -> LockTicket {
+        LockTicket::new(&name.into(), Process::new(label).ticket(None))
+    }
+
+    #[test]
+    fn a_ticket_is_read_from_its_text() {
+        for (name, label) in [("p:k", "host 1|%:7 ü"), ("seat:ICE 71:12", ""), ("p:%3A", "x")] {
+            let ticket = ticket(name, label);
+            assert_eq!(ticket.to_string().parse::<LockTicket>().unwrap(), ticket);
+            assert_eq!(ticket.key(), name);
+        }
+    }
+
+    #[test]
+    fn any_other_text_is_refused_and_not_repeated() {
+        let whole = ticket("p:k", "h").to_string();
+        let cut = (0..whole.len() - "k".len()).filter_map(|end| whole.get(..end));
+        let changed = [whole.replace("|ticket", ""), whole.replace("|ticket", "|forced"), whole.replacen('.', "-", 1)];
+        let long = format!("{whole}{}", "x".repeat(2000));
+        let others = ["", "x", "lock-ticket LOCKED p:k", &long, &format!("{whole}{{}}")].map(str::to_owned);
+        // A name that was cut is another name.
+        let cut = cut.filter(|text| !text.contains(" p"));
+        for text in cut.map(str::to_owned).chain(changed).chain(others) {
+            let error = text.parse::<LockTicket>().unwrap_err();
+            assert!(matches!(error, LockError::InvalidSetting { setting: "ticket", .. }), "{text}");
+            assert!(text.len() < 3 || !error.to_string().contains(&text), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_ticket_tells_its_key_alone() {
+        let ticket = ticket("p:k", "h");
+        assert_eq!(format!("{ticket:?}"), r#"LockTicket { key: "p:k", .. }"#);
+    }
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_ticket_is_its_text_in_json() {
+        let ticket = ticket("p:k", "h");
+        let json = serde_json::to_string(&ticket).unwrap();
+        assert_eq!(json, format!("\"{ticket}\""));
+        assert_eq!(serde_json::from_str::<LockTicket>(&json).unwrap(), ticket);
+        assert!(serde_json::from_str::<LockTicket>("\"x\"").is_err());
+    }
+}
