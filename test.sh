@@ -295,6 +295,11 @@ step 'long_hold' story long_hold
 step 'takeover' story takeover
 step 'nightly_report' story nightly_report
 step 'nightly_report without a lock' exits_with 1 story nightly_report --no-lock
+step 'newest_export' story newest_export
+step 'newest_export in 3 processes' story newest_export --processes 3
+step 'newest_export without a lock' exits_with 1 story newest_export --no-lock
+step 'queue_worker' story queue_worker
+step 'queue_worker without a lock' exits_with 1 story queue_worker --no-lock
 step 'default_address on sqlite' story default_address
 step 'default_address on postgres' env DATABASE_URL="${postgres_url:-}" "$target/debug/examples/default_address"
 step 'default_address without a lock' exits_with 1 story default_address --no-lock

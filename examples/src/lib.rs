@@ -6,6 +6,7 @@
 mod ledger;
 mod options;
 mod process;
+mod queue;
 mod race;
 mod report;
 mod run;
@@ -16,6 +17,7 @@ mod waits;
 pub use ledger::Ledger;
 pub use options::{Defaults, Options};
 pub use process::Process;
+pub use queue::Queue;
 pub use race::{Workers, race, take_part};
 pub use report::Report;
 pub use run::{Run, tell};

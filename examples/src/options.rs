@@ -30,7 +30,7 @@ pub struct Options {
 
     /// Which of the processes this one is; set by the story for its children
     #[arg(long, hide = true)]
-    worker: Option<u32>,
+    pub worker: Option<u32>,
 
     /// Whether this process only holds the lock until it is killed; set by the story for its child
     #[arg(long, hide = true)]

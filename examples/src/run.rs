@@ -7,7 +7,7 @@ use lock_runtime::LockManager;
 use redis::aio::MultiplexedConnection;
 
 use crate::server::Server;
-use crate::{Failure, Ledger, Options, Report, report::conclude};
+use crate::{Failure, Ledger, Options, Queue, Report, report::conclude};
 
 /// One run of a story, over all its processes.
 #[derive(Debug)]
@@ -75,6 +75,16 @@ impl Run {
             None => Ok(Ledger::in_memory()),
             Some(connection) => Ok(Ledger::in_redis(connection, &self.namespace)),
         }
+    }
+
+    /// This run's queue of jobs.
+    ///
+    /// # Errors
+    ///
+    /// When there is no server, or it can't be reached.
+    pub async fn queue(&self) -> Result<Queue, Failure> {
+        let connection = self.connection().await?.ok_or("a queue takes a Redis server: leave --processes out")?;
+        Ok(Queue::new(connection, &self.namespace))
     }
 
     /// With or without the lock, in how many processes, and where things live: the second line of every story.

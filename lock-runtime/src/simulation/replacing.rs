@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -50,6 +54,21 @@ impl Drop for Body<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::SeqCst);
     }
+}
+
+/// Polls `task` only when its thread is not busy.
+async fn unless_busy<T>(busy_until: &Cell<Option<Instant>>, task: impl Future<Output = T>) -> T {
+    let mut task = pin!(task);
+    let mut timer = pin!(sleep(Duration::ZERO));
+    poll_fn(|context| {
+        if let Some(until) = busy_until.get().filter(|until| *until > Instant::now()) {
+            timer.as_mut().reset(until);
+            let _ = timer.as_mut().poll(context);
+            return Poll::Pending;
+        }
+        task.as_mut().poll(context)
+    })
+    .await
 }
 
 /// A body holds the lock and never ends. Tasks wait for the lock, one of them in the process of the newest, and then the newest comes.
@@ -100,10 +119,14 @@ async fn play(seed: u64, bug: Option<Bug>) -> Shown {
         request(manager).run(body("waiter", true)).await
     };
     let pause = Duration::from_micros(random.u64(0..600_000));
+    // In some worlds the thread of the task beside the newest is busy when the newest takes the turn from that task.
+    let busy = Duration::from_micros(if random.bool() { random.u64(0..most) } else { 0 });
+    let busy_until = Cell::new(None);
     let replaces = async {
         begun().await;
         sleep(pause).await;
         let start = Instant::now();
+        busy_until.set(Some(start + busy));
         let outcome = request(&newest).on_busy(OnBusy::Replace).run(async {
             let after = start.elapsed();
             body("newest", true).await;
@@ -111,7 +134,8 @@ async fn play(seed: u64, bug: Option<Bug>) -> Shown {
         });
         outcome.await.unwrap_or(WAIT)
     };
-    let (error, after, there, beside) = tokio::join!(held, replaces, waits(&other), waits(&newest));
+    let beside = unless_busy(&busy_until, waits(&newest));
+    let (error, after, there, beside) = tokio::join!(held, replaces, waits(&other), beside);
     if bug.is_none() {
         // The release of a holder beside the newest may reach the server first. Then the lock passes to who waits, and is taken again.
         let is_replaced = |error: LockError| is_beside && matches!(error, LockError::Lost { forced: true, .. });
