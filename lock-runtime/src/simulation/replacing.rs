@@ -56,13 +56,14 @@ impl Drop for Body<'_> {
     }
 }
 
-/// Polls `task` only when its thread is not busy.
+/// Does not poll `task` while its thread is busy. From then on it is polled when another task is, and soon in any case: often a grant
+/// finds two tasks that are about to be polled, in either order.
 async fn unless_busy<T>(busy_until: &Cell<Option<Instant>>, task: impl Future<Output = T>) -> T {
     let mut task = pin!(task);
     let mut timer = pin!(sleep(Duration::ZERO));
     poll_fn(|context| {
         if let Some(until) = busy_until.get().filter(|until| *until > Instant::now()) {
-            timer.as_mut().reset(until);
+            timer.as_mut().reset(until + SOON);
             let _ = timer.as_mut().poll(context);
             return Poll::Pending;
         }
@@ -120,7 +121,7 @@ async fn play(seed: u64, bug: Option<Bug>) -> Shown {
     };
     let pause = Duration::from_micros(random.u64(0..600_000));
     // In some worlds the thread of the task beside the newest is busy when the newest takes the turn from that task.
-    let busy = Duration::from_micros(if random.bool() { random.u64(0..most) } else { 0 });
+    let busy = Duration::from_micros(if random.bool() { random.u64(0..3 * most) } else { 0 });
     let busy_until = Cell::new(None);
     let replaces = async {
         begun().await;
