@@ -19,7 +19,7 @@
 //! two tasks each and every kind of fault are too many to exhaust: `cargo run --release -p model -- --depth N` searches them
 //! as deep as there is time. In the model the tasks of one process get the turn in any order, not first come first served.
 //!
-//! Shared leases (readers and permits) have a model of their own, in [`sharing`].
+//! Shared leases (readers and permits) have a model of their own, in [`sharing`], and a lock that is given away has one in [`tickets`].
 //!
 //! Not in the model, but in the simulation:
 //!
@@ -44,6 +44,7 @@ pub mod scenarios;
 mod server;
 pub mod sharing;
 mod state;
+pub mod tickets;
 
 use stateright::{Model, Property};
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::network::{Conditions, Network};
 use super::process::connect;
 use super::seeded::Bug;
+use super::tests::in_each_world;
 use super::time::Simulated;
 use crate::mutants::{Mutant, Seeded};
 use crate::{FencingToken, LockManager, LockTicket};
@@ -149,27 +150,28 @@ fn shown(seed: u64, bug: Option<Bug>, has_adopters: bool) -> Shown {
 }
 
 #[test]
-fn a_ticket_is_adopted_once_and_the_next_one_gets_the_lock_soon() {
-    let mut tickets = 0;
-    for seed in 0..WORLDS {
+fn every_promise_is_kept_by_a_ticket_and_its_adopters() {
+    let tickets = [0, 0].map(AtomicU64::new);
+    in_each_world(WORLDS, |seed| {
         let shown = shown(seed, None, true);
-        assert!(!shown.overlap && shown.adoptions <= 1 && shown.in_order, "SEED={seed}: {shown:?}");
-        assert!(shown.told_lost < 2, "SEED={seed}: {shown:?}");
-        assert!(shown.adoptions == 1 || !shown.has_ticket || shown.next_after < KEPT + SOON, "SEED={seed}: {shown:?}");
-        assert!(shown.has_ticket && shown.adoptions == 0 || shown.next_after < SOON * 5, "SEED={seed}: {shown:?}");
-        tickets += u64::from(shown.has_ticket);
-    }
-    assert!(tickets > WORLDS / 2 && tickets < WORLDS, "{tickets}");
+        tickets[usize::from(shown.has_ticket)].fetch_add(1, Ordering::Relaxed);
+        let is_used = shown.has_ticket && shown.adoptions == 1;
+        let soon = if shown.has_ticket && !is_used { KEPT + SOON } else { SOON * 5 };
+        let is_right = !shown.overlap && shown.adoptions <= 1 && shown.in_order && shown.told_lost < 2;
+        if is_right && shown.next_after < soon { Vec::new() } else { vec![format!("{shown:?}")] }
+    });
+    // Both ways are gone: with a ticket, and with a giver that gave up.
+    assert!(std::env::var("SEED").is_ok() || tickets.iter().all(|count| count.load(Ordering::Relaxed) > 0));
 }
 
 #[test]
-fn a_lock_that_nobody_adopts_is_free_when_its_time_is_over() {
-    for seed in 0..WORLDS {
+fn every_promise_is_kept_by_a_ticket_that_nobody_takes() {
+    in_each_world(WORLDS, |seed| {
         let shown = shown(seed, None, false);
         let least = if shown.has_ticket { KEPT.saturating_sub(SOON) } else { Duration::ZERO };
         let most = if shown.has_ticket { KEPT + SOON } else { SOON * 5 };
-        assert!((least..most).contains(&shown.next_after), "SEED={seed}: {shown:?}");
-    }
+        if (least..most).contains(&shown.next_after) { Vec::new() } else { vec![format!("{shown:?}")] }
+    });
 }
 
 /// A bug, where it is, whether there are adopters, and what shows the bug.

@@ -18,6 +18,7 @@ mod rights;
 mod server;
 mod shared;
 mod stalls;
+mod tickets;
 mod together;
 mod values;
 
