@@ -278,7 +278,7 @@ pub(super) const ALL: &[Seeded] = &[
         )],
         FENCES,
     ),
-    seen_in(55, scripts("whoever cannot be told counts as told", &[("told > 0", "told >= 0")], REACH)),
+    seen_in(55, scripts("whoever cannot be told counts as told", &[("or listeners > 0", "or listeners >= 0")], REACH)),
     scripts(
         "free.lua does not look for waiters",
         &[

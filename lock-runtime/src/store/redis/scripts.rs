@@ -20,29 +20,29 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "f86c78c0e12ef79172b9de493246f0c83817423b");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "0ca99ec30506e57ce2c40f4ca289a9895c351e1f");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "7db7f84c176875df25628cc6d84027b9da9287de");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "fb67669968dea638e9a35d04136d0e7d14073e47");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "92de722b40f7aaeb8d2805f24b91ce7c2a595cff");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "ae6841f1d9870a48950c2766f49e1143d9c6ccbf");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "078f4aab26a74123a1475c3221df000c2965ce75");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "1fddbf5b9e4f121af11316b943fafb8a26877472");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "bb0858735ce2be15749bc2d023277015fb07f0cf");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "2898aa7ce6b1c975881ecae7b2afc0847e535c7d");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "138762e0780cb603fbcabcf18bdaf5cceb7d3003");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "aa54691ff4afcaab7e9a842f6ca1d6cd6f9b5406");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "8c428abaadcdcc580ee0923f2bacddba57f02c92");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "7741d1725816857b4a1ba2c0c9e826557e0ed8ce");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "165611356fdfb934832a6a4edfa83a8fad1a3e47");
+    script!(9, "shared_ask.lua", "3a7ddbc35225dcbb35c461ea108c76d67775e989");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "15118ddc48f8f27baffac10286c9a17150c8bcc2");
+    script!(10, "shared_release.lua", "5988b933fbce2b387dcdf8f23063bdab4ec1625a");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "ec785a5b332a93584b65c86b47a54bbe638ef7b9");
+    script!(11, "shared_renew.lua", "9d2abe25b785adc65fe4f1a5eca794b4bfeaf647");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "a0df19e44bd433680ab0dc4d455686f583a01ff7");
+    script!(12, "shared_draw.lua", "ea63dd3c8401004e24d198fa5e4651c6f51196ba");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "01be82a26b5c8d9b776097e68e698ab3675a57e2");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "3dcaff978b0fd5a503e96eff03356139d142e9c5");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "51cb8d7cb7ff1a8dfb3b6148af4293248fc2657d");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "a843764daa059b92020257f3bbd583481c311009");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "aecbac547587ab7169cc061cbcb75684653054da");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "5f7a8a38552e965ad42d46b4bd0eeb9df0ef2418");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "e890c7250dd23213f86c881d60d09eba43b5ecd2");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "9ad720dbac52c4b15fbdf005cb7f95a8c50291ce");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

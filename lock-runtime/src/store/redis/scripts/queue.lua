@@ -39,31 +39,25 @@ local shard
 
 -- What a sharded grant begins with: the id of this node. A server that refuses to tell it sends a grant that has to be confirmed.
 local sender
-local function from_here()
-  if not sender then
-    local id = redis.pcall('CLUSTER', 'MYID')
-    sender = type(id) == 'string' and 'from ' .. id .. ' ' or ''
-  end
-  return sender
-end
 
--- Sends a message to whoever listens on the channel `address` of a process. Returns how many do, or an error. In a cluster a
--- message goes to the sharded channel of the lock's slot first: only the nodes of this shard get it. When nobody listens there,
--- or the server refuses it, the message goes to the process's own channel, and so to all nodes (rule 3: a listener of either counts).
+-- Sends a message to whoever listens on the channel `address` of a process. Returns whether it was heard. Where the server refuses to
+-- publish, nobody knows, and it counts as heard (rule 3). In a cluster a message goes to the sharded channel of the lock's slot first:
+-- only the nodes of this shard get it. When nobody listens there, or the server refuses it, the message goes to the process's own
+-- channel, and so to all nodes (rule 3: a listener of either counts).
 local function publish(address, message, is_grant)
   if shard then
-    local sharded = is_grant and from_here() .. message or message
+    if is_grant and not sender then
+      local id = redis.pcall('CLUSTER', 'MYID')
+      sender = type(id) == 'string' and 'from ' .. id .. ' ' or ''
+    end
+    local sharded = is_grant and sender .. message or message
     local listeners = redis.pcall('SPUBLISH', address .. '{' .. shard .. '}', sharded)
     if type(listeners) == 'number' and listeners > 0 then
-      return listeners
+      return true
     end
   end
-  return redis.pcall('PUBLISH', address, message)
-end
-
--- Whether a message was heard, by what `publish` returns. Where the server refuses to publish, nobody knows (rule 3).
-local function is_heard(told)
-  return type(told) == 'table' or told > 0
+  local listeners = redis.pcall('PUBLISH', address, message)
+  return type(listeners) == 'table' or listeners > 0
 end
 
 -- Tells the process of `owner` something about its lock; a foreign value has nobody to tell. A sequence that begins with 0
@@ -77,7 +71,7 @@ local function tell(owner, message, for_keeper)
       return true
     end
   end
-  return address and is_heard(publish(address, message))
+  return address and publish(address, message)
 end
 
 -- Runs a command on a key that another client may have overwritten. A value of another type has nothing of ours in it: then
@@ -102,8 +96,13 @@ local function value_of(lock)
   return call_or('', 'GET', lock)
 end
 
+-- A whole number as text; tostring would lose digits. In two parts: "%d" may have 32 bits, and "%.0f" takes a server some 3,000
+-- instructions.
 local function number(value)
-  return string.format('%.0f', value) -- tostring would lose digits
+  if value < 1000000 then
+    return string.format('%d', value)
+  end
+  return string.format('%d%06d', math.floor(value / 1000000), value % 1000000)
 end
 
 -- Puts `entry` at the end of the queue, unless it waits there already. It comes behind all others, also when the clock was
@@ -228,9 +227,9 @@ local function hand_off(lock, queue, caller)
       if token == caller then
         return token
       end
-      local told = publish(address,
+      local is_heard = publish(address,
         'grant ' .. claim .. ' ' .. number(granted_at) .. ' ' .. waiting .. ' ' .. token .. ' ' .. lock, true)
-      if is_heard(told) then
+      if is_heard then
         return token -- also when PUBLISH failed: the waiter finds its grant when it asks again
       end
     end

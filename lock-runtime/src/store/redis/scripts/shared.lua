@@ -89,9 +89,9 @@ function shares.admit(lock, queue, caller, first)
     local waiting = redis.call('EXISTS', queue)
     for _, lease in ipairs(granted) do
       if lease[3] ~= caller then
-        local told = publish(channel(lease[3]),
+        local is_heard = publish(channel(lease[3]),
           'grant ' .. lease[1] .. ' ' .. number(now()) .. ' ' .. waiting .. ' ' .. lease[3] .. ' ' .. lock, true)
-        if told == 0 then
+        if not is_heard then
           redis.call('ZREM', shares.of(lock), lease[2])
           is_passed_over = true
         end
