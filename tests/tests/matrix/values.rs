@@ -184,10 +184,9 @@ async fn row_71_a_held_lock_without_an_end_gets_one_at_its_next_renewal() {
     for share in SHARES {
         let guard = share.of(north.lock("p", "k").expire(lease)).acquire().await.unwrap();
         is_confirmed(&guard, lease / 2).await;
-        for key in ["p:k", "{p:k}:shared"] {
-            server.tell(&format!("PERSIST {key}"));
-        }
-        assert_eq!(server.ask::<i64>("PTTL p:k"), -1);
+        // The next renewal may come before a look at the keys.
+        let is_taken = ["p:k", "{p:k}:shared"].map(|key| server.ask::<i64>(&format!("PERSIST {key}")) == 1);
+        assert!(is_taken[0], "{share:?}");
         let ends = || ["p:k", "{p:k}:shared"].iter().all(|key| server.ask::<i64>(&format!("PTTL {key}")) != -1);
         eventually("it ends again", lease / 3 + LATE + NOISE, ends).await;
         assert!(guard.is_valid(), "{share:?}");
