@@ -45,6 +45,7 @@ mod seeded {
         DistanceForgotten,
         DriftAsUsual,
         DroppedGuardKept,
+        EarlierRenewalCounts,
         EarlyHoldsKept,
         EndlessCommand,
         FailedDrawNotRepeated,

@@ -55,6 +55,15 @@ pub(super) struct Awaited {
     latest: Deadline,
 }
 
+impl Awaited {
+    /// Whether the command was sent before the keeper's renewal, which was sent at `renewal`. A renewal that was on its way before, for
+    /// the last hold of the lease, says nothing about the answer to the command.
+    fn is_older_than(&self, renewal: Moment) -> bool {
+        mutant!(EarlierRenewalCounts => return true);
+        !renewal.since(self.latest.start()).is_zero()
+    }
+}
+
 /// What a slot knows about the tasks that it has called.
 #[derive(Debug)]
 pub(super) struct Offers {
@@ -118,10 +127,11 @@ impl Offers {
         self.is_releasing = true;
     }
 
-    /// Takes in that a renewal by the keeper was answered.
-    pub(super) fn on_renewed(&mut self, now: Moment) {
+    /// Takes in that a renewal by the keeper, which was sent at `sent`, was answered.
+    pub(super) fn on_renewed(&mut self, sent: Moment, now: Moment) {
         if let Offer::Awaiting(awaited) = &mut self.offer
             && !awaited.is_answered
+            && awaited.is_older_than(sent)
         {
             (awaited.is_answered, awaited.next) = (true, Deadline::new(now, Duration::ZERO));
         }
@@ -540,4 +550,30 @@ impl<W> Lock<W> {
 fn is_cut_off(env: &dyn Env) -> bool {
     mutant!(RepeatedCutOff => return false);
     env.is_cut_off()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::mutants::{Mutant, Seeded};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_that_was_sent_before_a_step_says_nothing_about_the_answer_to_that_step() {
+        for (bug, is_earlier, is_answered) in
+            [(None, true, false), (None, false, true), (Some(Mutant::EarlierRenewalCounts), true, true)]
+        {
+            let _seeded = Seeded::begin(bug);
+            let mut offers = Offers::default();
+            let earlier = Moment::now();
+            advance(TURN_PATIENCE).await;
+            offers.act_until(Moment::now(), None, Duration::ZERO);
+            advance(TURN_PATIENCE).await;
+            let later = Moment::now();
+            offers.on_renewed(if is_earlier { earlier } else { later }, later);
+            let Offer::Awaiting(awaited) = offers.offer else { unreachable!("the task acts") };
+            assert_eq!(awaited.is_answered, is_answered, "{bug:?}");
+        }
+    }
 }

@@ -299,7 +299,7 @@ impl<W> Lock<W> {
         };
         lease.upkeep.renewing = false;
         if outcome.is_some() {
-            offers.on_renewed(now);
+            offers.on_renewed(sent, now);
         }
         let trigger = if std::mem::take(&mut lease.upkeep.doubtful) { Trigger::Verify } else { Trigger::Timer };
         if matches!(outcome, Some(Renewed::Until(_))) && trigger == Trigger::Timer {

@@ -366,6 +366,14 @@ pub(super) const ALL: &[Seeded] = &[
         far(code("L7: a task is late though an answer is on its way from afar", Mutant::DistanceForgotten, ORDER)),
     ),
     seen_in(
+        1500,
+        far(code(
+            "L7: a renewal that was sent before a step counts as the answer to that step",
+            Mutant::EarlierRenewalCounts,
+            ERRORS,
+        )),
+    ),
+    seen_in(
         5300,
         late_on_a_quorum(code(
             "L7: a try on a quorum is repeated though its refusal may still withdraw it",
