@@ -49,6 +49,7 @@ mod seeded {
         EarlyHoldsKept,
         EndlessCommand,
         FailedDrawNotRepeated,
+        FarthestForAll,
         FirstAnswerForAll,
         FirstReaderEndsHold,
         ForcedAfterLoss,

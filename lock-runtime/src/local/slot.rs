@@ -451,7 +451,7 @@ impl Env for Slot {
 
     fn distance(&self) -> Duration {
         let store = self.core.store();
-        store.round_trip() * store.round_trips_of_a_verb()
+        store.round_trip_for(&self.key) * store.round_trips_of_a_verb()
     }
 
     fn is_cut_off(&self) -> bool {

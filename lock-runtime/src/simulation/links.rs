@@ -7,14 +7,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fastrand::Rng;
-use server_model::ModelServer;
+use server_model::{ModelServer, slot_of};
 use tokio::time::{Instant, sleep};
 
 use super::network::{Conditions, Network};
-use super::process::connect;
+use super::process::{connect, connect_to_cluster};
 use super::time::Simulated;
 use crate::clock::{Deadline, Drift};
 use crate::mutants::{Mutant, Seeded};
+use crate::settings::Settings;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::{Channel, Link};
@@ -283,5 +284,28 @@ async fn a_server_that_was_slow_once_is_not_far_away() {
         let (held, ()) = tokio::join!(locks.lock("k", &0).timeout(Duration::from_secs(3)).acquire(), slow);
         held.unwrap().release().await.unwrap();
         assert_eq!(locks.core().store().round_trip() < Duration::from_millis(50), is_near, "{bug:?}");
+    }
+}
+
+/// How far away a master of a cluster is says nothing of the others.
+#[tokio::test(start_paused = true)]
+async fn a_step_has_the_time_for_the_master_of_its_own_lock() {
+    let far = Duration::from_millis(400);
+    for (bug, is_own) in [(None, true), (Some(Mutant::FarthestForAll), false)] {
+        let (_time, mut server) = (Simulated::begin(), ModelServer::new());
+        server.set_nodes(2);
+        for key in [0, 1] {
+            server.move_slot(slot_of(format!("k:{key}").as_bytes()), key);
+        }
+        let network = Network::new(server, 1.0, Rng::with_seed(0));
+        let locks = connect_to_cluster(&network, "p", Settings::default().max_clock_drift_ppm);
+        for (key, round_trip) in [(0, Duration::ZERO), (1, far)] {
+            network.move_away(round_trip);
+            locks.lock("k", &key).timeout(far * 20).acquire().await.unwrap().release().await.unwrap();
+        }
+        let _seeded = Seeded::begin(bug);
+        let store = locks.core().store();
+        assert!(store.round_trip_for("k:1") >= far);
+        assert_eq!(store.round_trip_for("k:0") < far, is_own, "{bug:?}");
     }
 }

@@ -386,6 +386,10 @@ pub(super) const ALL: &[Seeded] = &[
         code("L7: a step is late though its answer is on its way from afar", Mutant::StepsFromAfarAreLate, GOES_ON),
     ),
     seen_in(
+        12_631,
+        in_a_cluster(late(code("L7: a step has the time for the farthest master", Mutant::FarthestForAll, UNUSED))),
+    ),
+    seen_in(
         27_301,
         on_a_quorum(
             |plan| plan.round_trip >= 30 && plan.pause.is_none() && plan.late == Late::Never,

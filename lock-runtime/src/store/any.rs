@@ -117,6 +117,7 @@ impl Store for AnyStore {
         fn refuses_tickets(&self) -> Option<&'static str>;
         fn round_trips_of_a_verb(&self) -> u32;
         fn round_trip(&self) -> Duration;
+        fn round_trip_for(&self, key: &str) -> Duration;
         fn is_cut_off(&self, key: &str) -> bool;
         fn hears_of(&self, key: &str) -> bool;
         fn probe_reader(&self) -> bool;

@@ -315,6 +315,14 @@ impl Store for RedisStore {
         }
     }
 
+    /// Another master of a cluster may look far away: it stood still when the connection to it was made. A master that was not used yet
+    /// may be as far away as any other.
+    fn round_trip_for(&self, key: &str) -> Duration {
+        mutant!(FarthestForAll => return self.round_trip());
+        let own = self.servers.at(key, |link| link.was_used().then(|| link.round_trip()));
+        own.flatten().unwrap_or_else(|| self.round_trip())
+    }
+
     fn is_cut_off(&self, key: &str) -> bool {
         match &self.servers {
             Servers::One(link) => !link.is_connected(),
