@@ -126,6 +126,7 @@ mod seeded {
         RetryUnderNewToken,
         SameFence,
         SeizedTurnIsTakenBack,
+        SentTooLate,
         SharedFencesKept,
         SiblingsHoldForgotten,
         SilenceNotAsked,

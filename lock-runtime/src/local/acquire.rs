@@ -420,9 +420,11 @@ fn on_outcome(
                 if slot.ask(Lock::was_answered) { SILENCE_OF_KNOWN_SERVER } else { SILENCE_OF_ANY_SERVER }.max(far);
             // Without a connection nothing was asked, so a short time does not excuse the failure.
             let is_unsent = error.reach == Reach::Unsent;
+            // A task that came late to a connection says as little of the store as one that read its answer late.
+            let is_late = comes_late(deadline) && (!is_unsent || core.store().outage(&request.key).is_none());
             // A command that the timeout cut short says nothing about the server.
             let is_cut_short = deadline.start().elapsed() < brief && attempt.give_up().has_passed();
-            if !error.out_of_time || is_unsent || !(is_cut_short || comes_late(deadline)) {
+            if !error.out_of_time || !(is_late || is_cut_short && !is_unsent) {
                 slot.record_failure(Some(error));
             }
             attempt.record_failure(Moment::now());

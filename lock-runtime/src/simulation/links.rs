@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use fastrand::Rng;
+use futures_util::FutureExt as _;
 use server_model::{ModelServer, slot_of};
 use tokio::time::{Instant, sleep};
 
@@ -204,6 +205,28 @@ async fn a_command_is_certainly_not_sent_when_there_was_no_connection_from_the_f
     scene.network.part(scene.caller.id(), COMMAND * 9);
     sleep(COMMAND).await;
     assert_eq!(reach().await, Reach::Unsent, "none is made in time");
+}
+
+/// The task waits for a connection, and is polled again when its time is over. By then the keeper has withdrawn what the task asked for.
+#[tokio::test(start_paused = true)]
+async fn a_command_whose_time_is_over_when_its_task_has_a_connection_is_not_sent() {
+    for (bug, reach) in [(None, Reach::Unsent), (Some(Mutant::SentTooLate), Reach::Unanswered)] {
+        let _seeded = Seeded::begin(bug);
+        let scene = Scene::begin().await;
+        scene.network.cut(None);
+        scene.network.set_conditions(Conditions { refused: 1.0, ..Conditions::default() });
+        scene.beat().await;
+        scene.network.set_conditions(Conditions::default());
+        sleep(COMMAND).await;
+        let ask = scene.ask(COMMAND);
+        let mut claim = Box::pin(scene.store.claim(&ask, Deadline::after(COMMAND)));
+        assert!(claim.as_mut().now_or_never().is_none(), "it waits for a connection");
+        sleep(COMMAND * 2).await;
+        assert_eq!(claim.await.unwrap_err().reach, reach, "{bug:?}");
+        sleep(COMMAND).await;
+        let is_sent = scene.network.server(ModelServer::snapshot).iter().any(|(key, _)| **key == *ask.key);
+        assert_eq!(is_sent, bug.is_some());
+    }
 }
 
 #[tokio::test(start_paused = true)]

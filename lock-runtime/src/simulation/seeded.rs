@@ -349,6 +349,7 @@ pub(super) const ALL: &[Seeded] = &[
     late(code("L8: a release whose answer nobody reads is left alone", Mutant::LateReleaseLeft, UNUSED)),
     late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
     blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),
+    seen_in(14_745, late(code("L7: a command whose time is over is sent", Mutant::SentTooLate, UNUSED))),
     late(code("L7: an ask whose answer nobody reads is left alone", Mutant::UnreadNotRepeated, UNUSED)),
     seen_in(
         6935,

@@ -61,6 +61,7 @@ impl Link {
 
     async fn send(self: &Arc<Self>, command: &Outgoing, deadline: Deadline) -> Result<Called, CallError> {
         let (live, deadline) = self.live(deadline).await?;
+        check_time(deadline)?;
         let value = if let Some(first) = command.first(&live, self.channel.as_ref()) {
             // Boxed, because it is rare: every command's future would have room for it.
             Box::pin(self.send_behind_first(&live, first, command, deadline)).await?
@@ -97,6 +98,7 @@ impl Link {
     ) -> BoxFuture<'_, Result<Called, CallError>> {
         Box::pin(async move {
             let (live, deadline) = self.live(deadline).await?;
+            check_time(deadline)?;
             self.note_commands(1);
             let value = {
                 let asking = redis::cmd("ASKING");
@@ -223,6 +225,14 @@ impl Link {
             live.wire.send_unread(command, on_lost);
         }
     }
+}
+
+/// Refuses a command whose time is over. A task may be polled late: it waited for the connection, for another master, or for the answer
+/// that the server does not know the script. What it sent now might come after its own withdrawal, which the keeper has sent.
+fn check_time(deadline: Deadline) -> Result<(), CallError> {
+    mutant!(SentTooLate => return Ok(()));
+    // Who has waited has counted the deadline anew, so no clock is read here.
+    if deadline.span().is_zero() { Err(CallError::NoConnection(Duration::ZERO).before_sending()) } else { Ok(()) }
 }
 
 /// Has the server tell when somebody else changes what the next command reads.
