@@ -99,6 +99,7 @@ mod seeded {
         OutlivedSinceAsk,
         OwnReleaseForgotten,
         PartKnowsNoWhole,
+        PausesPastOwner,
         PermitQueueForgotten,
         PushCountsAsAnswer,
         PushedClaimBelieved,

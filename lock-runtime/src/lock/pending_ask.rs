@@ -232,7 +232,7 @@ impl PendingAsk {
 
     /// Whether the ask need not be repeated yet: others are in front, who repeat theirs (rule 5).
     pub(crate) fn pauses(&self, env: &dyn Env) -> bool {
-        self.refusal.as_ref().is_some_and(|refusal| env.now().since(refusal.at) < refusal.busy.pause)
+        self.refusal.as_ref().is_some_and(|refusal| refusal.pauses(env.now()))
     }
 
     /// Notes that pushes may have been missed.

@@ -43,6 +43,14 @@ impl Refusal {
         Self { at, busy, frees, owner_renews, since: before.since, longest: before.longest.max(told) }
     }
 
+    /// Whether the ask need not be repeated yet: others are in front, who repeat theirs (rule 5). A pause ends with the owner's lease:
+    /// those in front may have been granted a claim that nobody reads. An owner that renews is left to those who repeat their asks.
+    pub(crate) fn pauses(&self, now: Moment) -> bool {
+        let pauses = now.since(self.at) < self.busy.pause;
+        mutant!(PausesPastOwner => return pauses);
+        pauses && (self.owner_renews || self.frees.is_none_or(|frees| !frees.remaining_at(now).is_zero()))
+    }
+
     /// What stays known of the holder when the ask starts again under another token.
     pub(crate) fn into_history(self) -> Self {
         Self {

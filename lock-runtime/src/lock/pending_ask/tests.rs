@@ -1,6 +1,9 @@
+use tokio::time::advance;
+
 use super::super::plain::Plain;
 use super::*;
 use crate::clock::Drift;
+use crate::mutants::{Mutant, Seeded};
 use crate::timing::CLAIM;
 
 /// That of a task that waits.
@@ -110,4 +113,25 @@ fn what_is_to_be_taken_back_is_begun_anew_under_another_token_and_once() {
     pending.restart(Token::foreign("u"));
     assert!(!pending.must_yield() && !pending.may_stand() && pending.token == Token::foreign("u"));
     assert!(pending.busy().is_some_and(|busy| busy.owner == Token::foreign("x")));
+}
+
+/// Whoever stands in front may be dead, and nobody reads its grant. So the keeper asks when the owner's lease is over, also for a task
+/// that is not polled.
+#[tokio::test(start_paused = true)]
+async fn a_pause_ends_with_the_lease_of_an_owner_that_was_not_seen_to_renew() {
+    let pause = Duration::from_secs(8);
+    for (bug, renews, pauses) in
+        [(None, false, false), (None, true, true), (Some(Mutant::PausesPastOwner), false, true)]
+    {
+        let (_seeded, env, mut pending) = (Seeded::begin(bug), Plain::new(), pending());
+        if renews {
+            refuse(&mut pending, busy("x", 1, 0));
+        }
+        refuse(&mut pending, Busy { pause, ..busy("x", 1, 900) });
+        assert!(pending.pauses(&env));
+        advance(Duration::from_millis(901)).await;
+        assert_eq!(pending.pauses(&env), pauses, "{bug:?}, {renews}");
+        advance(pause).await;
+        assert!(!pending.pauses(&env));
+    }
 }
