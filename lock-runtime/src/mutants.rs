@@ -94,6 +94,7 @@ mod seeded {
         NotedAfterSending,
         NoVerification,
         NoWithdrawal,
+        OlderRefusalCounts,
         OtherModeIsReleased,
         OutageIsBusy,
         OutlivedSinceAsk,

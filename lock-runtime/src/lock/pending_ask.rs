@@ -151,6 +151,9 @@ impl PendingAsk {
     }
 
     fn on_refusal(&mut self, busy: Busy, is_queued: bool, env: &dyn Env) {
+        if self.refusal.as_ref().is_some_and(|known| known.is_later_than(&busy)) {
+            return;
+        }
         if is_queued || self.is_queued() {
             self.queue = InQueue::Yes;
         }

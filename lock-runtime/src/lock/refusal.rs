@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Env;
 use crate::clock::{Deadline, Moment};
-use crate::protocol::Busy;
+use crate::protocol::{Anchor, Busy};
 use crate::token::Token;
 
 /// An owner of whom at least this much was left when this process first saw it would have been seen to renew: an ask that
@@ -41,6 +41,16 @@ impl Refusal {
         let owner_renews =
             before.owner_renews || (is_longer && before.frees.is_some_and(|frees| frees.remaining_at(at).is_zero()));
         Self { at, busy, frees, owner_renews, since: before.since, longest: before.longest.max(told) }
+    }
+
+    /// Whether `busy` is an older answer, which was read only now: its task was not polled, and the keeper's ask was answered meanwhile.
+    /// The store's clock alone does not say so, for it may be set back.
+    pub(crate) fn is_later_than(&self, busy: &Busy) -> bool {
+        mutant!(OlderRefusalCounts => return false);
+        let was_before = |(known, told): (Anchor, Anchor)| {
+            !known.sent.since(told.sent).is_zero() && told.store_micros < known.store_micros
+        };
+        self.busy.anchor.zip(busy.anchor).is_some_and(was_before)
     }
 
     /// Whether the ask need not be repeated yet: others are in front, who repeat theirs (rule 5). A pause ends with the owner's lease:

@@ -325,6 +325,10 @@ pub(super) const ALL: &[Seeded] = &[
         5149,
         in_a_cluster(code("a waiter pauses past the end of the owner's lease", Mutant::PausesPastOwner, TAKEN)),
     ),
+    seen_in(
+        5149,
+        in_a_cluster(code("a refusal that is read after a later one counts", Mutant::OlderRefusalCounts, TAKEN)),
+    ),
     code("what was asked is not withdrawn", Mutant::NoWithdrawal, UNUSED),
     troubled(code("what is asked is noted when it is answered", Mutant::NotedAfterSending, UNUSED)),
     near(

@@ -135,3 +135,22 @@ async fn a_pause_ends_with_the_lease_of_an_owner_that_was_not_seen_to_renew() {
         assert!(!pending.pauses(&env));
     }
 }
+
+/// A task that is not polled reads its answer long after the keeper has asked again.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_is_read_after_a_later_one_says_nothing_new() {
+    let short = Duration::from_millis(9);
+    for (bug, micros, owner) in
+        [(None, 1, "later"), (None, 3, "earlier"), (Some(Mutant::OlderRefusalCounts), 1, "earlier")]
+    {
+        let (_seeded, mut pending) = (Seeded::begin(bug), pending());
+        let earlier = Busy { pause: CLAIM, ..busy("earlier", micros, 9000) };
+        advance(short).await;
+        refuse(&mut pending, busy("later", 2, 9));
+        advance(short).await;
+        refuse(&mut pending, earlier);
+        let known = pending.busy().is_some_and(|busy| busy.owner == Token::foreign(owner));
+        assert!(known, "{bug:?}: the server's clock says {micros}");
+        assert_eq!(pending.pauses(&Plain::new()), owner == "earlier");
+    }
+}
