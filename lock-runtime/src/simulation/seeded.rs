@@ -395,7 +395,7 @@ pub(super) const ALL: &[Seeded] = &[
         code("L7: a step is late though its answer is on its way from afar", Mutant::StepsFromAfarAreLate, GOES_ON),
     ),
     seen_in(
-        12_631,
+        28_588,
         in_a_cluster(late(code("L7: a step has the time for the farthest master", Mutant::FarthestForAll, UNUSED))),
     ),
     seen_in(
@@ -411,24 +411,23 @@ pub(super) const ALL: &[Seeded] = &[
     code("young holds are never confirmed", Mutant::YoungNeverConfirmed, LASTS),
     seen_in(32, in_a_cluster(code("a grant of another node is used unconfirmed", Mutant::RelayedGrantTrusted, BACKED))),
     seen_in(
-        453,
-        in_a_cluster(code("the end of a subscription is taken for a reply", Mutant::UnsubscribedIsReply, UNUSED)),
+        402,
+        in_a_cluster(code("the end of a subscription is taken for a reply", Mutant::UnsubscribedIsReply, BACKED)),
     ),
     seen_in(
-        16_667,
-        in_a_cluster(code(
-            "a redirection hides that the next master did not answer",
-            Mutant::RedirectionHidesSilence,
-            UNUSED,
+        4517,
+        in_a_cluster(near(
+            |plan| plan.round_trip >= 100,
+            code("a redirection hides that the next master did not answer", Mutant::RedirectionHidesSilence, UNUSED),
         )),
     ),
     seen_in(
         27_490,
-        in_a_cluster(code(
+        in_a_cluster(crowded(code(
             "what a redirected repetition put into the queue again is left there",
             Mutant::QueuedRepetitionLeft,
             UNUSED,
-        )),
+        ))),
     ),
     seen_in(
         3555,
