@@ -322,6 +322,7 @@ by_night() {
   step 'matrix once more' cargo nextest run --workspace --exclude bench --profile all -E 'binary(matrix)'
   # The worlds take all processors for an hour, and the soaks mostly wait: the worlds get the time that the soaks leave.
   begin '20,000 simulated worlds' nice -n 19 env SEEDS=20000 cargo test --quiet --release -p lock-runtime --lib every_promise
+  step 'all runs in which two things go wrong' env BOUND=2 cargo test --quiet --release -p lock-runtime --lib in_every_run_of_a_search
   for place in redis sentinel cluster quorum; do
     step "soak for ten minutes, $place" "$target/debug/soak" --modes --minutes 10 --place "$place" --seed "$((RANDOM * 4))"
   done

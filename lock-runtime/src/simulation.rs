@@ -28,6 +28,7 @@ mod record;
 mod replacing;
 mod rests;
 mod scenes;
+mod search;
 mod seeded;
 mod servers;
 mod sharing;

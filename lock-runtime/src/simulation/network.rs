@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use super::host::Host;
 use super::journal::Journal;
 use super::record::Record;
+use super::search::{self, Choice, Way};
 use super::stall::Stall;
 use super::time;
 
@@ -323,14 +324,15 @@ impl Shared {
     fn arrival(&mut self, leaves: Instant) -> Instant {
         let most = u64::try_from(self.conditions.delay.as_millis()).unwrap_or_default();
         let times = if self.rolls(self.conditions.slow) { 100 } else { 1 };
-        leaves + self.round_trip / 2 + Duration::from_millis(self.random.u64(0..=most) * times)
+        leaves + self.round_trip / 2 + Duration::from_millis(self.random.u64(0..=most) * times) + search::delay()
     }
 
     /// Executes a command; says how long the server stood still inside it, if it did.
     fn execute(&mut self, client: Client, command: &[Vec<u8>]) -> Option<Stall> {
         // Without one it came in one piece with the command before, at which the connection was cut.
         self.wires.get_mut(&client)?.is_used = true;
-        if self.rolls(self.conditions.cut_before) {
+        let way = search::choose(Choice::Command);
+        if self.rolls(self.conditions.cut_before) || way == Some(Way::CutBefore) {
             self.cut_one(client);
             return None;
         }
@@ -343,7 +345,9 @@ impl Shared {
         self.frozen = self.frozen.max(leaves);
         self.observe(now, command);
         self.post_pushes(leaves);
-        if self.rolls(self.conditions.cut_after) {
+        if way == Some(Way::Crash) {
+            self.crash(client);
+        } else if self.rolls(self.conditions.cut_after) || way == Some(Way::CutAfter) {
             self.cut_one(client);
         } else {
             self.post(client, &reply, leaves);
@@ -362,7 +366,7 @@ impl Shared {
 
     fn post_pushes(&mut self, leaves: Instant) {
         for (listener, push) in self.server.take_pushes() {
-            if self.rolls(self.conditions.push_lost) {
+            if self.rolls(self.conditions.push_lost) || search::choose(Choice::Push) == Some(Way::Lost) {
                 let (from, kind) = (time::now().unwrap_or_default(), loss_of(&push).to_owned());
                 let target = self.wires.get(&listener).map_or("wire", |wire| &*wire.process).to_owned();
                 self.journal().note(history::claims::HARNESS, 0, What::Fault { kind, target, from });
@@ -379,6 +383,14 @@ impl Shared {
             reply.encode(&mut bytes);
             let _ = wire.outbox.send((arrival, bytes));
         }
+    }
+
+    /// The process of this connection is gone, and its host closes what it had open.
+    fn crash(&mut self, client: Client) {
+        let Some(process) = self.wires.get(&client).map(|wire| Arc::clone(&wire.process)) else { return };
+        self.parted.insert(Arc::clone(&process), Instant::now() + Duration::from_hours(24));
+        self.cut(|wire| wire.process == process);
+        search::crash(&process);
     }
 
     fn cut_one(&mut self, client: Client) {

@@ -42,7 +42,7 @@ pub(super) fn in_each_world(usually: u64, check: impl Fn(u64) -> Vec<String> + S
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-fn on_all_processors(work: impl Fn() + Sync) {
+pub(super) fn on_all_processors(work: impl Fn() + Sync) {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(&work))));
 }
