@@ -11,7 +11,7 @@ use crate::lock::{ResolvedRequest, answer_time};
 use crate::observe::Path;
 use crate::observe::spans::{HoldSpan, WaitSpan};
 use crate::scope::Frame;
-use crate::{LockError, LockGuard};
+use crate::{LockError, LockGuard, surroundings};
 
 mod key_set;
 
@@ -29,6 +29,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) async fn acquire(&self) -> Result<LockGuard, LockError> {
+        surroundings::check()?;
         let Self { engine, request, .. } = self;
         if let Some(set) = &self.set {
             return Box::pin(self.acquire_all(set)).await;
@@ -43,6 +44,7 @@ impl Entry {
     }
 
     pub(crate) async fn enter(&self) -> Result<Held, LockError> {
+        surroundings::check()?;
         let Self { engine, request, .. } = self;
         if let Some(set) = &self.set {
             return Box::pin(self.enter_all(set)).await;

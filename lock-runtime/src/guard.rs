@@ -8,7 +8,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::local::{Hold, HoldHandle, Releasing};
 use crate::observe::spans::HoldSpan;
-use crate::{FencingToken, LockError, LockTicket};
+use crate::{FencingToken, LockError, LockTicket, surroundings};
 
 mod others;
 
@@ -280,11 +280,13 @@ impl LockGuard {
 
     /// Boxed, and so compiled here once.
     fn extending(&self, lease: Duration) -> BoxFuture<'_, Result<(), LockError>> {
-        let all = move || join_all(self.handles().map(move |handle| handle.extend(lease)));
-        match &self.others {
-            None => Box::pin(self.handle.extend(lease)),
-            Some(_) => Box::pin(async move { all().await.into_iter().collect() }),
-        }
+        Box::pin(async move {
+            surroundings::check()?;
+            match &self.others {
+                None => self.handle.extend(lease).await,
+                Some(_) => join_all(self.handles().map(|handle| handle.extend(lease))).await.into_iter().collect(),
+            }
+        })
     }
 
     /// Gives the lock away: it is not released, but waits for its adopter for so long, renewed by nobody. Whoever has the ticket takes
@@ -332,6 +334,7 @@ impl LockGuard {
     /// Boxed, and so compiled here once.
     fn giving_away(self, kept_for: Duration) -> BoxFuture<'static, Result<LockTicket, LockError>> {
         async move {
+            surroundings::check()?;
             let Self { handle, hold, others, mut span } = self;
             let outcome = match (hold, others) {
                 (Some(hold), None) => give_away(&handle, hold, kept_for).await,
@@ -362,7 +365,8 @@ impl LockGuard {
     ///
     /// [`Lost`](LockError::Lost) when the hold was lost before. [`Backend`](LockError::Backend) when Redis did not
     /// answer, or refused; then the release is repeated in the background, at least once a second, until it succeeds or
-    /// the lease is over.
+    /// the lease is over. [`InvalidSetting`](LockError::InvalidSetting) outside of a tokio runtime with timers; the lock is released
+    /// all the same.
     ///
     /// It is `Ok` when the lock is free but could not be passed on, because the key of its queue holds something else.
     /// An event of level `WARN` says so.
@@ -371,7 +375,12 @@ impl LockGuard {
     ///
     /// Cancel safe: the lock is released in the background.
     pub fn release(self) -> impl Future<Output = Result<(), LockError>> {
-        lazy(|_| self.begin_release()).flatten()
+        lazy(|_| match surroundings::check() {
+            Ok(()) => self.begin_release(),
+            // The guard is dropped.
+            Err(error) => Either::Left(ready(Err(error))),
+        })
+        .flatten()
     }
 
     /// Begins to release the lock. What is left to wait for is boxed, and so compiled here once.

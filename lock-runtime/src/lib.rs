@@ -63,6 +63,7 @@ mod share;
 mod simulation;
 mod stats;
 mod store;
+mod surroundings;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod ticket;

@@ -13,7 +13,7 @@ use crate::lock::{IfBusy, PrefixPlace, ResolvedRequest, Terms};
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::store::Store as _;
-use crate::{LockError, LockGuard, LockKey, LockTicket, OnBusy, OnLost, key, scope};
+use crate::{LockError, LockGuard, LockKey, LockTicket, OnBusy, OnLost, key, scope, surroundings};
 
 /// Why `linger` is refused beside other options.
 const NOT_USED_AGAIN: &str = "nobody else could use a permit that is kept, and a reader with `renew = false`, `max_hold` or \
@@ -316,6 +316,7 @@ impl LockOptions {
         ticket: LockTicket,
     ) -> BoxFuture<'static, Result<LockGuard, LockError>> {
         Box::pin(async move {
+            surroundings::check()?;
             let core = engine.core();
             if let Some(reason) = core.store().refuses_tickets() {
                 return Err(LockError::setting("ticket", reason));

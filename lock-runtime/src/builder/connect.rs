@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt as _};
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -22,7 +21,7 @@ use crate::store::redis::servers::Servers;
 use crate::store::{AnyStore, Store};
 use crate::timing::KEEPER_CONNECTS;
 use crate::token::Process;
-use crate::{BackendError, LockError, LockManager};
+use crate::{BackendError, LockError, LockManager, surroundings};
 
 /// The ways to make a manager.
 impl LockManager {
@@ -119,7 +118,7 @@ impl Builder {
     /// # Errors
     ///
     /// [`InvalidSetting`](LockError::InvalidSetting) for a missing URL, a URL that can't be read, or any setting out of
-    /// bounds, or outside of a tokio runtime; [`Connect`](LockError::Connect) when the server refuses, lacks what locks need, or
+    /// bounds, or outside of a tokio runtime with timers; [`Connect`](LockError::Connect) when the server refuses, lacks what locks need, or
     /// does not answer within the [`connect_timeout`](Self::connect_timeout).
     ///
     /// # Cancel safety
@@ -133,10 +132,8 @@ impl Builder {
     fn connecting(self) -> BoxFuture<'static, Result<LockManager, LockError>> {
         async move {
             let place = self.place()?;
-            if !matches!(place.1, Address::Memory) && Handle::try_current().is_err() {
-                let reason =
-                    "there is none: connect inside of a tokio runtime, or use `connect_lazy` and the blocking calls";
-                return Err(LockError::setting("runtime", reason));
+            if !matches!(place.1, Address::Memory) {
+                surroundings::check()?;
             }
             match place {
                 (settings, Address::Memory) => Ok(over(settings, in_this_process())),

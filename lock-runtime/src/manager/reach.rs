@@ -12,7 +12,7 @@ use crate::lock_info::{LockInfo, LockMode};
 use crate::store::{Forced, Seen, Store};
 use crate::timing::CLAIM;
 use crate::token::Token;
-use crate::{LockError, LockKey, key};
+use crate::{LockError, LockKey, key, surroundings};
 
 /// The pauses between looks at a lock whose holder was told to stop.
 const FIRST_LOOK: Duration = Duration::from_millis(1);
@@ -131,7 +131,7 @@ impl LockManager {
     pub fn is_connected(&self) -> bool {
         let store = self.core().store();
         let is_connected = store.is_connected();
-        if !is_connected && !self.core().is_inherited() && tokio::runtime::Handle::try_current().is_ok() {
+        if !is_connected && !self.core().is_inherited() && surroundings::check().is_ok() {
             store.begin_to_connect();
         }
         is_connected
@@ -145,6 +145,7 @@ impl LockManager {
 /// Boxed, and so compiled here once, as [`force_release`] is.
 pub(super) fn inspect(core: &Core, name: Arc<str>) -> BoxFuture<'_, Result<Option<LockInfo>, LockError>> {
     async move {
+        surroundings::check()?;
         refuse_fork(core, &name)?;
         let seen = core.store().inspect(&name, deadline(core)).await.map_err(|error| error.of_lock(&name))?;
         Ok(seen.map(|seen| info(core, &name, &seen)))
@@ -154,6 +155,7 @@ pub(super) fn inspect(core: &Core, name: Arc<str>) -> BoxFuture<'_, Result<Optio
 
 pub(super) fn force_release(core: &Core, name: Arc<str>) -> BoxFuture<'_, Result<bool, LockError>> {
     async move {
+        surroundings::check()?;
         refuse_fork(core, &name)?;
         if let Some(reason) = core.store().refuses_force() {
             return Err(LockError::setting("force_release", reason));

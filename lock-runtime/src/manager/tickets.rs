@@ -9,7 +9,7 @@ use super::reach::{deadline, refuse_fork};
 use crate::options::LockOptions;
 use crate::store::{Release, Store as _};
 use crate::timing::CLAIM;
-use crate::{LockError, LockGuard, LockRequest, LockTicket};
+use crate::{LockError, LockGuard, LockRequest, LockTicket, surroundings};
 
 impl LockManager {
     /// Takes over the lock of a ticket: another process gave it away by [`LockGuard::into_ticket`], or this one did.
@@ -125,6 +125,7 @@ impl LockManager {
     fn releasing_ticket(&self, ticket: LockTicket) -> BoxFuture<'static, Result<(), LockError>> {
         let core = Arc::clone(self.core());
         async move {
+            surroundings::check()?;
             refuse_fork(&core, ticket.name())?;
             if let Some(reason) = core.store().refuses_tickets() {
                 return Err(LockError::setting("ticket", reason));

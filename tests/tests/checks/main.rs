@@ -7,6 +7,7 @@ mod model_server;
 mod pages;
 mod proxy;
 mod secrets;
+mod surroundings;
 mod telemetry;
 mod track_record;
 mod users_build;

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 
 use super::super::failure::CallError;
+use crate::surroundings;
 
 /// A connection that is silent for this long is asked for a sign of life, and then once in each [`INTERVAL`].
 const IDLE: Duration = Duration::from_secs(10);
@@ -106,20 +107,26 @@ impl Peer {
 
     /// Connects. The caller has a limit of its own.
     pub(crate) async fn open(&self) -> Result<Socket, CallError> {
-        let of_setup = |error: io::Error| CallError::of_setup(error.into(), self.is_tls());
+        let of_setup = |error: io::Error| match error.kind() {
+            io::ErrorKind::Unsupported => CallError::Unsuitable(error.to_string()),
+            _ => CallError::of_setup(error.into(), self.is_tls()),
+        };
         match self.addr() {
-            ConnectionAddr::Tcp(host, port) => Ok(Socket::of(open_tcp(host, *port).await.map_err(of_setup)?)),
+            ConnectionAddr::Tcp(host, port) => {
+                Ok(Socket::of(surroundings::socket(open_tcp(host, *port)).await.map_err(of_setup)?))
+            }
             #[cfg(feature = "tls")]
             ConnectionAddr::TcpTls { host, port, .. } => {
                 let config = super::tls::config(self.addr(), &self.trust)?;
-                let tcp = open_tcp(host, *port).await.map_err(of_setup)?;
+                let tcp = surroundings::socket(open_tcp(host, *port)).await.map_err(of_setup)?;
                 Ok(Socket::of(super::tls::greet(tcp, host, config).await?))
             }
             #[cfg(not(feature = "tls"))]
             ConnectionAddr::TcpTls { .. } => Err(no_tls()),
             #[cfg(unix)]
             ConnectionAddr::Unix(path) => {
-                Ok(Socket::of(tokio::net::UnixStream::connect(path).await.map_err(of_setup)?))
+                let opening = tokio::net::UnixStream::connect(path);
+                Ok(Socket::of(surroundings::socket(opening).await.map_err(of_setup)?))
             }
             _ => Err(no_unix()),
         }
