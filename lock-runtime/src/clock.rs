@@ -67,7 +67,7 @@ fn tokio_zero() -> Instant {
     static ZERO: OnceLock<Instant> = OnceLock::new();
     *ZERO.get_or_init(|| {
         let now = std::time::Instant::now();
-        now.checked_sub(Duration::from_hours(24)).unwrap_or(now).into()
+        now.checked_sub(Duration::from_secs(24 * 3600)).unwrap_or(now).into()
     })
 }
 
@@ -123,7 +123,9 @@ impl Deadline {
 
     /// The end as a timer sees it, without reading the clocks. A deadline without an end is decades away.
     pub(crate) fn on_timer(self) -> Instant {
-        tokio_zero() + Duration::from_nanos(self.start.tokio) + self.span().min(Duration::from_hours(24 * 365 * 30))
+        tokio_zero()
+            + Duration::from_nanos(self.start.tokio)
+            + self.span().min(Duration::from_secs(30 * 365 * 24 * 3600))
     }
 
     pub(crate) fn later_by(self, span: Duration) -> Self {

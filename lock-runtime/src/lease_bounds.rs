@@ -8,7 +8,7 @@ use crate::timing::LONGEST_LINGER;
 /// The shortest lease. A shorter lease would end before a release can be sent on a usual network.
 const SHORTEST: Duration = Duration::from_millis(10);
 /// The longest lease. A longer lease comes from a mistaken unit: users of similar libraries got 10,000 s for 10 s.
-const LONGEST: Duration = Duration::from_hours(365 * 24);
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Refuses a longest hold that is out of bounds.
 pub(crate) fn check_max_hold(max_hold: Duration) -> Result<(), LockError> {

@@ -14,10 +14,10 @@ const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// The longest timeout of a command and of a connection. A longer timeout would be none. What is a multiple of it, or is added to
 /// an instant, can't overflow.
-const LONGEST_TIMEOUT: Duration = Duration::from_hours(1);
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The longest grace. A longer allowance for a late holder would be a lease of its own.
-const LONGEST_GRACE: Duration = Duration::from_hours(1);
+const LONGEST_GRACE: Duration = Duration::from_secs(3600);
 
 /// The largest number of replicas to wait for. No server has more, so `WAIT` would wait in vain each time.
 const MOST_REPLICAS: u32 = 100;
@@ -88,7 +88,7 @@ impl Default for Settings {
             grace: Duration::ZERO,
             max_clock_drift_ppm: Drift::DEFAULT.ppm(),
             drain: Duration::from_secs(5),
-            warn_held_for: Duration::from_mins(1),
+            warn_held_for: Duration::from_secs(60),
             max_waiters: 1_000_000,
             max_waiters_per_key: 250_000,
             problem: None,

@@ -185,7 +185,7 @@ impl TestLocks {
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn hold_elsewhere<K: LockKey + ?Sized>(&self, prefix: &str, key: &K) -> LockGuard {
-        match self.other.lock(prefix, key).timeout(Duration::from_mins(1)).acquire().await {
+        match self.other.lock(prefix, key).timeout(Duration::from_secs(60)).acquire().await {
             Ok(guard) => guard,
             #[expect(clippy::panic, reason = "a test fails by panicking")]
             Err(error) => panic!("the other process can't have the lock: {error}"),

@@ -13,7 +13,7 @@ use crate::store::redis::link::{Channel, Link};
 use crate::store::voter::MARKER;
 
 /// A server that restarts has no vote for this long, unless the user sets `max_lease`.
-pub(crate) const MAX_LEASE: Duration = Duration::from_hours(1);
+pub(crate) const MAX_LEASE: Duration = Duration::from_secs(3600);
 /// A server that needs more than this part of the command timeout is not waited for when another server will do.
 pub(crate) const PATIENCE: u32 = 5;
 

@@ -10,7 +10,7 @@ use crate::mutex::Mutex;
 const ROUNDING: Duration = Duration::from_secs(1);
 /// After its start a server's wall clock is not stepped by more than this. A wrong time zone causes a smaller step, and so
 /// does a clock that ran wrong while the machine was off.
-const LARGEST_STEP: Duration = Duration::from_hours(24);
+const LARGEST_STEP: Duration = Duration::from_secs(24 * 3600);
 
 /// Since when a manager has known a server process, by a clock of the manager that nobody can set. It is kept when the
 /// manager connects again.

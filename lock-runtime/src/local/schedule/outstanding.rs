@@ -60,7 +60,8 @@ impl OutstandingReleases {
     }
 
     fn drop_ended(&mut self) {
-        while self.entries.pop_front_if(|entry| entry.is_none()).is_some() {
+        while self.entries.front().is_some_and(Option::is_none) {
+            self.entries.pop_front();
             self.first += 1;
         }
     }

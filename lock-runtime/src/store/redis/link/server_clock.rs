@@ -25,7 +25,7 @@ impl Link {
     /// What the server's clock will show at `deadline`. This is at most a round trip too late.
     pub(in super::super) fn store_micros_at(&self, deadline: Deadline) -> Option<u64> {
         let anchor = self.state.lock().clock?;
-        let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_hours(366 * 24));
+        let ahead = anchor.sent.elapsed() + deadline.remaining().min(Duration::from_secs(366 * 24 * 3600));
         anchor.store_micros.checked_add(u64::try_from(ahead.as_micros()).ok()?)
     }
 }
