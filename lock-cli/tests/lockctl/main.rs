@@ -6,6 +6,7 @@ mod looking;
 mod papers;
 mod running;
 mod screen;
+mod servers;
 
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;

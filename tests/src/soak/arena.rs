@@ -56,7 +56,9 @@ pub fn start(plan: &Plan) -> Box<dyn Arena> {
     let arena: Box<dyn Arena> = match plan.place {
         Place::Redis => Box::new(One::start()),
         Place::Sentinel => Box::new(Sentinels::start(1)),
-        Place::Cluster => Box::new(Shards { cluster: Cluster::with(3, true), keys: plan.keys() }),
+        Place::Cluster => {
+            Box::new(Shards { cluster: Cluster::with(3, true), keys: plan.keys(), moves_atomically: false })
+        }
         Place::Quorum => Box::new(Voters::start(3)),
     };
     for proxy in arena.proxies() {

@@ -14,6 +14,7 @@ use history::{Diary, History, Recorder, Wanted, What};
 use lock_runtime::LockManager;
 use tests::cluster::Cluster;
 use tests::sentinel::Sentinels;
+use tests::server::Kind as Server;
 use tests::soak::arena::{Arena, Shards};
 use tests::soak::verdict::fences_grow;
 use tests::soak::worker::watch;
@@ -90,7 +91,7 @@ fn keys() -> impl Iterator<Item = String> {
 }
 
 fn shards() -> Shards {
-    Shards { cluster: Cluster::with(3, true), keys: keys().collect() }
+    Shards { cluster: Cluster::with(3, true), keys: keys().collect(), moves_atomically: false }
 }
 
 async fn work(lock: Arc<Ours>, mut diary: Diary, over: Arc<AtomicBool>) {
@@ -155,6 +156,14 @@ async fn fencing_tokens_grow_over_failovers_in_a_cluster_and_all_goes_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
 async fn slots_that_move_and_failovers_without_a_fault_cost_nothing() {
     cost_nothing(shards(), &[Kind::MoveSlots, Kind::MoveSlots, Kind::FailOver], failovers(6), 0).await;
+}
+
+/// As an operator of Valkey 9 moves them: `CLUSTER MIGRATESLOTS`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
+async fn slots_that_valkey_moves_atomically_cost_nothing() {
+    let cluster = Cluster::with_replicas(Server::Valkey);
+    let shards = Shards { cluster, keys: keys().collect(), moves_atomically: true };
+    cost_nothing(shards, &[Kind::MoveSlots, Kind::MoveSlots, Kind::FailOver], failovers(6), 0).await;
 }
 
 /// `FAILOVERS=100` for more than usual.

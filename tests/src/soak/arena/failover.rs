@@ -61,6 +61,8 @@ pub struct Shards {
     pub cluster: Cluster,
     /// What is locked.
     pub keys: Vec<String>,
+    /// Whether slots move as Valkey 9 moves them by itself.
+    pub moves_atomically: bool,
 }
 
 impl Shards {
@@ -70,7 +72,8 @@ impl Shards {
         for (number, key) in self.keys.iter().enumerate() {
             let from = cluster.owner_of(key);
             let others: Vec<_> = (0..6).filter(|node| *node != from && cluster.is_master(*node)).collect();
-            cluster.migrate(cluster.slot(key), others[victim.wrapping_add(number) % others.len()]);
+            let (slot, to) = (cluster.slot(key), others[victim.wrapping_add(number) % others.len()]);
+            if self.moves_atomically { cluster.migrate_atomically(slot, to) } else { cluster.migrate(slot, to) }
         }
     }
 }

@@ -4,13 +4,22 @@ use std::time::Duration;
 
 use tests::cluster::Cluster;
 use tests::patience::eventually;
+use tests::server::Kind;
 
 use super::routing::subscribers;
 use super::{COMMAND, LONG, fenced, held, is_queued, key_on, manager, name, queue};
 
 #[tokio::test]
 async fn a_slot_that_moves_takes_holds_waiters_and_fencing_tokens_along() {
-    let cluster = Cluster::start();
+    takes_all_along(Cluster::start(), Cluster::migrate).await;
+}
+
+#[tokio::test]
+async fn a_slot_that_valkey_moves_atomically_takes_all_along() {
+    takes_all_along(Cluster::of(Kind::Valkey), Cluster::migrate_atomically).await;
+}
+
+async fn takes_all_along(cluster: Cluster, migrate: fn(&Cluster, u16, usize)) {
     let (holder, waiter) = (manager(&cluster).await, manager(&cluster).await);
     let key = key_on(&cluster, 0);
     let slot = cluster.slot(&name(&key));
@@ -20,7 +29,7 @@ async fn a_slot_that_moves_takes_holds_waiters_and_fencing_tokens_along() {
         let next = waiter.lock("p", &key).timeout(LONG).fenced(true);
         let next = tokio::spawn(next.acquire());
         is_queued(&cluster, &key).await;
-        cluster.migrate(slot, to);
+        migrate(&cluster, slot, to);
         assert!(guard.is_valid());
         let before = guard.fencing_token();
         guard.release().await.unwrap();
