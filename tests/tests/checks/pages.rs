@@ -162,6 +162,25 @@ fn every_page_of_the_docs_is_a_chapter_of_the_book() {
     assert!(left_out.is_empty(), "docs/SUMMARY.md does not have {left_out:?}");
 }
 
+/// rustdoc and the book hide lines that begin with `# `. On a forge they are in sight, and spoil what is read.
+#[test]
+fn no_code_of_the_pages_has_hidden_lines() {
+    let mut all = vec![workspace().join("README.md")];
+    pages(&workspace().join("docs"), &mut all);
+    let mut blocks = 0;
+    for page in &all {
+        let text = fs::read_to_string(page).unwrap();
+        for block in text.split("\n```rust").skip(1) {
+            blocks += 1;
+            let code = block.split("\n```").next().unwrap();
+            let hidden =
+                code.lines().find(|line| matches!(line.trim_start(), "#") || line.trim_start().starts_with("# "));
+            assert_eq!(hidden, None, "{}", page.display());
+        }
+    }
+    assert!(blocks > 30, "{blocks}");
+}
+
 #[test]
 fn the_front_page_lists_each_cargo_feature() {
     let read = |path: &str| fs::read_to_string(workspace().join(path)).unwrap();
