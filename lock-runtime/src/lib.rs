@@ -10,6 +10,8 @@
 //! | readers and writers | [`read`](LockRequest::read), `mode = "read"` |
 //! | at most N at a time | [`permits`](LockRequest::permits) |
 //! | a job once per period | [`at_least`](LockRequest::at_least) |
+//! | a hold that another process takes over | [`into_ticket`](LockGuard::into_ticket), [`adopt`](LockManager::adopt) |
+//! | the newest takes the lock from its holder | [`on_busy`](LockRequest::on_busy), `on_busy = "replace"` |
 //! | a hold that ends in time | [`max_hold`](LockRequest::max_hold) |
 //! | a hot key without a round trip | [`linger`](LockRequest::linger) |
 //! | plain threads | [`run_blocking`](LockRequest::run_blocking), [`acquire_blocking`](LockRequest::acquire_blocking) |

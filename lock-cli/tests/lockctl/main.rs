@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// The program with these arguments, and no address in the environment.
 fn lockctl(arguments: &[&str]) -> assert_cmd::Command {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_lockctl"));
-    command.args(arguments).env_remove("REDIS_URL").timeout(Duration::from_mins(1));
+    command.args(arguments).env_remove("REDIS_URL").timeout(Duration::from_secs(60));
     command
 }
 
