@@ -82,7 +82,9 @@ impl Cluster {
         Self { nodes, addresses, scheme: "rediss-cluster" }.meet(3, &buses)
     }
 
-    fn launch(kind: Kind, masters: usize, replicas: bool) -> Self {
+    /// As [`with`](Self::with), of a certain kind.
+    #[must_use]
+    pub fn launch(kind: Kind, masters: usize, replicas: bool) -> Self {
         let count = if replicas { 2 * masters } else { masters };
         let (nodes, buses): (Vec<_>, Vec<_>) = (0..count).map(|_| Self::start_node(kind, &OPTIONS)).unzip();
         let addresses = nodes.iter().map(Server::address).collect();

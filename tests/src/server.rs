@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use redis::{FromRedisValue, RedisResult};
 use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 
 use crate::clock::Clock;
@@ -31,18 +33,21 @@ enum Place {
 }
 
 /// Whose server.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 pub enum Kind {
     /// The `redis-server` of this machine.
     Redis,
     /// The server that `LOCK_TEST_SERVER` names, else the `valkey-server` in `.venv`, which `test.sh` makes.
     Valkey,
     /// A server that locks refuse, in the folder that `test.sh --all` makes.
+    #[value(skip)]
     TooOld,
 }
 
 impl Kind {
-    pub(crate) fn program(self) -> PathBuf {
+    /// The program to run.
+    #[must_use]
+    pub fn program(self) -> PathBuf {
         match self {
             Self::Redis => PathBuf::from("redis-server"),
             Self::Valkey => std::env::var_os("LOCK_TEST_SERVER").map_or_else(valkey, PathBuf::from),

@@ -4,6 +4,7 @@
 //! own: calm, then faults, then healed; then the history is judged. The seed of a round decides every random choice.
 
 pub mod arena;
+pub mod interrupt;
 pub mod lookout;
 pub mod nemesis;
 pub mod ours;
@@ -17,7 +18,7 @@ pub mod worker;
 pub mod workers;
 pub mod workload;
 
-pub use ours::{Held, OnQuorum, Ours};
+pub use ours::{Held, OnQuorum, Ours, play};
 pub use plan::Plan;
 pub use report::Report;
 pub use round::round;

@@ -5,16 +5,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use history::History;
 use tests::child;
+use tests::server;
 use tests::soak::round::Setting;
-use tests::soak::worker::Role;
-use tests::soak::{OnQuorum, Ours, Place, Plan, Report, round, serve};
+use tests::soak::{Place, Plan, Report, interrupt, ours, play};
 
 /// Uses locks from several processes while servers, connections and processes fail, and judges what was seen.
 #[derive(Debug, Parser)]
@@ -25,6 +24,9 @@ struct Arguments {
     /// Where the locks are: each place has faults of its own.
     #[arg(long, value_enum, default_value_t = Place::Redis)]
     place: Place,
+    /// Whose servers.
+    #[arg(long, value_enum, default_value_t = server::Kind::Redis)]
+    servers: server::Kind,
     /// For how long, in rounds of half a minute; at least one.
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
@@ -37,7 +39,7 @@ struct Arguments {
     /// A folder for the histories, which are thrown away otherwise.
     #[arg(long)]
     keep: Option<PathBuf>,
-    /// Judges a history that an earlier run kept in this folder, and runs nothing: with that round's seed, place and modes.
+    /// Judges the history of one round that an earlier run kept in this folder, and runs nothing.
     #[arg(long)]
     judge: Option<PathBuf>,
 }
@@ -45,18 +47,14 @@ struct Arguments {
 impl Arguments {
     /// The plan of one round. The first round has the seed itself: what it prints is all that is needed to repeat a round.
     fn plan(&self, seed: u64) -> Plan {
-        let plan = Plan { forgetful: self.forgetful, ..Plan::at(self.place, seed) };
+        let plan = Plan { forgetful: self.forgetful, servers: self.servers, ..Plan::at(self.place, seed) };
         if self.modes { plan } else { Plan { shared: 0, together: false, ..plan } }
     }
 }
 
 fn main() -> ExitCode {
     if let Some(role) = child::role() {
-        let role = Role::read(&role);
-        match role.plan.place {
-            Place::Quorum => serve::<OnQuorum>(&role),
-            _ => serve::<Ours>(&role),
-        }
+        ours::work(&role);
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::parse();
@@ -68,10 +66,10 @@ fn main() -> ExitCode {
     let time = Duration::try_from_secs_f64(arguments.minutes * 60.0).unwrap_or(Duration::MAX);
     let forgetful = if arguments.forgetful { ", with a server that forgets" } else { "" };
     if let Some(folder) = &arguments.judge {
-        return tell(&judge(&arguments.plan(seed), folder));
+        return tell(&judge(folder));
     }
     println!("seed {seed}, {time:?}, {:?}{forgetful}", arguments.place);
-    let interrupted = watch_for_signals();
+    let interrupted = interrupt::watch();
     let is_over = || interrupted.load(Ordering::SeqCst);
     let mut total = Report::default();
     let start = Instant::now();
@@ -81,10 +79,7 @@ fn main() -> ExitCode {
         let begun = Instant::now();
         let plan = arguments.plan(seed.wrapping_add(number));
         let setting = Setting { lock: "ours", test: None, is_over: &is_over, keep: arguments.keep.as_deref() };
-        let report = match plan.place {
-            Place::Quorum => round::<OnQuorum>(&plan, setting),
-            _ => round::<Ours>(&plan, setting),
-        };
+        let report = play(&plan, setting);
         if is_over() {
             return ExitCode::from(130);
         }
@@ -96,34 +91,12 @@ fn main() -> ExitCode {
     tell(&total)
 }
 
-fn judge(plan: &Plan, folder: &Path) -> Report {
-    let bounds = match plan.place {
-        Place::Quorum => plan.bounds::<OnQuorum>(),
-        _ => plan.bounds::<Ours>(),
-    };
-    Report::of(plan, &History::read(folder), &bounds, BTreeMap::new())
+fn judge(folder: &Path) -> Report {
+    let plan = Plan::kept(folder).expect("a folder that `--keep` has made");
+    Report::of(&plan, &History::read(folder), &ours::bounds(&plan), BTreeMap::new())
 }
 
 fn tell(report: &Report) -> ExitCode {
     println!("{report}");
     if report.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Ends the run in order, with all that it started.
-fn watch_for_signals() -> Arc<AtomicBool> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&interrupted);
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(async {
-            let mut terminated =
-                tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).expect("signals");
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminated.recv() => {}
-            }
-        });
-        told.store(true, Ordering::SeqCst);
-    });
-    interrupted
 }

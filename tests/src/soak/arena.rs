@@ -14,7 +14,7 @@ use crate::aof;
 use crate::cluster::Cluster;
 use crate::proxy::{Distance, Proxy};
 use crate::sentinel::Sentinels;
-use crate::server::Server;
+use crate::server::{self, Server};
 use history::event::now;
 
 pub use failover::Shards;
@@ -54,12 +54,13 @@ pub trait Arena: Debug + Send + 'static {
 #[must_use]
 pub fn start(plan: &Plan) -> Box<dyn Arena> {
     let arena: Box<dyn Arena> = match plan.place {
-        Place::Redis => Box::new(One::start()),
-        Place::Sentinel => Box::new(Sentinels::start(1)),
+        Place::Redis => Box::new(One::start(plan.servers)),
+        Place::Sentinel => Box::new(Sentinels::of(plan.servers, 1)),
         Place::Cluster => {
-            Box::new(Shards { cluster: Cluster::with(3, true), keys: plan.keys(), moves_atomically: false })
+            let cluster = Cluster::launch(plan.servers, 3, true);
+            Box::new(Shards { cluster, keys: plan.keys(), moves_atomically: false })
         }
-        Place::Quorum => Box::new(Voters::start(3)),
+        Place::Quorum => Box::new(Voters::start(plan.servers, 3)),
     };
     for proxy in arena.proxies() {
         proxy.move_away(Distance { round_trip: plan.round_trip, ..Distance::default() });
@@ -80,8 +81,8 @@ struct One {
 }
 
 impl One {
-    fn start() -> Self {
-        let server = Server::with(&options());
+    fn start(kind: server::Kind) -> Self {
+        let server = Server::of(kind, &options());
         let proxy = Arc::new(Proxy::unrecorded(&server));
         Self { server, proxy }
     }

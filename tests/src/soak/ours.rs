@@ -4,8 +4,39 @@ use std::time::Duration;
 
 use lock_runtime::{LockError, LockGuard, LockManager, LockRequest};
 
-use super::plan::MAX_LEASE;
-use history::{Failure, Hold, Lock, Place, Share, Wanted};
+use super::plan::{MAX_LEASE, Plan};
+use super::report::Report;
+use super::round::{Setting, round};
+use super::strike;
+use super::worker::{Role, serve};
+use history::{Bounds, Failure, Hold, Lock, Place, Share, Wanted};
+
+/// One round with this lock, wherever the plan has it.
+#[must_use]
+pub fn play(plan: &Plan, setting: Setting<'_>) -> Report {
+    match plan.place {
+        strike::Place::Quorum => round::<OnQuorum>(plan, setting),
+        _ => round::<Ours>(plan, setting),
+    }
+}
+
+/// What is right under this plan.
+#[must_use]
+pub fn bounds(plan: &Plan) -> Bounds {
+    match plan.place {
+        strike::Place::Quorum => plan.bounds::<OnQuorum>(),
+        _ => plan.bounds::<Ours>(),
+    }
+}
+
+/// Works as the parent process says.
+pub fn work(role: &str) {
+    let role = Role::read(role);
+    match role.plan.place {
+        strike::Place::Quorum => serve::<OnQuorum>(&role),
+        _ => serve::<Ours>(&role),
+    }
+}
 
 /// For how long half of the locks are kept for the next hold.
 pub(super) const LINGER: Duration = Duration::from_millis(500);

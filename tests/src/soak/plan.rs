@@ -1,5 +1,6 @@
 //! [`Plan`]: everything about a round that its seed decides.
 
+use std::path::Path;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -7,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ours::LINGER;
 use super::strike::{Kind, Place, Strike};
+use crate::server;
 use history::{Bounds, Lock, Share, Wanted};
 
 /// What is tried in one round.
@@ -17,6 +19,8 @@ pub struct Plan {
     pub seed: u64,
     /// Where the locks are.
     pub place: Place,
+    /// Whose servers.
+    pub servers: server::Kind,
     /// How many processes.
     pub workers: u32,
     /// How many tasks in each.
@@ -61,6 +65,9 @@ pub(super) const FLOOD: u32 = 8;
 /// On a quorum no lease is longer, in milliseconds, so that a server that restarted soon votes again.
 pub const MAX_LEASE: u64 = 1000;
 
+/// Where a plan is kept. It is written last: a folder that has it has all of its round.
+const FILE: &str = "plan.json";
+
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
@@ -72,6 +79,7 @@ impl Plan {
         Self {
             seed,
             place: Place::Redis,
+            servers: server::Kind::Redis,
             workers: 4,
             tasks: 5,
             hot: 2,
@@ -143,6 +151,19 @@ impl Plan {
             patience: Duration::from_secs(1),
             ..Self::new(seed)
         }
+    }
+
+    /// Writes it down beside the history of its round.
+    pub(super) fn keep(&self, folder: &Path) {
+        let text = serde_json::to_string(self).expect("a plan is plain data");
+        std::fs::write(folder.join(FILE), text).expect("room for the plan");
+    }
+
+    /// The plan of a round that was kept in this folder, if there is one.
+    #[must_use]
+    pub fn kept(folder: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(folder.join(FILE)).ok()?;
+        Some(serde_json::from_str(&text).expect("a plan that was kept"))
     }
 
     /// The longest lease.

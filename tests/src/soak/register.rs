@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 
 const OPEN: &str = "
@@ -20,14 +21,21 @@ return 0";
 #[derive(Clone, Debug)]
 pub struct Register {
     connection: MultiplexedConnection,
+    patience: Duration,
 }
 
 impl Register {
     /// The register on the server at `url`.
     pub async fn connect(url: &str) -> Self {
+        Self::patient(url, Duration::from_secs(2)).await
+    }
+
+    /// One that waits so long for an answer.
+    pub async fn patient(url: &str, patience: Duration) -> Self {
         let client = redis::Client::open(url).expect("a readable URL");
-        let connection = client.get_multiplexed_async_connection().await.expect("the register's server is well");
-        Self { connection }
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+        Self { connection: connection.expect("the register's server is well"), patience }
     }
 
     /// The counter's value, `Some(None)` for a token that is too small; `None` without an answer.
@@ -50,7 +58,7 @@ impl Register {
 
     async fn run(&self, command: &redis::Cmd) -> Option<i64> {
         let mut connection = self.connection.clone();
-        let answer = tokio::time::timeout(Duration::from_secs(2), command.query_async(&mut connection));
+        let answer = tokio::time::timeout(self.patience, command.query_async(&mut connection));
         answer.await.ok()?.ok()
     }
 }

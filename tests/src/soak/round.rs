@@ -29,7 +29,7 @@ pub struct Setting<'a> {
     pub test: Option<&'static str>,
     /// Whether to stop early.
     pub is_over: &'a dyn Fn() -> bool,
-    /// Where the history is copied to.
+    /// Where the history is copied to, with its plan.
     pub keep: Option<&'a Path>,
 }
 
@@ -47,8 +47,10 @@ pub fn round<L: Lock>(plan: &Plan, setting: Setting<'_>) -> Report {
     watcher.join().expect("the watcher ends");
     let history = History::read(folder.path());
     let report = Report::of(plan, &history, &plan.bounds::<L>(), faults);
-    if let Some(keep) = setting.keep {
-        copy(folder.path(), &keep.join(plan.seed.to_string()));
+    if let Some(keep) = setting.keep.filter(|_| !(setting.is_over)()) {
+        let keep = keep.join(plan.seed.to_string());
+        copy(folder.path(), &keep);
+        plan.keep(&keep);
     }
     report
 }

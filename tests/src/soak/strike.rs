@@ -150,7 +150,7 @@ impl Place {
     }
 
     /// Every fault there, with how often it comes, relative to the others.
-    pub(super) fn kinds(self, forgetful: bool) -> impl Iterator<Item = (Kind, u32)> {
+    pub(crate) fn kinds(self, forgetful: bool) -> impl Iterator<Item = (Kind, u32)> {
         let kinds = match self {
             Self::Redis => REDIS,
             Self::Sentinel => SENTINEL,

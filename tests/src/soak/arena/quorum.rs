@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Arena, options, restart_empty, stop};
 use crate::proxy::Proxy;
-use crate::server::Server;
+use crate::server::{self, Server};
 use crate::soak::plan::MAX_LEASE;
 use crate::soak::strike::{Kind, Strike};
 use history::event::now;
@@ -25,8 +25,8 @@ pub struct Voters {
 impl Voters {
     /// So many, all new.
     #[must_use]
-    pub fn start(count: usize) -> Self {
-        let servers: Vec<_> = (0..count).map(|_| Server::with(&options())).collect();
+    pub fn start(kind: server::Kind, count: usize) -> Self {
+        let servers: Vec<_> = (0..count).map(|_| Server::of(kind, &options())).collect();
         let proxies = servers.iter().map(|server| Arc::new(Proxy::unrecorded(server))).collect();
         Self { servers, proxies }
     }
