@@ -10,6 +10,7 @@ pub mod outage;
 pub mod patience;
 pub mod proxy;
 pub mod quorum;
+pub mod report;
 pub mod resp;
 pub mod sentinel;
 pub mod server;
