@@ -164,6 +164,26 @@ fn valid_fn() -> TokenStream {
         .unwrap()
 }
 
+/// A use that another test has, with a token changed for each four of the bytes; and the bytes as Rust, options in the first line.
+#[test]
+fn fuzz_macro() {
+    bolero::check!(name = "macro").for_each(|bytes: &[u8]| {
+        if let Some(([first, second, in_options], changes)) = bytes.split_first_chunk() {
+            let (in_options, in_item) =
+                changes.as_chunks().0.split_at(usize::from(*in_options % 4).min(changes.len() / 4));
+            let used = corpus::at(usize::from(u16::from_le_bytes([*first, *second])));
+            let (options, item) = (corpus::edited(used.options, in_options), corpus::edited(used.item, in_item));
+            check_attribute(&options, &item).unwrap();
+            check_derive(&item).unwrap();
+        }
+        let text = String::from_utf8_lossy(bytes);
+        let (options, item) = text.split_once('\n').unwrap_or((&text, ""));
+        if let (Ok(options), Ok(item)) = (options.parse(), item.parse::<TokenStream>()) {
+            check_attribute(&options, &if item.is_empty() { valid_fn() } else { item }).unwrap();
+        }
+    });
+}
+
 proptest! {
     #[test]
     fn any_tokens_as_options(words in tokens::words(30)) {

@@ -7,7 +7,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use super::tokens::{Word, parts, stream, word};
+use super::tokens::{Word, parts, stream, word, word_of};
 
 /// An attribute's arguments and its item, or an item alone.
 #[derive(Clone)]
@@ -33,9 +33,14 @@ thread_local! {
 
 /// One of the uses that there are.
 pub(super) fn pick(index: Index) -> Use {
+    at(index.index(usize::MAX))
+}
+
+/// The same by a number, however large.
+pub(super) fn at(number: usize) -> Use {
     USES.with(|uses| {
         assert!(uses.len() > 150, "only {} uses of the macros found", uses.len());
-        index.get(uses).clone()
+        uses[number % uses.len()].clone()
     })
 }
 
@@ -82,6 +87,21 @@ fn collect(tokens: TokenStream, uses: &mut Vec<Use>) {
         }
         collect(group.stream(), uses);
     }
+}
+
+/// What becomes of a stream when each four bytes change a token: which one, how, and to what.
+pub(super) fn edited(tokens: TokenStream, edits: &[[u8; 4]]) -> TokenStream {
+    let mut parts = parts(tokens);
+    for [place, how, kind, choice] in edits {
+        let place = usize::from(*place) % (parts.len() + 1);
+        match how % 3 {
+            0 => parts.insert(place, word_of(*kind, *choice).part()),
+            _ if place == parts.len() => {}
+            1 => parts[place] = word_of(*kind, *choice).part(),
+            _ => drop(parts.remove(place)),
+        }
+    }
+    stream(parts)
 }
 
 /// A change to a stream, at a place that is anywhere in it.

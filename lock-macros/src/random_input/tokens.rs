@@ -62,6 +62,22 @@ pub(super) fn word() -> impl Strategy<Value = Word> {
     ]
 }
 
+/// The word that two bytes stand for.
+pub(super) fn word_of(kind: u8, choice: u8) -> Word {
+    fn one<T: Clone>(all: impl IntoIterator<Item = T>, choice: u8) -> T {
+        let all: Vec<T> = all.into_iter().collect();
+        all[usize::from(choice) % all.len()].clone()
+    }
+    match kind % 8 {
+        0 => Word::Open(one(DELIMITERS, choice)),
+        1 => Word::Close,
+        2..4 => Word::Name(one(NAMES.split_whitespace(), choice)),
+        4 => Word::Raw(one(RAW.iter().copied(), choice)),
+        5..7 => Word::Punct(one(PUNCTUATION.chars(), choice), if kind < 128 { Spacing::Joint } else { Spacing::Alone }),
+        _ => Word::Text(char::from(choice).to_string()),
+    }
+}
+
 pub(super) fn words(most: usize) -> impl Strategy<Value = Vec<Word>> {
     prop::collection::vec(word(), 0..most)
 }
