@@ -315,6 +315,15 @@ newest_compiler() {
   (cd "$scratch/newest" && RUSTC=$scratch/rustc-newest/rustc cargo build --all-features)
 }
 
+# The commands of docs/track-record.md: the last cell of each row is a package and a part of a test's name.
+track_record() {
+  local package tests
+  for package in lock-runtime tests; do
+    mapfile -t tests < <(sed -nE "s/.*\| \`$package ([a-z0-9_]+)\` \|\$/\1/p" docs/track-record.md | sort -u)
+    cargo nextest run -p "$package" --profile all "${tests[@]}" || return 1
+  done
+}
+
 # The public names against those of the last release: the newest tag that names a version. Before the first release there is nothing
 # to keep.
 semver() {
@@ -393,6 +402,7 @@ by_night() {
   done
   end
   step 'libFuzzer, two minutes for each target' env FUZZ_MINUTES=2 ./fuzz.sh
+  step 'the track record' track_record
   step 'museum in full' "$target/debug/lineage"
   step 'instructions and allocations per lock' cargo run --quiet --release -p yardstick
   step 'cargo-deny' install_deny
