@@ -401,7 +401,7 @@ by_night() {
     step "soak for ten minutes, $place" "$target/debug/soak" --modes --minutes 10 --place "$place" --seed "$((RANDOM * 4))"
   done
   end
-  step 'libFuzzer, two minutes for each target' env FUZZ_MINUTES=2 ./fuzz.sh
+  step 'two minutes for each target for a fuzzer' env FUZZ_MINUTES=2 ./fuzz.sh
   step 'the track record' track_record
   step 'museum in full' "$target/debug/lineage"
   step 'instructions and allocations per lock' cargo run --quiet --release -p yardstick
@@ -421,7 +421,7 @@ if [ -n "$all" ]; then
 else
   echo 'left out (./test.sh --all): the behaviours on Valkey and on a quorum of five, they and the first steps on'
   echo '          Redis 8.2, Valkey 8.1, 9.0 and 9.1, slots that Valkey moves, the matrix twice more, 20,000 simulated'
-  echo '          worlds, the soak for ten minutes at each place, libFuzzer, the museum in full, instructions per lock, what is published:'
+  echo '          worlds, the soak for ten minutes at each place, the targets for a fuzzer, the museum in full, instructions per lock, what is published:'
   echo '          packages, licences, lowest versions, other compilers, semver'
 fi
 

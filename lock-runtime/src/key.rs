@@ -366,6 +366,22 @@ mod tests {
         parts.split(':').map(read).collect()
     }
 
+    #[test]
+    fn fuzz_keys() {
+        // The parts of a key are lines.
+        crate::fuzz::any_text("keys", |text| {
+            let parts: Vec<_> = text.split('\n').map(str::to_owned).collect();
+            if let Ok(name) = name("p", &Parts(parts.clone())) {
+                assert_eq!(read_back(name.strip_prefix("p:").unwrap()), parts);
+                assert!(whole_name(&name).is_ok_and(|whole| whole == name), "{name}");
+                assert!(name.len() <= MAX_NAME_BYTES && !name.contains(['{', '}']), "{name}");
+            }
+            if let Ok(whole) = whole_name(text) {
+                assert_eq!(*whole, *text);
+            }
+        });
+    }
+
     proptest! {
         #[test]
         fn different_parts_never_share_a_name(a in "\\PC{1,6}|[:%{}a]{1,6}", b in "\\PC{1,6}|[:%{}a]{1,6}", c in "\\PC{1,6}|[:%{}a]{1,6}", d in "\\PC{1,6}|[:%{}a]{1,6}") {

@@ -41,6 +41,8 @@ mod entry;
 mod error;
 mod fencing;
 mod fork;
+#[cfg(test)]
+mod fuzz;
 mod guard;
 mod held;
 mod keeper;

@@ -152,6 +152,23 @@ mod tests {
     }
 
     #[test]
+    fn fuzz_tickets() {
+        crate::fuzz::any_text("tickets", |text| match text.parse::<LockTicket>() {
+            Ok(ticket) => {
+                assert_eq!(ticket.to_string(), text);
+                assert!(
+                    ticket.key() == "lock" || !format!("{ticket:?}").contains(ticket.token().as_str()),
+                    "{ticket:?}"
+                );
+                // What a store and an error say of it.
+                let _ =
+                    (ticket.share(), ticket.token().label(), ticket.token().to_forced(), ticket.token().may_linger());
+            }
+            Err(error) => assert!(text.len() < 30 || !error.to_string().contains(text), "{error}"),
+        });
+    }
+
+    #[test]
     fn a_ticket_tells_its_key_alone() {
         let ticket = ticket("p:k", "h");
         assert_eq!(format!("{ticket:?}"), r#"LockTicket { key: "p:k", .. }"#);

@@ -116,3 +116,29 @@ fn neither_memory_nor_a_quorum_is_a_server_of_a_quorum() {
         );
     }
 }
+
+#[test]
+fn fuzz_urls() {
+    const SECRET: &str = "5EcRe7";
+    // The first line is a scheme and a user, the second line the rest.
+    crate::fuzz::any_text("urls", |text| {
+        let _ = of_url(text);
+        let Some((user, rest)) = text.split_once('\n') else { return };
+        // A `/` ends the credentials, and what follows is no secret any more.
+        let Some((_, name)) =
+            user.split_once("://").filter(|(_, name)| !name.contains(['/', '?', '#', '@', '[', '\\']))
+        else {
+            return;
+        };
+        if name.contains(',') || rest.contains('@') {
+            return;
+        }
+        let said = match of_url(&format!("{user}:{SECRET}@{rest}")) {
+            Ok(Address::Memory) => return,
+            Ok(Address::Redis(target)) => target.address(),
+            Ok(Address::Quorum(servers)) => servers.iter().map(Endpoint::address).collect(),
+            Err(error) => format!("{error} {error:?}"),
+        };
+        assert!(!said.contains(SECRET), "{said}");
+    });
+}

@@ -92,7 +92,7 @@ fn module_of(folder: &Path, file: &Path) -> Module {
 }
 
 fn is_test(module: &Module) -> bool {
-    module.iter().any(|part| ["tests", "simulation", "mutants"].contains(&part.as_str()))
+    module.iter().any(|part| ["tests", "simulation", "mutants", "fuzz"].contains(&part.as_str()))
 }
 
 /// What stands before a file's tests, without comments and without what only tests import.

@@ -68,6 +68,27 @@ mod tests {
         assert_eq!((pushed.token.as_str(), pushed.store_micros), ("tok", 1_700_000_000_000_000));
     }
 
+    #[test]
+    fn fuzz_pushes() {
+        crate::fuzz::any_text("pushes", |text| {
+            let lock = match Message::read(text) {
+                None | Some(Message::Alarm(None)) => return,
+                Some(Message::Grant(lock, pushed)) => {
+                    assert!(!pushed.unconfirmed && !pushed.partial && !pushed.token.as_str().contains(' '), "{text}");
+                    lock
+                }
+                Some(
+                    Message::Wait(lock)
+                    | Message::Near(lock, _)
+                    | Message::Forced(lock, _)
+                    | Message::Alarm(Some(lock)),
+                ) => lock,
+            };
+            // Whose lock it is, is the end of the text, whatever is in it.
+            assert!(text.ends_with(lock) && text.len() > lock.len(), "{text}");
+        });
+    }
+
     proptest! {
         #[test]
         fn no_text_makes_it_panic(text in ".*|(from [0-9a-f]{0,41} )?(grant|wait|near|forced|from)( [0-9a-z]{0,9}){0,7}") {

@@ -138,38 +138,55 @@ fn the_rule_of_the_cluster_is_that_of_its_specification() {
     }
 }
 
+/// Every decoder reads the reply.
+fn decode(value: &Value, fences: u32, asks_again: bool, micros: u64, lease: u64) {
+    let sent = Moment::now();
+    let anchor = Anchor { sent, store_micros: micros, drift: Drift::DEFAULT, node: None };
+    let renewal = Renewal {
+        key: "p:k".into(),
+        token: Token::foreign(TOKEN),
+        share: None,
+        lease: Duration::from_millis(lease),
+        grace: Duration::ZERO,
+        arms: false,
+    };
+    look_at(read_claimed(value.clone(), &ask(fences), sent, Drift::DEFAULT));
+    look_at(read_answer(value.clone(), &ask(fences), anchor));
+    if let Ok(Released { again: Some(answer), .. }) =
+        read_released(value.clone(), &release("p:k", asks_again), sent, (Drift::DEFAULT, None))
+    {
+        assert!(asks_again);
+        look_at(Ok(answer));
+    }
+    if let Ok(Renewed::Until(until)) = read_renewed(value.clone(), &renewal, sent, Drift::DEFAULT) {
+        assert!(*value == Value::Int(1) && until.span() <= renewal.lease);
+    }
+    if let Ok(freed) = read_freed(value.clone(), 2) {
+        assert!(freed.is_none_or(|freed| freed.len() == 2));
+    }
+    assert!(!matches!(read_drawn(value), Ok(Some(0))));
+    if let Some(Reply { answers, .. }) = Reply::read(value.clone()) {
+        for answer in answers {
+            look_at(read_answer(answer, &ask(fences), anchor));
+        }
+    }
+    look_at(Err(reply::error_of_one(value.clone())));
+}
+
+#[test]
+fn fuzz_replies() {
+    crate::fuzz::any_bytes("replies", |bytes| {
+        let Some(([fences, asks_again], reply)) = bytes.split_first_chunk() else { return };
+        if let Ok(value) = ::redis::parse_redis_value(reply) {
+            decode(&value, u32::from(*fences % 3), asks_again % 2 == 1, 1_700_000_000_000_000, 30_000);
+        }
+    });
+}
+
 proptest! {
     #[test]
     fn no_reply_makes_a_decoder_panic(value in any_value(), fences in 0..3_u32, asks_again: bool, micros: u64, lease: u64) {
-        let sent = Moment::now();
-        let anchor = Anchor { sent, store_micros: micros, drift: Drift::DEFAULT, node: None };
-        let renewal = Renewal {
-            key: "p:k".into(),
-            token: Token::foreign(TOKEN),
-            share: None,
-            lease: Duration::from_millis(lease),
-            grace: Duration::ZERO,
-            arms: false,
-        };
-        look_at(read_claimed(value.clone(), &ask(fences), sent, Drift::DEFAULT));
-        look_at(read_answer(value.clone(), &ask(fences), anchor));
-        if let Ok(Released { again: Some(answer), .. }) = read_released(value.clone(), &release("p:k", asks_again), sent, (Drift::DEFAULT, None)) {
-            prop_assert!(asks_again);
-            look_at(Ok(answer));
-        }
-        if let Ok(Renewed::Until(until)) = read_renewed(value.clone(), &renewal, sent, Drift::DEFAULT) {
-            prop_assert!(value == Value::Int(1) && until.span() <= renewal.lease);
-        }
-        if let Ok(freed) = read_freed(value.clone(), 2) {
-            prop_assert!(freed.is_none_or(|freed| freed.len() == 2));
-        }
-        prop_assert!(!matches!(read_drawn(&value), Ok(Some(0))));
-        if let Some(Reply { answers, .. }) = Reply::read(value.clone()) {
-            for answer in answers {
-                look_at(read_answer(answer, &ask(fences), anchor));
-            }
-        }
-        look_at(Err(reply::error_of_one(value)));
+        decode(&value, fences, asks_again, micros, lease);
     }
 
     /// Any client that may publish on the channel can say anything about the server's time.

@@ -304,6 +304,28 @@ mod tests {
         }
     }
 
+    /// What is read of a whole value, by this crate and by the `redis` crate.
+    fn read_twice(bytes: &[u8]) -> Option<(usize, Result<Value, Malformed>, Option<Value>)> {
+        let frame = Scan::default().frame(bytes).ok()??;
+        Some((frame.len(), Reader { rest: frame }.value(0), redis::parse_redis_value(frame).ok()))
+    }
+
+    #[test]
+    fn fuzz_wire() {
+        crate::fuzz::any_bytes("wire", |bytes| {
+            let Some((piece, mut rest)) = bytes.split_first() else { return };
+            let (whole, pieces) = (cut(rest, rest.len().max(1)), cut(rest, usize::from(*piece) + 1));
+            assert_eq!(whole, pieces, "it depends on where it is cut");
+            while let Some((length, ours, theirs)) = read_twice(rest) {
+                // What this crate refuses, a server does not write.
+                if let Ok(ours) = ours {
+                    assert_eq!(Some(ours), theirs, "{:?}", String::from_utf8_lossy(rest));
+                }
+                rest = &rest[length..];
+            }
+        });
+    }
+
     #[test]
     fn what_follows_no_protocol_is_refused_and_what_has_no_end_is_waited_for() {
         let deep = "*1\r\n".repeat(5000) + ":1\r\n";
