@@ -125,7 +125,7 @@ impl Card {
         self.bar(lane, (steps.at(claim.from), steps.at(claim.end())), HELD, &text);
     }
 
-    /// What the resource was asked, below its lane's line.
+    /// What the resource was asked.
     fn note(&mut self, steps: &Steps, t: u64, process: &str, what: &What) {
         let (text, accepted) = match what {
             What::Opened { accepted, .. } => (format!("{process} reads"), accepted),
@@ -138,7 +138,9 @@ impl Card {
         let _ = writeln!(self.0, r#"<circle cx="{x}" cy="{y}" r="5" fill="{color}"/>"#);
         let anchor = if x + 40 > WIDTH - RIGHT { "end" } else { "middle" };
         let x = if anchor == "end" { WIDTH - 12 } else { x };
-        self.text(x, y + 20, &format!(r#"font-size="11" text-anchor="{anchor}" fill="{color}""#), &text);
+        // A read is often followed by a write at once: their words stand apart.
+        let y = if matches!(what, What::Opened { .. }) { y - 10 } else { y + 20 };
+        self.text(x, y, &format!(r#"font-size="11" text-anchor="{anchor}" fill="{color}""#), &text);
     }
 
     /// What the checker says of the history.
