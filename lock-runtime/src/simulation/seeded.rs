@@ -321,14 +321,6 @@ pub(super) const ALL: &[Seeded] = &[
     code("L1: a hand-over does not look at the lease", Mutant::NoLeaseCheck, ERRORS),
     code("asks are not repeated", Mutant::NoSafetyNet, UNUSED),
     seen_in(1925, forgetful(code("a reconnect verifies nothing", Mutant::NoVerification, LOSSES))),
-    seen_in(
-        5149,
-        in_a_cluster(code("a waiter pauses past the end of the owner's lease", Mutant::PausesPastOwner, TAKEN)),
-    ),
-    seen_in(
-        5149,
-        in_a_cluster(code("a refusal that is read after a later one counts", Mutant::OlderRefusalCounts, TAKEN)),
-    ),
     code("what was asked is not withdrawn", Mutant::NoWithdrawal, UNUSED),
     troubled(code("what is asked is noted when it is answered", Mutant::NotedAfterSending, UNUSED)),
     near(
