@@ -23,8 +23,13 @@ fn tests(folder: &Path, found: &mut Vec<String>) {
         } else if path.extension().is_some_and(|ending| ending == "rs") {
             let text = fs::read_to_string(&path).unwrap();
             let is_mark = |line: &str| line.trim().starts_with("#[test]") || line.trim().starts_with("#[tokio::test");
-            let mut is_test = false;
+            let (mut is_test, mut is_listed) = (false, false);
             for line in text.lines() {
+                // A test that is played over every store stands in a list.
+                is_listed = line.starts_with("over_every_store![") || is_listed && line != "];";
+                if let Some(name) = line.trim().strip_suffix(',').filter(|_| is_listed) {
+                    found.push(name.to_owned());
+                }
                 is_test |= is_mark(line);
                 if let Some((_, name)) = line.split_once("fn ").filter(|_| is_test) {
                     found.extend(name.split('(').next().map(str::to_owned));
