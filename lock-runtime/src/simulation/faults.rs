@@ -124,9 +124,6 @@ async fn one(all: &Servers, process: &str, is_forgetful: bool, random: &mut Rng)
                         sleep(Duration::from_millis(100)).await;
                     }
                 }
-                // A connection to a node that the process does not use just now can't be found out. It would be a fault that goes on for
-                // as long, and the fault is noted as over.
-                servers.cut_unused(process);
             }
             ("Deafen", "wire")
         }

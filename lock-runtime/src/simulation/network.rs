@@ -68,8 +68,6 @@ struct Wire {
     tasks: [AbortHandle; 3],
     /// Replies and pushes are lost.
     is_deaf: bool,
-    /// Whether a command came since then.
-    is_used: bool,
 }
 
 impl Network {
@@ -209,13 +207,8 @@ impl Network {
     /// From now on the replies on the present connections of a process are lost.
     pub(super) fn deafen(&self, process: &str) {
         for wire in self.locked().wires.values_mut().filter(|wire| *wire.process == *process) {
-            (wire.is_deaf, wire.is_used) = (true, false);
+            wire.is_deaf = true;
         }
-    }
-
-    /// Ends the connections of a process on which replies are still lost, and that the process has not used since: it can't have found out.
-    pub(super) fn cut_unused(&self, process: &str) {
-        self.locked().cut(|wire| wire.is_deaf && !wire.is_used && *wire.process == *process);
     }
 
     /// Whether replies of a process are still lost.
@@ -260,7 +253,7 @@ impl Network {
             tokio::spawn(execute(Arc::clone(self), Arc::clone(process), client, commands)).abort_handle(),
             tokio::spawn(send(Arc::clone(self), Arc::clone(process), writer, replies)).abort_handle(),
         ];
-        shared.wires.insert(client, Wire { process: Arc::clone(process), outbox, tasks, is_deaf: false, is_used: false });
+        shared.wires.insert(client, Wire { process: Arc::clone(process), outbox, tasks, is_deaf: false });
     }
 }
 
@@ -329,8 +322,10 @@ impl Shared {
 
     /// Executes a command; says how long the server stood still inside it, if it did.
     fn execute(&mut self, client: Client, command: &[Vec<u8>]) -> Option<Stall> {
-        // Without one it came in one piece with the command before, at which the connection was cut.
-        self.wires.get_mut(&client)?.is_used = true;
+        if !self.wires.contains_key(&client) {
+            // It came in one piece with the command before, at which the connection was cut.
+            return None;
+        }
         let way = search::choose(Choice::Command);
         if self.rolls(self.conditions.cut_before) || way == Some(Way::CutBefore) {
             self.cut_one(client);

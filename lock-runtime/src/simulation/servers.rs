@@ -97,10 +97,6 @@ impl Servers {
         self.0.iter().for_each(|network| network.deafen(process));
     }
 
-    pub(super) fn cut_unused(&self, process: &str) {
-        self.0.iter().for_each(|network| network.cut_unused(process));
-    }
-
     pub(super) fn is_deaf(&self, process: &str) -> bool {
         self.0.iter().any(|network| network.is_deaf(process))
     }
