@@ -140,9 +140,9 @@ async fn play(seed: u64, bug: Option<Bug>) -> Shown {
     let (error, after, there, beside) = tokio::join!(held, replaces, waits(&other), beside);
     if bug.is_none() {
         // The release of a holder beside the newest may reach the server first. Then the lock passes to who waits, and is taken again.
-        let is_replaced = |error: LockError| is_beside && matches!(error, LockError::Lost { forced: true, .. });
-        assert!(there.is_ok() || there.is_err_and(is_replaced), "SEED={seed}");
-        beside.unwrap();
+        let is_replaced = |error: &LockError| is_beside && matches!(error, LockError::Lost { forced: true, .. });
+        assert!(there.is_ok() || there.as_ref().is_err_and(is_replaced), "SEED={seed}: {there:?}");
+        assert!(beside.is_ok(), "SEED={seed}: {beside:?}");
     }
     let order = order.into_inner().unwrap();
     Shown {
