@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::patience::eventually_blocking;
 
@@ -68,9 +68,12 @@ impl Child {
         }
     }
 
-    /// Stops it in its tracks, as a suspended machine is.
+    /// Stops it in its tracks, as a suspended machine is. All its threads stand when this returns: the signal itself is seen by one
+    /// thread, and on a busy machine the others go on until that one runs.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
+        let id = Pid::from_child(&self.process);
+        waitpid(Some(id), WaitOptions::UNTRACED).expect("the child stops");
     }
 
     /// Goes on after [`freeze`](Self::freeze).
