@@ -20,29 +20,29 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "0ca99ec30506e57ce2c40f4ca289a9895c351e1f");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "bc6489486758d27ab8e50a0b7724212c006bc97e");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "fb67669968dea638e9a35d04136d0e7d14073e47");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "b42cc61a0c55fed1badd881d0d46ee7e95c4bf3e");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "92de722b40f7aaeb8d2805f24b91ce7c2a595cff");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "1fddbf5b9e4f121af11316b943fafb8a26877472");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "bb0858735ce2be15749bc2d023277015fb07f0cf");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "15fdbf7e11660245e43c8cdb62a89d4445b3977d");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "11e5389bee21fe1f00b05336487b7f60a61a8269");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "2898aa7ce6b1c975881ecae7b2afc0847e535c7d");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "8c428abaadcdcc580ee0923f2bacddba57f02c92");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "7741d1725816857b4a1ba2c0c9e826557e0ed8ce");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "7af02ba9d7e152641b2f4b43aa5297780fee7aa7");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "5acce9ea7ab77c3eda364bcb2ddd85544a4455ec");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "3a7ddbc35225dcbb35c461ea108c76d67775e989");
+    script!(9, "shared_ask.lua", "d00e7abda3065ae9759bb6dd54c4305842c82494");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "5988b933fbce2b387dcdf8f23063bdab4ec1625a");
+    script!(10, "shared_release.lua", "6eace1672d02327477138a7ec7655cd66057fda9");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "9d2abe25b785adc65fe4f1a5eca794b4bfeaf647");
+    script!(11, "shared_renew.lua", "33678f05e3fb2ccd7370dd4e9c7595dc93a0f3b8");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "ea63dd3c8401004e24d198fa5e4651c6f51196ba");
+    script!(12, "shared_draw.lua", "094d7b48d8a2898be3bed38ad01967bbfeb6f948");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "3dcaff978b0fd5a503e96eff03356139d142e9c5");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "aac91e81662f4ddde8229b4968cbe43df817d087");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "5f7a8a38552e965ad42d46b4bd0eeb9df0ef2418");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "e890c7250dd23213f86c881d60d09eba43b5ecd2");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "9ad720dbac52c4b15fbdf005cb7f95a8c50291ce");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "297e04500c3c45553a868064d467e19004e9421f");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "f9c7c903907748ccb589b6f7cecec3844788f445");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "2cc2656b9b2c65c48b68598ccac6d444c9bfada9");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

@@ -96,8 +96,7 @@ local function value_of(lock)
   return call_or('', 'GET', lock)
 end
 
--- A whole number as text; tostring would lose digits. In two parts: "%d" may have 32 bits, and "%.0f" takes a server some 3,000
--- instructions.
+-- A whole number as text; tostring would lose digits. In two parts: "%d" may have 32 bits, and "%.0f" costs a server more.
 local function number(value)
   if value < 1000000 then
     return string.format('%d', value)
