@@ -54,7 +54,6 @@ mod seeded {
         FirstReaderEndsHold,
         ForcedAfterLoss,
         ForcedBeforeBody,
-        ForcedMarkLeft,
         ForcedUnchecked,
         ForgivenLoss,
         GiftLeft,

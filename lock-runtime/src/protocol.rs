@@ -184,10 +184,19 @@ pub(crate) struct Release {
     pub(crate) or_ticket: Option<Box<Token>>,
 }
 
+/// What the lock was to a token whose hold ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// The token owned the lock.
+    Owned,
+    NotOwned,
+    /// The token owned the lock until that was released by force, and waits until its owner has stopped (rule 21).
+    Forced,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Released {
-    /// Whether the token owned the lock.
-    pub(crate) owned: bool,
+    pub(crate) ownership: Ownership,
     /// The answer to the ask that went along.
     pub(crate) again: Option<Answer>,
 }
@@ -214,6 +223,24 @@ pub(crate) enum Renewed {
     Forced,
     /// A majority does not have the lease any more, but a minority may still have it.
     Partial,
+}
+
+impl Ownership {
+    /// The same for the caller of a command that may have taken effect before.
+    pub(crate) fn or_before(self, may_be_done: bool) -> Self {
+        if self == Self::NotOwned && may_be_done { Self::Owned } else { self }
+    }
+}
+
+impl From<bool> for Ownership {
+    fn from(is_owned: bool) -> Self {
+        if is_owned { Self::Owned } else { Self::NotOwned }
+    }
+}
+
+impl Released {
+    /// The token owned the lock, and no ask went along.
+    pub(crate) const DONE: Self = Self { ownership: Ownership::Owned, again: None };
 }
 
 impl Ask {
@@ -261,11 +288,17 @@ impl Release {
         }
     }
 
-    /// What is left to release when this is done, and the token `owned` the lock before.
+    /// What is left to release when this is done, and the lock was this to the token before.
     ///
     /// After a rest that is what stands at the lock's key: its waiters then get the lock at once. When that is gone, a replica
     /// that has not seen the rest may have taken the master's place. Then the token itself is released.
-    pub(crate) fn once_done(mut self, owned: bool) -> Option<Self> {
+    pub(crate) fn once_done(mut self, ownership: Ownership) -> Option<Self> {
+        let owned = match ownership {
+            Ownership::Owned => true,
+            Ownership::NotOwned => false,
+            // A lock that was released by force does not rest: what stands at its key is released.
+            Ownership::Forced => return self.kept_until.take().map(|_| self),
+        };
         match self.kept_until {
             Some(_) => {
                 mutant!(RestNotPassedOn => return None);
@@ -278,13 +311,6 @@ impl Release {
                 Some(self)
             }
         }
-    }
-
-    /// The release of what stands at the lock's key once the lock was released by force (rule 21).
-    pub(crate) fn of_forced(&self) -> Self {
-        // A shared lease keeps its token.
-        let token = if self.share.is_some() { self.token.clone() } else { self.token.to_forced() };
-        Self { share: self.share, ..Self::withdrawal(&self.key, &token, self.claim) }
     }
 
     /// Whether this may be forgotten when too many releases wait to be sent: what it would release soon ends by itself.

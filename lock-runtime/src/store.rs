@@ -25,8 +25,8 @@ mod traffic;
 pub(crate) mod voter;
 
 pub(crate) use crate::protocol::{
-    Adoption, Anchor, Answer, Ask, Busy, Cause, Giving, Grant, NodeId, Pushed, Reach, Release, Released, Renewal,
-    Renewed, Retry, StoreError,
+    Adoption, Anchor, Answer, Ask, Busy, Cause, Giving, Grant, NodeId, Ownership, Pushed, Reach, Release, Released,
+    Renewal, Renewed, Retry, StoreError,
 };
 pub(crate) use any::AnyStore;
 pub(crate) use seen::{Forced, Seen};
@@ -100,9 +100,9 @@ pub(crate) trait Store {
     /// Takes a lock from its owner, whoever that is (rule 21: the owner has at most a claim to stop).
     fn force(&self, key: &str, deadline: Deadline) -> impl Future<Output = Result<Forced, StoreError>> + Send;
 
-    /// Puts a ticket in the place of an owner's token (rule 24). Returns whether the token owned the lock, or the ticket stands
-    /// there already.
-    fn give(&self, giving: &Giving, deadline: Deadline) -> impl Future<Output = Result<bool, StoreError>> + Send;
+    /// Puts a ticket in the place of an owner's token (rule 24). The token owned the lock also when the ticket stands there
+    /// already.
+    fn give(&self, giving: &Giving, deadline: Deadline) -> impl Future<Output = Result<Ownership, StoreError>> + Send;
 
     /// Puts the token of an adopter in the place of a ticket (rule 24). `None` when the ticket is over, or was adopted under another
     /// token.

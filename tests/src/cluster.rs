@@ -10,6 +10,9 @@ use crate::tls::{Authority, arguments};
 const SLOTS: usize = 16_384;
 /// How long a machine with other work may take for what is done in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A node that was told to meet another forgets it when that one did not answer within the node timeout, at least a second
+/// (`handshake_timeout` in its `clusterCron`; seen with a node that was stopped meanwhile). It does not try again.
+const FORGOTTEN: Duration = Duration::from_secs(2);
 const OPTIONS: [&str; 10] = [
     "--cluster-enabled",
     "yes",
@@ -106,15 +109,35 @@ impl Cluster {
                 let (first, end) = (SLOTS * index / masters, SLOTS * (index + 1) / masters);
                 node.tell(&format!("CLUSTER ADDSLOTSRANGE {first} {}", end - 1));
             }
-            let address = cluster.addresses[index].replace(':', " ");
-            cluster.nodes[0].tell(&format!("CLUSTER MEET {address} {}", buses[index]));
         }
-        eventually_blocking("every node knows all others", PATIENCE, || cluster.each_knows(count));
+        let mut told: Option<Instant> = None;
+        eventually_blocking("every node knows all others", PATIENCE, || {
+            if told.is_none_or(|told| told.elapsed() > FORGOTTEN) {
+                cluster.introduce(buses);
+                told = Some(Instant::now());
+            }
+            cluster.each_knows(count)
+        });
         for (index, node) in cluster.nodes.iter().enumerate().skip(masters) {
             node.tell(&format!("CLUSTER REPLICATE {}", cluster.id(index - masters)));
         }
         cluster.settle();
         cluster
+    }
+
+    /// The first node and each other are told of one another, if they do not know each other yet.
+    fn introduce(&self, buses: &[u16]) {
+        let tell = |node: usize, other: usize| {
+            let known: String = self.nodes[node].ask("CLUSTER NODES");
+            if !known.contains(&format!("{}@", self.addresses[other])) {
+                let address = self.addresses[other].replace(':', " ");
+                self.nodes[node].tell(&format!("CLUSTER MEET {address} {}", buses[other]));
+            }
+        };
+        for other in 1..self.nodes.len() {
+            tell(0, other);
+            tell(other, 0);
+        }
     }
 
     fn each_knows(&self, count: usize) -> bool {

@@ -24,7 +24,7 @@ fn fate(keeper: &Keeper, key: &str, was_denied: bool, answer: Result<Released, S
     match answer {
         Ok(released) => {
             keeper.on_success(key, RELEASE);
-            if released.owned { Fate::Over } else { Fate::NotOwned }
+            Fate::Done(released.ownership)
         }
         Err(error) => {
             // A release that is refused for good is logged once.

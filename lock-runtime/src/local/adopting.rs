@@ -153,7 +153,6 @@ impl Drop for Adopter {
         if self.may_stand {
             slot.core.withdraw(Release::withdrawal(&slot.key, token, *claim));
         }
-        slot.release_forced(token);
     }
 }
 

@@ -209,9 +209,9 @@ impl Core {
         if self.store.is_immediate() {
             let released = self.store.release(std::slice::from_ref(&release), Deadline::after(Duration::ZERO));
             // An immediate store can't fail.
-            let owned = released.now_or_never().is_some_and(|released| exactly_one(released).is_ok_and(|it| it.owned));
-            if let Some(rested) = release.once_done(owned) {
-                self.schedule.release(rested);
+            let released = released.now_or_never().and_then(|released| exactly_one(released).ok());
+            if let Some(left) = released.and_then(|released| release.once_done(released.ownership)) {
+                self.schedule.release(left);
             }
         } else {
             self.schedule.release(release);
@@ -245,9 +245,6 @@ impl Core {
             self.note_loss(slot.key(), hold);
         }
         if let Some(release) = release {
-            if reason == LossReason::Forced {
-                self.release_later(release.of_forced());
-            }
             self.release_later(release);
         }
         if let Some(id) = turn {
@@ -341,15 +338,17 @@ impl Events for Core {
         }
         match self.slots_of(key).find_map(|slot| Some((slot.step(|lock, _| lock.on_forced(token))?, slot))) {
             Some((ForcedToken::Leased, slot)) => {
-                mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), &token.to_forced(), CLAIM)));
+                mutant!(ForcedBeforeBody => self.release_later(Release::withdrawal(&key.into(), token, CLAIM)));
                 mutant!(ForcedUnchecked => self.revoke(&slot, Some(token), LossReason::Forced));
                 self.schedule.verify(vec![slot]);
             }
             Some((ForcedToken::Lingers, slot)) => self.revoke(&slot, Some(token), LossReason::Forced),
-            // The mark is released when an awaited release or a loss ends its use. Otherwise it ends with its claim.
+            // The mark ends with the release that comes after the token's use. Otherwise the mark ends with its claim.
             Some((ForcedToken::Awaited, _)) => {}
-            // Nobody here uses the lock any more: its release came after the force.
-            None => self.release_later(Release::withdrawal(&key.into(), token, CLAIM).of_forced()),
+            // So it does with a release that is on its way, and that says to its task what it found.
+            None if self.schedule.is_releasing(token) => {}
+            // Nobody here uses the lock any more: its release came before the force, or was given up.
+            None => self.release_later(Release::withdrawal(&key.into(), token, CLAIM)),
         }
     }
 

@@ -9,8 +9,7 @@ use super::slot::Slot;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::lock::{EndedHold, ReleaseDone};
-use crate::loss_reason::LossReason;
-use crate::protocol::{Giving, Release};
+use crate::protocol::{Giving, Ownership, Release};
 use crate::store::Store as _;
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -34,10 +33,9 @@ impl Hold {
         drop(turn);
         let deadline = Deadline::new(now, handle.core().settings().command_timeout);
         let given = handle.core().store().give(&pending.giving, deadline).await;
-        if given.map_err(|error| error.of_lock(handle.key()))? {
-            Ok(pending.on_given())
-        } else {
-            Err(pending.on_lost(&handle, hold))
+        match given.map_err(|error| error.of_lock(handle.key()))? {
+            Ownership::Owned => Ok(pending.on_given()),
+            ownership => Err(pending.on_lost(&handle, ownership, hold)),
         }
     }
 }
@@ -81,12 +79,15 @@ impl PendingGift {
         self.giving.ticket.clone()
     }
 
-    fn on_lost(mut self, handle: &HoldHandle, hold: Option<EndedHold>) -> LockError {
+    fn on_lost(mut self, handle: &HoldHandle, ownership: Ownership, hold: Option<EndedHold>) -> LockError {
         self.is_answered = true;
-        let lost = handle.lost_error(false);
+        let (lost, reason) = handle.on_found_lost(ownership, false);
         self.end_use();
+        if ownership == Ownership::Forced {
+            self.slot.core.release_later(self.release.clone());
+        }
         if let Some(hold) = hold {
-            self.slot.core.note_loss(&self.slot.key, EndedHold { reason: LossReason::NotKnown, ..hold });
+            self.slot.core.note_loss(&self.slot.key, EndedHold { reason, ..hold });
         }
         lost
     }
@@ -97,7 +98,6 @@ impl PendingGift {
         if matches!(slot.note_release_done(&release.token), ReleaseDone::Done { may_be_granted_again: true, .. }) {
             slot.core.withdraw(Release::withdrawal(&release.key, &release.token, release.claim));
         }
-        slot.release_forced(&release.token);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::lock::{ActiveHold, Fences, Joined, Lease, ReleaseDone, ResolvedReques
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
 use crate::observe::{Path, metrics};
-use crate::protocol::{Release, Renewal, Renewed, StoreError};
+use crate::protocol::{Ownership, Release, Renewal, Renewed, StoreError};
 use crate::share::Share;
 use crate::store::{Store, exactly_one};
 use crate::timing::CLAIM;
@@ -109,19 +109,10 @@ impl HoldHandle {
         let HoldInner { slot, token, .. } = &*self.0;
         match slot.note_release_done(token) {
             // It makes no difference whether the store granted the lease again: this release is for that grant, too.
-            ReleaseDone::Done { kept_until, .. } => {
-                slot.release_forced(token);
-                self.release_again(kept_until);
-            }
-            ReleaseDone::StillUsed => {}
+            ReleaseDone::Done { kept_until, .. } => self.release_again(kept_until),
             // The hold of a plain guard was released when it was lost.
-            ReleaseDone::Unnoted => drop(slot.note(|lock| lock.forget_forced(token))),
+            ReleaseDone::StillUsed | ReleaseDone::Unnoted => {}
         }
-    }
-
-    /// Releases what stands at the lock, if it was released by force before the hold ended.
-    pub(super) fn release_forced(&self) {
-        self.0.slot.release_forced(&self.0.token);
     }
 
     pub(crate) fn key(&self) -> &str {
@@ -194,8 +185,18 @@ impl HoldHandle {
     }
 
     pub(crate) fn lost_error(&self, completed: bool) -> LockError {
-        let forced = self.0.slot.ask(|lock| lock.was_forced(&self.0.token));
+        self.lost_as(completed, self.0.slot.ask(|lock| lock.was_forced(&self.0.token)))
+    }
+
+    fn lost_as(&self, completed: bool, forced: bool) -> LockError {
         LockError::Lost { key: self.key().to_owned(), completed, forced, max_hold: self.spent() }
+    }
+
+    /// The store says at the end of the hold that the hold was lost before. Returns the error, and how the hold was lost.
+    pub(super) fn on_found_lost(&self, ownership: Ownership, completed: bool) -> (LockError, LossReason) {
+        let HoldInner { slot, token, .. } = &*self.0;
+        let is_forced = slot.note(|lock| lock.forget_forced(token)) || ownership == Ownership::Forced;
+        (self.lost_as(completed, is_forced), if is_forced { LossReason::Forced } else { LossReason::NotKnown })
     }
 
     /// The time that the hold was allowed, if the hold was lost because this time was over.

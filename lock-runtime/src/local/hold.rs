@@ -13,9 +13,8 @@ use super::turn::Turn;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::lock::{Ended, EndedHold, Ending, Joined, ReleaseDone, ResolvedRequest};
-use crate::loss_reason::LossReason;
 use crate::observe;
-use crate::protocol::{Ask, Release, Released};
+use crate::protocol::{Ask, Ownership, Release, Released};
 use crate::store::Store;
 use crate::timing::{CLAIM, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 
@@ -152,7 +151,7 @@ impl Hold {
                         release.again = None;
                         let released = core.store().release_one(release, deadline.counted_from(Moment::now())).await;
                         // The first command may have released the lease already.
-                        released.map(|released| Released { owned: true, ..released })
+                        released.map(|released| Released { ownership: released.ownership.or_before(true), ..released })
                     }
                 }
                 _ => core.store().release_one(release, deadline).await,
@@ -164,12 +163,12 @@ impl Hold {
                     return Err(LockError::Backend { key: self.handle.key().to_owned(), problem: error.problem });
                 }
             };
-            let lost = was_lost(&released).then(|| self.handle.lost_error(true));
-            if pending_release.on_answer()
-                && let Some(lost) = lost
+            let lost = was_lost(&released).then(|| self.handle.on_found_lost(released.ownership, true));
+            let is_told = pending_release.on_answer();
+            if let Some((lost, reason)) = lost
+                && (is_told || released.ownership == Ownership::Forced)
             {
-                self.handle.release_forced();
-                self.note_loss(hold.map(|hold| EndedHold { reason: LossReason::NotKnown, ..hold }));
+                self.note_loss(hold.map(|hold| EndedHold { reason, ..hold }));
                 return Err(lost);
             }
             if let (Some((turn, _)), Some(ask), Some(answer)) = (turn, again, released.again) {
@@ -194,7 +193,7 @@ impl Hold {
 /// Whether the lease was gone before its release.
 fn was_lost(released: &Released) -> bool {
     mutant!(ForgivenLoss => return false);
-    !released.owned
+    released.ownership != Ownership::Owned
 }
 
 impl Hold {
@@ -287,6 +286,5 @@ impl Slot {
         if matches!(self.note_release_done(&release.token), ReleaseDone::Done { may_be_granted_again: true, .. }) {
             self.core.withdraw(Release::withdrawal(&release.key, &release.token, release.claim));
         }
-        self.release_forced(&release.token);
     }
 }

@@ -26,7 +26,6 @@ use crate::protocol::{Answer, Ask, Pushed, Reach, Release, Renewal, Renewed, Sto
 use crate::settings::Settings;
 use crate::share::{Share, SharedLeases};
 use crate::store::Store;
-use crate::timing::CLAIM;
 use crate::token::Token;
 
 /// Calls a task that waits: it gets the turn, or what the hold of readers has for it.
@@ -312,15 +311,6 @@ impl Slot {
         let done = self.note(|lock| lock.end_use(token));
         self.core.table().forget_if_unused(self);
         done
-    }
-
-    /// Nothing uses `token` any more: what stands at the lock since the force is released.
-    pub(super) fn release_forced(&self, token: &Token) {
-        mutant!(ForcedMarkLeft => return);
-        if self.note(|lock| lock.forget_forced(token)) {
-            let release = Release::withdrawal(&self.key, token, CLAIM);
-            self.core.release_later(release.of_forced());
-        }
     }
 }
 

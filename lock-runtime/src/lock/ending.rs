@@ -193,8 +193,8 @@ impl<W> Lock<W> {
             LossReason::Deadline => lease.ended_hold(),
             _ => lease.hold.as_ref().map(|hold| EndedHold { reason, ..hold.as_ended() }),
         };
-        if hold.is_some() && reason == LossReason::Forced && !self.forced.contains(&lease.token) {
-            self.forced.push(lease.token.clone());
+        if hold.is_some() && reason == LossReason::Forced {
+            self.note_forced(&lease.token);
         }
         let turn = hold.is_some().then(|| self.take_turn());
         let users = lease.hold.as_ref().map_or(0, ActiveHold::users);

@@ -252,6 +252,7 @@ impl<W> Lock<W> {
     /// Notes that one of those who waited for the release of `token` is gone.
     pub(crate) fn end_use(&mut self, token: &Token) -> ReleaseDone {
         let Some(place) = self.ending.iter().position(|ending| ending.token == *token) else {
+            self.forget_forced(token);
             return ReleaseDone::Unnoted;
         };
         match self.ending.get_mut(place) {
@@ -261,6 +262,7 @@ impl<W> Lock<W> {
             }
             _ => {
                 let EndingToken { may_be_granted_again, kept_until, .. } = self.ending.swap_remove(place);
+                self.forget_forced(token);
                 ReleaseDone::Done { may_be_granted_again, kept_until }
             }
         }
@@ -286,6 +288,13 @@ impl<W> Lock<W> {
         forced.push(token.clone());
         self.forced = forced;
         Some(if is_leased { ForcedToken::Leased } else { ForcedToken::Awaited })
+    }
+
+    /// Takes in an answer that the lock of `token` was released by force.
+    pub(crate) fn note_forced(&mut self, token: &Token) {
+        if !self.was_forced(token) {
+            self.forced.push(token.clone());
+        }
     }
 
     /// Whether the lock of `token` was released by force.

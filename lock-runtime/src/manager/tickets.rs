@@ -7,7 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use super::LockManager;
 use super::reach::{deadline, refuse_fork};
 use crate::options::LockOptions;
-use crate::store::{Release, Store as _};
+use crate::store::{Ownership, Release, Store as _};
 use crate::timing::CLAIM;
 use crate::{LockError, LockGuard, LockRequest, LockTicket, surroundings};
 
@@ -135,7 +135,7 @@ impl LockManager {
             let released = core.store().release_one(unanswered.release(), deadline(&core)).await;
             let released = released.map_err(|error| error.of_lock(ticket.key()))?;
             unanswered.on_answer();
-            if released.owned { Ok(()) } else { Err(lost(&ticket)) }
+            if released.ownership == Ownership::Owned { Ok(()) } else { Err(lost(&ticket)) }
         }
         .boxed()
     }

@@ -18,7 +18,8 @@ use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::{Channel, Link};
 use crate::store::{
-    Adoption, Answer, Ask, Cause, Events, Forced, Giving, Pushed, Release, Renewal, Renewed, Store, exactly_one,
+    Adoption, Answer, Ask, Cause, Events, Forced, Giving, Ownership, Pushed, Release, Renewal, Renewed, Store,
+    exactly_one,
 };
 use crate::token::{Process as Caller, Token};
 
@@ -45,13 +46,13 @@ enum Said {
     },
     Late,
     Released {
-        owned: bool,
+        ownership: Ownership,
         again: Option<Box<Said>>,
     },
     Renewed(Option<Time>),
     /// A renewal was refused since the lock is released by force.
     MustStop,
-    Given(bool),
+    Given(Ownership),
     Over,
     Drawn(Option<Time>),
     Passed {
@@ -167,7 +168,7 @@ impl<'a, S: Store> Side<'a, S> {
             Verb::GiveBack(release) => {
                 let released = self.store.release_one(release, by()).await.unwrap();
                 let again = released.again.map(|again| Box::new(self.answer(again)));
-                Said::Released { owned: released.owned, again }
+                Said::Released { ownership: released.ownership, again }
             }
             Verb::Renew(renewal) => {
                 match exactly_one(self.store.renew(std::slice::from_ref(renewal), by()).await).unwrap() {

@@ -20,7 +20,9 @@ use crate::settings::Settings;
 use crate::store::redis::RedisStore;
 use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::{Channel, Link};
-use crate::store::{Answer, Ask, Cause, Events, Pushed, Reach, Release, Renewal, Renewed, Store, exactly_one};
+use crate::store::{
+    Answer, Ask, Cause, Events, Ownership, Pushed, Reach, Release, Renewal, Renewed, Store, exactly_one,
+};
 use crate::token::Process as Caller;
 
 const COMMAND: Duration = Duration::from_millis(500);
@@ -109,7 +111,7 @@ async fn an_ask_that_arrives_when_its_asker_has_given_up_does_nothing() {
         let answer = exactly_one(scene.store.ask(std::slice::from_ref(&ask), Deadline::after(COMMAND)).await).unwrap();
         assert_eq!(matches!(answer, Answer::Late), is_late, "{answer:?}");
         let released = scene.store.release_one(&ask.withdrawal(), Deadline::after(COMMAND)).await.unwrap();
-        assert_eq!(released.owned, !is_late);
+        assert_eq!(released.ownership == Ownership::Owned, !is_late);
     }
 }
 
@@ -238,7 +240,7 @@ async fn a_release_that_waits_for_others_to_go_together_goes_alone_when_there_ar
     let release = Release { contended: false, ..ask.withdrawal() };
     let release_one = scene.store.release_one(&release, Deadline::after(COMMAND));
     let ((), (), released) = tokio::join!(biased; scene.beat(), scene.beat(), release_one);
-    assert!(released.unwrap().owned);
+    assert_eq!(released.unwrap().ownership, Ownership::Owned);
 }
 
 #[tokio::test(start_paused = true)]

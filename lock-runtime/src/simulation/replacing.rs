@@ -37,7 +37,7 @@ struct Shown {
     overtaken: bool,
     /// How long the newest waited.
     after: Duration,
-    /// Whether the holder's error says what happened.
+    /// Whether those whose lock was taken are told that, and nobody else failed.
     told: bool,
 }
 
@@ -138,18 +138,15 @@ async fn play(seed: u64, bug: Option<Bug>) -> Shown {
     };
     let beside = unless_busy(&busy_until, waits(&newest));
     let (error, after, there, beside) = tokio::join!(held, replaces, waits(&other), beside);
-    if bug.is_none() {
-        // The release of a holder beside the newest may reach the server first. Then the lock passes to who waits, and is taken again.
-        let is_replaced = |error: &LockError| is_beside && matches!(error, LockError::Lost { forced: true, .. });
-        assert!(there.is_ok() || there.as_ref().is_err_and(is_replaced), "SEED={seed}: {there:?}");
-        assert!(beside.is_ok(), "SEED={seed}: {beside:?}");
-    }
+    // The release of a holder beside the newest may reach the server first. Then the lock passes to who waits, and is taken again.
+    let is_replaced = |error: &LockError| is_beside && matches!(error, LockError::Lost { forced: true, .. });
+    let served = beside.is_ok() && (there.is_ok() || there.is_err_and(|error| is_replaced(&error)));
     let order = order.into_inner().unwrap();
     Shown {
         overlap: overlaps.load(Ordering::SeqCst),
         overtaken: !is_beside && order.get(1) != Some(&"newest"),
         after,
-        told: matches!(error, LockError::Lost { completed: false, forced: true, .. }),
+        told: matches!(error, LockError::Lost { completed: false, forced: true, .. }) && served,
     }
 }
 

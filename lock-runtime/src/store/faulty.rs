@@ -7,8 +7,8 @@ use tokio::time::{sleep, timeout_at};
 
 use super::memory::MemoryStore;
 use super::{
-    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Grant, Reach, Release, Released, Renewal, Renewed, Seen,
-    Store, StoreError,
+    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Grant, Ownership, Reach, Release, Released, Renewal,
+    Renewed, Seen, Store, StoreError,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -169,7 +169,7 @@ impl Store for FaultyStore {
         self.memory.force(key, deadline).await
     }
 
-    async fn give(&self, giving: &Giving, deadline: Deadline) -> Result<bool, StoreError> {
+    async fn give(&self, giving: &Giving, deadline: Deadline) -> Result<Ownership, StoreError> {
         self.reach(deadline).await?;
         self.memory.give(giving, deadline).await
     }

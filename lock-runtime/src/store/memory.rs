@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use super::{
-    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Grant, Pushed, Release, Released, Renewal, Renewed, Seen,
-    Store, StoreError,
+    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Grant, Ownership, Pushed, Release, Released, Renewal,
+    Renewed, Seen, Store, StoreError,
 };
 use crate::clock::{Deadline, Moment};
 use crate::mutex::Mutex;
@@ -150,7 +150,7 @@ impl Store for MemoryStore {
         Ok(self.with(|shared, pushes| shared.force(&key.into(), None, pushes)))
     }
 
-    async fn give(&self, giving: &Giving, _: Deadline) -> Result<bool, StoreError> {
+    async fn give(&self, giving: &Giving, _: Deadline) -> Result<Ownership, StoreError> {
         Ok(self.with(|shared, _| shared.give(giving)))
     }
 

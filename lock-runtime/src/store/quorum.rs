@@ -12,8 +12,8 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 
 use super::{
-    Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Grant, Release, Released, Renewal, Renewed, Seen,
-    Store, StoreError, each, exactly_one,
+    Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Grant, Ownership, Release, Released, Renewal,
+    Renewed, Seen, Store, StoreError, each, exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -200,7 +200,9 @@ impl<S: Voter> Store for Quorum<S> {
         let deadline = deadline.counted_from(Moment::now());
         // A task that comes late may find its ask taken over and its lease released. When no time is left it would send the ask, and not
         // wait for the answer. Without an answer the caller asks again.
-        if let Some(ask) = Ask::along(release, deadline).filter(|_| released.owned && !deadline.span().is_zero()) {
+        if let Some(ask) = Ask::along(release, deadline)
+            .filter(|_| released.ownership == Ownership::Owned && !deadline.span().is_zero())
+        {
             released.again = exactly_one(self.ask(std::slice::from_ref(&ask), deadline).await).ok();
         }
         Ok(released)
@@ -272,7 +274,7 @@ impl<S: Voter> Store for Quorum<S> {
         Some(NO_FORCE)
     }
 
-    async fn give(&self, _: &Giving, _: Deadline) -> Result<bool, StoreError> {
+    async fn give(&self, _: &Giving, _: Deadline) -> Result<Ownership, StoreError> {
         Err(StoreError::never(BackendError::new(NO_TICKETS)))
     }
 
@@ -377,10 +379,11 @@ impl<S: Voter> Quorum<S> {
     /// Whether a majority owned each lock until its release.
     async fn decide_releases(&self, count: usize, pending: Pending<Answers<Released>>) -> Answers<Released> {
         let vote = |votes: &mut Votes<(), ()>, number, answer: Released| {
-            if answer.owned { votes.yes.push((number, ())) } else { votes.no.push((number, ())) }
+            let side = if answer.ownership == Ownership::Owned { &mut votes.yes } else { &mut votes.no };
+            side.push((number, ()));
         };
         let (all, _) = self.decide(count, pending, vote, Votes::owned).await;
-        Ok(all.iter().map(|votes| Ok(Released { owned: self.is_owned(votes)?, again: None })).collect())
+        Ok(all.iter().map(|votes| Ok(Released { ownership: self.is_owned(votes)?.into(), again: None })).collect())
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::seen::SHARED;
 use super::{
-    Adoption, Anchor, Answer, Answers, Ask, Events, Forced, Giving, Grant, Release, Released, Renewal, Renewed, Seen,
-    Store, StoreError, exactly_one,
+    Adoption, Anchor, Answer, Answers, Ask, Events, Forced, Giving, Grant, Ownership, Release, Released, Renewal,
+    Renewed, Seen, Store, StoreError, exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -286,7 +286,7 @@ impl Store for RedisStore {
         self.force_out(key, deadline).await
     }
 
-    async fn give(&self, giving: &Giving, deadline: Deadline) -> Result<bool, StoreError> {
+    async fn give(&self, giving: &Giving, deadline: Deadline) -> Result<Ownership, StoreError> {
         self.put_ticket(giving, deadline).await
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::store::Release;
+use crate::store::{Ownership, Release};
 use crate::timing::RELEASE_BACKOFF;
 use crate::token::Token;
 
@@ -68,10 +68,8 @@ pub(crate) struct Batch {
 /// The outcome of a release that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// The release is done.
-    Over,
-    /// The release is done: the token did not own the lock.
-    NotOwned,
+    /// The release is done, and the lock was this to its token.
+    Done(Ownership),
     /// The server refuses the release for now.
     Refused,
     /// The server refuses the release for good.
@@ -183,13 +181,12 @@ impl Backlog {
         }
         let is_lane_open = lane.closed_until.is_none();
         for (mut queued, fate) in queued.into_iter().zip(fates) {
-            let is_done = matches!(fate, Fate::Over | Fate::NotOwned);
-            if is_done || queued.release.repeat_until.has_passed() {
+            let done = if let Fate::Done(ownership) = fate { Some(*ownership) } else { None };
+            if done.is_some() || queued.release.repeat_until.has_passed() {
                 self.to_rest.remove(&queued.release.token);
             }
-            if is_done {
-                let left = queued.release.once_done(*fate == Fate::Over);
-                if let Some(left) = left {
+            if let Some(ownership) = done {
+                if let Some(left) = queued.release.once_done(ownership) {
                     self.add(server, left);
                 }
                 continue;
@@ -315,8 +312,8 @@ mod tests {
         add(&mut backlog, 1000);
         send(&mut backlog, Fate::Unanswered);
         backlog.reopen();
-        assert_eq!(send(&mut backlog, Fate::Over), (BATCH, 1));
-        assert_eq!(send(&mut backlog, Fate::Over), (1000 - BATCH, 7));
+        assert_eq!(send(&mut backlog, Fate::Done(Ownership::Owned)), (BATCH, 1));
+        assert_eq!(send(&mut backlog, Fate::Done(Ownership::Owned)), (1000 - BATCH, 7));
         assert!(backlog.is_empty());
     }
 
@@ -328,7 +325,7 @@ mod tests {
             assert_eq!(send(&mut backlog, Fate::Refused), (1, 1));
             assert_eq!(left(&backlog), Some(Duration::from_millis(millis)));
             add(&mut backlog, 2);
-            assert_eq!(send(&mut backlog, Fate::Over), (2, 1));
+            assert_eq!(send(&mut backlog, Fate::Done(Ownership::Owned)), (2, 1));
             tokio::time::advance(Duration::from_millis(millis)).await;
         }
     }
@@ -345,7 +342,7 @@ mod tests {
         }
         let batch = backlog.take_due(Instant::now()).remove(0);
         assert!(batch.were_denied().all(|denied| denied), "it is told once");
-        backlog.on_answers(batch, &[Fate::Over], Instant::now());
+        backlog.on_answers(batch, &[Fate::Done(Ownership::Owned)], Instant::now());
         assert!(backlog.is_empty());
     }
 
@@ -377,7 +374,7 @@ mod tests {
         send(&mut backlog, Fate::Unanswered);
         backlog.add(1, withdrawal());
         assert_eq!(left(&backlog), Some(Duration::ZERO));
-        assert_eq!(send(&mut backlog, Fate::Over), (1, 1));
+        assert_eq!(send(&mut backlog, Fate::Done(Ownership::Owned)), (1, 1));
         assert_eq!(left(&backlog), Some(RELEASE_BACKOFF.first));
     }
 
@@ -389,10 +386,10 @@ mod tests {
         assert_eq!((batches.len(), backlog.next_try()), (BATCHES, None));
         assert_eq!((backlog.len(), backlog.unreleased()), (BATCH * 3, BATCH * (BATCHES + 3)));
         for batch in batches {
-            let fates = vec![Fate::Over; batch.queued.len()];
+            let fates = vec![Fate::Done(Ownership::Owned); batch.queued.len()];
             backlog.on_answers(batch, &fates, Instant::now());
         }
-        assert_eq!(send(&mut backlog, Fate::Over), (BATCH * 3, 3));
+        assert_eq!(send(&mut backlog, Fate::Done(Ownership::Owned)), (BATCH * 3, 3));
         assert_eq!(backlog.unreleased(), 0);
     }
 }

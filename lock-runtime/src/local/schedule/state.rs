@@ -212,7 +212,7 @@ mod tests {
     use super::*;
     use crate::mutants::{Mutant, Seeded};
     use crate::store::memory::MemoryStore;
-    use crate::store::{AnyStore, Release};
+    use crate::store::{AnyStore, Ownership, Release};
     use crate::timing::CLAIM;
     use crate::token::Token;
     use crate::{LockGuard, LockManager};
@@ -317,7 +317,7 @@ mod tests {
         let again = Duration::from_millis(100);
         assert_eq!(state.pause(IDLE_TICKS), Some(again));
         tokio::time::advance(again).await;
-        answer(&mut state, Fate::Over);
+        answer(&mut state, Fate::Done(Ownership::Owned));
         assert!(state.last_work().is_all);
     }
 }

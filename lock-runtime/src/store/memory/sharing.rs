@@ -8,7 +8,7 @@ use super::state::{Shared, Waiter};
 use crate::clock::{Deadline, Moment, without_drift};
 use crate::share::Share;
 use crate::store::seen::SHARED;
-use crate::store::{Answer, Ask, Forced, Grant, Release, Released, Renewal, Renewed};
+use crate::store::{Answer, Ask, Forced, Grant, Ownership, Release, Released, Renewal, Renewed};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
@@ -60,13 +60,13 @@ impl Sharing {
         self.leases.iter().map(|lease| (lease.share, lease.token.clone())).collect()
     }
 
-    fn has(&self, token: &Token) -> bool {
-        self.forced.is_none() && self.leases.iter().any(|lease| lease.token == *token)
-    }
-
-    /// Whether `token` shared the lock that was released by force.
-    fn is_forced_from(&self, token: &Token) -> bool {
-        self.forced.is_some() && self.leases.iter().any(|lease| lease.token == *token)
+    /// What the lock is to `token`, when nobody has the lock alone.
+    pub(super) fn ownership(&self, token: &Token) -> Ownership {
+        match self.forced {
+            _ if self.leases.iter().all(|lease| lease.token != *token) => Ownership::NotOwned,
+            Some(_) => Ownership::Forced,
+            None => Ownership::Owned,
+        }
     }
 
     fn ends_first(&self) -> Option<&Lease> {
@@ -84,7 +84,7 @@ impl Sharing {
 
 impl Shared {
     pub(super) fn has_share(&mut self, key: &str, token: &Token) -> bool {
-        self.owner(key).is_none() && self.locks.get(key).is_some_and(|lock| lock.sharing.has(token))
+        self.owner(key).is_none() && self.ownership(key, token) == Ownership::Owned
     }
 
     /// `admit` of shared.lua. Returns whether the lock is shared now.
@@ -221,7 +221,7 @@ impl Shared {
     pub(super) fn release_share(&mut self, release: &Release, pushes: &mut Vec<Push>) -> Released {
         let key = &release.key;
         let is_free = self.is_free(key);
-        let owned = self.has_share(key, &release.token);
+        let ownership = self.ownership(key, &release.token);
         self.leave_queue(key, &release.token);
         if let Some(lock) = self.locks.get_mut(key) {
             lock.sharing.leases.retain(|lease| lease.token != release.token);
@@ -246,21 +246,22 @@ impl Shared {
             }
         });
         self.forget_if_unused(key);
-        Released { owned, again: answer }
+        Released { ownership, again: answer }
     }
 
     /// `rest.lua`, for a shared lease.
-    pub(super) fn rest_share(&mut self, key: &str, token: &Token, kept_until: Deadline) -> bool {
+    pub(super) fn rest_share(&mut self, key: &str, token: &Token, kept_until: Deadline) -> Ownership {
         let (now, marked) = (Moment::now(), token.to_resting());
         if !self.has_share(key, token) {
-            return self.has_share(key, &marked);
+            let is_marked = self.has_share(key, &marked);
+            return if is_marked { Ownership::Owned } else { self.ownership(key, token) };
         }
         let leases = self.locks.get_mut(key).map_or(&mut [][..], |lock| &mut lock.sharing.leases);
         for lease in leases.iter_mut().filter(|lease| lease.token == *token) {
             lease.until = lease.until.min_at(kept_until, now);
             lease.token.clone_from(&marked);
         }
-        true
+        Ownership::Owned
     }
 
     /// Puts the token `to` in the place of the shared lease of `from`, until then.
@@ -274,8 +275,7 @@ impl Shared {
     /// `shared_renew.lua`.
     pub(super) fn renew_share(&mut self, renewal: &Renewal) -> Renewed {
         if !self.has_share(&renewal.key, &renewal.token) {
-            let sharing = self.locks.get(&renewal.key).map(|lock| &lock.sharing);
-            let is_forced = sharing.is_some_and(|sharing| sharing.is_forced_from(&renewal.token));
+            let is_forced = self.ownership(&renewal.key, &renewal.token) == Ownership::Forced;
             return if is_forced { Renewed::Forced } else { Renewed::NotOwned };
         }
         let now = Moment::now();

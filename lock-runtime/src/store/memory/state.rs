@@ -11,7 +11,7 @@ use super::sharing::Sharing;
 use crate::clock::{Deadline, Drift, Moment, without_drift};
 use crate::share::Share;
 use crate::store::{
-    Anchor, Answer, Ask, Busy, Events, Forced, Grant, Pushed, Release, Released, Renewal, Renewed, Seen,
+    Anchor, Answer, Ask, Busy, Events, Forced, Grant, Ownership, Pushed, Release, Released, Renewal, Renewed, Seen,
 };
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -200,7 +200,7 @@ impl Shared {
     /// release.lua.
     pub(super) fn release(&mut self, release: &Release, pushes: &mut Vec<Push>) -> Released {
         if let Some(kept_until) = &release.kept_until {
-            return Released { owned: self.rest(release, **kept_until), again: None };
+            return Released { ownership: self.rest(release, **kept_until), again: None };
         }
         if release.share.is_some() {
             return self.release_share(release, pushes);
@@ -208,13 +208,13 @@ impl Shared {
         let key = &release.key;
         let owner = self.owner(key);
         let is_free = self.is_free(key);
-        let owned = owner.as_ref().is_some_and(|(owner, _)| *owner == release.token);
+        let ownership = self.ownership(key, &release.token);
         self.leave_queue(key, &release.token);
         if let Some((token, claim)) = &release.again {
             self.join_queue(key, token, None, *claim);
         }
         let again = release.again.as_ref().map(|(token, _)| token);
-        if owned || is_free {
+        if ownership != Ownership::NotOwned || is_free {
             self.hand_off(key, again, pushes);
         } else if owner.is_none() {
             // The token may have stood in front of others that fit.
@@ -240,22 +240,35 @@ impl Shared {
             })
         });
         self.forget_if_unused(key);
-        Released { owned, again: answer }
+        Released { ownership, again: answer }
     }
 
     /// rest.lua.
-    fn rest(&mut self, release: &Release, kept_until: Deadline) -> bool {
+    fn rest(&mut self, release: &Release, kept_until: Deadline) -> Ownership {
         if release.share.is_some() {
             return self.rest_share(&release.key, &release.token, kept_until);
         }
-        let Some((owner, until)) = self.owner(&release.key) else { return false };
+        let Some((owner, until)) = self.owner(&release.key) else { return Ownership::NotOwned };
         let marked = release.token.to_resting();
         if owner == release.token
             && let Some(lock) = self.locks.get_mut(&release.key)
         {
             lock.owner = Some((marked.clone(), until.min_at(kept_until, Moment::now())));
         }
-        owner == release.token || owner == marked
+        if owner == release.token || owner == marked {
+            return Ownership::Owned;
+        }
+        self.ownership(&release.key, &release.token)
+    }
+
+    /// What the lock is to `token`.
+    pub(super) fn ownership(&mut self, key: &str, token: &Token) -> Ownership {
+        match self.owner(key) {
+            Some((owner, _)) if owner == *token => Ownership::Owned,
+            Some((owner, _)) if owner == token.to_forced() => Ownership::Forced,
+            Some(_) => Ownership::NotOwned,
+            None => self.locks.get(key).map_or(Ownership::NotOwned, |lock| lock.sharing.ownership(token)),
+        }
     }
 
     pub(super) fn renew(&mut self, renewal: &Renewal) -> Renewed {

@@ -5,15 +5,18 @@ use std::sync::Arc;
 use super::Push;
 use super::state::{Shared, Waiter};
 use crate::clock::{Deadline, Moment, without_drift};
-use crate::store::{Adoption, Answer, Ask, Forced, Giving, Grant};
+use crate::store::{Adoption, Answer, Ask, Forced, Giving, Grant, Ownership};
 use crate::token::Token;
 
 impl Shared {
     /// `ticket.lua`.
-    pub(super) fn give(&mut self, giving: &Giving) -> bool {
+    pub(super) fn give(&mut self, giving: &Giving) -> Ownership {
         let Giving { key, token, ticket, kept_for, .. } = giving;
         let until = Deadline::after(*kept_for);
-        self.change_owner(key, token, ticket, until) || self.owns(key, ticket)
+        if self.change_owner(key, token, ticket, until) || self.owns(key, ticket) {
+            return Ownership::Owned;
+        }
+        self.ownership(key, token)
     }
 
     /// `adopt.lua`.
@@ -36,7 +39,7 @@ impl Shared {
     }
 
     fn owns(&mut self, key: &str, token: &Token) -> bool {
-        self.owner(key).is_some_and(|(owner, _)| owner == *token) || self.has_share(key, token)
+        self.ownership(key, token) == Ownership::Owned
     }
 
     /// Puts the token `to` in the place of the token `from`, until then. `false` when `from` owns nothing.

@@ -8,7 +8,9 @@ use super::reply::{self, integer, items, text};
 use crate::BackendError;
 use crate::clock::{Deadline, Drift, Moment};
 use crate::observe;
-use crate::store::{Anchor, Answer, Ask, Busy, Grant, NodeId, Reach, Release, Released, Renewal, Renewed, StoreError};
+use crate::store::{
+    Anchor, Answer, Ask, Busy, Grant, NodeId, Ownership, Reach, Release, Released, Renewal, Renewed, StoreError,
+};
 use crate::token::Token;
 
 /// Rule 7: the deadline is counted from the instant before the command was sent. `lease` is the part of the lease that is
@@ -77,18 +79,27 @@ pub(super) fn read_adopted(answer: Value, ask: &Ask, anchor: Anchor) -> Result<O
     }
 }
 
+/// What the lock was to the token, in the answer to the end of its hold.
+pub(super) fn ownership_of(answer: i64) -> Ownership {
+    match answer {
+        1 => Ownership::Owned,
+        2 => Ownership::Forced,
+        _ => Ownership::NotOwned,
+    }
+}
+
 pub(super) fn read_released(
     answer: Value,
     release: &Release,
     sent: Moment,
     (drift, node): (Drift, Option<NodeId>),
 ) -> Result<Released, StoreError> {
-    if let Some(owned) = integer(&answer) {
-        return Ok(Released { owned: owned == 1, again: None });
+    if let Some(ownership) = integer(&answer) {
+        return Ok(Released { ownership: ownership_of(ownership), again: None });
     }
     let fields = items(answer).map_err(reply::error_of_one)?;
     match fields.as_slice() {
-        [Value::Int(owned), Value::Int(micros), Value::Int(left), Value::BulkString(owner), Value::Int(waits)] => {
+        [Value::Int(ownership), Value::Int(micros), Value::Int(left), Value::BulkString(owner), Value::Int(waits)] => {
             let anchor = Anchor { sent, store_micros: u64::try_from(*micros).unwrap_or_default(), drift, node };
             let again = release.again.as_ref().map(|(token, _)| {
                 if owner == token.as_str().as_bytes() {
@@ -98,7 +109,7 @@ pub(super) fn read_released(
                 let (frees_in, endless) = (frees_in(*left), *left == -1);
                 Answer::Busy(Busy { owner, frees_in, endless, anchor: Some(anchor), pause, yields: false })
             });
-            Ok(Released { owned: *owned == 1, again })
+            Ok(Released { ownership: ownership_of(*ownership), again })
         }
         [Value::Int(-3), message] => {
             let error = reply::error_of_one(message.clone());
@@ -107,7 +118,7 @@ pub(super) fn read_released(
                 return Err(error);
             }
             observe::queue_unusable(&release.key, &error.problem);
-            Ok(Released { owned: true, again: None })
+            Ok(Released::DONE)
         }
         [Value::Int(-2), message] => Err(reply::error_of_one(message.clone())),
         _ => Err(StoreError::no_answer()),

@@ -71,7 +71,7 @@ impl RedisStore {
     pub(super) async fn free_one(&self, release: &Release, deadline: Deadline) -> Result<Released, StoreError> {
         let releases = std::slice::from_ref(release);
         let answers = match self.run_free(releases, deadline).await {
-            Ok(Freed { done: None, .. }) => return Ok(Released { owned: true, again: None }),
+            Ok(Freed { done: None, .. }) => return Ok(Released::DONE),
             Ok(freed) => self.release_rest(releases, freed, deadline).await,
             Err(error) => Err(error),
         };
@@ -82,7 +82,7 @@ impl RedisStore {
     async fn release_rest(&self, releases: &[Release], freed: Freed, deadline: Deadline) -> Answers<Released> {
         let Freed { done, repeated } = freed;
         let Some(done) = done else {
-            return Ok(releases.iter().map(|_| Ok(Released { owned: true, again: None })).collect());
+            return Ok(releases.iter().map(|_| Ok(Released::DONE)).collect());
         };
         let rest: Vec<_> =
             done.iter().zip(releases).filter(|(done, _)| !**done).map(|(_, rest)| rest.clone()).collect();
@@ -90,10 +90,10 @@ impl RedisStore {
         let mut answers = Box::pin(self.release_or_split(&rest, deadline)).await.into_iter();
         let merge = |done| {
             if done {
-                return Ok(Released { owned: true, again: None });
+                return Ok(Released::DONE);
             }
             let mut released = answers.next().unwrap_or_else(|| Err(StoreError::no_answer()))?;
-            released.owned |= repeated;
+            released.ownership = released.ownership.or_before(repeated);
             Ok(released)
         };
         Ok(done.into_iter().map(merge).collect())
@@ -171,7 +171,7 @@ impl RedisStore {
         let read = |(answer, release)| {
             let mut released = read_released(answer, release, sent, clock)?;
             // The release was sent before, and may have taken effect then. Of a lock that was given away the ticket is still to come.
-            released.owned |= repeated && release.or_ticket.is_none();
+            released.ownership = released.ownership.or_before(repeated && release.or_ticket.is_none());
             if let Some(Answer::Granted(grant)) = released.again.as_mut().filter(|_| link.replicas.is_some()) {
                 // Rule 16: a grant whose deadline has passed is confirmed before use. The replicas have not confirmed this one.
                 grant.until = Deadline::after(Duration::ZERO);

@@ -22,7 +22,7 @@ macro_rules! script {
 
 pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "bc6489486758d27ab8e50a0b7724212c006bc97e");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "b42cc61a0c55fed1badd881d0d46ee7e95c4bf3e");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "b6d0e9209f7fda5017d17d6c1ca887de55478add");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "92de722b40f7aaeb8d2805f24b91ce7c2a595cff");
 pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "15fdbf7e11660245e43c8cdb62a89d4445b3977d");
 pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "11e5389bee21fe1f00b05336487b7f60a61a8269");
@@ -32,15 +32,15 @@ pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "5acce9ea7ab
 pub(super) static SHARED_ASK: LazyLock<Script> =
     script!(9, "shared_ask.lua", "d00e7abda3065ae9759bb6dd54c4305842c82494");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "6eace1672d02327477138a7ec7655cd66057fda9");
+    script!(10, "shared_release.lua", "39e9e4062c15f9cb7b4cf2b5304906d5d65d439c");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
     script!(11, "shared_renew.lua", "33678f05e3fb2ccd7370dd4e9c7595dc93a0f3b8");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
     script!(12, "shared_draw.lua", "094d7b48d8a2898be3bed38ad01967bbfeb6f948");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "aac91e81662f4ddde8229b4968cbe43df817d087");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "0454d1001c86a93e7791d137daf31d4ef5cf4503");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "297e04500c3c45553a868064d467e19004e9421f");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "c6d92d0351aaca926482fb070b393816d4108251");
 pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "f9c7c903907748ccb589b6f7cecec3844788f445");
 pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "2cc2656b9b2c65c48b68598ccac6d444c9bfada9");
 

@@ -2,18 +2,18 @@
 
 use redis::{Cmd, Value};
 
-use super::answer::read_adopted;
+use super::answer::{ownership_of, read_adopted};
 use super::link::{Called, Link};
 use super::reply::{Reply, integer};
 use super::scripts::{self, Script};
 use super::{RedisStore, helper_key, lock_keys, millis};
 use crate::clock::Deadline;
 use crate::share::Share;
-use crate::store::{Adoption, Anchor, Giving, Grant, StoreError};
+use crate::store::{Adoption, Anchor, Giving, Grant, Ownership, StoreError};
 
 impl RedisStore {
     /// Runs `ticket.lua`.
-    pub(super) async fn put_ticket(&self, giving: &Giving, deadline: Deadline) -> Result<bool, StoreError> {
+    pub(super) async fn put_ticket(&self, giving: &Giving, deadline: Deadline) -> Result<Ownership, StoreError> {
         let Giving { key, token, share, ticket, kept_for } = giving;
         let arguments = |_: &Link, command: &mut Cmd| {
             command.arg(&**key);
@@ -23,11 +23,11 @@ impl RedisStore {
             command.arg(ticket.as_str()).arg(millis(*kept_for));
         };
         let called = self.run_for_ticket(&scripts::TICKET, (key, 2), *share, arguments, deadline).await?;
-        let owned = integer(&called.value).ok_or_else(StoreError::no_answer)? == 1;
-        if owned {
+        let ownership = ownership_of(integer(&called.value).ok_or_else(StoreError::no_answer)?);
+        if ownership == Ownership::Owned {
             called.wait_for_replicas(deadline).await?;
         }
-        Ok(owned)
+        Ok(ownership)
     }
 
     /// Runs `adopt.lua`.

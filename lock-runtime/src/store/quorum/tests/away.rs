@@ -11,7 +11,7 @@ use super::{AWAY, is_busy, is_granted};
 use crate::BackendError;
 use crate::clock::Deadline;
 use crate::store::voter::Eligibility;
-use crate::store::{Answer, Events, Pushed, Release, Retry, Store, StoreError};
+use crate::store::{Answer, Events, Ownership, Pushed, Release, Retry, Store, StoreError};
 use crate::timing::CLAIM;
 use crate::token::Token;
 
@@ -142,7 +142,7 @@ async fn an_ask_that_goes_along_with_a_release_waits_at_one_server_behind_those_
     assert!(is_busy(&world.wait("x").await));
     let again = Some((Token::foreign("u"), CLAIM));
     let released = world.quorum.release_one(&Release { again, ..ask("t").withdrawal() }, by()).await.unwrap();
-    assert!(released.owned && matches!(released.again, Some(Answer::Busy(_))), "{released:?}");
+    assert!(released.ownership == Ownership::Owned && matches!(released.again, Some(Answer::Busy(_))), "{released:?}");
     assert_eq!(world.owners(), [Some("x".to_owned()), None, None]);
     assert_eq!(world.queues(), [1, 0, 0]);
     assert_eq!(heard.take(), ["part of p:k is granted to x", "p:k is waited for"]);

@@ -13,8 +13,8 @@ use crate::store::memory::MemoryStore;
 use crate::store::server_age::{Age, Sighting};
 use crate::store::voter::{Eligibility, Voter};
 use crate::store::{
-    Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Grant, Reach, Release, Released, Renewal, Renewed,
-    Seen, Store, StoreError, exactly_one,
+    Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Grant, Ownership, Reach, Release, Released, Renewal,
+    Renewed, Seen, Store, StoreError, exactly_one,
 };
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -145,7 +145,7 @@ impl Store for Shared {
         self.play(by, async || self.store.inspect(key, by).await).await
     }
 
-    async fn give(&self, giving: &Giving, by: Deadline) -> Result<bool, StoreError> {
+    async fn give(&self, giving: &Giving, by: Deadline) -> Result<Ownership, StoreError> {
         self.play(by, async || self.store.give(giving, by).await).await
     }
 
@@ -265,7 +265,7 @@ impl World {
     }
 
     pub(super) async fn release(&self, token: &str) -> Result<bool, StoreError> {
-        self.quorum.release_one(&ask(token).withdrawal(), by()).await.map(|released| released.owned)
+        self.quorum.release_one(&ask(token).withdrawal(), by()).await.map(|it| it.ownership == Ownership::Owned)
     }
 
     pub(super) async fn renew(&self, token: &str) -> Result<Renewed, StoreError> {

@@ -1,15 +1,15 @@
 -- Releases locks, or withdraws asks: for the token both are the same.
 -- The lock is passed on to the first waiter whose channel has a listener. Idempotent.
 -- Rules of docs/protocol.md: 1 (what was sent and not answered is withdrawn), 3 (a waiter needs a listener), 8 (unused fencing
--- tokens are written back), 10 (only the owner's token releases).
+-- tokens are written back), 10 (only the owner's token releases), 21 (so does what stands at its lock since a force).
 --
 -- KEYS  per release: lock, queue, fence
 -- ARGV  per release: token, its claim in ms, last fencing token reserved (0 = none), last one used,
 --       token that joins the end of the queue in the same step ('' = none), its claim in ms
 --       and in a cluster, after all of them, what names the sharded channels of the slot: see queue.lua
 -- Returns { answer… }, an answer being
---   1 if the token owned the lock, else 0
---   { 1 or 0, now µs, ms to live, owner's token now, 1 if another process waits } when a token was queued again
+--   1 if the token owned the lock, 2 if it owned the lock until that was released by force, else 0
+--   { 0 to 2, now µs, ms to live, owner's token now, 1 if another process waits } when a token was queued again
 --   { -2, message }                                                               an error with this key alone
 --   { -3, message }                                                               the same; the lock is free all the same
 
@@ -17,8 +17,8 @@
 
 -- Everything that needs the queue: leaves the queue, queues again, passes the lock on. May fail at any command, since the
 -- queue's key may hold anything. Returns the answer.
-local function pass_on(lock, queue, owner, token, claim, again, again_claim)
-  local owned = owner == token
+local function pass_on(lock, queue, owner, token, ownership, claim, again, again_claim)
+  local owned = ownership > 0
   leave(queue, claim .. '|' .. token)
   if owner == SHARED and not shares().has(lock) then
     owner = nil
@@ -38,18 +38,19 @@ local function pass_on(lock, queue, owner, token, claim, again, again_claim)
     tell(owner, 'wait ' .. lock)
   end
   if again == '' or not owner then
-    return owned and 1 or 0
+    return ownership
   end
   if owner == SHARED then
     shares().tell(lock, queue, again_claim .. '|' .. again)
   end
   local holder, left = holder_of(lock, owner, -1)
-  return { owned and 1 or 0, now(), left, holder, redis.call('EXISTS', queue) }
+  return { ownership, now(), left, holder, redis.call('EXISTS', queue) }
 end
 
 local function release(lock, queue, fence, token, claim, reserved, used, again, again_claim)
   local owner = value_of(lock)
-  local owned = owner == token
+  local ownership = owner == token and 1 or owner == token .. FORCED and 2 or 0
+  local owned = ownership > 0
   local queued = redis.call('EXISTS', queue) == 1
   if owned and reserved ~= '0' and redis.pcall('GET', fence) == reserved then
     redis.pcall('SET', fence, used, 'KEEPTTL') -- otherwise the unused numbers would stay ahead of the clock
@@ -58,14 +59,14 @@ local function release(lock, queue, fence, token, claim, reserved, used, again, 
     if owned then
       redis.call('DEL', lock)
     end
-    return owned and 1 or 0
+    return ownership
   end
-  local ran, answer = pcall(pass_on, lock, queue, owner, token, claim, again, again_claim)
+  local ran, answer = pcall(pass_on, lock, queue, owner, token, ownership, claim, again, again_claim)
   if ran then
     return answer
   end
   -- The owner releases its lock, whatever is wrong with the queue; but not when the lock was already passed on to a waiter.
-  if owned and redis.call('GET', lock) == token then
+  if owned and redis.call('GET', lock) == owner then
     redis.call('DEL', lock)
     return { -3, message_of(answer) }
   end

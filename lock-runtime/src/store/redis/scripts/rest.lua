@@ -6,7 +6,7 @@
 --
 -- KEYS  per release: lock, shared
 -- ARGV  per release: token, its capacity ('' = it has the lock alone), for how many ms others are to be kept out
--- Returns { answer… }, each as in release.lua: 1 if the token owned the lock, which rests now, else 0; or { -2, message }
+-- Returns { answer… }, each as in release.lua: 1 if the token owned the lock, which rests now, 2 and 0 too; or { -2, message }
 
 -- include queue.lua
 
@@ -17,7 +17,7 @@ local function rest_alone(lock, value, token, left)
     redis.call('PEXPIRE', lock, left, 'LT')
     redis.call('SET', lock, token .. RESTS, 'KEEPTTL')
   end
-  return (value == token or value == token .. RESTS) and 1 or 0
+  return (value == token or value == token .. RESTS) and 1 or value == token .. FORCED and 2 or 0
 end
 
 local function rest_shared(lock, value, member, left)
@@ -28,6 +28,9 @@ local function rest_shared(lock, value, member, left)
     redis.call('ZADD', shared, number(math.min(ends, shares().end_of(left))), member .. RESTS)
     shares().keep(lock)
     return 1
+  end
+  if value == SHARED .. FORCED then
+    return call_or(false, 'ZSCORE', shared, member) and 2 or 0
   end
   return value == SHARED and call_or(false, 'ZSCORE', shared, member .. RESTS) and 1 or 0
 end

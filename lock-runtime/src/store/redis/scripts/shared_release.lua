@@ -13,7 +13,7 @@
 local shares = shares()
 
 -- Everything that needs the queue, as in release.lua. `owner` has the lock besides the lease that ends here; nil when nobody has.
-local function pass_on(lock, queue, owner, owned, entry, again, again_member, again_claim)
+local function pass_on(lock, queue, owner, ownership, entry, again, again_member, again_claim)
   local shared, again_entry = shares.of(lock), again_claim .. 's' .. again_member
   leave(queue, entry)
   -- Otherwise this release was executed before, and the token that asks again has its lease.
@@ -29,12 +29,12 @@ local function pass_on(lock, queue, owner, owned, entry, again, again_member, ag
     shares.admit(lock, queue, again)
   end
   if again == '' or not owner then
-    return owned and 1 or 0
+    return ownership
   end
   local ends = owner == SHARED and redis.call('ZSCORE', shared, again_member)
   if ends then
     local left = ends - math.ceil(now() / 1000)
-    return { owned and 1 or 0, now(), left, again, redis.call('EXISTS', queue) }
+    return { ownership, now(), left, again, redis.call('EXISTS', queue) }
   end
   if owner == SHARED then
     shares.tell(lock, queue, again_entry, channel(again))
@@ -42,25 +42,25 @@ local function pass_on(lock, queue, owner, owned, entry, again, again_member, ag
     tell(owner, 'wait ' .. lock)
   end
   local holder, left = holder_of(lock, owner, 0)
-  return { owned and 1 or 0, now(), left, holder, redis.call('EXISTS', queue) }
+  return { ownership, now(), left, holder, redis.call('EXISTS', queue) }
 end
 
 local function release(lock, queue, token, claim, capacity, again, again_claim)
   local member = capacity .. '|' .. token
-  local value, owned = value_of(lock), false
+  local value, ownership = value_of(lock), 0
   local owner = value
   if value == SHARED or value == SHARED .. FORCED then
     local is_left = shares.has(lock)
     local removed = is_left and redis.call('ZREM', shares.of(lock), member) == 1
-    owned = removed and value == SHARED
+    ownership = removed and (value == SHARED and 1 or 2) or 0
     if not is_left or redis.call('EXISTS', shares.of(lock)) == 0 then
       owner = nil
-    elseif owned then
+    elseif ownership == 1 then
       shares.keep(lock)
     end
   end
   local ran, answer =
-    pcall(pass_on, lock, queue, owner, owned, claim .. 's' .. member, again, capacity .. '|' .. again, again_claim)
+    pcall(pass_on, lock, queue, owner, ownership, claim .. 's' .. member, again, capacity .. '|' .. again, again_claim)
   if ran then
     return answer
   end
@@ -68,7 +68,7 @@ local function release(lock, queue, token, claim, capacity, again, again_claim)
   if not owner and value_of(lock) == value and not shares.has(lock) then
     redis.call('DEL', lock)
   end
-  return { owned and -3 or -2, message_of(answer) }
+  return { ownership == 1 and -3 or -2, message_of(answer) }
 end
 
 shard = ARGV[#KEYS + 1]

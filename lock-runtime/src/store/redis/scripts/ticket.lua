@@ -5,7 +5,8 @@
 --
 -- KEYS  lock, shared
 -- ARGV  token, its capacity ('' = it has the lock alone), ticket, for how many ms the ticket is good
--- Returns 1 if the token owned the lock, or the ticket stands there already, else 0
+-- Returns 1 if the token owned the lock, or the ticket stands there already, 2 if the lock was
+-- released by force (rule 21), else 0
 
 -- include queue.lua
 
@@ -17,7 +18,7 @@ if capacity == '' then
     redis.call('PEXPIRE', lock, kept)
     redis.call('SET', lock, ticket, 'KEEPTTL')
   end
-  return (value == token or value == ticket) and 1 or 0
+  return (value == token or value == ticket) and 1 or value == token .. FORCED and 2 or 0
 end
 local member, marked = capacity .. '|' .. token, capacity .. '|' .. ticket
 local ends = value == SHARED and call_or(false, 'ZSCORE', shared, member)
@@ -26,5 +27,8 @@ if ends and tonumber(ends) > math.floor(now() / 1000) then
   redis.call('ZADD', shared, number(shares().end_of(kept)), marked)
   shares().keep(lock)
   return 1
+end
+if value == SHARED .. FORCED then
+  return call_or(false, 'ZSCORE', shared, member) and 2 or 0
 end
 return value == SHARED and call_or(false, 'ZSCORE', shared, marked) and 1 or 0

@@ -1,7 +1,7 @@
 //! What each reply of the scripts means: docs/protocol.md.
 
 use super::*;
-use crate::store::{Busy, Grant, Retry};
+use crate::store::{Busy, Grant, Ownership, Retry};
 
 fn text_of(text: &str) -> Value {
     Value::BulkString(text.as_bytes().to_vec())
@@ -66,15 +66,15 @@ fn a_release_says_whether_it_was_owned_and_how_the_ask_fared_that_went_along() {
     let released = |value, asks_again| {
         read_released(value, &release("p:k", asks_again), Moment::now(), (Drift::DEFAULT, None)).unwrap()
     };
-    for owned in [0, 1] {
-        let plain = released(Value::Int(owned), true);
-        assert!(plain.owned == (owned == 1) && plain.again.is_none());
+    for (answer, ownership) in [(0, Ownership::NotOwned), (1, Ownership::Owned), (2, Ownership::Forced)] {
+        let plain = released(Value::Int(answer), true);
+        assert!(plain.ownership == ownership && plain.again.is_none());
     }
     let queued = released(owned([1, 9, 900], "o", &[0]), true);
-    assert!(queued.owned);
+    assert_eq!(queued.ownership, Ownership::Owned);
     assert_eq!(busy(Ok(queued.again.unwrap())), ("o".to_owned(), Some(901), false, Some(9)));
     let endless = released(owned([0, 9, -1], "o", &[1]), true);
-    assert!(!endless.owned);
+    assert_eq!(endless.ownership, Ownership::NotOwned);
     assert_eq!(busy(Ok(endless.again.unwrap())), ("o".to_owned(), None, true, Some(9)));
     for (waits, contended) in [(0, false), (1, true)] {
         let passed = released(owned([1, 9, 900], "again", &[waits]), true);
