@@ -61,12 +61,22 @@ impl Turn {
 
     /// Takes in the answer to a confirmation.
     pub(super) fn on_confirm_answer(&self, outcome: Renewed) {
-        self.slot.step(|lock, out| lock.on_confirm_answer(self.id, outcome, &*self.slot, out));
+        let gone = self.slot.step(|lock, out| lock.on_confirm_answer(self.id, outcome, &*self.slot, out));
+        self.release_gone(gone);
     }
 
     /// Takes in the answer to a draw.
     pub(super) fn on_draw_answer(&self, first: Option<u64>, count: u32) {
-        self.slot.step(|lock, out| lock.on_draw_answer(self.id, first, count, out));
+        let gone = self.slot.step(|lock, out| lock.on_draw_answer(self.id, first, count, &*self.slot, out));
+        self.release_gone(gone);
+    }
+
+    /// The mark of a force ends with its token (rule 21).
+    fn release_gone(&self, gone: Option<Release>) {
+        mutant!(UnusedMarkLeft => return);
+        if let Some(gone) = gone {
+            self.core().release_later(gone);
+        }
     }
 
     /// Does what the end of a hold asks for, without waiting for the store. Then the turn passes on, with the lease if it was kept.

@@ -249,6 +249,12 @@ impl PendingAsk {
         self.anchor = None;
     }
 
+    /// Takes in a message that the lock was taken away before the grant was read. The answer to the next ask says what is true.
+    pub(crate) fn on_forced(&mut self) {
+        self.doubt_queue();
+        self.end_pause();
+    }
+
     fn doubt_queue(&mut self) {
         if self.is_queued() {
             self.queue = InQueue::Doubtful;
@@ -258,6 +264,13 @@ impl PendingAsk {
     /// Whether an answer is on its way, or was given up on its way.
     pub(crate) fn is_unanswered(&self) -> bool {
         matches!(self.delivery, Delivery::Unanswered { .. })
+    }
+
+    /// Whether `ask` repeats a single try. What replaces the holder waits: its repetition is a try for another reason (rule 25), also
+    /// when the first answer was read after that was sent.
+    pub(crate) fn is_repeated_try(&self, ask: &Ask) -> bool {
+        mutant!(NewestEndsAsTry => return ask.cause == Cause::Silence && !ask.wait && !self.replaces);
+        ask.cause == Cause::Silence && !ask.wait && !self.waits
     }
 
     /// Whether the last command is a try that is not answered.
@@ -345,7 +358,13 @@ impl PendingAsk {
 
     /// Whether the store demands that the ask is withdrawn and started again.
     pub(crate) fn must_yield(&self) -> bool {
-        !self.is_unanswered() && self.busy().is_some_and(|busy| busy.yields)
+        !self.is_unanswered() && self.busy().is_some_and(|busy| busy.yields || self.is_forced(busy))
+    }
+
+    /// Whether the lock was granted to this ask, and was taken away before the grant was read (rule 21).
+    fn is_forced(&self, busy: &Busy) -> bool {
+        mutant!(ForcedAskWaits => return false);
+        !self.is_granted() && busy.owner.unforced().as_ref() == Some(&self.token)
     }
 
     /// Starts again under another token, with nothing in the store. The holder that it waited for stays known.

@@ -183,11 +183,18 @@ impl<W> Lock<W> {
         step
     }
 
-    /// Takes in the answer to the confirmation that the task `id` asked for.
-    pub(crate) fn on_confirm_answer(&mut self, id: u64, outcome: Renewed, env: &dyn Env, out: &mut Effects<W>) {
+    /// Takes in the answer to the confirmation that the task `id` asked for. Returns the release of a lease that was taken by force.
+    pub(crate) fn on_confirm_answer(
+        &mut self,
+        id: u64,
+        outcome: Renewed,
+        env: &dyn Env,
+        out: &mut Effects<W>,
+    ) -> Option<Release> {
         if !self.acts(id) {
-            return;
+            return None;
         }
+        let mut release = None;
         match outcome {
             Renewed::Until(until) => {
                 if let Some(lease) = self.lease_mut() {
@@ -196,16 +203,28 @@ impl<W> Lock<W> {
             }
             // The store no longer has the lease, so there is nothing to release. The next step asks under a new token
             // (rule L3: a token is never used again).
-            Renewed::NotOwned | Renewed::Forced | Renewed::Partial => self.standing = Standing::Nothing,
+            Renewed::NotOwned | Renewed::Partial => self.standing = Standing::Nothing,
+            // Rule 21: no body began.
+            Renewed::Forced => release = self.standing.take_lease_if(|_| true).map(|lease| lease.release(env)),
         }
         out.wakes = true;
+        release
     }
 
-    /// Takes in the answer to the draw that the task `id` asked for.
-    pub(crate) fn on_draw_answer(&mut self, id: u64, first: Option<u64>, count: u32, out: &mut Effects<W>) {
+    /// Takes in the answer to the draw that the task `id` asked for. Returns the release of a lease that is gone: it may have been taken
+    /// by force.
+    pub(crate) fn on_draw_answer(
+        &mut self,
+        id: u64,
+        first: Option<u64>,
+        count: u32,
+        env: &dyn Env,
+        out: &mut Effects<W>,
+    ) -> Option<Release> {
         if !self.acts(id) {
-            return;
+            return None;
         }
+        let mut release = None;
         match first {
             Some(first) => {
                 if let Some(lease) = self.lease_mut() {
@@ -214,10 +233,11 @@ impl<W> Lock<W> {
                     lease.hinted = None;
                 }
             }
-            None => self.standing = Standing::Nothing,
+            None => release = self.standing.take_lease_if(|_| true).map(|lease| lease.release(env)),
         }
         // Wakes single tries, which wait for the outcome of this turn.
         out.wakes = true;
+        release
     }
 
     /// Makes a lease from what the store has granted.

@@ -7,7 +7,7 @@ use super::lease::Lease;
 use super::pending_ask::PendingAsk;
 use super::{Effects, Env, Lock, Standing};
 use crate::clock::Deadline;
-use crate::protocol::{Answer, Ask, Cause, Grant, Pushed};
+use crate::protocol::{Answer, Ask, Grant, Pushed};
 use crate::token::Token;
 
 /// A token that is being released: either a task waits for the release, or the bodies of a lost hold are not dropped yet.
@@ -138,8 +138,7 @@ impl<W> Lock<W> {
         (self.failure, self.unread_since) = (None, None);
         match &mut self.standing {
             Standing::Asking(pending) if pending.token == ask.token => {
-                // What replaces the holder waits: its repetition is a try for another reason (rule 25).
-                let is_repeated_try = ask.cause == Cause::Silence && !ask.wait && !pending.replaces;
+                let is_repeated_try = pending.is_repeated_try(ask);
                 pending.on_answer(ask, answer, env);
                 if granted && ask.wait && env.withdraws_refused_tries() {
                     // A majority granted it, and the other servers may have it in their queues.
@@ -269,7 +268,11 @@ impl<W> Lock<W> {
     }
 
     /// Takes in a message that the lock of `token` was released by force. Returns what the token is used for, if anything.
-    pub(crate) fn on_forced(&mut self, token: &Token) -> Option<ForcedToken> {
+    pub(crate) fn on_forced(&mut self, token: &Token, out: &mut Effects<W>) -> Option<ForcedToken> {
+        if let Some(pending) = self.standing.pending_mut().filter(|pending| pending.token == *token) {
+            pending.on_forced();
+            out.wakes = true;
+        }
         let is_leased = self.use_of(token) == Use::Leased;
         if let Some(lease) = self.lease_mut().filter(|_| is_leased) {
             if lease.lingers() {

@@ -221,6 +221,36 @@ fn a_hold_that_ends_before_it_hears_of_the_force_says_so_however_it_ends() {
     }
 }
 
+/// The next in the queue was granted the lock, and confirms that or draws its fencing token before its body begins.
+#[test]
+fn a_grant_that_was_taken_before_its_body_began_keeps_nobody_out() {
+    for (is_fenced, bug) in [(false, None), (true, None), (false, UNUSED), (true, UNUSED)] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let _seeded = Seeded::begin(bug);
+            let (_time, network) = (Simulated::begin(), Network::new(ModelServer::new(), 1.0, Rng::with_seed(0)));
+            let [one, other, operator] = ["p", "q", "o"].map(|name| connect(&network, name));
+            for manager in [&one, &other, &operator] {
+                manager.inspect("k", &0).await.unwrap();
+            }
+            let held = other.lock("k", &0).acquire().await.unwrap();
+            let next = one.lock("k", &0).timeout(WAIT).fenced(is_fenced).renew(false).expire(CLAIM).acquire();
+            let next = tokio::spawn(next);
+            sleep(BUSY).await;
+            network.move_away(DELAY * 2);
+            let start = Instant::now();
+            let released = tokio::spawn(held.release());
+            sleep(DELAY).await;
+            assert!(operator.force_release("k", &0).await.unwrap());
+            assert_eq!(start.elapsed() < SOON, bug.is_none(), "{is_fenced}, {bug:?}: {:?}", start.elapsed());
+            released.await.unwrap().unwrap();
+            next.await.unwrap().unwrap().release().await.unwrap();
+        });
+    }
+}
+
+const UNUSED: Option<Mutant> = Some(Mutant::UnusedMarkLeft);
+
 /// A bug, where it is, whether the holder is cut off, and what shows the bug.
 type Case = (&'static str, Bug, bool, &'static str, fn(&Shown) -> bool);
 

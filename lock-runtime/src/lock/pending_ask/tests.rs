@@ -115,6 +115,34 @@ fn what_is_to_be_taken_back_is_begun_anew_under_another_token_and_once() {
     assert!(pending.busy().is_some_and(|busy| busy.owner == Token::foreign("x")));
 }
 
+/// Its grant was taken before it was read: what stands at the lock is its own mark, which a waiter would wait for.
+#[test]
+fn an_ask_whose_grant_was_taken_by_force_is_begun_anew() {
+    for (bug, owner, is_begun_anew) in
+        [(None, "t|forced", true), (None, "x|forced", false), (Some(Mutant::ForcedAskWaits), "t|forced", false)]
+    {
+        let (_seeded, mut pending) = (Seeded::begin(bug), pending());
+        refuse(&mut pending, busy(owner, 1, 9));
+        assert_eq!(pending.must_yield(), is_begun_anew, "{owner}, {bug:?}");
+    }
+}
+
+/// The keeper repeats it as a try, and reads that answer after the task has read its own.
+#[test]
+fn the_repetition_of_what_replaces_the_holder_ends_no_try() {
+    for bug in [None, Some(Mutant::NewestEndsAsTry)] {
+        let (_seeded, mut pending) = (Seeded::begin(bug), PendingAsk { replaces: true, ..pending() });
+        pending.note_sent(Moment::now(), 0, false, true);
+        let (first, repetition) = (Ask { replaces: true, wait: true, ..ask(&pending) }, ask(&pending));
+        assert!(!repetition.wait);
+        pending.on_answer(&first, Answer::Busy(busy("x", 1, 9)), &Plain::new());
+        assert_eq!(pending.is_repeated_try(&repetition), bug.is_some());
+    }
+    let mut a_try = PendingAsk { waits: false, ..pending() };
+    a_try.note_sent(Moment::now(), 0, false, false);
+    assert!(a_try.is_repeated_try(&ask(&a_try)));
+}
+
 /// Whoever stands in front may be dead, and nobody reads its grant. So the keeper asks when the owner's lease is over, also for a task
 /// that is not polled.
 #[tokio::test(start_paused = true)]
