@@ -225,20 +225,19 @@ impl LockOptions {
 
     /// The name that the lock has in the store. Of several locks the first by name.
     pub(crate) fn key(&self, settings: &Settings) -> Result<String, LockError> {
-        let (request, set) = self.clone().resolve(settings, false)?;
+        let (request, set) = self.resolve(settings, false)?;
         Ok(set.as_ref().and_then(|set| set.first_key()).unwrap_or(&request.key).to_string())
     }
 
     /// Fills in the namespace and the defaults of a manager, and checks the result.
-    fn resolve(mut self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, Option<Box<KeySet>>), LockError> {
+    fn resolve(&self, settings: &Settings, body: bool) -> Result<(ResolvedRequest, Option<Box<KeySet>>), LockError> {
         // First, since it reports an impossible setting of the manager, which the checks below would take for one of the request.
-        let key = settings.full_name(std::mem::replace(&mut self.name, Err(LockError::NotInstalled))?)?;
-        let names = self.names.take();
+        let key = settings.full_name(self.name.clone()?)?;
         let request = self.resolve_for(key, settings, body)?;
-        let set = names.map(|names| KeySet::new(names, &request, settings).map(Box::new)).transpose()?;
-        if set.is_some() && request.replaces() {
-            return Err(LockError::setting("on_busy", NO_KEYS_REPLACED));
+        if request.replaces() {
+            self.check_replacing(&request)?;
         }
+        let set = self.names.as_ref().map(|names| KeySet::new(names, &request, settings).map(Box::new)).transpose()?;
         Ok((request, set))
     }
 
@@ -257,7 +256,7 @@ impl LockOptions {
         self.resolve_for(Arc::clone(ticket.name()), settings, false)
     }
 
-    fn resolve_for(self, key: Arc<str>, settings: &Settings, body: bool) -> Result<ResolvedRequest, LockError> {
+    fn resolve_for(&self, key: Arc<str>, settings: &Settings, body: bool) -> Result<ResolvedRequest, LockError> {
         let expire = self.expire.unwrap_or(settings.default_expire);
         settings.check_lease("expire", expire)?;
         let terms = Terms::new(self.max_hold, self.at_least, settings)?;
@@ -282,13 +281,17 @@ impl LockOptions {
             }
             request.linger_cs = 0;
         }
-        if request.replaces() && request.share.is_some() {
-            return Err(LockError::setting("on_busy", NO_SHARE_REPLACED));
-        }
-        if request.replaces() && request.is_try() {
-            return Err(LockError::setting("on_busy", NO_TRY_REPLACES));
-        }
         Ok(request)
+    }
+
+    fn check_replacing(&self, request: &ResolvedRequest) -> Result<(), LockError> {
+        let reason = match request {
+            _ if self.names.is_some() => NO_KEYS_REPLACED,
+            ResolvedRequest { share: Some(_), .. } => NO_SHARE_REPLACED,
+            request if request.is_try() => NO_TRY_REPLACES,
+            _ => return Ok(()),
+        };
+        Err(LockError::setting("on_busy", reason))
     }
 
     /// The request to `engine`, or to the current manager.

@@ -49,6 +49,11 @@ impl Token {
         self.0.strip_suffix(FORCED).map(|token| Self(token.into()))
     }
 
+    /// Whether this stands at the lock's key since the lock of `token` was taken away.
+    pub(crate) fn is_forced_from(&self, token: &Self) -> bool {
+        self.0.strip_suffix(FORCED) == Some(&*token.0)
+    }
+
     /// What stands at the lock's key while the lock of this token rests.
     pub(crate) fn to_resting(&self) -> Self {
         Self(format!("{}{RESTS}", self.0).into())

@@ -48,8 +48,8 @@ impl KeySet {
     }
 
     /// Each request is as `like`, but for its name.
-    pub(crate) fn new(names: Vec<Arc<str>>, like: &ResolvedRequest, settings: &Settings) -> Result<Self, LockError> {
-        let given = names.into_iter().map(|name| settings.full_name(name)).collect::<Result<Vec<_>, _>>()?;
+    pub(crate) fn new(names: &[Arc<str>], like: &ResolvedRequest, settings: &Settings) -> Result<Self, LockError> {
+        let given = names.iter().map(|name| settings.full_name(Arc::clone(name))).collect::<Result<Vec<_>, _>>()?;
         let keys = in_order(&given);
         if let Some(first) = keys.first().filter(|_| keys.len() > MOST_KEYS) {
             let reason = format!("a request locks at most {MOST_KEYS} keys together, and these are {}", keys.len());

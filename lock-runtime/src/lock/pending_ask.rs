@@ -364,7 +364,7 @@ impl PendingAsk {
     /// Whether the lock was granted to this ask, and was taken away before the grant was read (rule 21).
     fn is_forced(&self, busy: &Busy) -> bool {
         mutant!(ForcedAskWaits => return false);
-        !self.is_granted() && busy.owner.unforced().as_ref() == Some(&self.token)
+        !self.is_granted() && busy.owner.is_forced_from(&self.token)
     }
 
     /// Starts again under another token, with nothing in the store. The holder that it waited for stays known.

@@ -208,7 +208,7 @@ impl Shared {
         let key = &release.key;
         let owner = self.owner(key);
         let is_free = self.is_free(key);
-        let ownership = self.ownership(key, &release.token);
+        let ownership = ownership_alone(owner.as_ref(), &release.token);
         self.leave_queue(key, &release.token);
         if let Some((token, claim)) = &release.again {
             self.join_queue(key, token, None, *claim);
@@ -264,9 +264,7 @@ impl Shared {
     /// What the lock is to `token`.
     pub(super) fn ownership(&mut self, key: &str, token: &Token) -> Ownership {
         match self.owner(key) {
-            Some((owner, _)) if owner == *token => Ownership::Owned,
-            Some((owner, _)) if owner == token.to_forced() => Ownership::Forced,
-            Some(_) => Ownership::NotOwned,
+            Some(owner) => ownership_alone(Some(&owner), token),
             None => self.locks.get(key).map_or(Ownership::NotOwned, |lock| lock.sharing.ownership(token)),
         }
     }
@@ -282,7 +280,7 @@ impl Shared {
                 self.set(&renewal.key, &renewal.token, now, longer.remaining_at(now));
                 Renewed::Until(Deadline::new(now, without_drift(renewal.lease)))
             }
-            Some((owner, _)) if owner == renewal.token.to_forced() => Renewed::Forced,
+            Some((owner, _)) if owner.is_forced_from(&renewal.token) => Renewed::Forced,
             _ => Renewed::NotOwned,
         }
     }
@@ -319,5 +317,14 @@ impl Shared {
         if self.is_free(key) && !self.waits(key) {
             self.locks.remove(key);
         }
+    }
+}
+
+/// What a lock that `owner` has alone is to `token`.
+fn ownership_alone(owner: Option<&(Token, Deadline)>, token: &Token) -> Ownership {
+    match owner {
+        Some((owner, _)) if owner == token => Ownership::Owned,
+        Some((owner, _)) if owner.is_forced_from(token) => Ownership::Forced,
+        _ => Ownership::NotOwned,
     }
 }
