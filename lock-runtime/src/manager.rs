@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use crate::engine::Engine;
 use crate::local::Core;
 use crate::options::LockOptions;
-use crate::{LockError, LockKey, LockRequest, LockStats, scope};
+use crate::{LockError, LockKey, LockRequest, LockStats, scope, surroundings};
 
 mod reach;
 mod tickets;
@@ -179,6 +179,8 @@ impl LockManager {
     /// # }
     /// ```
     ///
+    /// It needs no runtime of tokio around it: a program of plain threads awaits it on whatever polls futures.
+    ///
     /// # Cancel safety
     ///
     /// Cancel safe: call it again to continue.
@@ -189,7 +191,17 @@ impl LockManager {
     /// Boxed, and so compiled here once.
     fn shutting_down(&self) -> BoxFuture<'_, ()> {
         let own = scope::held_keys(self.core());
-        async move { self.engine.shutdown(&own).await }.boxed()
+        async move {
+            let ending = self.engine.shutdown(&own);
+            if surroundings::check().is_ok() {
+                return ending.await;
+            }
+            // Each lock that is left here stays taken for its lease. So this call needs nothing around it.
+            if let Ok(thread) = self.engine.thread() {
+                thread.inside(ending).await;
+            }
+        }
+        .boxed()
     }
 }
 

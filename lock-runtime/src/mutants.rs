@@ -49,6 +49,7 @@ mod seeded {
         EarlyHoldsKept,
         EndlessCommand,
         FailedDrawNotRepeated,
+        FarMasterCutShort,
         FarthestForAll,
         FirstAnswerForAll,
         FirstReaderEndsHold,

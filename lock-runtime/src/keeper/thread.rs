@@ -1,5 +1,7 @@
 //! [`KeeperThread`]: one thread per process for the keepers of all managers.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 
 use futures_util::future::BoxFuture;
@@ -42,6 +44,16 @@ impl KeeperThread {
     /// Waits on the calling thread. This thread drives the timers and the connections.
     pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
+    }
+
+    /// Waits wherever the caller's future is polled. This thread drives the timers.
+    pub(crate) async fn inside<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|context| {
+            let _inside = self.runtime.enter();
+            future.as_mut().poll(context)
+        })
+        .await
     }
 
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {

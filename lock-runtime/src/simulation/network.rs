@@ -68,6 +68,8 @@ struct Wire {
     tasks: [AbortHandle; 3],
     /// Replies and pushes are lost.
     is_deaf: bool,
+    /// Whether a command came since then. Without one the process can't have found out.
+    is_used: bool,
 }
 
 impl Network {
@@ -207,8 +209,13 @@ impl Network {
     /// From now on the replies on the present connections of a process are lost.
     pub(super) fn deafen(&self, process: &str) {
         for wire in self.locked().wires.values_mut().filter(|wire| *wire.process == *process) {
-            wire.is_deaf = true;
+            (wire.is_deaf, wire.is_used) = (true, false);
         }
+    }
+
+    /// Ends the connections on which replies are still lost, and that their process has not used since.
+    pub(super) fn cut_unused(&self) {
+        self.locked().cut(|wire| wire.is_deaf && !wire.is_used);
     }
 
     /// Whether replies of a process are still lost.
@@ -253,7 +260,9 @@ impl Network {
             tokio::spawn(execute(Arc::clone(self), Arc::clone(process), client, commands)).abort_handle(),
             tokio::spawn(send(Arc::clone(self), Arc::clone(process), writer, replies)).abort_handle(),
         ];
-        shared.wires.insert(client, Wire { process: Arc::clone(process), outbox, tasks, is_deaf: false });
+        shared
+            .wires
+            .insert(client, Wire { process: Arc::clone(process), outbox, tasks, is_deaf: false, is_used: false });
     }
 }
 
@@ -322,10 +331,8 @@ impl Shared {
 
     /// Executes a command; says how long the server stood still inside it, if it did.
     fn execute(&mut self, client: Client, command: &[Vec<u8>]) -> Option<Stall> {
-        if !self.wires.contains_key(&client) {
-            // It came in one piece with the command before, at which the connection was cut.
-            return None;
-        }
+        // Without one it came in one piece with the command before, at which the connection was cut.
+        self.wires.get_mut(&client)?.is_used = true;
         let way = search::choose(Choice::Command);
         if self.rolls(self.conditions.cut_before) || way == Some(Way::CutBefore) {
             self.cut_one(client);

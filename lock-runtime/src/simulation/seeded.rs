@@ -414,6 +414,14 @@ pub(super) const ALL: &[Seeded] = &[
         )),
     ),
     seen_in(
+        6188,
+        in_a_cluster(code(
+            "a master that is far away has no time to answer after a look for it",
+            Mutant::FarMasterCutShort,
+            UNUSED,
+        )),
+    ),
+    seen_in(
         27_490,
         in_a_cluster(crowded(code(
             "what a redirected repetition put into the queue again is left there",

@@ -97,6 +97,10 @@ impl Servers {
         self.0.iter().for_each(|network| network.deafen(process));
     }
 
+    pub(super) fn cut_unused(&self) {
+        self.0.iter().for_each(|network| network.cut_unused());
+    }
+
     pub(super) fn is_deaf(&self, process: &str) -> bool {
         self.0.iter().any(|network| network.is_deaf(process))
     }

@@ -116,6 +116,10 @@ fn each_seeded_bug_is_caught_by_its_check() {
                 others.contains(seeded.check)
             });
             match caught {
+                // It may be a world that shows what is wrong without the bug, too.
+                Some(seed) if !run(seeded.place, seed, None).violations.is_empty() => {
+                    survivors.lock().unwrap().push((seeded.name, "its world is well without the bug", others));
+                }
                 Some(seed) => println!("{}: world {seed}, {others:?}", seeded.name),
                 None => survivors.lock().unwrap().push((seeded.name, seeded.check, others)),
             }

@@ -293,6 +293,8 @@ async fn detach(plan: &Plan, servers: &Servers, random: &mut Rng) {
     let mut processes: Vec<_> =
         (0..plan.processes).map(|at| Process::start(servers, &format!("p{at}"), plan, end, random)).collect();
     faults::befall(servers, plan, &mut processes, end, random).await;
+    // A connection that its process does not use can't be found out, and would be a fault that goes on.
+    servers.cut_unused();
     servers.note(history::claims::HARNESS, 0, What::Healed);
     for process in &mut processes {
         process.finish().await;

@@ -101,6 +101,26 @@ fn on_a_runtime_without_sockets_connecting_says_so_and_all_else_works() {
     bad.block_on(locked(&locks, 7)).unwrap();
 }
 
+/// The last thing that a program does, perhaps when its runtime is gone. It gives back what is held, and waits for bodies.
+#[test]
+fn a_shutdown_needs_nothing_around_it() {
+    let (server, good) = (Server::start(), runtime());
+    let bad = Builder::new_current_thread().build().unwrap();
+    let builder = || LockManager::builder().drain(Duration::from_millis(50));
+    let connected = || good.block_on(builder().url(&server.url()).connect()).unwrap();
+    for (entered, locks) in [(None, connected()), (Some(&bad), connected()), (None, builder().in_memory())] {
+        let guard = good.block_on(locks.lock("p", "k").acquire()).unwrap();
+        let entered = entered.map(Runtime::enter);
+        futures_executor::block_on(locks.shutdown());
+        drop(entered);
+        assert!(!guard.is_valid(), "{locks:?}");
+        let error = good.block_on(locks.lock("p", "k").acquire()).unwrap_err();
+        assert!(matches!(error, LockError::ShutDown { .. }), "{error}");
+    }
+    let other = good.block_on(LockManager::connect(&server.url())).unwrap();
+    drop(good.block_on(other.lock("p", "k").try_acquire()).expect("it was given back"));
+}
+
 #[test]
 fn threads_that_wait_need_nothing_around_them() {
     let server = Server::start();

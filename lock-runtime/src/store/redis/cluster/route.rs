@@ -116,8 +116,9 @@ impl<'a> Route<'a> {
         command: &(dyn Fn(&Link) -> Outgoing + Send + Sync),
         deadline: Deadline,
     ) -> (Result<Called, CallError>, bool) {
-        // Otherwise a connection to a server that is gone without a word would use up all the time.
-        let limit = if stop.was_doubtful { deadline.min_at(self.end, deadline.start()) } else { deadline };
+        // Otherwise a connection to a server that is gone without a word would use up all the time. A server that is far away has the
+        // time to answer, also after a look for the master.
+        let limit = if stop.was_doubtful { deadline.min_at(self.end_at(link), deadline.start()) } else { deadline };
         // The command is made when there is a connection: only then is the server's clock known, by which an ask ends.
         let deadline = match link.ready(limit).await {
             Ok(deadline) => deadline,
@@ -128,6 +129,13 @@ impl<'a> Route<'a> {
         } else {
             link.call_telling(command(link), deadline).await
         }
+    }
+
+    /// Until when a server that may be gone may take to answer.
+    fn end_at(&self, link: &Link) -> Deadline {
+        mutant!(FarMasterCutShort => return self.end);
+        let now = Moment::now();
+        self.end.max_at(Deadline::new(now, link.round_trip() * 2), now)
     }
 
     fn note_repeated(&mut self, repeated: bool) {
