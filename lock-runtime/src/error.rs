@@ -71,8 +71,8 @@ pub enum LockError {
         key: String,
         /// Whether the body ran to its end (`true`) or was dropped before (`false`).
         completed: bool,
-        /// Whether somebody released the lock by force
-        /// ([`LockManager::force_release`](crate::LockManager::force_release)), as far as this process was told.
+        /// Whether somebody took the lock away, as far as this process was told: by
+        /// [`force_release`](crate::LockManager::force_release), or with [`OnBusy::Replace`](crate::OnBusy::Replace).
         forced: bool,
         /// The longest hold that the request allowed, if the lock was lost because that time was over
         /// ([`LockRequest::max_hold`](crate::LockRequest::max_hold)).

@@ -225,6 +225,16 @@ pub(crate) enum Renewed {
     Partial,
 }
 
+/// The answer to an adoption.
+#[derive(Clone, Debug)]
+pub(crate) enum TicketAnswer {
+    Granted(Grant),
+    /// The ticket is over, or was adopted under another token.
+    Over,
+    /// The token has adopted the lock, which was released by force since (rule 21).
+    Forced,
+}
+
 impl Ownership {
     /// The same for the caller of a command that may have taken effect before.
     pub(crate) fn or_before(self, may_be_done: bool) -> Self {

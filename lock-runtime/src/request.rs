@@ -260,6 +260,9 @@ impl LockRequest {
     /// request has the lock. Meanwhile it waits in front of all others, within its [`timeout`](Self::timeout). It does so once, when it
     /// comes: a request that comes later and replaces, too, is the newest.
     ///
+    /// A holder that is dead, stopped or cut off has 2.5 s to stop. The default timeout is 2 s: a request that is to get the lock from
+    /// such a holder needs more.
+    ///
     /// A holder that can't be told within 2.5 s may go on beside the next one, as after a release by force: where a second writer would
     /// do harm, [fence](Self::fenced). A closure of [`run_blocking`](Self::run_blocking) can't be dropped: it runs to its end, or its
     /// lease ends. Inside a body that holds this lock, the request enters it again and replaces nobody.

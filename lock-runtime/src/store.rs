@@ -26,7 +26,7 @@ pub(crate) mod voter;
 
 pub(crate) use crate::protocol::{
     Adoption, Anchor, Answer, Ask, Busy, Cause, Giving, Grant, NodeId, Ownership, Pushed, Reach, Release, Released,
-    Renewal, Renewed, Retry, StoreError,
+    Renewal, Renewed, Retry, StoreError, TicketAnswer,
 };
 pub(crate) use any::AnyStore;
 pub(crate) use seen::{Forced, Seen};
@@ -104,13 +104,12 @@ pub(crate) trait Store {
     /// already.
     fn give(&self, giving: &Giving, deadline: Deadline) -> impl Future<Output = Result<Ownership, StoreError>> + Send;
 
-    /// Puts the token of an adopter in the place of a ticket (rule 24). `None` when the ticket is over, or was adopted under another
-    /// token.
+    /// Puts the token of an adopter in the place of a ticket (rule 24).
     fn adopt(
         &self,
         adoption: &Adoption,
         deadline: Deadline,
-    ) -> impl Future<Output = Result<Option<Grant>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<TicketAnswer, StoreError>> + Send;
 
     /// Why locks can't wait for an adopter here; `None` where they can.
     fn refuses_tickets(&self) -> Option<&'static str> {

@@ -67,7 +67,8 @@ impl fmt::Display for LockTicket {
     }
 }
 
-/// Fails with [`InvalidSetting`](LockError::InvalidSetting) for any other text. The error does not repeat the text.
+/// Fails with [`InvalidSetting`](LockError::InvalidSetting) for any other text. The error does not repeat the text. A key may end with a
+/// blank, so a blank behind the text is a part of the key: give the text as it was written, with nothing around it.
 impl FromStr for LockTicket {
     type Err = LockError;
 

@@ -79,6 +79,11 @@ impl Token {
         self.0.ends_with(TICKET)
     }
 
+    /// Whether nobody has a body under it: its lock waits for its adopter, or rests.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.is_ticket() || self.rests()
+    }
+
     /// Whether it has the form of a ticket that a manager made.
     pub(crate) fn is_whole_ticket(&self) -> bool {
         let token = self.0.strip_suffix(TICKET);

@@ -160,3 +160,43 @@ fn withdraw_if_unanswered(core: &Weak<Core>, slot: &Slot, ask: &Ask, error: &Sto
         core.release_later(ask.withdrawal());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::LockManager;
+    use crate::clock::Deadline;
+    use crate::mutants::{Mutant, Seeded};
+    use crate::protocol::Cause;
+    use crate::timing::CLAIM;
+
+    /// In a cluster the command is redirected, and the withdrawal may have come before it.
+    #[tokio::test(start_paused = true)]
+    async fn the_place_of_a_token_that_was_given_up_is_nobodys() {
+        for bug in [None, Some(Mutant::QueuedRepetitionLeft)] {
+            let _seeded = Seeded::begin(bug);
+            let locks = LockManager::in_memory();
+            let guard = locks.lock("p", "k").acquire().await.unwrap();
+            let slot = locks.core().table().get(guard.key()).unwrap();
+            let seen = locks.core().store().inspect(guard.key(), Deadline::after(CLAIM)).await.unwrap();
+            let own = seen.expect("it is held").owner;
+            for (token, is_given_up) in [(own, false), (locks.core().next_token(false, None), true)] {
+                let (key, give_up) = (guard.key().into(), Deadline::after(Duration::ZERO));
+                let ask = Ask {
+                    key,
+                    token,
+                    share: None,
+                    claim: CLAIM,
+                    wait: true,
+                    replaces: false,
+                    fences: 0,
+                    give_up,
+                    cause: Cause::Silence,
+                };
+                assert_eq!(is_left(locks.core(), &slot, &ask), is_given_up && bug.is_none(), "{bug:?}");
+            }
+        }
+    }
+}

@@ -16,7 +16,7 @@ use crate::clock::{Deadline, Moment};
 use crate::lock::{Adopted, Attempt, ResolvedRequest};
 use crate::loss_reason::LossReason;
 use crate::observe::metrics;
-use crate::protocol::{Adoption, Ask, Cause, Grant, Reach, Release, Retry, StoreError};
+use crate::protocol::{Adoption, Ask, Cause, Grant, Reach, Release, Retry, StoreError, TicketAnswer};
 use crate::store::Store as _;
 use crate::timing::{ASK_BACKOFF, CLAIM, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
 use crate::token::Token;
@@ -36,8 +36,9 @@ pub(crate) async fn adopt(core: &Arc<Core>, request: &ResolvedRequest, ticket: &
         let sent = Moment::now();
         let most = core.settings().command_timeout.min(UNUSED_LEASE_KEPT_FOR);
         match adopter.ask(request, ticket, attempt.by().min_at(Deadline::new(sent, most), sent)).await {
-            Ok(Some(grant)) => return adopter.start(request, &grant, sent),
-            Ok(None) => return Err(lost(request, false)),
+            Ok(TicketAnswer::Granted(grant)) => return adopter.start(request, &grant, sent),
+            Ok(TicketAnswer::Over) => return Err(lost(request, false)),
+            Ok(TicketAnswer::Forced) => return Err(lost(request, true)),
             Err(error) => {
                 failures += 1;
                 let pause = ASK_BACKOFF.pause(failures);
@@ -81,7 +82,7 @@ impl Adopter {
         request: &ResolvedRequest,
         ticket: &Token,
         by: Deadline,
-    ) -> Result<Option<Grant>, StoreError> {
+    ) -> Result<TicketAnswer, StoreError> {
         let ask = Ask {
             key: Arc::clone(&request.key),
             token: self.next_token(),
@@ -99,11 +100,13 @@ impl Adopter {
         let answer = core.store().adopt(&Adoption { ask, ticket: ticket.clone() }, by).await;
         if !awaited.on_answer() {
             // The keeper has withdrawn the token.
-            return Ok(None);
+            return Ok(TicketAnswer::Over);
         }
         match &answer {
-            Ok(Some(_)) => core.note_answer(),
-            Ok(None) => self.may_stand = false,
+            Ok(TicketAnswer::Granted(_)) => core.note_answer(),
+            Ok(TicketAnswer::Over) => self.may_stand = false,
+            // Its mark stands, and ends with the token.
+            Ok(TicketAnswer::Forced) => {}
             Err(error) => self.may_stand = before || error.reach != Reach::Unsent,
         }
         answer

@@ -19,7 +19,7 @@ use crate::store::redis::endpoint::Endpoint;
 use crate::store::redis::link::{Channel, Link};
 use crate::store::{
     Adoption, Answer, Ask, Cause, Events, Forced, Giving, Ownership, Pushed, Release, Renewal, Renewed, Store,
-    exactly_one,
+    TicketAnswer, exactly_one,
 };
 use crate::token::{Process as Caller, Token};
 
@@ -50,7 +50,7 @@ enum Said {
         again: Option<Box<Said>>,
     },
     Renewed(Option<Time>),
-    /// A renewal was refused since the lock is released by force.
+    /// A renewal or an adoption was refused since the lock is released by force.
     MustStop,
     Given(Ownership),
     Over,
@@ -187,10 +187,11 @@ impl<'a, S: Store> Side<'a, S> {
             }
             Verb::Force(key) => Said::Forced(self.store.force(key, by()).await.unwrap()),
             Verb::Give(giving) => Said::Given(self.store.give(giving, by()).await.unwrap()),
-            Verb::Adopt(adoption) => {
-                let adopted = self.store.adopt(adoption, by()).await.unwrap();
-                adopted.map_or(Said::Over, |grant| self.answer(Answer::Granted(grant)))
-            }
+            Verb::Adopt(adoption) => match self.store.adopt(adoption, by()).await.unwrap() {
+                TicketAnswer::Granted(grant) => self.answer(Answer::Granted(grant)),
+                TicketAnswer::Over => Said::Over,
+                TicketAnswer::Forced => Said::MustStop,
+            },
         }
     }
 

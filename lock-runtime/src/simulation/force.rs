@@ -251,6 +251,99 @@ fn a_grant_that_was_taken_before_its_body_began_keeps_nobody_out() {
 
 const UNUSED: Option<Mutant> = Some(Mutant::UnusedMarkLeft);
 
+/// The message of the grant is lost, and so is that of the force. The task asks again, and finds its own mark.
+#[test]
+fn a_grant_that_was_taken_before_anybody_heard_of_it_keeps_nobody_out() {
+    let modes = [("alone", Bug::Code(Mutant::ForcedAskWaits)), ("read", OWN_MARK), ("permits", OWN_MARK)];
+    for (mode, bug) in modes.into_iter().flat_map(|(mode, bug)| [(mode, None), (mode, Some(bug))]) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let _seeded = Seeded::begin(bug.and_then(Bug::mutant));
+            let (_time, network) = (Simulated::begin(), Network::new(server_with(bug), 1.0, Rng::with_seed(0)));
+            let [one, other, operator] = ["p", "q", "o"].map(|name| connect(&network, name));
+            for manager in [&one, &other, &operator] {
+                manager.inspect("k", &0).await.unwrap();
+            }
+            let held = other.lock("k", &0).acquire().await.unwrap();
+            let request = one.lock("k", &0).timeout(WAIT);
+            let request = match mode {
+                "read" => request.read(),
+                "permits" => request.permits(2),
+                _ => request,
+            };
+            let next = tokio::spawn(request.acquire());
+            sleep(BUSY).await;
+            network.move_away(DELAY * 2);
+            let start = Instant::now();
+            let released = tokio::spawn(held.release());
+            sleep(DELAY / 2).await;
+            let force = tokio::spawn(async move { operator.force_release("k", &0).await });
+            // The server has done both.
+            sleep(DELAY).await;
+            network.cut(Some("p"));
+            assert!(force.await.unwrap().unwrap());
+            let is_soon = start.elapsed() < CLAIM / 2;
+            assert_eq!(is_soon, bug.is_none(), "{mode}, {bug:?}: {:?}", start.elapsed());
+            released.await.unwrap().unwrap();
+            next.await.unwrap().unwrap().release().await.unwrap();
+        });
+    }
+}
+
+const OWN_MARK: Bug = Bug::Scripts(&[("owner == SHARED .. FORCED and call_or", "false and call_or")]);
+
+/// The answer to an adoption is lost, and the lock is taken from the adopter. The repeated adoption finds the adopter's mark.
+#[test]
+fn an_adopter_whose_lock_was_taken_before_it_knew_says_so_and_keeps_nobody_out() {
+    let unsaid = Bug::Scripts(&[("{ forced and 2 or 0 }", "{ 0 }")]);
+    for (is_permit, bug) in [(false, None), (true, None), (false, Some(unsaid)), (true, Some(unsaid))] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let (_time, network) = (Simulated::begin(), Network::new(server_with(bug), 1.0, Rng::with_seed(0)));
+            let [giver, one, operator] = ["g", "p", "o"].map(|name| connect(&network, name));
+            for manager in [&giver, &one, &operator] {
+                manager.inspect("k", &0).await.unwrap();
+            }
+            let request = giver.lock("k", &0);
+            let request = if is_permit { request.permits(2) } else { request };
+            let ticket = request.acquire().await.unwrap().into_ticket(LEASE).await.unwrap();
+            network.move_away(DELAY * 2);
+            let start = Instant::now();
+            let adopted = tokio::spawn(async move { one.adopt(ticket).await });
+            sleep(DELAY / 2).await;
+            let force = tokio::spawn(async move { operator.force_release("k", &0).await });
+            // The server has done both.
+            sleep(DELAY).await;
+            network.cut(Some("p"));
+            let error = adopted.await.unwrap().unwrap_err();
+            assert!(matches!(error, LockError::Lost { forced, .. } if forced == bug.is_none()), "{bug:?}: {error:?}");
+            assert!(force.await.unwrap().unwrap());
+            assert_eq!(start.elapsed() < CLAIM / 2, bug.is_none(), "{bug:?}: {:?}", start.elapsed());
+        });
+    }
+}
+
+/// A rest is there for when its process is gone. Nobody has a body, so nobody has to stop.
+#[test]
+fn a_rest_is_taken_at_once_also_when_its_process_is_gone() {
+    let unknown = Bug::Scripts(&[("or ends_with(token, RESTS)", "")]);
+    for (is_permit, bug) in [(false, None), (true, None), (false, Some(unknown)), (true, Some(unknown))] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let (_time, network) = (Simulated::begin(), Network::new(server_with(bug), 1.0, Rng::with_seed(0)));
+            let [gone, operator] = ["p", "o"].map(|name| connect(&network, name));
+            let request = gone.lock("k", &0).at_least(LEASE);
+            let request = if is_permit { request.permits(2) } else { request };
+            request.acquire().await.unwrap().release().await.unwrap();
+            sleep(BUSY).await;
+            network.part("p", LEASE);
+            let start = Instant::now();
+            assert!(operator.force_release("k", &0).await.unwrap());
+            assert_eq!(start.elapsed() < SOON, bug.is_none(), "{is_permit}, {bug:?}: {:?}", start.elapsed());
+        });
+    }
+}
+
 /// A bug, where it is, whether the holder is cut off, and what shows the bug.
 type Case = (&'static str, Bug, bool, &'static str, fn(&Shown) -> bool);
 
@@ -269,7 +362,7 @@ const CASES: [Case; 6] = [
     ),
     (
         "force.lua leaves a dead holder its lease",
-        Bug::Scripts(&[("redis.call('PEXPIRE', lock, claim, 'LT')\n  local token", "local token")]),
+        Bug::Scripts(&[("redis.call('PEXPIRE', lock, claim, 'LT')\n  if token", "if token")]),
         true,
         "the next one waits for longer than two claims",
         |shown| shown.next_after > CLAIM * 2,

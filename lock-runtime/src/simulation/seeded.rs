@@ -186,7 +186,7 @@ const RARE: u64 = 1000;
 pub(super) const ALL: &[Seeded] = &[
     scripts(
         "release.lua does not compare the token",
-        &[("local owned = owner == token", "local owned = owner and true")],
+        &[("local ownership = owner == token and 1", "local ownership = owner and 1")],
         BACKED,
     ),
     scripts(
@@ -407,27 +407,12 @@ pub(super) const ALL: &[Seeded] = &[
         in_a_cluster(code("the end of a subscription is taken for a reply", Mutant::UnsubscribedIsReply, BACKED)),
     ),
     seen_in(
-        4517,
-        in_a_cluster(near(
-            |plan| plan.round_trip >= 100,
-            code("a redirection hides that the next master did not answer", Mutant::RedirectionHidesSilence, UNUSED),
-        )),
-    ),
-    seen_in(
         6188,
         in_a_cluster(code(
             "a master that is far away has no time to answer after a look for it",
             Mutant::FarMasterCutShort,
             UNUSED,
         )),
-    ),
-    seen_in(
-        27_490,
-        in_a_cluster(crowded(code(
-            "what a redirected repetition put into the queue again is left there",
-            Mutant::QueuedRepetitionLeft,
-            UNUSED,
-        ))),
     ),
     seen_in(
         3555,

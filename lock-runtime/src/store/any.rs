@@ -11,8 +11,8 @@ use super::memory::MemoryStore;
 use super::quorum::Quorum;
 use super::redis::RedisStore;
 use super::{
-    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Grant, Ownership, Release, Released, Renewal, Renewed,
-    Seen, Store, StoreError,
+    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed, Seen,
+    Store, StoreError, TicketAnswer,
 };
 use crate::clock::Deadline;
 use crate::share::Share;
@@ -103,7 +103,7 @@ impl Store for AnyStore {
         async fn inspect(@& key: str, deadline: Deadline) -> Result<Option<Seen>, StoreError>;
         async fn force(@& key: str, deadline: Deadline) -> Result<Forced, StoreError>;
         async fn give(@& giving: Giving, deadline: Deadline) -> Result<Ownership, StoreError>;
-        async fn adopt(@& adoption: Adoption, deadline: Deadline) -> Result<Option<Grant>, StoreError>;
+        async fn adopt(@& adoption: Adoption, deadline: Deadline) -> Result<TicketAnswer, StoreError>;
         async fn heartbeat(deadline: Deadline);
         async fn connect_again(deadline: Deadline);
         async fn wait_for_releases();

@@ -7,8 +7,8 @@ use tokio::time::{sleep, timeout_at};
 
 use super::memory::MemoryStore;
 use super::{
-    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Grant, Ownership, Reach, Release, Released, Renewal,
-    Renewed, Seen, Store, StoreError,
+    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Reach, Release, Released, Renewal, Renewed,
+    Seen, Store, StoreError, TicketAnswer,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -174,10 +174,10 @@ impl Store for FaultyStore {
         self.memory.give(giving, deadline).await
     }
 
-    async fn adopt(&self, adoption: &Adoption, deadline: Deadline) -> Result<Option<Grant>, StoreError> {
+    async fn adopt(&self, adoption: &Adoption, deadline: Deadline) -> Result<TicketAnswer, StoreError> {
         self.reach(deadline).await?;
         let adopted = self.memory.adopt(adoption, deadline).await?;
-        if adopted.is_some() {
+        if matches!(adopted, TicketAnswer::Granted(_)) {
             self.faults().granted.push(adoption.ask.key.to_string());
         }
         Ok(adopted)

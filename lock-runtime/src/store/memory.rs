@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use super::{
-    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Grant, Ownership, Pushed, Release, Released, Renewal,
-    Renewed, Seen, Store, StoreError,
+    Adoption, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Pushed, Release, Released, Renewal, Renewed,
+    Seen, Store, StoreError, TicketAnswer,
 };
 use crate::clock::{Deadline, Moment};
 use crate::mutex::Mutex;
@@ -154,7 +154,7 @@ impl Store for MemoryStore {
         Ok(self.with(|shared, _| shared.give(giving)))
     }
 
-    async fn adopt(&self, adoption: &Adoption, _: Deadline) -> Result<Option<Grant>, StoreError> {
+    async fn adopt(&self, adoption: &Adoption, _: Deadline) -> Result<TicketAnswer, StoreError> {
         Ok(self.with(|shared, _| shared.adopt(adoption)))
     }
 

@@ -12,8 +12,8 @@ use futures_util::future::{BoxFuture, join_all};
 use futures_util::stream::FuturesUnordered;
 
 use super::{
-    Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Grant, Ownership, Release, Released, Renewal,
-    Renewed, Seen, Store, StoreError, each, exactly_one,
+    Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed,
+    Seen, Store, StoreError, TicketAnswer, each, exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -278,7 +278,7 @@ impl<S: Voter> Store for Quorum<S> {
         Err(StoreError::never(BackendError::new(NO_TICKETS)))
     }
 
-    async fn adopt(&self, _: &Adoption, _: Deadline) -> Result<Option<Grant>, StoreError> {
+    async fn adopt(&self, _: &Adoption, _: Deadline) -> Result<TicketAnswer, StoreError> {
         Err(StoreError::never(BackendError::new(NO_TICKETS)))
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::seen::SHARED;
 use super::{
-    Adoption, Anchor, Answer, Answers, Ask, Events, Forced, Giving, Grant, Ownership, Release, Released, Renewal,
-    Renewed, Seen, Store, StoreError, exactly_one,
+    Adoption, Anchor, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed,
+    Seen, Store, StoreError, TicketAnswer, exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -290,7 +290,7 @@ impl Store for RedisStore {
         self.put_ticket(giving, deadline).await
     }
 
-    async fn adopt(&self, adoption: &Adoption, deadline: Deadline) -> Result<Option<Grant>, StoreError> {
+    async fn adopt(&self, adoption: &Adoption, deadline: Deadline) -> Result<TicketAnswer, StoreError> {
         self.take_ticket(adoption, deadline).await
     }
 

@@ -163,6 +163,10 @@ impl Shared {
             let fence = (ask.fences > 0).then(|| self.draw(now, 1));
             return Answer::Granted(Grant { fence, ..self.grant_of(key, token) });
         }
+        let forced = self.locks.get(key).and_then(|lock| lock.sharing.forced);
+        if let Some(until) = forced.filter(|_| self.ownership(key, token) == Ownership::Forced) {
+            return Answer::Busy(self.busy(token.to_forced(), until, now));
+        }
         self.refuse(ask, now, pushes)
     }
 
@@ -289,7 +293,7 @@ impl Shared {
     /// force.lua, for a lock that nobody has alone.
     pub(super) fn force_shared(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) -> Forced {
         let Some(lock) = self.locks.get_mut(key).filter(|lock| !lock.sharing.is_none()) else { return Forced::Free };
-        lock.sharing.leases.retain(|lease| !lease.token.is_ticket());
+        lock.sharing.leases.retain(|lease| !lease.token.is_unused());
         if lock.sharing.is_none() {
             return self.take_at_once(key, caller, pushes);
         }

@@ -298,7 +298,7 @@ impl Shared {
     /// force.lua. Here all owners are tokens of managers. `caller` is a token that reads the outcome from the answer.
     pub(super) fn force(&mut self, key: &Arc<str>, caller: Option<&Token>, pushes: &mut Vec<Push>) -> Forced {
         let Some((owner, until)) = self.owner(key) else { return self.force_shared(key, caller, pushes) };
-        if owner.is_ticket() {
+        if owner.is_unused() {
             return self.take_at_once(key, caller, pushes);
         }
         let (token, marked) = match owner.unforced() {

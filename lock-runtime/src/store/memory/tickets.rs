@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Push;
 use super::state::{Shared, Waiter};
 use crate::clock::{Deadline, Moment, without_drift};
-use crate::store::{Adoption, Answer, Ask, Forced, Giving, Grant, Ownership};
+use crate::store::{Adoption, Answer, Ask, Forced, Giving, Grant, Ownership, TicketAnswer};
 use crate::token::Token;
 
 impl Shared {
@@ -20,12 +20,15 @@ impl Shared {
     }
 
     /// `adopt.lua`.
-    pub(super) fn adopt(&mut self, adoption: &Adoption) -> Option<Grant> {
+    pub(super) fn adopt(&mut self, adoption: &Adoption) -> TicketAnswer {
         let Adoption { ask, ticket } = adoption;
         let now = Moment::now();
         let is_adopted = self.change_owner(&ask.key, ticket, &ask.token, Deadline::new(now, ask.claim));
-        if !is_adopted && !self.owns(&ask.key, &ask.token) {
-            return None;
+        match self.ownership(&ask.key, &ask.token) {
+            _ if is_adopted => {}
+            Ownership::Owned => {}
+            Ownership::NotOwned => return TicketAnswer::Over,
+            Ownership::Forced => return TicketAnswer::Forced,
         }
         let fence = (ask.fences > 0).then(|| self.draw(now, ask.fences));
         let grant = match self.owner(&ask.key) {
@@ -35,7 +38,7 @@ impl Shared {
             }
             None => self.grant_of(&ask.key, &ask.token),
         };
-        Some(Grant { fence, ..grant })
+        TicketAnswer::Granted(Grant { fence, ..grant })
     }
 
     fn owns(&mut self, key: &str, token: &Token) -> bool {

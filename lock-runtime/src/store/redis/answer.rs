@@ -10,6 +10,7 @@ use crate::clock::{Deadline, Drift, Moment};
 use crate::observe;
 use crate::store::{
     Anchor, Answer, Ask, Busy, Grant, NodeId, Ownership, Reach, Release, Released, Renewal, Renewed, StoreError,
+    TicketAnswer,
 };
 use crate::token::Token;
 
@@ -62,15 +63,17 @@ pub(super) fn read_answer(answer: Value, ask: &Ask, anchor: Anchor) -> Result<An
     }
 }
 
-/// Reads the answer of `adopt.lua`. `None` when the ticket is over, or was adopted.
-pub(super) fn read_adopted(answer: Value, ask: &Ask, anchor: Anchor) -> Result<Option<Grant>, StoreError> {
-    if let Value::Array(fields) = &answer
-        && *fields == [Value::Int(0)]
-    {
-        return Ok(None);
+/// Reads the answer of `adopt.lua`.
+pub(super) fn read_adopted(answer: Value, ask: &Ask, anchor: Anchor) -> Result<TicketAnswer, StoreError> {
+    if let Value::Array(fields) = &answer {
+        match fields.as_slice() {
+            [Value::Int(0)] => return Ok(TicketAnswer::Over),
+            [Value::Int(2)] => return Ok(TicketAnswer::Forced),
+            _ => {}
+        }
     }
     match read_answer(answer, ask, anchor)? {
-        Answer::Granted(grant) => Ok(Some(grant)),
+        Answer::Granted(grant) => Ok(TicketAnswer::Granted(grant)),
         Answer::Busy(_) => Err(StoreError::no_answer()),
         Answer::Late => {
             let problem = BackendError::new("the server came to the adoption too late");

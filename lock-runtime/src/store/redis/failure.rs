@@ -268,3 +268,22 @@ impl StoreError {
         self.retry == Retry::Never && is_denial(&self.problem.to_string())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutants::{Mutant, Seeded};
+
+    /// The command may have taken effect at the next master, and has to be withdrawn.
+    #[test]
+    fn a_redirection_does_not_hide_that_the_next_master_did_not_answer() {
+        for bug in [None, Some(Mutant::RedirectionHidesSilence)] {
+            let _seeded = Seeded::begin(bug);
+            let moved = || CallError::from(RedisError::from((ServerErrorKind::Moved.into(), "MOVED")));
+            let reach = |last: CallError| moved().in_place_of(&last).reach();
+            let wanted = if bug.is_none() { Reach::Unanswered } else { Reach::Refused };
+            assert_eq!(reach(CallError::Silent(Duration::ZERO)), wanted);
+            assert_eq!(reach(moved()), Reach::Refused);
+        }
+    }
+}

@@ -28,9 +28,9 @@ pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "15fdbf7e11660
 pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "11e5389bee21fe1f00b05336487b7f60a61a8269");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "2898aa7ce6b1c975881ecae7b2afc0847e535c7d");
 pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "7af02ba9d7e152641b2f4b43aa5297780fee7aa7");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "5acce9ea7ab77c3eda364bcb2ddd85544a4455ec");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "5a58ffc5c89b877fce6eb49a14eccc60859693ab");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "d00e7abda3065ae9759bb6dd54c4305842c82494");
+    script!(9, "shared_ask.lua", "a9d4942f53752490a0c90bcff2431f36164875e0");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
     script!(10, "shared_release.lua", "39e9e4062c15f9cb7b4cf2b5304906d5d65d439c");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
@@ -41,8 +41,8 @@ pub(super) static SHARED_DRAW: LazyLock<Script> =
 pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "0454d1001c86a93e7791d137daf31d4ef5cf4503");
 
 pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "c6d92d0351aaca926482fb070b393816d4108251");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "f9c7c903907748ccb589b6f7cecec3844788f445");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "2cc2656b9b2c65c48b68598ccac6d444c9bfada9");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "df528ca97730c1326dbe9838b7b9836d04981539");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "08fe0b4b4d6575be8b619fa6c35ba43127ea1e66");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

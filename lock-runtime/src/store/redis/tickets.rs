@@ -9,7 +9,7 @@ use super::scripts::{self, Script};
 use super::{RedisStore, helper_key, lock_keys, millis};
 use crate::clock::Deadline;
 use crate::share::Share;
-use crate::store::{Adoption, Anchor, Giving, Grant, Ownership, StoreError};
+use crate::store::{Adoption, Anchor, Giving, Ownership, StoreError, TicketAnswer};
 
 impl RedisStore {
     /// Runs `ticket.lua`.
@@ -35,7 +35,7 @@ impl RedisStore {
         &self,
         adoption: &Adoption,
         deadline: Deadline,
-    ) -> Result<Option<Grant>, StoreError> {
+    ) -> Result<TicketAnswer, StoreError> {
         let Adoption { ask, ticket } = adoption;
         let arguments = |link: &Link, command: &mut Cmd| {
             lock_keys(command, &ask.key, false);
@@ -52,7 +52,7 @@ impl RedisStore {
         called.link.update_clock(anchor);
         let answer = reply.answers.into_iter().next().unwrap_or(Value::Nil);
         let adopted = read_adopted(answer, ask, anchor)?;
-        if adopted.is_some() {
+        if matches!(adopted, TicketAnswer::Granted(_)) {
             called.wait_for_replicas(deadline).await?;
         }
         Ok(adopted)

@@ -293,7 +293,7 @@ fn each_bug_with_keys_in_other_hands_shows_in_the_table() {
         (
             "a queue of another type keeps a shared lock",
             &[
-                ("  return { owned and -3 or -2, message_of(answer) }", "  error(answer)"),
+                ("  return { ownership == 1 and -3 or -2, message_of(answer) }", "  error(answer)"),
                 ("  if not owner and value_of(lock) == value", "  if false and value_of(lock) == value"),
             ],
         ),

@@ -13,8 +13,8 @@ use crate::store::memory::MemoryStore;
 use crate::store::server_age::{Age, Sighting};
 use crate::store::voter::{Eligibility, Voter};
 use crate::store::{
-    Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Grant, Ownership, Reach, Release, Released, Renewal,
-    Renewed, Seen, Store, StoreError, exactly_one,
+    Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Ownership, Reach, Release, Released, Renewal,
+    Renewed, Seen, Store, StoreError, TicketAnswer, exactly_one,
 };
 use crate::timing::CLAIM;
 use crate::token::Token;
@@ -149,7 +149,7 @@ impl Store for Shared {
         self.play(by, async || self.store.give(giving, by).await).await
     }
 
-    async fn adopt(&self, adoption: &Adoption, by: Deadline) -> Result<Option<Grant>, StoreError> {
+    async fn adopt(&self, adoption: &Adoption, by: Deadline) -> Result<TicketAnswer, StoreError> {
         self.play(by, async || self.store.adopt(adoption, by).await).await
     }
 

@@ -7,6 +7,8 @@
 -- Returns { now µs, answer }, an answer being
 --   { 1, ms to live, 1 if another process waits, first fencing token or 0 }   the token owns the lock
 --   { 0 }                                                                     the ticket is over, or was adopted
+--   { 2 }                                                                     the token adopted it, and the lock was released by
+--                                                                             force since (rule 21)
 --   { -1 }                                                                    too late to adopt
 
 -- include queue.lua
@@ -15,16 +17,16 @@ local lock, queue, fence, shared = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ticket, token, capacity, claim = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local fences, not_after = tonumber(ARGV[5]), tonumber(ARGV[6])
 
--- Whether the ticket stands, and whether its adopter has replaced it before.
+-- Whether the ticket stands, whether its adopter has replaced it before, and whether the lock was taken from the adopter since.
 local function look(value)
   if capacity == '' then
-    return value == ticket, value == token
+    return value == ticket, value == token, value == token .. FORCED
   end
   local function has(owner)
-    local ends = value == SHARED and call_or(false, 'ZSCORE', shared, capacity .. '|' .. owner)
+    local ends = call_or(false, 'ZSCORE', shared, capacity .. '|' .. owner)
     return ends and tonumber(ends) > math.floor(now() / 1000)
   end
-  return has(ticket), has(token)
+  return value == SHARED and has(ticket), value == SHARED and has(token), value == SHARED .. FORCED and has(token)
 end
 
 -- The end comes first, as in ticket.lua. Rule 9: the last write is the grant.
@@ -49,9 +51,9 @@ end
 if not_after > 0 and now() > not_after then
   return { now(), { -1 } }
 end
-local stands, adopted = look(value_of(lock))
+local stands, adopted, forced = look(value_of(lock))
 if not stands and not adopted then
-  return { now(), { 0 } }
+  return { now(), { forced and 2 or 0 } }
 end
 local first = fences > 0 and draw(fence, fences) or 0
 if stands then

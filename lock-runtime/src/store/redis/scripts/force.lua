@@ -7,8 +7,8 @@
 -- KEYS  lock, queue, shared
 -- ARGV  how long the owner may take to stop, in ms
 -- Returns 0                nobody had the lock
---   or 1                   nobody has to stop: the owner was another client, which can't be told, or the lock waited for its adopter.
---                          The lock is free, or passed on
+--   or 1                   nobody has to stop: the owner was another client, which can't be told, or the lock waited for its adopter,
+--                          or rested. The lock is free, or passed on
 --   or the marked value    the owner is told; the lock has this value until the owner releases it. Of a lock that is shared,
 --                          all owners are told, and the last of them releases it
 

@@ -49,6 +49,9 @@ local function ask(lock, queue, fence, token, claim, capacity, wait, fences, not
     end
     return { 1, ends - math.ceil(now() / 1000), redis.call('EXISTS', queue), first }
   end
+  if owner == SHARED .. FORCED and call_or(false, 'ZSCORE', shared, member) then
+    return { 0, redis.call('PTTL', lock), token .. FORCED, 0 } -- rule 21: what it had was taken before it knew
+  end
   local pause, is_to_tell = 0, false
   if wait == 1 then
     pause, is_to_tell = join(queue, entry)

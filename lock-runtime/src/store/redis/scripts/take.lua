@@ -1,9 +1,14 @@
 -- The code that force.lua and replace.lua share: taking a lock from its owner (rule 21).
 
-local TICKET = '|ticket' -- stands behind a token while its lock waits for its adopter (rule 24)
+-- What stands behind a token that nobody has a body under: its lock waits for its adopter (rule 24), or rests (rule 23).
+local TICKET, RESTS = '|ticket', '|rests'
 
 local function ends_with(text, mark)
   return string.sub(text, -#mark) == mark
+end
+
+local function is_unused(token)
+  return ends_with(token, TICKET) or ends_with(token, RESTS)
 end
 
 -- Nobody has to stop: the lock is passed on, or free.
@@ -15,15 +20,15 @@ local function take_at_once(lock, queue, caller)
 end
 
 local function take_shared(lock, queue, value, claim, caller)
-  local shared, owners, tickets = shares().of(lock), {}, 0
+  local shared, owners, unused = shares().of(lock), {}, 0
   for _, member in ipairs(call_or({}, 'ZRANGE', shares().of(lock), 0, -1)) do
-    if ends_with(member, TICKET) then
-      tickets = tickets + redis.call('ZREM', shared, member)
+    if is_unused(member) then
+      unused = unused + redis.call('ZREM', shared, member)
     else
       owners[#owners + 1] = token_of(member)
     end
   end
-  if tickets > 0 and #owners == 0 then
+  if unused > 0 and #owners == 0 then
     return take_at_once(lock, queue, caller)
   end
   redis.call('PEXPIRE', lock, claim, 'LT')
@@ -42,16 +47,14 @@ local function take(lock, queue, value, claim, caller)
   if value == SHARED or value == SHARED .. FORCED then
     return take_shared(lock, queue, value, claim, caller)
   end
-  if not channel(value) or ends_with(value, TICKET) then
+  local token = ends_with(value, FORCED) and string.sub(value, 1, -#FORCED - 1) or value
+  if not channel(token) or is_unused(token) then
     return take_at_once(lock, queue, caller)
   end
   -- The end comes first: a script that has written may also write while memory is full. A lock that is forced already has its end,
   -- unless somebody took it away.
   redis.call('PEXPIRE', lock, claim, 'LT')
-  local token = value
-  if ends_with(value, FORCED) then
-    token = string.sub(value, 1, -#FORCED - 1)
-  else
+  if token == value then
     redis.call('SET', lock, token .. FORCED, 'KEEPTTL')
   end
   tell(token, 'forced ' .. token .. ' ' .. lock)
