@@ -338,7 +338,10 @@ impl LockGuard {
             let Self { handle, hold, others, mut span } = self;
             let outcome = match (hold, others) {
                 (Some(hold), None) => give_away(&handle, hold, kept_for).await,
-                _ => Err(LockError::setting("ticket", "a guard of `lock_all` can't be given away: take `lock` with one key")),
+                _ => Err(LockError::setting(
+                    "ticket",
+                    "a guard of `lock_all` can't be given away: take `lock` with one key",
+                )),
             };
             span.end(outcome.as_ref().err());
             outcome
