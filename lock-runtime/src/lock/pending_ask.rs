@@ -358,13 +358,13 @@ impl PendingAsk {
 
     /// Whether the store demands that the ask is withdrawn and started again.
     pub(crate) fn must_yield(&self) -> bool {
-        !self.is_unanswered() && self.busy().is_some_and(|busy| busy.yields || self.is_forced(busy))
+        !self.is_unanswered() && (self.is_forced() || self.busy().is_some_and(|busy| busy.yields))
     }
 
     /// Whether the lock was granted to this ask, and was taken away before the grant was read (rule 21).
-    fn is_forced(&self, busy: &Busy) -> bool {
+    fn is_forced(&self) -> bool {
         mutant!(ForcedAskWaits => return false);
-        !self.is_granted() && busy.owner.is_forced_from(&self.token)
+        !self.is_granted() && self.busy().is_some_and(|busy| busy.owner.is_forced_from(&self.token))
     }
 
     /// Starts again under another token, with nothing in the store. The holder that it waited for stays known.
@@ -373,9 +373,10 @@ impl PendingAsk {
         *self = Self { refusal, ..Self::new(token, self.share, self.claim) };
     }
 
-    /// Whether the store may have anything for this token. After a plain claim that was refused it has nothing.
+    /// Whether the store may have anything for this token. After a plain claim that was refused it has nothing, but for the mark of the
+    /// token itself.
     pub(crate) fn may_stand(&self) -> bool {
-        self.is_unanswered() || self.is_granted() || self.may_be_asked_for_again()
+        self.is_unanswered() || self.is_granted() || self.may_be_asked_for_again() || self.is_forced()
     }
 
     /// Whether the safety net may still ask for the token, even after its grant and release.

@@ -121,9 +121,12 @@ fn an_ask_whose_grant_was_taken_by_force_is_begun_anew() {
     for (bug, owner, is_begun_anew) in
         [(None, "t|forced", true), (None, "x|forced", false), (Some(Mutant::ForcedAskWaits), "t|forced", false)]
     {
-        let (_seeded, mut pending) = (Seeded::begin(bug), pending());
-        refuse(&mut pending, busy(owner, 1, 9));
-        assert_eq!(pending.must_yield(), is_begun_anew, "{owner}, {bug:?}");
+        for waits in [true, false] {
+            let (_seeded, mut pending) = (Seeded::begin(bug), PendingAsk { waits, ..pending() });
+            refuse(&mut pending, busy(owner, 1, 9));
+            assert_eq!(pending.must_yield(), is_begun_anew, "{owner}, {bug:?}");
+            assert_eq!(pending.may_stand(), waits || is_begun_anew, "{owner}, {bug:?}: it is withdrawn");
+        }
     }
 }
 
