@@ -316,7 +316,7 @@ impl Step {
                 *item > 0 && matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1)))
             }
             (What::Release { .. } | What::SharedRelease { .. }, [item, 2]) => {
-                matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0 | 1)))
+                matches!(at(reply, &[*item, 0]), Some(Reply::Integer(0..=2)))
             }
             (What::Inspect { .. }, [1]) => true,
             (What::ByHand(words), []) => words[0] == "PTTL",
