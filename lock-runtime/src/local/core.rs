@@ -347,7 +347,7 @@ impl Events for Core {
             Some((ForcedToken::Awaited, _)) => {}
             // So it does with a release that is on its way, and that says to its task what it found.
             None if self.schedule.is_releasing(token) => {}
-            // Nobody here uses the lock any more: its release came before the force, or was given up.
+            // Nobody here uses the token any more, and its release was given up.
             None => self.release_later(Release::withdrawal(&key.into(), token, CLAIM)),
         }
     }
