@@ -156,6 +156,7 @@ mod seeded {
         UnreadIsBusy,
         UnreadIsSilence,
         UnreadNotRepeated,
+        UnsentIsBusy,
         UnsentIsSent,
         UnsentWithdrawn,
         UnusedMarkLeft,

@@ -47,12 +47,13 @@ pub(super) enum Offer {
 /// the task is late for those who wait, and the keeper asks the server whether somebody does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Awaited {
-    /// When the keeper sends its next command.
-    next: Deadline,
+    since: Moment,
+    /// How long the task may take before the keeper sends a command.
+    patience: Duration,
+    /// When the keeper sends another command. `None` until it has sent one.
+    next: Option<Deadline>,
     /// Whether the keeper's renewal was answered.
     is_answered: bool,
-    /// When the task is late in any case.
-    latest: Deadline,
 }
 
 impl Awaited {
@@ -60,7 +61,18 @@ impl Awaited {
     /// the last hold of the lease, says nothing about the answer to the command.
     fn is_older_than(&self, renewal: Moment) -> bool {
         mutant!(EarlierRenewalCounts => return true);
-        !renewal.since(self.latest.start()).is_zero()
+        !renewal.since(self.since).is_zero()
+    }
+
+    /// When the keeper sends its next command, with a store at this `distance`.
+    fn next(&self, distance: Duration) -> Deadline {
+        self.next.unwrap_or_else(|| Deadline::new(self.since, self.patience + distance))
+    }
+
+    /// When the task is late in any case. The store may look nearer by now than when the command was sent: a server that stood still when
+    /// the connection was made looked far away.
+    fn latest(&self, distance: Duration) -> Deadline {
+        Deadline::new(self.since, STEP_PATIENCE + distance)
     }
 }
 
@@ -108,15 +120,15 @@ impl Offers {
         }
     }
 
-    /// Notes that the task with the turn acts, and takes its next step within `pause`, or when it has the answer of a store at
-    /// this `distance`.
-    pub(super) fn act_until(&mut self, now: Moment, pause: Option<Duration>, distance: Duration) {
+    /// Notes that the task with the turn acts, and takes its next step within `pause`, or when it has the answer of the store.
+    pub(super) fn act(&mut self, now: Moment, pause: Option<Duration>) {
         self.offer = match pause {
             Some(pause) => Offer::Acting(Deadline::new(now, pause + TURN_PATIENCE)),
             None => Offer::Awaiting(Awaited {
-                next: Deadline::new(now, self.patience.min(STEP_PATIENCE) + distance),
+                since: now,
+                patience: self.patience.min(STEP_PATIENCE),
+                next: None,
                 is_answered: false,
-                latest: Deadline::new(now, STEP_PATIENCE + distance),
             }),
         };
     }
@@ -133,7 +145,7 @@ impl Offers {
             && !awaited.is_answered
             && awaited.is_older_than(sent)
         {
-            (awaited.is_answered, awaited.next) = (true, Deadline::new(now, Duration::ZERO));
+            (awaited.is_answered, awaited.next) = (true, Some(Deadline::new(now, Duration::ZERO)));
         }
     }
 
@@ -366,14 +378,15 @@ impl<W> Lock<W> {
     fn check_awaited(&mut self, mut awaited: Awaited, env: &dyn Env, now: Moment, round: &Round) -> Action {
         let is_wanted = self.has_contention() || !self.waiters.is_empty();
         mutant!(StepLateAtLast => awaited.is_answered = false);
-        if awaited.latest.remaining_at(now).is_zero() || (awaited.is_answered && is_wanted) {
+        let distance = distance(env);
+        if awaited.latest(distance).remaining_at(now).is_zero() || (awaited.is_answered && is_wanted) {
             self.offers.offer = Offer::Noticed(Deadline::new(now, Duration::ZERO));
             return Action::PassOver;
         }
-        if !awaited.next.remaining_at(now).is_zero() || is_cut_off(env) {
+        if !awaited.next(distance).remaining_at(now).is_zero() || is_cut_off(env) {
             return Action::LookAgain;
         }
-        awaited.next = Deadline::new(now, TURN_PATIENCE);
+        awaited.next = Some(Deadline::new(now, TURN_PATIENCE));
         self.offers.offer = Offer::Awaiting(awaited);
         if awaited.is_answered {
             return self.contention_probe(env, round.deadline).map_or(Action::LookAgain, Action::Ask);
@@ -546,6 +559,12 @@ impl<W> Lock<W> {
     }
 }
 
+/// How long an answer is on its way.
+fn distance(env: &dyn Env) -> Duration {
+    mutant!(StepsFromAfarAreLate => return Duration::ZERO);
+    env.distance()
+}
+
 /// Whether what the keeper sends has to wait for a connection.
 fn is_cut_off(env: &dyn Env) -> bool {
     mutant!(RepeatedCutOff => return false);
@@ -556,6 +575,7 @@ fn is_cut_off(env: &dyn Env) -> bool {
 mod tests {
     use tokio::time::advance;
 
+    use super::super::plain::Plain;
     use super::*;
     use crate::mutants::{Mutant, Seeded};
 
@@ -568,12 +588,27 @@ mod tests {
             let mut offers = Offers::default();
             let earlier = Moment::now();
             advance(TURN_PATIENCE).await;
-            offers.act_until(Moment::now(), None, Duration::ZERO);
+            offers.act(Moment::now(), None);
             advance(TURN_PATIENCE).await;
             let later = Moment::now();
             offers.on_renewed(if is_earlier { earlier } else { later }, later);
             let Offer::Awaiting(awaited) = offers.offer else { unreachable!("the task acts") };
             assert_eq!(awaited.is_answered, is_answered, "{bug:?}");
+        }
+    }
+
+    /// A server that stood still when the connection was made looked far away when the step began.
+    #[tokio::test(start_paused = true)]
+    async fn a_step_has_the_time_for_a_server_that_is_as_near_as_it_is_known_to_be_now() {
+        let mut lock = Lock::<()>::default();
+        lock.turn = Some(1);
+        lock.offers.act(Moment::now(), None);
+        advance(STEP_PATIENCE).await;
+        let now = Moment::now();
+        let round = Round { deadline: Deadline::new(now, STEP_PATIENCE), usual_answer: Duration::ZERO };
+        for (distance, is_late) in [(STEP_PATIENCE, false), (Duration::ZERO, true)] {
+            let action = lock.check_offer(&Plain::at(distance), now, &round);
+            assert_eq!(matches!(action, Action::PassOver), is_late, "{action:?}");
         }
     }
 }

@@ -9,17 +9,23 @@ use crate::settings::Settings;
 use crate::share::Share;
 use crate::token::{Process, Token};
 
-/// One server that answers at once, for the lock alone. Its clock is tokio's, so that a test can stop it.
+/// One server, for the lock alone. Its clock is tokio's, so that a test can stop it.
 #[derive(Debug)]
 pub(super) struct Plain {
     settings: Settings,
     key: Arc<str>,
     process: Process,
+    distance: Duration,
 }
 
 impl Plain {
     pub(super) fn new() -> Self {
-        Self { settings: Settings::default(), key: "p:k".into(), process: Process::new("ada") }
+        Self::at(Duration::ZERO)
+    }
+
+    /// With a server at this `distance`.
+    pub(super) fn at(distance: Duration) -> Self {
+        Self { settings: Settings::default(), key: "p:k".into(), process: Process::new("ada"), distance }
     }
 }
 
@@ -53,7 +59,7 @@ impl Env for Plain {
     }
 
     fn distance(&self) -> Duration {
-        Duration::ZERO
+        self.distance
     }
 
     fn is_cut_off(&self) -> bool {

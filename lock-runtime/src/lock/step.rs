@@ -107,11 +107,11 @@ impl<W> Lock<W> {
         if is_doubtful || !lease.is_good_for(request, now) {
             let renewal = lease.renewal(lease_before(request), env);
             lease.note_renewal_sent(&renewal, now);
-            return self.act(attempt, env, now).unwrap_or(Step::Confirm(renewal));
+            return self.act(attempt, now).unwrap_or(Step::Confirm(renewal));
         }
         if request.fenced && lease.fences.is_empty() {
             let token = lease.token.clone();
-            return self.act(attempt, env, now).unwrap_or(Step::Draw(token, fences));
+            return self.act(attempt, now).unwrap_or(Step::Draw(token, fences));
         }
         if attempt.is_over(now) { Step::GiveUp } else { Step::Hold }
     }
@@ -138,7 +138,7 @@ impl<W> Lock<W> {
         pending.replaces = replaces || (pending.replaces && request.replaces());
         if let Some(step) = attempt.pause(now, false) {
             if let Step::Wait(pause) = step {
-                self.offers.act_until(now, Some(pause), Duration::ZERO);
+                self.offers.act(now, Some(pause));
                 self.track();
             }
             return step;
@@ -175,10 +175,10 @@ impl<W> Lock<W> {
     }
 
     /// What forbids a command about the lease now. When nothing does, the task must read the answer in time.
-    fn act(&mut self, attempt: &Attempt, env: &dyn Env, now: Moment) -> Option<Step> {
+    fn act(&mut self, attempt: &Attempt, now: Moment) -> Option<Step> {
         let step = attempt.pause(now, true);
         let pause = step.as_ref().and_then(Step::pause);
-        self.offers.act_until(now, pause, distance(env));
+        self.offers.act(now, pause);
         self.track();
         step
     }
@@ -335,12 +335,6 @@ impl<W> Lock<W> {
 fn is_given_up_try(pending: &PendingAsk, env: &dyn Env) -> bool {
     mutant!(GivenUpTryStands => return false);
     pending.is_unanswered_try() && env.withdraws_refused_tries()
-}
-
-/// How long an answer is on its way.
-fn distance(env: &dyn Env) -> Duration {
-    mutant!(StepsFromAfarAreLate => return Duration::ZERO);
-    env.distance()
 }
 
 /// The first lease that is asked for (rule 11: a grant starts with a claim, which is short).

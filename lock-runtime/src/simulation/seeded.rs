@@ -346,6 +346,14 @@ pub(super) const ALL: &[Seeded] = &[
         418,
         late(code("a task that reads no answer in its time says that the lock is busy", Mutant::UnreadIsBusy, ERRORS)),
     ),
+    seen_in(
+        12_737,
+        code(
+            "a task that came late to a command that was never sent says that the lock is busy",
+            Mutant::UnsentIsBusy,
+            ERRORS,
+        ),
+    ),
     late(code("L8: a release whose answer nobody reads is left alone", Mutant::LateReleaseLeft, UNUSED)),
     late(code("L7: a task acts though its turn was passed over", Mutant::StaleTurnActs, OVERLAP)),
     blocking(code("L7: the late tasks of a thread are called one by one", Mutant::CalledOneByOne, TAKEN)),

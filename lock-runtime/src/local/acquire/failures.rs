@@ -58,7 +58,7 @@ pub(crate) fn polled_late(waited: Duration) -> StoreError {
 }
 
 /// Why a single try can't say whether the lock is taken, or why siblings can't: they read no answer in time. A try that says
-/// "busy" means that somebody has the lock. A longer wait that ends says only that its time is over.
+/// "busy" means that somebody has the lock. A longer wait that ends says only that its time is over, when anything was asked in it.
 fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> Option<StoreError> {
     mutant!(UnreadIsBusy => return None);
     let waited = attempt.started.elapsed();
@@ -69,8 +69,17 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
         // The lock may have been granted meanwhile, and passed on because this task did not come (rule L7).
         return Some(polled_late(waited));
     }
+    if is_never_sent(attempt) {
+        return Some(polled_late(waited));
+    }
     // Siblings may have asked one after another, each of them gone before the store answered.
     attempt.has_counted_none(core.answers()).then(|| core.store().unanswered(&request.key, waited))
+}
+
+/// Whether a task could not send its own command, and came so late to that failure that it says nothing of the store.
+fn is_never_sent(attempt: &Attempt) -> bool {
+    mutant!(UnsentIsBusy => return false);
+    attempt.has_failed() && !attempt.waited && comes_late(attempt.by())
 }
 
 /// The error of a task whose time is up. A busy lock and an unreachable store never look alike.
