@@ -6,6 +6,7 @@ use proc_macro2::TokenTree;
 mod cache_lock;
 mod lock_key;
 mod mistakes;
+mod page;
 #[cfg(test)]
 mod random_input;
 #[cfg(test)]
@@ -296,4 +297,18 @@ fn any_token(tokens: proc_macro2::TokenStream, is_meant: &impl Fn(TokenTree) -> 
         TokenTree::Group(group) => any_token(group.stream(), is_meant),
         token => is_meant(token),
     })
+}
+
+/// The text of a page of `docs/`, with links that lead somewhere in rustdoc.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __page(path: TokenStream) -> TokenStream {
+    let path = syn::parse_macro_input!(path as syn::LitStr);
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let read = std::fs::read_to_string(std::path::Path::new(&package).join(path.value()));
+    let page = read.map(|page| page::for_rustdoc(path.value().as_ref(), &page));
+    match page {
+        Ok(page) => quote::quote!(#page).into(),
+        Err(error) => syn::Error::new(path.span(), error).into_compile_error().into(),
+    }
 }

@@ -19,6 +19,7 @@
 //! | one server, Sentinel, Cluster, a quorum, memory | [`Builder::url`](Builder::url), [`Builder::quorum`](Builder::quorum) |
 //! | who has a lock, and taking it away | [`inspect`](LockManager::inspect), [`force_release`](LockManager::force_release) |
 //! | what can be a key, and what can go wrong | [`LockKey`], [`LockError`] |
+//! | five minutes to the first lock, how to choose, what is promised, what to do at 3 a.m. | the [`guide`] |
 
 pub use lock_macros::{LockKey, cache_lock};
 /// The client library whose [`Client`](redis::Client) [`Builder::client`] takes.
@@ -44,6 +45,9 @@ mod fork;
 #[cfg(test)]
 mod fuzz;
 mod guard;
+// In the documentation alone: its snippets are tests of the package `guide`.
+#[cfg(all(doc, not(doctest)))]
+pub mod guide;
 mod held;
 mod keeper;
 mod key;

@@ -162,6 +162,14 @@ fn every_page_of_the_docs_is_a_chapter_of_the_book() {
     assert!(left_out.is_empty(), "docs/SUMMARY.md does not have {left_out:?}");
 }
 
+#[test]
+fn every_chapter_of_the_book_is_a_page_of_rustdoc() {
+    let read = |path: &str| fs::read_to_string(workspace().join(path)).unwrap();
+    let modules = read("lock-runtime/src/guide.rs");
+    let in_rustdoc: Vec<&str> = modules.split('"').filter_map(|part| part.strip_prefix("docs/")).collect();
+    assert_eq!(links(&read("docs/SUMMARY.md")), in_rustdoc, "in this order");
+}
+
 /// rustdoc and the book hide lines that begin with `# `. On a forge they are in sight, and spoil what is read.
 #[test]
 fn no_code_of_the_pages_has_hidden_lines() {
