@@ -140,9 +140,8 @@ async fn latency(server: &LockServer) -> Finding {
     if p99 < FAR {
         Finding::new(address, check, Verdict::Good, found)
     } else {
-        Finding::new(address, check, Verdict::Doubt, found).advise(
-            "raise `command_timeout` to more than three round trips; see \"At a distance\" in docs/topologies.md",
-        )
+        Finding::new(address, check, Verdict::Doubt, found)
+            .advise("raise `command_timeout` and `connect_timeout` as \"At a distance\" in docs/topologies.md says")
     }
 }
 
