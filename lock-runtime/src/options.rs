@@ -299,13 +299,13 @@ impl LockOptions {
         let engine = engine.or_else(scope::current).ok_or(LockError::NotInstalled)?;
         let (request, set) = self.resolve(engine.core().settings(), body)?;
         if request.share.is_some()
-            && let Some(reason) = engine.core().store().refuses_sharing()
+            && let Some(reason) = engine.core().store().kind().refuses_sharing
         {
             let setting = if request.share == Some(Share::READ) { "read" } else { "permits" };
             return Err(LockError::setting(setting, reason));
         }
         if request.replaces()
-            && let Some(reason) = engine.core().store().refuses_force()
+            && let Some(reason) = engine.core().store().kind().refuses_force
         {
             return Err(LockError::setting("on_busy", reason));
         }
@@ -321,7 +321,7 @@ impl LockOptions {
         Box::pin(async move {
             surroundings::check()?;
             let core = engine.core();
-            if let Some(reason) = core.store().refuses_tickets() {
+            if let Some(reason) = core.store().kind().refuses_tickets {
                 return Err(LockError::setting("ticket", reason));
             }
             let request = self.resolve_adoption(core.settings(), &ticket)?;

@@ -12,6 +12,44 @@ mod error;
 
 pub(crate) use error::{Reach, Retry, StoreError};
 
+/// What a store can do, and what it can't. It never changes.
+#[derive(Debug)]
+pub(crate) struct StoreKind {
+    /// Whether every verb completes at its first poll, on any thread.
+    pub(crate) is_immediate: bool,
+    /// How many commands, one after the other, a verb may take.
+    pub(crate) round_trips_of_a_verb: u32,
+    /// Whether an ask can draw fencing tokens together with its grant, which saves a round trip. Otherwise they are drawn
+    /// afterwards.
+    pub(crate) draws_with_grants: bool,
+    /// Whether a plain claim may be granted although another process waits, for a moment after a release: it waits at one server, and
+    /// the others know nothing of it.
+    pub(crate) claims_overtake_waiters: bool,
+    /// Whether the store itself withdraws a try that is refused, perhaps after the answer. Then nobody else may ask under the
+    /// token of a try that is still to be answered: the withdrawal would release a lease in use.
+    pub(crate) withdraws_refused_tries: bool,
+    /// Why locks can't be taken by force; `None` where they can.
+    pub(crate) refuses_force: Option<&'static str>,
+    /// Why locks can't be shared; `None` where they can.
+    pub(crate) refuses_sharing: Option<&'static str>,
+    /// Why locks can't wait for an adopter; `None` where they can.
+    pub(crate) refuses_tickets: Option<&'static str>,
+}
+
+impl StoreKind {
+    /// One server for each lock.
+    pub(crate) const SERVER: Self = Self {
+        is_immediate: false,
+        round_trips_of_a_verb: 1,
+        draws_with_grants: true,
+        claims_overtake_waiters: false,
+        withdraws_refused_tries: false,
+        refuses_force: None,
+        refuses_sharing: None,
+        refuses_tickets: None,
+    };
+}
+
 /// One request for a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {

@@ -26,7 +26,7 @@ pub(crate) mod voter;
 
 pub(crate) use crate::protocol::{
     Adoption, Anchor, Answer, Ask, Busy, Cause, Giving, Grant, NodeId, Ownership, Pushed, Reach, Release, Released,
-    Renewal, Renewed, Retry, StoreError, TicketAnswer,
+    Renewal, Renewed, Retry, StoreError, StoreKind, TicketAnswer,
 };
 pub(crate) use any::AnyStore;
 pub(crate) use seen::{Forced, Seen};
@@ -56,6 +56,11 @@ pub(crate) fn each<T>(answers: Answers<T>, count: usize) -> Vec<Result<T, StoreE
 /// Each verb ends at its deadline. The deadline counts from the instant before the call, and leases are counted from that
 /// instant, too.
 pub(crate) trait Store {
+    /// What is so at all stores of this kind.
+    fn kind(&self) -> &'static StoreKind {
+        &StoreKind::SERVER
+    }
+
     /// Takes a free lock: the uncontended path, as cheap as the store can make it. Never queues.
     fn claim(&self, ask: &Ask, deadline: Deadline) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
@@ -111,21 +116,6 @@ pub(crate) trait Store {
         deadline: Deadline,
     ) -> impl Future<Output = Result<TicketAnswer, StoreError>> + Send;
 
-    /// Why locks can't wait for an adopter here; `None` where they can.
-    fn refuses_tickets(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Why locks can't be taken by force here; `None` where they can.
-    fn refuses_force(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Why locks can't be shared here; `None` where they can.
-    fn refuses_sharing(&self) -> Option<&'static str> {
-        None
-    }
-
     /// Finds out whether pushes can still arrive, and replaces a dead connection.
     fn heartbeat(&self, _deadline: Deadline) -> impl Future<Output = ()> + Send {
         std::future::ready(())
@@ -144,11 +134,6 @@ pub(crate) trait Store {
     /// The same for what the store is told about `key`. A slot calls this under its lock, so it must not call back.
     fn round_trip_for(&self, _key: &str) -> Duration {
         self.round_trip()
-    }
-
-    /// How many commands, one after the other, a verb may take.
-    fn round_trips_of_a_verb(&self) -> u32 {
-        1
     }
 
     /// Whether there is no connection: a command about `key` waits for one, or is not sent at all. A slot calls this under
@@ -201,11 +186,6 @@ pub(crate) trait Store {
     /// From now on `events` gets the pushes for tokens of `process`, and the news of a broken connection.
     fn attach(&self, process: &str, events: Weak<dyn Events>);
 
-    /// Whether every verb completes at its first poll, on any thread.
-    fn is_immediate(&self) -> bool {
-        false
-    }
-
     /// The number of the server that has `key`. A command to one server need not wait for another server.
     fn server_of(&self, _key: &str) -> usize {
         0
@@ -214,24 +194,6 @@ pub(crate) trait Store {
     /// The server that has `key`, as people write it.
     fn server_name(&self, _key: &str) -> String {
         "memory".to_owned()
-    }
-
-    /// Whether an ask can draw fencing tokens together with its grant, which saves a round trip. Otherwise they are drawn
-    /// afterwards.
-    fn draws_with_grants(&self) -> bool {
-        true
-    }
-
-    /// Whether a plain claim may be granted although another process waits, for a moment after a release: it waits at one server, and
-    /// the others know nothing of it.
-    fn claims_overtake_waiters(&self) -> bool {
-        false
-    }
-
-    /// Whether the store itself withdraws a try that is refused, perhaps after the answer. Then nobody else may ask under the
-    /// token of a try that is still to be answered: the withdrawal would release a lease in use.
-    fn withdraws_refused_tries(&self) -> bool {
-        false
     }
 }
 

@@ -231,7 +231,7 @@ impl Builder {
     /// [`InvalidSetting`](LockError::InvalidSetting) when the locks of `other` do not live in this process.
     pub fn in_memory_with(self, other: &LockManager) -> Result<LockManager, LockError> {
         let store = other.core().store();
-        if !store.is_immediate() {
+        if !store.kind().is_immediate {
             let reason = "its locks live on a server; connect to that server instead";
             return Err(LockError::setting("manager to share with", reason));
         }

@@ -138,7 +138,7 @@ pub(super) async fn repeat_asks(keeper: &Keeper, core: &Weak<Core>, batch: Vec<(
 /// may have granted the token, and a release may be under way to them that no other may overtake.
 fn is_left(core: &Core, slot: &Slot, ask: &Ask) -> bool {
     mutant!(QueuedRepetitionLeft => return false);
-    !core.store().withdraws_refused_tries() && !slot.leave_to_user(&ask.token)
+    !core.store().kind().withdraws_refused_tries && !slot.leave_to_user(&ask.token)
 }
 
 /// Whether the server of `key` can tell this process of a grant. Those in its queue that it can't reach are skipped (rule 3). The

@@ -415,7 +415,7 @@ fn on_outcome(
         Err(error) if error.retry == Retry::Never => return Err(error.of_lock(&request.key)),
         Err(error) => {
             // A verb may take several commands. Perhaps only the last of them was cut short.
-            let far = far_answer(core) * core.store().round_trips_of_a_verb();
+            let far = far_answer(core) * core.store().kind().round_trips_of_a_verb;
             let brief =
                 if slot.ask(Lock::was_answered) { SILENCE_OF_KNOWN_SERVER } else { SILENCE_OF_ANY_SERVER }.max(far);
             // Without a connection nothing was asked, so a short time does not excuse the failure.

@@ -202,7 +202,7 @@ struct AwaitedAdoption {
 impl AwaitedAdoption {
     fn begin(slot: &Arc<Slot>, withdrawal: Release) -> Self {
         let core = &slot.core;
-        let number = (!core.store().is_immediate()).then(|| {
+        let number = (!core.store().kind().is_immediate).then(|| {
             let patience = core.settings().command_timeout.min(UNUSED_LEASE_KEPT_FOR) + TURN_PATIENCE;
             let by = Deadline::after(patience).on_timer();
             core.schedule().begin_release(slot, withdrawal, by, ScheduleKeys::default())

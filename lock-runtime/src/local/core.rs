@@ -206,7 +206,7 @@ impl Core {
         mutant!(RestNotSent => if release.kept_until.is_some() {
             return;
         });
-        if self.store.is_immediate() {
+        if self.store.kind().is_immediate {
             let released = self.store.release(std::slice::from_ref(&release), Deadline::after(Duration::ZERO));
             // An immediate store can't fail.
             let released = released.now_or_never().and_then(|released| exactly_one(released).ok());
@@ -227,7 +227,7 @@ impl Core {
     /// Releases the lease of a slot that nobody uses, unless a task takes the lease over first.
     pub(super) fn release_unless_taken_over(&self, slot: &Arc<Slot>) {
         mutant!(DroppedGuardKept => return);
-        if self.store.is_immediate() {
+        if self.store.kind().is_immediate {
             if let Some(release) = slot.take_unused_lease() {
                 self.release_later(release);
             }

@@ -43,7 +43,7 @@ impl Hold {
 impl HoldHandle {
     /// Refuses to give the hold away where that has no meaning.
     pub(crate) fn check_gift(&self, kept_for: Duration) -> Result<(), LockError> {
-        if let Some(reason) = self.core().store().refuses_tickets() {
+        if let Some(reason) = self.core().store().kind().refuses_tickets {
             return Err(LockError::setting("ticket", reason));
         }
         if self.is_of_reader() {

@@ -232,7 +232,7 @@ struct PendingRelease {
 impl PendingRelease {
     fn begin(slot: &Arc<Slot>, release: Release, entries: ScheduleKeys, now: Moment) -> Self {
         let core = &slot.core;
-        let number = if core.store().is_immediate() {
+        let number = if core.store().kind().is_immediate {
             core.schedule().cancel(entries);
             None
         } else {

@@ -22,7 +22,7 @@ use crate::lock::{
 };
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
-use crate::protocol::{Answer, Ask, Pushed, Reach, Release, Renewal, Renewed, StoreError};
+use crate::protocol::{Answer, Ask, Pushed, Reach, Release, Renewal, Renewed, StoreError, StoreKind};
 use crate::settings::Settings;
 use crate::share::{Share, SharedLeases};
 use crate::store::Store;
@@ -441,7 +441,7 @@ impl Env for Slot {
 
     fn distance(&self) -> Duration {
         let store = self.core.store();
-        store.round_trip_for(&self.key) * store.round_trips_of_a_verb()
+        store.round_trip_for(&self.key) * store.kind().round_trips_of_a_verb
     }
 
     fn is_cut_off(&self) -> bool {
@@ -464,16 +464,8 @@ impl Env for Slot {
         self.permits.as_ref().is_some_and(|permits| permits.len() > 0)
     }
 
-    fn draws_with_grants(&self) -> bool {
-        self.core.store().draws_with_grants()
-    }
-
-    fn claims_overtake_waiters(&self) -> bool {
-        self.core.store().claims_overtake_waiters()
-    }
-
-    fn withdraws_refused_tries(&self) -> bool {
-        self.core.store().withdraws_refused_tries()
+    fn kind(&self) -> &'static StoreKind {
+        self.core.store().kind()
     }
 }
 

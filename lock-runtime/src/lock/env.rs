@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Waiter;
 use crate::clock::Moment;
+use crate::protocol::StoreKind;
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::token::Token;
@@ -38,12 +39,8 @@ pub(crate) trait Env {
     fn admits_lingering(&self, was_used: bool) -> bool;
     /// Whether tasks wait for this permit, or another of the same name.
     fn has_waiters_for_any_permit(&self) -> bool;
-    /// As [`Store::draws_with_grants`](crate::store::Store::draws_with_grants).
-    fn draws_with_grants(&self) -> bool;
-    /// As [`Store::claims_overtake_waiters`](crate::store::Store::claims_overtake_waiters).
-    fn claims_overtake_waiters(&self) -> bool;
-    /// As [`Store::withdraws_refused_tries`](crate::store::Store::withdraws_refused_tries).
-    fn withdraws_refused_tries(&self) -> bool;
+    /// What the store can do.
+    fn kind(&self) -> &'static StoreKind;
 }
 
 /// What is to be done after a step of a lock, beside what the step itself returns.

@@ -423,7 +423,7 @@ impl<W> Lock<W> {
         if !is_unread(pending, now, round) {
             return Action::LookAgain;
         }
-        if pending.is_unanswered_try() && env.withdraws_refused_tries() {
+        if pending.is_unanswered_try() && env.kind().withdraws_refused_tries {
             // Nobody else may ask under its token (rule L3: a token that was given up is never used again). Only when the command
             // has certainly ended, its task is late; before that the answer may be on its way from afar.
             let longest = env.settings().command_timeout + TURN_PATIENCE;
@@ -478,7 +478,7 @@ impl<W> Lock<W> {
     /// Takes a try whose task is late, to withdraw it, where the store may do so itself later.
     fn take_unanswered_try(&mut self, env: &dyn Env) -> Option<Release> {
         let is_to_be_withdrawn =
-            |pending: &mut PendingAsk| pending.is_unanswered_try() && env.withdraws_refused_tries();
+            |pending: &mut PendingAsk| pending.is_unanswered_try() && env.kind().withdraws_refused_tries;
         let pending = self.standing.take_pending_if(is_to_be_withdrawn)?;
         mutant!(GivenUpTryForgotten => return Some(pending.withdrawal(env)));
         self.unread_since = self.unread_since.take().or_else(|| pending.unanswered_since().map(Box::new));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::Env;
 use crate::clock::Moment;
+use crate::protocol::StoreKind;
 use crate::settings::Settings;
 use crate::share::Share;
 use crate::token::{Process, Token};
@@ -82,15 +83,7 @@ impl Env for Plain {
         false
     }
 
-    fn draws_with_grants(&self) -> bool {
-        true
-    }
-
-    fn claims_overtake_waiters(&self) -> bool {
-        true
-    }
-
-    fn withdraws_refused_tries(&self) -> bool {
-        false
+    fn kind(&self) -> &'static StoreKind {
+        &StoreKind::SERVER
     }
 }

@@ -152,9 +152,9 @@ impl<W> Lock<W> {
             return Step::Wait(pause.min(left));
         }
         // The plain claim can't draw fencing tokens, and is for the lock alone.
-        let can_claim = pending.share.is_none() && (fences == 0 || !env.draws_with_grants());
+        let can_claim = pending.share.is_none() && (fences == 0 || !env.kind().draws_with_grants);
         // Rule L4: the lock was yielded, and who waits for it goes first.
-        let queues = std::mem::take(&mut self.has_yielded) && !request.is_try() && env.claims_overtake_waiters();
+        let queues = std::mem::take(&mut self.has_yielded) && !request.is_try() && env.kind().claims_overtake_waiters;
         let is_claim = pending.is_new() && can_claim && !queues;
         let cause = pending.note_sent(now, fences, is_claim, !request.is_try());
         let ask = Ask {
@@ -334,7 +334,7 @@ impl<W> Lock<W> {
 /// quorum may have granted the try, and the waiters in the first server's queue do not hear of that. So the try is withdrawn.
 fn is_given_up_try(pending: &PendingAsk, env: &dyn Env) -> bool {
     mutant!(GivenUpTryStands => return false);
-    pending.is_unanswered_try() && env.withdraws_refused_tries()
+    pending.is_unanswered_try() && env.kind().withdraws_refused_tries
 }
 
 /// The first lease that is asked for (rule 11: a grant starts with a claim, which is short).

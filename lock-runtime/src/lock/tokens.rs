@@ -140,7 +140,7 @@ impl<W> Lock<W> {
             Standing::Asking(pending) if pending.token == ask.token => {
                 let is_repeated_try = pending.is_repeated_try(ask);
                 pending.on_answer(ask, answer, env);
-                if granted && ask.wait && env.withdraws_refused_tries() {
+                if granted && ask.wait && env.kind().withdraws_refused_tries {
                     // A majority granted it, and the other servers may have it in their queues.
                     pending.note_queued();
                 }

@@ -157,7 +157,7 @@ pub(super) fn force_release(core: &Core, name: Arc<str>) -> BoxFuture<'_, Result
     async move {
         surroundings::check()?;
         refuse_fork(core, &name)?;
-        if let Some(reason) = core.store().refuses_force() {
+        if let Some(reason) = core.store().kind().refuses_force {
             return Err(LockError::setting("force_release", reason));
         }
         match core.store().force(&name, deadline(core)).await.map_err(|error| error.of_lock(&name))? {

@@ -127,7 +127,7 @@ impl LockManager {
         async move {
             surroundings::check()?;
             refuse_fork(&core, ticket.name())?;
-            if let Some(reason) = core.store().refuses_tickets() {
+            if let Some(reason) = core.store().kind().refuses_tickets {
                 return Err(LockError::setting("ticket", reason));
             }
             let release = Release::withdrawal(ticket.name(), ticket.token(), CLAIM);

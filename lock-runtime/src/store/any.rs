@@ -12,7 +12,7 @@ use super::quorum::Quorum;
 use super::redis::RedisStore;
 use super::{
     Adoption, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed, Seen,
-    Store, StoreError, TicketAnswer,
+    Store, StoreError, StoreKind, TicketAnswer,
 };
 use crate::clock::Deadline;
 use crate::share::Share;
@@ -110,12 +110,9 @@ impl Store for AnyStore {
     }
 
     of_any! {
+        fn kind(&self) -> &'static StoreKind;
         fn withdraw_behind(&self, release: &Release);
         fn on_release_by_keeper(&self, release: &Release);
-        fn refuses_force(&self) -> Option<&'static str>;
-        fn refuses_sharing(&self) -> Option<&'static str>;
-        fn refuses_tickets(&self) -> Option<&'static str>;
-        fn round_trips_of_a_verb(&self) -> u32;
         fn round_trip(&self) -> Duration;
         fn round_trip_for(&self, key: &str) -> Duration;
         fn is_cut_off(&self, key: &str) -> bool;
@@ -127,11 +124,7 @@ impl Store for AnyStore {
         fn outage(&self, key: &str) -> Option<(Duration, StoreError)>;
         fn unanswered(&self, key: &str, since: Duration) -> StoreError;
         fn attach(&self, process: &str, events: Weak<dyn Events>);
-        fn is_immediate(&self) -> bool;
         fn server_of(&self, key: &str) -> usize;
         fn server_name(&self, key: &str) -> String;
-        fn draws_with_grants(&self) -> bool;
-        fn claims_overtake_waiters(&self) -> bool;
-        fn withdraws_refused_tries(&self) -> bool;
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 
 use super::{
     Adoption, Answer, Answers, Ask, Events, Forced, Giving, Ownership, Pushed, Release, Released, Renewal, Renewed,
-    Seen, Store, StoreError, TicketAnswer,
+    Seen, Store, StoreError, StoreKind, TicketAnswer,
 };
 use crate::clock::{Deadline, Moment};
 use crate::mutex::Mutex;
@@ -164,7 +164,7 @@ impl Store for MemoryStore {
         shared.listeners.insert(process.to_owned(), events);
     }
 
-    fn is_immediate(&self) -> bool {
-        true
+    fn kind(&self) -> &'static StoreKind {
+        &StoreKind { is_immediate: true, ..StoreKind::SERVER }
     }
 }

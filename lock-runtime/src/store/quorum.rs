@@ -13,7 +13,7 @@ use futures_util::stream::FuturesUnordered;
 
 use super::{
     Adoption, Answer, Answers, Ask, Cause, Events, Forced, Giving, Ownership, Release, Released, Renewal, Renewed,
-    Seen, Store, StoreError, TicketAnswer, each, exactly_one,
+    Seen, Store, StoreError, StoreKind, TicketAnswer, each, exactly_one,
 };
 use crate::BackendError;
 use crate::clock::{Deadline, Moment};
@@ -52,6 +52,18 @@ pub(crate) struct Quorum<S> {
     lagging: Lagging,
     relay: OnceLock<Arc<Relay>>,
 }
+
+const KIND: StoreKind = StoreKind {
+    // Who waits asks one server, and then the others. A number that was drawn is raised on the others.
+    round_trips_of_a_verb: 2,
+    draws_with_grants: false,
+    claims_overtake_waiters: true,
+    withdraws_refused_tries: true,
+    refuses_force: Some(NO_FORCE),
+    refuses_sharing: Some(NO_SHARING),
+    refuses_tickets: Some(NO_TICKETS),
+    ..StoreKind::SERVER
+};
 
 /// Why nobody can share a lock of a quorum.
 const NO_SHARING: &str = "a quorum can't share a lock: each of its servers would count the holders by itself, and with \
@@ -169,6 +181,12 @@ fn detach<T: Send + 'static>(pending: Pending<T>) {
 }
 
 impl<S: Voter> Store for Quorum<S> {
+    fn kind(&self) -> &'static StoreKind {
+        mutant!(ClaimedAfterYield => return &StoreKind { claims_overtake_waiters: false, ..KIND });
+        mutant!(UnansweredTryRepeated => return &StoreKind { withdraws_refused_tries: false, ..KIND });
+        &KIND
+    }
+
     async fn claim(&self, ask: &Ask, deadline: Deadline) -> Result<Answer, StoreError> {
         let (asks, ask) = ([ask.clone()], ask.clone());
         let pending = start_on(self.members.iter(), |member| {
@@ -270,24 +288,12 @@ impl<S: Voter> Store for Quorum<S> {
         Err(StoreError::never(BackendError::new(NO_FORCE)))
     }
 
-    fn refuses_force(&self) -> Option<&'static str> {
-        Some(NO_FORCE)
-    }
-
     async fn give(&self, _: &Giving, _: Deadline) -> Result<Ownership, StoreError> {
         Err(StoreError::never(BackendError::new(NO_TICKETS)))
     }
 
     async fn adopt(&self, _: &Adoption, _: Deadline) -> Result<TicketAnswer, StoreError> {
         Err(StoreError::never(BackendError::new(NO_TICKETS)))
-    }
-
-    fn refuses_tickets(&self) -> Option<&'static str> {
-        Some(NO_TICKETS)
-    }
-
-    fn refuses_sharing(&self) -> Option<&'static str> {
-        Some(NO_SHARING)
     }
 
     async fn heartbeat(&self, deadline: Deadline) {
@@ -309,11 +315,6 @@ impl<S: Voter> Store for Quorum<S> {
         let trips = || self.members.iter().map(|member| member.node.round_trip());
         let is_enough = |trip: &Duration| trips().filter(|other| other <= trip).count() >= self.majority();
         trips().filter(is_enough).min().unwrap_or_default()
-    }
-
-    /// Who waits asks one server, and then the others. A number that was drawn is raised on the others.
-    fn round_trips_of_a_verb(&self) -> u32 {
-        2
     }
 
     fn is_cut_off(&self, key: &str) -> bool {
@@ -358,20 +359,6 @@ impl<S: Voter> Store for Quorum<S> {
     fn server_name(&self, _key: &str) -> String {
         let names: Vec<_> = self.members.iter().map(|member| member.node.name()).collect();
         names.join(", ")
-    }
-
-    fn draws_with_grants(&self) -> bool {
-        false
-    }
-
-    fn claims_overtake_waiters(&self) -> bool {
-        mutant!(ClaimedAfterYield => return false);
-        true
-    }
-
-    fn withdraws_refused_tries(&self) -> bool {
-        mutant!(UnansweredTryRepeated => return false);
-        true
     }
 }
 

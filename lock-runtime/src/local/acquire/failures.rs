@@ -89,7 +89,7 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
         return error.of_lock(key);
     }
     // A task whose timeout is shorter than the usual silence heard nothing in all its time.
-    let usual = SILENCE.max(far_answer(core) * core.store().round_trips_of_a_verb());
+    let usual = SILENCE.max(far_answer(core) * core.store().kind().round_trips_of_a_verb);
     let is_begun = request.whole().is_some_and(|whole| whole.is_begun);
     // What is left for one of several keys is no measure: the server had the time of the whole request.
     let timeout = request.whole().map_or(request.timeout, |whole| whole.give_up.span());
