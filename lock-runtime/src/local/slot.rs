@@ -1,6 +1,5 @@
 //! [`Slot`]: one key in use. It drives its [`Lock`]: it tells the lock what happens, and carries out what the lock asks for.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Waker;
@@ -17,16 +16,16 @@ use super::turn::Turn;
 use super::waiter_limit::{WaiterLimit, WaiterPermit};
 use crate::clock::{Deadline, Moment};
 use crate::lock::{
-    self, Action, Calls, Effects, Entered, Env, Lease, Passed, PassedBy, ReleaseDone, ResolvedRequest, Revoked, Round,
-    Trigger,
+    self, Action, Calls, Effects, Entered, Env, Lease, ReleaseDone, ResolvedRequest, Revoked, Round, Trigger,
 };
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
-use crate::protocol::{Answer, Ask, Pushed, Reach, Release, Renewal, Renewed, StoreError, StoreKind};
-use crate::settings::Settings;
+use crate::protocol::{Answer, Ask, Pushed, Reach, Release, Renewal, Renewed, StoreError};
 use crate::share::{Share, SharedLeases};
-use crate::store::Store;
 use crate::token::Token;
+
+mod env;
+mod passing;
 
 /// Calls a task that waits: it gets the turn, or what the hold of readers has for it.
 pub(super) type Call = oneshot::Sender<Turn>;
@@ -161,80 +160,6 @@ impl Slot {
     /// wanted.
     pub(super) fn takings(&self) -> u32 {
         self.takings.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn leave(&self, id: u64) {
-        mutant!(DeadTurnNotPassed => return);
-        if let Some(permits) = self.permits.as_ref().filter(|_| PermitQueue::has_made(id)) {
-            permits.remove(id);
-            return;
-        }
-        self.note(|lock| lock.leave(id));
-    }
-
-    /// Passes the turn `id` on, and releases or withdraws what no task needs any more.
-    pub(super) fn pass_on(self: &Arc<Self>, id: u64) {
-        let passed = self.step(|lock, _| self.pass(lock, id, PassedBy::Task));
-        self.on_passed(passed, PassedBy::Task);
-    }
-
-    fn pass(&self, lock: &mut Lock, id: u64, passed_by: PassedBy) -> Passed<Call> {
-        self.take_from_permits(lock, id);
-        lock.pass(id, passed_by, self)
-    }
-
-    fn on_passed(self: &Arc<Self>, mut passed: Passed<Call>, passed_by: PassedBy) {
-        let core = &self.core;
-        while let Passed::To(next, call) = passed {
-            let Err(unclaimed) = call.send(Turn::new(self, next)) else { return };
-            // Rule L5: a waiter that is gone is skipped, so pass its turn on.
-            unclaimed.defuse();
-            mutant!(DeadTurnNotPassed => return);
-            passed = self.step(|lock, _| self.pass(lock, next, passed_by));
-        }
-        match passed {
-            Passed::To(..) | Passed::ToLate | Passed::Revoked { was_late: false } => {}
-            Passed::Revoked { was_late: true } => core.table().forget_if_unused(self),
-            Passed::LeftNobody => core.end_unused(self),
-            Passed::Nobody { withdrawal, lease_left } => {
-                if let Some(withdrawal) = withdrawal {
-                    core.withdraw(withdrawal);
-                }
-                if lease_left {
-                    core.release_unless_taken_over(self);
-                }
-                // Wakes single tries, which wait for the outcome of this turn.
-                self.wake();
-                core.table().forget_if_unused(self);
-            }
-        }
-    }
-
-    /// Rule L7: passes on a turn that its task did not take up in time.
-    pub(crate) fn pass_over(self: &Arc<Self>) {
-        let passed_over = self.step(|lock, out| {
-            let (id, release) = lock.pass_over(self.env(), out)?;
-            Some((self.pass(lock, id, PassedBy::Keeper), release))
-        });
-        if let Some((passed, release)) = passed_over {
-            self.on_passed(passed, PassedBy::Keeper);
-            if let Some(release) = release {
-                // A task may have read no answer because the server has not executed the command yet. So the withdrawal
-                // goes behind that command, too.
-                self.core.withdraw(release);
-            }
-        }
-        self.core.table().forget_if_unused(self);
-    }
-
-    /// Fails all waiters.
-    pub(crate) fn close(&self) {
-        let waiters: BTreeMap<u64, Waiter> = self.note(Lock::close);
-        drop(waiters);
-        if let Some(permits) = &self.permits {
-            permits.close();
-        }
-        self.wake();
     }
 
     /// Takes a lease that no task uses, for its release.
@@ -408,65 +333,6 @@ impl State {
 fn set_timer(slot: &Arc<Slot>, pause: Duration, entries: &mut ScheduleKeys) {
     mutant!(TimerSetLater => return super::tests::timers::postpone(slot, pause));
     slot.core.schedule().set_timer(slot, pause, &mut entries.due);
-}
-
-impl Env for Slot {
-    fn now(&self) -> Moment {
-        Moment::now()
-    }
-
-    fn settings(&self) -> &Settings {
-        self.core.settings()
-    }
-
-    fn key(&self) -> &Arc<str> {
-        &self.key
-    }
-
-    fn share(&self) -> Option<Share> {
-        self.share
-    }
-
-    fn next_token(&self, may_linger: bool) -> Token {
-        self.core.next_token(may_linger, self.share)
-    }
-
-    fn is_own_token(&self, token: &Token) -> bool {
-        self.core.is_own_token(token)
-    }
-
-    fn is_closed(&self) -> bool {
-        self.core.is_closed()
-    }
-
-    fn distance(&self) -> Duration {
-        let store = self.core.store();
-        store.round_trip_for(&self.key) * store.kind().round_trips_of_a_verb
-    }
-
-    fn is_cut_off(&self) -> bool {
-        self.core.schedule().is_cut_off(&self.key)
-    }
-
-    fn hears(&self) -> bool {
-        self.core.schedule().hears_of(&self.key)
-    }
-
-    fn has_alarms(&self) -> bool {
-        self.core.schedule().has_alarms(&self.key)
-    }
-
-    fn admits_lingering(&self, was_used: bool) -> bool {
-        self.core.lingering.admits(&self.key, was_used)
-    }
-
-    fn has_waiters_for_any_permit(&self) -> bool {
-        self.permits.as_ref().is_some_and(|permits| permits.len() > 0)
-    }
-
-    fn kind(&self) -> &'static StoreKind {
-        self.core.store().kind()
-    }
 }
 
 /// How a task finds a slot.

@@ -10,14 +10,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::pending_ask::PendingAsk;
-use super::readers::Joined;
-use super::request::ResolvedRequest;
 use super::upkeep::Action;
-use super::{Effects, Env, Lock, Standing, Waiter};
+use super::{Env, Lock, Standing};
 use crate::attendance::patience_with;
 use crate::clock::{Deadline, Moment};
-use crate::protocol::{Ask, Cause, Release};
-use crate::timing::{ASK_INTERVAL, STEP_PATIENCE, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
+use crate::protocol::{Ask, Cause};
+use crate::timing::{ASK_INTERVAL, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
+
+mod awaited;
+mod late;
+
+use awaited::Awaited;
+pub(crate) use late::Rejoined;
 
 /// When this many tasks are late, all tasks behind them are called at once, and not one after another.
 const MANY_LATE: usize = 3;
@@ -39,41 +43,6 @@ pub(super) enum Offer {
     /// The task did not come, and no other task here can take the turn. At this time the keeper asks the server whether
     /// another process waits.
     Missed(Deadline),
-}
-
-/// A command about a lease, whose answer the task with the turn has to read.
-///
-/// When the task has not read it in time, the keeper renews the lease. When that is answered, the task's own answer has come, too. Then
-/// the task is late for those who wait, and the keeper asks the server whether somebody does.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Awaited {
-    since: Moment,
-    /// How long the task may take before the keeper sends a command.
-    patience: Duration,
-    /// When the keeper sends another command. `None` until it has sent one.
-    next: Option<Deadline>,
-    /// Whether the keeper's renewal was answered.
-    is_answered: bool,
-}
-
-impl Awaited {
-    /// Whether the command was sent before the keeper's renewal, which was sent at `renewal`. A renewal that was on its way before, for
-    /// the last hold of the lease, says nothing about the answer to the command.
-    fn is_older_than(&self, renewal: Moment) -> bool {
-        mutant!(EarlierRenewalCounts => return true);
-        !renewal.since(self.since).is_zero()
-    }
-
-    /// When the keeper sends its next command, with a store at this `distance`.
-    fn next(&self, distance: Duration) -> Deadline {
-        self.next.unwrap_or_else(|| Deadline::new(self.since, self.patience + distance))
-    }
-
-    /// When the task is late in any case. The store may look nearer by now than when the command was sent: a server that stood still when
-    /// the connection was made looked far away.
-    fn latest(&self, distance: Duration) -> Deadline {
-        Deadline::new(self.since, STEP_PATIENCE + distance)
-    }
 }
 
 /// What a slot knows about the tasks that it has called.
@@ -124,12 +93,7 @@ impl Offers {
     pub(super) fn act(&mut self, now: Moment, pause: Option<Duration>) {
         self.offer = match pause {
             Some(pause) => Offer::Acting(Deadline::new(now, pause + TURN_PATIENCE)),
-            None => Offer::Awaiting(Awaited {
-                since: now,
-                patience: self.patience.min(STEP_PATIENCE),
-                next: None,
-                is_answered: false,
-            }),
+            None => Offer::Awaiting(Awaited::new(now, self.patience)),
         };
     }
 
@@ -141,11 +105,8 @@ impl Offers {
 
     /// Takes in that a renewal by the keeper, which was sent at `sent`, was answered.
     pub(super) fn on_renewed(&mut self, sent: Moment, now: Moment) {
-        if let Offer::Awaiting(awaited) = &mut self.offer
-            && !awaited.is_answered
-            && awaited.is_older_than(sent)
-        {
-            (awaited.is_answered, awaited.next) = (true, Some(Deadline::new(now, Duration::ZERO)));
+        if let Offer::Awaiting(awaited) = &mut self.offer {
+            awaited.on_renewed(sent, now);
         }
     }
 
@@ -237,17 +198,6 @@ fn is_unread(pending: &PendingAsk, now: Moment, round: &Round) -> bool {
         && pending.repeated_at().is_none_or(|at| now.since(at) >= ASK_INTERVAL)
 }
 
-/// What becomes of a late task that is polled at last.
-#[derive(Debug)]
-pub(crate) enum Rejoined {
-    /// The task has the turn again.
-    Turn,
-    /// The task has the hold of other readers together with them.
-    Joined(Joined),
-    /// The task waits again. Others wait so long for it when they call it.
-    Waits { patience: Duration, is_too_late: bool },
-}
-
 impl<W> Lock<W> {
     /// Whether there is a lease, or the grant of a lease.
     fn is_granted(&self) -> bool {
@@ -297,14 +247,6 @@ impl<W> Lock<W> {
         sent.map_or(Duration::ZERO, |sent| (TURN_PATIENCE + round.usual_answer).saturating_sub(now.since(sent)))
     }
 
-    /// Takes all waiters, to call them at once. The first that comes takes the turn, and the others wait at their old
-    /// places. A blocked thread may have hundreds of tasks here, and others would have to wait out the patience for
-    /// each of them.
-    fn offer_to_all(&mut self, now: Moment) -> BTreeMap<u64, Waiter<W>> {
-        self.offers.late.extend(self.waiters.keys().map(|id| (*id, now)));
-        self.take_waiters()
-    }
-
     /// Ends the turn of a single try that has not read its answer, and that the keeper has repeated: the repetition was refused. Those
     /// who wait here go on.
     pub(super) fn end_late_try(&mut self, env: &dyn Env) {
@@ -313,30 +255,6 @@ impl<W> Lock<W> {
             self.offers.offer = Offer::Missed(Deadline::new(env.now(), Duration::ZERO));
             self.track();
         }
-    }
-
-    /// Whether what this process has was asked for by a task that waits, or was held since. A single try that comes late gets nothing of
-    /// that: the lock was held after the try began (promise 7).
-    fn is_for_waiters(&self) -> bool {
-        mutant!(LateTryTakesAll => return false);
-        match &self.standing {
-            Standing::Nothing => false,
-            Standing::Asking(pending) => pending.waits(),
-            Standing::Leased(lease) => lease.is_for_waiters,
-        }
-    }
-
-    /// Offers what is granted to the late tasks: the first that is polled takes it.
-    pub(super) fn offer_to_late(&mut self, env: &dyn Env) -> bool {
-        let Some(id) = self.offers.first_late().filter(|_| self.is_granted()) else { return false };
-        let was_missed = self.offers.is_missed();
-        self.turn = Some(id);
-        self.offers.make_to_next(TURN_PATIENCE);
-        if was_missed {
-            self.offers.offer = Offer::Missed(Deadline::new(env.now(), Duration::ZERO));
-        }
-        self.track();
-        true
     }
 
     /// Checks whether the task with the turn does what it has to do.
@@ -371,34 +289,6 @@ impl<W> Lock<W> {
             }
             Offer::Missed(_) => Action::LookAgain,
             Offer::TakenUp => self.check_answer(env, now, round),
-        }
-    }
-
-    /// Looks after a task that has not read the answer about its lease yet.
-    fn check_awaited(&mut self, mut awaited: Awaited, env: &dyn Env, now: Moment, round: &Round) -> Action {
-        let is_wanted = self.has_contention() || !self.waiters.is_empty();
-        mutant!(StepLateAtLast => awaited.is_answered = false);
-        let distance = distance(env);
-        if awaited.latest(distance).remaining_at(now).is_zero() || (awaited.is_answered && is_wanted) {
-            self.offers.offer = Offer::Noticed(Deadline::new(now, Duration::ZERO));
-            return Action::PassOver;
-        }
-        if !awaited.next(distance).remaining_at(now).is_zero() || is_cut_off(env) {
-            return Action::LookAgain;
-        }
-        awaited.next = Some(Deadline::new(now, TURN_PATIENCE));
-        self.offers.offer = Offer::Awaiting(awaited);
-        if awaited.is_answered {
-            return self.contention_probe(env, round.deadline).map_or(Action::LookAgain, Action::Ask);
-        }
-        match self.lease_mut().filter(|lease| !lease.upkeep.renewing) {
-            Some(lease) => {
-                let renewal = lease.renewal(lease.claim, env);
-                lease.upkeep.renewing = true;
-                lease.note_renewal_sent(&renewal, now);
-                Action::RenewUnused(renewal)
-            }
-            None => Action::LookAgain,
         }
     }
 
@@ -440,89 +330,6 @@ impl<W> Lock<W> {
         Action::Ask(pending.repetition(env, round.deadline))
     }
 
-    /// Takes the turn from a task that did not take it up. Returns its id, and the release of a lease that others wait for, or that
-    /// no task here takes up. `None` when the task came after all.
-    pub(crate) fn pass_over(&mut self, env: &dyn Env, out: &mut Effects<W>) -> Option<(u64, Option<Release>)> {
-        mutant!(LateTurnKept => return None);
-        let now = env.now();
-        let id = self.turn.filter(|_| !self.is_held())?;
-        match self.offers.offer {
-            Offer::Noticed(deadline) | Offer::Acting(deadline) if deadline.remaining_at(now).is_zero() => {}
-            Offer::Missed(_) => {}
-            _ => return None,
-        }
-        if !env.is_closed() && !self.offers.is_releasing {
-            self.offers.late.entry(id).or_insert(now);
-        }
-        out.takes_turn = true;
-        let is_idle = self.offers.is_idle(now);
-        let released = self.has_contention() || is_idle;
-        let kept_for = UNUSED_LEASE_KEPT_FOR.saturating_sub(STEP_PATIENCE);
-        self.offers.idle.get_or_insert_with(|| Box::new(Deadline::new(now, kept_for)));
-        let granted = if released { self.take_granted(env) } else { None };
-        if granted.is_some() {
-            self.offers.idle = None;
-        }
-        // To withdraw a try does not begin that time anew: most likely nobody else has the lock now.
-        let release = granted.or_else(|| self.take_unanswered_try(env));
-        mutant!(TryStartsPatienceAnew => if release.is_some() { self.offers.idle = None });
-        self.offers.offer = Offer::Missed(Deadline::new(now, Duration::ZERO));
-        if self.offers.is_for_all(is_idle) {
-            out.call(self.offer_to_all(now));
-        }
-        // Wakes single tries, which wait for the outcome of this turn.
-        out.wakes = true;
-        Some((id, release))
-    }
-
-    /// Takes a try whose task is late, to withdraw it, where the store may do so itself later.
-    fn take_unanswered_try(&mut self, env: &dyn Env) -> Option<Release> {
-        let is_to_be_withdrawn =
-            |pending: &mut PendingAsk| pending.is_unanswered_try() && env.kind().withdraws_refused_tries;
-        let pending = self.standing.take_pending_if(is_to_be_withdrawn)?;
-        mutant!(GivenUpTryForgotten => return Some(pending.withdrawal(env)));
-        self.unread_since = self.unread_since.take().or_else(|| pending.unanswered_since().map(Box::new));
-        Some(pending.withdrawal(env))
-    }
-
-    /// Takes in that the late task `id` is polled at last.
-    pub(crate) fn rejoin(
-        &mut self,
-        id: u64,
-        request: &ResolvedRequest,
-        env: &dyn Env,
-        out: &mut Effects<W>,
-    ) -> Rejoined {
-        let now = env.now();
-        let since = self.offers.late.remove(&id);
-        let patience = patience_with(since, now);
-        if request.joins_readers() {
-            // At its old place the task may have been called to a hold that no others may join any more.
-            let joined = self.join_called(id, request, now);
-            if let Some(joined) = joined.or_else(|| self.join(request, now)) {
-                return Rejoined::Joined(joined);
-            }
-        }
-        let may_take_turn = match self.turn {
-            None => true,
-            Some(other) => {
-                !self.is_held() && !self.offers.is_taken_up() && (other > id || self.offers.late.contains_key(&other))
-            }
-        };
-        let is_too_late = request.is_try() && self.is_for_waiters();
-        if !may_take_turn || is_too_late {
-            return Rejoined::Waits { patience, is_too_late };
-        }
-        if let Some(other) = self.turn.replace(id) {
-            self.offers.late.entry(other).or_insert(now);
-            out.takes_turn = true;
-        }
-        self.offers.reset();
-        self.reuse_lingering();
-        self.offers.patience = patience;
-        Rejoined::Turn
-    }
-
     /// The ask by which the keeper finds out whether another process waits, when no task here takes up what is granted.
     fn contention_probe(&mut self, env: &dyn Env, give_up: Deadline) -> Option<Ask> {
         match &mut self.standing {
@@ -545,70 +352,10 @@ impl<W> Lock<W> {
             }
         }
     }
-
-    /// Takes what is granted, for its release.
-    fn take_granted(&mut self, env: &dyn Env) -> Option<Release> {
-        match std::mem::take(&mut self.standing) {
-            Standing::Leased(lease) => Some(lease.release(env)),
-            Standing::Asking(pending) if pending.is_granted() => Some(pending.withdrawal(env)),
-            other => {
-                self.standing = other;
-                None
-            }
-        }
-    }
-}
-
-/// How long an answer is on its way.
-fn distance(env: &dyn Env) -> Duration {
-    mutant!(StepsFromAfarAreLate => return Duration::ZERO);
-    env.distance()
 }
 
 /// Whether what the keeper sends has to wait for a connection.
 fn is_cut_off(env: &dyn Env) -> bool {
     mutant!(RepeatedCutOff => return false);
     env.is_cut_off()
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::time::advance;
-
-    use super::super::plain::Plain;
-    use super::*;
-    use crate::mutants::{Mutant, Seeded};
-
-    #[tokio::test(start_paused = true)]
-    async fn a_renewal_that_was_sent_before_a_step_says_nothing_about_the_answer_to_that_step() {
-        for (bug, is_earlier, is_answered) in
-            [(None, true, false), (None, false, true), (Some(Mutant::EarlierRenewalCounts), true, true)]
-        {
-            let _seeded = Seeded::begin(bug);
-            let mut offers = Offers::default();
-            let earlier = Moment::now();
-            advance(TURN_PATIENCE).await;
-            offers.act(Moment::now(), None);
-            advance(TURN_PATIENCE).await;
-            let later = Moment::now();
-            offers.on_renewed(if is_earlier { earlier } else { later }, later);
-            let Offer::Awaiting(awaited) = offers.offer else { unreachable!("the task acts") };
-            assert_eq!(awaited.is_answered, is_answered, "{bug:?}");
-        }
-    }
-
-    /// A server that stood still when the connection was made looked far away when the step began.
-    #[tokio::test(start_paused = true)]
-    async fn a_step_has_the_time_for_a_server_that_is_as_near_as_it_is_known_to_be_now() {
-        let mut lock = Lock::<()>::default();
-        lock.turn = Some(1);
-        lock.offers.act(Moment::now(), None);
-        advance(STEP_PATIENCE).await;
-        let now = Moment::now();
-        let round = Round { deadline: Deadline::new(now, STEP_PATIENCE), usual_answer: Duration::ZERO };
-        for (distance, is_late) in [(STEP_PATIENCE, false), (Duration::ZERO, true)] {
-            let action = lock.check_offer(&Plain::at(distance), now, &round);
-            assert_eq!(matches!(action, Action::PassOver), is_late, "{action:?}");
-        }
-    }
 }

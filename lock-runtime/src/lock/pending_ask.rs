@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use super::Env;
 use super::refusal::Refusal;
-use crate::clock::{Deadline, Drift, Moment};
-use crate::protocol::{Anchor, Answer, Ask, Busy, Cause, Grant, Pushed, Release};
+use crate::clock::{Deadline, Moment};
+use crate::protocol::{Anchor, Answer, Ask, Busy, Cause, Pushed, Release};
 use crate::share::Share;
 use crate::timing::ASK_INTERVAL;
 use crate::token::Token;
+
+mod grant;
+
+use grant::Granted;
 
 /// An ask to the store that is not given up: at most one per key and process.
 #[derive(Debug)]
@@ -66,18 +70,6 @@ enum InQueue {
     Yes,
     /// The store had the token in its queue. Something has happened since that may have ended this.
     Doubtful,
-}
-
-/// The part of a grant that is known.
-#[derive(Debug)]
-enum Granted {
-    No,
-    /// A part of a grant was pushed after the last command.
-    InPart,
-    /// A grant was pushed. An answered ask must date it, and that answer may be read only after the push.
-    Pushed(Pushed),
-    /// An answer granted the lock.
-    Whole(Grant),
 }
 
 impl PendingAsk {
@@ -169,32 +161,6 @@ impl PendingAsk {
         if !is_far {
             self.end_pause();
         }
-    }
-
-    /// Takes in a pushed grant. Rule 22: it is for no longer than was asked for, whatever it says.
-    pub(crate) fn on_push(&mut self, pushed: &Pushed) {
-        self.was_pushed = true;
-        self.note_queue_behind(pushed);
-        let claim = self.believable(pushed.claim);
-        self.grant = match std::mem::replace(&mut self.grant, Granted::No) {
-            whole @ Granted::Whole(_) => whole,
-            Granted::No | Granted::InPart if pushed.partial => Granted::InPart,
-            before if pushed.partial => before,
-            _ => Granted::Pushed(Pushed { claim, ..pushed.clone() }),
-        };
-    }
-
-    /// How much of the `claim` that a push names was asked for.
-    fn believable(&self, claim: Duration) -> Duration {
-        mutant!(PushedClaimBelieved => return claim);
-        claim.min(self.claim)
-    }
-
-    /// Notes that another process waits behind the part of a lock that one server granted. The other servers may have no queue,
-    /// and a majority of them may answer first.
-    fn note_queue_behind(&mut self, pushed: &Pushed) {
-        mutant!(QueueBehindPartForgotten => return);
-        self.contended |= pushed.partial && pushed.contended;
     }
 
     /// Notes that what is granted is wanted by others, too.
@@ -382,57 +348,6 @@ impl PendingAsk {
     /// Whether the safety net may still ask for the token, even after its grant and release.
     pub(crate) fn may_be_asked_for_again(&self) -> bool {
         self.is_queued() || self.repeated.is_some()
-    }
-
-    pub(crate) fn is_granted(&self) -> bool {
-        matches!(self.grant, Granted::Pushed(_) | Granted::Whole(_))
-    }
-
-    /// Whether a push tells of the grant, and no answer does.
-    pub(crate) fn is_hinted(&self) -> bool {
-        matches!(self.grant, Granted::Pushed(_))
-    }
-
-    /// How long ago the store granted the lock, by an answer that tells what is left of the claim.
-    pub(crate) fn granted_for(&self, now: Moment, drift: Drift) -> Option<Duration> {
-        match &self.grant {
-            Granted::Whole(grant) => Some(drift.trusted(self.claim).saturating_sub(grant.until.remaining_at(now))),
-            _ => None,
-        }
-    }
-
-    /// The grant, if there is one. A pushed grant that no answered ask can date is not certain for any time. So it is
-    /// confirmed before use (rule 16).
-    pub(crate) fn take_grant(&mut self, env: &dyn Env) -> Option<Grant> {
-        match std::mem::replace(&mut self.grant, Granted::No) {
-            Granted::Whole(grant) => Some(grant),
-            Granted::Pushed(pushed) => Some(Grant {
-                until: match self.anchor {
-                    Some(anchor) => pushed.until(anchor, env.now()),
-                    None => Deadline::new(env.now(), Duration::ZERO),
-                },
-                contended: pushed.contended,
-                fence: None,
-            }),
-            none => {
-                self.grant = none;
-                None
-            }
-        }
-    }
-
-    /// Whether another process is known to wait behind `grant`.
-    pub(crate) fn is_contended_after(&self, grant: &Grant) -> bool {
-        grant.contended || self.contended
-    }
-
-    /// Whether the lock is granted, and another process is known to wait behind.
-    pub(crate) fn is_contended(&self) -> bool {
-        match &self.grant {
-            Granted::Whole(grant) => grant.contended || self.contended,
-            Granted::Pushed(pushed) => pushed.contended || self.contended,
-            Granted::No | Granted::InPart => false,
-        }
     }
 
     /// The same ask again, for the safety net. That of a single try does not wait either.

@@ -1,0 +1,72 @@
+//! The world as a slot's lock sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Slot;
+use crate::clock::Moment;
+use crate::lock::Env;
+use crate::protocol::StoreKind;
+use crate::settings::Settings;
+use crate::share::Share;
+use crate::store::Store;
+use crate::token::Token;
+
+impl Env for Slot {
+    fn now(&self) -> Moment {
+        Moment::now()
+    }
+
+    fn settings(&self) -> &Settings {
+        self.core.settings()
+    }
+
+    fn key(&self) -> &Arc<str> {
+        &self.key
+    }
+
+    fn share(&self) -> Option<Share> {
+        self.share
+    }
+
+    fn next_token(&self, may_linger: bool) -> Token {
+        self.core.next_token(may_linger, self.share)
+    }
+
+    fn is_own_token(&self, token: &Token) -> bool {
+        self.core.is_own_token(token)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.core.is_closed()
+    }
+
+    fn distance(&self) -> Duration {
+        let store = self.core.store();
+        store.round_trip_for(&self.key) * store.kind().round_trips_of_a_verb
+    }
+
+    fn is_cut_off(&self) -> bool {
+        self.core.schedule().is_cut_off(&self.key)
+    }
+
+    fn hears(&self) -> bool {
+        self.core.schedule().hears_of(&self.key)
+    }
+
+    fn has_alarms(&self) -> bool {
+        self.core.schedule().has_alarms(&self.key)
+    }
+
+    fn admits_lingering(&self, was_used: bool) -> bool {
+        self.core.lingering.admits(&self.key, was_used)
+    }
+
+    fn has_waiters_for_any_permit(&self) -> bool {
+        self.permits.as_ref().is_some_and(|permits| permits.len() > 0)
+    }
+
+    fn kind(&self) -> &'static StoreKind {
+        self.core.store().kind()
+    }
+}

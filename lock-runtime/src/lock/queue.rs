@@ -1,0 +1,197 @@
+//! Who is next: the tasks that wait, and how the turn passes from one to another.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::readers::Joined;
+use super::request::ResolvedRequest;
+use super::{Env, Lock};
+use crate::clock::Moment;
+use crate::protocol::Release;
+use crate::timing::TURN_PATIENCE;
+
+/// The id of the first task, less one. Tasks that come in front of all others get the ids below it.
+const FIRST: u64 = 1 << 62;
+
+/// A task that waits for the turn.
+#[derive(Debug)]
+pub(crate) struct Waiter<W> {
+    pub(crate) call: W,
+    pub(crate) fenced: bool,
+    /// How long the task may take to come when it is called.
+    pub(crate) patience: Duration,
+}
+
+/// How a task finds the lock.
+#[derive(Debug)]
+pub(crate) enum Entered {
+    /// The task has the turn at once, under this id, and perhaps a lease that lingered.
+    Turn { id: u64, has_lease: bool },
+    /// The task has the hold of other readers together with them.
+    Joined(Joined),
+    /// A task here holds the lock, and this task does not want to wait.
+    Taken,
+    /// The same, but the task with the turn does not hold the lock yet. A single try waits for the outcome of that turn. So many
+    /// holds there were before.
+    Asked { holds: u64 },
+    /// Another task here has the turn, and this one replaces whoever has the lock.
+    InTheWay,
+}
+
+/// Who passes a turn on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PassedBy {
+    /// The task that had the turn and is gone.
+    Task,
+    /// The keeper. The task keeps its place in the queue.
+    Keeper,
+}
+
+/// The outcome of [`Lock::pass`].
+#[derive(Debug)]
+pub(crate) enum Passed<W> {
+    /// To the next waiter, who is to be called.
+    To(u64, W),
+    /// To a late task, which comes by itself.
+    ToLate,
+    /// The turn was taken away before, from a late task or from a hold.
+    Revoked { was_late: bool },
+    /// The task was called to a hold of readers, and was the last of them.
+    LeftNobody,
+    /// No task waits.
+    Nobody { withdrawal: Option<Release>, lease_left: bool },
+}
+
+impl<W> Lock<W> {
+    /// A task comes. `None` when it has to wait.
+    pub(crate) fn enter(&mut self, request: &ResolvedRequest, now: Moment) -> Option<Entered> {
+        if request.joins_readers()
+            && let Some(joined) = self.join(request, now)
+        {
+            return Some(Entered::Joined(joined));
+        }
+        // A turn that no task here has taken up goes to the first task that comes.
+        if self.is_turn_free() {
+            let id = self.take_turn();
+            return Some(Entered::Turn { id, has_lease: self.reuse_lingering() });
+        }
+        if request.replaces() {
+            return Some(Entered::InTheWay);
+        }
+        request.is_try().then(|| self.refuse_try())
+    }
+
+    /// How many tasks wait. The task with the turn waits, too, unless it holds the lock.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiters.len() + usize::from(!self.is_held())
+    }
+
+    /// Adds a task that waits. Returns its id.
+    pub(crate) fn wait(&mut self, waiter: Waiter<W>) -> u64 {
+        let id = self.new_id();
+        self.add_waiter(id, waiter);
+        self.note_waiter_for_early();
+        id
+    }
+
+    /// Removes a task that does not wait any more.
+    pub(crate) fn leave(&mut self, id: u64) {
+        self.remove_waiter(id);
+    }
+
+    /// Passes the turn `id` to the next waiter. When there is none, it returns what is left to release.
+    ///
+    /// A turn that was taken away passes nothing on.
+    pub(crate) fn pass(&mut self, id: u64, passed_by: PassedBy, env: &dyn Env) -> Passed<W> {
+        let was_late = passed_by == PassedBy::Task && self.offers.forget(id);
+        if env.share().is_some() && self.forget_called(id) {
+            return Passed::LeftNobody;
+        }
+        if self.turn != Some(id) {
+            return Passed::Revoked { was_late };
+        }
+        if let Some(lease) = self.lease_mut() {
+            lease.fresh = false;
+        }
+        if let Some((next, waiter)) = self.pop_waiter() {
+            self.turn = Some(next);
+            self.offers.make_to_next(waiter.patience);
+            self.track();
+            return Passed::To(next, waiter.call);
+        }
+        if self.offer_to_late(env) {
+            return Passed::ToLate;
+        }
+        self.turn = None;
+        self.offers.reset();
+        self.is_tracked = false;
+        let mut may_stand = false;
+        let pending = self.standing.take_pending_if(|pending| {
+            may_stand = pending.may_stand();
+            true
+        });
+        let withdrawal = pending.filter(|_| may_stand).map(|pending| pending.withdrawal(env));
+        Passed::Nobody { withdrawal, lease_left: self.lease().is_some() }
+    }
+
+    /// Whether the end of the turn `id` calls the first who waits for any permit: nobody waits for this one alone. A permit that was
+    /// lost is another task's by now: its end calls nobody.
+    pub(crate) fn calls_for_any_permit(&self, id: u64, env: &dyn Env) -> bool {
+        mutant!(LostPermitBinds => return self.waiters.is_empty());
+        self.has_turn(id) && self.waiters.is_empty() && !self.lease().is_some_and(|lease| lease.keeps_out(env))
+    }
+
+    /// Takes the turn when no task has it, or has taken it up. Returns the id.
+    pub(crate) fn take_turn(&mut self) -> u64 {
+        let id = self.new_id();
+        self.turn = Some(id);
+        self.offers.reset();
+        id
+    }
+
+    /// Fails all waiters.
+    pub(crate) fn close(&mut self) -> BTreeMap<u64, Waiter<W>> {
+        self.offers.forget_all();
+        self.take_waiters()
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.last_id += 1;
+        FIRST + self.last_id
+    }
+
+    /// An id for a task that comes in front of all others: the others leave the turn to it.
+    pub(super) fn id_in_front(&mut self) -> u64 {
+        mutant!(SeizedTurnIsTakenBack => return self.new_id());
+        self.in_front += 1;
+        FIRST - self.in_front
+    }
+
+    pub(crate) fn add_waiter(&mut self, id: u64, waiter: Waiter<W>) {
+        self.fenced_waiters += u32::from(waiter.fenced);
+        self.waiters.insert(id, waiter);
+    }
+
+    fn remove_waiter(&mut self, id: u64) -> Option<Waiter<W>> {
+        let waiter = self.waiters.remove(&id)?;
+        self.fenced_waiters -= u32::from(waiter.fenced);
+        Some(waiter)
+    }
+
+    fn pop_waiter(&mut self) -> Option<(u64, Waiter<W>)> {
+        let (id, waiter) = self.waiters.pop_first()?;
+        self.fenced_waiters -= u32::from(waiter.fenced);
+        Some((id, waiter))
+    }
+
+    pub(super) fn take_waiters(&mut self) -> BTreeMap<u64, Waiter<W>> {
+        self.fenced_waiters = 0;
+        std::mem::take(&mut self.waiters)
+    }
+}
+
+impl<W> Waiter<W> {
+    pub(crate) fn new(call: W, request: &ResolvedRequest) -> Self {
+        Self { call, fenced: request.fenced, patience: TURN_PATIENCE }
+    }
+}
