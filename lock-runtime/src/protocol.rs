@@ -14,6 +14,7 @@ pub(crate) use error::{Reach, Retry, StoreError};
 
 /// What a store can do, and what it can't. It never changes.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about the store")]
 pub(crate) struct StoreKind {
     /// Whether every verb completes at its first poll, on any thread.
     pub(crate) is_immediate: bool,
