@@ -25,13 +25,12 @@ fn linked(path: &Path, text: &str) -> String {
             rest = after;
             continue;
         };
-        match target_for_rustdoc(path, target) {
-            Some(target) => written.push_str(&format!("]({target})")),
-            None => {
-                written.remove(start);
-                if written[..start].ends_with('!') {
-                    written.remove(start - 1);
-                }
+        if let Some(target) = target_for_rustdoc(path, target) {
+            written.extend(["](", &target, ")"]);
+        } else {
+            written.remove(start);
+            if written[..start].ends_with('!') {
+                written.remove(start - 1);
             }
         }
         rest = behind;
