@@ -46,6 +46,7 @@ mod seeded {
         DriftAsUsual,
         DroppedGuardKept,
         EarlierRenewalCounts,
+        EarlierSilenceForgotten,
         EarlyHoldsKept,
         EndlessCommand,
         FailedDrawNotRepeated,

@@ -20,6 +20,7 @@ use crate::timing::CLAIM;
 use crate::{LockError, LockGuard, LockManager};
 
 mod tries;
+mod waits;
 
 fn world() -> (Simulated, Arc<Network>) {
     world_of(0)

@@ -76,6 +76,14 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
     attempt.has_counted_none(core.answers()).then(|| core.store().unanswered(&request.key, waited))
 }
 
+/// The server's silence for at least as long as counts for this task, which waited for siblings. They may have asked one after another,
+/// and the last of them has only begun.
+fn silent_server(core: &Core, request: &ResolvedRequest, attempt: &Attempt, silence: Duration) -> Option<StoreError> {
+    mutant!(EarlierSilenceForgotten => return None);
+    let (silent_for, error) = core.store().outage(&request.key).filter(|_| attempt.waited)?;
+    (silent_for >= silence).then_some(error)
+}
+
 /// Whether a task could not send its own command, and came so late to that failure that it says nothing of the store.
 fn is_never_sent(attempt: &Attempt) -> bool {
     mutant!(UnsentIsBusy => return false);
@@ -108,10 +116,12 @@ pub(super) fn error_at_timeout(core: &Core, slot: &Slot, request: &ResolvedReque
         LockStatus::Silent(since) => return core.store().unanswered(key, since).of_lock(key),
         // This process had the lock meanwhile, and left too little time for an answer.
         LockStatus::Unknown if attempt.was_held_here() => true,
-        LockStatus::Unknown => match unread_answer(core, request, attempt) {
-            Some(error) => return error.of_lock(key),
-            None => false,
-        },
+        LockStatus::Unknown => {
+            match unread_answer(core, request, attempt).or_else(|| silent_server(core, request, attempt, silence)) {
+                Some(error) => return error.of_lock(key),
+                None => false,
+            }
+        }
         LockStatus::HeldHere => true,
         LockStatus::HeldElsewhere => false,
     };
