@@ -18,6 +18,7 @@ mod repeat_limit;
 mod schedule;
 mod seizing;
 mod slot;
+mod stand_in;
 mod table;
 mod turn;
 mod waiter_limit;

@@ -45,7 +45,7 @@ pub(crate) use queue::{Entered, Passed, PassedBy, Waiter};
 pub(crate) use readers::Joined;
 pub(crate) use request::{IfBusy, PrefixPlace, ResolvedRequest};
 pub(crate) use seizing::{Adopted, Seized};
-pub(crate) use status::{LockStatus, TurnOutcome};
+pub(crate) use status::{Failure, LockStatus, TurnOutcome};
 pub(crate) use step::{Started, Step};
 pub(crate) use terms::{Terms, Whole};
 pub(crate) use tokens::{ForcedToken, ReleaseDone};
@@ -53,10 +53,8 @@ pub(crate) use upkeep::{Action, Trigger};
 
 use crate::clock::Moment;
 use crate::observe::Path;
-use crate::protocol::StoreError;
-use crate::token::Token;
 use offer::Offers;
-use tokens::EndingToken;
+use tokens::{EndingToken, ForcedHold};
 
 /// One lock, as one process knows it. `W` calls a task that waits.
 #[derive(Debug)]
@@ -76,16 +74,16 @@ pub(crate) struct Lock<W> {
     is_tracked: bool,
     standing: Standing,
     /// Why the last command to the store failed. Boxed, like all that most locks never have.
-    failure: Option<Box<StoreError>>,
+    failure: Option<Box<Failure>>,
     /// Whether the last lease ended because another process waited.
     has_yielded: bool,
     /// Since when nothing is known of the store, if a try was given up because its task read no answer in time.
     unread_since: Option<Box<Moment>>,
     /// Tokens that are being released.
     ending: Vec<EndingToken>,
-    /// The tokens whose lock was released by force, as a message says. Each stays here until the user of its hold is gone, or
+    /// The tokens whose lock was released by force, as a message says. Each stays here until the users of its hold are gone, or
     /// until the store says that the message was wrong.
-    forced: Vec<Token>,
+    forced: Vec<ForcedHold>,
 }
 
 /// What the process has of the lock in the store.

@@ -23,7 +23,7 @@ use super::turn::Turn;
 use super::waiter_limit::WaiterPermit;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
-use crate::lock::{Attempt, Entered, Joined, Rejoined, ResolvedRequest, Step, TurnOutcome};
+use crate::lock::{Attempt, Entered, Failure, Joined, Rejoined, ResolvedRequest, Step, TurnOutcome};
 use crate::observe::metrics;
 use crate::protocol::{Reach, Retry, StoreError};
 use crate::share::Share;
@@ -425,7 +425,8 @@ fn on_outcome(
             // A command that the timeout cut short says nothing about the server.
             let is_cut_short = deadline.start().elapsed() < brief && attempt.give_up().has_passed();
             if !error.out_of_time || !(is_late || is_cut_short && !is_unsent) {
-                slot.record_failure(Some(error));
+                let is_brief = error.out_of_time && deadline.span() < core.settings().command_timeout;
+                slot.record_failure(Some(Failure { error, is_brief }));
             }
             attempt.record_failure(Moment::now());
         }

@@ -10,6 +10,7 @@ use super::core::Core;
 use super::hold::Hold;
 use super::schedule::ScheduleKeys;
 use super::slot::Slot;
+use super::stand_in::StandIn;
 use super::turn::Turn;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
@@ -18,7 +19,7 @@ use crate::loss_reason::LossReason;
 use crate::observe::metrics;
 use crate::protocol::{Adoption, Ask, Cause, Grant, Reach, Release, Retry, StoreError, TicketAnswer};
 use crate::store::Store as _;
-use crate::timing::{ASK_BACKOFF, CLAIM, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
+use crate::timing::{ASK_BACKOFF, CLAIM};
 use crate::token::Token;
 
 /// Adopts the lock of `ticket`. It waits for nobody: [`LockError::Lost`] when the ticket is over, or was adopted.
@@ -34,8 +35,8 @@ pub(crate) async fn adopt(core: &Arc<Core>, request: &ResolvedRequest, ticket: &
             return Err(LockError::ShutDown { key: request.key.to_string() });
         }
         let sent = Moment::now();
-        let most = core.settings().command_timeout.min(UNUSED_LEASE_KEPT_FOR);
-        match adopter.ask(request, ticket, attempt.by().min_at(Deadline::new(sent, most), sent)).await {
+        let by = attempt.by().min_at(StandIn::answered_by(&adopter.slot, sent), sent);
+        match adopter.ask(request, ticket, by.counted_from(sent)).await {
             Ok(TicketAnswer::Granted(grant)) => return adopter.start(request, &grant, sent),
             Ok(TicketAnswer::Over) => return Err(lost(request, false)),
             Ok(TicketAnswer::Forced) => return Err(lost(request, true)),
@@ -48,6 +49,17 @@ pub(crate) async fn adopt(core: &Arc<Core>, request: &ResolvedRequest, ticket: &
                 tokio::time::sleep(pause).await;
             }
         }
+    }
+}
+
+/// What a task is told whose token the keeper has withdrawn meanwhile. What was granted to that token was given back. An ask that failed
+/// is not repeated under it (rule L3), and most likely the ticket still stands.
+fn withdrawn(answer: Result<TicketAnswer, StoreError>) -> Result<TicketAnswer, StoreError> {
+    mutant!(LateAdoptionIsLost => return Ok(TicketAnswer::Over));
+    match answer {
+        Ok(TicketAnswer::Granted(_)) => Ok(TicketAnswer::Over),
+        Ok(answer) => Ok(answer),
+        Err(error) => Err(StoreError { retry: Retry::Never, ..error }),
     }
 }
 
@@ -95,12 +107,11 @@ impl Adopter {
             cause: Cause::Task,
         };
         let before = std::mem::replace(&mut self.may_stand, true);
-        let awaited = AwaitedAdoption::begin(&self.slot, ask.withdrawal());
+        let mut stand_in = StandIn::begin(&self.slot, &ask.withdrawal(), ScheduleKeys::default(), by.start());
         let core = &self.slot.core;
         let answer = core.store().adopt(&Adoption { ask, ticket: ticket.clone() }, by).await;
-        if !awaited.on_answer() {
-            // The keeper has withdrawn the token.
-            return Ok(TicketAnswer::Over);
+        if !stand_in.end() {
+            return withdrawn(answer);
         }
         match &answer {
             Ok(TicketAnswer::Granted(_)) => core.note_answer(),
@@ -160,16 +171,19 @@ impl Drop for Adopter {
 }
 
 impl Core {
-    /// A release that goes on in the background when it is dropped before its answer.
-    pub(crate) fn repeat_if_dropped(self: &Arc<Self>, release: Release) -> RepeatedRelease {
-        RepeatedRelease { core: Arc::clone(self), release, is_answered: false }
+    /// A release that goes on in the background when its task does not read the answer.
+    pub(crate) fn repeat_if_unread(self: &Arc<Self>, release: Release) -> RepeatedRelease {
+        // The lock is none of this process's: no task here waits for it in this slot.
+        let slot = Arc::new(Slot::new(self, &release.key));
+        let stand_in = StandIn::begin(&slot, &release, ScheduleKeys::default(), Moment::now());
+        RepeatedRelease { stand_in, release, is_answered: false }
     }
 }
 
 /// A release that is not that of a hold here. Dropping it has the release repeated in the background.
 #[derive(Debug)]
 pub(crate) struct RepeatedRelease {
-    core: Arc<Core>,
+    stand_in: StandIn,
     release: Release,
     is_answered: bool,
 }
@@ -179,50 +193,17 @@ impl RepeatedRelease {
         &self.release
     }
 
-    pub(crate) fn on_answer(mut self) {
+    /// Returns whether the answer tells the outcome: the keeper has not sent the release meanwhile.
+    pub(crate) fn on_answer(mut self) -> bool {
         self.is_answered = true;
+        self.stand_in.end()
     }
 }
 
 impl Drop for RepeatedRelease {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.core.release_later(self.release.clone());
+            self.stand_in.release(&self.release);
         }
-    }
-}
-
-/// An adoption whose answer its task has to read in time. The keeper withdraws it otherwise (rule L8 says the same of a release).
-struct AwaitedAdoption {
-    slot: Arc<Slot>,
-    /// Its number in the schedule. `None` when the store needs no waiting.
-    number: Option<u64>,
-}
-
-impl AwaitedAdoption {
-    fn begin(slot: &Arc<Slot>, withdrawal: Release) -> Self {
-        let core = &slot.core;
-        let number = (!core.store().kind().is_immediate).then(|| {
-            let patience = core.settings().command_timeout.min(UNUSED_LEASE_KEPT_FOR) + TURN_PATIENCE;
-            let by = Deadline::after(patience).on_timer();
-            core.schedule().begin_release(slot, withdrawal, by, ScheduleKeys::default())
-        });
-        Self { slot: Arc::clone(slot), number }
-    }
-
-    /// Returns whether the task is in time.
-    fn on_answer(mut self) -> bool {
-        self.end()
-    }
-
-    fn end(&mut self) -> bool {
-        self.number.take().is_none_or(|number| self.slot.core.schedule().end_release(number))
-    }
-}
-
-impl Drop for AwaitedAdoption {
-    fn drop(&mut self) {
-        // Its adopter withdraws the token.
-        self.end();
     }
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::handle::HoldHandle;
 use super::hold::Hold;
+use super::schedule::ScheduleKeys;
 use super::slot::Slot;
+use super::stand_in::StandIn;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
 use crate::lock::{EndedHold, ReleaseDone};
@@ -29,11 +31,13 @@ impl Hold {
             turn.conclude(ended, |stale, hold| self.release_lost(stale, hold));
             return Err(lost);
         };
-        let pending = PendingGift::begin(turn.slot(), release, kept_for);
+        let deadline = StandIn::answered_by(turn.slot(), now);
+        let mut pending = PendingGift::begin(turn.slot(), release, kept_for, now);
         drop(turn);
-        let deadline = Deadline::new(now, handle.core().settings().command_timeout);
         let given = handle.core().store().give(&pending.giving, deadline).await;
         match given.map_err(|error| error.of_lock(handle.key()))? {
+            // The keeper has given the ticket back, because this task did not come.
+            Ownership::Owned if !pending.stand_in.end() => Err(handle.lost_error(false)),
             Ownership::Owned => Ok(pending.on_given()),
             ownership => Err(pending.on_lost(&handle, ownership, hold)),
         }
@@ -62,15 +66,22 @@ struct PendingGift {
     slot: Arc<Slot>,
     giving: Giving,
     release: Release,
+    stand_in: StandIn,
     is_answered: bool,
 }
 
 impl PendingGift {
-    fn begin(slot: &Arc<Slot>, release: Release, kept_for: Duration) -> Self {
+    fn begin(slot: &Arc<Slot>, release: Release, kept_for: Duration, now: Moment) -> Self {
         let Release { key, token, share, .. } = release.clone();
         let ticket = slot.core.new_ticket(share);
         let giving = Giving { key, token, share, ticket, kept_for };
-        Self { slot: Arc::clone(slot), giving, release, is_answered: false }
+        // Rule 24: first the token, and then the ticket. A command that comes after the first of these finds no token.
+        let ticket_until = Deadline::new(now, kept_for).later_by(CLAIM);
+        let repeat_until = release.repeat_until.max_at(ticket_until, now);
+        let or_ticket = Some(Box::new(giving.ticket.clone()));
+        let of_both = Release { or_ticket, repeat_until, contended: true, ..release.clone() };
+        let stand_in = StandIn::begin(slot, &of_both, ScheduleKeys::default(), now);
+        Self { slot: Arc::clone(slot), giving, release: of_both, stand_in, is_answered: false }
     }
 
     fn on_given(mut self) -> Token {
@@ -108,11 +119,6 @@ impl Drop for PendingGift {
         }
         mutant!(GiftLeft => return);
         self.end_use();
-        // Rule 24: first the token, and then the ticket. A command that comes after the first of these finds no token.
-        let Self { slot, giving, release, .. } = self;
-        let ticket_until = Deadline::after(giving.kept_for).later_by(CLAIM);
-        let repeat_until = release.repeat_until.max_at(ticket_until, Moment::now());
-        let or_ticket = Some(Box::new(giving.ticket.clone()));
-        slot.core.release_later(Release { or_ticket, repeat_until, contended: true, ..release.clone() });
+        self.stand_in.release(&self.release);
     }
 }

@@ -115,6 +115,11 @@ impl HoldHandle {
         }
     }
 
+    /// Notes that the user of a lost hold is gone, for whom nothing waited.
+    pub(super) fn forget_forced(&self) {
+        self.0.slot.note(|lock| lock.forget_forced(&self.0.token));
+    }
+
     pub(crate) fn key(&self) -> &str {
         &self.0.slot.key
     }

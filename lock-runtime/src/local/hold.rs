@@ -9,6 +9,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::handle::HoldHandle;
 use super::schedule::ScheduleKeys;
 use super::slot::Slot;
+use super::stand_in::StandIn;
 use super::turn::Turn;
 use crate::LockError;
 use crate::clock::{Deadline, Moment};
@@ -16,7 +17,7 @@ use crate::lock::{Ended, EndedHold, Ending, Joined, ReleaseDone, ResolvedRequest
 use crate::observe;
 use crate::protocol::{Ask, Ownership, Release, Released};
 use crate::store::Store;
-use crate::timing::{CLAIM, TURN_PATIENCE, UNUSED_LEASE_KEPT_FOR};
+use crate::timing::CLAIM;
 
 /// The release of a hold: done, or on its way. What waits for the store is boxed, and so compiled here and not in each
 /// user's crate.
@@ -30,7 +31,7 @@ pub(crate) struct Hold {
     turn: Option<Turn>,
     handle: HoldHandle,
     /// The shutdown waits for the end of the body.
-    _body: Option<TaskTrackerToken>,
+    body: Option<TaskTrackerToken>,
 }
 
 impl Hold {
@@ -46,12 +47,17 @@ impl Hold {
 
     pub(super) fn new(turn: Turn, handle: HoldHandle, body: bool) -> Self {
         let body = body.then(|| turn.core().bodies().token());
-        Self { turn: Some(turn), handle, _body: body }
+        Self { turn: Some(turn), handle, body }
     }
 
     /// The part of a reader that has joined the hold of others.
     pub(super) fn joined(slot: &Arc<Slot>, joined: Joined, body: bool) -> Self {
         Self::new(Turn::new(slot, joined.id), HoldHandle::of_reader(slot, joined), body)
+    }
+
+    /// Whether a body runs under it, and not only a guard.
+    fn has_body(&self) -> bool {
+        self.body.is_some()
     }
 
     /// Whether its fencing token is still to be drawn.
@@ -91,7 +97,7 @@ impl Hold {
         let mut stale = ScheduleKeys::default();
         let ended = slot.step_before_cancel(&mut stale, |state, out| {
             slot.take_from_permits(&mut state.lock, turn.id());
-            let mut ended = state.lock.end(turn.id(), &*slot, now, out);
+            let mut ended = state.lock.end(turn.id(), self.has_body(), &*slot, now, out);
             if let Ending::Yield(release) = &mut ended.ending {
                 release.again = Some((state.lock.note_yield(release, &*slot, now), release.claim.min(CLAIM)));
             }
@@ -184,6 +190,8 @@ impl Hold {
         self.note_loss(hold);
         if let Some(release) = stale {
             self.handle.core().release_later(release);
+        } else if self.handle.is_of_reader() && !self.has_body() {
+            self.handle.forget_forced();
         } else {
             self.handle.release_after_loss();
         }
@@ -208,11 +216,12 @@ impl Hold {
 impl Drop for Hold {
     fn drop(&mut self) {
         let Some(turn) = self.take_turn() else { return };
+        let had_body = self.has_body();
         let slot = turn.slot();
         let now = Moment::now();
         let ended = slot.step(|lock, out| {
             slot.take_from_permits(lock, turn.id());
-            lock.end_dropped(turn.id(), &**slot, now, out)
+            lock.end_dropped(turn.id(), had_body, &**slot, now, out)
         });
         self.handle.end_counting();
         turn.conclude(ended, |stale, hold| self.release_lost(stale, hold));
@@ -224,34 +233,22 @@ impl Drop for Hold {
 struct PendingRelease {
     slot: Arc<Slot>,
     release: Release,
-    /// Its number in the schedule. `None` when the store needs no waiting.
-    number: Option<u64>,
+    stand_in: StandIn,
     is_answered: bool,
 }
 
 impl PendingRelease {
     fn begin(slot: &Arc<Slot>, release: Release, entries: ScheduleKeys, now: Moment) -> Self {
-        let core = &slot.core;
-        let number = if core.store().kind().is_immediate {
-            core.schedule().cancel(entries);
-            None
-        } else {
-            let patience = core.settings().command_timeout.min(UNUSED_LEASE_KEPT_FOR) + TURN_PATIENCE;
-            let by = Deadline::new(now, patience).on_timer();
-            // The slot repeats or withdraws the ask that goes along.
-            let release = Release { again: None, ..release.clone() };
-            Some(core.schedule().begin_release(slot, release, by, entries))
-        };
-        Self { slot: Arc::clone(slot), release, number, is_answered: false }
+        let stand_in = StandIn::begin(slot, &release, entries, now);
+        Self { slot: Arc::clone(slot), release, stand_in, is_answered: false }
     }
 
     /// Returns whether the answer tells the outcome of the release. It does not when the keeper has released the lease
     /// meanwhile.
     fn on_answer(mut self) -> bool {
         self.is_answered = true;
-        let Self { slot, release, number, .. } = &self;
-        slot.on_release_ended(release);
-        number.is_none_or(|number| slot.core.schedule().end_release(number))
+        self.slot.on_release_ended(&self.release);
+        self.stand_in.end()
     }
 }
 
@@ -260,13 +257,8 @@ impl Drop for PendingRelease {
         if self.is_answered {
             return;
         }
-        let Self { slot, release, number, .. } = self;
-        slot.on_release_ended(release);
-        match number {
-            Some(number) => slot.core.schedule().repeat_release(*number, &release.key),
-            // The slot repeats or withdraws the ask that went along.
-            None => slot.core.release_later(Release { again: None, ..release.clone() }),
-        }
+        self.slot.on_release_ended(&self.release);
+        self.stand_in.release(&self.release);
     }
 }
 

@@ -16,7 +16,7 @@ use super::turn::Turn;
 use super::waiter_limit::{WaiterLimit, WaiterPermit};
 use crate::clock::{Deadline, Moment};
 use crate::lock::{
-    self, Action, Calls, Effects, Entered, Env, Lease, ReleaseDone, ResolvedRequest, Revoked, Round, Trigger,
+    self, Action, Calls, Effects, Entered, Env, Failure, Lease, ReleaseDone, ResolvedRequest, Revoked, Round, Trigger,
 };
 use crate::loss_reason::LossReason;
 use crate::mutex::Mutex;
@@ -219,7 +219,7 @@ impl Slot {
     }
 
     /// Notes the failure of the last ask; `None` after a success.
-    pub(super) fn record_failure(&self, failure: Option<StoreError>) {
+    pub(super) fn record_failure(&self, failure: Option<Failure>) {
         self.note(|lock| lock.record_failure(failure));
         self.wake();
     }

@@ -137,7 +137,7 @@ async fn a_streak_of_dropped_guards_is_bounded_too() {
     // Each guard is dropped while no task waits here. Its lease is taken over before the keeper has released it.
     let id = slot.ask(Lock::turn).unwrap();
     let mut streak = 0;
-    while let Ending::Kept = slot.step(|lock, out| lock.end_dropped(id, &*slot, Moment::now(), out)).ending {
+    while let Ending::Kept = slot.step(|lock, out| lock.end_dropped(id, false, &*slot, Moment::now(), out)).ending {
         assert!(slot.step(|lock, out| lock.start(id, &request, Moment::now(), out)).is_some());
         streak += 1;
     }

@@ -63,9 +63,11 @@ impl<W> Lock<W> {
     }
 
     /// Ends the hold `id`.
-    pub(crate) fn end(&mut self, id: u64, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> Ended {
-        if env.share().is_some() && self.leave_readers(id) {
-            return self.end_joint(env, now, out);
+    ///
+    /// The hold had a body or not: one of several readers that have it may have a guard.
+    pub(crate) fn end(&mut self, id: u64, had_body: bool, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> Ended {
+        if env.share().is_some() && self.leave_readers(id, had_body) {
+            return self.end_joint(had_body, env, now, out);
         }
         if self.try_linger(id, env, now, out) {
             return Ending::Lingers.into();
@@ -109,25 +111,33 @@ impl<W> Lock<W> {
     }
 
     /// Ends the part that one reader had in a hold that others still have.
-    fn end_joint(&mut self, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> Ended {
+    fn end_joint(&mut self, had_body: bool, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> Ended {
         if !self.lease().is_some_and(|lease| lease.has_ended(now)) {
             return Ending::Joint.into();
         }
-        let Some(lease) = self.take_lease() else { return Ending::Joint.into() };
-        // Rule L6: the hold outlived its deadline, so the whole lease ends. Rule 14: it is released when the last body is dropped.
+        let Some(mut lease) = self.take_lease() else { return Ending::Joint.into() };
+        if let Some(hold) = lease.hold.as_mut().filter(|hold| had_body && hold.bodies > 0) {
+            // It is one of those after whose end the lease is released.
+            hold.bodies += 1;
+        }
+        // Rule L6: the hold outlived its deadline, so the whole lease ends. The reader that ends its part now has left already.
         let hold = lease.hold.as_ref().map(ActiveHold::as_ended);
-        // The reader that ends its part now has left already.
-        let users = hold.map_or(0, |hold| hold.users) + 1;
-        let hold = hold.map(|hold| EndedHold { users, ..hold });
-        self.ending.push(EndingToken::of_bodies(lease, users, env));
+        let hold = hold.map(|hold| EndedHold { users: hold.users + 1, ..hold });
         out.wakes = true;
-        Ended { ending: Ending::Lost(None), hold }
+        Ended { ending: Ending::Lost(self.release_after_bodies(lease, LossReason::Deadline, env)), hold }
     }
 
     /// Ends the hold `id`, and keeps its lease for the next task, or for the keeper to release.
-    pub(crate) fn end_dropped(&mut self, id: u64, env: &dyn Env, now: Moment, out: &mut Effects<W>) -> Ended {
-        if env.share().is_some() && self.leave_readers(id) {
-            return self.end_joint(env, now, out);
+    pub(crate) fn end_dropped(
+        &mut self,
+        id: u64,
+        had_body: bool,
+        env: &dyn Env,
+        now: Moment,
+        out: &mut Effects<W>,
+    ) -> Ended {
+        if env.share().is_some() && self.leave_readers(id, had_body) {
+            return self.end_joint(had_body, env, now, out);
         }
         if self.try_linger(id, env, now, out) {
             return Ending::Lingers.into();
@@ -156,7 +166,7 @@ impl<W> Lock<W> {
             return None;
         };
         // Nobody is left who could have the hold together with others.
-        Some((id, self.end_dropped(id, env, env.now(), out)))
+        Some((id, self.end_dropped(id, false, env, env.now(), out)))
     }
 
     /// A hold to which none of the called readers came, or whose task did not come while it was early.
@@ -194,19 +204,31 @@ impl<W> Lock<W> {
             _ => lease.hold.as_ref().map(|hold| EndedHold { reason, ..hold.as_ended() }),
         };
         if hold.is_some() && reason == LossReason::Forced {
-            self.note_forced(&lease.token);
+            self.note_forced(&lease.token, lease.hold.as_ref().map_or(0, ActiveHold::users));
         }
         let turn = hold.is_some().then(|| self.take_turn());
-        let users = lease.hold.as_ref().map_or(0, ActiveHold::users);
-        let body_ends_first = lease.hold.as_ref().is_some_and(|hold| hold.body || reason == LossReason::TooFewServers);
-        let body_ends_first = (body_ends_first && users > 0) || users > 1;
-        let release = (!body_ends_first).then(|| lease.release(env));
-        if body_ends_first {
-            // Rule 14: the lease is released when the body is dropped. Rule 17: until then a new grant for its token is
-            // not a stray.
-            self.ending.push(EndingToken::of_bodies(lease, users, env));
-        }
+        let release = self.release_after_bodies(lease, reason, env);
         Some(Revoked { release, turn, hold })
+    }
+
+    /// The release of a lease whose hold was lost. `None` when bodies end first (rule 14). Then the last of them has it sent.
+    fn release_after_bodies(&mut self, lease: Lease, reason: LossReason, env: &dyn Env) -> Option<Release> {
+        let bodies = lease.hold.as_ref().map_or(0, |hold| match reason {
+            // A minority still has the lock, and a guard is waited for as a body is.
+            LossReason::TooFewServers => hold.users(),
+            _ => hold.bodies,
+        });
+        mutant!(GuardsCountAsBodies => if let Some(hold) = lease.hold.as_ref().filter(|hold| hold.users() > 1) {
+            let users = hold.users();
+            self.ending.push(EndingToken::of_bodies(lease, users, env));
+            return None;
+        });
+        if bodies == 0 {
+            return Some(lease.release(env));
+        }
+        // Rule 17: until then a new grant for its token is not a stray.
+        self.ending.push(EndingToken::of_bodies(lease, bodies, env));
+        None
     }
 
     /// Notes that the lease ends with a release that carries a new ask along. Returns the token of that ask.

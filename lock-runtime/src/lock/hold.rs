@@ -21,7 +21,8 @@ pub(crate) struct ActiveHold {
     pub(crate) path: Path,
     pub(crate) expire: Duration,
     pub(crate) renew: bool,
-    pub(crate) body: bool,
+    /// How many of its users have a body: code that is dropped when the hold is lost.
+    pub(crate) bodies: u32,
     /// The readers that have the hold together. `None` for a hold of one task.
     pub(crate) readers: Option<Box<Readers>>,
     /// How long the lease is kept after the hold.
@@ -60,7 +61,10 @@ impl ActiveHold {
         let mut hold = Self::of_request(id, path, holding, request, now);
         if request.is_part() {
             hold.own = Deadline::new(now, request.expire);
-            (hold.renew, hold.body, hold.terms, hold.kept_until) = (true, false, None, None);
+            (hold.renew, hold.terms, hold.kept_until) = (true, None, None);
+            if hold.readers.is_none() {
+                hold.bodies = 0;
+            }
             hold.note_early(request.early().as_ref());
         }
         hold
@@ -86,7 +90,7 @@ impl ActiveHold {
             path,
             expire,
             renew,
-            body,
+            bodies: u32::from(body),
             linger: request.linger(),
             readers: request.joins_readers().then(|| Box::new(Readers::first(now))),
             terms,
@@ -102,10 +106,10 @@ impl ActiveHold {
 
     /// The same hold as if it had started `now`, by its own `request`.
     pub(crate) fn begin(&mut self, request: &ResolvedRequest, now: Moment) {
-        if self.readers.is_some() {
-            // Readers have it together. It is renewed, and nobody's time began anew.
-            self.body |= request.body;
-        } else if let Some(holding) = self.holding.take() {
+        // Readers have it together. It is renewed, and nobody's time began anew.
+        if self.readers.is_none()
+            && let Some(holding) = self.holding.take()
+        {
             *self = Self::of_request(self.id, self.path, holding, request, now);
         }
     }

@@ -109,7 +109,7 @@ impl<W> Lock<W> {
             && lease.contention.is_none()
             && !lease.has_ended(now)
             && !lease.keeps_out(env)
-            && !forced.contains(&lease.token)
+            && !forced.iter().any(|forced| forced.token == lease.token)
             && has_nobody_behind
             // Whoever waits would not be heard.
             && env.hears()

@@ -88,7 +88,7 @@ impl<W> Lock<W> {
         let lease = self.standing.lease_mut()?;
         let hold = lease.hold.as_mut()?;
         hold.readers.as_mut()?.active += 1;
-        hold.body |= request.body;
+        hold.bodies += u32::from(request.body);
         hold.linger = hold.linger.max(request.linger());
         let is_longer = request.expire > hold.expire;
         if is_longer {
@@ -134,15 +134,16 @@ impl<W> Lock<W> {
     }
 
     /// Takes a reader out of the hold `id`, if others still have that hold. Returns whether they have.
-    pub(super) fn leave_readers(&mut self, id: u64) -> bool {
-        let hold = self.lease_of_mut(id).and_then(|lease| lease.hold.as_mut());
-        let Some(readers) = hold.and_then(|hold| hold.readers.as_deref_mut()) else { return false };
+    pub(super) fn leave_readers(&mut self, id: u64, had_body: bool) -> bool {
+        let Some(hold) = self.lease_of_mut(id).and_then(|lease| lease.hold.as_mut()) else { return false };
+        let Some(readers) = hold.readers.as_deref_mut() else { return false };
         mutant!(FirstReaderEndsHold => return false);
         let others = readers.active.saturating_sub(1);
         if others == 0 && readers.called.is_empty() {
             return false;
         }
         readers.active = others;
+        hold.bodies = hold.bodies.saturating_sub(u32::from(had_body));
         true
     }
 

@@ -22,6 +22,14 @@ pub(crate) enum LockStatus {
     Unknown,
 }
 
+/// Why the last command to the store failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: StoreError,
+    /// Whether the command had less time than a single try has, and that time ran out.
+    pub(crate) is_brief: bool,
+}
+
 /// What has become of the turn of a sibling: another task of this process. A single try does not wait for the lock. While a sibling
 /// holds the lock, the try is told so at once. While the sibling has only asked, the try waits for the outcome, which is its own as
 /// well: one ask answers both (promise 7: a try tries once).
@@ -58,7 +66,7 @@ impl<W> Lock<W> {
     fn outage(&self, silence: Duration, env: &dyn Env) -> Option<LockStatus> {
         mutant!(OutageIsBusy => return None);
         if let Some(failure) = &self.failure {
-            return Some(LockStatus::Unreachable(StoreError::clone(failure)));
+            return Some(LockStatus::Unreachable(failure.error.clone()));
         }
         let unanswered = || self.pending()?.unanswered_since();
         let since = self.unread_since.as_deref().copied().or_else(unanswered)?;
@@ -67,7 +75,7 @@ impl<W> Lock<W> {
     }
 
     /// Notes the failure of the last ask; `None` after a success.
-    pub(crate) fn record_failure(&mut self, failure: Option<StoreError>) {
+    pub(crate) fn record_failure(&mut self, failure: Option<Failure>) {
         self.failure = failure.map(Box::new);
     }
 
@@ -158,9 +166,10 @@ impl<W> Lock<W> {
         }
         match self.status(SILENCE, env) {
             LockStatus::HeldHere => TurnOutcome::Held,
-            LockStatus::HeldElsewhere | LockStatus::Unreachable(_) => TurnOutcome::Refused,
-            LockStatus::Silent(_) | LockStatus::Unknown if self.has_left() => TurnOutcome::Left,
-            LockStatus::Silent(_) | LockStatus::Unknown => TurnOutcome::Open,
+            LockStatus::HeldElsewhere => TurnOutcome::Refused,
+            LockStatus::Unreachable(_) if !self.has_failed_briefly() => TurnOutcome::Refused,
+            _ if self.has_left() => TurnOutcome::Left,
+            _ => TurnOutcome::Open,
         }
     }
 
@@ -174,6 +183,13 @@ impl<W> Lock<W> {
     fn has_held_since(&self, holds: u64) -> bool {
         mutant!(SiblingsHoldForgotten => return false);
         self.counts.holds != holds
+    }
+
+    /// Whether the last command failed only because its task had less time than a single try has: from afar the answer was still on its
+    /// way.
+    fn has_failed_briefly(&self) -> bool {
+        mutant!(BriefFailureIsAnswer => return false);
+        self.failure.as_ref().is_some_and(|failure| failure.is_brief)
     }
 
     /// Whether the sibling is gone, or late: the try has its turn now.

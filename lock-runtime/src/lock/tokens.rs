@@ -10,6 +10,14 @@ use crate::clock::Deadline;
 use crate::protocol::{Answer, Ask, Grant, Pushed};
 use crate::token::Token;
 
+/// A token whose lock was released by force.
+#[derive(Debug)]
+pub(super) struct ForcedHold {
+    pub(super) token: Token,
+    /// How many users of its hold are not gone.
+    users: u32,
+}
+
 /// A token that is being released: either a task waits for the release, or the bodies of a lost hold are not dropped yet.
 #[derive(Debug)]
 pub(super) struct EndingToken {
@@ -248,10 +256,10 @@ impl<W> Lock<W> {
         self.ending.push(EndingToken::of_release(token.clone()));
     }
 
-    /// Notes that one of those who waited for the release of `token` is gone.
+    /// Notes that one of those who waited for the release of `token`, or had a body under it, is gone.
     pub(crate) fn end_use(&mut self, token: &Token) -> ReleaseDone {
+        self.forget_forced(token);
         let Some(place) = self.ending.iter().position(|ending| ending.token == *token) else {
-            self.forget_forced(token);
             return ReleaseDone::Unnoted;
         };
         match self.ending.get_mut(place) {
@@ -261,7 +269,6 @@ impl<W> Lock<W> {
             }
             _ => {
                 let EndingToken { may_be_granted_again, kept_until, .. } = self.ending.swap_remove(place);
-                self.forget_forced(token);
                 ReleaseDone::Done { may_be_granted_again, kept_until }
             }
         }
@@ -287,27 +294,32 @@ impl<W> Lock<W> {
         }
         mutant!(ForcedAfterLoss => if !is_leased { return Some(ForcedToken::Awaited) });
         let mut forced = std::mem::take(&mut self.forced);
-        forced.retain(|earlier| earlier != token && self.use_of(earlier) != Use::None);
-        forced.push(token.clone());
+        forced.retain(|earlier| earlier.token != *token && self.use_of(&earlier.token) != Use::None);
         self.forced = forced;
+        self.note_forced(token, 1);
         Some(if is_leased { ForcedToken::Leased } else { ForcedToken::Awaited })
     }
 
-    /// Takes in an answer that the lock of `token` was released by force.
-    pub(crate) fn note_forced(&mut self, token: &Token) {
-        if !self.was_forced(token) {
-            self.forced.push(token.clone());
+    /// Takes in that the lock of `token`, whose hold has so many `users`, was released by force.
+    pub(crate) fn note_forced(&mut self, token: &Token, users: u32) {
+        match self.forced.iter_mut().find(|forced| forced.token == *token) {
+            Some(forced) => forced.users = users,
+            None => self.forced.push(ForcedHold { token: token.clone(), users }),
         }
     }
 
     /// Whether the lock of `token` was released by force.
     pub(crate) fn was_forced(&self, token: &Token) -> bool {
-        self.forced.contains(token)
+        self.forced.iter().any(|forced| forced.token == *token)
     }
 
-    /// The user of the token's hold is gone. Returns whether the lock was released by force.
+    /// A user of the token's hold is gone. Returns whether the lock was released by force.
     pub(crate) fn forget_forced(&mut self, token: &Token) -> bool {
-        let place = self.forced.iter().position(|forced| forced == token);
-        place.map(|place| self.forced.swap_remove(place)).is_some()
+        let Some(place) = self.forced.iter().position(|forced| forced.token == *token) else { return false };
+        match self.forced.get_mut(place) {
+            Some(forced) if forced.users > 1 => forced.users -= 1,
+            _ => drop(self.forced.swap_remove(place)),
+        }
+        true
     }
 }

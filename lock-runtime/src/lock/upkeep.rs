@@ -304,9 +304,9 @@ impl<W> Lock<W> {
         let trigger = if std::mem::take(&mut lease.upkeep.doubtful) { Trigger::Verify } else { Trigger::Timer };
         if matches!(outcome, Some(Renewed::Until(_))) && trigger == Trigger::Timer {
             // Rule 22: the store still has the lease, and it was asked after the message came.
-            forced.retain(|token| *token != lease.token);
+            forced.retain(|forced| forced.token != lease.token);
         }
-        let is_forced = forced.contains(&lease.token);
+        let is_forced = forced.iter().any(|forced| forced.token == lease.token);
         match outcome {
             Some(Renewed::Until(until)) => {
                 lease.upkeep.failures = 0;

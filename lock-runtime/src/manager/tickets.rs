@@ -131,11 +131,12 @@ impl LockManager {
                 return Err(LockError::setting("ticket", reason));
             }
             let release = Release::withdrawal(ticket.name(), ticket.token(), CLAIM);
-            let unanswered = core.repeat_if_dropped(release);
+            let unanswered = core.repeat_if_unread(release);
             let released = core.store().release_one(unanswered.release(), deadline(&core)).await;
             let released = released.map_err(|error| error.of_lock(ticket.key()))?;
-            unanswered.on_answer();
-            if released.ownership == Ownership::Owned { Ok(()) } else { Err(lost(&ticket)) }
+            // What the keeper has given back for a task that came late was the ticket's as well.
+            let is_given_back = !unanswered.on_answer() || released.ownership == Ownership::Owned;
+            if is_given_back { Ok(()) } else { Err(lost(&ticket)) }
         }
         .boxed()
     }

@@ -19,6 +19,7 @@ use crate::settings::Settings;
 use crate::timing::CLAIM;
 use crate::{LockError, LockGuard, LockManager};
 
+mod tickets;
 mod tries;
 mod waits;
 
@@ -437,4 +438,27 @@ async fn crash_before_the_hold_costs(bug: Option<Mutant>) -> Duration {
 async fn a_process_that_crashes_before_its_hold_begins_costs_others_a_claim() {
     assert!(crash_before_the_hold_costs(None).await < Duration::from_secs(3));
     assert!(crash_before_the_hold_costs(Some(Mutant::ConfirmedBeforeHold)).await > Duration::from_secs(15));
+}
+
+/// A number of 2^53 or more is no number of ours: a double, in which scripts count, misses the next one.
+#[tokio::test(start_paused = true)]
+async fn no_fencing_token_is_drawn_after_a_number_that_scripts_can_t_count_from() {
+    const MOST: u64 = (1 << 53) - 1;
+    for (is_checked, written, drawn) in [(true, MOST - 3, 2), (true, MOST, 0), (true, u64::MAX, 0), (false, MOST, 3)] {
+        let (_time, network) = world();
+        if !is_checked {
+            network.server(|server, _| server.patch("not (first + count <= MOST_FENCE)", "false"));
+        }
+        network.execute(&["SET", "{k:0}:fence", &written.to_string()]);
+        let locks = connect(&network, "p");
+        let mut tokens = Vec::new();
+        for _ in 0..3 {
+            match locks.lock("k", &0).fenced(true).acquire().await {
+                Ok(guard) => tokens.push(guard.fencing_token().map(u64::from)),
+                Err(error) => assert!(error.to_string().contains("fencing token {k:0}:fence"), "{error}"),
+            }
+        }
+        assert_eq!(tokens.len(), drawn, "{written}: {tokens:?}");
+        assert_eq!(tokens.windows(2).any(|two| two[0] >= two[1]), !is_checked, "{tokens:?}");
+    }
 }

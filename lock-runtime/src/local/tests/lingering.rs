@@ -351,7 +351,7 @@ async fn a_task_that_is_refused_a_permit_makes_readers_of_its_process_yield() {
     let turn = readers.ask(Lock::turn).unwrap();
     readers.state.lock().lock.lease_mut().unwrap().contention = None;
     // The thread that ends the hold does not come to look who waits beside.
-    readers.state.lock().lock.end(turn, &**readers, Moment::now(), &mut Effects::default());
+    readers.state.lock().lock.end(turn, false, &**readers, Moment::now(), &mut Effects::default());
     std::mem::forget(reader);
     assert_eq!(locks.stats().lingering, 1);
     permit.on_interruption();

@@ -113,7 +113,7 @@ async fn a_token_is_known_as_being_released_when_its_lease_is_gone() {
         if is_queued {
             slot.state.lock().lock.lease_mut().unwrap().expose();
         }
-        slot.step(|lock, out| lock.end(turn, &*slot, Moment::now(), out));
+        slot.step(|lock, out| lock.end(turn, false, &*slot, Moment::now(), out));
         assert!(!slot.has_lease());
         assert_eq!(slot.leave_to_user(&token), is_queued);
         drop(guard);

@@ -1,10 +1,12 @@
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep};
 
 use crate::clock::Deadline;
 use crate::local::schedule::ScheduleKeys;
+use crate::loss_reason::LossReason;
 use crate::mutants::{Mutant, Seeded};
 use crate::{LockGuard, LockManager, LockRequest};
 
@@ -74,4 +76,41 @@ async fn a_waiter_for_a_permit_is_served_beside_other_queues_of_its_process() {
             assert_eq!(waited.is_some_and(|waited| waited < LONG / 100), bug.is_none(), "{waited:?}");
         }
     }
+}
+
+/// Guards end with their owners, who may keep them: nothing waits for them once their lock was lost, as at a shutdown.
+#[tokio::test(start_paused = true)]
+async fn a_lost_lock_waits_for_the_bodies_of_its_readers_and_for_no_guard() {
+    let connected = || {
+        let locks = LockManager::in_memory();
+        let beside = LockManager::builder().in_memory_with(&locks).unwrap();
+        (locks, beside)
+    };
+    let is_free = async |beside: &LockManager| beside.lock("p", "k").try_acquire().await.unwrap().is_some();
+    let lose = |locks: &LockManager| {
+        let slot = locks.core().table().sharing("p:k").pop().unwrap();
+        locks.core().revoke(&slot, None, LossReason::ShutDown);
+    };
+    for (bug, is_free_beside_guards) in [(None, true), (Some(Mutant::GuardsCountAsBodies), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (locks, beside) = connected();
+        let guards = (read(&locks).await, read(&locks).await);
+        lose(&locks);
+        assert_eq!(is_free(&beside).await, is_free_beside_guards, "{bug:?}");
+        drop(guards);
+    }
+    let (locks, beside) = connected();
+    let guard = read(&locks).await;
+    let mut body = Box::pin(locks.lock("p", "k").read().expire(EXPIRE).run(std::future::pending::<()>()));
+    assert!((&mut body).now_or_never().is_none());
+    lose(&locks);
+    assert!(!is_free(&beside).await, "the body is not dropped yet");
+    drop(body);
+    assert!(is_free(&beside).await, "nobody waits for the guard");
+    drop(guard);
+    let guard = read(&locks).await;
+    locks.lock("p", "k").read().expire(EXPIRE).run(async {}).await.unwrap();
+    lose(&locks);
+    assert!(is_free(&beside).await, "the body has ended before");
+    drop(guard);
 }

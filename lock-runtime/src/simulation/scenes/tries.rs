@@ -48,6 +48,22 @@ async fn a_single_try_has_its_turn_as_soon_as_the_sibling_before_it_is_gone() {
     assert!(begin.elapsed() < Duration::from_millis(20), "{:?}", begin.elapsed());
 }
 
+/// The server has moved away since the connection was made, so 50 ms look like time enough for an answer.
+#[tokio::test(start_paused = true)]
+async fn a_single_try_of_a_free_lock_is_had_though_a_sibling_had_too_little_time() {
+    for (bug, is_had) in [(None, true), (Some(Mutant::BriefFailureIsAnswer), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let locks = connect(&network, "p");
+        locks.lock("k", &0).acquire().await.unwrap().release().await.unwrap();
+        network.move_away(Duration::from_millis(120));
+        let sibling = locks.lock("k", &0).timeout(Duration::from_millis(50)).acquire();
+        let (sibling, tried) = tokio::join!(biased; sibling, async { locks.lock("k", &0).try_acquire().await });
+        assert!(matches!(sibling, Err(LockError::Backend { .. })), "{sibling:?}");
+        assert_eq!(matches!(tried, Ok(Some(_))), is_had, "{bug:?}: {tried:?}");
+    }
+}
+
 /// The table "At a distance" in docs/topologies.md: at 400 ms the default command timeout leaves little more than the answer takes.
 #[tokio::test(start_paused = true)]
 async fn a_single_try_of_a_free_lock_is_had_at_every_distance_with_the_default_settings() {

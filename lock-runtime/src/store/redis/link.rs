@@ -78,7 +78,7 @@ pub(crate) struct Link {
     round_trip: AtomicU64,
     /// The scripts whose text was sent on this connection, a bit for each.
     scripts: AtomicU32,
-    /// Whether `silent_since` may be set. Each reply reads this flag, without the lock.
+    /// Whether `silence` may be set. Each reply reads this flag, without the lock.
     is_silent: AtomicBool,
     is_probing: AtomicBool,
 }
@@ -86,13 +86,21 @@ pub(crate) struct Link {
 /// Whether a lock lives on the server.
 pub(super) type Own = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
+/// No command was answered to who sent it.
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    /// When the first such command was sent since the last answer.
+    since: Moment,
+    /// How many answers had come by then that nobody read.
+    unread: u64,
+}
+
 #[derive(Default)]
 struct State {
     live: Option<Live>,
     /// Who reads the callers' connection.
     reader: Option<Reader>,
-    /// When the first command was sent since the last answer.
-    silent_since: Option<Moment>,
+    silence: Option<Silence>,
     /// Since when attempts to connect fail.
     down_since: Option<Moment>,
     /// When the last connection was given up for its silence.
@@ -260,7 +268,7 @@ impl Link {
             if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
                 return;
             }
-            state.down_since = state.silent_since.take();
+            state.down_since = state.silence.take().map(|silence| silence.since);
             state.given_up = state.down_since.map(|_| Moment::now());
             state.broke.get_or_insert_with(Moment::now);
             state.live.take()

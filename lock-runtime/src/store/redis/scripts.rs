@@ -20,29 +20,29 @@ macro_rules! script {
     };
 }
 
-pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "bc6489486758d27ab8e50a0b7724212c006bc97e");
+pub(super) static ASK: LazyLock<Script> = script!(0, "ask.lua", "979bac47a3006b80d6f257f7d36169fab08dcc3d");
 pub(super) static FREE: LazyLock<Script> = script!(1, "free.lua", "68c3231994c85ba71c36322bb940689a4a32a11e");
-pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "b6d0e9209f7fda5017d17d6c1ca887de55478add");
+pub(super) static RELEASE: LazyLock<Script> = script!(2, "release.lua", "93ec02a4faf732a26e5823ad0904ae51d264324b");
 pub(super) static RENEW: LazyLock<Script> = script!(3, "renew.lua", "92de722b40f7aaeb8d2805f24b91ce7c2a595cff");
-pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "15fdbf7e11660245e43c8cdb62a89d4445b3977d");
-pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "11e5389bee21fe1f00b05336487b7f60a61a8269");
+pub(super) static DRAW: LazyLock<Script> = script!(4, "draw.lua", "c98f1e0c278ff8b3f8a6ea0803d88647f6b3f0f4");
+pub(super) static RAISE: LazyLock<Script> = script!(5, "raise.lua", "2a994930be28c744c650299b1504532259244427");
 pub(super) static DENIED: LazyLock<Script> = script!(6, "denied.lua", "2898aa7ce6b1c975881ecae7b2afc0847e535c7d");
-pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "7af02ba9d7e152641b2f4b43aa5297780fee7aa7");
-pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "5a58ffc5c89b877fce6eb49a14eccc60859693ab");
+pub(super) static INSPECT: LazyLock<Script> = script!(7, "inspect.lua", "698fb0b80e1491cefdca8b092ff52f3c8ce9720d");
+pub(super) static FORCE: LazyLock<Script> = script!(8, "force.lua", "98706af64f95d02df00e538e1cdf6919ba6a5846");
 pub(super) static SHARED_ASK: LazyLock<Script> =
-    script!(9, "shared_ask.lua", "a9d4942f53752490a0c90bcff2431f36164875e0");
+    script!(9, "shared_ask.lua", "d23093e8c4c686aefa9110fa7af89b700e8d7ea3");
 pub(super) static SHARED_RELEASE: LazyLock<Script> =
-    script!(10, "shared_release.lua", "39e9e4062c15f9cb7b4cf2b5304906d5d65d439c");
+    script!(10, "shared_release.lua", "17d3956e8a8356d89d72abbdb7aaa134e8f2be73");
 pub(super) static SHARED_RENEW: LazyLock<Script> =
-    script!(11, "shared_renew.lua", "33678f05e3fb2ccd7370dd4e9c7595dc93a0f3b8");
+    script!(11, "shared_renew.lua", "dacdbfa40f46c0d916c09d8c3fe3749de183beeb");
 pub(super) static SHARED_DRAW: LazyLock<Script> =
-    script!(12, "shared_draw.lua", "094d7b48d8a2898be3bed38ad01967bbfeb6f948");
+    script!(12, "shared_draw.lua", "c2af0e3c275feb02b3e9ef829c38e7a27c4ab32a");
 
-pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "0454d1001c86a93e7791d137daf31d4ef5cf4503");
+pub(super) static REST: LazyLock<Script> = script!(13, "rest.lua", "7fb21e3887e35c6bdbb252b7b983dd0ac824d949");
 
-pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "c6d92d0351aaca926482fb070b393816d4108251");
-pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "df528ca97730c1326dbe9838b7b9836d04981539");
-pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "08fe0b4b4d6575be8b619fa6c35ba43127ea1e66");
+pub(super) static TICKET: LazyLock<Script> = script!(14, "ticket.lua", "3fb490c283c6f08ca6490abdb5f4d1b7b959f44c");
+pub(super) static ADOPT: LazyLock<Script> = script!(15, "adopt.lua", "0bb17bbbde6b5d8c397e328bbf6fb09ec9f753c3");
+pub(super) static REPLACE: LazyLock<Script> = script!(16, "replace.lua", "180cb3f884fcb40a4ea06dceb7505a6fa15063df");
 
 impl Script {
     fn new(number: u32, file: &str, digest: &'static str) -> Self {

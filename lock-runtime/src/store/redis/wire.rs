@@ -126,6 +126,11 @@ impl Wire {
         Self(Arc::new(Handle(shared)))
     }
 
+    /// How many replies have come that nobody waited for any more.
+    pub(crate) fn unread_replies(&self) -> u64 {
+        self.0.0.lock().places.unread()
+    }
+
     /// Sends a command, and waits for its reply. An error reply is a value.
     pub(crate) async fn send(&self, command: &Cmd) -> RedisResult<Value> {
         self.send_written(|output| command.write_packed_command(output)).await

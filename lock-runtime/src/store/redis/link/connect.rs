@@ -178,7 +178,7 @@ impl Link {
                 state.failed = None;
                 state.is_failure_told = false;
                 let away = state.broke.take().map(Moment::elapsed);
-                state.silent_since = None;
+                state.silence = None;
                 state.down_since = None;
                 state.clock = Some(anchor);
                 state.drifting.on_new_connection();

@@ -17,8 +17,10 @@ impl Link {
     pub(in super::super) fn outage(&self) -> Option<(Duration, CallError)> {
         let state = self.state.lock();
         let now = Moment::now();
-        if state.live.is_some() {
-            let silent = now.since(state.silent_since?);
+        if let Some(live) = &state.live {
+            // Of a server that is far away, or slow, answers come when nobody waits for them any more.
+            let silence = state.silence.filter(|silence| silence.unread == live.wire.unread_replies())?;
+            let silent = now.since(silence.since);
             // After that time the next command decides whether the connection is still good.
             return (silent < FRESH + self.command_timeout * 2).then_some((silent, CallError::Silent(silent)));
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::Link;
+use super::{Link, Silence};
 use crate::clock::{Deadline, Moment};
 use crate::observe;
 
@@ -12,7 +12,7 @@ impl Link {
     pub(super) fn on_reply(&self) {
         if self.is_silent.load(Ordering::Relaxed) {
             self.is_silent.store(false, Ordering::Relaxed);
-            if self.state.lock().silent_since.take().is_some() {
+            if self.state.lock().silence.take().is_some() {
                 observe::answers_again(&self.server);
             }
         }
@@ -22,11 +22,10 @@ impl Link {
     /// server is not flooded with new connections, and a dead connection is replaced soon.
     pub(super) fn on_silence(&self, generation: u64, sent: Moment, limit: Duration) {
         let mut state = self.state.lock();
-        if state.live.as_ref().is_none_or(|live| live.made.generation != generation) {
-            return;
-        }
-        let is_news = state.silent_since.is_none();
-        let since = *state.silent_since.get_or_insert(sent);
+        let Some(live) = state.live.as_ref().filter(|live| live.made.generation == generation) else { return };
+        let unread = live.wire.unread_replies();
+        let is_news = state.silence.is_none();
+        let Silence { since, .. } = *state.silence.get_or_insert(Silence { since: sent, unread });
         self.is_silent.store(true, Ordering::Relaxed);
         drop(state);
         if is_news {

@@ -13,6 +13,7 @@ local NEAR = 16 -- so many waiters at the head of the queue repeat their asks ev
 local PAUSE = 8000 -- for so many ms the others pause before they repeat theirs
 local YOUNG = 800000 -- in µs; who came later than this has not repeated its ask yet
 local FENCE_TTL = 172800000 -- two days: outlives any sane step back of the server's clock
+local MOST_FENCE = 9007199254740991 -- 2^53 - 1: beyond it a double misses numbers, and two draws would be equal
 
 -- Server time in microseconds, read at most once; exact in a double until the year 2255. It is not before the start of the
 -- script and not after the current time: on 7.0 time passes within a script, and newer servers show the time of its start.
@@ -236,9 +237,12 @@ local function hand_off(lock, queue, caller)
 end
 
 -- Draws `count` fencing tokens in a row: greater than all numbers drawn before, and at least the server's time (rule 8).
--- Returns the first of them.
+-- Returns the first of them. Raises an error when another client has written a number after which none can be drawn.
 local function draw(fence, count)
   local first = math.max((tonumber(redis.call('GET', fence)) or 0) + 1, now())
+  if not (first + count <= MOST_FENCE) then
+    error({ err = 'ERR another client has written the fencing token ' .. fence .. ', after which none can be drawn' })
+  end
   redis.call('SET', fence, number(first + count - 1), 'PX', FENCE_TTL)
   return first
 end

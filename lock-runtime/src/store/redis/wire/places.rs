@@ -14,6 +14,8 @@ pub(super) struct Places {
     all: Slab<Place>,
     /// What the next replies are for. A server replies in the order of the commands.
     order: VecDeque<Next>,
+    /// How many replies came for places that nobody had any more.
+    unread: u64,
 }
 
 /// What becomes of the replies to the commands that one task sent together.
@@ -79,6 +81,11 @@ impl Places {
         self.order.len()
     }
 
+    /// How many replies came for places that nobody had any more.
+    pub(super) fn unread(&self) -> u64 {
+        self.unread
+    }
+
     /// Takes a place for the replies to commands that have so many bytes.
     pub(super) fn take(&mut self, want: Want, bytes: usize) -> usize {
         let place = self.take_for_later(want);
@@ -142,6 +149,7 @@ impl Places {
                 Value::Array(std::mem::take(got))
             }
             Place::Left(count) => {
+                self.unread += 1;
                 *count -= 1;
                 let is_last = *count == 0;
                 if is_last {
@@ -150,6 +158,7 @@ impl Places {
                 return is_last;
             }
             Place::Unread(_) => {
+                self.unread += 1;
                 self.all.remove(number);
                 return true;
             }

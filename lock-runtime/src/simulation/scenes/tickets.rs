@@ -1,0 +1,71 @@
+//! Tickets whose tasks are polled once, and not again for long. The connection breaks before the command arrives.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::time::sleep;
+
+use super::world;
+use crate::mutants::{Mutant, Seeded};
+use crate::simulation::process::connect;
+use crate::{LockError, LockManager};
+
+const KEPT: Duration = Duration::from_secs(60);
+/// Longer than a task that comes late may keep others out.
+const LATE: Duration = Duration::from_millis(1000);
+
+async fn is_free(locks: &LockManager) -> bool {
+    locks.lock("k", &0).try_acquire().await.unwrap().is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_given_away_by_a_late_task_is_free_soon() {
+    for (bug, is_soon) in [(None, true), (Some(Mutant::OnlyReleasesWatched), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
+        let guard = locks.lock("k", &0).acquire().await.unwrap();
+        network.cut(Some("p"));
+        let mut giving = Box::pin(guard.into_ticket(KEPT));
+        assert!((&mut giving).now_or_never().is_none());
+        sleep(LATE).await;
+        assert_eq!(is_free(&others).await, is_soon, "{bug:?}");
+        assert!(giving.await.is_err() || !is_soon, "{bug:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_that_is_given_back_by_a_late_task_is_given_back_soon() {
+    for (bug, is_soon) in [(None, true), (Some(Mutant::OnlyReleasesWatched), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let (locks, others) = (connect(&network, "p"), connect(&network, "q"));
+        let ticket = locks.lock("k", &0).acquire().await.unwrap().into_ticket(KEPT).await.unwrap();
+        network.cut(Some("p"));
+        let mut releasing = Box::pin(locks.release_ticket(ticket));
+        assert!((&mut releasing).now_or_never().is_none());
+        sleep(LATE).await;
+        assert_eq!(is_free(&others).await, is_soon, "{bug:?}");
+        // It may be told that the server did not answer in its time.
+        drop(releasing.await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_adopter_that_did_not_reach_the_store_is_not_told_that_the_ticket_is_over() {
+    for (bug, is_told) in [(None, true), (Some(Mutant::LateAdoptionIsLost), false)] {
+        let _seeded = Seeded::begin(bug);
+        let (_time, network) = world();
+        let locks = connect(&network, "p");
+        let ticket = locks.lock("k", &0).acquire().await.unwrap().into_ticket(KEPT).await.unwrap();
+        network.cut(Some("p"));
+        let mut adopting = Box::pin(locks.adopt(ticket.clone()));
+        assert!((&mut adopting).now_or_never().is_none());
+        sleep(LATE).await;
+        let adopted = adopting.await;
+        assert_eq!(matches!(adopted, Err(LockError::Backend { .. })), is_told, "{bug:?}: {adopted:?}");
+        assert!(locks.adopt(ticket).await.is_ok());
+    }
+}
