@@ -8,7 +8,7 @@ use clap_complete::Shell;
 
 /// The locks of `#[cache_lock]` from the command line.
 ///
-/// NAME is a lock's name as it stands in Redis: `prefix:key`, with a namespace in front where there is one. The blanks,
+/// NAME is a lock's name as it stands in Redis: `prefix:key`, with a namespace in front where there is one. The
 /// colons and braces of a key are percent-escaped in it.
 #[derive(Debug, Parser)]
 #[command(name = "lockctl", version, after_help = EXIT_CODES)]

@@ -85,7 +85,7 @@ impl Builder {
 
     /// A client of the `redis` crate. The manager uses its address and its credentials, and makes connections of its own. The
     /// certificates of such a client can't be read: [`connect`](Self::connect) refuses a client that has any, unless
-    /// [`tls`](Self::tls) gives them.
+    /// `tls` gives them (a method of the feature of that name).
     ///
     /// The last call of `url`, `client` and `quorum` counts.
     ///

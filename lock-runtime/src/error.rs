@@ -20,13 +20,13 @@ pub(crate) use text::within;
 ///
 /// fn status(error: &LockError) -> u16 {
 ///     match error {
-///         LockError::Timeout { .. } => 409,        // Busy: the user may try again.
-///         LockError::TooManyWaiters { .. } => 429, // Overloaded: shed the load.
-///         LockError::Lost { .. } => 500,           // The work may be half done: look at it.
-///         _ => 503,                                // Redis, or a mistake in the settings.
+///         LockError::Timeout { .. } => 409,               // Busy: the user may try again.
+///         LockError::Lost { forced: true, .. } => 409,    // Somebody took it, as with `on_busy = "replace"`.
+///         LockError::Backend { .. } => 503,               // Redis can't be asked.
+///         _ => 500,                                       // `kind` has all of them.
 ///     }
 /// }
-/// # assert_eq!(status(&LockError::NotInstalled), 503);
+/// # assert_eq!(status(&LockError::NotInstalled), 500);
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -69,7 +69,8 @@ pub enum LockError {
     Lost {
         /// The lock's name in Redis.
         key: String,
-        /// Whether the body ran to its end (`true`) or was dropped before (`false`).
+        /// Whether the body ran to its end (`true`) or was dropped before (`false`). What a body returned that ran to its end is
+        /// dropped: it was partly unprotected.
         completed: bool,
         /// Whether somebody took the lock away, as far as this process was told: by
         /// [`force_release`](crate::LockManager::force_release), or with [`OnBusy::Replace`](crate::OnBusy::Replace).
@@ -77,6 +78,9 @@ pub enum LockError {
         /// The longest hold that the request allowed, if the lock was lost because that time was over
         /// ([`LockRequest::max_hold`](crate::LockRequest::max_hold)).
         max_hold: Option<Duration>,
+        /// Whether it was a ticket that gives no lock any more, and nothing ran under it here
+        /// ([`adopt`](crate::LockManager::adopt), [`release_ticket`](crate::LockManager::release_ticket)).
+        ticket: bool,
     },
 
     /// There is no manager. Call [`LockManager::install`](crate::LockManager::install) at start-up, or run this inside
@@ -247,7 +251,8 @@ impl LockError {
     }
 
     /// After how much time the lock is free if its holder has crashed, where the store told: the rest of the holder's lease. A holder
-    /// that lives may release the lock sooner, or renew its lease. So another try makes sense sooner, too.
+    /// that lives may release the lock sooner, or renew its lease. So another try makes sense sooner, too. Of a lock that rests for its
+    /// `at_least` it is the time until the next run may begin.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -336,7 +341,8 @@ mod tests {
             assert!(cause.is::<std::io::Error>(), "{error}");
             assert_eq!((error.kind(), error.key()), (ErrorKind::Unavailable, key));
         }
-        let lost = LockError::Lost { key: "p:k".to_owned(), completed: true, forced: false, max_hold: None };
+        let lost =
+            LockError::Lost { key: "p:k".to_owned(), completed: true, forced: false, max_hold: None, ticket: false };
         assert_eq!((lost.kind(), lost.key(), lost.source().is_none()), (ErrorKind::Lost, Some("p:k"), true));
         assert_eq!((LockError::NotInstalled.kind(), LockError::NotInstalled.key()), (ErrorKind::Misuse, None));
     }

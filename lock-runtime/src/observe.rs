@@ -107,6 +107,17 @@ pub(crate) fn lost(key: &str, reason: LossReason, held: Duration, left_out: u64)
     tracing::warn!(target: "lock_runtime", key, reason, held_ms = millis(held), left_out, "lock lost");
 }
 
+/// A newer call has the lock, as both calls asked for.
+pub(crate) fn replaced(key: &str, held: Duration, left_out: u64) {
+    tracing::info!(
+        target: "lock_runtime",
+        key,
+        held_ms = millis(held),
+        left_out,
+        "replaced, as is usual: a newer call has the lock"
+    );
+}
+
 /// A hold lasts for longer than the user finds usual.
 pub(crate) fn held_long(key: &str, held: Duration, left_out: u64) {
     tracing::warn!(
@@ -160,8 +171,13 @@ pub(crate) fn unreachable(server: &str, problem: &dyn Display) {
 
 /// A connection that broke was made again, after the time `away`.
 pub(crate) fn connected_again(server: &str, label: &str, of_callers: bool, away: Duration) {
-    let connection = if of_callers { "callers" } else { "keeper" };
+    let connection = connection(of_callers);
     tracing::info!(target: "lock_runtime", server, label, connection, away_ms = millis(away), "connected again");
+}
+
+/// Which of a manager's two connections to a server it is.
+fn connection(of_callers: bool) -> &'static str {
+    if of_callers { "callers" } else { "keeper" }
 }
 
 /// A command went unanswered on a connection that had answered before.
@@ -188,8 +204,9 @@ pub(crate) fn drifts(server: &str, allowed_ppm: u32, measured_ppm: u128, within:
 }
 
 /// A connection was given up.
-pub(crate) fn disconnected(server: &str) {
-    tracing::warn!(target: "lock_runtime", server, "connection lost; connecting anew");
+pub(crate) fn disconnected(server: &str, of_callers: bool) {
+    let connection = connection(of_callers);
+    tracing::warn!(target: "lock_runtime", server, connection, "connection lost; connecting anew");
 }
 
 /// A grant arrived for an ask that was given up. The lock is released.

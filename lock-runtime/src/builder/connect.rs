@@ -70,7 +70,7 @@ impl LockManager {
     }
 
     /// Connects with the address and the credentials of a client of the `redis` crate. Certificates of its own can't be read from
-    /// such a client: see [`Builder::tls`].
+    /// such a client: see `Builder::tls` (feature `tls`).
     ///
     /// ```no_run
     /// # use lock_runtime::LockManager;

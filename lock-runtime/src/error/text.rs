@@ -21,7 +21,14 @@ impl fmt::Display for LockError {
                 "lock `{key}`: {limit} tasks wait already, and no more may; turn some away earlier, or raise the manager's \
                  `max_waiters` or `max_waiters_per_key`"
             ),
-            Self::Lost { key, completed, forced, max_hold } => {
+            Self::Lost { key, ticket: true, forced: true, .. } => {
+                write!(f, "lock `{key}` was released by force while it waited for its adopter")
+            }
+            Self::Lost { key, ticket: true, .. } => write!(
+                f,
+                "the ticket of lock `{key}` is over: its time has passed, or the lock was adopted, given back or taken by force"
+            ),
+            Self::Lost { key, completed, forced, max_hold, ticket: false } => {
                 let how = match (forced, max_hold, completed) {
                     (true, ..) => "released by force".to_owned(),
                     (false, Some(max_hold), _) => format!("held for its `max_hold` of {max_hold:?}"),
@@ -72,12 +79,21 @@ impl fmt::Display for LockError {
 
 /// Nothing for a single try, which does not wait.
 fn waited_for(waited: Duration) -> String {
-    if waited.is_zero() { String::new() } else { format!(": not obtained within {waited:?}") }
+    if waited.is_zero() { String::new() } else { format!(": not obtained within {:?}", rounded(waited)) }
 }
 
 /// How long something was waited for. A task that came too late has no time left.
 pub(crate) fn within(limit: Duration) -> String {
-    if limit.is_zero() { "in the time that was left".to_owned() } else { format!("within {limit:?}") }
+    if limit.is_zero() { "in the time that was left".to_owned() } else { format!("within {:?}", rounded(limit)) }
+}
+
+/// Whole milliseconds, where there are any: nobody reads the rest.
+fn rounded(span: Duration) -> Duration {
+    if span < Duration::from_millis(1) {
+        span
+    } else {
+        span.saturating_sub(Duration::from_nanos(u64::from(span.subsec_nanos() % 1_000_000)))
+    }
 }
 
 fn held_by(holder: Option<&str>) -> String {
@@ -107,5 +123,7 @@ mod tests {
         assert_eq!(busy(20, Some("a")), "lock `p:k` is busy: not obtained within 20ms (held by a)");
         assert_eq!(within(Duration::ZERO), "in the time that was left");
         assert_eq!(within(Duration::from_millis(80)), "within 80ms");
+        assert_eq!(within(Duration::from_nanos(2_003_826_824)), "within 2.003s");
+        assert_eq!(within(Duration::from_nanos(11_500)), "within 11.5µs");
     }
 }

@@ -64,7 +64,7 @@ fn withdrawn(answer: Result<TicketAnswer, StoreError>) -> Result<TicketAnswer, S
 }
 
 fn lost(request: &ResolvedRequest, forced: bool) -> LockError {
-    LockError::Lost { key: request.key.to_string(), completed: false, forced, max_hold: None }
+    LockError::Lost { key: request.key.to_string(), completed: false, forced, max_hold: None, ticket: true }
 }
 
 /// The token of a task that adopts a lock. Dropping it withdraws what the store may have granted to the token.

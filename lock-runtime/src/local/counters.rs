@@ -8,6 +8,7 @@ use super::repeat_limit::Warning;
 use super::slot::{Lock, Slot};
 use crate::LockError;
 use crate::lock::{EndedHold, IfBusy, ResolvedRequest};
+use crate::loss_reason::LossReason;
 use crate::observe::{self, TimedOut, metrics};
 use crate::stats::LockStats;
 use crate::store::Events;
@@ -86,6 +87,12 @@ impl Core {
 
     /// Notes that a hold was lost.
     pub(super) fn note_loss(&self, key: &str, hold: EndedHold) {
+        if hold.is_replaceable && hold.reason == LossReason::Forced {
+            if let Some(left_out) = self.repeat_limit.admit(Warning::Replaced, key) {
+                observe::replaced(key, hold.since.elapsed(), left_out);
+            }
+            return;
+        }
         self.counters.lost.fetch_add(hold.users.into(), Ordering::Relaxed);
         metrics::lost(hold.prefix.of(key), hold.users.into());
         if let Some(left_out) = self.repeat_limit.admit(Warning::Lost, key) {

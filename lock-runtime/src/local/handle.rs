@@ -194,7 +194,7 @@ impl HoldHandle {
     }
 
     fn lost_as(&self, completed: bool, forced: bool) -> LockError {
-        LockError::Lost { key: self.key().to_owned(), completed, forced, max_hold: self.spent() }
+        LockError::Lost { key: self.key().to_owned(), completed, forced, max_hold: self.spent(), ticket: false }
     }
 
     /// The store says at the end of the hold that the hold was lost before. Returns the error, and how the hold was lost.

@@ -16,6 +16,7 @@ const MOST: usize = 128;
 pub(crate) enum Warning {
     TimedOut,
     Lost,
+    Replaced,
     HeldLong,
     Refused,
 }

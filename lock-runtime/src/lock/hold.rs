@@ -21,6 +21,8 @@ pub(crate) struct ActiveHold {
     pub(crate) path: Path,
     pub(crate) expire: Duration,
     pub(crate) renew: bool,
+    /// Whether the next call is to replace it, as it replaced the one before.
+    pub(crate) is_replaceable: bool,
     /// How many of its users have a body: code that is dropped when the hold is lost.
     pub(crate) bodies: u32,
     /// The readers that have the hold together. `None` for a hold of one task.
@@ -53,6 +55,8 @@ pub(crate) struct EndedHold {
     pub(crate) users: u32,
     /// Why it was lost, if its deadline passed.
     pub(crate) reason: LossReason,
+    /// Whether it was to be replaced by the next call: then to be forced is no loss.
+    pub(crate) is_replaceable: bool,
 }
 
 impl ActiveHold {
@@ -91,6 +95,7 @@ impl ActiveHold {
             expire,
             renew,
             bodies: u32::from(body),
+            is_replaceable: request.replaces(),
             linger: request.linger(),
             readers: request.joins_readers().then(|| Box::new(Readers::first(now))),
             terms,
@@ -115,7 +120,13 @@ impl ActiveHold {
     }
 
     pub(crate) fn as_ended(&self) -> EndedHold {
-        EndedHold { since: self.since, prefix: self.prefix, users: self.users(), reason: LossReason::Deadline }
+        EndedHold {
+            since: self.since,
+            prefix: self.prefix,
+            users: self.users(),
+            reason: LossReason::Deadline,
+            is_replaceable: self.is_replaceable,
+        }
     }
 
     /// How many tasks have the hold.

@@ -143,5 +143,5 @@ impl LockManager {
 }
 
 fn lost(ticket: &LockTicket) -> LockError {
-    LockError::Lost { key: ticket.key().to_owned(), completed: false, forced: false, max_hold: None }
+    LockError::Lost { key: ticket.key().to_owned(), completed: false, forced: false, max_hold: None, ticket: true }
 }

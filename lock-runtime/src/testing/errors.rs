@@ -53,7 +53,7 @@ pub fn busy(key: &str, frees_in: Duration, holder: Option<&str>) -> LockError {
 /// ```
 #[must_use]
 pub fn forced(key: &str, completed: bool) -> LockError {
-    LockError::Lost { key: key.to_owned(), completed, forced: true, max_hold: None }
+    LockError::Lost { key: key.to_owned(), completed, forced: true, max_hold: None, ticket: false }
 }
 
 /// [`LockError::Connect`]: the connection to `server` failed for the reason in `problem`.
@@ -86,7 +86,7 @@ pub fn invalid_key(key: &str, reason: &str) -> LockError {
 /// ```
 #[must_use]
 pub fn lost(key: &str, completed: bool) -> LockError {
-    LockError::Lost { key: key.to_owned(), completed, forced: false, max_hold: None }
+    LockError::Lost { key: key.to_owned(), completed, forced: false, max_hold: None, ticket: false }
 }
 
 /// [`LockError::Backend`]: Redis could not be asked, or could not do it, for the reason in `problem`.

@@ -273,7 +273,7 @@ impl Link {
             state.broke.get_or_insert_with(Moment::now);
             state.live.take()
         };
-        observe::disconnected(&self.server);
+        observe::disconnected(&self.server, self.is_of_callers());
         self.interrupted();
         drop(dropped);
     }
