@@ -32,7 +32,7 @@ impl Hold {
             return Err(lost);
         };
         let deadline = StandIn::answered_by(turn.slot(), now);
-        let mut pending = PendingGift::begin(turn.slot(), release, kept_for, now);
+        let mut pending = PendingGift::begin(turn.slot(), &release, kept_for, now);
         drop(turn);
         let given = handle.core().store().give(&pending.giving, deadline).await;
         match given.map_err(|error| error.of_lock(handle.key()))? {
@@ -71,7 +71,7 @@ struct PendingGift {
 }
 
 impl PendingGift {
-    fn begin(slot: &Arc<Slot>, release: Release, kept_for: Duration, now: Moment) -> Self {
+    fn begin(slot: &Arc<Slot>, release: &Release, kept_for: Duration, now: Moment) -> Self {
         let Release { key, token, share, .. } = release.clone();
         let ticket = slot.core.new_ticket(share);
         let giving = Giving { key, token, share, ticket, kept_for };

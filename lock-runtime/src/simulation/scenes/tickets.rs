@@ -14,7 +14,7 @@ use crate::{LockError, LockManager};
 
 const KEPT: Duration = Duration::from_secs(60);
 /// Longer than a task that comes late may keep others out.
-const LATE: Duration = Duration::from_millis(1000);
+const LATE: Duration = Duration::from_secs(1);
 
 async fn is_free(locks: &LockManager) -> bool {
     locks.lock("k", &0).try_acquire().await.unwrap().is_some()
