@@ -173,6 +173,11 @@ pub(crate) trait Store {
         None
     }
 
+    /// For how long nothing has come from the server of `key`, though commands are on their way.
+    fn silent_for(&self, _key: &str) -> Option<Duration> {
+        None
+    }
+
     /// The error for a store that has not answered about `key` for this long.
     fn unanswered(&self, _key: &str, since: Duration) -> StoreError {
         StoreError::later(BackendError::new(format!("no answer from the server {}", within(since))))

@@ -24,9 +24,6 @@ use crate::protocol::{Answer, Ask, Pushed, Reach, Release, Renewal, Renewed, Sto
 use crate::share::{Share, SharedLeases};
 use crate::token::Token;
 
-mod env;
-mod passing;
-
 /// Calls a task that waits: it gets the turn, or what the hold of readers has for it.
 pub(super) type Call = oneshot::Sender<Turn>;
 pub(super) type Lock = lock::Lock<Call>;
@@ -172,7 +169,7 @@ impl Slot {
         self.step(|lock, out| lock.revoke(token, reason, self.env(), out))
     }
 
-    fn env(&self) -> &dyn Env {
+    pub(super) fn env(&self) -> &dyn Env {
         self
     }
 }

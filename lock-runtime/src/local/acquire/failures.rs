@@ -80,8 +80,8 @@ fn unread_answer(core: &Core, request: &ResolvedRequest, attempt: &Attempt) -> O
 /// and the last of them has only begun.
 fn silent_server(core: &Core, request: &ResolvedRequest, attempt: &Attempt, silence: Duration) -> Option<StoreError> {
     mutant!(EarlierSilenceForgotten => return None);
-    let (silent_for, error) = core.store().outage(&request.key).filter(|_| attempt.waited)?;
-    (silent_for >= silence).then_some(error)
+    let silent_for = core.store().silent_for(&request.key).filter(|_| attempt.waited)?;
+    (silent_for >= silence).then(|| core.store().unanswered(&request.key, silent_for))
 }
 
 /// Whether a task could not send its own command, and came so late to that failure that it says nothing of the store.

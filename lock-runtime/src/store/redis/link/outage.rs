@@ -17,10 +17,8 @@ impl Link {
     pub(in super::super) fn outage(&self) -> Option<(Duration, CallError)> {
         let state = self.state.lock();
         let now = Moment::now();
-        if let Some(live) = &state.live {
-            // Of a server that is far away, or slow, answers come when nobody waits for them any more.
-            let silence = state.silence.filter(|silence| silence.unread == live.wire.unread_replies())?;
-            let silent = now.since(silence.since);
+        if state.live.is_some() {
+            let silent = now.since(state.silence?.since);
             // After that time the next command decides whether the connection is still good.
             return (silent < FRESH + self.command_timeout * 2).then_some((silent, CallError::Silent(silent)));
         }
@@ -35,6 +33,15 @@ impl Link {
         }
         let oldest = state.attempts.first().map(|attempt| attempt.age(now))?;
         (oldest >= self.command_timeout).then_some((away, CallError::NoConnection(oldest)))
+    }
+
+    /// For how long nothing at all has come on the connection, though commands are on their way. From a server that is far away, or slow,
+    /// answers come when nobody waits for them any more.
+    pub(in super::super) fn silent_for(&self) -> Option<Duration> {
+        let state = self.state.lock();
+        let live = state.live.as_ref()?;
+        let silence = state.silence.filter(|silence| silence.unread == live.wire.unread_replies())?;
+        Some(silence.since.elapsed())
     }
 
     /// Begins to find out whether the server is back, and waits for nothing: connects again when there is no connection, and

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Call, Lock, Slot, Waiter};
-use crate::local::permits::PermitQueue;
-use crate::local::turn::Turn;
+use super::permits::PermitQueue;
+use super::slot::{Call, Lock, Slot, Waiter};
+use super::turn::Turn;
 use crate::lock::{Passed, PassedBy};
 
 impl Slot {
-    pub(in crate::local) fn leave(&self, id: u64) {
+    pub(super) fn leave(&self, id: u64) {
         mutant!(DeadTurnNotPassed => return);
         if let Some(permits) = self.permits.as_ref().filter(|_| PermitQueue::has_made(id)) {
             permits.remove(id);
@@ -19,7 +19,7 @@ impl Slot {
     }
 
     /// Passes the turn `id` on, and releases or withdraws what no task needs any more.
-    pub(in crate::local) fn pass_on(self: &Arc<Self>, id: u64) {
+    pub(super) fn pass_on(self: &Arc<Self>, id: u64) {
         let passed = self.step(|lock, _| self.pass(lock, id, PassedBy::Task));
         self.on_passed(passed, PassedBy::Task);
     }
