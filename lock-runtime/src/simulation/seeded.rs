@@ -423,7 +423,7 @@ pub(super) const ALL: &[Seeded] = &[
         )),
     ),
     seen_in(
-        3555,
+        8939,
         in_a_cluster(code("a process waits where the master can't reach it", Mutant::WaitsUnreachable, PASSES_ON)),
     ),
 ];
