@@ -366,7 +366,8 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`Lost`](LockError::Lost) when the hold was lost before. [`Backend`](LockError::Backend) when Redis did not
+    /// [`Lost`](LockError::Lost) when the hold was lost before, or when this call was not polled for about half a second after Redis had
+    /// answered: then the lock was given back. [`Backend`](LockError::Backend) when Redis did not
     /// answer, or refused; then the release is repeated in the background, at least once a second, until it succeeds or
     /// the lease is over. [`InvalidSetting`](LockError::InvalidSetting) outside of a tokio runtime with timers; the lock is released
     /// all the same.

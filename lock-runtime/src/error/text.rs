@@ -126,4 +126,14 @@ mod tests {
         assert_eq!(within(Duration::from_nanos(2_003_826_824)), "within 2.003s");
         assert_eq!(within(Duration::from_nanos(11_500)), "within 11.5µs");
     }
+
+    #[test]
+    fn of_a_ticket_that_is_over_nothing_ran() {
+        let lost = |ticket, forced| {
+            LockError::Lost { key: "p:k".to_owned(), completed: false, forced, max_hold: None, ticket }.to_string()
+        };
+        assert_eq!(lost(false, false), "lock `p:k` was lost; what ran under it was stopped");
+        assert!(lost(true, false).starts_with("the ticket of lock `p:k` is over"));
+        assert_eq!(lost(true, true), "lock `p:k` was released by force while it waited for its adopter");
+    }
 }

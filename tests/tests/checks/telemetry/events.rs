@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_runtime::{LockManager, cache_lock};
+use lock_runtime::{LockError, LockManager, OnBusy, cache_lock};
 use tests::events::Events;
 use tests::server::Server;
 
@@ -118,6 +118,25 @@ async fn a_loss_has_its_reason_and_says_how_long_the_lock_was_held() {
     }
     assert_eq!(events.with(&["lock lost"]).len(), 3);
     assert_eq!(locks.stats().lost, 3);
+}
+
+/// Both calls want that the newest has the lock: nothing is wrong, and nothing counts as lost.
+#[tokio::test]
+async fn a_call_that_the_next_one_replaces_is_no_loss() {
+    let events = Events::of_this_process();
+    let locks = LockManager::in_memory();
+    let newer = LockManager::builder().in_memory_with(&locks).unwrap();
+    for (key, on_busy, level, text, lost) in [
+        ("newest", OnBusy::Replace, "INFO", "replaced, as is usual", 0),
+        ("plain", OnBusy::Wait, "WARN", "lock lost", 1),
+    ] {
+        let held = locks.lock("p", key).on_busy(on_busy).acquire().await.unwrap();
+        let next = newer.lock("p", key).on_busy(OnBusy::Replace).acquire().await.unwrap();
+        assert!(matches!(held.release().await, Err(LockError::Lost { forced: true, ticket: false, .. })));
+        next.release().await.unwrap();
+        assert_eq!(events.with(&[level, text, &format!("p:{key}")]).len(), 1, "{:?}", events.with(&[key]));
+        assert_eq!(locks.stats().lost, lost);
+    }
 }
 
 #[tokio::test]
