@@ -318,7 +318,8 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// - [`Lost`](LockError::Lost) when the hold was lost before.
+    /// - [`Lost`](LockError::Lost) when the hold was lost before, or when this call was not polled for about half a second: then the
+    ///   lock was given back.
     /// - [`Backend`](LockError::Backend) when the server did not answer, or refused. Then the lock is released in the background.
     /// - [`TooFewReplicas`](LockError::TooFewReplicas) with [`Builder::min_replicas`](crate::Builder::min_replicas), likewise.
     /// - [`InvalidSetting`](LockError::InvalidSetting) for a reader, for several keys, for a time out of bounds, and on a quorum, before
@@ -366,8 +367,7 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`Lost`](LockError::Lost) when the hold was lost before, or when this call was not polled for about half a second after Redis had
-    /// answered: then the lock was given back. [`Backend`](LockError::Backend) when Redis did not
+    /// [`Lost`](LockError::Lost) when the hold was lost before. [`Backend`](LockError::Backend) when Redis did not
     /// answer, or refused; then the release is repeated in the background, at least once a second, until it succeeds or
     /// the lease is over. [`InvalidSetting`](LockError::InvalidSetting) outside of a tokio runtime with timers; the lock is released
     /// all the same.
