@@ -4,7 +4,7 @@
 //! Scripts take no time, or as much as [`ModelServer::set_pace`] says: then time passes between their commands.
 //!
 //! `data` has the commands on keys, which scripts call as well; `connection` those that are about one connection;
-//! `scripts` runs Lua, `convert` is what passes between Lua and the server.
+//! `scripts` knows the texts, `interpreter` runs them, `convert` is what passes between Lua and the server.
 //! `tests/tests/checks/model_server.rs` checks that it does what real servers do; the words of its errors are those of Redis 7.0.
 //!
 //! Several nodes of a cluster are several doors to the same keys, with the slots shared out among them: no write is lost when a
@@ -20,6 +20,7 @@ mod command;
 mod connection;
 mod convert;
 mod data;
+mod interpreter;
 mod keyspace;
 mod reply;
 mod scripts;

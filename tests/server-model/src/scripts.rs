@@ -2,21 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use mlua::{Function, Lua, LuaOptions, Result, StdLib, Table, Value, Variadic};
+use mlua::{Function, Result, Value};
 
-use crate::convert::{self, to_lua, to_reply};
-use crate::data::{Data, Refusal};
-use crate::{Reply, connection};
-
-/// What a script's name is in messages.
-const CHUNK: &str = "@user_script";
+use crate::Reply;
+use crate::convert::to_reply;
+use crate::data::Data;
+use crate::interpreter::Interpreter;
 
 pub(crate) struct Scripts {
-    lua: Lua,
-    /// Runs a compiled script; returns whether it went well, and the value or the error.
-    protected: Function,
+    interpreter: Arc<Interpreter>,
     /// By digest.
     texts: HashMap<String, Script>,
     patches: Vec<(String, String)>,
@@ -30,19 +26,23 @@ struct Script {
 }
 
 impl Scripts {
-    #[expect(clippy::expect_used, reason = "a state can only fail to be made for lack of memory")]
     pub(crate) fn new(data: &Arc<Mutex<Data>>) -> Self {
-        let (lua, protected) = state(data).expect("a Lua state");
-        Self { lua, protected, texts: HashMap::new(), patches: Vec::new(), patched: HashSet::new() }
+        let interpreter = Interpreter::over(data);
+        Self { interpreter, texts: HashMap::new(), patches: Vec::new(), patched: HashSet::new() }
     }
 
     pub(crate) fn run_text(&mut self, text: &[u8], keys: &[&[u8]], values: &[&[u8]]) -> Reply {
-        let digest = sha1_smol::Sha1::from(text).digest().to_string();
-        let script = Script { text: text.to_vec(), compiled: None };
-        self.texts.entry(digest.clone()).or_insert(script);
+        let known = self.texts.iter().find(|(_, script)| script.text == text).map(|(digest, _)| digest.clone());
+        let digest = known.unwrap_or_else(|| {
+            let digest = sha1_smol::Sha1::from(text).digest().to_string();
+            self.texts.insert(digest.clone(), Script { text: text.to_vec(), compiled: None });
+            digest
+        });
         let reply = self.run(&digest, keys, values);
         // A text that is no script is not kept.
-        self.texts.retain(|known, script| *known != digest || script.compiled.is_some());
+        if self.texts.get(&digest).is_some_and(|script| script.compiled.is_none()) {
+            self.texts.remove(&digest);
+        }
         reply.unwrap_or_else(no_script)
     }
 
@@ -72,16 +72,13 @@ impl Scripts {
                 self.patched.insert(digest.to_owned());
             }
         }
-        let compiled = self.lua.load(&text[..]).set_name(CHUNK).set_mode(mlua::chunk::ChunkMode::Text).into_function();
+        let compiled = self.interpreter.compile(&text);
         script.compiled = compiled.as_ref().ok().cloned();
         Some(compiled)
     }
 
     fn called(&self, script: &Function, digest: &str, keys: &[&[u8]], values: &[&[u8]]) -> Result<Reply> {
-        let globals = self.lua.globals();
-        globals.raw_set("KEYS", self.strings(keys)?)?;
-        globals.raw_set("ARGV", self.strings(values)?)?;
-        let (went_well, value): (bool, Value) = self.protected.call(script)?;
+        let (went_well, value) = self.interpreter.run(script, keys, values)?;
         let mut reply = to_reply(&value)?;
         if let (false, Value::Table(error), Reply::Error(message)) = (went_well, &value, &mut reply)
             && let (Some(source), Some(line)) = (error.raw_get("source")?, error.raw_get("line")?)
@@ -91,14 +88,6 @@ impl Scripts {
             let _ = write!(message, " script: {digest}, on {source}:{line}.");
         }
         Ok(reply)
-    }
-
-    fn strings(&self, words: &[&[u8]]) -> Result<Table> {
-        let table = self.lua.create_table_with_capacity(words.len(), 0)?;
-        for word in words {
-            table.raw_push(self.lua.create_string(word)?)?;
-        }
-        Ok(table)
     }
 
     pub(crate) fn flush(&mut self) {
@@ -119,84 +108,4 @@ impl Scripts {
 
 pub(crate) fn no_script() -> Reply {
     Reply::error("NOSCRIPT No matching script. Please use EVAL.")
-}
-
-/// A state with the libraries and functions that scripts have.
-fn state(data: &Arc<Mutex<Data>>) -> Result<(Lua, Function)> {
-    let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH;
-    // The functions here don't panic, so Lua's own pcall does.
-    let lua = Lua::new_with(libraries, LuaOptions::new().catch_rust_panics(false))?;
-    let data = Arc::clone(data);
-    let invoke = lua.create_function(move |lua, words: Variadic<Value>| to_lua(lua, &invoke(lua, &data, &words)?))?;
-    let status = lua.create_function(|lua, text: mlua::LuaString| convert::field(lua, "ok", &text.as_bytes()))?;
-    let error =
-        lua.create_function(|lua, text: mlua::LuaString| convert::error(lua, &coded(&text.to_string_lossy())))?;
-    let located = lua.create_function(located)?;
-    let protected =
-        lua.load(include_str!("prelude.lua")).set_name("@prelude").call((invoke, status, error, located))?;
-    Ok((lua, protected))
-}
-
-/// One command of a script.
-fn invoke(lua: &Lua, data: &Mutex<Data>, words: &[Value]) -> Result<Reply> {
-    let mut command = Vec::with_capacity(words.len());
-    for word in words {
-        command.push(match word {
-            Value::String(text) => text.as_bytes().to_vec(),
-            Value::Integer(number) => number.to_string().into_bytes(),
-            Value::Number(number) => {
-                let format: Function = lua.globals().get::<Table>("string")?.get("format")?;
-                format.call::<mlua::LuaString>(("%.17g", *number))?.as_bytes().to_vec()
-            }
-            _ => return Ok(Reply::error("ERR Lua redis lib command arguments must be strings or integers")),
-        });
-    }
-    let arguments: Vec<&[u8]> = command.iter().skip(1).map(Vec::as_slice).collect();
-    let Some(name) = command.first().map(|name| name.to_ascii_uppercase()) else {
-        return Ok(Reply::error("ERR Please specify at least one argument for this redis.call() call"));
-    };
-    let mut data = locked(data);
-    data.clock.go_on();
-    let outcome = data.execute(&name, &arguments);
-    Ok(outcome.unwrap_or_else(|refusal| {
-        Reply::error(match refusal {
-            Refusal::WrongCount => "ERR Wrong number of args calling Redis command from script",
-            Refusal::Unknown if connection::is_name(&name) => "ERR This Redis command is not allowed from script",
-            Refusal::Unknown => "ERR Unknown Redis command called from script",
-        })
-    }))
-}
-
-fn locked(data: &Mutex<Data>) -> MutexGuard<'_, Data> {
-    data.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The error as a table, with the line of the script where it was raised.
-fn located(lua: &Lua, error: Value) -> Result<Table> {
-    let table = match error {
-        Value::Table(table) => table,
-        other => convert::error(lua, &format!("ERR {}", other.to_string()?))?,
-    };
-    // The innermost level that belongs to the script: above it are this function and those that a script calls.
-    for level in 1.. {
-        let line = lua.inspect_stack(level, |level| {
-            (level.source().source.as_deref() == Some(CHUNK)).then(|| level.current_line()).flatten()
-        });
-        match line {
-            Some(Some(line)) => {
-                table.raw_set("source", CHUNK)?;
-                table.raw_set("line", line)?;
-                break;
-            }
-            Some(None) => {}
-            None => break,
-        }
-    }
-    Ok(table)
-}
-
-/// The message of an error that a script makes: one without a code gets the general one.
-fn coded(message: &str) -> String {
-    let message = message.strip_prefix('-').unwrap_or(message);
-    if message.contains(' ') { message.to_owned() } else { format!("ERR {message}") }
 }
